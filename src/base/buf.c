@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT */
+/* Growable bytes: see buf.h. */
+#include "base/buf.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+
+static bool grow(struct buf *b, size_t need)
+{
+    size_t cap = b->cap ? b->cap : 64;
+    while (cap < need)
+        cap = cap > SIZE_MAX / 2 ? need : cap * 2;
+    uint8_t *data = realloc(b->data, cap);
+    if (!data) {
+        b->err = -ENOMEM;
+        return false;
+    }
+    b->data = data;
+    b->cap = cap;
+    return true;
+}
+
+uint8_t *buf_extend(struct buf *b, size_t n)
+{
+    size_t need;
+    if (b->err)
+        return NULL;
+    if (__builtin_add_overflow(b->len, n, &need)) {
+        b->err = b->measure ? -EOVERFLOW : -ENOMEM;
+        return NULL;
+    }
+    if (!b->measure && need > b->cap && !grow(b, need))
+        return NULL;
+    uint8_t *at = b->measure || !b->data ? NULL : b->data + b->len;
+    b->len = need;
+    return at;
+}
+
+void buf_add(struct buf *b, const void *p, size_t n)
+{
+    uint8_t *at = buf_extend(b, n);
+    if (at && n)
+        memcpy(at, p, n);
+}
+
+void buf_char(struct buf *b, char c)
+{
+    buf_add(b, &c, 1);
+}
+
+void buf_str(struct buf *b, const char *s)
+{
+    buf_add(b, s, strlen(s));
+}
+
+void buf_printf(struct buf *b, const char *fmt, ...)
+{
+    char small[256];
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(small, sizeof(small), fmt, ap);
+    va_end(ap);
+    if (n >= 0 && (size_t)n < sizeof(small)) {
+        buf_add(b, small, (size_t)n);
+        return;
+    }
+    char *large = NULL;
+    va_start(ap, fmt);
+    n = vasprintf(&large, fmt, ap);
+    va_end(ap);
+    if (n < 0) {
+        b->err = b->err ? b->err : -ENOMEM;
+        return;
+    }
+    buf_add(b, large, (size_t)n);
+    free(large);
+}
+
+void buf_uint(struct buf *b, uint64_t v, size_t width, bool big)
+{
+    uint8_t tmp[8];
+    put_uint(tmp, v, width, big);
+    buf_add(b, tmp, width);
+}
+
+void buf_zero(struct buf *b, size_t n)
+{
+    uint8_t *at = buf_extend(b, n);
+    if (at && n)
+        memset(at, 0, n);
+}
+
+uint8_t *buf_steal(struct buf *b)
+{
+    uint8_t *data = b->data;
+    *b = BUF_INIT;
+    return data;
+}
+
+void buf_free(struct buf *b)
+{
+    free(b->data);
+    *b = BUF_INIT;
+}

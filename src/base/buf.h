@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Growable bytes with a sticky error, and the cleanup attribute.
+ *
+ * A writer appends without looking at each result and asks buf_error() once at the end. In measure
+ * mode nothing is stored and only `len` advances, so that the same code that writes a text tells
+ * its size: the two cannot disagree.
+ *
+ *     CLEANUP(buf_free) struct buf b = BUF_INIT;      struct buf m = BUF_MEASURE;
+ *     buf_printf(&b, "%u\n", n);                      buf_printf(&m, "%u\n", n);
+ *     if (buf_error(&b)) return buf_error(&b);        size = m.len;
+ *
+ * Threads: a buf belongs to one thread at a time.
+ */
+#ifndef BASE_BUF_H
+#define BASE_BUF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Run fn(&variable) when the variable goes out of scope. */
+#define CLEANUP(fn) __attribute__((cleanup(fn)))
+
+struct buf {
+    uint8_t *data; /* owned; not NUL-terminated */
+    size_t len;    /* bytes written (or counted) */
+    size_t cap;    /* bytes allocated */
+    int err;       /* 0, or the first -errno: -ENOMEM, or -EOVERFLOW in measure mode */
+    bool measure;  /* count only */
+};
+
+#define BUF_INIT ((struct buf){0})
+#define BUF_MEASURE ((struct buf){.measure = true})
+
+/* Room for n more bytes: where they go, already counted in len; NULL in measure mode or on error. */
+uint8_t *buf_extend(struct buf *b, size_t n);
+void buf_add(struct buf *b, const void *p, size_t n);
+void buf_char(struct buf *b, char c);
+void buf_str(struct buf *b, const char *s);
+void buf_printf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void buf_uint(struct buf *b, uint64_t v, size_t width, bool big);
+void buf_zero(struct buf *b, size_t n);
+
+static inline int buf_error(const struct buf *b)
+{
+    return b->err;
+}
+
+/* The bytes, handed to the caller (free() them); the buf is empty again. */
+uint8_t *buf_steal(struct buf *b);
+void buf_free(struct buf *b);
+
+#endif

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Bytes in and out of memory in a stated byte order, and checked arithmetic.
+ *
+ * File data is read through these functions only: byte by byte, so that they work at any alignment
+ * and on hosts of either byte order; compilers turn each into one load (and a byte swap).
+ */
+#ifndef BASE_BYTES_H
+#define BASE_BYTES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define HOST_BIG 0
+#elif __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+#define HOST_BIG 1
+#else
+#error "ggufs knows little-endian and big-endian hosts only"
+#endif
+
+static inline uint16_t get_u16(const void *p, bool big)
+{
+    uint16_t v;
+    memcpy(&v, p, sizeof(v));
+    return big == HOST_BIG ? v : __builtin_bswap16(v);
+}
+
+static inline uint32_t get_u32(const void *p, bool big)
+{
+    uint32_t v;
+    memcpy(&v, p, sizeof(v));
+    return big == HOST_BIG ? v : __builtin_bswap32(v);
+}
+
+static inline uint64_t get_u64(const void *p, bool big)
+{
+    uint64_t v;
+    memcpy(&v, p, sizeof(v));
+    return big == HOST_BIG ? v : __builtin_bswap64(v);
+}
+
+static inline void put_u16(void *p, uint16_t v, bool big)
+{
+    v = big == HOST_BIG ? v : __builtin_bswap16(v);
+    memcpy(p, &v, sizeof(v));
+}
+
+static inline void put_u32(void *p, uint32_t v, bool big)
+{
+    v = big == HOST_BIG ? v : __builtin_bswap32(v);
+    memcpy(p, &v, sizeof(v));
+}
+
+static inline void put_u64(void *p, uint64_t v, bool big)
+{
+    v = big == HOST_BIG ? v : __builtin_bswap64(v);
+    memcpy(p, &v, sizeof(v));
+}
+
+/* The unsigned number in `width` bytes (1, 2, 4 or 8). */
+static inline uint64_t get_uint(const uint8_t *p, size_t width, bool big)
+{
+    switch (width) {
+    case 1:
+        return p[0];
+    case 2:
+        return get_u16(p, big);
+    case 4:
+        return get_u32(p, big);
+    default:
+        return get_u64(p, big);
+    }
+}
+
+/* Write the low `width` bytes (1, 2, 4 or 8) of v. */
+static inline void put_uint(uint8_t *p, uint64_t v, size_t width, bool big)
+{
+    switch (width) {
+    case 1:
+        p[0] = (uint8_t)v;
+        break;
+    case 2:
+        put_u16(p, (uint16_t)v, big);
+        break;
+    case 4:
+        put_u32(p, (uint32_t)v, big);
+        break;
+    default:
+        put_u64(p, v, big);
+    }
+}
+
+/* Checked arithmetic: true and *ret set when the result is representable, else false. */
+static inline bool add_u64(uint64_t a, uint64_t b, uint64_t *ret)
+{
+    return !__builtin_add_overflow(a, b, ret);
+}
+
+static inline bool mul_u64(uint64_t a, uint64_t b, uint64_t *ret)
+{
+    return !__builtin_mul_overflow(a, b, ret);
+}
+
+/* The first multiple of `align` (a power of two) that is not below v. */
+static inline bool align_u64(uint64_t v, uint64_t align, uint64_t *ret)
+{
+    if (!add_u64(v, align - 1, &v))
+        return false;
+    *ret = v & ~(align - 1);
+    return true;
+}
+
+static inline bool is_pow2(uint64_t v)
+{
+    return v != 0 && (v & (v - 1)) == 0;
+}
+
+static inline uint64_t min_u64(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline uint64_t max_u64(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+#endif

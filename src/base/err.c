@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+/* Errors with a line of context, and names made safe to print: see err.h. */
+#include "base/err.h"
+
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/utf8.h"
+
+int err_set(struct err *e, int code, const char *fmt, ...)
+{
+    if (!e)
+        return code;
+    e->code = code;
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(e->msg, sizeof(e->msg), fmt, ap);
+    va_end(ap);
+    return code;
+}
+
+int err_prefix(struct err *e, const char *fmt, ...)
+{
+    char rest[sizeof(e->msg)];
+    memcpy(rest, e->msg, sizeof(rest));
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(e->msg, sizeof(e->msg), fmt, ap);
+    va_end(ap);
+    if (n >= 0 && (size_t)n < sizeof(e->msg))
+        (void)snprintf(e->msg + n, sizeof(e->msg) - (size_t)n, ": %s", rest);
+    return e->code;
+}
+
+/* Bytes of the printable sequence at p, 0 if it must be escaped. U+0080..U+009F are controls. */
+static size_t printable(const uint8_t *p, size_t n)
+{
+    size_t len = utf8_len(p, n);
+    if (len == 1)
+        return p[0] >= 0x20 && p[0] != 0x7f ? 1 : 0;
+    return len == 2 && p[0] == 0xc2 && p[1] < 0xa0 ? 0 : len;
+}
+
+const char *show(char dst[SHOW_MAX], const void *bytes, size_t n)
+{
+    const uint8_t *p = bytes;
+    size_t at = 0;
+    for (size_t i = 0; i < n;) {
+        size_t len = printable(p + i, n - i);
+        if (at + (len ? len : 4) + sizeof("...") > SHOW_MAX) {
+            memcpy(dst + at, "...", 3);
+            at += 3;
+            break;
+        }
+        if (len)
+            memcpy(dst + at, p + i, len);
+        else
+            (void)snprintf(dst + at, 5, "\\x%02x", p[i]);
+        at += len ? len : 4;
+        i += len ? len : 1;
+    }
+    dst[at] = '\0';
+    return dst;
+}

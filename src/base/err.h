@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Errors below the front end: a function returns 0 or -errno, and on cold paths (open, parse, edit)
+ * also fills one line of context: what, where in the file, why. No final newline or full stop;
+ * names from a file are passed through show() first, so that no control byte reaches a terminal.
+ *
+ *   -EBADMSG    the file is not a GGUF file that this program reads (malformed)
+ *   -EFBIG      a size in the file is over a named limit
+ *   -ENODATA    the header is whole, tensor data is missing (an incomplete download)
+ *   -EIO        the medium failed, or the file was cut while it was read
+ *   -ENOMEM     no memory
+ * Edits: -EINVAL, -ERANGE, -EILSEQ, -EFBIG (text), -EPERM, -EMLINK, -ESTALE, -EOPNOTSUPP, -ENOSPC.
+ */
+#ifndef BASE_ERR_H
+#define BASE_ERR_H
+
+#include <stddef.h>
+
+struct err {
+    int code; /* 0 or -errno */
+    char msg[512];
+};
+
+/* Fill e (which may be NULL) and return code, so that `return err_set(...)` fails with context. */
+int err_set(struct err *e, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+/* Put "prefix: " before the line that e already holds. Returns e->code. */
+int err_prefix(struct err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Room that show() needs for any name it prints (longer names end in "..."). */
+#define SHOW_MAX 160
+
+/*
+ * n bytes made safe to print: printable ASCII and valid UTF-8 outside the C1 controls as they are,
+ * anything else as \xNN; cut with "..." where it does not fit. Returns dst, NUL-terminated.
+ */
+const char *show(char dst[SHOW_MAX], const void *bytes, size_t n);
+
+#endif

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT */
+/* SipHash-2-4 and an open-addressing index: see hash.h. */
+#include "base/hash.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "base/bytes.h"
+
+static inline uint64_t rotl(uint64_t v, int n)
+{
+    return v << n | v >> (64 - n);
+}
+
+static inline void sip_round(uint64_t v[4])
+{
+    v[0] += v[1];
+    v[2] += v[3];
+    v[1] = rotl(v[1], 13) ^ v[0];
+    v[3] = rotl(v[3], 16) ^ v[2];
+    v[0] = rotl(v[0], 32) + v[3];
+    v[2] += v[1];
+    v[3] = rotl(v[3], 21) ^ v[0];
+    v[1] = rotl(v[1], 17) ^ v[2];
+    v[2] = rotl(v[2], 32);
+}
+
+static inline void sip_word(uint64_t v[4], uint64_t word)
+{
+    v[3] ^= word;
+    sip_round(v);
+    sip_round(v);
+    v[0] ^= word;
+}
+
+uint64_t siphash(const uint64_t key[2], const void *bytes, size_t n)
+{
+    const uint8_t *p = bytes;
+    uint64_t v[4] = {key[0] ^ 0x736f6d6570736575, key[1] ^ 0x646f72616e646f6d,
+                     key[0] ^ 0x6c7967656e657261, key[1] ^ 0x7465646279746573};
+    uint64_t last = (uint64_t)n << 56;
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        sip_word(v, get_u64(p + i, false));
+    for (size_t j = i; j < n; j++)
+        last |= (uint64_t)p[j] << 8 * (j - i);
+    sip_word(v, last);
+    v[2] ^= 0xff;
+    for (int r = 0; r < 4; r++)
+        sip_round(v);
+    return v[0] ^ v[1] ^ v[2] ^ v[3];
+}
+
+static uint64_t process_key[2];
+
+static void make_key(void)
+{
+    if (getrandom(process_key, sizeof(process_key), GRND_NONBLOCK) == sizeof(process_key))
+        return;
+    /* No entropy yet (early boot): the clock and the stack's random place still differ each time. */
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    process_key[0] = (uint64_t)now.tv_nsec;
+    process_key[1] = (uint64_t)(uintptr_t)&now;
+}
+
+uint64_t hash_name(const void *bytes, size_t n)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    (void)pthread_once(&once, make_key);
+    return siphash(process_key, bytes, n);
+}
+
+int index_init(struct index *ix, size_t n)
+{
+    uint64_t slots = 8;
+    while (slots < 2 * (uint64_t)n)
+        slots *= 2;
+    *ix = (struct index){.slot = calloc((size_t)slots, sizeof(*ix->slot)), .mask = slots - 1};
+    return ix->slot ? 0 : -ENOMEM;
+}
+
+void index_free(struct index *ix)
+{
+    free(ix->slot);
+    *ix = (struct index){0};
+}
+
+void index_insert(struct index *ix, uint64_t hash, uint32_t number)
+{
+    uint64_t at = hash & ix->mask;
+    while (ix->slot[at])
+        at = (at + 1) & ix->mask;
+    ix->slot[at] = (hash >> 32) << 32 | (number + (uint64_t)1);
+}
+
+struct probe index_probe(const struct index *ix, uint64_t hash)
+{
+    return (struct probe){.at = hash & ix->mask, .tag = (uint32_t)(hash >> 32)};
+}
+
+bool index_next(const struct index *ix, struct probe *p, uint32_t *ret)
+{
+    if (!ix->slot)
+        return false;
+    for (;;) {
+        uint64_t slot = ix->slot[p->at];
+        if (!slot)
+            return false;
+        p->at = (p->at + 1) & ix->mask;
+        if ((uint32_t)(slot >> 32) != p->tag)
+            continue;
+        *ret = (uint32_t)slot - 1;
+        return true;
+    }
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A hash index from names to their numbers: what makes duplicate names and lookups cheap.
+ *
+ * The index stores numbers only; the names stay where they are (in the header of a model, or in a
+ * text made on the fly), and the caller compares them. Hashing is SipHash-2-4 under a random key
+ * that differs in each process, so that a file cannot be made whose names all collide.
+ *
+ *     for (struct probe p = index_probe(ix, hash(name, n)); index_next(ix, &p, &i);)
+ *         if (same(i, name, n)) return i;
+ *
+ * Threads: immutable once filled.
+ */
+#ifndef BASE_HASH_H
+#define BASE_HASH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* SipHash-2-4 of n bytes (Aumasson and Bernstein, 2012) under a given 128-bit key. */
+uint64_t siphash(const uint64_t key[2], const void *bytes, size_t n);
+/* The same under this process's random key. */
+uint64_t hash_name(const void *bytes, size_t n);
+
+struct index {
+    uint64_t *slot; /* high 32 bits: part of the hash; low 32: number + 1, 0 when free. Owned */
+    uint64_t mask;  /* slots - 1; slots are a power of two, at most half of them used */
+};
+
+struct probe {
+    uint64_t at;
+    uint32_t tag;
+};
+
+/* Room for n numbers. 0, -ENOMEM. */
+int index_init(struct index *ix, size_t n);
+void index_free(struct index *ix);
+/* At most n times. */
+void index_insert(struct index *ix, uint64_t hash, uint32_t number);
+struct probe index_probe(const struct index *ix, uint64_t hash);
+/* The next number whose hash may be the one sought; false when there is none. */
+bool index_next(const struct index *ix, struct probe *p, uint32_t *ret);
+
+#endif

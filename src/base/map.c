@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+/* Mapped files and the guard against pages that went away: see map.h. */
+#include "base/map.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+int map_open(struct map *m, int fd, uint64_t size)
+{
+    *m = (struct map){.fd = fd};
+    if (size == 0)
+        return 0;
+    if (size > SIZE_MAX)
+        return -EFBIG;
+    void *p = mmap(NULL, (size_t)size, PROT_READ, MAP_SHARED, fd, 0);
+    if (p == MAP_FAILED)
+        return -errno;
+    m->data = p;
+    m->size = size;
+    return 0;
+}
+
+void map_close(struct map *m)
+{
+    if (m->data)
+        (void)munmap((void *)(uintptr_t)m->data, (size_t)m->size);
+    *m = (struct map){.fd = -1};
+}
+
+int map_check(const struct map *m, uint64_t end)
+{
+    struct stat st;
+    if (fstat(m->fd, &st) < 0 || st.st_size < 0 || (uint64_t)st.st_size < end)
+        return -EIO;
+    return 0;
+}
+
+/* Where the thread's guarded read goes on when a page is gone; NULL outside of map_guard(). */
+static _Thread_local sigjmp_buf *volatile escape;
+
+static void on_sigbus(int sig, siginfo_t *info, void *context)
+{
+    (void)context;
+    /* Only a fault (si_code > 0), not a signal sent by a process, ends a guarded read. */
+    if (escape && info->si_code > 0)
+        siglongjmp(*escape, 1);
+    (void)signal(sig, SIG_DFL);
+    (void)raise(sig);
+}
+
+int map_guard(int (*fn)(void *arg), void *arg)
+{
+    sigjmp_buf here;
+    /* The mask is not saved (a system call each time): SA_NODEFER leaves it as it is. */
+    if (sigsetjmp(here, 0)) {
+        escape = NULL;
+        return -EIO;
+    }
+    escape = &here;
+    int r = fn(arg);
+    escape = NULL;
+    return r;
+}
+
+int map_guard_init(void)
+{
+    struct sigaction sa = {.sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO | SA_NODEFER};
+    (void)sigemptyset(&sa.sa_mask);
+    return sigaction(SIGBUS, &sa, NULL) < 0 ? -errno : 0;
+}

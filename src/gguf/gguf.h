@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One GGUF image, parsed: version 1 (as shipped and as first drafted), 2 and 3, either byte order.
+ *
+ * Calling sequence: a source (file or memory) -> gguf_parse() -> struct gguf, immutable from then
+ * on, shared by any number of threads -> gguf_free(). The header's bytes are kept whole in memory;
+ * keys, values and names are ranges of them. There is no object per array element or string:
+ * values are walked with gguf_walk() and gguf_next().
+ *
+ * Nothing in the file is trusted: each size is checked against the bytes that are there before
+ * anything is allocated or read for it, and each error names field, byte offset and reason.
+ * docs/format.md tells the layouts and what is refused.
+ */
+#ifndef GGUF_GGUF_H
+#define GGUF_GGUF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/hash.h"
+#include "gguf/value.h"
+#include "quant/quant.h"
+
+/* Limits on what a file may ask for, each with its reason. */
+enum {
+    GGUF_MAX_DEPTH = 8,  /* nested arrays: the walk is recursive; real files have 1, tests 3 */
+    GGUF_MAX_DIMS = 32,  /* what NumPy 1 can hold; ggml has 4 */
+    GGUF_MAX_ALIGN_LOG2 = 31, /* general.alignment is a u32 */
+};
+#define GGUF_MAX_STRING ((uint64_t)1 << 30) /* bytes of a string; ggml's limit */
+#define GGUF_MAX_COUNT ((uint64_t)1 << 30)  /* elements of an array; ggml's limit */
+#define GGUF_MAX_HEADER ((uint64_t)1 << 32) /* the header is held in memory; real ones: < 100 MB */
+
+#define GGUF_DEFAULT_ALIGNMENT 32
+#define GGUF_DRAFT_ALIGNMENT 64 /* of the first draft of version 1, not changeable */
+
+struct gguf_kv {
+    uint64_t off;     /* of the entry (its key's length field) in the file; entries are contiguous */
+    uint64_t end;     /* of the entry: where the next begins */
+    uint64_t key_off; /* of the key's first byte */
+    uint64_t val_off; /* of the value's first byte; its type word is the four bytes before */
+    uint32_t key_len; /* bytes; without a counted NUL (see gguf_format.nul) */
+    uint32_t type;    /* enum gguf_value_type */
+};
+
+struct gguf_tensor {
+    uint64_t info_off;  /* of its info (its name's length field) in the file; infos are contiguous */
+    uint64_t name_off;  /* of the name's first byte */
+    uint64_t dims_off;  /* of dims[0] in the file, see gguf_dim() */
+    uint64_t off;       /* of its data, absolute in the file */
+    uint64_t n_elem;    /* product of the dimensions; 1 without dimensions */
+    uint64_t nbytes;    /* of its data: from the type's geometry, or (unknown type) up to the next */
+    uint32_t name_len;  /* bytes */
+    uint32_t n_dims;
+    uint32_t type_id;   /* ggml's, also for version 1, whose ids for integers differed */
+    uint32_t stored_id; /* as the file has it */
+};
+
+/* What is unusual about the data section; a rewrite makes all of it regular. */
+enum gguf_odd {
+    GGUF_ODD_ORDER = 1 << 0,    /* data is not in the order of the tensor infos */
+    GGUF_ODD_GAPS = 1 << 1,     /* more than padding between tensors, or before the first */
+    GGUF_ODD_NO_TAIL = 1 << 2,  /* the padding after the last tensor is missing or short */
+    GGUF_ODD_TRAILING = 1 << 3, /* bytes behind the data */
+    GGUF_ODD_UNKNOWN = 1 << 4,  /* a tensor of a removed or unknown type */
+    GGUF_ODD_PARTIAL = 1 << 5,  /* data is missing (only with GGUF_PARTIAL) */
+};
+
+struct gguf {
+    struct gguf_format fmt;
+    uint8_t *head;          /* owned: bytes [0, head_len) of the file */
+    uint64_t head_len;      /* end of the last tensor info (or of the keys, without tensors) */
+    uint64_t kv_end;        /* end of the last key-value; infos begin at head_len without tensors */
+    uint64_t info_off;      /* where the tensor infos begin */
+    uint64_t file_size;     /* when it was parsed */
+    uint64_t data_off;      /* where the data section begins */
+    uint64_t data_end;      /* end of the last byte of any tensor's data; data_off without tensors */
+    uint64_t alignment;     /* in force: general.alignment, or the default */
+    unsigned odd;           /* set of enum gguf_odd */
+    uint32_t n_kv;
+    uint32_t n_tensors;
+    struct gguf_kv *kv;           /* owned, in file order */
+    struct gguf_tensor *tensor;   /* owned, in file order */
+    struct index keys;            /* by key */
+    struct index names;           /* by tensor name */
+};
+
+/* Where bytes come from: a file or memory. read: n bytes at off, all there; 0 or -errno. */
+struct source {
+    uint64_t size;
+    int (*read)(const struct source *s, uint64_t off, void *dst, size_t n);
+    const void *mem; /* source_mem */
+    int fd;          /* source_fd */
+};
+
+struct source source_mem(const void *bytes, size_t n);
+/* A regular file, not owned. 0, -EISDIR, -EINVAL (not a regular file), -errno. */
+int source_fd(int fd, struct source *ret, struct err *e);
+
+/* Accept a file whose header is whole but whose data is not all there. */
+#define GGUF_PARTIAL 1u
+
+/*
+ * Parse. *ret is set on success only, owned by the caller. -EBADMSG, -EFBIG, -ENODATA (data is
+ * missing and flags lack GGUF_PARTIAL; the line tells how many bytes), -ENOMEM, -EIO.
+ */
+int gguf_parse(const struct source *s, unsigned flags, struct gguf **ret, struct err *e);
+void gguf_free(struct gguf *g);
+
+/* The number of a key or tensor, UINT32_MAX if there is none. */
+uint32_t gguf_find_key(const struct gguf *g, const void *key, size_t n);
+uint32_t gguf_find_tensor(const struct gguf *g, const void *name, size_t n);
+
+static inline const char *gguf_key(const struct gguf *g, const struct gguf_kv *kv)
+{
+    return (const char *)g->head + kv->key_off;
+}
+
+static inline const char *gguf_name(const struct gguf *g, const struct gguf_tensor *t)
+{
+    return (const char *)g->head + t->name_off;
+}
+
+/* The value of a key. */
+struct gguf_value gguf_value(const struct gguf *g, const struct gguf_kv *kv);
+
+/* Dimension i as stored: dims[0] varies fastest. NumPy's shape is the reverse. */
+uint64_t gguf_dim(const struct gguf *g, const struct gguf_tensor *t, uint32_t i);
+
+/* The geometry and decoder of a tensor's type; NULL for unknown ids. */
+static inline const struct quant_type *gguf_type(const struct gguf_tensor *t)
+{
+    return quant_find(t->type_id);
+}
+
+#endif

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The main() of a unit test program: a program per module, its tests in one table.
+ *
+ *     static void test_x(void) { CU_ASSERT_EQUAL(f(1), 2); }
+ *     static CU_TestInfo tests[] = {{"x does y", test_x}, CU_TEST_INFO_NULL};
+ *     CU_MAIN("module", tests)
+ *
+ * Tests are static, so that one left out of the table is an unused function: a compiler error.
+ */
+#ifndef TESTS_LIB_CU_MAIN_H
+#define TESTS_LIB_CU_MAIN_H
+
+#include <CUnit/CUnit.h>
+
+/* Runs the table; 0 if all passed, else 1. */
+int cu_run(const char *suite, CU_TestInfo *tests);
+
+#define CU_MAIN(suite, tests)                                                                      \
+    int main(void)                                                                                 \
+    {                                                                                              \
+        return cu_run(suite, tests);                                                               \
+    }
+
+#endif

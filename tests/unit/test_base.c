@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: MIT */
+/* base: bytes, buf, err, hash, map. */
+#include "cu_main.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#include "base/buf.h"
+#include "base/bytes.h"
+#include "base/err.h"
+#include "base/hash.h"
+#include "base/map.h"
+
+static void test_bytes(void)
+{
+    const uint8_t b[9] = {0xff, 1, 2, 3, 4, 5, 6, 7, 8};
+    CU_ASSERT_EQUAL(get_u16(b + 1, false), 0x0201);
+    CU_ASSERT_EQUAL(get_u16(b + 1, true), 0x0102);
+    CU_ASSERT_EQUAL(get_u32(b + 1, false), 0x04030201);
+    CU_ASSERT_EQUAL(get_u64(b + 1, false), 0x0807060504030201);
+    CU_ASSERT_EQUAL(get_uint(b + 1, 8, true), 0x0102030405060708);
+    uint8_t out[8];
+    for (size_t w = 1; w <= 8; w *= 2)
+        for (int big = 0; big < 2; big++) {
+            put_uint(out, 0x1122334455667788, w, big);
+            uint64_t want = w == 8 ? 0x1122334455667788 : 0x1122334455667788 & ((1ull << 8 * w) - 1);
+            CU_ASSERT_EQUAL(get_uint(out, w, big), want);
+        }
+}
+
+static void test_checked(void)
+{
+    uint64_t r = 7;
+    CU_ASSERT_FALSE(add_u64(UINT64_MAX, 1, &r));
+    CU_ASSERT_FALSE(mul_u64(1ull << 32, 1ull << 32, &r));
+    CU_ASSERT_TRUE(mul_u64(1ull << 32, 1ull << 31, &r));
+    CU_ASSERT_EQUAL(r, 1ull << 63);
+    CU_ASSERT_FALSE(align_u64(UINT64_MAX - 3, 8, &r));
+    CU_ASSERT_TRUE(align_u64(33, 32, &r) && r == 64);
+    CU_ASSERT_TRUE(align_u64(64, 32, &r) && r == 64);
+    CU_ASSERT_TRUE(is_pow2(1) && is_pow2(1ull << 63) && !is_pow2(0) && !is_pow2(24));
+}
+
+static void write_both(struct buf *b)
+{
+    buf_str(b, "abc");
+    buf_printf(b, "%0300d", 7); /* longer than the small buffer inside */
+    buf_uint(b, 0x0102, 2, true);
+    buf_zero(b, 5);
+    buf_char(b, 'x');
+}
+
+static void test_buf(void)
+{
+    struct buf b = BUF_INIT, m = BUF_MEASURE;
+    write_both(&b);
+    write_both(&m);
+    CU_ASSERT_EQUAL(buf_error(&b), 0);
+    CU_ASSERT_EQUAL(b.len, 3 + 300 + 2 + 5 + 1);
+    CU_ASSERT_EQUAL(m.len, b.len);
+    CU_ASSERT_PTR_NULL(m.data);
+    CU_ASSERT_EQUAL(b.data[302], '7');
+    CU_ASSERT_EQUAL(b.data[304], 2);
+    (void)buf_extend(&m, SIZE_MAX);
+    CU_ASSERT_EQUAL(buf_error(&m), -EOVERFLOW);
+    (void)buf_extend(&b, SIZE_MAX);
+    CU_ASSERT_EQUAL(buf_error(&b), -ENOMEM);
+    CU_ASSERT_EQUAL(b.len, 311);
+    buf_free(&b);
+}
+
+static void test_show(void)
+{
+    char dst[SHOW_MAX];
+    CU_ASSERT_STRING_EQUAL(show(dst, "a.b", 3), "a.b");
+    CU_ASSERT_STRING_EQUAL(show(dst, "\x1b[31m\n", 6), "\\x1b[31m\\x0a");
+    CU_ASSERT_STRING_EQUAL(show(dst, "\xc3\xbc\xc2\x9b\xff", 5), "\xc3\xbc\\xc2\\x9b\\xff");
+    char longname[1000];
+    memset(longname, 1, sizeof(longname));
+    CU_ASSERT_TRUE(strlen(show(dst, longname, sizeof(longname))) < SHOW_MAX);
+    CU_ASSERT_PTR_NOT_NULL(strstr(dst, "..."));
+}
+
+static void test_err(void)
+{
+    struct err e = {0};
+    CU_ASSERT_EQUAL(err_set(&e, -EIO, "at byte %d", 5), -EIO);
+    CU_ASSERT_EQUAL(err_prefix(&e, "file"), -EIO);
+    CU_ASSERT_STRING_EQUAL(e.msg, "file: at byte 5");
+    CU_ASSERT_EQUAL(err_set(NULL, -EIO, "x"), -EIO);
+}
+
+/* The reference vectors of SipHash-2-4: key 00..0f, message 00, 01, ... (first, second, 16th). */
+static void test_siphash(void)
+{
+    uint8_t raw[16], msg[16];
+    for (uint8_t i = 0; i < 16; i++)
+        raw[i] = msg[i] = i;
+    uint64_t key[2] = {get_u64(raw, false), get_u64(raw + 8, false)};
+    CU_ASSERT_EQUAL(siphash(key, msg, 0), 0x726fdb47dd0e0e31);
+    CU_ASSERT_EQUAL(siphash(key, msg, 1), 0x74f839c593dc67fd);
+    CU_ASSERT_EQUAL(siphash(key, msg, 15), 0xa129ca6149be45e5);
+}
+
+static void test_index(void)
+{
+    enum { N = 5000 };
+    struct index ix;
+    CU_ASSERT_EQUAL_FATAL(index_init(&ix, N), 0);
+    for (uint32_t i = 0; i < N; i++)
+        index_insert(&ix, hash_name(&i, sizeof(i)), i);
+    for (uint32_t i = 0; i < 2 * N; i++) {
+        uint32_t got;
+        bool found = false;
+        for (struct probe p = index_probe(&ix, hash_name(&i, sizeof(i))); index_next(&ix, &p, &got);)
+            found |= got == i;
+        CU_ASSERT_EQUAL(found, i < N);
+    }
+    index_free(&ix);
+    struct probe p = {0};
+    uint32_t none;
+    CU_ASSERT_FALSE(index_next(&ix, &p, &none));
+}
+
+static int touch(void *arg)
+{
+    const volatile uint8_t *p = arg;
+    return p[0];
+}
+
+static void test_map_guard(void)
+{
+    int fd = memfd_create("map", 0);
+    CU_ASSERT_EQUAL_FATAL(ftruncate(fd, 3 * 4096), 0);
+    struct map m;
+    CU_ASSERT_EQUAL_FATAL(map_open(&m, fd, 3 * 4096), 0);
+    CU_ASSERT_EQUAL_FATAL(map_guard_init(), 0);
+    CU_ASSERT_EQUAL(map_guard(touch, (void *)(uintptr_t)(m.data + 8192)), 0);
+    CU_ASSERT_EQUAL(map_check(&m, 3 * 4096), 0);
+    CU_ASSERT_EQUAL(ftruncate(fd, 4096), 0);
+    CU_ASSERT_EQUAL(map_guard(touch, (void *)(uintptr_t)(m.data + 8192)), -EIO);
+    CU_ASSERT_EQUAL(map_guard(touch, (void *)(uintptr_t)(m.data + 8192)), -EIO);
+    CU_ASSERT_EQUAL(map_guard(touch, (void *)(uintptr_t)m.data), 0);
+    CU_ASSERT_EQUAL(map_check(&m, 4097), -EIO);
+    map_close(&m);
+    (void)close(fd);
+}
+
+static CU_TestInfo tests[] = {
+    {"bytes in both orders, unaligned", test_bytes},
+    {"arithmetic that overflows is refused", test_checked},
+    {"a measured text has the size of the written one", test_buf},
+    {"names are printed without control bytes", test_show},
+    {"errors carry a line and a prefix", test_err},
+    {"siphash equals its reference vectors", test_siphash},
+    {"the index finds what was put in and nothing else", test_index},
+    {"a page that is gone is EIO, again and again", test_map_guard},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("base", tests)
