@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: MIT
+# shellcheck shell=sh disable=SC2034
 # Shared by the scripts here; sourced, not run. POSIX sh.
 
 say() {
