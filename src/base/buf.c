@@ -107,3 +107,20 @@ void buf_free(struct buf *b)
     free(b->data);
     *b = BUF_INIT;
 }
+
+int array_grow(void *array, size_t *cap, size_t n, size_t size)
+{
+    size_t want = *cap ? 2 * *cap : 16, bytes;
+    void *old;
+    if (n < *cap)
+        return 0;
+    if (__builtin_mul_overflow(want, size, &bytes))
+        return -ENOMEM;
+    memcpy(&old, array, sizeof(old));
+    void *now = realloc(old, bytes);
+    if (!now)
+        return -ENOMEM;
+    memcpy(array, &now, sizeof(now));
+    *cap = want;
+    return 0;
+}

@@ -51,4 +51,10 @@ static inline int buf_error(const struct buf *b)
 uint8_t *buf_steal(struct buf *b);
 void buf_free(struct buf *b);
 
+/*
+ * Room for element number n in an allocated array that doubles as it grows: `array` is the address
+ * of the pointer to it, *cap its capacity in elements of `size` bytes. 0, or -ENOMEM (unchanged).
+ */
+int array_grow(void *array, size_t *cap, size_t n, size_t size);
+
 #endif

@@ -25,8 +25,8 @@
 
 /* Limits on what a file may ask for, each with its reason. */
 enum {
-    GGUF_MAX_DEPTH = 8,  /* nested arrays: the walk is recursive; real files have 1, tests 3 */
-    GGUF_MAX_DIMS = 32,  /* what NumPy 1 can hold; ggml has 4 */
+    GGUF_MAX_DEPTH = 8,       /* nested arrays: the walk is recursive; real files have 1, tests 3 */
+    GGUF_MAX_DIMS = 32,       /* what NumPy 1 can hold; ggml has 4 */
     GGUF_MAX_ALIGN_LOG2 = 31, /* general.alignment is a u32 */
 };
 #define GGUF_MAX_STRING ((uint64_t)1 << 30) /* bytes of a string; ggml's limit */
@@ -37,8 +37,8 @@ enum {
 #define GGUF_DRAFT_ALIGNMENT 64 /* of the first draft of version 1, not changeable */
 
 struct gguf_kv {
-    uint64_t off;     /* of the entry (its key's length field) in the file; entries are contiguous */
-    uint64_t end;     /* of the entry: where the next begins */
+    uint64_t off; /* of the entry (its key's length field) in the file; entries are contiguous */
+    uint64_t end; /* of the entry: where the next begins */
     uint64_t key_off; /* of the key's first byte */
     uint64_t val_off; /* of the value's first byte; its type word is the four bytes before */
     uint32_t key_len; /* bytes; without a counted NUL (see gguf_format.nul) */
@@ -46,13 +46,13 @@ struct gguf_kv {
 };
 
 struct gguf_tensor {
-    uint64_t info_off;  /* of its info (its name's length field) in the file; infos are contiguous */
-    uint64_t name_off;  /* of the name's first byte */
-    uint64_t dims_off;  /* of dims[0] in the file, see gguf_dim() */
-    uint64_t off;       /* of its data, absolute in the file */
-    uint64_t n_elem;    /* product of the dimensions; 1 without dimensions */
-    uint64_t nbytes;    /* of its data: from the type's geometry, or (unknown type) up to the next */
-    uint32_t name_len;  /* bytes */
+    uint64_t info_off; /* of its info (its name's length field) in the file; infos are contiguous */
+    uint64_t name_off; /* of the name's first byte */
+    uint64_t dims_off; /* of dims[0] in the file, see gguf_dim() */
+    uint64_t off;      /* of its data, absolute in the file */
+    uint64_t n_elem;   /* product of the dimensions; 1 without dimensions */
+    uint64_t nbytes;   /* of its data: from the type's geometry, or (unknown type) up to the next */
+    uint32_t name_len; /* bytes */
     uint32_t n_dims;
     uint32_t type_id;   /* ggml's, also for version 1, whose ids for integers differed */
     uint32_t stored_id; /* as the file has it */
@@ -70,21 +70,21 @@ enum gguf_odd {
 
 struct gguf {
     struct gguf_format fmt;
-    uint8_t *head;          /* owned: bytes [0, head_len) of the file */
-    uint64_t head_len;      /* end of the last tensor info (or of the keys, without tensors) */
-    uint64_t kv_end;        /* end of the last key-value; infos begin at head_len without tensors */
-    uint64_t info_off;      /* where the tensor infos begin */
-    uint64_t file_size;     /* when it was parsed */
-    uint64_t data_off;      /* where the data section begins */
-    uint64_t data_end;      /* end of the last byte of any tensor's data; data_off without tensors */
-    uint64_t alignment;     /* in force: general.alignment, or the default */
-    unsigned odd;           /* set of enum gguf_odd */
+    uint8_t *head;      /* owned: bytes [0, head_len) of the file */
+    uint64_t head_len;  /* end of the last tensor info (or of the keys, without tensors) */
+    uint64_t kv_end;    /* end of the last key-value; infos begin at head_len without tensors */
+    uint64_t info_off;  /* where the tensor infos begin */
+    uint64_t file_size; /* when it was parsed */
+    uint64_t data_off;  /* where the data section begins */
+    uint64_t data_end;  /* end of the last byte of any tensor's data; data_off without tensors */
+    uint64_t alignment; /* in force: general.alignment, or the default */
+    unsigned odd;       /* set of enum gguf_odd */
     uint32_t n_kv;
     uint32_t n_tensors;
-    struct gguf_kv *kv;           /* owned, in file order */
-    struct gguf_tensor *tensor;   /* owned, in file order */
-    struct index keys;            /* by key */
-    struct index names;           /* by tensor name */
+    struct gguf_kv *kv;         /* owned, in file order */
+    struct gguf_tensor *tensor; /* owned, in file order */
+    struct index keys;          /* by key */
+    struct index names;         /* by tensor name */
 };
 
 /* Where bytes come from: a file or memory. read: n bytes at off, all there; 0 or -errno. */

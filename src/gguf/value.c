@@ -7,13 +7,12 @@
 #include "base/bytes.h"
 
 const struct gguf_type_row gguf_types[GGUF_VALUE_TYPES] = {
-    [GGUF_U8] = {"u8", 1, GGUF_KIND_UINT},     [GGUF_I8] = {"i8", 1, GGUF_KIND_INT},
-    [GGUF_U16] = {"u16", 2, GGUF_KIND_UINT},   [GGUF_I16] = {"i16", 2, GGUF_KIND_INT},
-    [GGUF_U32] = {"u32", 4, GGUF_KIND_UINT},   [GGUF_I32] = {"i32", 4, GGUF_KIND_INT},
-    [GGUF_F32] = {"f32", 4, GGUF_KIND_FLOAT},  [GGUF_BOOL] = {"bool", 1, GGUF_KIND_BOOL},
-    [GGUF_STRING] = {"string", 0, GGUF_KIND_STRING},
-    [GGUF_ARRAY] = {"array", 0, GGUF_KIND_ARRAY},
-    [GGUF_U64] = {"u64", 8, GGUF_KIND_UINT},   [GGUF_I64] = {"i64", 8, GGUF_KIND_INT},
+    [GGUF_U8] = {"u8", 1, GGUF_KIND_UINT},           [GGUF_I8] = {"i8", 1, GGUF_KIND_INT},
+    [GGUF_U16] = {"u16", 2, GGUF_KIND_UINT},         [GGUF_I16] = {"i16", 2, GGUF_KIND_INT},
+    [GGUF_U32] = {"u32", 4, GGUF_KIND_UINT},         [GGUF_I32] = {"i32", 4, GGUF_KIND_INT},
+    [GGUF_F32] = {"f32", 4, GGUF_KIND_FLOAT},        [GGUF_BOOL] = {"bool", 1, GGUF_KIND_BOOL},
+    [GGUF_STRING] = {"string", 0, GGUF_KIND_STRING}, [GGUF_ARRAY] = {"array", 0, GGUF_KIND_ARRAY},
+    [GGUF_U64] = {"u64", 8, GGUF_KIND_UINT},         [GGUF_I64] = {"i64", 8, GGUF_KIND_INT},
     [GGUF_F64] = {"f64", 8, GGUF_KIND_FLOAT},
 };
 

@@ -34,8 +34,14 @@ enum gguf_value_type {
     GGUF_VALUE_TYPES
 };
 
-enum gguf_kind { GGUF_KIND_UINT, GGUF_KIND_INT, GGUF_KIND_FLOAT, GGUF_KIND_BOOL, GGUF_KIND_STRING,
-                 GGUF_KIND_ARRAY };
+enum gguf_kind {
+    GGUF_KIND_UINT,
+    GGUF_KIND_INT,
+    GGUF_KIND_FLOAT,
+    GGUF_KIND_BOOL,
+    GGUF_KIND_STRING,
+    GGUF_KIND_ARRAY
+};
 
 /* A row for each value type: the one place that knows them. */
 struct gguf_type_row {

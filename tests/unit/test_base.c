@@ -28,7 +28,8 @@ static void test_bytes(void)
     for (size_t w = 1; w <= 8; w *= 2)
         for (int big = 0; big < 2; big++) {
             put_uint(out, 0x1122334455667788, w, big);
-            uint64_t want = w == 8 ? 0x1122334455667788 : 0x1122334455667788 & ((1ull << 8 * w) - 1);
+            uint64_t want =
+                w == 8 ? 0x1122334455667788 : 0x1122334455667788 & ((1ull << 8 * w) - 1);
             CU_ASSERT_EQUAL(get_uint(out, w, big), want);
         }
 }
@@ -117,7 +118,8 @@ static void test_index(void)
     for (uint32_t i = 0; i < 2 * N; i++) {
         uint32_t got;
         bool found = false;
-        for (struct probe p = index_probe(&ix, hash_name(&i, sizeof(i))); index_next(&ix, &p, &got);)
+        for (struct probe p = index_probe(&ix, hash_name(&i, sizeof(i)));
+             index_next(&ix, &p, &got);)
             found |= got == i;
         CU_ASSERT_EQUAL(found, i < N);
     }

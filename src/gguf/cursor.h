@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A cursor over the header of a file while it is parsed: the bytes from the file's start up to
+ * where the parser has been, loaded as it goes on, never more than the file has.
+ *
+ * Everything that the parser reads goes through cursor_need(), which fails when the file ends
+ * first; so no length from the file is believed before its bytes are there. Pointers into the
+ * bytes are good until the next cursor_need(): keep offsets.
+ *
+ * Private to the gguf layer.
+ */
+#ifndef GGUF_CURSOR_H
+#define GGUF_CURSOR_H
+
+#include <errno.h>
+
+#include "base/bytes.h"
+#include "gguf/gguf.h"
+
+struct cursor {
+    const struct source *src;
+    struct gguf_format fmt;
+    uint8_t *bytes; /* owned: bytes [0, have) of the file */
+    uint64_t have;
+    uint64_t cap;
+    uint64_t pos;      /* the next byte to parse */
+    uint64_t strings;  /* strings seen ... */
+    uint64_t nul_ends; /* ... and how many of them end with a counted NUL */
+    /* What is being parsed, for error lines: "key 3 'general.name'". */
+    const char *item; /* "key", "tensor", or NULL: the file's header */
+    uint64_t item_no;
+    uint64_t name_off; /* of its name, once known (name_len > 0) */
+    uint64_t name_len;
+    struct err *err;
+};
+
+/* Fail: "key 3 'x': FIELD at byte AT: reason". Returns code. */
+int cursor_fail(const struct cursor *c, int code, const char *field, uint64_t at, const char *fmt,
+                ...) __attribute__((format(printf, 5, 6)));
+
+/* Load what is missing of the n bytes at pos: the slow half of cursor_need(). */
+int cursor_load(struct cursor *c, uint64_t n, const char *field);
+
+static inline uint64_t cursor_left(const struct cursor *c)
+{
+    return c->src->size - c->pos;
+}
+
+/* Make sure that n bytes at pos are loaded. 0, -EBADMSG (the file ends), -EFBIG, -ENOMEM, -EIO. */
+static inline int cursor_need(struct cursor *c, uint64_t n, const char *field)
+{
+    return n <= c->have - c->pos ? 0 : cursor_load(c, n, field);
+}
+
+/* An unsigned number of `width` bytes. */
+static inline int cursor_uint(struct cursor *c, size_t width, const char *field, uint64_t *ret)
+{
+    int r = cursor_need(c, width, field);
+    if (r < 0)
+        return r;
+    *ret = get_uint(c->bytes + c->pos, width, c->fmt.big);
+    c->pos += width;
+    return 0;
+}
+
+/* A string: *off and *len are of its bytes, a counted NUL included. */
+int cursor_string(struct cursor *c, const char *field, uint64_t *off, uint64_t *len);
+
+/* Key-values and tensor infos: parse_kv.c and parse_tensor.c. */
+int parse_keys(struct cursor *c, struct gguf *g, uint64_t n);
+int parse_tensors(struct cursor *c, struct gguf *g, uint64_t n);
+/* Data section: where each tensor's data is, checked; sets data_off, data_end, odd. */
+int parse_layout(struct cursor *c, struct gguf *g, unsigned flags);
+
+#endif

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The data section: where each tensor's data lies, checked for alignment, overlap and the end of
+ * the file. See cursor.h.
+ *
+ * On entry a tensor's `off` is what the file says (relative to the data section; absolute in the
+ * first draft of version 1), on return it is absolute. The regular layout, the only one that the
+ * strictest readers accept, has the tensors in the order of their infos, each at the running sum of
+ * the padded sizes before it; what differs from it is noted in gguf.odd.
+ */
+#include "gguf/cursor.h"
+
+#include <stdlib.h>
+
+/* A tensor that has data, or may have (unknown type), in the order of offsets. */
+struct place {
+    uint64_t off;
+    uint32_t number;
+};
+
+static void name_tensor(struct cursor *c, const struct gguf *g, uint32_t i)
+{
+    c->item = "tensor";
+    c->item_no = i;
+    c->name_off = g->tensor[i].name_off;
+    c->name_len = g->tensor[i].name_len;
+}
+
+/* The offset word is the last of an info. */
+static uint64_t offset_word(const struct cursor *c, const struct gguf *g, uint32_t i)
+{
+    const struct gguf_tensor *t = &g->tensor[i];
+    return t->dims_off + (uint64_t)t->n_dims * c->fmt.len_width + (c->fmt.draft ? 4 : 0) + 4;
+}
+
+static bool unknown_size(const struct gguf_tensor *t)
+{
+    const struct quant_type *type = quant_find(t->type_id);
+    return t->n_elem > 0 && (!type || type->block_len == 0);
+}
+
+static int make_absolute(struct cursor *c, struct gguf *g)
+{
+    uint64_t base = c->fmt.draft ? 0 : g->data_off, end;
+    for (uint32_t i = 0; i < g->n_tensors; i++) {
+        struct gguf_tensor *t = &g->tensor[i];
+        name_tensor(c, g, i);
+        if (t->off % g->alignment)
+            return cursor_fail(c, -EBADMSG, "offset", offset_word(c, g, i),
+                               "%llu is not a multiple of the alignment of %llu",
+                               (unsigned long long)t->off, (unsigned long long)g->alignment);
+        if (!add_u64(base, t->off, &t->off) || !add_u64(t->off, t->nbytes, &end) || end > INT64_MAX)
+            return cursor_fail(c, -EBADMSG, "offset", offset_word(c, g, i),
+                               "the end of the data overflows");
+        if (t->off < g->data_off)
+            return cursor_fail(c, -EBADMSG, "offset", offset_word(c, g, i),
+                               "%llu lies in the header, which ends at %llu",
+                               (unsigned long long)t->off, (unsigned long long)g->data_off);
+    }
+    return 0;
+}
+
+static int by_offset(const void *a, const void *b)
+{
+    const struct place *x = a, *y = b;
+    if (x->off != y->off)
+        return x->off < y->off ? -1 : 1;
+    return x->number < y->number ? -1 : 1;
+}
+
+/* The tensors with data, sorted by offset. *sorted is false if that is not the order of infos. */
+static size_t collect(const struct gguf *g, struct place *places, bool *in_order)
+{
+    size_t n = 0;
+    *in_order = true;
+    for (uint32_t i = 0; i < g->n_tensors; i++) {
+        const struct gguf_tensor *t = &g->tensor[i];
+        if (t->nbytes == 0 && !unknown_size(t))
+            continue;
+        *in_order &= n == 0 || places[n - 1].off <= t->off;
+        places[n++] = (struct place){t->off, i};
+    }
+    if (!*in_order)
+        qsort(places, n, sizeof(*places), by_offset);
+    return n;
+}
+
+/* Unknown types get their extent: up to the next data, or to the end of the file. */
+static int check_overlap(struct cursor *c, struct gguf *g, const struct place *places, size_t n)
+{
+    for (size_t k = 0; k < n; k++) {
+        struct gguf_tensor *t = &g->tensor[places[k].number];
+        uint64_t limit = k + 1 < n ? places[k + 1].off : UINT64_MAX;
+        if (unknown_size(t)) {
+            t->nbytes = (limit == UINT64_MAX ? max_u64(g->file_size, t->off) : limit) - t->off;
+            g->odd |= GGUF_ODD_UNKNOWN;
+        }
+        if (t->off + t->nbytes > limit || t->off == limit) {
+            uint32_t next = places[k + 1].number;
+            name_tensor(c, g, next);
+            return cursor_fail(c, -EBADMSG, "offset", offset_word(c, g, next),
+                               "its data begins at %llu, inside that of tensor %u (%llu to %llu)",
+                               (unsigned long long)limit, places[k].number,
+                               (unsigned long long)t->off,
+                               (unsigned long long)(t->off + t->nbytes));
+        }
+    }
+    return 0;
+}
+
+/* The running sum of padded sizes, as a strict reader makes it. */
+static bool has_gaps(const struct gguf *g)
+{
+    uint64_t expect = g->data_off;
+    for (uint32_t i = 0; i < g->n_tensors; i++) {
+        const struct gguf_tensor *t = &g->tensor[i];
+        if (t->off != expect || !align_u64(t->off + t->nbytes, g->alignment, &expect))
+            return true;
+    }
+    return false;
+}
+
+static int check_end(struct cursor *c, struct gguf *g, unsigned flags, uint32_t last)
+{
+    uint64_t padded;
+    if (g->data_end > g->file_size) {
+        if (g->n_tensors)
+            name_tensor(c, g, last);
+        g->odd |= GGUF_ODD_PARTIAL;
+        if (flags & GGUF_PARTIAL)
+            return 0;
+        return cursor_fail(c, -ENODATA, "data", g->tensor[last].off,
+                           "%llu bytes are missing: the file ends at %llu, the data at %llu "
+                           "(an incomplete download? -o partial mounts what is there)",
+                           (unsigned long long)(g->data_end - g->file_size),
+                           (unsigned long long)g->file_size, (unsigned long long)g->data_end);
+    }
+    if (!align_u64(g->data_end, g->alignment, &padded))
+        padded = g->data_end;
+    if (g->n_tensors && g->file_size < padded)
+        g->odd |= GGUF_ODD_NO_TAIL;
+    if (g->file_size > padded)
+        g->odd |= GGUF_ODD_TRAILING;
+    return 0;
+}
+
+static int check_places(struct cursor *c, struct gguf *g, unsigned flags, struct place *places)
+{
+    bool in_order;
+    size_t n = collect(g, places, &in_order);
+    int r = check_overlap(c, g, places, n);
+    if (r < 0)
+        return r;
+    /* Without any data the section is empty, but its beginning must be there all the same. */
+    uint32_t last = n ? places[n - 1].number : 0;
+    g->data_end = n ? g->tensor[last].off + g->tensor[last].nbytes : g->data_off;
+    if (!in_order)
+        g->odd |= GGUF_ODD_ORDER;
+    else if (has_gaps(g))
+        g->odd |= GGUF_ODD_GAPS;
+    return check_end(c, g, flags, last);
+}
+
+int parse_layout(struct cursor *c, struct gguf *g, unsigned flags)
+{
+    g->data_off = g->data_end = g->head_len;
+    if (g->n_tensors && !align_u64(g->head_len, g->alignment, &g->data_off))
+        return cursor_fail(c, -EBADMSG, "data section", g->head_len, "its offset overflows");
+    int r = make_absolute(c, g);
+    if (r < 0)
+        return r;
+    struct place *places = malloc(((size_t)g->n_tensors + 1) * sizeof(*places));
+    if (!places)
+        return cursor_fail(c, -ENOMEM, "data section", g->data_off, "no memory");
+    r = check_places(c, g, flags, places);
+    free(places);
+    c->item = NULL;
+    return r;
+}

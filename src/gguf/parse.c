@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: MIT */
+/* A GGUF image from its bytes to a struct gguf: see gguf.h, docs/format.md. */
+#include "gguf/cursor.h"
+
+#include <stdlib.h>
+
+/* The fewest bytes that a key-value and a tensor info can take in any version. */
+#define LEAST_KEY 10
+#define LEAST_TENSOR 20
+
+/*
+ * Magic and version. The magic is the same in both byte orders; a file is big-endian when the low
+ * half of its version word, read as little-endian, is zero.
+ */
+static int parse_version(struct cursor *c)
+{
+    int r = cursor_need(c, 8, "magic");
+    if (r < 0)
+        return r;
+    char magic[SHOW_MAX];
+    if (memcmp(c->bytes, "GGUF", 4) != 0)
+        return cursor_fail(c, -EBADMSG, "magic", 0, "'%s' is not 'GGUF'", show(magic, c->bytes, 4));
+    uint32_t version = get_u32(c->bytes + 4, false);
+    bool big = version != 0 && (version & 0xffff) == 0;
+    if (big)
+        version = get_u32(c->bytes + 4, true);
+    if (version < 1 || version > 3 || (version == 1 && big))
+        return cursor_fail(c, -EBADMSG, "version", 4, "%s%u is not a version of GGUF (1, 2, 3)",
+                           big ? "big-endian " : "", version);
+    c->fmt = (struct gguf_format){
+        .version = (uint8_t)version, .big = big, .len_width = version == 1 ? 4 : 8};
+    c->pos = 8;
+    return 0;
+}
+
+static int parse_count(struct cursor *c, const char *field, uint64_t least, uint64_t *ret)
+{
+    uint64_t at = c->pos;
+    int r = cursor_uint(c, c->fmt.len_width, field, ret);
+    if (r == 0 && *ret > cursor_left(c) / least)
+        return cursor_fail(c, -EBADMSG, field, at, "%llu cannot fit into a file of %llu bytes",
+                           (unsigned long long)*ret, (unsigned long long)c->src->size);
+    return r;
+}
+
+/*
+ * The first draft pads the keys to 64 with zeros, by a formula that adds a whole 64 when they end
+ * on a multiple already; writers did that or nothing.
+ */
+static int draft_padding(struct cursor *c)
+{
+    static const uint8_t zeros[GGUF_DRAFT_ALIGNMENT];
+    uint64_t n = GGUF_DRAFT_ALIGNMENT - c->pos % GGUF_DRAFT_ALIGNMENT;
+    bool whole = n == GGUF_DRAFT_ALIGNMENT;
+    if (whole && cursor_left(c) < n)
+        return 0;
+    int r = cursor_need(c, n, "padding");
+    if (r < 0)
+        return r;
+    bool zero = memcmp(c->bytes + c->pos, zeros, (size_t)n) == 0;
+    if (!zero && !whole)
+        return cursor_fail(c, -EBADMSG, "padding", c->pos, "is not zero");
+    c->pos += zero ? n : 0;
+    return 0;
+}
+
+static int parse_body(struct cursor *c, struct gguf *g)
+{
+    uint64_t n_tensors, n_kv;
+    int r = parse_count(c, "number of tensors", LEAST_TENSOR, &n_tensors);
+    if (r == 0)
+        r = parse_count(c, "number of keys", LEAST_KEY, &n_kv);
+    if (r == 0)
+        r = parse_keys(c, g, n_kv);
+    if (r < 0)
+        return r;
+    g->kv_end = c->pos;
+    if (c->fmt.draft && n_tensors > 0)
+        r = draft_padding(c);
+    if (r < 0)
+        return r;
+    g->info_off = c->pos;
+    r = parse_tensors(c, g, n_tensors);
+    g->head_len = c->pos;
+    return r;
+}
+
+/*
+ * Early writers counted a trailing NUL in the length of every string. That is what it is when all
+ * strings of a version 1 or 2 file end so; names and values are then shown without it.
+ */
+static void trim_nul(struct cursor *c, struct gguf *g)
+{
+    c->fmt.nul = c->fmt.version <= 2 && c->strings > 0 && c->nul_ends == c->strings;
+    for (uint32_t i = 0; c->fmt.nul && i < g->n_kv; i++)
+        g->kv[i].key_len--;
+    for (uint32_t i = 0; c->fmt.nul && i < g->n_tensors; i++)
+        g->tensor[i].name_len--;
+}
+
+static uint32_t find(const struct gguf *g, const struct index *ix, uint64_t hash, const void *bytes,
+                     size_t n)
+{
+    bool keys = ix == &g->keys;
+    uint32_t i;
+    for (struct probe p = index_probe(ix, hash); index_next(ix, &p, &i);) {
+        size_t len = keys ? g->kv[i].key_len : g->tensor[i].name_len;
+        uint64_t off = keys ? g->kv[i].key_off : g->tensor[i].name_off;
+        if (len == n && memcmp(g->head + off, bytes, n) == 0)
+            return i;
+    }
+    return UINT32_MAX;
+}
+
+/* Enter number i under its name; a name that is there already is refused. */
+static int enter(struct cursor *c, struct gguf *g, struct index *ix, uint32_t i)
+{
+    bool keys = ix == &g->keys;
+    size_t len = keys ? g->kv[i].key_len : g->tensor[i].name_len;
+    uint64_t off = keys ? g->kv[i].key_off : g->tensor[i].name_off;
+    uint64_t hash = hash_name(g->head + off, len);
+    uint32_t first = find(g, ix, hash, g->head + off, len);
+    if (first == UINT32_MAX) {
+        index_insert(ix, hash, i);
+        return 0;
+    }
+    c->item = keys ? "key" : "tensor";
+    c->item_no = i;
+    c->name_off = off;
+    c->name_len = len;
+    return cursor_fail(c, -EBADMSG, "name", off, "the same name as %s %u", c->item, first);
+}
+
+static int build_indexes(struct cursor *c, struct gguf *g)
+{
+    int r = index_init(&g->keys, g->n_kv);
+    if (r == 0)
+        r = index_init(&g->names, g->n_tensors);
+    if (r < 0)
+        return cursor_fail(c, r, "names", c->pos, "no memory");
+    for (uint32_t i = 0; i < g->n_kv && r == 0; i++)
+        r = enter(c, g, &g->keys, i);
+    for (uint32_t i = 0; i < g->n_tensors && r == 0; i++)
+        r = enter(c, g, &g->names, i);
+    return r;
+}
+
+static int find_alignment(struct cursor *c, struct gguf *g)
+{
+    static const char key[] = "general.alignment";
+    g->alignment = c->fmt.draft ? GGUF_DRAFT_ALIGNMENT : GGUF_DEFAULT_ALIGNMENT;
+    uint32_t i = gguf_find_key(g, key, sizeof(key) - 1);
+    if (i == UINT32_MAX || c->fmt.draft)
+        return 0;
+    struct gguf_value v = gguf_value(g, &g->kv[i]);
+    c->item = "key";
+    c->item_no = i;
+    c->name_off = g->kv[i].key_off;
+    c->name_len = g->kv[i].key_len;
+    if (v.type != GGUF_U32)
+        return cursor_fail(c, -EBADMSG, "value type", g->kv[i].val_off - 4, "must be u32, is %s",
+                           gguf_types[v.type].name);
+    g->alignment = gguf_uint(&v);
+    if (!is_pow2(g->alignment))
+        return cursor_fail(c, -EBADMSG, "value", g->kv[i].val_off, "%llu is not a power of two",
+                           (unsigned long long)g->alignment);
+    c->item = NULL;
+    return 0;
+}
+
+static int parse_rest(struct cursor *c, struct gguf *g, unsigned flags)
+{
+    int r = parse_body(c, g);
+    if (r < 0)
+        return r;
+    trim_nul(c, g);
+    g->fmt = c->fmt;
+    g->file_size = c->src->size;
+    g->head = c->bytes;
+    r = build_indexes(c, g);
+    if (r == 0)
+        r = find_alignment(c, g);
+    if (r == 0)
+        r = parse_layout(c, g, flags);
+    return r;
+}
+
+/* The header's bytes pass to the model, without what was loaded beyond its end. */
+static void take_bytes(struct cursor *c, struct gguf *g)
+{
+    uint8_t *exact = realloc(c->bytes, (size_t)g->head_len);
+    g->head = exact ? exact : c->bytes;
+    c->bytes = NULL;
+}
+
+/* Parse in the layout that c->fmt tells. */
+static int parse_as(struct cursor *c, unsigned flags, struct gguf **ret)
+{
+    struct gguf *g = calloc(1, sizeof(*g));
+    if (!g)
+        return cursor_fail(c, -ENOMEM, "header", 0, "no memory");
+    int r = parse_rest(c, g, flags);
+    if (r < 0) {
+        g->head = NULL; /* the cursor's still */
+        gguf_free(g);
+        return r;
+    }
+    take_bytes(c, g);
+    *ret = g;
+    return 0;
+}
+
+int gguf_parse(const struct source *s, unsigned flags, struct gguf **ret, struct err *e)
+{
+    struct cursor c = {.src = s, .err = e};
+    int r = parse_version(&c);
+    if (r == 0)
+        r = parse_as(&c, flags, ret);
+    /* Version 1 as shipped is tried first; if the first draft does not fit either, its error
+     * tells less than that of the layout that all known files have. */
+    if (r == -EBADMSG && c.fmt.version == 1) {
+        struct cursor d = {.src = s,
+                           .fmt = {.version = 1, .draft = true, .len_width = 4},
+                           .bytes = c.bytes,
+                           .have = c.have,
+                           .cap = c.cap,
+                           .pos = 8};
+        if (parse_as(&d, flags, ret) == 0)
+            r = 0;
+        c.bytes = d.bytes;
+    }
+    free(c.bytes);
+    return r;
+}
+
+void gguf_free(struct gguf *g)
+{
+    if (!g)
+        return;
+    index_free(&g->keys);
+    index_free(&g->names);
+    free(g->kv);
+    free(g->tensor);
+    free(g->head);
+    free(g);
+}
+
+uint32_t gguf_find_key(const struct gguf *g, const void *key, size_t n)
+{
+    return find(g, &g->keys, hash_name(key, n), key, n);
+}
+
+uint32_t gguf_find_tensor(const struct gguf *g, const void *name, size_t n)
+{
+    return find(g, &g->names, hash_name(name, n), name, n);
+}
+
+struct gguf_value gguf_value(const struct gguf *g, const struct gguf_kv *kv)
+{
+    return gguf_value_at(&g->fmt, kv->type, g->head + kv->val_off);
+}
+
+uint64_t gguf_dim(const struct gguf *g, const struct gguf_tensor *t, uint32_t i)
+{
+    return get_uint(g->head + t->dims_off + (uint64_t)i * g->fmt.len_width, g->fmt.len_width,
+                    g->fmt.big);
+}

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT */
+/* Sources of bytes, and the cursor that loads a header from one: see gguf.h, cursor.h. */
+#include "gguf/cursor.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+
+/* Bytes loaded at a time, at least: most headers without a tokenizer fit. */
+#define LOAD_STEP ((uint64_t)64 << 10)
+
+static int read_mem(const struct source *s, uint64_t off, void *dst, size_t n)
+{
+    memcpy(dst, (const uint8_t *)s->mem + off, n);
+    return 0;
+}
+
+struct source source_mem(const void *bytes, size_t n)
+{
+    return (struct source){.size = n, .read = read_mem, .mem = bytes, .fd = -1};
+}
+
+static int read_fd(const struct source *s, uint64_t off, void *dst, size_t n)
+{
+    uint8_t *p = dst;
+    while (n > 0) {
+        ssize_t got = pread(s->fd, p, n, (off_t)off);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return -errno;
+        if (got == 0) /* cut while it is read */
+            return -EIO;
+        p += got;
+        off += (uint64_t)got;
+        n -= (size_t)got;
+    }
+    return 0;
+}
+
+int source_fd(int fd, struct source *ret, struct err *e)
+{
+    struct stat st;
+    if (fstat(fd, &st) < 0)
+        return err_set(e, -errno, "cannot stat: %s", strerror(errno));
+    if (S_ISDIR(st.st_mode))
+        return err_set(e, -EISDIR, "is a folder, not a GGUF file");
+    if (!S_ISREG(st.st_mode))
+        return err_set(e, -EINVAL, "is not a regular file");
+    *ret = (struct source){.size = (uint64_t)st.st_size, .read = read_fd, .fd = fd};
+    return 0;
+}
+
+/* "key 3 'general.name': ", as far as it is known. */
+static void describe(const struct cursor *c, struct buf *b)
+{
+    char name[SHOW_MAX];
+    if (!c->item)
+        return;
+    buf_printf(b, "%s %llu", c->item, (unsigned long long)c->item_no);
+    if (c->name_len > 0)
+        buf_printf(b, " '%s'", show(name, c->bytes + c->name_off, (size_t)c->name_len));
+    buf_str(b, ": ");
+}
+
+int cursor_fail(const struct cursor *c, int code, const char *field, uint64_t at, const char *fmt,
+                ...)
+{
+    char reason[256];
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(reason, sizeof(reason), fmt, ap);
+    va_end(ap);
+    CLEANUP(buf_free) struct buf b = BUF_INIT;
+    describe(c, &b);
+    return err_set(c->err, code, "%.*s%s at byte %llu: %s", (int)b.len,
+                   b.data ? (const char *)b.data : "", field, (unsigned long long)at, reason);
+}
+
+static int grow(struct cursor *c, uint64_t need)
+{
+    uint64_t cap = max_u64(c->cap * 2, LOAD_STEP);
+    cap = min_u64(max_u64(cap, need), c->src->size);
+    if (cap > SIZE_MAX)
+        return -ENOMEM;
+    uint8_t *bytes = realloc(c->bytes, (size_t)cap);
+    if (!bytes)
+        return -ENOMEM;
+    c->bytes = bytes;
+    c->cap = cap;
+    return 0;
+}
+
+int cursor_load(struct cursor *c, uint64_t n, const char *field)
+{
+    if (n > cursor_left(c))
+        return cursor_fail(c, -EBADMSG, field, c->pos,
+                           "the file ends: %llu bytes needed, %llu left", (unsigned long long)n,
+                           (unsigned long long)cursor_left(c));
+    uint64_t end = c->pos + n;
+    if (end > GGUF_MAX_HEADER)
+        return cursor_fail(c, -EFBIG, field, c->pos, "the header is over %llu bytes",
+                           (unsigned long long)GGUF_MAX_HEADER);
+    int r = end > c->cap ? grow(c, end) : 0;
+    /* Fill what is allocated, but at most doubling what is there: work follows the header. */
+    uint64_t upto = min_u64(max_u64(end, max_u64(2 * c->have, LOAD_STEP)), c->cap);
+    if (r == 0)
+        r = c->src->read(c->src, c->have, c->bytes + c->have, (size_t)(upto - c->have));
+    if (r < 0)
+        return cursor_fail(c, r, field, c->pos, "%s", strerror(-r));
+    c->have = upto;
+    return 0;
+}
+
+int cursor_string(struct cursor *c, const char *field, uint64_t *off, uint64_t *len)
+{
+    uint64_t at = c->pos, n;
+    int r = cursor_uint(c, c->fmt.len_width, field, &n);
+    if (r < 0)
+        return r;
+    if (n > GGUF_MAX_STRING)
+        return cursor_fail(c, -EBADMSG, field, at, "a length of %llu is over the limit of %llu",
+                           (unsigned long long)n, (unsigned long long)GGUF_MAX_STRING);
+    r = cursor_need(c, n, field);
+    if (r < 0)
+        return r;
+    c->strings++;
+    c->nul_ends += n > 0 && c->bytes[c->pos + n - 1] == 0;
+    *off = c->pos;
+    *len = n;
+    c->pos += n;
+    return 0;
+}

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT */
+/* A mount from its beginning to its end: see session.h. */
+#include "mount/session.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "mount/log.h"
+#include "mount/ops.h"
+
+/*
+ * libfuse and fusermount3 tell on standard error why a mount fails. For one line, ours, what they
+ * write while they mount is caught in a file in memory.
+ */
+struct caught {
+    int stderr_fd; /* the real one, or -1: nothing is caught */
+    int file;
+};
+
+static struct caught catch_stderr(void)
+{
+    struct caught c = {.stderr_fd = -1, .file = memfd_create("ggufs-stderr", MFD_CLOEXEC)};
+    if (c.file < 0)
+        return c;
+    (void)fflush(stderr);
+    c.stderr_fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+    if (c.stderr_fd >= 0)
+        (void)dup2(c.file, STDERR_FILENO);
+    return c;
+}
+
+/* Give standard error back. The last line that was caught, or an empty one, into dst. */
+static void release_stderr(struct caught *c, char *dst, size_t size)
+{
+    char all[2048] = "";
+    dst[0] = '\0';
+    if (c->stderr_fd >= 0) {
+        (void)fflush(stderr);
+        (void)dup2(c->stderr_fd, STDERR_FILENO);
+        (void)close(c->stderr_fd);
+        ssize_t n = pread(c->file, all, sizeof(all) - 1, 0);
+        all[n > 0 ? n : 0] = '\0';
+    }
+    if (c->file >= 0)
+        (void)close(c->file);
+    size_t len = strlen(all);
+    while (len > 0 && all[len - 1] == '\n')
+        all[--len] = '\0';
+    const char *line = strrchr(all, '\n');
+    (void)snprintf(dst, size, "%s", line ? line + 1 : all);
+}
+
+static int check_mountpoint(const char *path, struct err *e)
+{
+    struct stat st;
+    if (strncmp(path, "/dev/fd/", 8) == 0) /* already mounted, by mount(8) */
+        return 0;
+    if (stat(path, &st) < 0)
+        return err_set(e, -errno, "%s: %s", path, strerror(errno));
+    if (!S_ISDIR(st.st_mode))
+        return err_set(e, -ENOTDIR, "%s: is not a folder", path);
+    return 0;
+}
+
+/* Make the session and mount it. */
+static struct fuse_session *mount_session(struct mnt_options *o, struct tree *t, struct err *e)
+{
+    char why[512];
+    struct caught c = catch_stderr();
+    struct fuse_session *se = fuse_session_new(&o->args, &mnt_ops, sizeof(mnt_ops), t);
+    if (se && fuse_session_mount(se, o->mountpoint) != 0) {
+        fuse_session_destroy(se);
+        se = NULL;
+    }
+    release_stderr(&c, why, sizeof(why));
+    if (!se)
+        (void)err_set(e, -EIO, "%s: cannot mount%s%s", o->mountpoint, why[0] ? ": " : "",
+                      strncmp(why, "ggufs: ", 7) == 0 ? why + 7 : why);
+    return se;
+}
+
+static void log_mounted(const struct mnt_options *o, const struct tree *t)
+{
+    char path[SHOW_MAX];
+    const char *line;
+    (void)show(path, tree_path(t), strlen(tree_path(t)));
+    for (unsigned i = 0; (line = tree_warning(t, i)); i++)
+        log_line(LOG_WARNING, "%s: %s", path, line);
+    log_line(LOG_INFO, "%s: mounted on %s, read-only", path, o->mountpoint);
+}
+
+static int loop(struct fuse_session *se, const struct fuse_cmdline_opts *cmd)
+{
+    if (cmd->singlethread)
+        return fuse_session_loop(se);
+    struct fuse_loop_config *cfg = fuse_loop_cfg_create();
+    if (!cfg)
+        return -ENOMEM;
+    fuse_loop_cfg_set_clone_fd(cfg, (unsigned)cmd->clone_fd);
+    fuse_loop_cfg_set_max_threads(cfg, cmd->max_threads);
+    fuse_loop_cfg_set_idle_threads(cfg, cmd->max_idle_threads);
+    int r = fuse_session_loop_mt(se, cfg);
+    fuse_loop_cfg_destroy(cfg);
+    return r;
+}
+
+/* Serve a session that is mounted. A signal that ends it is a clean end (loop returns its number). */
+static int serve(struct fuse_session *se, const struct mnt_options *o, struct tree *t,
+                 struct err *e)
+{
+    if (fuse_set_signal_handlers(se) < 0)
+        return err_set(e, -EIO, "cannot set signal handlers");
+    if (fuse_daemonize(o->cmd.foreground) < 0) {
+        fuse_remove_signal_handlers(se);
+        return err_set(e, -EIO, "cannot become a daemon");
+    }
+    if (!o->cmd.foreground)
+        log_to_syslog();
+    log_mounted(o, t);
+    int r = loop(se, &o->cmd);
+    fuse_remove_signal_handlers(se);
+    return r < 0 ? err_set(e, r, "serving failed: %s", strerror(-r)) : 0;
+}
+
+static int run_tree(struct mnt_options *o, struct tree *t, struct err *e)
+{
+    int r = mnt_options_finish(o, tree_path(t));
+    if (r < 0)
+        return err_set(e, r, "no memory");
+    struct fuse_session *se = mount_session(o, t, e);
+    if (!se)
+        return e->code;
+    r = serve(se, o, t, e);
+    fuse_session_unmount(se);
+    fuse_session_destroy(se);
+    return r;
+}
+
+int mnt_run(struct mnt_options *o, struct err *e)
+{
+    struct tree *t = NULL;
+    char path[SHOW_MAX];
+    log_take_libfuse();
+    int r = tree_open(o->model, &o->tree, &t, e);
+    if (r < 0)
+        return err_prefix(e, "%s", show(path, o->model, strlen(o->model)));
+    r = check_mountpoint(o->mountpoint, e);
+    if (r == 0)
+        r = run_tree(o, t, e);
+    tree_close(t);
+    return r;
+}
