@@ -48,7 +48,7 @@ def is_shortest(kind, text, number):
 
 
 def is_float(kind, shown, number):
-    """`shown`: text or what json.loads made of it."""
+    """`shown`: text or what load_json made of it."""
     value = NON_FINITE.get(shown, shown)
     return isinstance(value, float | int) and bits(kind, float(value)) == bits(kind, number)
 
@@ -66,8 +66,13 @@ def is_scalar_text(value, text):
             and is_shortest(value.type, text, value.data))
 
 
+def load_json(text):
+    """Keeps the sign of -0, which would become the integer 0."""
+    return json.loads(text, parse_int=lambda digits: -0.0 if digits == '-0' else int(digits))
+
+
 def is_json(kind, item, shown):
-    """What json.loads made of an element (a Value where kind is 'array')."""
+    """What load_json made of an element (a Value where kind is 'array')."""
     if kind == 'array':
         return is_json_list(item, shown)
     if kind == 'string':
@@ -90,7 +95,7 @@ def is_text(value, content):
         return content == value.data + b'\n'
     if value.type == 'array':
         lines = content.decode('utf-8').split('\n')
-        return lines.pop() == '' and is_json_list(value, [json.loads(line) for line in lines])
+        return lines.pop() == '' and is_json_list(value, [load_json(line) for line in lines])
     return content[-1:] == b'\n' and is_scalar_text(value, content[:-1].decode())
 
 

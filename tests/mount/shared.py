@@ -63,7 +63,7 @@ class Shared(unittest.TestCase):
         entries = os.listdir(os.path.join(self.at, b'metadata'))
         self.assertEqual(len(entries), len(rows))
         with open(os.path.join(self.at, b'metadata.json'), encoding='utf-8') as file:
-            shown = json.load(file)
+            shown = oracle.load_json(file.read())
         self.assertEqual([key.encode('utf-8', 'surrogateescape') for key in shown],
                          [name_of(row, 'key') for row in rows])
         for entry, row, (key, json_row) in zip(entries, rows, shown.items()):
