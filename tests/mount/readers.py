@@ -73,7 +73,7 @@ class Readers(unittest.TestCase):
                 process.start()
             for process in crowd:
                 process.join()
-                self.assertEqual(process.exitcode, 0)
+            self.assertEqual({process.exitcode for process in crowd}, {0})
             self.assertTrue(faults.empty(), faults.empty() or faults.get())
 
     def test_parallel(self):
