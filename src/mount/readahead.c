@@ -14,14 +14,15 @@
 
 struct readahead {
     pthread_t thread;
-    char *mountpoint;
+    const char *mountpoint;
     unsigned kib;
 };
 
 static void set_bdi(dev_t dev, unsigned kib)
 {
     char path[64], value[16];
-    (void)snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/read_ahead_kb", major(dev), minor(dev));
+    (void)snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/read_ahead_kb", major(dev),
+                   minor(dev));
     int n = snprintf(value, sizeof(value), "%u", kib);
     int fd = open(path, O_WRONLY | O_CLOEXEC);
     if (fd < 0)
@@ -48,14 +49,13 @@ struct readahead *readahead_begin(const char *mountpoint, unsigned kib)
     if (!r)
         return NULL;
     r->kib = kib;
-    r->mountpoint = realpath(mountpoint, NULL);
+    r->mountpoint = mountpoint;
     /* Signals are for the main thread. */
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &old);
-    int failed = !r->mountpoint || pthread_create(&r->thread, NULL, run, r) != 0;
+    int failed = pthread_create(&r->thread, NULL, run, r);
     (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (failed) {
-        free(r->mountpoint);
         free(r);
         return NULL;
     }
@@ -67,6 +67,5 @@ void readahead_end(struct readahead *r)
     if (!r)
         return;
     (void)pthread_join(r->thread, NULL);
-    free(r->mountpoint);
     free(r);
 }

@@ -13,7 +13,9 @@
 /*
  * Start to set it on a mount that is about to be served: the kernel lowers what is set before the
  * file system's first answer, so this waits, in a thread of its own, until the mount answers.
- * Where the process may not, nothing happens. Call readahead_end() after the mount has ended.
+ * `mountpoint` is an absolute path, good until readahead_end(). Where the process may not, nothing
+ * happens. Call readahead_end() after the
+ * mount has ended.
  */
 struct readahead;
 struct readahead *readahead_begin(const char *mountpoint, unsigned kib);
