@@ -25,9 +25,10 @@ bool shape_add_word(struct shape *s, const uint8_t *word, size_t n)
     else if (r == -ERANGE) {
         s->huge = true;
         s->kinds |= SHAPE_INTEGER;
-    } else if (scan_is_float(word, n))
+    } else if (scan_is_float(word, n)) {
+        s->wide |= scan_scalar(GGUF_F32, word, n, &bits) == -ERANGE;
         s->kinds |= SHAPE_FLOAT;
-    else if (scan_scalar(GGUF_BOOL, word, n, &bits) == 0)
+    } else if (scan_scalar(GGUF_BOOL, word, n, &bits) == 0)
         s->kinds |= SHAPE_BOOL;
     else
         return false;
@@ -90,7 +91,8 @@ bool shape_fits(const struct shape *s, uint32_t elem)
     case GGUF_KIND_INT:
         return s->kinds == SHAPE_INTEGER && integers_fit(s, elem);
     case GGUF_KIND_FLOAT:
-        return !(s->kinds & ~(unsigned)(SHAPE_INTEGER | SHAPE_FLOAT));
+        return !(elem == GGUF_F32 && s->wide) &&
+               !(s->kinds & ~(unsigned)(SHAPE_INTEGER | SHAPE_FLOAT));
     case GGUF_KIND_BOOL:
         return s->kinds == SHAPE_BOOL;
     case GGUF_KIND_STRING:
@@ -102,12 +104,13 @@ bool shape_fits(const struct shape *s, uint32_t elem)
 
 bool shape_type(const struct shape *s, uint32_t *elem)
 {
-    static const uint8_t order[] = {GGUF_U32, GGUF_I32,    GGUF_U64,  GGUF_I64,
-                                    GGUF_F32, GGUF_STRING, GGUF_BOOL, GGUF_ARRAY};
+    static const uint8_t order[] = {GGUF_U32, GGUF_I32,    GGUF_U64,  GGUF_I64,  GGUF_F32,
+                                    GGUF_F64, GGUF_STRING, GGUF_BOOL, GGUF_ARRAY};
     /* Integers that no integer type holds are not silently rounded to floats. */
     bool no_float = s->kinds == SHAPE_INTEGER;
     for (size_t i = 0; s->kinds && i < sizeof(order); i++) {
-        if ((order[i] == GGUF_F32 && no_float) || !shape_fits(s, order[i]))
+        bool is_float = gguf_types[order[i]].kind == GGUF_KIND_FLOAT;
+        if ((is_float && no_float) || !shape_fits(s, order[i]))
             continue;
         *elem = order[i];
         return true;

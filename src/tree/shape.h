@@ -21,6 +21,7 @@ struct shape {
     uint64_t max;          /* largest magnitude of an integer that is not negative ... */
     uint64_t max_negative; /* ... and of one that is */
     bool huge;             /* an integer is over u64 */
+    bool wide;             /* a float is outside the range of f32 */
 };
 
 /* Add the value whose text is the word; false if it is none (a bare word). */
@@ -34,7 +35,7 @@ bool shape_fits(const struct shape *s, uint32_t elem);
 
 /*
  * The element type for values of one kind: integers the first of u32, i32, u64, i64 that holds all,
- * numbers with a float among them f32, string, bool, array. False if the kinds are mixed, integers
+ * numbers with a float among them f32 (f64 if one is outside the range of f32), string, bool, array. False if the kinds are mixed, integers
  * too large for any, or there are no values.
  */
 bool shape_type(const struct shape *s, uint32_t *elem);

@@ -13,7 +13,7 @@
 
 /*
  * From the text alone: true or false is bool; an integer the first of u32, i32, u64, i64 that holds
- * it; another number (a point, an exponent, inf, nan) f32; a JSON array whose values are of one
+ * it; another number (a point, an exponent, inf, nan) f32, or f64 if f32 is too narrow; a JSON array whose values are of one
  * kind an array of them (of no values: of strings); anything else a string. An array of arrays is
  * one line of text, so one inner array, of which it is the only element.
  */

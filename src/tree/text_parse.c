@@ -3,7 +3,6 @@
 #include "tree/text_parse.h"
 
 #include <errno.h>
-#include <math.h>
 #include <string.h>
 
 #include "base/bytes.h"
@@ -95,10 +94,11 @@ static int scalar_error(struct err *e, int code, uint32_t type, const uint8_t *w
     return err_set(e, code, "no memory");
 }
 
-static bool is_nan(const struct gguf_value *v, uint64_t bits)
+static bool is_nan(uint32_t type, uint64_t bits)
 {
-    uint64_t infinity = v->type == GGUF_F32 ? 0x7f800000 : 0x7ff0000000000000;
-    return v->type != GGUF_BOOL && (bits & (infinity * 2 - 1)) > infinity;
+    if (type == GGUF_F32)
+        return (bits & 0x7fffffff) > 0x7f800000;
+    return (bits & 0x7fffffffffffffff) > 0x7ff0000000000000;
 }
 
 /* A NaN stays the NaN it was, and true what it was (1 by the specification, but any byte). */
@@ -109,7 +109,7 @@ static uint64_t keep_bits(const struct gguf_value *old, uint64_t bits)
     uint64_t was = gguf_uint(old);
     if (old->type == GGUF_BOOL)
         return bits && was ? was : bits;
-    return is_nan(old, bits) && is_nan(old, was) ? was : bits;
+    return is_nan(old->type, bits) && is_nan(old->type, was) ? was : bits;
 }
 
 static int parse_scalar(struct parse *p, uint32_t type, const struct gguf_value *old)

@@ -52,6 +52,8 @@ static void test_scalars(void)
     infers("1e3\n", GGUF_F32, NONE);
     infers("-inf\n", GGUF_F32, NONE);
     infers("NaN\n", GGUF_F32, NONE);
+    infers("3.4028235e38\n", GGUF_F32, NONE);
+    infers("1e39\n", GGUF_F64, NONE);
 }
 
 static void test_strings(void)
@@ -83,6 +85,7 @@ static void test_arrays(void)
     infers("[4294967295, -1]", GGUF_ARRAY, GGUF_I64);
     infers("[1.5]\n", GGUF_ARRAY, GGUF_F32);
     infers("[1, 2.5, NaN]\n", GGUF_ARRAY, GGUF_F32);
+    infers("[1, 2.5, 1e39]\n", GGUF_ARRAY, GGUF_F64);
     infers("[\n  \"en\",\n  \"fr\"\n]\n", GGUF_ARRAY, GGUF_STRING);
     infers("[true]\n", GGUF_ARRAY, GGUF_BOOL);
     infers("[[1], [\"x\"]]\n", GGUF_ARRAY, GGUF_ARRAY);
