@@ -27,12 +27,18 @@ enum { S_QS = 2, S_QH = 34, M_QS = 0, M_QH = 32, M_SCALES = 48 };
 static_assert(S_QH + 8 * 2 == IQ1_S_BYTES, "IQ1_S");
 static_assert(M_SCALES + 4 * 2 == IQ1_M_BYTES, "IQ1_M");
 
+/* -1/8 if the flag (0 or 1) is set, else 1/8; by its sign bit, as a branch could not be foreseen. */
+static inline float iq1_shift(unsigned flag)
+{
+    return f32_from_bits(0x3e000000 | flag << 31);
+}
+
 static inline void block_IQ1_S(const uint8_t *restrict b, float *restrict y)
 {
     float d = half_at(b);
     for (size_t g = 0; g < 8; g++) {
         unsigned w = get_u16(b + S_QH + 2 * g, false);
-        float scale = d * (float)(int)(2 * (w >> 12 & 7) + 1), shift = w >> 15 ? -0.125f : 0.125f;
+        float scale = d * (float)(int)(2 * (w >> 12 & 7) + 1), shift = iq1_shift(w >> 15);
         for (size_t l = 0; l < 4; l++) {
             unsigned index = b[S_QS + 4 * g + l] | (w >> 3 * l & 7) << 8;
             put8_shifted(y + 32 * g + 8 * l, iq1s_grid[index], shift, scale);
@@ -60,7 +66,7 @@ static inline void block_IQ1_M(const uint8_t *restrict b, float *restrict y)
         for (size_t l = 0; l < 2; l++) {
             unsigned n = b[M_QH + h] >> 4 * l;
             unsigned index = b[M_QS + 2 * h + l] | (n & 7) << 8;
-            put8_shifted(y + 16 * h + 8 * l, iq1s_grid[index], n & 8 ? -0.125f : 0.125f, scale);
+            put8_shifted(y + 16 * h + 8 * l, iq1s_grid[index], iq1_shift(n >> 3 & 1), scale);
         }
     }
 }

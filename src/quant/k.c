@@ -35,24 +35,16 @@ static_assert(Q5_QS + 128 == Q5_K_BYTES, "Q5_K");
 static_assert(Q6_D + 2 == Q6_K_BYTES, "Q6_K");
 static_assert(Q8_SUMS + 16 * 2 == Q8_K_BYTES, "Q8_K");
 
-/* Field j of 32 bytes of two-bit codes. */
-static inline void two_bits(int8_t *restrict q, const uint8_t *restrict b, unsigned j)
-{
-    for (size_t l = 0; l < 32; l++)
-        q[l] = (int8_t)(b[l] >> 2 * j & 3);
-}
-
+/* Half h (16 elements) of run r has one scale; its bytes k, k + 8 of each field. */
 static inline void block_Q2_K(const uint8_t *restrict b, float *restrict y)
 {
     float d = half_at(b + Q2_D), dmin = half_at(b + Q2_DMIN);
-    for (unsigned r = 0; r < 8; r++) {
-        int8_t q[32];
-        two_bits(q, b + Q2_QS + 32 * (r / 4), r % 4);
-        for (unsigned k = 0; k < 2; k++) {
-            unsigned s = b[Q2_SCALES + 2 * r + k]; /* scale in the low nibble, minimum above */
-            scale_run_add(y + 32 * r + 16 * k, q + 16 * k, 16, d * (float)(int)(s & 15),
-                          -(dmin * (float)(int)(s >> 4)));
-        }
+    for (unsigned h = 0; h < 16; h++) {
+        const uint8_t *qs = b + Q2_QS + 32 * (h / 8) + 16 * (h % 2);
+        float scale = d * (float)(b[Q2_SCALES + h] & 15),
+              min = dmin * (float)(b[Q2_SCALES + h] >> 4);
+        for (unsigned k = 0; k < 16; k += 8)
+            put8_add(y + 16 * h + k, fields8(qs + k, 2 * (h / 2 % 4), 3), scale, -min);
     }
 }
 DECODER(Q2_K)
@@ -79,13 +71,13 @@ static inline void block_Q3_K(const uint8_t *restrict b, float *restrict y)
     float d = half_at(b + Q3_D);
     int8_t scale[16];
     q3_scales(scale, b + Q3_SCALES);
-    for (unsigned r = 0; r < 8; r++) {
-        int8_t q[32];
-        two_bits(q, b + Q3_QS + 32 * (r / 4), r % 4);
-        for (size_t l = 0; l < 32; l++) /* bit r of hmask: the code's third bit; minus 4 */
-            q[l] = (int8_t)((q[l] | (b[Q3_HMASK + l] >> r & 1) << 2) - 4);
-        scale_run(y + 32 * r, q, 16, d * (float)scale[2 * r]);
-        scale_run(y + 32 * r + 16, q + 16, 16, d * (float)scale[2 * r + 1]);
+    for (unsigned h = 0; h < 16; h++) {
+        const uint8_t *qs = b + Q3_QS + 32 * (h / 8) + 16 * (h % 2);
+        const uint8_t *hmask = b + Q3_HMASK + 16 * (h % 2); /* bit r: the third bit of run r */
+        for (unsigned k = 0; k < 16; k += 8) {
+            uint64_t q = fields8(qs + k, 2 * (h / 2 % 4), 3) | fields8(hmask + k, h / 2, 1) << 2;
+            put8_shifted(y + 16 * h + k, q, -4, d * (float)scale[h]);
+        }
     }
 }
 DECODER(Q3_K)
@@ -125,11 +117,10 @@ static inline void block_Q4_K(const uint8_t *restrict b, float *restrict y)
 {
     struct q45_scales s;
     q45_scales(&s, b);
-    for (unsigned r = 0; r < 8; r += 2) {
-        int8_t q[64];
-        nibbles(q, b + Q4_QS + 16 * r, 32);
-        scale_run_add(y + 32 * r, q, 32, s.scale[r], s.minus_min[r]);
-        scale_run_add(y + 32 * r + 32, q + 32, 32, s.scale[r + 1], s.minus_min[r + 1]);
+    for (unsigned r = 0; r < 8; r++) {
+        const uint8_t *qs = b + Q4_QS + 32 * (r / 2);
+        for (unsigned k = 0; k < 32; k += 8)
+            put8_add(y + 32 * r + k, fields8(qs + k, 4 * (r % 2), 15), s.scale[r], s.minus_min[r]);
     }
 }
 DECODER(Q4_K)
@@ -138,38 +129,37 @@ static inline void block_Q5_K(const uint8_t *restrict b, float *restrict y)
 {
     struct q45_scales s;
     q45_scales(&s, b);
-    for (unsigned r = 0; r < 8; r += 2) {
-        int8_t q[64];
-        nibbles(q, b + Q5_QS + 16 * r, 32);
-        for (size_t l = 0; l < 32; l++) { /* bit r of qh[l]: the fifth bit of run r, element l */
-            q[l] = (int8_t)(q[l] | (b[Q5_QH + l] >> r & 1) << 4);
-            q[32 + l] = (int8_t)(q[32 + l] | (b[Q5_QH + l] >> (r + 1) & 1) << 4);
+    for (unsigned r = 0; r < 8; r++) {
+        const uint8_t *qs = b + Q5_QS + 32 * (r / 2), *qh = b + Q5_QH; /* bit r: fifth of run r */
+        for (unsigned k = 0; k < 32; k += 8) {
+            uint64_t q = fields8(qs + k, 4 * (r % 2), 15) | fields8(qh + k, r, 1) << 4;
+            put8_add(y + 32 * r + k, q, s.scale[r], s.minus_min[r]);
         }
-        scale_run_add(y + 32 * r, q, 32, s.scale[r], s.minus_min[r]);
-        scale_run_add(y + 32 * r + 32, q + 32, 32, s.scale[r + 1], s.minus_min[r + 1]);
     }
 }
 DECODER(Q5_K)
 
-/* Run r of 32: low bits from a nibble of the half's 64 bytes ql, top two from a field of its qh. */
+/* Low bits: the low nibbles of a half's 64 bytes ql are its runs 0, 1, the high ones runs 2, 3. */
 static inline void block_Q6_K(const uint8_t *restrict b, float *restrict y)
 {
     const int8_t *scale = (const int8_t *)b + Q6_SCALES;
     float d = half_at(b + Q6_D);
-    for (unsigned r = 0; r < 8; r++) {
-        const uint8_t *ql = b + Q6_QL + 64 * (r / 4) + 32 * (r % 2);
-        int8_t q[32];
-        two_bits(q, b + Q6_QH + 32 * (r / 4), r % 4);
-        for (size_t l = 0; l < 32; l++)
-            q[l] = (int8_t)(((ql[l] >> 4 * (r / 2 % 2) & 15) | q[l] << 4) - 32);
-        scale_run(y + 32 * r, q, 16, d * (float)scale[2 * r]);
-        scale_run(y + 32 * r + 16, q + 16, 16, d * (float)scale[2 * r + 1]);
+    for (unsigned h = 0; h < 16; h++) {
+        const uint8_t *ql = b + Q6_QL + 64 * (h / 8) + 16 * (h % 4);
+        const uint8_t *qh = b + Q6_QH + 32 * (h / 8) + 16 * (h % 2);
+        for (unsigned k = 0; k < 16; k += 8) {
+            uint64_t q = fields8(ql + k, 4 * (h / 4 % 2), 15) | fields8(qh + k, 2 * (h / 2 % 4), 3)
+                                                                    << 4;
+            put8_shifted(y + 16 * h + k, q, -32, d * (float)scale[h]);
+        }
     }
 }
 DECODER(Q6_K)
 
 static inline void block_Q8_K(const uint8_t *restrict b, float *restrict y)
 {
-    scale_run(y, (const int8_t *)b + Q8_QS, 256, f32_from_bits(get_u32(b + Q8_D, false)));
+    float d = f32_from_bits(get_u32(b + Q8_D, false));
+    for (unsigned k = 0; k < 256; k += 8)
+        put8(y + k, get_u64(b + Q8_QS + k, false), d);
 }
 DECODER(Q8_K)
