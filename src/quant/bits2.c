@@ -13,8 +13,13 @@
  *     qs[0..31]    32t + k               qs[32..47]    160 + 16t + (k - 32)
  *     qh[0..3]    240 + 4t + k
  *
- * TQ2_0's two-bit fields lie as in Q2_K (k.c): byte 32H + l is elements 128H + 32j + l. Bits of
- * Q1_0 and fields of Q2_0 are in the order of the elements, lowest bits first.
+ * Bits of Q1_0 and fields of Q2_0 are in the order of the elements, those of TQ2_0 32 apart:
+ *
+ *     TQ2_0: byte 32n + l                          Q2_0: byte k
+ *       7    6 5    4 3    2 1    0                  7    6 5    4 3    2 1    0
+ *     +-------+------+------+------+               +-------+------+------+------+
+ *     |  +96  | +64  | +32  |  +0  | 128n + l      |  +3   |  +2  |  +1  |  +0  | 4k
+ *     +-------+------+------+------+               +-------+------+------+------+
  */
 #include "quant/kernel.h"
 

@@ -2,14 +2,18 @@
 /*
  * Four-bit codes that stand for values of a fixed table of 16: 4-bit floats and non-linear IQ4.
  *
- *     IQ4_NL    d:half  qs[16]                                32 elements   y = d * value
- *     IQ4_XS    d:half  high:u16  low[4]  qs[128]            256 elements   y = (d * (s - 32)) * value
- *     MXFP4     e:E8M0  qs[16]                                32 elements   y = value * 2^(e - 128)
- *     NVFP4     e[4]:UE4M3  qs[32]                            64 elements   y = value * scale(e)
+ *     IQ4_NL   d:half  qs[16]                        32 elements   y = d * value
+ *     IQ4_XS   d:half  high:u16  low[4]  qs[128]    256 elements   y = (d * (s - 32)) * value
+ *     MXFP4    e:E8M0  qs[16]                        32 elements   y = value * 2^(e - 128)
+ *     NVFP4    e[4]:UE4M3  qs[32]                    64 elements   y = value * scale(e)
  *
- * Byte k of a run of 32 (NVFP4: 16) elements holds the codes of element k (low nibble) and of the
- * element half a run on (high nibble). The scale of run g of IQ4_XS has its low four bits in
- * nibble g of low[], its top two in bits 2g and 2g + 1 of high.
+ * Codes come in runs of n = 32 (NVFP4: 16) elements. The six-bit scale s of run g of IQ4_XS is made
+ * of nibble g of low[] and bits 2g, 2g + 1 of high:
+ *
+ *       7       4 3       0             7      4 3      0            15 14       3  2 1  0
+ *     +----------+---------+          +---------+---------+         +-----+- - -+-----+-----+
+ *     | k + n/2  |    k    | byte k   | 2j + 1  |   2j    | low[j]  | g=7 | ... | g=1 | g=0 | high
+ *     +----------+---------+          +---------+---------+         +-----+- - -+-----+-----+
  */
 #include "quant/kernel.h"
 

@@ -8,17 +8,20 @@
  *
  * The index of entry l of a group of 32 is qs (low eight bits) and three bits of qh:
  *
- *      IQ1_S, qh[g], one word a group                  IQ1_M, qh[i/16], one byte for two entries
- *       15  14   12 11  9 8  6 5  3 2  0                 7   6     4  3   2     0
- *     +----+-------+-----+----+----+-----+            +----+--------+----+--------+
- *     | -? | scale | l=3 | l=2 | l=1 | l=0 |          | -? |  odd l | -? | even l |
- *     +----+-------+-----+----+----+-----+            +----+--------+----+--------+
+ *     IQ1_S: qh[g], the word of group g               IQ1_M: qh[k], entries 2k and 2k + 1
+ *      15  14    12 11   9 8    6 5    3 2    0          7  6      4  3  2      0
+ *     +---+--------+------+------+------+------+       +---+--------+---+--------+
+ *     | - | scale  | l=3  | l=2  | l=1  | l=0  |       | - | 2k + 1 | - |   2k   |
+ *     +---+--------+------+------+------+------+       +---+--------+---+--------+
  *
- *      IQ1_M, scales[k], for groups 2k and 2k + 1, halves of 16
- *       15        12 11      9 8       6 5     3 2     0
- *     +-------------+---------+---------+-------+-------+
- *     | d's nibble k | odd, 2nd | odd, 1st | even, 2nd | even, 1st |
- *     +-------------+---------+---------+-------+-------+
+ *     IQ1_M: scales[k], each for 16 elements
+ *      15        12 11    9 8     6 5     3 2     0
+ *     +------------+-------+-------+-------+-------+
+ *     | nibble k   | 4k+3  | 4k+2  | 4k+1  |  4k   |   nibble k of d: bits 4k to 4k + 3
+ *     | of d       |       |       |       |       |
+ *     +------------+-------+-------+-------+-------+
+ *
+ * A set bit in a place marked - moves the entry down, a clear one up.
  */
 #include "quant/codebook.h"
 #include "quant/kernel.h"
@@ -27,7 +30,7 @@ enum { S_QS = 2, S_QH = 34, M_QS = 0, M_QH = 32, M_SCALES = 48 };
 static_assert(S_QH + 8 * 2 == IQ1_S_BYTES, "IQ1_S");
 static_assert(M_SCALES + 4 * 2 == IQ1_M_BYTES, "IQ1_M");
 
-/* -1/8 if the flag (0 or 1) is set, else 1/8; by its sign bit, as a branch could not be foreseen. */
+/* -1/8 if the flag (0 or 1) is set, else 1/8; by its sign bit: a branch could not be foreseen. */
 static inline float iq1_shift(unsigned flag)
 {
     return f32_from_bits(0x3e000000 | flag << 31);

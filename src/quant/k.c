@@ -10,15 +10,19 @@
  *     Q6_K   ql[128]  qh[64]  scales[16]  d:half               y = (d * s) * (q - 32)
  *     Q8_K   d:float  qs[256]  sums[16]:i16                    y = d * q        (sums not needed)
  *
- * Bits of a code that share a byte belong to elements 32 (two-bit fields) or 32 of 64 (nibbles)
- * apart, so that 32 consecutive bytes hold whole runs. For half H (128 elements), j = 0..3:
+ * A run r = 0..7 is 32 elements. The parts of codes in one byte belong to different runs; byte l of
+ * 32 has a part of element l of each:
  *
- *       7   6 5   4 3   2 1   0               7     4 3     0
- *     +-----+-----+-----+-----+             +--------+--------+
- *     | j=3 | j=2 | j=1 | j=0 |             | run 2k+1 | run 2k |
- *     +-----+-----+-----+-----+             +--------+--------+
- *     two bits: byte 32H + l is             nibbles: byte 32k + l is
- *     element 128H + 32j + l                elements 64k + l, 64k + 32 + l
+ *     two-bit fields qs, qh               nibbles qs                  ql of Q6_K
+ *     of runs 4n to 4n + 3                of runs 2n, 2n + 1          bytes 0..31: a = 0, b = 2
+ *       7   6 5   4 3   2 1   0             7      4 3     0          bytes 32..63: a = 1, b = 3
+ *     +-----+-----+-----+-----+           +--------+--------+         +---------+---------+
+ *     | n,3 | n,2 | n,1 | n,0 |           | 2n + 1 |   2n   |         | 4n + b  | 4n + a  |
+ *     +-----+-----+-----+-----+           +--------+--------+         +---------+---------+
+ *     byte 32n + l                        byte 32n + l                byte 64n + 32a + l
+ *
+ * and bit r of byte l of hmask and of Q5_K's qh belongs to element l of run r. Where each 16
+ * elements have a scale, h = 0..15 numbers these half runs: run h/2, bytes from 16 * (h % 2) on.
  */
 #include "quant/kernel.h"
 
@@ -35,14 +39,14 @@ static_assert(Q5_QS + 128 == Q5_K_BYTES, "Q5_K");
 static_assert(Q6_D + 2 == Q6_K_BYTES, "Q6_K");
 static_assert(Q8_SUMS + 16 * 2 == Q8_K_BYTES, "Q8_K");
 
-/* Half h (16 elements) of run r has one scale; its bytes k, k + 8 of each field. */
+/* scales[h]: the scale of half run h in the low nibble, its minimum in the high one. */
 static inline void block_Q2_K(const uint8_t *restrict b, float *restrict y)
 {
     float d = half_at(b + Q2_D), dmin = half_at(b + Q2_DMIN);
     for (unsigned h = 0; h < 16; h++) {
         const uint8_t *qs = b + Q2_QS + 32 * (h / 8) + 16 * (h % 2);
-        float scale = d * (float)(b[Q2_SCALES + h] & 15),
-              min = dmin * (float)(b[Q2_SCALES + h] >> 4);
+        float scale = d * (float)(b[Q2_SCALES + h] & 15);
+        float min = dmin * (float)(b[Q2_SCALES + h] >> 4);
         for (unsigned k = 0; k < 16; k += 8)
             put8_add(y + 16 * h + k, fields8(qs + k, 2 * (h / 2 % 4), 3), scale, -min);
     }
@@ -53,10 +57,10 @@ DECODER(Q2_K)
  * Sixteen 6-bit scales in 12 bytes: low four bits as nibbles of bytes 0..7 (low ones first), top
  * two bits as the two-bit fields of bytes 8..11:
  *
- *       7     4 3     0                  7   6 5    4 3   2 1   0
- *     +--------+--------+              +------+------+-----+-----+
- *     |  s+8   |   s    |  byte s      | s=12+ | s=8+ | s=4+ | s=0+ |  byte 8 + s%4
- *     +--------+--------+              +------+------+-----+-----+
+ *       7     4 3     0                  7    6 5   4 3   2 1   0
+ *     +--------+--------+              +------+-----+-----+-----+
+ *     | s + 8  |   s    |  byte s      | t+12 | t+8 | t+4 |  t  |  byte 8 + t, t = 0..3
+ *     +--------+--------+              +------+-----+-----+-----+
  */
 static inline void q3_scales(int8_t s[16], const uint8_t *b)
 {
@@ -73,7 +77,7 @@ static inline void block_Q3_K(const uint8_t *restrict b, float *restrict y)
     q3_scales(scale, b + Q3_SCALES);
     for (unsigned h = 0; h < 16; h++) {
         const uint8_t *qs = b + Q3_QS + 32 * (h / 8) + 16 * (h % 2);
-        const uint8_t *hmask = b + Q3_HMASK + 16 * (h % 2); /* bit r: the third bit of run r */
+        const uint8_t *hmask = b + Q3_HMASK + 16 * (h % 2); /* a code's third bit */
         for (unsigned k = 0; k < 16; k += 8) {
             uint64_t q = fields8(qs + k, 2 * (h / 2 % 4), 3) | fields8(hmask + k, h / 2, 1) << 2;
             put8_shifted(y + 16 * h + k, q, -4, d * (float)scale[h]);
@@ -86,11 +90,11 @@ DECODER(Q3_K)
  * Eight 6-bit scales s and minima m in 12 bytes; those of runs 4..7 take their top two bits from
  * the bytes of runs 0..3:
  *
- *       7       6 5      0        7       6 5      0        7      4 3      0
- *     +----------+--------+     +----------+--------+     +---------+---------+
- *     | s(i+4) hi |  s(i)  |    | m(i+4) hi |  m(i)  |    | m(i+4) lo | s(i+4) lo |
- *     +----------+--------+     +----------+--------+     +---------+---------+
- *     byte i                    byte 4 + i                byte 8 + i          i = 0..3
+ *       7     6 5      0         7     6 5      0         7     4 3     0
+ *     +--------+--------+      +--------+--------+      +--------+--------+
+ *     | s(i+4) |  s(i)  |      | m(i+4) |  m(i)  |      | m(i+4) | s(i+4) |
+ *     +--------+--------+      +--------+--------+      +--------+--------+
+ *     byte i: top of s(i+4)    byte 4 + i: top of m     byte 8 + i: low parts      i = 0..3
  */
 struct q45_scales {
     float scale[8], minus_min[8];
@@ -130,7 +134,7 @@ static inline void block_Q5_K(const uint8_t *restrict b, float *restrict y)
     struct q45_scales s;
     q45_scales(&s, b);
     for (unsigned r = 0; r < 8; r++) {
-        const uint8_t *qs = b + Q5_QS + 32 * (r / 2), *qh = b + Q5_QH; /* bit r: fifth of run r */
+        const uint8_t *qs = b + Q5_QS + 32 * (r / 2), *qh = b + Q5_QH;
         for (unsigned k = 0; k < 32; k += 8) {
             uint64_t q = fields8(qs + k, 4 * (r % 2), 15) | fields8(qh + k, r, 1) << 4;
             put8_add(y + 32 * r + k, q, s.scale[r], s.minus_min[r]);
@@ -139,7 +143,6 @@ static inline void block_Q5_K(const uint8_t *restrict b, float *restrict y)
 }
 DECODER(Q5_K)
 
-/* Low bits: the low nibbles of a half's 64 bytes ql are its runs 0, 1, the high ones runs 2, 3. */
 static inline void block_Q6_K(const uint8_t *restrict b, float *restrict y)
 {
     const int8_t *scale = (const int8_t *)b + Q6_SCALES;
@@ -148,9 +151,9 @@ static inline void block_Q6_K(const uint8_t *restrict b, float *restrict y)
         const uint8_t *ql = b + Q6_QL + 64 * (h / 8) + 16 * (h % 4);
         const uint8_t *qh = b + Q6_QH + 32 * (h / 8) + 16 * (h % 2);
         for (unsigned k = 0; k < 16; k += 8) {
-            uint64_t q = fields8(ql + k, 4 * (h / 4 % 2), 15) | fields8(qh + k, 2 * (h / 2 % 4), 3)
-                                                                    << 4;
-            put8_shifted(y + 16 * h + k, q, -32, d * (float)scale[h]);
+            uint64_t low = fields8(ql + k, 4 * (h / 4 % 2), 15);
+            uint64_t top = fields8(qh + k, 2 * (h / 2 % 4), 3);
+            put8_shifted(y + 16 * h + k, low | top << 4, -32, d * (float)scale[h]);
         }
     }
 }

@@ -35,10 +35,12 @@
 #include "quant/f16.h"
 #include "quant/types.h"
 
-#define IN_SET_(name, set) name##_##set
-#define IN_SET__(name, set) IN_SET_(name, set)
-#define IN_SET(name) IN_SET__(name, QUANT_SET)
+/* A global name with the suffix of the set; two steps, so that QUANT_SET is expanded. */
+#define JOIN_NAMES(name, set) name##_##set
+#define SUFFIXED(name, set) JOIN_NAMES(name, set)
+#define IN_SET(name) SUFFIXED(name, QUANT_SET)
 
+/* Of every decoder, and of the narrowing that plain.c has. */
 #define PROTOTYPE(id, T, ...) \
     void IN_SET(decode_##T)(const uint8_t *restrict src, size_t n, float *restrict dst);
 #define PROTOTYPE_GONE(id, T)
@@ -92,7 +94,10 @@ static inline uint64_t negate8(uint64_t q, uint64_t minus)
 }
 
 /*
- * Eight signed codes to floats: put8 stores q * d, put8_add q * d + m, put8_shifted (q + shift) * d.
+ * Eight signed codes q to floats:
+ *     put8           q * d
+ *     put8_add       q * d + m
+ *     put8_shifted   (q + shift) * d
  */
 #ifdef __AVX2__
 static inline __m256 widen8(uint64_t q)

@@ -2,7 +2,7 @@
 /*
  * How fast each kernel set decodes each type, in GB/s (10^9 bytes) of float32 written.
  *
- *     bench_decode [TYPE...]        all types by default
+ *     bench_decode [TYPE...]        all types by default, and the narrowings to_f16 and to_bf16
  *
  * Two cases: `cache`, where the same 64 KiB of output are written again and again, from blocks that
  * move through 1 MiB (so that branches cannot be learnt by heart), and `stream`, where 64 MiB of
@@ -77,6 +77,26 @@ static double one_round(const struct workload *w, uint32_t id, size_t way, struc
     return now() - start;
 }
 
+/* Narrowing of floats in the cache, in GB/s of float32 read: one line for each set. */
+static void run_narrow(const char *name, bool brain, struct buffers b)
+{
+    const size_t n = ((size_t)64 << 10) / sizeof(float);
+    double generic = 0;
+    for (size_t s = 0; quant_set_at(s); s++) {
+        const struct quant_set *set = quant_set_at(s);
+        double seconds[ROUNDS];
+        for (size_t r = 0; r < ROUNDS; r++) {
+            const double start = now();
+            for (unsigned i = 0; i < 200; i++)
+                (brain ? set->f32_to_bf16 : set->f32_to_f16)(b.from, n, (uint16_t *)(void *)b.to);
+            seconds[r] = now() - start;
+        }
+        const double rate = 200 * sizeof(float) * (double)n / median(seconds, ROUNDS) / 1e9;
+        generic = s == 0 ? rate : generic;
+        (void)printf("%s\tcache\t%s\t%.2f\t-\t%.2f\n", name, set->name, rate, rate / generic);
+    }
+}
+
 static void run(const struct workload *w, uint32_t id, size_t n_ways, struct buffers b)
 {
     double seconds[MAX_WAYS][ROUNDS], rate[MAX_WAYS];
@@ -120,13 +140,18 @@ int main(int argc, char **argv)
     if (!b.raw || !b.from || !b.to)
         return 1;
     fill_blocks(b.raw, 2 * most); /* I64 and F64 are twice their output */
-    memset(b.from, 1, most);
+    for (size_t i = 0; i < most / sizeof(float); i++)
+        b.from[i] = (float)(int)(i % 1000) - 500;
     (void)printf("# GB/s of float32 output, one thread, median of %d rounds\n", ROUNDS);
     (void)printf("# type\tcase\tset\tGB/s\tof memcpy\tof generic\n");
     for (uint32_t id = 0; quant_find(id); id++)
         for (size_t i = 0; i < sizeof(workloads) / sizeof(workloads[0]); i++)
             if (quant_find(id)->decode && wanted(quant_find(id)->name, argc, argv))
                 run(&workloads[i], id, n_ways, b);
+    if (wanted("to_f16", argc, argv))
+        run_narrow("to_f16", false, b);
+    if (wanted("to_bf16", argc, argv))
+        run_narrow("to_bf16", true, b);
     free(b.raw);
     free(b.from);
     free(b.to);
