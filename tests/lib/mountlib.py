@@ -60,14 +60,15 @@ def get(name):
 
 
 def environment():
-    log = 'log_path=' + path('sanitizer')
-    return {**os.environ,
-            **{name: os.environ.get(name, '') + ':' + log
-               for name in ('ASAN_OPTIONS', 'UBSAN_OPTIONS', 'TSAN_OPTIONS')}}
+    """Sanitizers of daemons write into files of the test's folder."""
+    log = ':log_path=' + path('sanitizer')
+    more = {'ASAN_OPTIONS': log + ':suppressions=' + os.path.join(SOURCE, 'tests/lib/asan.supp'),
+            'UBSAN_OPTIONS': log, 'TSAN_OPTIONS': log}
+    return {**os.environ, **{name: os.environ.get(name, '') + text for name, text in more.items()}}
 
 
 def assert_no_faults():
-    """Sanitizers of daemons write into files of the test's folder."""
+    """What sanitizers found, or that they found nothing."""
     for name in glob.glob(path('sanitizer.*')):
         raise AssertionError(get(name).decode(errors='replace'))
 
@@ -117,14 +118,16 @@ class Mount:
 
     def __exit__(self, *error):
         if mount_of(self.at):
-            unmount(self.at)
-        self.wait()
+            unmount(self.at, lazy=bool(error[0]))
+        if not error[0]:
+            self.wait()
         os.close(self.life)
         assert_no_faults()
 
 
-def unmount(at):
-    done = run('fusermount3', '-u', at)
+def unmount(at, lazy=False):
+    """Lazily where the test has failed and may still hold a file open."""
+    done = run('fusermount3', '-u', *(['-z'] if lazy else []), at)
     if done.returncode != 0:
         raise AssertionError(f'cannot unmount: {done.err}')
 
@@ -162,7 +165,9 @@ class Foreground:
 
     def __exit__(self, *error):
         if mount_of(self.at):
-            unmount(self.at)
+            unmount(self.at, lazy=bool(error[0]))
+        if error[0]:
+            self.process.kill()
         status = self.process.wait(LIMIT)
         self.err.close()
         assert_no_faults()
