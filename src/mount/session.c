@@ -6,54 +6,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
+#include "mount/catch.h"
 #include "mount/log.h"
 #include "mount/ops.h"
 #include "mount/readahead.h"
-
-/*
- * libfuse and fusermount3 tell on standard error why a mount fails. For one line, ours, what they
- * write while they mount is caught in a file in memory.
- */
-struct caught {
-    int stderr_fd; /* the real one, or -1: nothing is caught */
-    int file;
-};
-
-static struct caught catch_stderr(void)
-{
-    struct caught c = {.stderr_fd = -1, .file = memfd_create("ggufs-stderr", MFD_CLOEXEC)};
-    if (c.file < 0)
-        return c;
-    (void)fflush(stderr);
-    c.stderr_fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
-    if (c.stderr_fd >= 0)
-        (void)dup2(c.file, STDERR_FILENO);
-    return c;
-}
-
-/* Give standard error back. The last line that was caught, or an empty one, into dst. */
-static void release_stderr(struct caught *c, char *dst, size_t size)
-{
-    char all[2048] = "";
-    dst[0] = '\0';
-    if (c->stderr_fd >= 0) {
-        (void)fflush(stderr);
-        (void)dup2(c->stderr_fd, STDERR_FILENO);
-        (void)close(c->stderr_fd);
-        ssize_t n = pread(c->file, all, sizeof(all) - 1, 0);
-        all[n > 0 ? n : 0] = '\0';
-    }
-    if (c->file >= 0)
-        (void)close(c->file);
-    size_t len = strlen(all);
-    while (len > 0 && all[len - 1] == '\n')
-        all[--len] = '\0';
-    const char *line = strrchr(all, '\n');
-    (void)snprintf(dst, size, "%s", line ? line + 1 : all);
-}
 
 /* Must be an existing folder; made absolute, as a daemon leaves its working folder. */
 static int check_mountpoint(struct mnt_options *o, struct err *e)
@@ -76,16 +33,15 @@ static int check_mountpoint(struct mnt_options *o, struct err *e)
 static struct fuse_session *mount_session(struct mnt_options *o, struct tree *t, struct err *e)
 {
     char why[512];
-    struct caught c = catch_stderr();
+    struct caught c = catch_begin();
     struct fuse_session *se = fuse_session_new(&o->args, &mnt_ops, sizeof(mnt_ops), t);
     if (se && fuse_session_mount(se, o->mountpoint) != 0) {
         fuse_session_destroy(se);
         se = NULL;
     }
-    release_stderr(&c, why, sizeof(why));
+    catch_end(&c, why, sizeof(why));
     if (!se)
-        (void)err_set(e, -EIO, "%s: cannot mount%s%s", o->mountpoint, why[0] ? ": " : "",
-                      strncmp(why, "ggufs: ", 7) == 0 ? why + 7 : why);
+        (void)err_set(e, -EIO, "%s: cannot mount%s%s", o->mountpoint, why[0] ? ": " : "", why);
     return se;
 }
 
