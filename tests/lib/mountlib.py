@@ -59,6 +59,11 @@ def get(name):
         return file.read()
 
 
+def sanitized(kind):
+    """Whether the program was built with the sanitizer: asan, tsan."""
+    return f'__{kind}_init'.encode() in get(shutil.which(GGUFS))
+
+
 def environment():
     """Sanitizers of daemons write into files of the test's folder."""
     log = ':log_path=' + path('sanitizer')
