@@ -93,6 +93,14 @@ def run(*command, limit=LIMIT, **options):
     return done
 
 
+class Refused(AssertionError):
+    """The program did not mount; `done` is how it ended (see run())."""
+
+    def __init__(self, done):
+        super().__init__(f'{done.args} failed ({done.returncode}): {done.err}')
+        self.done = done
+
+
 class Mount:
     """`with Mount(model, '-o', 'ro') as at:`: the model mounted by a daemon, at a new folder.
 
@@ -100,20 +108,20 @@ class Mount:
     ended, and with it everything that it does at unmount.
     """
 
-    def __init__(self, model, *options, at=None):
+    def __init__(self, model, *options, at=None, **how):
         self.command = [GGUFS, *options, model]
-        self.at = at
+        self.at, self.how = at, how
 
     def __enter__(self):
         self.at = self.at or tempfile.mkdtemp(prefix='mnt-', dir=folder)
         self.life, end = os.pipe()
         try:
-            done = run(*self.command, self.at, pass_fds=[end])
+            done = run(*self.command, self.at, pass_fds=[end], **self.how)
         finally:
             os.close(end)
         if done.returncode != 0:
             os.close(self.life)
-            raise AssertionError(f'{self.command} failed ({done.returncode}): {done.err}')
+            raise Refused(done)
         if not mount_of(self.at):
             raise AssertionError('the parent returned before the mount was live')
         return self.at
