@@ -3,6 +3,7 @@
 #include "mount/session.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,7 +65,8 @@ static int loop(struct fuse_session *se, const struct fuse_cmdline_opts *cmd)
         return -ENOMEM;
     fuse_loop_cfg_set_clone_fd(cfg, (unsigned)cmd->clone_fd);
     fuse_loop_cfg_set_max_threads(cfg, cmd->max_threads);
-    fuse_loop_cfg_set_idle_threads(cfg, cmd->max_idle_threads);
+    if (cmd->max_idle_threads != UINT_MAX) /* libfuse's mark of not given */
+        fuse_loop_cfg_set_idle_threads(cfg, cmd->max_idle_threads);
     int r = fuse_session_loop_mt(se, cfg);
     fuse_loop_cfg_destroy(cfg);
     return r;
@@ -82,22 +84,30 @@ static int detach(struct fuse_session *se, const struct mnt_options *o, struct e
     return 0;
 }
 
+/* The kernel's first request, by which both sides agree on how they talk. */
+static void first_exchange(struct fuse_session *se)
+{
+    struct fuse_buf buf = {.mem = NULL};
+    if (fuse_session_receive_buf(se, &buf) > 0)
+        fuse_session_process_buf(se, &buf);
+    free(buf.mem);
+}
+
 /* Serve a session that is mounted, until it ends. A signal that ends it makes a clean end. */
 static int serve(struct fuse_session *se, const struct mnt_options *o, struct tree *t,
                  struct err *e)
 {
-    struct readahead *ra = NULL;
+    dev_t dev = readahead_device(o->mountpoint);
     int r = detach(se, o, e);
     if (r == 0) {
         log_mounted(o, t);
-        ra =
-            readahead_begin(o->mountpoint, o->set_readahead ? o->readahead : READAHEAD_DEFAULT_KIB);
+        first_exchange(se);
+        readahead_set(dev, o->set_readahead ? o->readahead : READAHEAD_DEFAULT_KIB);
         r = loop(se, &o->cmd);
         r = r < 0 ? err_set(e, r, "serving failed: %s", strerror(-r)) : 0;
     }
     fuse_remove_signal_handlers(se);
-    fuse_session_unmount(se); /* ends the wait of a readahead that has not been answered */
-    readahead_end(ra);
+    fuse_session_unmount(se);
     return r;
 }
 
