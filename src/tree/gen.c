@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "edit/change.h"
 #include "tree/files.h"
 #include "tree/name.h"
 
@@ -65,6 +66,7 @@ static void gen_free(struct gen *g)
     free((void *)g->row_size);
     gguf_free(g->gguf);
     store_unref(g->pinned);
+    free(g->pad);
     free(g);
 }
 
@@ -146,4 +148,11 @@ uint32_t gen_find_key(const struct gen *g, const char *file)
 uint32_t gen_find_tensor(const struct gen *g, const char *file)
 {
     return find(g, false, file);
+}
+
+bool gen_shows_key(const struct gen *g, uint32_t kv)
+{
+    const struct gguf_kv *k = &g->gguf->kv[kv];
+    return k->key_len != strlen(EDIT_RESERVE_KEY) ||
+           memcmp(gguf_key(g->gguf, k), EDIT_RESERVE_KEY, k->key_len) != 0;
 }

@@ -4,9 +4,9 @@
  * never changes an old one. A view is a generation together with the store that its tensor data is
  * read from.
  *
- * A generation whose file is not laid out regularly pins its own store: the bytes between and
- * behind its tensors are nowhere else. All others are whole without any file of their own: the
- * header is in memory, tensor data in the newest store, all else is zero.
+ * The first generation pins its store: what stands between and behind the tensors of a file that
+ * others wrote is nowhere else. All later ones are whole without any file of their own: the header
+ * is in memory, tensor data in the newest store, all else is zero.
  *
  * Threads: any; what is cached (sizes of texts) is atomic.
  */
@@ -23,6 +23,8 @@ struct gen {
     struct timespec mtime; /* when it was made; of the first: the model's */
     struct gguf *gguf;     /* owned */
     struct store *pinned;  /* a reference, or NULL */
+    uint8_t *pad;          /* owned: of a pinned one, what its file had behind the header */
+    size_t pad_len;
     /* Names too long for a file name, by the hash of their file names. */
     struct index long_keys;
     struct index long_tensors;
@@ -54,5 +56,8 @@ static inline uint32_t gen_tensor_no(const struct gen *g, const struct gguf_tens
 {
     return (uint32_t)(t - g->gguf->tensor);
 }
+
+/* False for the program's own key, which is not for people. */
+bool gen_shows_key(const struct gen *g, uint32_t kv);
 
 #endif

@@ -208,10 +208,16 @@ int model_read(const struct view *v, const struct row *row, const struct gguf_te
         reply_add(r, v->gen->gguf->head + off, (size_t)(min_u64(end, head) - off));
     if (end <= head)
         return 0;
-    uint64_t first = max_u64(off, head);
+    uint64_t first = max_u64(off, head), pad = head + v->gen->pad_len;
     const struct store *pinned = v->gen->pinned;
     if (!pinned)
         return data_read(v, first, (size_t)(end - first), r);
+    if (first < pad) {
+        reply_add(r, v->gen->pad + (first - head), (size_t)(min_u64(end, pad) - first));
+        first = min_u64(end, pad);
+    }
+    if (first == end)
+        return 0;
     if (end > pinned->map.size || map_check(&pinned->map, end) < 0)
         return -EIO;
     reply_add(r, pinned->map.data + first, (size_t)(end - first));
