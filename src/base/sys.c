@@ -2,10 +2,12 @@
 /* The table of system calls: see sys.h. The only place of the edit layer that sees errno. */
 #include "base/sys.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/xattr.h>
@@ -156,6 +158,36 @@ static int do_unlinkat(const struct sys *s, int dir, const char *name)
     return result(unlinkat(dir, name, 0));
 }
 
+static int list_names(DIR *d, int (*fn)(void *arg, const char *name), void *arg)
+{
+    int r = 0;
+    const struct dirent *entry;
+    errno = 0;
+    while (r == 0 && (entry = readdir(d))) {
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            r = fn(arg, entry->d_name);
+        errno = 0;
+    }
+    return r ? r : -errno;
+}
+
+static int do_list(const struct sys *s, int dir, int (*fn)(void *arg, const char *name), void *arg)
+{
+    (void)s;
+    int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    DIR *d = fdopendir(fd);
+    if (!d) {
+        int r = -errno;
+        (void)close(fd);
+        return r;
+    }
+    int r = list_names(d, fn, arg);
+    (void)closedir(d);
+    return r;
+}
+
 const struct sys sys_libc = {
     .openat = do_openat,
     .close = do_close,
@@ -178,6 +210,7 @@ const struct sys sys_libc = {
     .fremovexattr = do_fremovexattr,
     .rename = do_rename,
     .unlinkat = do_unlinkat,
+    .list = do_list,
 };
 
 int sys_read_all(const struct sys *s, int fd, void *dst, size_t n, uint64_t off)
@@ -212,9 +245,18 @@ int sys_write_all(const struct sys *s, int fd, const void *src, size_t n, uint64
     return 0;
 }
 
+int sys_sync(const struct sys *s, int fd)
+{
+    int r;
+    do
+        r = s->fsync(s, fd);
+    while (r == -EINTR);
+    return r;
+}
+
 int sys_sync_dir(const struct sys *s, int dir)
 {
-    int r = s->fsync(s, dir);
+    int r = sys_sync(s, dir);
     return r == -EINVAL ? 0 : r;
 }
 

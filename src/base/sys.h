@@ -43,6 +43,8 @@ struct sys {
     int (*fremovexattr)(const struct sys *s, int fd, const char *name);
     int (*rename)(const struct sys *s, int dir, const char *from, const char *to, unsigned flags);
     int (*unlinkat)(const struct sys *s, int dir, const char *name);
+    /* Each name in the folder but "." and ".."; ends early when fn returns other than 0, with that. */
+    int (*list)(const struct sys *s, int dir, int (*fn)(void *arg, const char *name), void *arg);
 };
 
 extern const struct sys sys_libc;
@@ -50,6 +52,9 @@ extern const struct sys sys_libc;
 /* All n bytes, however many calls it takes. 0, -EIO (the file ends first), -errno. */
 int sys_read_all(const struct sys *s, int fd, void *dst, size_t n, uint64_t off);
 int sys_write_all(const struct sys *s, int fd, const void *src, size_t n, uint64_t off);
+
+/* fsync, again when a signal came. */
+int sys_sync(const struct sys *s, int fd);
 
 /* fsync of a folder; on file systems that know no such thing there is nothing to do. */
 int sys_sync_dir(const struct sys *s, int dir);
