@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+/* ggufs: the command. Exit status: 0 mounted (or help), 1 failed, 2 wrong option. */
+#include <stdio.h>
+
+#include "mount/session.h"
+
+static const char help[] =
+    "usage: ggufs [options] MODEL MOUNTPOINT\n"
+    "\n"
+    "Mount the GGUF file MODEL on the folder MOUNTPOINT.\n"
+    "\n"
+    "  -f                    stay in the foreground, log to standard error\n"
+    "  -d                    the same, and show each request\n"
+    "  -s                    one thread\n"
+    "  -o partial            mount an incomplete download; reads of what is missing give EIO\n"
+    "  -o views=all          list the files that otherwise only open by name\n"
+    "  -o uid=N,gid=N        owner of all files (default: the model file's)\n"
+    "  -o umask=N            permissions of all files, octal (default: the model file's)\n"
+    "  -o allow_other        let other users in;  allow_root: let root in\n"
+    "  -o auto_unmount       unmount when the process ends in any way\n"
+    "  -o fsname=NAME        the source that mount(8) shows (default: the model's path)\n"
+    "  -o readahead=KIB      how much the kernel reads ahead (root only; default 1024)\n"
+    "  -o max_threads=N      threads that serve requests;  clone_fd: a queue for each\n"
+    "  -h, --help            this text\n"
+    "  -V, --version         the versions of ggufs and libfuse\n"
+    "\n"
+    "Unmount with: fusermount3 -u MOUNTPOINT\n";
+
+static int run(struct mnt_options *o)
+{
+    struct err e = {0};
+    if (o->help) {
+        (void)fputs(help, stdout);
+        return 0;
+    }
+    if (o->version) {
+        (void)printf("ggufs %s, libfuse %s\n", GGUFS_VERSION, fuse_pkgversion());
+        return 0;
+    }
+    if (mnt_run(o, &e) == 0)
+        return 0;
+    (void)fprintf(stderr, "ggufs: %s\n", e.msg);
+    return 1;
+}
+
+int main(int argc, char **argv)
+{
+    struct mnt_options o;
+    int status = 2;
+    if (mnt_options_parse(argc, argv, &o) < 0)
+        (void)fprintf(stderr, "ggufs: %s\n", o.err.msg);
+    else
+        status = run(&o);
+    mnt_options_free(&o);
+    return status;
+}

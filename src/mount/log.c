@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/* The log: see log.h. */
+#include "mount/log.h"
+
+#define FUSE_USE_VERSION 312
+#include <fuse_lowlevel.h>
+
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+static atomic_bool daemonized;
+
+static void write_line(int priority, const char *line)
+{
+    if (atomic_load(&daemonized))
+        syslog(priority, "%s", line);
+    else
+        (void)fprintf(stderr, "ggufs: %s\n", line);
+}
+
+void log_line(int priority, const char *fmt, ...)
+{
+    char line[1024];
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(line, sizeof(line), fmt, ap);
+    va_end(ap);
+    write_line(priority, line);
+}
+
+void log_to_syslog(void)
+{
+    openlog("ggufs", LOG_PID, LOG_DAEMON);
+    atomic_store(&daemonized, true);
+}
+
+static void on_libfuse(enum fuse_log_level level, const char *fmt, va_list ap)
+    __attribute__((format(printf, 2, 0)));
+
+/* The levels of libfuse are those of syslog. */
+static void on_libfuse(enum fuse_log_level level, const char *fmt, va_list ap)
+{
+    char line[1024];
+    (void)vsnprintf(line, sizeof(line), fmt, ap);
+    line[strcspn(line, "\n")] = '\0';
+    write_line((int)level, line);
+}
+
+void log_take_libfuse(void)
+{
+    fuse_set_log_func(on_libfuse);
+}

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: MIT */
+/* The command line of a mount: see options.h. */
+#include "mount/options.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mount/catch.h"
+
+#define OPT(template, field)                             \
+    {                                                    \
+        template, offsetof(struct mnt_options, field), 1 \
+    }
+
+static const struct fuse_opt templates[] = {
+    OPT("-h", help),
+    OPT("--help", help),
+    OPT("-V", version),
+    OPT("--version", version),
+    OPT("partial", partial),
+    OPT("views=%s", views),
+    OPT("uid=%u", uid),
+    OPT("uid=", set_uid),
+    OPT("gid=%u", gid),
+    OPT("gid=", set_gid),
+    OPT("umask=%o", umask),
+    OPT("umask=", set_umask),
+    OPT("readahead=%u", readahead),
+    OPT("readahead=", set_readahead),
+    OPT("fsname=%s", fsname),
+    OPT("subtype=%s", subtype),
+    FUSE_OPT_END,
+};
+
+/* What libfuse and the kernel take. A name that ends in = takes a value. */
+static const char *const passed[] = {
+    "-f",           "-d",
+    "-s",           "debug",
+    "ro",           "rw",
+    "allow_other",  "allow_root",
+    "auto_unmount", "default_permissions",
+    "max_threads=", "max_idle_threads=",
+    "clone_fd",     "max_read=",
+    "suid",         "nosuid",
+    "dev",          "nodev",
+    "exec",         "noexec",
+    "async",        "sync",
+    "dirsync",      "noatime",
+    "nodiratime",   "context=",
+    "fscontext=",   "defcontext=",
+    "rootcontext=",
+};
+
+/* What mount(8), fstab and systemd pass along for themselves. */
+static const char *const dropped[] = {
+    "auto",       "noauto",      "user",          "nouser",   "users",      "owner",    "group",
+    "user=",      "defaults",    "nofail",        "_netdev",  "comment=",   "atime",    "relatime",
+    "norelatime", "strictatime", "nostrictatime", "lazytime", "nolazytime", "diratime", "iversion",
+    "noiversion", "silent",      "loud",          "mand",     "nomand",     "helper=",  "uhelper=",
+};
+
+static bool in_list(const char *const *list, size_t n, const char *arg)
+{
+    size_t name = strcspn(arg, "=");
+    bool value = arg[name] == '=';
+    for (size_t i = 0; i < n; i++) {
+        size_t len = strlen(list[i]);
+        bool takes = list[i][len - 1] == '=';
+        if (takes == value && len - takes == name && strncmp(list[i], arg, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+static int on_path(struct mnt_options *o, const char *arg)
+{
+    char **place = !o->model ? &o->model : !o->mountpoint ? &o->mountpoint : NULL;
+    if (!place)
+        return err_set(&o->err, -EINVAL, "'%s': only MODEL and MOUNTPOINT are wanted", arg);
+    *place = strdup(arg);
+    return *place ? 0 : err_set(&o->err, -ENOMEM, "no memory");
+}
+
+static int on_option(void *data, const char *arg, int key, struct fuse_args *out)
+{
+    struct mnt_options *o = data;
+    char shown[SHOW_MAX];
+    (void)out;
+    if (key == FUSE_OPT_KEY_NONOPT)
+        return on_path(o, arg) < 0 ? -1 : 0;
+    if (in_list(passed, sizeof(passed) / sizeof(passed[0]), arg))
+        return 1;
+    if (in_list(dropped, sizeof(dropped) / sizeof(dropped[0]), arg) || strncmp(arg, "x-", 2) == 0 ||
+        strncmp(arg, "X-", 2) == 0)
+        return 0;
+    (void)err_set(&o->err, -EINVAL, "unknown option '%s'", show(shown, arg, strlen(arg)));
+    return -1;
+}
+
+/* Values that fuse_opt_parse() only stores. */
+static int check_values(struct mnt_options *o)
+{
+    if (o->views && strcmp(o->views, "all") != 0)
+        return err_set(&o->err, -EINVAL, "option views: only views=all is known");
+    if (o->umask > 0777)
+        return err_set(&o->err, -EINVAL, "option umask: %o is no mask of permission bits",
+                       o->umask);
+    if (!o->help && !o->version && !o->model)
+        return err_set(&o->err, -EINVAL, "MODEL and MOUNTPOINT are missing (see --help)");
+    if (!o->help && !o->version && !o->mountpoint)
+        return err_set(&o->err, -EINVAL, "MOUNTPOINT is missing (see --help)");
+    return 0;
+}
+
+/* libfuse tells which value is wrong on standard error. */
+static int parse_args(struct mnt_options *o)
+{
+    char why[256];
+    struct caught c = catch_begin();
+    bool ok = fuse_opt_parse(&o->args, o, templates, on_option) == 0 &&
+              fuse_parse_cmdline(&o->args, &o->cmd) == 0;
+    catch_end(&c, why, sizeof(why));
+    if (ok)
+        return 0;
+    return o->err.code ? o->err.code : err_set(&o->err, -EINVAL, "%s", why);
+}
+
+int mnt_options_parse(int argc, char **argv, struct mnt_options *o)
+{
+    struct fuse_args given = FUSE_ARGS_INIT(argc, argv);
+    *o = (struct mnt_options){.args = given};
+    int r = parse_args(o);
+    if (r == 0)
+        r = check_values(o);
+    if (r < 0)
+        return r;
+    o->tree = (struct tree_options){
+        .partial = o->partial,
+        .views_all = o->views != NULL,
+        .set_uid = o->set_uid,
+        .set_gid = o->set_gid,
+        .set_umask = o->set_umask,
+        .uid = (uid_t)o->uid,
+        .gid = (gid_t)o->gid,
+        .umask = (mode_t)o->umask,
+    };
+    return 0;
+}
+
+/* Add `name=value` to a list of -o options, commas and backslashes of the value escaped. */
+static int add_value(char **opts, const char *name, const char *value)
+{
+    CLEANUP(buf_free) struct buf b = BUF_INIT;
+    buf_printf(&b, "%s=%s", name, value);
+    buf_char(&b, '\0');
+    if (buf_error(&b))
+        return buf_error(&b);
+    return fuse_opt_add_opt_escaped(opts, (const char *)b.data) < 0 ? -ENOMEM : 0;
+}
+
+int mnt_options_finish(struct mnt_options *o, const char *model_path)
+{
+    char *opts = NULL;
+    int r = add_value(&opts, "fsname", o->fsname ? o->fsname : model_path);
+    if (r == 0)
+        r = add_value(&opts, "subtype", o->subtype ? o->subtype : "ggufs");
+    if (r == 0 &&
+        (fuse_opt_add_opt(&opts, "default_permissions") < 0 || fuse_opt_add_opt(&opts, "ro") < 0 ||
+         fuse_opt_add_arg(&o->args, "-o") < 0 || fuse_opt_add_arg(&o->args, opts) < 0))
+        r = -ENOMEM;
+    free(opts);
+    return r;
+}
+
+void mnt_options_free(struct mnt_options *o)
+{
+    fuse_opt_free_args(&o->args);
+    free(o->cmd.mountpoint);
+    free(o->model);
+    free(o->mountpoint);
+    free(o->fsname);
+    free(o->subtype);
+    free(o->views);
+}

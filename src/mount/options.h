@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The command line of a mount: ggufs [options] MODEL MOUNTPOINT, as a person, mount(8) or fstab
+ * gives it.
+ */
+#ifndef MOUNT_OPTIONS_H
+#define MOUNT_OPTIONS_H
+
+#define FUSE_USE_VERSION 312
+#include <fuse_lowlevel.h>
+
+#include "tree/tree.h"
+
+struct mnt_options {
+    struct tree_options tree;
+    char *model;      /* owned; NULL if not given */
+    char *mountpoint; /* owned; NULL if not given. Absolute once it is mounted */
+    char *fsname;     /* owned; NULL: the model's real path */
+    char *subtype;    /* owned; NULL: "ggufs" */
+    int help, version;
+    struct fuse_args args;                               /* what is left for libfuse */
+    struct fuse_cmdline_opts cmd;                        /* foreground, threads ... */
+    int partial, views_all, set_uid, set_gid, set_umask; /* as fuse_opt_parse() sets them */
+    unsigned uid, gid, umask;
+    int set_readahead;
+    unsigned readahead; /* KiB; without set_readahead the default is meant */
+    char *views;        /* owned */
+    struct err err;     /* why parsing failed */
+};
+
+/* Parse. 0, or -EINVAL with a line in o->err that names the option. Free `o` in both cases. */
+int mnt_options_parse(int argc, char **argv, struct mnt_options *o);
+/* Add what libfuse is told besides: fsname, subtype, default_permissions, ro. 0, -ENOMEM. */
+int mnt_options_finish(struct mnt_options *o, const char *model_path);
+void mnt_options_free(struct mnt_options *o);
+
+#endif

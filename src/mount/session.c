@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT */
+/* A mount from its beginning to its end: see session.h. */
+#include "mount/session.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mount/catch.h"
+#include "mount/log.h"
+#include "mount/ops.h"
+#include "mount/readahead.h"
+
+/* Must be an existing folder; made absolute, as a daemon leaves its working folder. */
+static int check_mountpoint(struct mnt_options *o, struct err *e)
+{
+    struct stat st;
+    if (strncmp(o->mountpoint, "/dev/fd/", 8) == 0) /* already mounted, by mount(8) */
+        return 0;
+    char *path = realpath(o->mountpoint, NULL);
+    if (!path || stat(path, &st) < 0) {
+        int r = err_set(e, -errno, "%s: %s", o->mountpoint, strerror(errno));
+        free(path);
+        return r;
+    }
+    free(o->mountpoint);
+    o->mountpoint = path;
+    return S_ISDIR(st.st_mode) ? 0 : err_set(e, -ENOTDIR, "%s: is not a folder", path);
+}
+
+/* Make the session and mount it. */
+static struct fuse_session *mount_session(struct mnt_options *o, struct tree *t, struct err *e)
+{
+    char why[512];
+    struct caught c = catch_begin();
+    struct fuse_session *se = fuse_session_new(&o->args, &mnt_ops, sizeof(mnt_ops), t);
+    if (se && fuse_session_mount(se, o->mountpoint) != 0) {
+        fuse_session_destroy(se);
+        se = NULL;
+    }
+    catch_end(&c, why, sizeof(why));
+    if (!se)
+        (void)err_set(e, -EIO, "%s: cannot mount%s%s", o->mountpoint, why[0] ? ": " : "", why);
+    return se;
+}
+
+static void log_mounted(const struct mnt_options *o, const struct tree *t)
+{
+    char path[SHOW_MAX];
+    const char *line;
+    (void)show(path, tree_path(t), strlen(tree_path(t)));
+    for (unsigned i = 0; (line = tree_warning(t, i)); i++)
+        log_line(LOG_WARNING, "%s: %s", path, line);
+    log_line(LOG_INFO, "%s: mounted on %s, read-only", path, o->mountpoint);
+}
+
+static int loop(struct fuse_session *se, const struct fuse_cmdline_opts *cmd)
+{
+    if (cmd->singlethread)
+        return fuse_session_loop(se);
+    struct fuse_loop_config *cfg = fuse_loop_cfg_create();
+    if (!cfg)
+        return -ENOMEM;
+    fuse_loop_cfg_set_clone_fd(cfg, (unsigned)cmd->clone_fd);
+    fuse_loop_cfg_set_max_threads(cfg, cmd->max_threads);
+    if (cmd->max_idle_threads != UINT_MAX) /* libfuse's mark of not given */
+        fuse_loop_cfg_set_idle_threads(cfg, cmd->max_idle_threads);
+    int r = fuse_session_loop_mt(se, cfg);
+    fuse_loop_cfg_destroy(cfg);
+    return r;
+}
+
+/* Leave the terminal: from here on the parent has ended, and its exit status was 0. */
+static int detach(struct fuse_session *se, const struct mnt_options *o, struct err *e)
+{
+    if (fuse_set_signal_handlers(se) < 0)
+        return err_set(e, -EIO, "cannot set signal handlers");
+    if (fuse_daemonize(o->cmd.foreground) < 0)
+        return err_set(e, -EIO, "cannot become a daemon");
+    if (!o->cmd.foreground)
+        log_to_syslog();
+    return 0;
+}
+
+/* The kernel's first request, by which both sides agree on how they talk. */
+static void first_exchange(struct fuse_session *se)
+{
+    struct fuse_buf buf = {.mem = NULL};
+    if (fuse_session_receive_buf(se, &buf) > 0)
+        fuse_session_process_buf(se, &buf);
+    free(buf.mem);
+}
+
+/* Serve a session that is mounted, until it ends. A signal that ends it makes a clean end. */
+static int serve(struct fuse_session *se, const struct mnt_options *o, struct tree *t,
+                 struct err *e)
+{
+    dev_t dev = readahead_device(o->mountpoint);
+    int r = detach(se, o, e);
+    if (r == 0) {
+        log_mounted(o, t);
+        first_exchange(se);
+        readahead_set(dev, o->set_readahead ? o->readahead : READAHEAD_DEFAULT_KIB);
+        r = loop(se, &o->cmd);
+        r = r < 0 ? err_set(e, r, "serving failed: %s", strerror(-r)) : 0;
+    }
+    fuse_remove_signal_handlers(se);
+    fuse_session_unmount(se);
+    return r;
+}
+
+static int run_tree(struct mnt_options *o, struct tree *t, struct err *e)
+{
+    int r = mnt_options_finish(o, tree_path(t));
+    if (r < 0)
+        return err_set(e, r, "no memory");
+    struct fuse_session *se = mount_session(o, t, e);
+    if (!se)
+        return e->code;
+    r = serve(se, o, t, e);
+    fuse_session_destroy(se);
+    return r;
+}
+
+int mnt_run(struct mnt_options *o, struct err *e)
+{
+    struct tree *t = NULL;
+    char path[SHOW_MAX];
+    log_take_libfuse();
+    int r = tree_open(o->model, &o->tree, &t, e);
+    if (r < 0)
+        return err_prefix(e, "%s", show(path, o->model, strlen(o->model)));
+    r = check_mountpoint(o, e);
+    if (r == 0)
+        r = run_tree(o, t, e);
+    tree_close(t);
+    return r;
+}

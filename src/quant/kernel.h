@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the decoders are made of. Included by the family files, which are compiled once for each
+ * kernel set (set.h), never by others.
+ *
+ * A decoder is `static inline void block_T(const uint8_t *restrict b, float *restrict y)`, which
+ * turns the T_BYTES bytes at b into T_LEN floats at y, and DECODER(T), which makes the loop over
+ * blocks. It works on eight codes at a time, as the bytes of a uint64_t:
+ *
+ *      63     56 55     48        15      8 7       0
+ *     +---------+---------+ ... +---------+---------+
+ *     | code 7  | code 6  |     | code 1  | code 0  |
+ *     +---------+---------+ ... +---------+---------+
+ *
+ * Codes are picked from their bit fields or books with plain 64-bit arithmetic; put8() and its
+ * kin widen them to eight floats, apply the scale, and store. That is fast on any machine whose
+ * vectors compilers know, and does not hang on how well they vectorise a loop.
+ *
+ * The arithmetic is float32 in the order that the comments give; fused multiply-add is switched
+ * off. Codes are integers, so that zero is +0 and the sign of a product of zero is the scale's.
+ */
+#ifndef QUANT_KERNEL_H
+#define QUANT_KERNEL_H
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#ifdef __AVX2__
+#include <immintrin.h>
+#endif
+
+#include "base/bytes.h"
+#include "quant/f16.h"
+#include "quant/types.h"
+
+/* A global name with the suffix of the set; two steps, so that QUANT_SET is expanded. */
+#define JOIN_NAMES(name, set) name##_##set
+#define SUFFIXED(name, set) JOIN_NAMES(name, set)
+#define IN_SET(name) SUFFIXED(name, QUANT_SET)
+
+/* Of every decoder, and of the narrowing that plain.c has. */
+#define PROTOTYPE(id, T, ...) \
+    void IN_SET(decode_##T)(const uint8_t *restrict src, size_t n, float *restrict dst);
+#define PROTOTYPE_GONE(id, T)
+QUANT_TYPES(PROTOTYPE, PROTOTYPE_GONE)
+void IN_SET(narrow_f16)(const float *restrict src, size_t n, uint16_t *restrict dst);
+void IN_SET(narrow_bf16)(const float *restrict src, size_t n, uint16_t *restrict dst);
+
+#define DECODER(T)                                                                      \
+    void IN_SET(decode_##T)(const uint8_t *restrict src, size_t n, float *restrict dst) \
+    {                                                                                   \
+        for (size_t i = 0; i < n; i++)                                                  \
+            block_##T(src + i * T##_BYTES, dst + i * T##_LEN);                          \
+    }
+
+/* The binary16 at p. */
+static inline float half_at(const uint8_t *p)
+{
+#ifdef __F16C__
+    return _cvtsh_ss(get_u16(p, false));
+#else
+    return f16_to_f32(get_u16(p, false));
+#endif
+}
+
+/* The byte x, eight times. */
+#define BYTES8(x) (0x0101010101010101u * (x))
+
+/* The bits of `mask` of each of the eight bytes at p, from bit `at` on. */
+static inline uint64_t fields8(const uint8_t *p, unsigned at, uint8_t mask)
+{
+    return get_u64(p, false) >> at & BYTES8(mask);
+}
+
+/* Byte j is 1 where bit j is set, else 0. */
+static inline uint64_t spread_bits(uint8_t bits)
+{
+    uint64_t own = (bits * BYTES8(1)) & 0x8040201008040201u; /* bit j of byte j, others 0 */
+    return ((own + BYTES8(0x7f)) >> 7) & BYTES8(1);
+}
+
+/* Seven bits and the eighth that makes the number of set bits even. */
+static inline uint8_t even_signs(unsigned bits)
+{
+    return (uint8_t)(bits | (unsigned)__builtin_parity(bits) << 7);
+}
+
+/* Codes 1 to 127, negated where `minus` (of spread_bits) has a 1. */
+static inline uint64_t negate8(uint64_t q, uint64_t minus)
+{
+    return (q ^ (minus * 0xff)) + minus;
+}
+
+/*
+ * Eight signed codes q to floats:
+ *     put8           q * d
+ *     put8_add       q * d + m
+ *     put8_shifted   (q + shift) * d
+ */
+#ifdef __AVX2__
+static inline __m256 widen8(uint64_t q)
+{
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_cvtsi64_si128((long long)q)));
+}
+
+static inline void put8(float *restrict y, uint64_t q, float d)
+{
+    _mm256_storeu_ps(y, _mm256_mul_ps(widen8(q), _mm256_set1_ps(d)));
+}
+
+static inline void put8_add(float *restrict y, uint64_t q, float d, float m)
+{
+    __m256 product = _mm256_mul_ps(widen8(q), _mm256_set1_ps(d));
+    _mm256_storeu_ps(y, _mm256_add_ps(product, _mm256_set1_ps(m)));
+}
+
+static inline void put8_shifted(float *restrict y, uint64_t q, float shift, float d)
+{
+    __m256 sum = _mm256_add_ps(widen8(q), _mm256_set1_ps(shift));
+    _mm256_storeu_ps(y, _mm256_mul_ps(sum, _mm256_set1_ps(d)));
+}
+#else
+/* To 16 bits as one vector of the compiler's: from there on it makes vectors of the loops below. */
+static inline void widen8(int16_t code[8], uint64_t q)
+{
+    typedef int8_t bytes8 __attribute__((vector_size(8)));
+    typedef int16_t halves8 __attribute__((vector_size(16)));
+    uint8_t raw[8];
+    bytes8 b;
+    put_u64(raw, q, false);
+    memcpy(&b, raw, sizeof(b));
+    halves8 h = __builtin_convertvector(b, halves8);
+    memcpy(code, &h, sizeof(h));
+}
+
+static inline void put8(float *restrict y, uint64_t q, float d)
+{
+    int16_t code[8];
+    widen8(code, q);
+    for (size_t i = 0; i < 8; i++)
+        y[i] = (float)code[i] * d;
+}
+
+static inline void put8_add(float *restrict y, uint64_t q, float d, float m)
+{
+    int16_t code[8];
+    widen8(code, q);
+    for (size_t i = 0; i < 8; i++)
+        y[i] = (float)code[i] * d + m;
+}
+
+static inline void put8_shifted(float *restrict y, uint64_t q, float shift, float d)
+{
+    int16_t code[8];
+    widen8(code, q);
+    for (size_t i = 0; i < 8; i++)
+        y[i] = ((float)code[i] + shift) * d;
+}
+#endif
+
+/* table[code] for eight codes below 16. */
+static inline uint64_t lookup8(uint64_t q, const int8_t table[16])
+{
+#ifdef __AVX2__
+    __m128i t = _mm_loadu_si128((const __m128i *)(const void *)table);
+    return (uint64_t)_mm_cvtsi128_si64(_mm_shuffle_epi8(t, _mm_cvtsi64_si128((long long)q)));
+#else
+    uint64_t r = 0;
+    for (unsigned i = 0; i < 64; i += 8)
+        r |= (uint64_t)(uint8_t)table[q >> i & 15] << i;
+    return r;
+#endif
+}
+
+#endif

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT */
+/* Nodes and their attributes: see tree.h, ino.h. */
+#include "tree/internal.h"
+
+#include <errno.h>
+
+#include "tree/text.h"
+
+/* What programs read at a time: as much as the kernel asks for in one request. */
+#define IO_SIZE (128 << 10)
+
+const struct gguf_tensor *node_tensor(const struct gen *g, const struct node *n)
+{
+    bool has = n->kind == NODE_TENSOR || n->kind == NODE_TENSOR_FILE;
+    return has ? &g->gguf->tensor[n->number] : NULL;
+}
+
+const struct row *node_row(const struct node *n)
+{
+    if (n->kind == NODE_TENSOR_FILE)
+        return files_row(FILES_TENSOR, n->row);
+    return n->kind == NODE_DIR || n->kind == NODE_WHOLE ? files_row(FILES_ROOT, n->row) : NULL;
+}
+
+bool node_is_dir(const struct node *n)
+{
+    return n->kind == NODE_ROOT || n->kind == NODE_DIR || n->kind == NODE_TENSOR;
+}
+
+int node_check(const struct gen *g, const struct node *n)
+{
+    bool ok = false;
+    switch (n->kind) {
+    case NODE_NONE:
+        break;
+    case NODE_ROOT:
+        ok = true;
+        break;
+    case NODE_DIR:
+        ok = n->row < files_count(FILES_ROOT) && files_root[n->row].flags & ROW_DIR;
+        break;
+    case NODE_WHOLE:
+        ok = n->row < files_count(FILES_ROOT) && !(files_root[n->row].flags & ROW_DIR) &&
+             n->gen == g->number;
+        break;
+    case NODE_TENSOR:
+        ok = n->number < g->gguf->n_tensors;
+        break;
+    case NODE_TENSOR_FILE:
+        ok = n->number < g->gguf->n_tensors && n->row < files_count(FILES_TENSOR) &&
+             files_exists(g, files_row(FILES_TENSOR, n->row), node_tensor(g, n));
+        break;
+    case NODE_KEY:
+        ok = n->number < g->gguf->n_kv;
+        break;
+    }
+    return ok ? 0 : -ENOENT;
+}
+
+void key_text(const struct gen *g, uint32_t key, struct buf *out)
+{
+    struct gguf_value v = gguf_value(g->gguf, &g->gguf->kv[key]);
+    text_value(out, &v);
+}
+
+/* The size of a text, measured once in a generation: *cache holds it + 1. */
+static uint64_t key_size(const struct gen *g, uint32_t key)
+{
+    uint64_t known = atomic_load_explicit(&g->key_size[key], memory_order_relaxed);
+    if (known)
+        return known - 1;
+    struct buf m = BUF_MEASURE;
+    key_text(g, key, &m);
+    atomic_store_explicit(&g->key_size[key], m.len + 1, memory_order_relaxed);
+    return m.len;
+}
+
+static uint64_t whole_size(const struct gen *g, uint32_t i)
+{
+    const struct row *row = files_row(FILES_ROOT, i);
+    if (row->size)
+        return row->size(g, row, NULL);
+    uint64_t known = atomic_load_explicit(&g->row_size[i], memory_order_relaxed);
+    if (known)
+        return known - 1;
+    struct buf m = BUF_MEASURE;
+    row->text(g, NULL, &m);
+    atomic_store_explicit(&g->row_size[i], m.len + 1, memory_order_relaxed);
+    return m.len;
+}
+
+static uint64_t node_size(const struct gen *g, const struct node *n)
+{
+    if (node_is_dir(n))
+        return 0;
+    if (n->kind == NODE_KEY)
+        return key_size(g, n->number);
+    if (n->kind == NODE_WHOLE)
+        return whole_size(g, n->row);
+    const struct row *row = node_row(n);
+    if (row->size)
+        return row->size(g, row, node_tensor(g, n));
+    struct buf m = BUF_MEASURE;
+    row->text(g, node_tensor(g, n), &m);
+    return m.len;
+}
+
+/* Links of a folder: itself, its entry above, and ".." of each folder in it. */
+static nlink_t node_links(const struct gen *g, const struct node *n)
+{
+    if (!node_is_dir(n))
+        return 1;
+    if (n->kind == NODE_ROOT)
+        return 2 + 2; /* metadata and tensors */
+    return 2 + (n->kind == NODE_DIR && n->row == ROOT_TENSORS ? (nlink_t)g->gguf->n_tensors : 0);
+}
+
+/*
+ * Bits derive from the model file's: metadata/ and its files have its read and write bits, all
+ * else its read bits; who may read a folder may enter it.
+ */
+static mode_t node_mode(const struct tree *t, const struct gen *g, const struct node *n)
+{
+    bool editable = n->kind == NODE_KEY || (n->kind == NODE_DIR && n->row == ROOT_METADATA);
+    mode_t from = t->opt.set_umask ? 0777 & ~t->opt.umask : g->st.st_mode;
+    mode_t mode = from & (editable ? 0666 : 0444);
+    if (!node_is_dir(n))
+        return S_IFREG | mode;
+    return S_IFDIR | mode | (from & 0444) >> 2;
+}
+
+int node_entry(const struct tree *t, const struct gen *g, uint64_t ino, struct tree_entry *ret)
+{
+    struct node n = ino_node(ino);
+    int r = node_check(g, &n);
+    if (r < 0)
+        return r;
+    uint64_t size = node_size(g, &n);
+    if (size > INT64_MAX)
+        return -EOVERFLOW;
+    *ret = (struct tree_entry){.node = ino, .fixed = true};
+    ret->attr = (struct stat){
+        .st_ino = n.kind == NODE_WHOLE ? ino_row(n.row) : ino,
+        .st_mode = node_mode(t, g, &n),
+        .st_nlink = node_links(g, &n),
+        .st_uid = t->opt.set_uid ? t->opt.uid : g->st.st_uid,
+        .st_gid = t->opt.set_gid ? t->opt.gid : g->st.st_gid,
+        .st_size = (off_t)size,
+        .st_blocks = (blkcnt_t)(size / 512 + (size % 512 ? 1 : 0)),
+        .st_blksize = IO_SIZE,
+        .st_atim = g->st.st_mtim,
+        .st_mtim = g->st.st_mtim,
+        .st_ctim = g->st.st_mtim,
+    };
+    return 0;
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+/* The table of virtual files: see files.h. */
+#include "tree/files.h"
+
+#include <assert.h>
+#include <string.h>
+
+// clang-format off
+const struct row files_root[] = {
+    {.name = "metadata",      .flags = ROW_DIR},
+    {.name = "tensors",       .flags = ROW_DIR},
+    {.name = "metadata.json", .flags = ROW_WHOLE, .text = metadata_json},
+    {.name = "tensors.json",  .flags = ROW_WHOLE, .text = tensors_json},
+    {.name = "info",          .flags = ROW_WHOLE, .text = info_text},
+    {.name = "model.gguf",    .flags = ROW_WHOLE, .size = model_size, .read = model_read},
+};
+
+#define VALUES(n) .form = &form_##n, .size = value_size, .read = value_read
+#define NPY(n)    .form = &form_##n, .size = npy_size, .read = npy_read
+
+const struct row files_tensor[] = {
+    {.name = "raw",     .size = raw_size, .read = raw_read},
+    {.name = "f32",     .flags = ROW_VALUES, VALUES(f32)},
+    {.name = "f32.npy", .flags = ROW_VALUES, NPY(f32)},
+    {.name = "shape",   .text = shape_text},
+    {.name = "type",    .text = type_text},
+    {.name = "offset",  .flags = ROW_MOVES, .text = offset_text},
+    {.name = "f16",     .flags = ROW_VALUES | ROW_HIDDEN, VALUES(f16)},
+    {.name = "f16.npy", .flags = ROW_VALUES | ROW_HIDDEN, NPY(f16)},
+    {.name = "bf16",    .flags = ROW_VALUES | ROW_HIDDEN, VALUES(bf16)},
+};
+// clang-format on
+
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+_Static_assert(COUNT(files_root) <= FILES_MAX && COUNT(files_tensor) <= FILES_MAX,
+               "inode numbers have room for FILES_MAX rows");
+
+size_t files_count(enum files_where where)
+{
+    return where == FILES_ROOT ? COUNT(files_root) : COUNT(files_tensor);
+}
+
+bool files_exists(const struct gen *g, const struct row *row, const struct gguf_tensor *t)
+{
+    return !(row->flags & ROW_VALUES) || quant_has_values(gguf_type(t), g->gguf->fmt.big);
+}
+
+int files_find(const struct gen *g, enum files_where where, const struct gguf_tensor *t,
+               const char *name)
+{
+    for (size_t i = 0; i < files_count(where); i++) {
+        const struct row *row = files_row(where, i);
+        if (strcmp(row->name, name) == 0)
+            return files_exists(g, row, t) ? (int)i : -1;
+    }
+    return -1;
+}
+
+void reply_add(struct reply *r, const void *p, size_t n)
+{
+    if (n == 0)
+        return;
+    assert(r->parts < REPLY_PARTS);
+    r->part[r->parts++] = (struct iovec){.iov_base = (void *)(uintptr_t)p, .iov_len = n};
+}
+
+uint8_t *reply_room(struct reply *r, size_t n)
+{
+    uint8_t *at = r->scratch + r->used;
+    r->used += n;
+    reply_add(r, at, n);
+    return at;
+}

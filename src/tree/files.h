@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The one table of virtual files: what stands at the root and in each tensor's folder.
+ *
+ * A row is either rendered (`text` writes the whole file; it is written once per open and kept by
+ * the handle) or answered piecewise (`size` and `read`, for contents that may be large). Inode,
+ * lookup, listing and attributes follow from the row: adding a file is adding a row here, and
+ * nothing above this layer changes. Rows are numbered by their place in their table, which must
+ * not change: inode numbers are made of it.
+ *
+ * Threads: rows are constant, their functions may run in any thread.
+ */
+#ifndef TREE_FILES_H
+#define TREE_FILES_H
+
+#include <sys/uio.h>
+
+#include "base/buf.h"
+#include "tree/gen.h"
+
+/*
+ * An answer to a read: up to four pieces of memory. Pieces point into the generation (its header
+ * or mapping), which `gen` keeps alive, or into `scratch`.
+ */
+#define REPLY_PARTS 4
+struct reply {
+    struct iovec part[REPLY_PARTS];
+    int parts;
+    uint8_t *scratch; /* given by the caller: room for as many bytes as were asked for, + 4 KiB */
+    size_t used;      /* bytes of scratch in use */
+    struct gen *gen;  /* NULL, or a reference of the reply's */
+};
+
+/* The scratch that a reply to a read of n bytes needs. */
+#define REPLY_SCRATCH(n) ((n) + 4096)
+
+/* Add a piece that lies in memory, or n bytes of scratch to be filled (returned). */
+void reply_add(struct reply *r, const void *p, size_t n);
+uint8_t *reply_room(struct reply *r, size_t n);
+
+enum files_where { FILES_ROOT, FILES_TENSOR };
+
+enum {
+    ROW_DIR = 1 << 0,    /* a folder */
+    ROW_WHOLE = 1 << 1,  /* a view of the whole model: changes with each generation */
+    ROW_VALUES = 1 << 2, /* only where the tensor's values can be decoded */
+    ROW_HIDDEN = 1 << 3, /* opens by name; listed with views=all only */
+    ROW_MOVES = 1 << 4,  /* in a tensor's folder, but may differ between generations */
+};
+
+/* How a tensor's values are shown: little-endian floats of one format. */
+struct form {
+    unsigned width;    /* bytes of a value */
+    uint32_t same;     /* the ggml type whose little-endian data is already of this form */
+    const char *descr; /* NumPy's name of it; NULL: it has none */
+    void (*read)(const struct quant_type *t, bool big, const uint8_t *data, uint64_t off, size_t n,
+                 void *dst);
+};
+
+struct row {
+    const char *name;
+    unsigned flags;
+    const struct form *form; /* of value views */
+    /* Rendered: the whole file. `t` is the tensor (NULL at the root). Errors stick to the buf. */
+    void (*text)(const struct gen *g, const struct gguf_tensor *t, struct buf *out);
+    /* Piecewise: size in bytes, and bytes [off, off + n) (inside of the size) into the reply. */
+    uint64_t (*size)(const struct gen *g, const struct row *row, const struct gguf_tensor *t);
+    int (*read)(const struct gen *g, const struct row *row, const struct gguf_tensor *t,
+                uint64_t off, size_t n, struct reply *r);
+};
+
+/* The largest number of rows in a table: the low bits of an inode number hold them. */
+#define FILES_MAX 15
+
+extern const struct row files_root[];
+extern const struct row files_tensor[];
+size_t files_count(enum files_where where);
+
+static inline const struct row *files_row(enum files_where where, size_t i)
+{
+    return where == FILES_ROOT ? &files_root[i] : &files_tensor[i];
+}
+
+/* The number of the row with this name that exists for t, or -1. */
+int files_find(const struct gen *g, enum files_where where, const struct gguf_tensor *t,
+               const char *name);
+/* True if the row exists for this tensor (always, at the root). */
+bool files_exists(const struct gen *g, const struct row *row, const struct gguf_tensor *t);
+
+/* The piecewise rows: values.c. */
+extern const struct form form_f32, form_f16, form_bf16;
+uint64_t raw_size(const struct gen *g, const struct row *row, const struct gguf_tensor *t);
+int raw_read(const struct gen *g, const struct row *row, const struct gguf_tensor *t, uint64_t off,
+             size_t n, struct reply *r);
+uint64_t value_size(const struct gen *g, const struct row *row, const struct gguf_tensor *t);
+int value_read(const struct gen *g, const struct row *row, const struct gguf_tensor *t,
+               uint64_t off, size_t n, struct reply *r);
+uint64_t npy_size(const struct gen *g, const struct row *row, const struct gguf_tensor *t);
+int npy_read(const struct gen *g, const struct row *row, const struct gguf_tensor *t, uint64_t off,
+             size_t n, struct reply *r);
+uint64_t model_size(const struct gen *g, const struct row *row, const struct gguf_tensor *t);
+int model_read(const struct gen *g, const struct row *row, const struct gguf_tensor *t,
+               uint64_t off, size_t n, struct reply *r);
+
+/* The rendered rows: views.c. */
+void shape_text(const struct gen *g, const struct gguf_tensor *t, struct buf *out);
+void type_text(const struct gen *g, const struct gguf_tensor *t, struct buf *out);
+void offset_text(const struct gen *g, const struct gguf_tensor *t, struct buf *out);
+void metadata_json(const struct gen *g, const struct gguf_tensor *t, struct buf *out);
+void tensors_json(const struct gen *g, const struct gguf_tensor *t, struct buf *out);
+void info_text(const struct gen *g, const struct gguf_tensor *t, struct buf *out);
+
+/* The shape in NumPy's order, the reverse of the stored one, `between` each two dimensions. */
+void shape_numpy(const struct gen *g, const struct gguf_tensor *t, const char *between,
+                 struct buf *out);
+/* "Q4_K", or "unknown:NNN" for ids that are removed or not known. */
+void type_name(const struct gguf_tensor *t, struct buf *out);
+
+#endif

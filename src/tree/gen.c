@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT */
+/* Generations of the model: see gen.h. */
+#include "tree/gen.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/bytes.h"
+#include "tree/files.h"
+#include "tree/name.h"
+
+/* The name of key or tensor i. */
+static const char *name_of(const struct gguf *m, bool keys, uint32_t i, size_t *n)
+{
+    *n = keys ? m->kv[i].key_len : m->tensor[i].name_len;
+    return keys ? gguf_key(m, &m->kv[i]) : gguf_name(m, &m->tensor[i]);
+}
+
+/* A name of up to a third of a file name fits whatever it holds; a longer one is tried. */
+static bool is_cut(const char *name, size_t n, char file[TREE_NAME_MAX + 1])
+{
+    char back[TREE_NAME_MAX + 1];
+    size_t len;
+    if (n <= TREE_NAME_MAX / 3)
+        return false;
+    (void)name_encode(name, n, file);
+    return name_decode(file, back, &len) == -ENAMETOOLONG;
+}
+
+static int index_long(const struct gguf *m, bool keys, struct index *ix)
+{
+    char file[TREE_NAME_MAX + 1];
+    uint32_t n = keys ? m->n_kv : m->n_tensors;
+    size_t len, count = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const char *name = name_of(m, keys, i, &len);
+        count += is_cut(name, len, file);
+    }
+    int r = count ? index_init(ix, count) : 0;
+    for (uint32_t i = 0; i < n && count && r == 0; i++) {
+        const char *name = name_of(m, keys, i, &len);
+        if (is_cut(name, len, file))
+            index_insert(ix, hash_name(file, strlen(file)), i);
+    }
+    return r;
+}
+
+static int fill(struct gen *g, unsigned flags, struct err *e)
+{
+    struct source src;
+    if (fstat(g->fd, &g->st) < 0)
+        return err_set(e, -errno, "cannot stat: %s", strerror(errno));
+    int r = source_fd(g->fd, &src, e);
+    if (r == 0)
+        r = gguf_parse(&src, flags, &g->gguf, e);
+    if (r < 0)
+        return r;
+    r = map_open(&g->map, g->fd, src.size);
+    if (r < 0)
+        return err_set(e, r, "cannot map: %s", strerror(-r));
+    g->key_size = calloc((size_t)g->gguf->n_kv + 1, sizeof(*g->key_size));
+    g->row_size = calloc(files_count(FILES_ROOT), sizeof(*g->row_size));
+    r = g->key_size && g->row_size ? 0 : -ENOMEM;
+    if (r == 0)
+        r = index_long(g->gguf, true, &g->long_keys);
+    if (r == 0)
+        r = index_long(g->gguf, false, &g->long_tensors);
+    return r < 0 ? err_set(e, r, "no memory") : 0;
+}
+
+static void gen_free(struct gen *g)
+{
+    index_free(&g->long_keys);
+    index_free(&g->long_tensors);
+    free((void *)g->key_size);
+    free((void *)g->row_size);
+    map_close(&g->map);
+    gguf_free(g->gguf);
+    if (g->fd >= 0)
+        (void)close(g->fd);
+    free(g);
+}
+
+int gen_open(int fd, unsigned parse_flags, uint64_t number, struct gen **ret, struct err *e)
+{
+    struct gen *g = calloc(1, sizeof(*g));
+    if (!g)
+        return err_set(e, -ENOMEM, "no memory");
+    atomic_init(&g->refs, 1);
+    g->number = number;
+    g->fd = fd;
+    g->map.fd = -1;
+    int r = fill(g, parse_flags, e);
+    if (r < 0) {
+        g->fd = -1; /* stays the caller's */
+        gen_free(g);
+        return r;
+    }
+    *ret = g;
+    return 0;
+}
+
+struct gen *gen_ref(struct gen *g)
+{
+    atomic_fetch_add(&g->refs, 1);
+    return g;
+}
+
+void gen_unref(struct gen *g)
+{
+    if (g && atomic_fetch_sub(&g->refs, 1) == 1)
+        gen_free(g);
+}
+
+void gen_unrefp(struct gen **g)
+{
+    gen_unref(*g);
+}
+
+static uint32_t find_long(const struct gguf *m, bool keys, const struct index *ix, const char *file)
+{
+    char again[TREE_NAME_MAX + 1];
+    uint32_t i;
+    struct probe p = index_probe(ix, hash_name(file, strlen(file)));
+    while (index_next(ix, &p, &i)) {
+        size_t n;
+        const char *name = name_of(m, keys, i, &n);
+        (void)name_encode(name, n, again);
+        if (strcmp(again, file) == 0)
+            return i;
+    }
+    return UINT32_MAX;
+}
+
+static uint32_t find(const struct gen *g, bool keys, const char *file)
+{
+    char name[TREE_NAME_MAX + 1];
+    size_t n;
+    int r = name_decode(file, name, &n);
+    if (r == -ENAMETOOLONG)
+        return find_long(g->gguf, keys, keys ? &g->long_keys : &g->long_tensors, file);
+    if (r < 0)
+        return UINT32_MAX;
+    return keys ? gguf_find_key(g->gguf, name, n) : gguf_find_tensor(g->gguf, name, n);
+}
+
+uint32_t gen_find_key(const struct gen *g, const char *file)
+{
+    return find(g, true, file);
+}
+
+uint32_t gen_find_tensor(const struct gen *g, const char *file)
+{
+    return find(g, false, file);
+}
+
+const uint8_t *gen_data(const struct gen *g, const struct gguf_tensor *t, uint64_t first,
+                        uint64_t last)
+{
+    uint64_t end;
+    if (!add_u64(t->off, last, &end) || end > g->map.size)
+        return NULL;
+    return g->map.data + t->off + first;
+}
+
+int gen_check(const struct gen *g, uint64_t end)
+{
+    return map_check(&g->map, end);
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+/* Names as file names: see name.h. */
+#include "tree/name.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/hash.h"
+
+/* "%~" and 16 hex digits. */
+#define CUT_MARK 18
+
+static bool plain(uint8_t c)
+{
+    return c >= 0x20 && c != 0x7f && c != '%' && c != '/';
+}
+
+static bool is_dots(const uint8_t *p, size_t n)
+{
+    return (n == 1 && p[0] == '.') || (n == 2 && p[0] == '.' && p[1] == '.');
+}
+
+/* Append one byte of a name, escaped where it must be; false if it does not fit into `room`. */
+static bool put_byte(char *dst, size_t *at, size_t room, uint8_t c, bool escape)
+{
+    static const char hex[] = "0123456789ABCDEF";
+    size_t need = escape ? 3 : 1;
+    if (*at + need > room)
+        return false;
+    if (escape) {
+        dst[*at] = '%';
+        dst[*at + 1] = hex[c >> 4];
+        dst[*at + 2] = hex[c & 15];
+    } else {
+        dst[*at] = (char)c;
+    }
+    *at += need;
+    return true;
+}
+
+/* As many whole bytes of the name as fit. Returns how many. */
+static size_t encode_upto(const uint8_t *p, size_t n, char *dst, size_t *at, size_t room)
+{
+    bool dots = is_dots(p, n);
+    size_t i = 0;
+    *at = 0;
+    while (i < n && put_byte(dst, at, room, p[i], dots || !plain(p[i])))
+        i++;
+    return i;
+}
+
+size_t name_encode(const void *name, size_t n, char dst[TREE_NAME_MAX + 1])
+{
+    /* The hash must be the same in every process: a fixed key. */
+    static const uint64_t key[2];
+    size_t at;
+    if (n == 0) {
+        memcpy(dst, "%", 2);
+        return 1;
+    }
+    if (encode_upto(name, n, dst, &at, TREE_NAME_MAX) < n) {
+        (void)encode_upto(name, n, dst, &at, TREE_NAME_MAX - CUT_MARK);
+        (void)snprintf(dst + at, CUT_MARK + 1, "%%~%016" PRIx64, siphash(key, name, n));
+        return at + CUT_MARK;
+    }
+    dst[at] = '\0';
+    return at;
+}
+
+static int hex_digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+/* Undo the escapes. Returns the length, or -1. */
+static int unescape(const char *file, char *dst)
+{
+    int n = 0;
+    for (size_t i = 0; file[i]; i++) {
+        char c = file[i];
+        if (c == '%') {
+            int high = hex_digit(file[i + 1]);
+            int low = high < 0 ? -1 : hex_digit(file[i + 2]);
+            if (low < 0)
+                return -1;
+            c = (char)(high << 4 | low);
+            i += 2;
+        }
+        dst[n++] = c;
+    }
+    return n;
+}
+
+int name_decode(const char *file, char dst[TREE_NAME_MAX + 1], size_t *ret)
+{
+    char again[TREE_NAME_MAX + 1], raw[TREE_NAME_MAX + 1] = "";
+    size_t len = strlen(file);
+    if (len > TREE_NAME_MAX)
+        return -ENOENT;
+    if (len > CUT_MARK && file[len - CUT_MARK] == '%' && file[len - CUT_MARK + 1] == '~')
+        return -ENAMETOOLONG;
+    int n = strcmp(file, "%") == 0 ? 0 : unescape(file, raw);
+    if (n < 0)
+        return -ENOENT;
+    (void)name_encode(raw, (size_t)n, again);
+    if (strcmp(again, file) != 0)
+        return -ENOENT;
+    memcpy(dst, raw, (size_t)n);
+    *ret = (size_t)n;
+    return 0;
+}

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: MIT */
+/* tree/text and tree/json: metadata values as text. */
+#include "cu_main.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tree/json.h"
+#include "tree/text.h"
+
+static const struct gguf_format v3 = {.version = 3, .len_width = 8};
+static const struct gguf_format v2_big = {.version = 2, .len_width = 8, .big = true};
+static const struct gguf_format v1_nul = {.version = 1, .len_width = 4, .nul = true};
+static const struct gguf_format *const formats[] = {&v3, &v2_big, &v1_nul};
+enum { FORMATS = 3 };
+
+typedef void (*writer)(struct buf *out, const struct gguf_value *v);
+
+static void put_string(struct buf *b, const struct gguf_format *fmt, const char *s, size_t n)
+{
+    buf_uint(b, n + fmt->nul, fmt->len_width, fmt->big);
+    buf_add(b, s, n);
+    buf_zero(b, fmt->nul);
+}
+
+static void put_array(struct buf *b, const struct gguf_format *fmt, uint32_t elem, uint64_t count)
+{
+    buf_uint(b, elem, 4, fmt->big);
+    buf_uint(b, count, fmt->len_width, fmt->big);
+}
+
+/* What `write` makes of the value in `payload`, NUL-terminated, to be freed; measure mode agrees. */
+static char *written(writer write, const struct gguf_format *fmt, uint32_t type,
+                     const struct buf *payload)
+{
+    struct gguf_value v = gguf_value_at(fmt, type, payload->data);
+    struct buf out = BUF_INIT, size = BUF_MEASURE;
+    write(&out, &v);
+    write(&size, &v);
+    CU_ASSERT_EQUAL(buf_error(&out), 0);
+    CU_ASSERT_EQUAL(size.len, out.len);
+    CU_ASSERT_PTR_EQUAL(gguf_value_end(&v), payload->data + payload->len);
+    buf_char(&out, '\0');
+    return (char *)buf_steal(&out);
+}
+
+/* Takes over the payload. */
+static void expect(writer write, const struct gguf_format *fmt, uint32_t type, struct buf *payload,
+                   const char *want)
+{
+    char *got = written(write, fmt, type, payload);
+    CU_ASSERT_STRING_EQUAL(got, want);
+    free(got);
+    buf_free(payload);
+}
+
+static void number_is(uint32_t type, uint64_t bits, const char *text, const char *json)
+{
+    for (int i = 0; i < FORMATS; i++) {
+        struct buf b = BUF_INIT, c = BUF_INIT;
+        buf_uint(&b, bits, gguf_types[type].width, formats[i]->big);
+        buf_uint(&c, bits, gguf_types[type].width, formats[i]->big);
+        expect(text_value, formats[i], type, &b, text);
+        expect(json_value, formats[i], type, &c, json);
+    }
+}
+
+static void test_numbers(void)
+{
+    number_is(GGUF_U8, 255, "255\n", "255");
+    number_is(GGUF_I8, 0x80, "-128\n", "-128");
+    number_is(GGUF_U16, 65535, "65535\n", "65535");
+    number_is(GGUF_I16, 0x8000, "-32768\n", "-32768");
+    number_is(GGUF_U32, 4294967295, "4294967295\n", "4294967295");
+    number_is(GGUF_I32, 0xffffffff, "-1\n", "-1");
+    number_is(GGUF_U64, UINT64_MAX, "18446744073709551615\n", "18446744073709551615");
+    number_is(GGUF_I64, 1ull << 63, "-9223372036854775808\n", "-9223372036854775808");
+    number_is(GGUF_F32, 0x3dcccccd, "0.1\n", "0.1");
+    number_is(GGUF_F64, 0x3fb999999999999a, "0.1\n", "0.1");
+    number_is(GGUF_F32, 0x80000000, "-0\n", "-0");
+    number_is(GGUF_F32, 0x7fc00001, "nan\n", "\"NaN\"");
+    number_is(GGUF_F32, 0x7f800000, "inf\n", "\"Infinity\"");
+    number_is(GGUF_F64, 0xfff0000000000000, "-inf\n", "\"-Infinity\"");
+    number_is(GGUF_BOOL, 0, "false\n", "false");
+    number_is(GGUF_BOOL, 1, "true\n", "true");
+    number_is(GGUF_BOOL, 2, "true\n", "true");
+}
+
+static void string_is(const char *s, size_t n, const char *text, const char *json)
+{
+    for (int i = 0; i < FORMATS; i++) {
+        struct buf b = BUF_INIT, c = BUF_INIT;
+        put_string(&b, formats[i], s, n);
+        put_string(&c, formats[i], s, n);
+        expect(text_value, formats[i], GGUF_STRING, &b, text);
+        expect(json_value, formats[i], GGUF_STRING, &c, json);
+    }
+}
+
+static void test_strings(void)
+{
+    string_is("", 0, "\n", "\"\"");
+    string_is("a\n", 2, "a\n\n", "\"a\\n\"");
+    string_is("a\"b\\c/d", 7, "a\"b\\c/d\n", "\"a\\\"b\\\\c/d\"");
+    string_is("\b\f\n\r\t\x01\x1f\x7f", 8, "\b\f\n\r\t\x01\x1f\x7f\n",
+              "\"\\b\\f\\n\\r\\t\\u0001\\u001f\x7f\"");
+    string_is("h\xc3\xa9llo \xe4\xb8\xad\xf0\x9f\x98\x80", 14,
+              "h\xc3\xa9llo \xe4\xb8\xad\xf0\x9f\x98\x80\n",
+              "\"h\xc3\xa9llo \xe4\xb8\xad\xf0\x9f\x98\x80\"");
+    string_is("\xff", 1, "\xff\n", "\"\\udcff\"");
+    string_is("a\xe4\xb8", 3, "a\xe4\xb8\n", "\"a\\udce4\\udcb8\"");             /* cut short */
+    string_is("\xed\xa0\x80", 3, "\xed\xa0\x80\n", "\"\\udced\\udca0\\udc80\""); /* a surrogate */
+    string_is("\xc0\x80z", 3, "\xc0\x80z\n", "\"\\udcc0\\udc80z\"");             /* overlong */
+}
+
+static void test_nul_byte(void)
+{
+    struct buf b = BUF_INIT;
+    put_string(&b, &v3, "a\0b", 3);
+    expect(json_value, &v3, GGUF_STRING, &b, "\"a\\u0000b\"");
+}
+
+/* At each place of words of eight: the scan of eight bytes at once finds it. */
+static void test_escape_anywhere(void)
+{
+    static const struct {
+        char byte;
+        const char *escape;
+    } row[] = {{'"', "\\\""},       {'\\', "\\\\"},      {'\n', "\\n"},       {'\x1f', "\\u001f"},
+               {'\x01', "\\u0001"}, {'\xff', "\\udcff"}, {'\x80', "\\udc80"}, {'\xc3', "\\udcc3"}};
+    for (size_t k = 0; k < sizeof(row) / sizeof(row[0]); k++)
+        for (int at = 0; at < 20; at++) {
+            char s[20], want[64];
+            memset(s, ' ', sizeof(s)); /* the lowest byte that stands for itself */
+            s[at] = row[k].byte;
+            (void)snprintf(want, sizeof(want), "\"%*s%s%*s\"", at, "", row[k].escape, 19 - at, "");
+            struct buf b = BUF_INIT;
+            put_string(&b, &v3, s, sizeof(s));
+            expect(json_value, &v3, GGUF_STRING, &b, want);
+        }
+}
+
+static void put_f32s(struct buf *b, const struct gguf_format *fmt)
+{
+    put_array(b, fmt, GGUF_F32, 5);
+    buf_uint(b, 0x7fc00000, 4, fmt->big);
+    buf_uint(b, 0x7f800000, 4, fmt->big);
+    buf_uint(b, 0xff800000, 4, fmt->big);
+    buf_uint(b, 0x3727c5ac, 4, fmt->big);
+    buf_uint(b, 0x80000000, 4, fmt->big);
+}
+
+static void put_strings(struct buf *b, const struct gguf_format *fmt)
+{
+    put_array(b, fmt, GGUF_STRING, 3);
+    put_string(b, fmt, "en", 2);
+    put_string(b, fmt, "", 0);
+    put_string(b, fmt, "a\nb\xff", 4);
+}
+
+/* [[1, 2], [], [["x", "y"], [true]]] */
+static void put_nested(struct buf *b, const struct gguf_format *fmt)
+{
+    put_array(b, fmt, GGUF_ARRAY, 3);
+    put_array(b, fmt, GGUF_U8, 2);
+    buf_add(b, "\x01\x02", 2);
+    put_array(b, fmt, GGUF_F64, 0);
+    put_array(b, fmt, GGUF_ARRAY, 2);
+    put_array(b, fmt, GGUF_STRING, 2);
+    put_string(b, fmt, "x", 1);
+    put_string(b, fmt, "y", 1);
+    put_array(b, fmt, GGUF_BOOL, 1);
+    buf_char(b, 2);
+}
+
+static void put_empty(struct buf *b, const struct gguf_format *fmt)
+{
+    put_array(b, fmt, GGUF_STRING, 0);
+}
+
+static void array_is(void (*put)(struct buf *b, const struct gguf_format *fmt), const char *text,
+                     const char *json)
+{
+    for (int i = 0; i < FORMATS; i++) {
+        struct buf b = BUF_INIT, c = BUF_INIT;
+        put(&b, formats[i]);
+        put(&c, formats[i]);
+        expect(text_value, formats[i], GGUF_ARRAY, &b, text);
+        expect(json_value, formats[i], GGUF_ARRAY, &c, json);
+    }
+}
+
+static void test_arrays(void)
+{
+    array_is(put_empty, "", "[]");
+    array_is(put_f32s, "NaN\nInfinity\n-Infinity\n1e-05\n-0\n",
+             "[\"NaN\", \"Infinity\", \"-Infinity\", 1e-05, -0]");
+    array_is(put_strings, "\"en\"\n\"\"\n\"a\\nb\\udcff\"\n", "[\"en\", \"\", \"a\\nb\\udcff\"]");
+    array_is(put_nested, "[1, 2]\n[]\n[[\"x\", \"y\"], [true]]\n",
+             "[[1, 2], [], [[\"x\", \"y\"], [true]]]");
+}
+
+static CU_TestInfo tests[] = {
+    {"numbers and bools, in both byte orders", test_numbers},
+    {"strings stand verbatim, and escaped in JSON", test_strings},
+    {"a NUL byte is escaped", test_nul_byte},
+    {"a byte that needs an escape is found anywhere", test_escape_anywhere},
+    {"arrays are JSON lines, and whole in JSON", test_arrays},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("text", tests)
