@@ -144,6 +144,10 @@ void faultsys_power_cut(struct faultsys *fs)
 static bool fault(const struct sys *s, const char *what, int *ret)
 {
     struct faultsys *fs = self(s);
+    if (fs->before && strcmp(fs->before, what) == 0) {
+        fs->before = NULL;
+        fs->hook(fs->arg);
+    }
     if (++fs->calls != fs->n || fs->mode == FAULT_NONE || fs->mode == FAULT_SHORT)
         return false;
     fs->hit = true;
@@ -336,10 +340,6 @@ static int f_rename(const struct sys *s, int dir, const char *from, const char *
     FAULT("rename");
     if (fs->no_exchange && flags)
         return -EINVAL;
-    if (fs->before_rename) {
-        fs->before_rename(fs->arg);
-        fs->before_rename = NULL;
-    }
     /* A plain rename is not undone: what it replaced is gone. */
     if (fs->mode == FAULT_POWER && flags)
         log_entry(fs, dir, from, to)->flags = flags;

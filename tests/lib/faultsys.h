@@ -45,12 +45,13 @@ struct faultsys {
     bool hit;         /* call n has come */
     const char *what; /* its name */
     /* What may be asked in addition: */
-    bool clone;       /* clone ranges, by copying, with the demands of a file system that does */
-    bool no_exchange; /* rename knows no RENAME_EXCHANGE */
-    bool full;        /* the file system has no free block */
-    int no_xattr;     /* setting an attribute fails with this */
-    int no_range;     /* copy_file_range fails with this */
-    void (*before_rename)(void *arg); /* called once, before the first rename */
+    bool clone;         /* clone ranges, by copying, with the demands of a file system that does */
+    bool no_exchange;   /* rename knows no RENAME_EXCHANGE */
+    bool full;          /* the file system has no free block */
+    int no_xattr;       /* setting an attribute fails with this */
+    int no_range;       /* copy_file_range fails with this */
+    const char *before; /* a call's name: run hook once before the first such call */
+    void (*hook)(void *arg);
     void *arg;
     unsigned created; /* files made */
     /* FAULT_POWER: */
