@@ -358,6 +358,12 @@ int edit_plan_make(const struct gguf *g, const struct edit_change *c, const stru
         r = edit_apply(g, c, &keys, e);
     if (r < 0)
         return r;
+    /* The padding of the header is held in memory. */
+    if (keys.alignment > EDIT_MAX_ALIGNMENT)
+        return err_set(e, -EFBIG,
+                       "general.alignment is %llu: files with more than 1 MiB are not "
+                       "edited, but for that key",
+                       (unsigned long long)keys.alignment);
     struct draft d = {.g = g, .o = o, .keys = &keys, .p = &p};
     r = make(&d, e);
     if (r < 0)

@@ -84,7 +84,8 @@ struct edit_plan {
 
 /*
  * 0; -EROFS (version 1, strings with counted NULs, missing data), what edit_apply() returns,
- * -EINVAL (a value's bytes are not a value), -EFBIG (the header grows over the limit), -ENOMEM.
+ * -EINVAL (a value's bytes are not a value), -EFBIG (the header grows over the limit, or the
+ * alignment is over EDIT_MAX_ALIGNMENT and stays so), -ENOMEM.
  */
 int edit_plan_make(const struct gguf *g, const struct edit_change *c, const struct edit_options *o,
                    struct edit_plan *ret, struct err *e);

@@ -4,7 +4,9 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/bytes.h"
 #include "build_gguf.h"
 #include "edit/plan.h"
 
@@ -89,9 +91,42 @@ static void test_refused_values(void)
         }
 }
 
+/* A file of our own making would hold so much padding in memory; but the key itself can be set. */
+static void test_large_alignment(void)
+{
+    static const struct {
+        uint32_t old, new; /* new 0: another key is set */
+        int code;
+    } cases[] = {
+        {1 << 20, 0, 0}, {1 << 21, 0, -EFBIG}, {1 << 21, 64, 0}, {1 << 21, 1 << 21, -EINVAL}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct build b;
+        size_t n;
+        uint8_t value[4];
+        struct gguf *g = NULL;
+        struct edit_options o = EDIT_OPTIONS_INIT;
+        CLEANUP(edit_change_free) struct edit_change c = EDIT_CHANGE_INIT;
+        CLEANUP(edit_plan_free) struct edit_plan p = EDIT_PLAN_INIT;
+        build_init(&b, 3, false);
+        b.alignment = cases[i].old;
+        build_u32(&b, "general.alignment", cases[i].old);
+        put_regular(&b);
+        uint8_t *bytes = build_finish(&b, &n);
+        struct source s = source_mem(bytes, n);
+        CU_ASSERT_EQUAL_FATAL(gguf_parse(&s, 0, &g, NULL), 0);
+        const char *key = cases[i].new ? "general.alignment" : "other";
+        put_u32(value, cases[i].new, false);
+        CU_ASSERT_EQUAL(edit_set(&c, key, strlen(key), GGUF_U32, value, 4), 0);
+        CU_ASSERT_EQUAL(edit_plan_make(g, &c, &o, &p, NULL), cases[i].code);
+        gguf_free(g);
+        free(bytes);
+    }
+}
+
 static CU_TestInfo tests[] = {
     {"files that cannot be edited are refused", test_refused_files},
     {"bytes that are not a value are refused", test_refused_values},
+    {"an alignment over 1 MiB must be lowered first", test_large_alignment},
     CU_TEST_INFO_NULL,
 };
 
