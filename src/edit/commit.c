@@ -40,7 +40,9 @@ static int replace(struct job *j, int (*fill)(struct move *, struct err *), stru
     if (r < 0)
         return r;
     struct move m = {.sys = j->f->sys, .plan = j->p, .hooks = j->h, .from = j->f->fd, .to = t.fd};
-    r = fill(&m, e);
+    r = temp_dress(j->f, &t, e);
+    if (r == 0)
+        r = fill(&m, e);
     if (r == 0)
         r = temp_publish(j->f, &t, &j->ret->old_fd, e);
     temp_abandon(j->f, &t);
@@ -193,12 +195,13 @@ static int choose(struct job *j, enum edit_strategy *ret, struct err *e)
         *ret = s;
         return strategies[s].applies(j, e);
     }
+    struct err why = {0}; /* of the last one that does not apply */
     int r = -EOPNOTSUPP;
     for (s = EDIT_REFLINK; s <= EDIT_COPY && r == -EOPNOTSUPP; s++) {
-        r = strategies[s].applies(j, e);
+        r = strategies[s].applies(j, &why);
         *ret = s;
     }
-    return r;
+    return r < 0 ? err_set(e, r, "%s", why.msg) : 0;
 }
 
 /* C1. A journal whose edit is not done must not be lost, and the header is not what f knows. */

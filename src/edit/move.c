@@ -22,7 +22,6 @@
 
 #define CHUNK ((size_t)16 << 20)  /* between two looks at `cancel` */
 #define PIECE ((size_t)256 << 10) /* where the kernel does not copy by itself */
-#define CLONE_BLOCK 4096          /* the least that file systems which clone allow */
 
 static int fail(struct err *e, int r, const char *what)
 {
@@ -135,27 +134,22 @@ static int copy_sparse(struct move *m, uint64_t src, uint64_t at, uint64_t n)
     return 0;
 }
 
+/* Size and header. */
 static int begin(struct move *m, struct err *e)
 {
     m->done = m->total = 0;
     for (size_t i = 0; i < m->plan->n_seg; i++)
         m->total += m->plan->seg[i].from == EDIT_FROM_FILE ? m->plan->seg[i].len : 0;
     int r = m->sys->ftruncate(m->sys, m->to, m->plan->size);
-    return r < 0 ? fail(e, r, "size the new file") : 0;
-}
-
-/* After clones, which may have brought old bytes along where the header ends. */
-static int write_head(struct move *m, struct err *e)
-{
-    int r = sys_write_all(m->sys, m->to, m->plan->head.data, m->plan->head.len, 0);
+    if (r < 0)
+        return fail(e, r, "size the new file");
+    r = sys_write_all(m->sys, m->to, m->plan->head.data, m->plan->head.len, 0);
     return r < 0 ? fail(e, r, "write the new header") : 0;
 }
 
 int move_copy(struct move *m, struct err *e)
 {
     int r = begin(m, e);
-    if (r == 0)
-        r = write_head(m, e);
     for (size_t i = 0; i < m->plan->n_seg && r == 0; i++) {
         const struct edit_segment *s = &m->plan->seg[i];
         if (s->from == EDIT_FROM_FILE && (r = copy_sparse(m, s->src, s->at, s->len)) < 0)
@@ -176,7 +170,7 @@ struct span {
 static size_t find_run(const struct edit_plan *p, size_t i, struct span *ret)
 {
     uint64_t shift = p->seg[i].src - p->seg[i].at, end = p->seg[i].at + p->seg[i].len;
-    uint64_t mask = CLONE_BLOCK - 1;
+    uint64_t mask = p->block - 1;
     *ret = (struct span){.lo = (p->seg[i].at + mask) & ~mask, .shift = shift};
     for (i++; i < p->n_seg; i++) {
         const struct edit_segment *s = &p->seg[i];
@@ -265,7 +259,7 @@ int move_clone(struct move *m, struct err *e)
         if (r < 0)
             return fail(e, r, "clone the tensors");
     }
-    return r < 0 ? r : write_head(m, e);
+    return r;
 }
 
 int move_check_padding(const struct sys *s, const struct edit_plan *p, int from, struct err *e)

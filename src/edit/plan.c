@@ -9,6 +9,7 @@
 #include "base/bytes.h"
 
 #define DEFAULT_BLOCK 4096
+#define LARGEST_BLOCK 65536
 
 /* Bytes of the reserve's entry without its spaces: key length, key, type, value length. */
 #define RESERVE_ENTRY (8 + sizeof(EDIT_RESERVE_KEY) - 1 + 4 + 8)
@@ -63,9 +64,11 @@ static uint64_t bare_length(const struct draft *d)
     return n + (d->g->head_len - d->g->info_off);
 }
 
-static uint64_t block_of(const struct edit_options *o)
+/* Network file systems name their favourite transfer size instead, which says nothing. */
+static uint32_t block_of(const struct edit_options *o)
 {
-    return o->block && is_pow2(o->block) ? o->block : DEFAULT_BLOCK;
+    bool block = is_pow2(o->block) && o->block >= DEFAULT_BLOCK && o->block <= LARGEST_BLOCK;
+    return block ? o->block : DEFAULT_BLOCK;
 }
 
 /* The spaces of the reserve that the file has; false: it has none. */
@@ -134,7 +137,7 @@ static bool keep_data_off(struct draft *d)
 /* R2. With alignments over the block the data offset is a multiple of it anyway. */
 static void move_data(struct draft *d)
 {
-    uint64_t block = block_of(d->o), align = d->keys->alignment;
+    uint64_t block = d->p->block, align = d->keys->alignment;
     uint64_t least = d->bare + RESERVE_ENTRY + wanted_reserve(d) + RESERVE_SLACK;
     uint64_t at = (least + align - 1) & ~(align - 1);
     if (align < block && d->g->data_off % align == 0)
@@ -259,7 +262,7 @@ static void judge(const struct draft *d)
 {
     const struct gguf *g = d->g;
     struct edit_plan *p = d->p;
-    uint64_t mask = block_of(d->o) - 1;
+    uint64_t mask = p->block - 1;
     p->inplace =
         g->n_tensors > 0 && is_regular(g) && p->size == g->file_size && d->data_off == g->data_off;
     p->clonable = true;
@@ -332,6 +335,7 @@ static int check(struct draft *d, struct err *e)
 
 static int make(struct draft *d, struct err *e)
 {
+    d->p->block = block_of(d->o);
     d->bare = bare_length(d);
     place_data(d);
     int r = make_head(d, e);
@@ -354,6 +358,12 @@ int edit_plan_make(const struct gguf *g, const struct edit_change *c, const stru
         r = edit_apply(g, c, &keys, e);
     if (r < 0)
         return r;
+    /* The padding of the header is held in memory. */
+    if (keys.alignment > EDIT_MAX_ALIGNMENT)
+        return err_set(e, -EFBIG,
+                       "general.alignment is %llu: files with more than 1 MiB are not "
+                       "edited, but for that key",
+                       (unsigned long long)keys.alignment);
     struct draft d = {.g = g, .o = o, .keys = &keys, .p = &p};
     r = make(&d, e);
     if (r < 0)

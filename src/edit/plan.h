@@ -53,7 +53,7 @@ enum edit_strategy { EDIT_AUTO, EDIT_REFLINK, EDIT_INPLACE, EDIT_COPY };
 struct edit_options {
     enum edit_strategy strategy;
     uint64_t reserve;     /* spaces; 0: none, EDIT_RESERVE_AUTO */
-    uint32_t block;       /* bytes of the file system's block (statvfs f_bsize); 0: 4096 */
+    uint32_t block;       /* bytes of the file system's block (statvfs f_bsize) */
     bool break_hardlinks; /* see commit.h */
 };
 
@@ -76,6 +76,7 @@ struct edit_plan {
     bool same;         /* the new file is the old one, byte for byte but for old padding */
     bool inplace;      /* only the header differs, and the old layout is regular */
     bool clonable;     /* data moves by multiples of the block */
+    uint32_t block;    /* by which data moves if it is clonable; a power of two, at least 4096 */
     struct gguf *next; /* owned: the new model; edit_plan_steal() takes it */
 };
 
@@ -83,7 +84,8 @@ struct edit_plan {
 
 /*
  * 0; -EROFS (version 1, strings with counted NULs, missing data), what edit_apply() returns,
- * -EINVAL (a value's bytes are not a value), -EFBIG (the header grows over the limit), -ENOMEM.
+ * -EINVAL (a value's bytes are not a value), -EFBIG (the header grows over the limit, or the
+ * alignment is over EDIT_MAX_ALIGNMENT and stays so), -ENOMEM.
  */
 int edit_plan_make(const struct gguf *g, const struct edit_change *c, const struct edit_options *o,
                    struct edit_plan *ret, struct err *e);

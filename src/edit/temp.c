@@ -25,7 +25,7 @@ static void random_suffix(char dst[EDIT_TEMP_SUFFIX + 1])
     dst[EDIT_TEMP_SUFFIX] = '\0';
 }
 
-static int make(const struct edit_file *f, struct temp *t, struct err *e)
+int temp_create(const struct edit_file *f, struct temp *t, struct err *e)
 {
     char suffix[EDIT_TEMP_SUFFIX + 1];
     int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, r = -EEXIST;
@@ -40,7 +40,7 @@ static int make(const struct edit_file *f, struct temp *t, struct err *e)
     return 0;
 }
 
-static int dress(const struct edit_file *f, const struct temp *t, struct err *e)
+int temp_dress(const struct edit_file *f, const struct temp *t, struct err *e)
 {
     struct stat st;
     int r = f->sys->flock(f->sys, t->fd, LOCK_EX | LOCK_NB);
@@ -50,16 +50,6 @@ static int dress(const struct edit_file *f, const struct temp *t, struct err *e)
     if (r < 0)
         return err_set(e, r, "cannot stat the model: %s", strerror(-r));
     return attr_copy(f->sys, f->fd, &st, t->fd, e);
-}
-
-int temp_create(const struct edit_file *f, struct temp *t, struct err *e)
-{
-    int r = make(f, t, e);
-    if (r == 0)
-        r = dress(f, t, e);
-    if (r < 0)
-        temp_abandon(f, t);
-    return r;
 }
 
 static int sync_file(const struct edit_file *f, const struct temp *t, struct edit_id *ret,

@@ -2,7 +2,8 @@
 /*
  * A new file beside the model that takes the model's place, whole or not at all.
  *
- *     r = temp_create(f, &t, e);      made, locked, with the model's owner, attributes and mode
+ *     r = temp_create(f, &t, e);      made, empty, readable by nobody else
+ *     r = temp_dress(f, &t, e);       locked, with the model's owner, attributes and mode
  *     ... write t.fd ...
  *     r = temp_publish(f, &t, &old, e);
  *     temp_abandon(f, &t);            always; does nothing to a file that was published
@@ -37,8 +38,10 @@ struct temp {
 
 #define TEMP_INIT ((struct temp){.fd = -1})
 
-/* 0; -EPERM (owner, mode, attributes or ACL cannot be reproduced), -errno. */
+/* 0, -errno. */
 int temp_create(const struct edit_file *f, struct temp *t, struct err *e);
+/* 0; -EPERM (owner, mode, attributes or ACL cannot be reproduced), -errno. */
+int temp_dress(const struct edit_file *f, const struct temp *t, struct err *e);
 
 /*
  * Sync and put in the model's place. On success f has the new descriptor and identity and *old the
