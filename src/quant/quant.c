@@ -1,11 +1,206 @@
 /* SPDX-License-Identifier: MIT */
-/* The table of tensor types: see quant.h. */
+/*
+ * Streams of values over blocks: see quant.h.
+ *
+ * A read [off, off + n) of a stream is a run of whole blocks, which is decoded straight into the
+ * caller's memory, between two blocks of which only a part is wanted, which go by way of the stack.
+ * Where the caller's memory is not aligned like the stream, all of it goes by way of the stack.
+ */
 #include "quant/quant.h"
+
+#include <string.h>
+
+#include "base/bytes.h"
+#include "quant/set.h"
+#include "quant/types.h"
+
+/* Room on the stack: for swapped blocks, in bytes, and for values, in floats. */
+enum { SWAP_ROOM = 2048, VALUE_ROOM = 1024 };
+
+static const struct quant_set *set = &quant_set_generic;
+
+void quant_use(const struct quant_set *s)
+{
+    set = s;
+}
+
+void quant_init(void)
+{
+    for (size_t i = 0; quant_set_at(i); i++)
+        quant_use(quant_set_at(i));
+}
 
 const struct quant_type *quant_find(uint32_t id)
 {
-    (void)id;
-    return NULL;
+    return id < QUANT_N_TYPES ? &set->types[id] : NULL;
+}
+
+bool quant_has_values(const struct quant_type *t, bool big)
+{
+    return t && t->decode && !(big && t->big_unknown);
+}
+
+void quant_f32_to_f16(const float *src, size_t n, uint16_t *dst)
+{
+    set->f32_to_f16(src, n, dst);
+}
+
+void quant_f32_to_bf16(const float *src, size_t n, uint16_t *dst)
+{
+    set->f32_to_bf16(src, n, dst);
+}
+
+/* Reverse each field of a block that a big-endian file has reversed. */
+static void swap_fields(const struct quant_type *t, uint8_t *block)
+{
+    for (size_t i = 0; i < t->swap_count; i++) {
+        uint8_t *p = block + t->swap_at[i];
+        put_uint(p, get_uint(p, t->swap_width, true), t->swap_width, false);
+    }
+}
+
+/* The reader's view of a tensor: which way its blocks are to be decoded. */
+struct blocks {
+    const struct quant_type *type;
+    bool big;
+};
+
+/* n blocks to n * block_len host floats, also from a big-endian file. */
+static void decode(struct blocks in, const uint8_t *src, size_t n, float *dst)
+{
+    const struct quant_type *t = in.type;
+    uint8_t room[SWAP_ROOM];
+    const size_t most = sizeof(room) / t->block_bytes;
+    if (!in.big || t->swap_count == 0) {
+        t->decode(src, n, dst);
+        return;
+    }
+    for (size_t k; n > 0; n -= k) {
+        k = n < most ? n : most;
+        memcpy(room, src, k * t->block_bytes);
+        for (size_t i = 0; i < k; i++)
+            swap_fields(t, room + i * t->block_bytes);
+        t->decode(room, k, dst);
+        src += k * t->block_bytes;
+        dst += k * t->block_len;
+    }
+}
+
+/* n blocks to little-endian values of one kind; dst is aligned to the kind's width. */
+typedef void fill_fn(struct blocks in, const uint8_t *src, size_t n, void *dst);
+
+static void fill_f32(struct blocks in, const uint8_t *src, size_t n, void *dst)
+{
+    decode(in, src, n, dst);
+    uint8_t *p = dst;
+    for (size_t i = 0; HOST_BIG && i < n * in.type->block_len; i++)
+        put_u32(p + 4 * i, get_u32(p + 4 * i, true), false);
+}
+
+typedef void narrow_fn(const float *src, size_t n, uint16_t *dst);
+
+static void fill_narrow(struct blocks in, const uint8_t *src, size_t n, uint16_t *dst,
+                        narrow_fn *narrow)
+{
+    float value[VALUE_ROOM];
+    const size_t most = VALUE_ROOM / in.type->block_len;
+    for (size_t k; n > 0; n -= k) {
+        k = n < most ? n : most;
+        const size_t values = k * in.type->block_len;
+        decode(in, src, k, value);
+        narrow(value, values, dst);
+        for (size_t i = 0; HOST_BIG && i < values; i++)
+            put_u16(dst + i, dst[i], false);
+        src += k * in.type->block_bytes;
+        dst += values;
+    }
+}
+
+static void fill_f16(struct blocks in, const uint8_t *src, size_t n, void *dst)
+{
+    fill_narrow(in, src, n, dst, set->f32_to_f16);
+}
+
+static void fill_bf16(struct blocks in, const uint8_t *src, size_t n, void *dst)
+{
+    fill_narrow(in, src, n, dst, set->f32_to_bf16);
+}
+
+/* Values that are stored in 16 bits and wanted as they are. */
+static void fill_same(struct blocks in, const uint8_t *src, size_t n, void *dst)
+{
+    uint8_t *p = dst;
+    for (size_t i = 0; i < n; i++)
+        put_u16(p + 2 * i, get_u16(src + 2 * i, in.big), false);
+}
+
+/* A kind of stream: the bytes of a value, and how it is made. */
+struct stream {
+    size_t width;
+    fill_fn *fill;
+};
+
+/* Bytes [skip, skip + n) of the values of the blocks at src, by way of the stack. */
+static void read_part(struct stream s, struct blocks in, const uint8_t *src, size_t skip, size_t n,
+                      uint8_t *dst)
+{
+    float room[VALUE_ROOM];
+    const size_t per_block = s.width * in.type->block_len;
+    s.fill(in, src, (skip + n + per_block - 1) / per_block, room);
+    memcpy(dst, (const uint8_t *)room + skip, n);
+}
+
+static void read_stream(struct stream s, struct blocks in, const uint8_t *data, uint64_t off,
+                        size_t n, uint8_t *dst)
+{
+    const size_t per_block = s.width * in.type->block_len;
+    const size_t at_once = VALUE_ROOM * sizeof(float) / per_block * per_block;
+    const bool aligned = ((uintptr_t)dst - (uintptr_t)off) % s.width == 0;
+    const uint8_t *src = data + off / per_block * in.type->block_bytes;
+    size_t skip = (size_t)(off % per_block);
+    while (n > 0) {
+        size_t done = n / per_block * per_block; /* whole blocks from here */
+        if (aligned && skip == 0 && done > 0) {
+            s.fill(in, src, done / per_block, dst);
+        } else {
+            size_t end = aligned ? per_block : at_once;
+            done = n < end - skip ? n : end - skip;
+            read_part(s, in, src, skip, done, dst);
+        }
+        src += (skip + done) / per_block * in.type->block_bytes;
+        dst += done;
+        n -= done;
+        skip = 0;
+    }
+}
+
+void quant_read_f32(const struct quant_type *t, bool big, const uint8_t *data, uint64_t off,
+                    size_t n, void *dst)
+{
+    const struct stream s = {4, fill_f32};
+    read_stream(s, (struct blocks){t, big}, data, off, n, dst);
+}
+
+void quant_read_f16(const struct quant_type *t, bool big, const uint8_t *data, uint64_t off,
+                    size_t n, void *dst)
+{
+    const struct stream s = {2, t->id == F16_ID ? fill_same : fill_f16};
+    read_stream(s, (struct blocks){t, big}, data, off, n, dst);
+}
+
+void quant_read_bf16(const struct quant_type *t, bool big, const uint8_t *data, uint64_t off,
+                     size_t n, void *dst)
+{
+    const struct stream s = {2, t->id == BF16_ID ? fill_same : fill_bf16};
+    read_stream(s, (struct blocks){t, big}, data, off, n, dst);
+}
+
+void quant_extent(const struct quant_type *t, unsigned width, uint64_t off, size_t n,
+                  uint64_t *first, uint64_t *last)
+{
+    const uint64_t per_block = (uint64_t)width * t->block_len;
+    *first = off / per_block * t->block_bytes;
+    *last = n == 0 ? *first : ((off + n - 1) / per_block + 1) * t->block_bytes;
 }
 
 bool quant_has_values(const struct quant_type *t, bool big)

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Sixteen-bit floats and float32, value by value; quant.h has the same for arrays.
+ *
+ *     float32    s eeeeeeee fffffffffffffffffffffff     exponent bias 127
+ *     bfloat16   s eeeeeeee fffffff                     the upper half of a float32
+ *     binary16   s eeeee ffffffffff                     exponent bias 15
+ *
+ * Widening is exact. Narrowing rounds to nearest, ties to even, and overflows to infinity. A NaN
+ * stays a NaN with the upper bits of its fraction; widening binary16 and narrowing make it quiet.
+ * All branch-free, so that loops over them are vectorised.
+ */
+#ifndef QUANT_F16_H
+#define QUANT_F16_H
+
+#include <stdint.h>
+#include <string.h>
+
+static inline uint32_t f32_bits(float f)
+{
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof(bits));
+    return bits;
+}
+
+static inline float f32_from_bits(uint32_t bits)
+{
+    float f;
+    memcpy(&f, &bits, sizeof(f));
+    return f;
+}
+
+static inline float f16_to_f32(uint16_t h)
+{
+    const uint32_t mag = h & 0x7fffu, rebias = (127 - 15) << 23;
+    uint32_t normal = (mag << 13) + rebias;
+    uint32_t special = (normal + rebias) | (mag > 0x7c00 ? 0x400000 : 0);
+    uint32_t tiny = f32_bits((float)(int32_t)mag * 0x1p-24f);
+    uint32_t bits = mag < 0x400 ? tiny : mag < 0x7c00 ? normal : special;
+    return f32_from_bits(bits | (h & 0x8000u) << 16);
+}
+
+static inline uint16_t f32_to_f16(float f)
+{
+    const uint32_t mag = f32_bits(f) & 0x7fffffff, sign = (f32_bits(f) & 0x80000000) >> 16;
+    /* Half of the 13 bits that go, and the odd bit for ties; a carry moves into the exponent. */
+    uint32_t normal = ((mag + 0xfff + (mag >> 13 & 1)) >> 13) - ((127 - 15) << 10);
+    /* In the binade of 0.5 the last bit counts 2^-24, as in binary16's subnormals. */
+    uint32_t tiny = f32_bits(f32_from_bits(mag) + 0.5f) - f32_bits(0.5f);
+    uint32_t nan = 0x7e00 | (mag >> 13 & 0x3ff);
+    uint32_t h = mag < 0x38800000 ? tiny : mag < 0x477ff000 ? normal : 0x7c00;
+    return (uint16_t)((mag > 0x7f800000 ? nan : h) | sign);
+}
+
+static inline float bf16_to_f32(uint16_t h)
+{
+    return f32_from_bits((uint32_t)h << 16);
+}
+
+static inline uint16_t f32_to_bf16(float f)
+{
+    const uint32_t bits = f32_bits(f);
+    uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+    uint32_t nan = bits >> 16 | 0x40;
+    return (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? nan : rounded);
+}
+
+#endif

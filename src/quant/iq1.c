@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The one-bit IQ types: 256 elements; each eight are an entry of a book of 2048 (codes -1, 0, 1)
+ * moved by +1/8 or -1/8 as a whole.
+ *
+ *     IQ1_S   d:half  qs[32]  qh[8]:u16         y = (d * (2s + 1)) * (code +- 1/8)
+ *     IQ1_M   qs[32]  qh[16]  scales[4]:u16     the same; d has no field of its own
+ *
+ * The index of entry l of a group of 32 is qs (low eight bits) and three bits of qh:
+ *
+ *      IQ1_S, qh[g], one word a group                  IQ1_M, qh[i/16], one byte for two entries
+ *       15  14   12 11  9 8  6 5  3 2  0                 7   6     4  3   2     0
+ *     +----+-------+-----+----+----+-----+            +----+--------+----+--------+
+ *     | -? | scale | l=3 | l=2 | l=1 | l=0 |          | -? |  odd l | -? | even l |
+ *     +----+-------+-----+----+----+-----+            +----+--------+----+--------+
+ *
+ *      IQ1_M, scales[k], for groups 2k and 2k + 1, halves of 16
+ *       15        12 11      9 8       6 5     3 2     0
+ *     +-------------+---------+---------+-------+-------+
+ *     | d's nibble k | odd, 2nd | odd, 1st | even, 2nd | even, 1st |
+ *     +-------------+---------+---------+-------+-------+
+ */
+#include "quant/codebook.h"
+#include "quant/kernel.h"
+
+enum { S_QS = 2, S_QH = 34, M_QS = 0, M_QH = 32, M_SCALES = 48 };
+static_assert(S_QH + 8 * 2 == IQ1_S_BYTES, "IQ1_S");
+static_assert(M_SCALES + 4 * 2 == IQ1_M_BYTES, "IQ1_M");
+
+static inline void block_IQ1_S(const uint8_t *restrict b, float *restrict y)
+{
+    float d = half_at(b);
+    for (size_t g = 0; g < 8; g++) {
+        unsigned w = get_u16(b + S_QH + 2 * g, false);
+        float scale = d * (float)(int)(2 * (w >> 12 & 7) + 1), shift = w >> 15 ? -0.125f : 0.125f;
+        for (size_t l = 0; l < 4; l++) {
+            unsigned index = b[S_QS + 4 * g + l] | (w >> 3 * l & 7) << 8;
+            put8_shifted(y + 32 * g + 8 * l, iq1s_grid[index], shift, scale);
+        }
+    }
+}
+DECODER(IQ1_S)
+
+static inline float iq1_m_d(const uint8_t *scales)
+{
+    unsigned d = 0;
+    for (unsigned k = 0; k < 4; k++)
+        d |= (unsigned)(get_u16(scales + 2 * k, false) >> 12) << 4 * k;
+    uint8_t half[2];
+    put_u16(half, (uint16_t)d, false);
+    return half_at(half);
+}
+
+static inline void block_IQ1_M(const uint8_t *restrict b, float *restrict y)
+{
+    float d = iq1_m_d(b + M_SCALES);
+    for (size_t h = 0; h < 16; h++) { /* halves of groups: 16 elements, two entries */
+        unsigned s = get_u16(b + M_SCALES + 2 * (h / 4), false) >> 3 * (h % 4) & 7;
+        float scale = d * (float)(int)(2 * s + 1);
+        for (size_t l = 0; l < 2; l++) {
+            unsigned n = b[M_QH + h] >> 4 * l;
+            unsigned index = b[M_QS + 2 * h + l] | (n & 7) << 8;
+            put8_shifted(y + 16 * h + 8 * l, iq1s_grid[index], n & 8 ? -0.125f : 0.125f, scale);
+        }
+    }
+}
+DECODER(IQ1_M)

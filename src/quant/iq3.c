@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The three-bit IQ types: 256 elements in groups of 32; each four are an entry of a code book of
+ * magnitudes, each eight have a byte of signs.
+ *
+ *     IQ3_XXS   d:half  qs[64]  a[8]:u32                          book of 256
+ *     IQ3_S     d:half  qs[64]  qh[8]  signs[32]  scales[4]       book of 512
+ *
+ *     IQ3_XXS   y = +-(((d * (0.5 + s)) * 0.5) * magnitude)
+ *     IQ3_S     y = +-((d * (1 + 2s)) * magnitude)
+ *
+ *      IQ3_XXS, a[g]                            IQ3_S, qh[g]: ninth bit       IQ3_S, scales[k]
+ *      31  28 27   21 20   14 13   7 6    0       7   6  ...  1   0             7      4 3      0
+ *     +------+-------+-------+------+-----+     +---+---+---+---+---+         +---------+--------+
+ *     | scale | l=3  |  l=2  | l=1  | l=0 |     | index 7  ...    0 |         | group 2k+1 | 2k  |
+ *     +------+-------+-------+------+-----+     +---+---+---+---+---+         +---------+--------+
+ *
+ * The seven sign bits of IQ3_XXS stand for eight, as in IQ2_XXS.
+ */
+#include "quant/codebook.h"
+#include "quant/kernel.h"
+
+enum { XXS_QS = 2, XXS_A = 66, S_QS = 2, S_QH = 66, S_SIGNS = 74, S_SCALES = 106 };
+static_assert(XXS_A + 8 * 4 == IQ3_XXS_BYTES, "IQ3_XXS");
+static_assert(S_SCALES + 4 == IQ3_S_BYTES, "IQ3_S");
+
+/* Eight codes of two entries of four. */
+static inline uint64_t join(uint32_t first, uint32_t second)
+{
+    return first | (uint64_t)second << 32;
+}
+
+static inline void block_IQ3_XXS(const uint8_t *restrict b, float *restrict y)
+{
+    float d = half_at(b);
+    for (size_t g = 0; g < 8; g++) {
+        uint32_t a = get_u32(b + XXS_A + 4 * g, false);
+        float scale = (d * (0.5f + (float)(int)(a >> 28))) * 0.5f;
+        for (size_t l = 0; l < 4; l++) {
+            const uint8_t *qs = b + XXS_QS + 8 * g + 2 * l;
+            uint64_t minus = spread_bits(even_signs(a >> 7 * l & 127));
+            uint64_t q = join(iq3xxs_grid[qs[0]], iq3xxs_grid[qs[1]]);
+            put8(y + 32 * g + 8 * l, negate8(q, minus), scale);
+        }
+    }
+}
+DECODER(IQ3_XXS)
+
+static inline void block_IQ3_S(const uint8_t *restrict b, float *restrict y)
+{
+    float d = half_at(b);
+    for (size_t g = 0; g < 8; g++) {
+        unsigned s = b[S_SCALES + g / 2] >> 4 * (g % 2) & 15, qh = b[S_QH + g];
+        float scale = d * (float)(int)(1 + 2 * s);
+        for (size_t l = 0; l < 4; l++) {
+            const uint8_t *qs = b + S_QS + 8 * g + 2 * l;
+            unsigned first = qs[0] | (qh >> 2 * l & 1) << 8;
+            unsigned second = qs[1] | (qh >> (2 * l + 1) & 1) << 8;
+            uint64_t q = join(iq3s_grid[first], iq3s_grid[second]);
+            put8(y + 32 * g + 8 * l, negate8(q, spread_bits(b[S_SIGNS + 4 * g + l])), scale);
+        }
+    }
+}
+DECODER(IQ3_S)

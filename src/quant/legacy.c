@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The first quantised types: 32 elements, one scale d, in some an added minimum m.
+ *
+ *     Q4_0   d:half  qs[16]                              y = (c - 8) * d
+ *     Q4_1   d:half  m:half  qs[16]                      y = c * d + m
+ *     Q5_0   d:half  qh:u32  qs[16]                      y = (c - 16) * d
+ *     Q5_1   d:half  m:half  qh:u32  qs[16]              y = c * d + m
+ *     Q8_0   d:half  qs[32]                              y = qs * d        (qs signed)
+ *     Q8_1   d:half  s:half  qs[32]                      y = qs * d        (s is not needed)
+ *
+ * Byte k of qs[16] holds the low four bits of two codes that lie 16 apart; bit i of qh is the fifth
+ * bit of code i:
+ *
+ *       7     4 3     0              31          16 15           0
+ *     +--------+--------+          +---------------+--------------+
+ *     | c k+16 |  c k   |  qs[k]   | c31  ...  c16 | c15  ...  c0 |  qh
+ *     +--------+--------+          +---------------+--------------+
+ */
+#include "quant/kernel.h"
+
+enum { HALF = 2, QH = 4, NIBBLES = 16 };
+static_assert(Q4_0_BYTES == HALF + NIBBLES, "Q4_0");
+static_assert(Q4_1_BYTES == 2 * HALF + NIBBLES, "Q4_1");
+static_assert(Q5_0_BYTES == HALF + QH + NIBBLES, "Q5_0");
+static_assert(Q5_1_BYTES == 2 * HALF + QH + NIBBLES, "Q5_1");
+static_assert(Q8_0_BYTES == HALF + 32, "Q8_0");
+static_assert(Q8_1_BYTES == 2 * HALF + 32, "Q8_1");
+
+static inline void block_Q4_0(const uint8_t *restrict b, float *restrict y)
+{
+    int8_t q[32];
+    nibbles(q, b + HALF, NIBBLES);
+    for (size_t i = 0; i < 32; i++)
+        q[i] = (int8_t)(q[i] - 8);
+    scale_run(y, q, 32, half_at(b));
+}
+DECODER(Q4_0)
+
+static inline void block_Q4_1(const uint8_t *restrict b, float *restrict y)
+{
+    int8_t q[32];
+    nibbles(q, b + 2 * HALF, NIBBLES);
+    scale_run_add(y, q, 32, half_at(b), half_at(b + HALF));
+}
+DECODER(Q4_1)
+
+/* Codes 8k to 8k + 7 of the 32 five-bit ones: k = 0, 1 in the low nibbles, 2, 3 in the high. */
+static inline uint64_t five_bits(const uint8_t *qh, size_t k)
+{
+    uint64_t low = get_u64(qh + QH + 8 * (k % 2), false) >> 4 * (k / 2) & BYTES8(15);
+    return low | spread_bits(qh[k]) << 4;
+}
+
+static inline void block_Q5_0(const uint8_t *restrict b, float *restrict y)
+{
+    float d = half_at(b);
+    for (size_t k = 0; k < 4; k++)
+        put8_shifted(y + 8 * k, five_bits(b + HALF, k), -16, d);
+}
+DECODER(Q5_0)
+
+static inline void block_Q5_1(const uint8_t *restrict b, float *restrict y)
+{
+    float d = half_at(b), m = half_at(b + HALF);
+    for (size_t k = 0; k < 4; k++) {
+        int8_t q[8];
+        put_u64(q, five_bits(b + 2 * HALF, k), false);
+        scale_run_add(y + 8 * k, q, 8, d, m);
+    }
+}
+DECODER(Q5_1)
+
+static inline void block_Q8_0(const uint8_t *restrict b, float *restrict y)
+{
+    scale_run(y, (const int8_t *)b + HALF, 32, half_at(b));
+}
+DECODER(Q8_0)
+
+static inline void block_Q8_1(const uint8_t *restrict b, float *restrict y)
+{
+    scale_run(y, (const int8_t *)b + 2 * HALF, 32, half_at(b));
+}
+DECODER(Q8_1)

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/* The table of types with the decoders of one kernel set: see set.h and types.h. */
+#include "quant/kernel.h"
+#include "quant/set.h"
+
+#define ROW(i, T, len, bytes, ...)       \
+    [i] = {.id = (i),                    \
+           .name = #T,                   \
+           .block_len = (len),           \
+           .block_bytes = (bytes),       \
+           .decode = IN_SET(decode_##T), \
+           __VA_ARGS__},
+#define ROW_GONE(i, T) [i] = {.id = (i), .name = #T},
+
+static const struct quant_type types[QUANT_N_TYPES] = {QUANT_TYPES(ROW, ROW_GONE)};
+
+#define STRING(x) #x
+#define STRING_OF(x) STRING(x)
+
+const struct quant_set IN_SET(quant_set) = {
+    .name = STRING_OF(QUANT_SET),
+    .types = types,
+    .f32_to_f16 = IN_SET(narrow_f16),
+    .f32_to_bf16 = IN_SET(narrow_bf16),
+};

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Kernel sets: the same decoders compiled for several instruction sets (see meson.build). Private
+ * to the layer, its tests and benchmarks.
+ *
+ * Every file that includes kernel.h is compiled once for each set, with QUANT_SET naming it; the
+ * set's name is the suffix of each global symbol. All sets give the same bits (NaNs aside).
+ */
+#ifndef QUANT_SET_H
+#define QUANT_SET_H
+
+#include "quant/quant.h"
+
+struct quant_set {
+    const char *name;
+    const struct quant_type *types; /* QUANT_N_TYPES rows, by id */
+    void (*f32_to_f16)(const float *src, size_t n, uint16_t *dst);
+    void (*f32_to_bf16)(const float *src, size_t n, uint16_t *dst);
+};
+
+/* Compiled for the baseline of the architecture: runs everywhere. */
+extern const struct quant_set quant_set_generic;
+#ifdef QUANT_X86
+extern const struct quant_set quant_set_avx2;
+extern const struct quant_set quant_set_avx512;
+#endif
+
+/* The sets that this machine can run, slowest first; [0] is generic. NULL past the last. */
+const struct quant_set *quant_set_at(size_t i);
+/* Use this set from now on; before threads start. */
+void quant_use(const struct quant_set *s);
+
+#endif

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT */
+/* Golden figures of the tensor types: see golden.h. */
+#include "golden.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/bytes.h"
+
+const struct golden golden_figures[] = {
+#include "data/quant_golden.inc"
+};
+const size_t n_golden = sizeof(golden_figures) / sizeof(golden_figures[0]);
+
+static uint64_t splitmix64(uint64_t *state)
+{
+    uint64_t z = *state += 0x9e3779b97f4a7c15;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+    z = (z ^ z >> 27) * 0x94d049bb133111eb;
+    return z ^ z >> 31;
+}
+
+void golden_bytes(uint8_t *dst, size_t n, uint64_t seed)
+{
+    for (size_t i = 0; i < n; i += 8) {
+        uint8_t word[8];
+        put_u64(word, splitmix64(&seed), false);
+        memcpy(dst + i, word, n - i < 8 ? n - i : 8);
+    }
+}
+
+size_t golden_canon(float *f, size_t n)
+{
+    size_t n_nan = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, f + i, sizeof(bits));
+        if (isnan(f[i])) {
+            n_nan++;
+            bits = 0x7fc00000;
+        }
+        put_u32(f + i, bits, false);
+    }
+    return n_nan;
+}
+
+static uint64_t fnv1a(const void *bytes, size_t n)
+{
+    const uint8_t *p = bytes;
+    uint64_t h = 0xcbf29ce484222325;
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ p[i]) * 0x100000001b3;
+    return h;
+}
+
+static void free_ptr(void *p)
+{
+    free(*(void **)p);
+}
+
+bool golden_check(const struct golden *g, const struct quant_type *t)
+{
+    const size_t raw_size = (size_t)g->blocks * t->block_bytes;
+    const size_t values = (size_t)g->blocks * t->block_len;
+    CLEANUP(free_ptr) uint8_t *raw = malloc(raw_size);
+    CLEANUP(free_ptr) float *f = malloc(values * sizeof(float));
+    if (!raw || !f)
+        return false;
+    golden_bytes(raw, raw_size, g->seed);
+    if (fnv1a(raw, raw_size) != g->raw_hash)
+        return false;
+    t->decode(raw, g->blocks, f);
+    return golden_canon(f, values) == g->n_nan && fnv1a(f, 4 * values) == g->f32_hash;
+}
+
+static void close_file(FILE **f)
+{
+    if (*f)
+        (void)fclose(*f);
+}
+
+/* A whole file, at most 1 MiB; empty if there is none. */
+static struct buf load(const char *name, const char *kind, const char *suffix)
+{
+    const char *shared = getenv("GGUFS_SHARED");
+    CLEANUP(buf_free) struct buf path = BUF_INIT;
+    struct buf ret = BUF_INIT;
+    buf_printf(&path, "%s/vectors/%s.%s.%s", shared ? shared : SOURCE_ROOT "/../shared", name, kind,
+               suffix);
+    buf_char(&path, '\0');
+    CLEANUP(close_file) FILE *f = buf_error(&path) ? NULL : fopen((const char *)path.data, "rb");
+    uint8_t *room = f ? buf_extend(&ret, 1 << 20) : NULL;
+    ret.len = room ? fread(room, 1, 1 << 20, f) : 0;
+    return ret;
+}
+
+int golden_file_check(const struct quant_type *t, const char *kind)
+{
+    CLEANUP(buf_free) struct buf raw = load(t->name, kind, "raw");
+    CLEANUP(buf_free) struct buf want = load(t->name, kind, "f32");
+    if (raw.len == 0)
+        return 0;
+    const size_t blocks = raw.len / t->block_bytes, values = blocks * t->block_len;
+    if (raw.len % t->block_bytes || want.len != values * sizeof(float))
+        return -1;
+    CLEANUP(free_ptr) float *f = malloc(want.len);
+    if (!f)
+        return -1;
+    t->decode(raw.data, blocks, f);
+    (void)golden_canon(f, values);
+    float *w = (float *)(void *)want.data;
+    for (size_t i = 0; HOST_BIG && i < values; i++) /* golden_canon() takes host floats */
+        put_u32(w + i, get_u32(w + i, false), true);
+    (void)golden_canon(w, values);
+    return memcmp(f, want.data, want.len) == 0 ? 1 : -1;
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/* What tensor types decode to: committed figures, and files where they are at hand. */
+#ifndef TESTS_LIB_GOLDEN_H
+#define TESTS_LIB_GOLDEN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "quant/quant.h"
+
+struct golden {
+    uint32_t id;
+    uint64_t seed;
+    uint32_t blocks;
+    uint32_t n_nan;
+    uint64_t raw_hash; /* of the bytes that the seed gives */
+    uint64_t f32_hash; /* of the floats, little-endian, NaNs made the same */
+};
+
+extern const struct golden golden_figures[];
+extern const size_t n_golden;
+
+/* The first n bytes of splitmix64 from this state. */
+void golden_bytes(uint8_t *dst, size_t n, uint64_t seed);
+/* Host floats to little-endian bytes in place, each NaN to 0x7fc00000. Returns how many NaNs. */
+size_t golden_canon(float *f, size_t n);
+
+/* True if a row of the table (of any kernel set) decodes to this figure. */
+bool golden_check(const struct golden *g, const struct quant_type *t);
+
+/*
+ * Compare with vectors/NAME.KIND.{raw,f32} in $GGUFS_SHARED, or in ../shared beside the sources. 1: equal bit for bit
+ * (NaN as NaN), 0: no such file, -1: different.
+ */
+int golden_file_check(const struct quant_type *t, const char *kind);
+
+#endif

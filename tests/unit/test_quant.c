@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: MIT */
+/* quant: the table of types, golden figures, streams of values, narrowing. */
+#include "cu_main.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/bytes.h"
+#include "golden.h"
+#include "quant/f16.h"
+#include "quant/quant.h"
+
+static void test_table(void)
+{
+    static const uint32_t gone[] = {4, 5, 31, 32, 33, 36, 37, 38};
+    size_t n_gone = 0, next_gone = 0;
+    for (uint32_t id = 0; id <= 42; id++) {
+        const struct quant_type *t = quant_find(id);
+        CU_ASSERT_PTR_NOT_NULL_FATAL(t);
+        CU_ASSERT_EQUAL(t->id, id);
+        CU_ASSERT_PTR_NOT_NULL_FATAL(t->name);
+        CU_ASSERT_TRUE(t->block_len <= QUANT_MAX_BLOCK_LEN);
+        CU_ASSERT_TRUE(t->block_bytes <= QUANT_MAX_BLOCK_BYTES);
+        CU_ASSERT_EQUAL(t->block_len == 0, t->decode == NULL);
+        CU_ASSERT_EQUAL(t->block_len == 0, t->block_bytes == 0);
+        for (size_t i = 0; i < t->swap_count; i++)
+            CU_ASSERT_TRUE(t->swap_at[i] + t->swap_width <= t->block_bytes);
+        if (t->block_len == 0) {
+            n_gone++;
+            CU_ASSERT_EQUAL(id, gone[next_gone++]);
+        }
+    }
+    CU_ASSERT_EQUAL(n_gone, sizeof(gone) / sizeof(gone[0]));
+    CU_ASSERT_PTR_NULL(quant_find(43));
+    CU_ASSERT_PTR_NULL(quant_find(UINT32_MAX));
+    CU_ASSERT_STRING_EQUAL(quant_find(12)->name, "Q4_K");
+    CU_ASSERT_STRING_EQUAL(quant_find(29)->name, "IQ1_M");
+    CU_ASSERT_STRING_EQUAL(quant_find(4)->name, "Q4_2");
+}
+
+static void test_has_values(void)
+{
+    static const uint32_t no_form[] = {6, 7, 15, 16, 17, 18, 19, 23, 29};
+    CU_ASSERT_FALSE(quant_has_values(NULL, false));
+    CU_ASSERT_FALSE(quant_has_values(quant_find(4), false));
+    for (uint32_t id = 0, k = 0; id <= 42; id++) {
+        const struct quant_type *t = quant_find(id);
+        bool unknown = k < sizeof(no_form) / sizeof(no_form[0]) && no_form[k] == id;
+        k += unknown;
+        CU_ASSERT_EQUAL(quant_has_values(t, false), t->block_len != 0);
+        CU_ASSERT_EQUAL(quant_has_values(t, true), t->block_len != 0 && !unknown);
+    }
+}
+
+static void test_golden(void)
+{
+    uint32_t ids = 0;
+    for (size_t i = 0; i < n_golden; i++) {
+        const struct golden *g = &golden_figures[i];
+        CU_ASSERT_PTR_NOT_NULL_FATAL(quant_find(g->id));
+        CU_ASSERT_TRUE(golden_check(g, quant_find(g->id)));
+        ids += i == 0 || g->id != g[-1].id;
+    }
+    CU_ASSERT_EQUAL(ids, 35); /* every type that has values */
+    CU_ASSERT_EQUAL(n_golden, 4 * 35);
+}
+
+/* The files of quantised and random values, where they are at hand. */
+static void test_golden_files(void)
+{
+    size_t files = 0;
+    for (uint32_t id = 0; id <= 42; id++)
+        for (int kind = 0; kind < 2 && quant_find(id)->decode; kind++) {
+            int r = golden_file_check(quant_find(id), kind ? "random" : "real");
+            CU_ASSERT_TRUE(r >= 0);
+            files += r > 0;
+        }
+    CU_ASSERT_TRUE(files == 0 || files == 70);
+    if (files == 0)
+        printf("(skipped: no vectors in $GGUFS_SHARED or ../shared) ");
+}
+
+/* A tensor of a type: random blocks, and its values as one decoding of the whole gives them. */
+struct tensor {
+    const struct quant_type *type;
+    uint8_t *raw;
+    uint8_t *values; /* little-endian float32, NaNs made the same */
+    size_t blocks, size;
+};
+
+static void tensor_free(struct tensor *t)
+{
+    free(t->raw);
+    free(t->values);
+}
+
+static struct tensor tensor_new(const struct quant_type *type, size_t blocks)
+{
+    struct tensor t = {.type = type, .blocks = blocks, .size = blocks * type->block_len * 4};
+    t.raw = malloc(blocks * type->block_bytes);
+    float *f = malloc(t.size);
+    CU_ASSERT_TRUE_FATAL(t.raw && f);
+    golden_bytes(t.raw, blocks * type->block_bytes, type->id + 7u);
+    type->decode(t.raw, blocks, f);
+    golden_canon(f, t.size / 4);
+    t.values = (uint8_t *)f;
+    return t;
+}
+
+/* Bytes of NaNs made the same in a part of a stream of float32 that begins at byte off. */
+static bool same_values(const struct tensor *t, const uint8_t *got, size_t off, size_t n)
+{
+    for (size_t i = 0; i < n;) {
+        size_t at = off + i, in = at % 4, len = n - i < 4 - in ? n - i : 4 - in;
+        if (get_u32(t->values + at - in, false) != 0x7fc00000 &&
+            memcmp(got + i, t->values + at, len) != 0)
+            return false;
+        i += len;
+    }
+    return true;
+}
+
+/* One read at byte `shift` of an aligned buffer; nothing beside the range may be written. */
+static bool read_is_right(const struct tensor *t, size_t off, size_t n, size_t shift)
+{
+    static _Alignas(8) uint8_t buf[16384];
+    CU_ASSERT_TRUE_FATAL(shift + n + 8 <= sizeof(buf));
+    memset(buf, 0xa5, shift + n + 8);
+    quant_read_f32(t->type, false, t->raw, off, n, buf + shift);
+    for (size_t i = 0; i < 8; i++)
+        if ((i < shift && buf[i] != 0xa5) || buf[shift + n + i] != 0xa5)
+            return false;
+    return same_values(t, buf + shift, off, n);
+}
+
+static void test_read_edges(void)
+{
+    for (uint32_t id = 0; id <= 42; id++) {
+        if (!quant_find(id)->decode)
+            continue;
+        CLEANUP(tensor_free) struct tensor t = tensor_new(quant_find(id), 5);
+        const size_t block = 4u * t.type->block_len;
+        bool ok = true;
+        for (size_t b = 0; b < 3; b++)
+            for (size_t d = 0; d < 10 && d < block; d++)
+                for (size_t n = 0; n + b * block + d <= t.size; n += n < 10 ? 1 : block / 3 + 1)
+                    for (size_t shift = 0; shift < 5; shift += shift == 1 ? 3 : 1)
+                        ok &= read_is_right(&t, b * block + d, n, shift);
+        CU_ASSERT_TRUE(ok);
+        CU_ASSERT_TRUE(read_is_right(&t, 0, t.size, 0));
+        CU_ASSERT_TRUE(read_is_right(&t, t.size - 1, 1, 3));
+        CU_ASSERT_TRUE(read_is_right(&t, t.size, 0, 0));
+    }
+}
+
+/* A large element number, beyond 32 bits of bytes: only the address of the block moves. */
+static void test_extent(void)
+{
+    const struct quant_type *q4k = quant_find(12), *i8 = quant_find(24);
+    uint64_t first, last;
+    quant_extent_f32(q4k, 1024, 1, &first, &last);
+    CU_ASSERT_TRUE(first == 144 && last == 288);
+    quant_extent_f32(q4k, 1023, 2, &first, &last);
+    CU_ASSERT_TRUE(first == 0 && last == 288);
+    quant_extent_f32(q4k, 1023, 0, &first, &last);
+    CU_ASSERT_TRUE(first == 0 && last == 0);
+    quant_extent(q4k, 2, 1ull << 40, 512, &first, &last);
+    CU_ASSERT_TRUE(first == (1ull << 31) * 144 && last == first + 144);
+    quant_extent_f32(i8, 7, 2, &first, &last);
+    CU_ASSERT_TRUE(first == 1 && last == 3);
+}
+
+/* A tensor of a big-endian file: fields reversed by hand, values the same. */
+static void reverse(uint8_t *p, size_t n)
+{
+    for (size_t i = 0; i < n / 2; i++) {
+        uint8_t b = p[i];
+        p[i] = p[n - 1 - i];
+        p[n - 1 - i] = b;
+    }
+}
+
+static void test_big_endian(void)
+{
+    /* id, width and offsets of the fields, as the layouts have them */
+    static const struct {
+        uint8_t id, width, n, at[2];
+    } forms[] = {{0, 4, 1, {0}},     {1, 2, 1, {0}},     {2, 2, 1, {0}},       {3, 2, 2, {0, 2}},
+                 {8, 2, 1, {0}},     {9, 2, 2, {0, 2}},  {10, 2, 2, {80, 82}}, {11, 2, 1, {108}},
+                 {12, 2, 2, {0, 2}}, {13, 2, 2, {0, 2}}, {14, 2, 1, {208}},    {20, 2, 1, {0}},
+                 {21, 2, 1, {0}},    {22, 2, 1, {0}},    {24, 0, 0, {0}},      {25, 2, 1, {0}},
+                 {26, 4, 1, {0}},    {27, 8, 1, {0}},    {28, 8, 1, {0}},      {30, 2, 1, {0}},
+                 {34, 2, 1, {52}},   {35, 2, 1, {64}},   {39, 0, 0, {0}},      {40, 0, 0, {0}},
+                 {41, 2, 1, {0}},    {42, 2, 1, {0}}};
+    CU_ASSERT_EQUAL(sizeof(forms) / sizeof(forms[0]), 26); /* 35 less the nine without a form */
+    for (size_t k = 0; k < sizeof(forms) / sizeof(forms[0]); k++) {
+        const struct quant_type *type = quant_find(forms[k].id);
+        const size_t blocks = 3000u / type->block_len + 2u; /* more than the swapping room holds */
+        CLEANUP(tensor_free) struct tensor t = tensor_new(type, blocks);
+        CLEANUP(buf_free) struct buf got = BUF_INIT;
+        uint8_t *p = buf_extend(&got, t.size);
+        CU_ASSERT_PTR_NOT_NULL_FATAL(p);
+        for (size_t b = 0; b < blocks; b++)
+            for (size_t i = 0; i < forms[k].n; i++)
+                reverse(t.raw + b * type->block_bytes + forms[k].at[i], forms[k].width);
+        quant_read_f32(type, true, t.raw, 0, t.size, p);
+        CU_ASSERT_TRUE(same_values(&t, p, 0, t.size));
+        quant_read_f32(type, true, t.raw, 5, t.size - 6, p);
+        CU_ASSERT_TRUE(same_values(&t, p, 5, t.size - 6));
+    }
+}
+
+/* binary16 to float32 from the definition, by way of double. */
+static double f16_value(unsigned h)
+{
+    int e = h >> 10 & 31;
+    double f = h & 1023, v = e ? 1024 + f : f;
+    for (int i = e ? e : 1; i < 25; i++)
+        v /= 2;
+    for (int i = 25; i < e; i++)
+        v *= 2;
+    return h & 0x8000 ? -v : v;
+}
+
+static void test_f16_widening(void)
+{
+    size_t bad = 0;
+    for (unsigned h = 0; h < 0x10000; h++) {
+        uint32_t bits = f32_bits(f16_to_f32((uint16_t)h));
+        if ((h & 0x7fff) > 0x7c00) /* made quiet, the rest kept */
+            bad += bits != ((h & 0x8000) << 16 | 0x7fc00000 | (h & 0x3ff) << 13);
+        else if ((h & 0x7fff) == 0x7c00)
+            bad += bits != ((h & 0x8000) << 16 | 0x7f800000);
+        else
+            bad += bits != f32_bits((float)f16_value(h));
+    }
+    CU_ASSERT_EQUAL(bad, 0);
+}
+
+static uint16_t narrow16(uint32_t bits)
+{
+    float f = f32_from_bits(bits), many[9];
+    uint16_t h[9];
+    for (size_t i = 0; i < 9; i++)
+        many[i] = f;
+    quant_f32_to_f16(many, 9, h); /* nine: a vector and a rest */
+    CU_ASSERT_TRUE(h[0] == f32_to_f16(f) && h[8] == h[0]);
+    return h[0];
+}
+
+/* Around every binary16 value and every midpoint: the nearest, at ties the even one. */
+static void test_f16_narrowing(void)
+{
+    size_t bad = 0;
+    for (unsigned h = 0; h < 0x7c00; h++) {
+        float mid = (float)((f16_value(h) + (h == 0x7bff ? 65536 : f16_value(h + 1))) / 2);
+        uint32_t bits = f32_bits(f16_to_f32((uint16_t)h)), m = f32_bits(mid);
+        unsigned even = h & 1 ? h + 1 : h;
+        for (uint32_t sign = 0; sign < 2; sign++) {
+            uint32_t s = sign << 31, s16 = sign << 15;
+            bad += narrow16(bits | s) != (h | s16);
+            bad += narrow16((m - 1) | s) != (h | s16);
+            bad += narrow16((m + 1) | s) != ((h + 1) | s16);
+            bad += narrow16(m | s) != (even | s16);
+        }
+    }
+    CU_ASSERT_EQUAL(bad, 0);
+    CU_ASSERT_EQUAL(narrow16(0x7f800000), 0x7c00);
+    CU_ASSERT_EQUAL(narrow16(0xff7fffff), 0xfc00);
+    CU_ASSERT_EQUAL(narrow16(0x00000001), 0x0000);
+    CU_ASSERT_EQUAL(narrow16(0x807fffff), 0x8000);
+    CU_ASSERT_EQUAL(narrow16(0x7fc00000), 0x7e00);
+    CU_ASSERT_EQUAL(narrow16(0xff800001), 0xfe00);
+    CU_ASSERT_EQUAL(narrow16(0x7fbfe000), 0x7fff);
+}
+
+static void test_bf16_narrowing(void)
+{
+    static const struct {
+        uint32_t bits;
+        uint16_t want;
+    } cases[] = {{0, 0},
+                 {0x80000000, 0x8000},
+                 {0x3f800000, 0x3f80},
+                 {0x3f808000, 0x3f80}, /* tie, even stays */
+                 {0x3f808001, 0x3f81},
+                 {0x3f818000, 0x3f82}, /* tie, odd goes up */
+                 {0x3f817fff, 0x3f81},
+                 {0x00008000, 0x0000}, /* subnormals alike */
+                 {0x00018000, 0x0002},
+                 {0x7f7f7fff, 0x7f7f},
+                 {0x7f7f8000, 0x7f80}, /* overflow */
+                 {0xff7fffff, 0xff80},
+                 {0x7f800000, 0x7f80},
+                 {0x7f800001, 0x7fc0}, /* NaNs */
+                 {0xffbfffff, 0xffff},
+                 {0x7fffffff, 0x7fff}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        float many[9];
+        uint16_t h[9];
+        for (size_t k = 0; k < 9; k++)
+            many[k] = f32_from_bits(cases[i].bits);
+        quant_f32_to_bf16(many, 9, h);
+        CU_ASSERT_EQUAL(h[0], cases[i].want);
+        CU_ASSERT_EQUAL(h[8], cases[i].want);
+        CU_ASSERT_EQUAL(f32_to_bf16(many[0]), cases[i].want);
+    }
+}
+
+/* The 16-bit value that a stream of narrowed values has for element i; NaNs are left out. */
+static bool narrowed_right(const struct tensor *t, size_t i, const uint8_t *got, bool brain)
+{
+    uint32_t bits = get_u32(t->values + 4 * i, false);
+    uint16_t h = get_u16(got, false), inf = brain ? 0x7f80 : 0x7c00;
+    if (bits == 0x7fc00000)
+        return (h & 0x7fff) > inf;
+    float f = f32_from_bits(bits);
+    return h == (brain ? f32_to_bf16(f) : f32_to_f16(f));
+}
+
+static void test_read_narrow(void)
+{
+    for (uint32_t id = 0; id <= 42; id++) {
+        if (!quant_find(id)->decode)
+            continue;
+        CLEANUP(tensor_free) struct tensor t = tensor_new(quant_find(id), id == 0 ? 3000 : 5);
+        const size_t values = t.size / 4;
+        CLEANUP(buf_free) struct buf room = BUF_INIT;
+        uint8_t *got = buf_extend(&room, t.size / 2 + 1);
+        CU_ASSERT_PTR_NOT_NULL_FATAL(got);
+        for (int brain = 0; brain < 2; brain++) {
+            bool ok = true;
+            for (size_t from = 0; from < values && from < 40; from++) {
+                size_t shift = from % 2, n = 2 * (values - from);
+                /* one byte first, then the rest: an odd offset into the stream */
+                (brain ? quant_read_bf16 : quant_read_f16)(t.type, false, t.raw, 2 * from, 1,
+                                                           got + shift);
+                (brain ? quant_read_bf16 : quant_read_f16)(t.type, false, t.raw, 2 * from + 1,
+                                                           n - 1, got + shift + 1);
+                for (size_t i = from; i < values; i++)
+                    ok &= narrowed_right(&t, i, got + shift + 2 * (i - from), brain);
+            }
+            CU_ASSERT_TRUE(ok);
+        }
+    }
+}
+
+/* F16 as f16 and BF16 as bf16: every pattern of 16 bits, signalling NaNs too, both byte orders. */
+static void test_read_same(void)
+{
+    static uint8_t raw[2 * 65536], big[2 * 65536], got[2 * 65536];
+    for (unsigned i = 0; i < 65536; i++) {
+        put_u16(raw + 2 * i, (uint16_t)i, false);
+        put_u16(big + 2 * i, (uint16_t)i, true);
+    }
+    quant_read_f16(quant_find(1), false, raw, 0, sizeof(got), got);
+    CU_ASSERT_EQUAL(memcmp(raw, got, sizeof(raw)), 0);
+    quant_read_f16(quant_find(1), true, big, 0, sizeof(got), got);
+    CU_ASSERT_EQUAL(memcmp(raw, got, sizeof(raw)), 0);
+    quant_read_bf16(quant_find(30), true, big, 3, sizeof(got) - 3, got);
+    CU_ASSERT_EQUAL(memcmp(raw + 3, got, sizeof(raw) - 3), 0);
+    quant_read_bf16(quant_find(30), false, raw, 0, sizeof(got), got);
+    CU_ASSERT_EQUAL(memcmp(raw, got, sizeof(raw)), 0);
+}
+
+static CU_TestInfo tests[] = {
+    {"ids 0 to 42 are in the table, the removed ones without geometry", test_table},
+    {"which types have values, in either byte order", test_has_values},
+    {"every type decodes to the golden figures", test_golden},
+    {"golden files decode bit for bit", test_golden_files},
+    {"any range of the stream, at any address", test_read_edges},
+    {"the blocks that a range touches", test_extent},
+    {"big-endian blocks have the same values", test_big_endian},
+    {"binary16 to float32, all of them", test_f16_widening},
+    {"float32 to binary16: nearest, ties to even", test_f16_narrowing},
+    {"float32 to bfloat16: nearest, ties to even", test_bf16_narrowing},
+    {"streams of 16-bit values", test_read_narrow},
+    {"stored 16-bit values pass through", test_read_same},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("quant", tests)
