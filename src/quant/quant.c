@@ -202,21 +202,3 @@ void quant_extent(const struct quant_type *t, unsigned width, uint64_t off, size
     *first = off / per_block * t->block_bytes;
     *last = n == 0 ? *first : ((off + n - 1) / per_block + 1) * t->block_bytes;
 }
-
-bool quant_has_values(const struct quant_type *t, bool big)
-{
-    (void)t;
-    (void)big;
-    return false;
-}
-void quant_read_f32(const struct quant_type *t, bool big, const uint8_t *data, uint64_t off, size_t n, void *dst)
-{
-    (void)t; (void)big; (void)data; (void)off; (void)n; (void)dst;
-}
-void quant_extent_f32(const struct quant_type *t, uint64_t off, size_t n, uint64_t *first, uint64_t *last)
-{
-    (void)t; (void)off; (void)n; *first = *last = 0;
-}
-void quant_init(void)
-{
-}
