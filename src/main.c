@@ -19,6 +19,7 @@ static const char help[] =
     "  -o allow_other        let other users in;  allow_root: let root in\n"
     "  -o auto_unmount       unmount when the process ends in any way\n"
     "  -o fsname=NAME        the source that mount(8) shows (default: the model's path)\n"
+    "  -o readahead=KIB      how much the kernel reads ahead (root only; default 1024)\n"
     "  -o max_threads=N      threads that serve requests;  clone_fd: a queue for each\n"
     "  -h, --help            this text\n"
     "  -V, --version         the versions of ggufs and libfuse\n"

@@ -120,28 +120,35 @@ static bool has_gaps(const struct gguf *g)
     return false;
 }
 
+static int missing(struct cursor *c, const struct gguf *g, uint32_t last, uint64_t end)
+{
+    if (g->n_tensors)
+        name_tensor(c, g, last);
+    return cursor_fail(c, -ENODATA, "data", g->n_tensors ? g->tensor[last].off : g->data_off,
+                       "%llu bytes are missing: the file ends at %llu, the data at %llu "
+                       "(an incomplete download? -o partial mounts what is there)",
+                       (unsigned long long)(end - g->file_size), (unsigned long long)g->file_size,
+                       (unsigned long long)end);
+}
+
+/*
+ * Some writers leave the padding after the last tensor out. A padding that is there in part was
+ * written whole: the file was cut.
+ */
 static int check_end(struct cursor *c, struct gguf *g, unsigned flags, uint32_t last)
 {
     uint64_t padded;
-    if (g->data_end > g->file_size) {
-        if (g->n_tensors)
-            name_tensor(c, g, last);
-        g->odd |= GGUF_ODD_PARTIAL;
-        if (flags & GGUF_PARTIAL)
-            return 0;
-        return cursor_fail(c, -ENODATA, "data", g->tensor[last].off,
-                           "%llu bytes are missing: the file ends at %llu, the data at %llu "
-                           "(an incomplete download? -o partial mounts what is there)",
-                           (unsigned long long)(g->data_end - g->file_size),
-                           (unsigned long long)g->file_size, (unsigned long long)g->data_end);
-    }
     if (!align_u64(g->data_end, g->alignment, &padded))
         padded = g->data_end;
     if (g->n_tensors && g->file_size < padded)
         g->odd |= GGUF_ODD_NO_TAIL;
     if (g->file_size > padded)
         g->odd |= GGUF_ODD_TRAILING;
-    return 0;
+    if (g->data_end > g->file_size)
+        g->odd |= GGUF_ODD_PARTIAL;
+    bool cut = g->data_end > g->file_size ||
+               (g->odd & GGUF_ODD_NO_TAIL && g->data_end < g->file_size);
+    return cut && !(flags & GGUF_PARTIAL) ? missing(c, g, last, padded) : 0;
 }
 
 static int check_places(struct cursor *c, struct gguf *g, unsigned flags, struct place *places)

@@ -13,11 +13,23 @@
     }
 
 static const struct fuse_opt templates[] = {
-    OPT("-h", help),           OPT("--help", help),        OPT("-V", version),
-    OPT("--version", version), OPT("partial", partial),    OPT("views=%s", views),
-    OPT("uid=%u", uid),        OPT("uid=", set_uid),       OPT("gid=%u", gid),
-    OPT("gid=", set_gid),      OPT("umask=%o", umask),     OPT("umask=", set_umask),
-    OPT("fsname=%s", fsname),  OPT("subtype=%s", subtype), FUSE_OPT_END,
+    OPT("-h", help),
+    OPT("--help", help),
+    OPT("-V", version),
+    OPT("--version", version),
+    OPT("partial", partial),
+    OPT("views=%s", views),
+    OPT("uid=%u", uid),
+    OPT("uid=", set_uid),
+    OPT("gid=%u", gid),
+    OPT("gid=", set_gid),
+    OPT("umask=%o", umask),
+    OPT("umask=", set_umask),
+    OPT("readahead=%u", readahead),
+    OPT("readahead=", set_readahead),
+    OPT("fsname=%s", fsname),
+    OPT("subtype=%s", subtype),
+    FUSE_OPT_END,
 };
 
 /* What libfuse and the kernel take. A name that ends in = takes a value. */

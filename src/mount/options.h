@@ -14,7 +14,7 @@
 struct mnt_options {
     struct tree_options tree;
     char *model;      /* owned; NULL if not given */
-    char *mountpoint; /* owned; NULL if not given */
+    char *mountpoint; /* owned; NULL if not given. Absolute once it is mounted */
     char *fsname;     /* owned; NULL: the model's real path */
     char *subtype;    /* owned; NULL: "ggufs" */
     int help, version;
@@ -22,8 +22,10 @@ struct mnt_options {
     struct fuse_cmdline_opts cmd;                        /* foreground, threads ... */
     int partial, views_all, set_uid, set_gid, set_umask; /* as fuse_opt_parse() sets them */
     unsigned uid, gid, umask;
-    char *views;    /* owned */
-    struct err err; /* why parsing failed */
+    int set_readahead;
+    unsigned readahead; /* KiB; without set_readahead the default is meant */
+    char *views;        /* owned */
+    struct err err;     /* why parsing failed */
 };
 
 /* Parse. 0, or -EINVAL with a line in o->err that names the option. Free `o` in both cases. */

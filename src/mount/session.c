@@ -11,6 +11,7 @@
 
 #include "mount/log.h"
 #include "mount/ops.h"
+#include "mount/readahead.h"
 
 /*
  * libfuse and fusermount3 tell on standard error why a mount fails. For one line, ours, what they
@@ -54,16 +55,21 @@ static void release_stderr(struct caught *c, char *dst, size_t size)
     (void)snprintf(dst, size, "%s", line ? line + 1 : all);
 }
 
-static int check_mountpoint(const char *path, struct err *e)
+/* Must be an existing folder; made absolute, as a daemon leaves its working folder. */
+static int check_mountpoint(struct mnt_options *o, struct err *e)
 {
     struct stat st;
-    if (strncmp(path, "/dev/fd/", 8) == 0) /* already mounted, by mount(8) */
+    if (strncmp(o->mountpoint, "/dev/fd/", 8) == 0) /* already mounted, by mount(8) */
         return 0;
-    if (stat(path, &st) < 0)
-        return err_set(e, -errno, "%s: %s", path, strerror(errno));
-    if (!S_ISDIR(st.st_mode))
-        return err_set(e, -ENOTDIR, "%s: is not a folder", path);
-    return 0;
+    char *path = realpath(o->mountpoint, NULL);
+    if (!path || stat(path, &st) < 0) {
+        int r = err_set(e, -errno, "%s: %s", o->mountpoint, strerror(errno));
+        free(path);
+        return r;
+    }
+    free(o->mountpoint);
+    o->mountpoint = path;
+    return S_ISDIR(st.st_mode) ? 0 : err_set(e, -ENOTDIR, "%s: is not a folder", path);
 }
 
 /* Make the session and mount it. */
@@ -108,22 +114,35 @@ static int loop(struct fuse_session *se, const struct fuse_cmdline_opts *cmd)
     return r;
 }
 
-/* Serve a session that is mounted. A signal that ends it is a clean end (loop returns its number). */
-static int serve(struct fuse_session *se, const struct mnt_options *o, struct tree *t,
-                 struct err *e)
+/* Leave the terminal: from here on the parent has ended, and its exit status was 0. */
+static int detach(struct fuse_session *se, const struct mnt_options *o, struct err *e)
 {
     if (fuse_set_signal_handlers(se) < 0)
         return err_set(e, -EIO, "cannot set signal handlers");
-    if (fuse_daemonize(o->cmd.foreground) < 0) {
-        fuse_remove_signal_handlers(se);
+    if (fuse_daemonize(o->cmd.foreground) < 0)
         return err_set(e, -EIO, "cannot become a daemon");
-    }
     if (!o->cmd.foreground)
         log_to_syslog();
-    log_mounted(o, t);
-    int r = loop(se, &o->cmd);
+    return 0;
+}
+
+/* Serve a session that is mounted, until it ends. A signal that ends it makes a clean end. */
+static int serve(struct fuse_session *se, const struct mnt_options *o, struct tree *t,
+                 struct err *e)
+{
+    struct readahead *ra = NULL;
+    int r = detach(se, o, e);
+    if (r == 0) {
+        log_mounted(o, t);
+        ra =
+            readahead_begin(o->mountpoint, o->set_readahead ? o->readahead : READAHEAD_DEFAULT_KIB);
+        r = loop(se, &o->cmd);
+        r = r < 0 ? err_set(e, r, "serving failed: %s", strerror(-r)) : 0;
+    }
     fuse_remove_signal_handlers(se);
-    return r < 0 ? err_set(e, r, "serving failed: %s", strerror(-r)) : 0;
+    fuse_session_unmount(se); /* ends the wait of a readahead that has not been answered */
+    readahead_end(ra);
+    return r;
 }
 
 static int run_tree(struct mnt_options *o, struct tree *t, struct err *e)
@@ -135,7 +154,6 @@ static int run_tree(struct mnt_options *o, struct tree *t, struct err *e)
     if (!se)
         return e->code;
     r = serve(se, o, t, e);
-    fuse_session_unmount(se);
     fuse_session_destroy(se);
     return r;
 }
@@ -148,7 +166,7 @@ int mnt_run(struct mnt_options *o, struct err *e)
     int r = tree_open(o->model, &o->tree, &t, e);
     if (r < 0)
         return err_prefix(e, "%s", show(path, o->model, strlen(o->model)));
-    r = check_mountpoint(o->mountpoint, e);
+    r = check_mountpoint(o, e);
     if (r == 0)
         r = run_tree(o, t, e);
     tree_close(t);

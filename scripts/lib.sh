@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=sh disable=SC2034
+# Shared by the scripts here; sourced, not run. POSIX sh.
+
+say() {
+    printf '%s\n' "$*" >&2
+}
+
+die() {
+    say "$(basename "$0"): $*"
+    exit 1
+}
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
+}
+
+# Debian's Python, which apt gives its modules to; a python3 earlier in PATH may have none of them.
+python=/usr/bin/python3
+
+installed() {
+    [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
+}
+
+# Install those of the named Debian packages that are missing, quietly; elsewhere do nothing.
+need() {
+    command -v dpkg-query >/dev/null || return 0
+    missing=
+    for package; do
+        installed "$package" || missing="$missing $package"
+    done
+    [ -n "$missing" ] || return 0
+    [ "$(id -u)" = 0 ] || command -v sudo >/dev/null || die "please install:$missing"
+    say "installing:$missing"
+    # The package lists may be absent or old: fetch them only if it does not work without.
+    # shellcheck disable=SC2086
+    apt_install $missing 2>/dev/null ||
+        { as_root apt-get -qq update >&2 && apt_install $missing; } || die "cannot install:$missing"
+}
+
+apt_install() {
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends \
+        -o Dpkg::Use-Pty=0 install "$@" </dev/null >&2
+}
+
+# build DIR MESON_OPTION... : configure once, then compile; its output only if it fails.
+build() {
+    dir=$1
+    shift
+    [ -f "$dir/build.ninja" ] || quietly meson setup "$dir" "$@"
+    quietly ninja -C "$dir"
+}
+
+quietly() {
+    output=$("$@" 2>&1) || {
+        say "$output"
+        die "failed: $*"
+    }
+}
+
+# The program that build() made in DIR.
+program() {
+    for path in "$1/ggufs" "$1/src/ggufs"; do
+        [ ! -x "$path" ] || { printf '%s\n' "$path"; return; }
+    done
+    die "no program in $1"
+}

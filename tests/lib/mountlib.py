@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: MIT
+"""Mounting for tests: own folder, no sleeps, nothing left behind.
+
+A test program is a unittest module that ends in `mountlib.main()`. It runs in a child process; the
+parent holds the time limit and cleans up, also after a crash or a hang. Exit status 77 = skipped.
+
+Environment: GGUFS (the program), GGUFS_TEST_DIR (where the test's folder is made), GGUFS_SHARED
+(a folder with more test data; default: `shared` beside the checkout).
+"""
+import glob
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+GGUFS = os.environ.get('GGUFS', 'ggufs')
+LIMIT = 30  # seconds for anything that should take well under one
+SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+SHARED = os.environ.get('GGUFS_SHARED', os.path.join(os.path.dirname(SOURCE), 'shared'))
+folder = None  # of this run
+
+
+def unescape(field):
+    """mountinfo writes space, tab, newline and backslash as \\ooo."""
+    return field.encode('latin-1').decode('unicode_escape').encode('latin-1')
+
+
+def mounts():
+    """(mount point, type, source, options) of every mount, as bytes and text."""
+    with open('/proc/self/mountinfo', encoding='latin-1') as lines:
+        for line in lines:
+            left, right = line.split(' - ')
+            kind, source, options = right.split()
+            yield unescape(left.split()[4]), kind, unescape(source), options
+
+
+def mount_of(at):
+    found = [row for row in mounts() if row[0] == os.fsencode(at)]
+    return found[-1] if found else None
+
+
+def path(*parts):
+    return os.path.join(folder, *parts)
+
+
+def put(name, data):
+    """Make a file in the test's folder."""
+    with open(path(name), 'wb') as out:
+        out.write(data)
+    return path(name)
+
+
+def get(name):
+    with open(name, 'rb') as file:
+        return file.read()
+
+
+def environment():
+    log = 'log_path=' + path('sanitizer')
+    return {**os.environ,
+            **{name: os.environ.get(name, '') + ':' + log
+               for name in ('ASAN_OPTIONS', 'UBSAN_OPTIONS', 'TSAN_OPTIONS')}}
+
+
+def assert_no_faults():
+    """Sanitizers of daemons write into files of the test's folder."""
+    for name in glob.glob(path('sanitizer.*')):
+        raise AssertionError(get(name).decode(errors='replace'))
+
+
+def run(*command, limit=LIMIT, **options):
+    """Run the program, or another command, to its end. Never through pipes that a daemon could
+    keep open. The result has returncode, out and err (text)."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+                              timeout=limit, env=environment(), **options)
+        for name, file in (('out', out), ('err', err)):
+            file.seek(0)
+            setattr(done, name, file.read().decode(errors='surrogateescape'))
+    return done
+
+
+class Mount:
+    """`with Mount(model, '-o', 'ro') as at:`: the model mounted by a daemon, at a new folder.
+
+    The daemon inherits the write end of a pipe: end of file on the other end tells that it has
+    ended, and with it everything that it does at unmount.
+    """
+
+    def __init__(self, model, *options, at=None):
+        self.command = [GGUFS, *options, model]
+        self.at = at
+
+    def __enter__(self):
+        self.at = self.at or tempfile.mkdtemp(prefix='mnt-', dir=folder)
+        self.life, end = os.pipe()
+        try:
+            done = run(*self.command, self.at, pass_fds=[end])
+        finally:
+            os.close(end)
+        if done.returncode != 0:
+            os.close(self.life)
+            raise AssertionError(f'{self.command} failed ({done.returncode}): {done.err}')
+        if not mount_of(self.at):
+            raise AssertionError('the parent returned before the mount was live')
+        return self.at
+
+    def wait(self):
+        """Wait until the daemon has ended."""
+        ready, _, _ = select.select([self.life], [], [], LIMIT)
+        if not ready:
+            raise AssertionError('the daemon lives on after unmount')
+
+    def __exit__(self, *error):
+        if mount_of(self.at):
+            unmount(self.at)
+        self.wait()
+        os.close(self.life)
+        assert_no_faults()
+
+
+def unmount(at):
+    done = run('fusermount3', '-u', at)
+    if done.returncode != 0:
+        raise AssertionError(f'cannot unmount: {done.err}')
+
+
+class Foreground:
+    """`with Foreground(model, ...) as (at, process):`: mounted with -f; the log is in .log()."""
+
+    def __init__(self, model, *options, program=(GGUFS,)):
+        self.command = [*program, '-f', *options, model]
+
+    def __enter__(self):
+        self.at = tempfile.mkdtemp(prefix='mnt-', dir=folder)
+        self.err = tempfile.TemporaryFile()
+        self.process = subprocess.Popen([*self.command, self.at], stdin=subprocess.DEVNULL,
+                                        stdout=self.err, stderr=self.err, env=environment())
+        self.wait_live()
+        return self.at, self.process
+
+    def wait_live(self):
+        """The kernel reports each change of the list of mounts as a poll event."""
+        poll = select.poll()
+        with open('/proc/self/mountinfo', 'rb') as table:
+            end = os.pidfd_open(self.process.pid)
+            poll.register(table, select.POLLPRI)
+            poll.register(end, select.POLLIN)
+            while not mount_of(self.at):
+                events = poll.poll(LIMIT * 1000)
+                if not events or any(fd == end for fd, _ in events):
+                    raise AssertionError(f'{self.command} did not mount: {self.log()}')
+            os.close(end)
+
+    def log(self):
+        self.err.seek(0)
+        return self.err.read().decode(errors='surrogateescape')
+
+    def __exit__(self, *error):
+        if mount_of(self.at):
+            unmount(self.at)
+        status = self.process.wait(LIMIT)
+        self.err.close()
+        assert_no_faults()
+        if status != 0 and not error[0]:
+            raise AssertionError(f'exit status {status} after unmount')
+
+
+def clean_up():
+    for at in reversed([row[0] for row in mounts()
+                        if row[0].startswith(os.fsencode(folder) + b'/')]):
+        subprocess.run(['umount', '-l', at] if os.getuid() == 0
+                       else ['fusermount3', '-u', '-z', at], check=False)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def skip(reason):
+    print('skipped:', reason)
+    sys.exit(77)
+
+
+def tests(module):
+    """Run in the child. A run in which every test was skipped counts as skipped."""
+    result = unittest.main(module, exit=False, verbosity=1, warnings='error').result
+    if not result.wasSuccessful() or result.testsRun == 0:
+        return 1
+    return 77 if len(result.skipped) == result.testsRun else 0
+
+
+def main(limit=120):
+    global folder
+    if not os.path.exists('/dev/fuse'):
+        skip('no /dev/fuse')
+    if not os.access('/dev/fuse', os.R_OK | os.W_OK):
+        skip('/dev/fuse is not for this user')
+    folder = os.path.realpath(tempfile.mkdtemp(prefix='mount-',
+                                               dir=os.environ.get('GGUFS_TEST_DIR')))
+    child = os.fork()
+    if child == 0:
+        sys.exit(tests('__main__'))
+
+    def late(*_):
+        print(f'not done after {limit} s', flush=True)
+        os.kill(child, signal.SIGKILL)
+        clean_up()  # a child that waits for a hanging mount dies only when that is gone
+
+    signal.signal(signal.SIGALRM, late)
+    signal.alarm(limit)
+    _, status = os.waitpid(child, 0)
+    signal.alarm(0)
+    clean_up()
+    sys.exit(os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else 1)

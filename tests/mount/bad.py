@@ -1,0 +1,68 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: MIT
+"""Hostile and damaged files: each is mounted or refused as its verdict says, with one line."""
+import csv
+import os
+import re
+import resource
+import unittest
+
+import mountlib
+
+FOLDER = os.path.join(mountlib.SHARED, 'bad')
+MEMORY = 2 << 30  # bytes of address space: enough for threads, not for what the files ask for
+SANITIZED = b'__asan_init' in mountlib.get(mountlib.GGUFS)  # reserves terabytes
+
+
+def verdicts():
+    with open(os.path.join(FOLDER, 'expect.tsv'), encoding='utf-8') as table:
+        for row in csv.reader(table, delimiter='\t', quoting=csv.QUOTE_NONE):
+            if row and not row[0].startswith('#'):
+                yield row[0], row[1]
+
+
+def limit_memory():
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+
+
+class Bad(unittest.TestCase):
+    def attempt(self, name, at):
+        """Mount, read through everything, unmount. True if it was accepted."""
+        source = os.path.join(FOLDER, name)
+        done = mountlib.run(mountlib.GGUFS, '-o', 'ro', source, at, limit=20,
+                            preexec_fn=None if SANITIZED else limit_memory)
+        if done.returncode == 0:
+            self.walk(at)
+            mountlib.unmount(at)
+            return True
+        self.assertEqual(done.returncode, 1, f'{name}: {done.err}')
+        self.check_line(name, done.err)
+        return False
+
+    def walk(self, at):
+        for folder, _, files in os.walk(os.fsencode(at)):
+            for file in files:
+                mountlib.get(os.path.join(folder, file))
+
+    def check_line(self, name, text):
+        """One line, of printable characters, that names the file."""
+        self.assertEqual(text.count('\n'), 1, f'{name}: {text!r}')
+        self.assertTrue(text.endswith('\n'), name)
+        self.assertIn(name, text)
+        self.assertIsNone(re.search(r'[\x00-\x1f\x7f-\x9f]', text[:-1]), f'{name}: {text!r}')
+
+    def test_verdicts(self):
+        at = mountlib.path('mnt')
+        os.mkdir(at)
+        for name, verdict in verdicts():
+            with self.subTest(file=name):
+                accepted = self.attempt(name, at)
+                if verdict != 'either':
+                    self.assertEqual('accept' if accepted else 'reject', verdict)
+                mountlib.assert_no_faults()
+
+
+if __name__ == '__main__':
+    if not os.path.exists(os.path.join(FOLDER, 'expect.tsv')):
+        mountlib.skip(f'no {FOLDER}')
+    mountlib.main(limit=240)

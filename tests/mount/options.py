@@ -1,0 +1,250 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: MIT
+"""The command line: options, exit status, what mount(8) and the kernel see, signals, faults."""
+import errno
+import os
+import re
+import select
+import shutil
+import signal
+import stat
+import unittest
+
+import ggufmodel as gguf
+import mountlib
+from ggufmodel import Tensor, Value
+from mountlib import GGUFS, Foreground, Mount, run
+
+ROOT = os.getuid() == 0
+SIZE = 1 << 20  # of each of the model's two tensors
+KV = [(b'general.architecture', Value('string', b'llama')),
+      (b'general.name', Value('string', b'options'))]
+DATA = [bytes([number]) * SIZE for number in (1, 2)]
+MODEL = gguf.encode(KV, [Tensor(b'first', 24, (SIZE,), DATA[0]),
+                         Tensor(b'last', 24, (SIZE,), DATA[1])])
+
+
+class Options(unittest.TestCase):
+    def setUp(self):
+        self.model = mountlib.put('model.gguf', MODEL)
+
+    def refused(self, status, *command, names):
+        """The program fails with this status and one line that has each of the names."""
+        done = run(GGUFS, *command)
+        self.assertEqual(done.returncode, status, done.err)
+        self.assertEqual(done.err.count('\n'), 1, done.err)
+        self.assertTrue(done.err.endswith('\n'))
+        self.assertEqual(done.out, '')
+        for name in names:
+            self.assertIn(name, done.err)
+
+    def folder(self):
+        at = mountlib.path('plain')
+        os.makedirs(at, exist_ok=True)
+        return at
+
+    def test_wrong_options(self):
+        at = self.folder()
+        for option in (['-o', 'nonsense'], ['-o', 'ro,nonsense=5'], ['--nonsense'],
+                       ['-o', 'umask=nonsense'], ['-o', 'uid=nonsense']):
+            with self.subTest(option=option):
+                self.refused(2, *option, self.model, at, names=['nonsense'])
+                self.assertIsNone(mountlib.mount_of(at))
+
+    def test_wrong_arguments(self):
+        for arguments in ([], [self.model], [self.model, self.folder(), 'third']):
+            with self.subTest(arguments=arguments):
+                done = run(GGUFS, *arguments)
+                self.assertEqual(done.returncode, 2, done.err)
+                self.assertNotEqual(done.err, '')
+
+    def test_failures(self):
+        bad = mountlib.put('bad.gguf', b'GGUF' + bytes(100))
+        at, missing = self.folder(), mountlib.path('missing')
+        self.refused(1, missing, at, names=[missing])
+        self.refused(1, bad, at, names=['bad.gguf'])
+        self.refused(1, at, at, names=[at])
+        self.refused(1, self.model, missing, names=[missing])
+        self.assertIsNone(mountlib.mount_of(at))
+
+    def test_help_and_version(self):
+        done = run(GGUFS, '--help')
+        self.assertEqual((done.returncode, done.err), (0, ''))
+        self.assertIn('MOUNTPOINT', done.out)
+        done = run(GGUFS, '--version')
+        self.assertEqual((done.returncode, done.err), (0, ''))
+        self.assertRegex(done.out, r'\b\d+\.\d+\.\d+\b')
+
+    def test_names_in_mountinfo(self):
+        odd = mountlib.put('a,b \\,c.gguf', MODEL)
+        link = mountlib.path('link.gguf')
+        os.symlink(odd, link)
+        for model in (odd, link):
+            with Mount(model) as at:
+                _, kind, source, options = mountlib.mount_of(at)
+                self.assertEqual((kind, source), ('fuse.ggufs', os.fsencode(odd)))
+                self.assertIn('default_permissions', options.split(','))
+        with Mount(self.model, '-o', 'fsname=other') as at:
+            self.assertEqual(mountlib.mount_of(at)[2], b'other')
+
+    def test_relative_paths(self):
+        """The daemon's working folder is not the caller's."""
+        os.mkdir(mountlib.path('relative'))
+        self.assertEqual(run(GGUFS, 'model.gguf', 'relative', cwd=mountlib.folder).returncode, 0)
+        self.assertEqual(mountlib.get(mountlib.path('relative/model.gguf')), MODEL)
+        mountlib.unmount(mountlib.path('relative'))
+
+    def test_read_only(self):
+        with Mount(self.model, '-o', 'ro') as at:
+            self.assertTrue(os.statvfs(at).f_flag & os.ST_RDONLY)
+            with self.assertRaises(OSError) as caught:
+                os.open(os.path.join(at, 'metadata/general.name'), os.O_WRONLY)
+            self.assertEqual(caught.exception.errno, errno.EROFS)
+
+    def modes(self, at):
+        for folder, folders, files in os.walk(at):
+            for name in folders + files:
+                yield os.stat(os.path.join(folder, name))
+
+    def test_modes(self):
+        os.chmod(self.model, 0o640)
+        with Mount(self.model) as at:
+            self.assertEqual({status.st_mode & 0o027 for status in self.modes(at)
+                              if stat.S_ISREG(status.st_mode)}, {0})
+            status = os.stat(os.path.join(at, 'tensors/last/raw'))
+            self.assertEqual(stat.S_IMODE(status.st_mode), 0o440)
+            self.assertEqual((status.st_uid, status.st_gid), (os.getuid(), os.getgid()))
+            self.assertEqual(stat.S_IMODE(os.stat(os.path.join(at, 'tensors')).st_mode), 0o550)
+
+    def test_umask(self):
+        for mask, absent, present in (('077', 0o077, 0o400), ('0', 0, 0o444)):
+            with Mount(self.model, '-o', 'umask=' + mask) as at:
+                for status in self.modes(at):
+                    self.assertEqual(status.st_mode & (absent | present), present, mask)
+
+    @unittest.skipUnless(ROOT, 'for root only')
+    def test_owner(self):
+        with Mount(self.model, '-o', 'uid=12345,gid=23456') as at:
+            self.assertEqual({(status.st_uid, status.st_gid) for status in self.modes(at)},
+                             {(12345, 23456)})
+
+    @unittest.skipUnless(ROOT, 'for root only')
+    def test_allow_other(self):
+        read = ('setpriv', '--reuid=65534', '--clear-groups', 'cat')
+        os.chmod(self.model, 0o644)
+        os.chmod(mountlib.folder, 0o755)
+        for option, status in (('allow_other', 0), ('umask=0', 1)):
+            at = mountlib.path(option)
+            os.mkdir(at)
+            with Mount(self.model, '-o', option, at=at):
+                done = run(*read, os.path.join(at, 'metadata/general.name'))
+                self.assertEqual(done.returncode, status, done.err)
+
+    def test_views(self):
+        with Mount(self.model, '-o', 'views=all') as at:
+            self.assertTrue({'f16', 'f16.npy', 'bf16'} <=
+                            set(os.listdir(os.path.join(at, 'tensors/last'))))
+
+    def test_dropped_options(self):
+        with Mount(self.model, '-o', 'ro,nofail,_netdev,noauto,user,x-systemd.automount,noatime'):
+            pass
+
+    @unittest.skipUnless(ROOT and shutil.which('mount.fuse'), 'for root with mount.fuse only')
+    def test_mount(self):
+        """mount(8) and fstab. The helper that they run searches only the standard folders, so that
+        one of these shows the program, in a mount namespace of its own."""
+        at = self.folder()
+        os.makedirs(mountlib.path('bin'), exist_ok=True)
+        os.symlink(os.path.abspath(GGUFS), mountlib.path('bin/ggufs'))
+        odd = mountlib.put('with space,comma.gguf', MODEL)
+        table = mountlib.put('fstab', f'{odd} {at} fuse.ggufs ro,nofail,user,_netdev,x-a.b 0 0\n'
+                             .replace('with space', 'with\\040space').encode())
+        script = ('set -e; bin=$1 at=$2 model=$3; shift 3; mount --bind "$bin" /usr/local/sbin; '
+                  'mount "$@"; cmp "$at/model.gguf" "$model"; umount "$at"')
+        for command in (['-t', 'fuse.ggufs', self.model, at, '-o', 'ro,nofail,_netdev'],
+                        ['-T', table, at]):
+            with self.subTest(command=command):
+                done = run('unshare', '--mount', 'sh', '-c', script, 'sh', mountlib.path('bin'), at,
+                           self.model, *command)
+                self.assertEqual((done.returncode, done.err), (0, ''))
+
+    def test_unmount(self):
+        """--unmount returns when the daemon has ended, not earlier."""
+        if '--unmount' not in run(GGUFS, '--help').out:
+            self.skipTest('no --unmount yet')
+        mount = Mount(self.model)
+        with mount as at:
+            done = run(GGUFS, '--unmount', at)
+            self.assertEqual((done.returncode, done.err), (0, ''))
+            self.assertIsNone(mountlib.mount_of(at))
+            self.assertTrue(select.select([mount.life], [], [], 0)[0])
+        self.refused(1, '--unmount', at, names=[at])
+
+    def test_signals(self):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            with self.subTest(signal=number), Foreground(self.model) as (at, process):
+                os.stat(at)
+                process.send_signal(number)
+                self.assertEqual(process.wait(mountlib.LIMIT), 0)
+                self.assertIsNone(mountlib.mount_of(at))
+
+    def test_log(self):
+        """What is unusual about a file is told on standard error in the foreground."""
+        tensors = [Tensor(b'one', 24, (5,), b'abcde'), Tensor(b'two', 24, (3,), b'xyz')]
+        odd = mountlib.put('odd.gguf', gguf.encode(KV, tensors, order=[1, 0]))
+        mount = Foreground(odd)
+        with mount as (at, _):
+            os.stat(at)
+            log = mount.log()
+        self.assertRegex(log, '(?i)order')
+        mount = Foreground(self.model, '-o', 'ro')
+        with mount as (at, _):
+            os.listdir(at)
+            self.assertNotRegex(mount.log(), '(?i)warning|error')
+
+    def lost(self, *name):
+        """Reading the end of this file fails, with EIO."""
+        with open(os.path.join(*name), 'rb') as file:
+            file.seek(-1, os.SEEK_END)
+            with self.assertRaises(OSError) as caught:
+                file.read()
+            self.assertEqual(caught.exception.errno, errno.EIO)
+
+    def check_short(self, at):
+        """With the file cut inside the last tensor: what is there can be read, the rest is EIO."""
+        self.lost(at, 'tensors/last/raw')
+        self.lost(at, 'tensors/last/f32')
+        self.lost(at, 'model.gguf')
+        self.assertEqual(mountlib.get(os.path.join(at, 'tensors/first/raw')), DATA[0])
+        self.assertEqual(mountlib.get(os.path.join(at, 'metadata/general.name')), b'options\n')
+        with open(os.path.join(at, 'tensors/last/raw'), 'rb') as file:
+            self.assertEqual(file.read(1), DATA[1][:1])
+
+    def test_cut_while_mounted(self):
+        with Mount(self.model) as at:
+            os.truncate(self.model, len(MODEL) - SIZE // 2)
+            self.check_short(at)
+            os.truncate(self.model, 0)
+            self.lost(at, 'tensors/first/f32')
+            self.assertEqual(sorted(os.listdir(os.path.join(at, 'tensors'))), ['first', 'last'])
+
+    def test_partial(self):
+        at, missing = self.folder(), 12345
+        os.truncate(self.model, len(MODEL) - missing)
+        self.refused(1, self.model, at, names=[str(missing), 'partial'])
+        with Mount(self.model, '-o', 'partial') as at:
+            self.assertTrue(os.statvfs(at).f_flag & os.ST_RDONLY)
+            self.check_short(at)
+
+    def test_terminal_safety(self):
+        """Names from a file reach the log escaped."""
+        tensors = [Tensor(b'\x1b[31mred\n', 0, (1 << 40,))]
+        bad = mountlib.put('bad.gguf', gguf.encode(KV, tensors))
+        done = run(GGUFS, bad, self.folder())
+        self.assertEqual(done.returncode, 1)
+        self.assertIsNone(re.search(r'[\x00-\x09\x0b-\x1f\x7f]', done.err), repr(done.err))
+        self.assertEqual(done.err.count('\n'), 1)
+
+
+if __name__ == '__main__':
+    mountlib.main()

@@ -1,0 +1,90 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: MIT
+"""Eight processes read random ranges at once, by read and by mmap; each byte is right."""
+import mmap
+import multiprocessing
+import os
+import random
+import subprocess
+import unittest
+
+import ggufmodel as gguf
+import mountlib
+import oracle
+
+READERS, ROUNDS = 8, 300
+
+
+def contents(model, file):
+    """(path in the tree, expected bytes)"""
+    for tensor in model.tensors:
+        name = 'tensors/' + tensor.name.decode()
+        yield name + '/raw', tensor.data
+        yield name + '/f32', oracle.values(tensor).astype('<f4').tobytes()
+    yield 'model.gguf', file
+
+
+def read_file(at, wanted, rng):
+    """Ranges of any alignment, also across the end."""
+    start = rng.randrange(len(wanted) + 1)
+    size = rng.choice((1, 3, 4096, 70000, 300000))
+    file = os.open(at, os.O_RDONLY)
+    try:
+        return os.pread(file, size, start) == wanted[start:start + size]
+    finally:
+        os.close(file)
+
+
+def read_map(at, wanted, rng):
+    start = rng.randrange(len(wanted))
+    with open(at, 'rb') as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as view:
+        return view[start:start + 50000] == wanted[start:start + 50000]
+
+
+def read_whole(at, wanted, _):
+    return mountlib.get(at) == wanted
+
+
+def reader(seed, at, wanted, faults):
+    rng = random.Random(seed)
+    for _ in range(ROUNDS):
+        name, data = rng.choice(wanted)
+        how = rng.choices((read_file, read_map, read_whole), (10, 5, 1))[0]
+        if not how(os.path.join(at, name), data, rng):
+            faults.put(f'{name}: {how.__name__}')
+            return
+
+
+class Readers(unittest.TestCase):
+    def setUp(self):
+        self.source = mountlib.path('sample.gguf')
+        subprocess.run([os.path.join(mountlib.SOURCE, 'scripts/make-sample'), self.source],
+                       check=True)
+        file = mountlib.get(self.source)
+        self.wanted = list(contents(gguf.read(file), file))
+
+    def race(self, *options):
+        """The options may switch off the kernel's cache, so that each read reaches the daemon."""
+        with mountlib.Mount(self.source, *options) as at:
+            faults = multiprocessing.SimpleQueue()
+            crowd = [multiprocessing.Process(target=reader, args=(seed, at, self.wanted, faults))
+                     for seed in range(READERS)]
+            for process in crowd:
+                process.start()
+            for process in crowd:
+                process.join()
+            self.assertEqual({process.exitcode for process in crowd}, {0})
+            self.assertTrue(faults.empty(), faults.empty() or faults.get())
+
+    def test_parallel(self):
+        self.race()
+
+    def test_one_thread(self):
+        self.race('-s')
+
+    def test_clone_fd(self):
+        self.race('-o', 'clone_fd,max_threads=4')
+
+
+if __name__ == '__main__':
+    mountlib.main()

@@ -1,0 +1,129 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: MIT
+"""Ordinary programs work on the tree and see the right bytes."""
+import filecmp
+import json
+import os
+import shutil
+import subprocess
+import tarfile
+import unittest
+
+import numpy as np
+
+import ggufmodel as gguf
+import mountlib
+import oracle
+
+
+def output(*command, **options):
+    return subprocess.run(command, check=True, stdin=subprocess.DEVNULL, capture_output=True,
+                          timeout=mountlib.LIMIT, **options).stdout
+
+
+def needs(program):
+    return unittest.skipUnless(shutil.which(program), f'no {program} here')
+
+
+class Tools(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.source = mountlib.path('sample.gguf')
+        output(os.path.join(mountlib.SOURCE, 'scripts/make-sample'), cls.source)
+        cls.model = gguf.read(mountlib.get(cls.source))
+        cls.mount = mountlib.Mount(cls.source)
+        cls.at = cls.mount.__enter__()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.mount.__exit__(None)
+
+    def inside(self, name):
+        return os.path.join(self.at, name)
+
+    def same_tree(self, copy):
+        """Every file's content, and no file more or less ("check" has no size to copy)."""
+        def files(top):
+            return sorted(os.path.relpath(os.path.join(folder, name), top)
+                          for folder, _, names in os.walk(top) for name in names
+                          if name != 'check')
+        names = files(self.at)
+        self.assertEqual(files(copy), names)
+        _, differ, failed = filecmp.cmpfiles(self.at, copy, names, shallow=False)
+        self.assertEqual((differ, failed), ([], []))
+
+    def test_numpy(self):
+        for tensor in self.model.tensors:
+            name = 'tensors/' + tensor.name.decode()
+            want = oracle.values(tensor).reshape(oracle.numpy_shape(tensor))
+            view = np.load(self.inside(name + '/f32.npy'), mmap_mode='r')
+            self.assertIsInstance(view, np.memmap)
+            np.testing.assert_array_equal(view, want)
+            np.testing.assert_array_equal(np.fromfile(self.inside(name + '/f32'), '<f4'),
+                                          want.reshape(-1))
+            np.testing.assert_array_equal(
+                np.memmap(self.inside(name + '/raw'), np.uint8, 'r'),
+                np.frombuffer(tensor.data, np.uint8))
+
+    @needs('jq')
+    def test_jq(self):
+        name = output('jq', '-r', '."general.name".value', self.inside('metadata.json'))
+        self.assertEqual(name, b'ggufs sample\n')
+        count = output('jq', '."tokenizer.ggml.tokens".value | length',
+                       self.inside('metadata.json'))
+        self.assertEqual(count, b'512\n')
+        shown = json.loads(output('jq', '[.[].nbytes] | add', self.inside('tensors.json')))
+        self.assertEqual(shown, sum(len(tensor.data) for tensor in self.model.tensors))
+
+    def test_cat_and_cmp(self):
+        self.assertEqual(output('cat', self.inside('metadata/llama.context_length')), b'2048\n')
+        output('cmp', self.source, self.inside('model.gguf'))
+
+    def test_grep(self):
+        found = output('grep', '-rl', 'ggufs sample', self.inside('metadata'))
+        self.assertEqual(found.decode(), self.inside('metadata/general.name') + '\n')
+
+    def test_find(self):
+        found = output('find', self.at, '-name', 'raw', '-size', '+0').split(b'\n')
+        self.assertEqual(len(found) - 1, len(self.model.tensors))
+        kept = output('find', self.inside('tensors'), '-type', 'd', '-newer', self.source)
+        self.assertEqual(kept, b'')
+
+    def test_du(self):
+        size = int(output('du', '-bs', self.inside('tensors')).split()[0])
+        self.assertGreater(size, sum(len(tensor.data) for tensor in self.model.tensors))
+
+    def test_tar(self):
+        archive = mountlib.path('tree.tar')
+        output('tar', '-C', self.at, '--exclude=./check', '-cf', archive, '.')
+        with tarfile.open(archive) as tree:
+            tree.extractall(mountlib.path('tar'))
+        self.same_tree(mountlib.path('tar'))
+
+    @needs('rsync')
+    def test_rsync(self):
+        copy = mountlib.path('rsync')
+        output('rsync', '-a', '--exclude=/check', self.at + '/', copy)
+        self.same_tree(copy)
+        changes = output('rsync', '-ai', '--exclude=/check', self.at + '/', copy)
+        self.assertEqual(changes, b'')
+
+    def test_cp(self):
+        copy = mountlib.path('cp')
+        output('cp', '-a', self.at, copy)
+        self.same_tree(copy)
+
+    def test_nothing_is_writable(self):
+        """Views refuse to be opened for writing, removed, made or renamed."""
+        name = self.inside('tensors/output.weight/raw')
+        for attempt in (lambda: os.open(name, os.O_WRONLY), lambda: os.unlink(name),
+                        lambda: os.rename(name, name + '2'), lambda: os.truncate(name, 0),
+                        lambda: os.mkdir(self.inside('tensors/new')),
+                        lambda: os.open(self.inside('new'), os.O_CREAT | os.O_WRONLY, 0o600)):
+            with self.assertRaises(OSError):
+                attempt()
+        output('cmp', self.source, self.inside('model.gguf'))
+
+
+if __name__ == '__main__':
+    mountlib.main()
