@@ -69,8 +69,8 @@ void tree_release(struct tree_file *f)
 int tree_read(struct tree *t, struct tree_file *f, uint64_t off, size_t n, struct reply *r)
 {
     if (f->rendered) {
-        size_t from = (size_t)min_u64(off, f->text.len);
-        reply_add(r, f->text.data + from, (size_t)min_u64(n, f->text.len - from));
+        if (off < f->text.len)
+            reply_add(r, f->text.data + off, (size_t)min_u64(n, f->text.len - off));
         return 0;
     }
     r->gen = f->gen ? gen_ref(f->gen) : tree_gen(t);
