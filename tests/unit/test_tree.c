@@ -326,11 +326,10 @@ static void xattr_is(const struct tree_image *m, const char *path, const char *n
 {
     CLEANUP(buf_free) struct buf out = BUF_INIT;
     int r = tree_getxattr(m->t, image_node(m, path), name, &out);
+    size_t n = want ? strlen(want) : 0;
     CU_ASSERT_EQUAL(r, want ? 0 : -ENODATA);
-    if (want)
-        CU_ASSERT_TRUE(out.len == strlen(want) && memcmp(out.data, want, out.len) == 0)
-    else
-        CU_ASSERT_EQUAL(out.len, 0);
+    CU_ASSERT_EQUAL(out.len, n);
+    CU_ASSERT_TRUE(n == 0 || memcmp(out.data, want, n) == 0);
 }
 
 static void xattrs_are(const struct tree_image *m, const char *path, const char *want, size_t n)
