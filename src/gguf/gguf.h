@@ -29,8 +29,9 @@ enum {
     GGUF_MAX_DIMS = 32,       /* what NumPy 1 can hold; ggml has 4 */
     GGUF_MAX_ALIGN_LOG2 = 31, /* general.alignment is a u32 */
 };
-#define GGUF_MAX_STRING ((uint64_t)1 << 30) /* bytes of a string; ggml's limit */
-#define GGUF_MAX_COUNT ((uint64_t)1 << 30)  /* elements of an array; ggml's limit */
+#define GGUF_MAX_STRING ((uint64_t)1 << 30)   /* bytes of a string; ggml's limit */
+#define GGUF_MAX_COUNT ((uint64_t)1 << 30)    /* elements of an array; ggml's limit */
+#define GGUF_MAX_ELEMENTS ((uint64_t)1 << 60) /* of a tensor: float32 views stay below 2^63 bytes */
 #define GGUF_MAX_HEADER ((uint64_t)1 << 32) /* the header is held in memory; real ones: < 100 MB */
 
 #define GGUF_DEFAULT_ALIGNMENT 32

@@ -146,9 +146,11 @@ static int check_end(struct cursor *c, struct gguf *g, unsigned flags, uint32_t 
         g->odd |= GGUF_ODD_TRAILING;
     if (g->data_end > g->file_size)
         g->odd |= GGUF_ODD_PARTIAL;
-    bool cut = g->data_end > g->file_size ||
-               (g->odd & GGUF_ODD_NO_TAIL && g->data_end < g->file_size);
-    return cut && !(flags & GGUF_PARTIAL) ? missing(c, g, last, padded) : 0;
+    bool cut =
+        g->data_end > g->file_size || (g->odd & GGUF_ODD_NO_TAIL && g->data_end < g->file_size);
+    return cut && !(flags & GGUF_PARTIAL)
+               ? missing(c, g, last, g->data_end > g->file_size ? g->data_end : padded)
+               : 0;
 }
 
 static int check_places(struct cursor *c, struct gguf *g, unsigned flags, struct place *places)

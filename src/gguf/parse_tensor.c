@@ -11,7 +11,7 @@ static uint32_t type_of(const struct cursor *c, uint32_t stored)
 }
 
 /*
- * The product of the dimensions, refused when it is over INT64_MAX. A dimension of 0 makes it 0,
+ * The product of the dimensions, refused when it is over the limit. A dimension of 0 makes it 0,
  * but the others must still multiply: 2^32 x 2^32 must not pass as a tensor of no bytes.
  */
 static int count_elements(struct cursor *c, uint32_t n_dims, uint64_t *ret)
@@ -27,7 +27,7 @@ static int count_elements(struct cursor *c, uint32_t n_dims, uint64_t *ret)
         if (d > INT64_MAX)
             return cursor_fail(c, -EBADMSG, "dimension", at, "%lld is negative", (long long)d);
         empty |= d == 0;
-        if (!mul_u64(product, d ? d : 1, &product) || product > INT64_MAX)
+        if (!mul_u64(product, d ? d : 1, &product) || product > GGUF_MAX_ELEMENTS)
             return cursor_fail(c, -EBADMSG, "dimension", at,
                                "the number of elements overflows with %llu", (unsigned long long)d);
     }

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mount/catch.h"
+
 #define OPT(template, field)                             \
     {                                                    \
         template, offsetof(struct mnt_options, field), 1 \
@@ -112,17 +114,26 @@ static int check_values(struct mnt_options *o)
     return 0;
 }
 
+/* libfuse tells which value is wrong on standard error. */
+static int parse_args(struct mnt_options *o)
+{
+    char why[256];
+    struct caught c = catch_begin();
+    bool ok = fuse_opt_parse(&o->args, o, templates, on_option) == 0 &&
+              fuse_parse_cmdline(&o->args, &o->cmd) == 0;
+    catch_end(&c, why, sizeof(why));
+    if (ok)
+        return 0;
+    return o->err.code ? o->err.code : err_set(&o->err, -EINVAL, "%s", why);
+}
+
 int mnt_options_parse(int argc, char **argv, struct mnt_options *o)
 {
-    *o = (struct mnt_options){0};
     struct fuse_args given = FUSE_ARGS_INIT(argc, argv);
-    o->args = given;
-    if (fuse_opt_parse(&o->args, o, templates, on_option) < 0)
-        return o->err.code ? o->err.code
-                           : err_set(&o->err, -EINVAL, "an option's value is not what it takes");
-    if (fuse_parse_cmdline(&o->args, &o->cmd) < 0)
-        return err_set(&o->err, -EINVAL, "an option's value is not what it takes");
-    int r = check_values(o);
+    *o = (struct mnt_options){.args = given};
+    int r = parse_args(o);
+    if (r == 0)
+        r = check_values(o);
     if (r < 0)
         return r;
     o->tree = (struct tree_options){

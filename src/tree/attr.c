@@ -79,7 +79,7 @@ static uint64_t whole_size(const struct gen *g, uint32_t i)
 {
     const struct row *row = files_row(FILES_ROOT, i);
     if (row->size)
-        return row->size(g, NULL);
+        return row->size(g, row, NULL);
     uint64_t known = atomic_load_explicit(&g->row_size[i], memory_order_relaxed);
     if (known)
         return known - 1;
@@ -99,7 +99,7 @@ static uint64_t node_size(const struct gen *g, const struct node *n)
         return whole_size(g, n->row);
     const struct row *row = node_row(n);
     if (row->size)
-        return row->size(g, node_tensor(g, n));
+        return row->size(g, row, node_tensor(g, n));
     struct buf m = BUF_MEASURE;
     row->text(g, node_tensor(g, n), &m);
     return m.len;

@@ -15,13 +15,19 @@ const struct row files_root[] = {
     {.name = "model.gguf",    .flags = ROW_WHOLE, .size = model_size, .read = model_read},
 };
 
+#define VALUES(n) .form = &form_##n, .size = value_size, .read = value_read
+#define NPY(n)    .form = &form_##n, .size = npy_size, .read = npy_read
+
 const struct row files_tensor[] = {
     {.name = "raw",     .size = raw_size, .read = raw_read},
-    {.name = "f32",     .flags = ROW_VALUES, .size = f32_size, .read = f32_read},
-    {.name = "f32.npy", .flags = ROW_VALUES, .size = f32_npy_size, .read = f32_npy_read},
+    {.name = "f32",     .flags = ROW_VALUES, VALUES(f32)},
+    {.name = "f32.npy", .flags = ROW_VALUES, NPY(f32)},
     {.name = "shape",   .text = shape_text},
     {.name = "type",    .text = type_text},
     {.name = "offset",  .flags = ROW_MOVES, .text = offset_text},
+    {.name = "f16",     .flags = ROW_VALUES | ROW_HIDDEN, VALUES(f16)},
+    {.name = "f16.npy", .flags = ROW_VALUES | ROW_HIDDEN, NPY(f16)},
+    {.name = "bf16",    .flags = ROW_VALUES | ROW_HIDDEN, VALUES(bf16)},
 };
 // clang-format on
 

@@ -48,15 +48,25 @@ enum {
     ROW_MOVES = 1 << 4,  /* in a tensor's folder, but may differ between generations */
 };
 
+/* How a tensor's values are shown: little-endian floats of one format. */
+struct form {
+    unsigned width;    /* bytes of a value */
+    uint32_t same;     /* the ggml type whose little-endian data is already of this form */
+    const char *descr; /* NumPy's name of it; NULL: it has none */
+    void (*read)(const struct quant_type *t, bool big, const uint8_t *data, uint64_t off, size_t n,
+                 void *dst);
+};
+
 struct row {
     const char *name;
     unsigned flags;
+    const struct form *form; /* of value views */
     /* Rendered: the whole file. `t` is the tensor (NULL at the root). Errors stick to the buf. */
     void (*text)(const struct gen *g, const struct gguf_tensor *t, struct buf *out);
     /* Piecewise: size in bytes, and bytes [off, off + n) (inside of the size) into the reply. */
-    uint64_t (*size)(const struct gen *g, const struct gguf_tensor *t);
-    int (*read)(const struct gen *g, const struct gguf_tensor *t, uint64_t off, size_t n,
-                struct reply *r);
+    uint64_t (*size)(const struct gen *g, const struct row *row, const struct gguf_tensor *t);
+    int (*read)(const struct gen *g, const struct row *row, const struct gguf_tensor *t,
+                uint64_t off, size_t n, struct reply *r);
 };
 
 /* The largest number of rows in a table: the low bits of an inode number hold them. */
@@ -78,18 +88,19 @@ int files_find(const struct gen *g, enum files_where where, const struct gguf_te
 bool files_exists(const struct gen *g, const struct row *row, const struct gguf_tensor *t);
 
 /* The piecewise rows: values.c. */
-uint64_t raw_size(const struct gen *g, const struct gguf_tensor *t);
-int raw_read(const struct gen *g, const struct gguf_tensor *t, uint64_t off, size_t n,
-             struct reply *r);
-uint64_t f32_size(const struct gen *g, const struct gguf_tensor *t);
-int f32_read(const struct gen *g, const struct gguf_tensor *t, uint64_t off, size_t n,
-             struct reply *r);
-uint64_t f32_npy_size(const struct gen *g, const struct gguf_tensor *t);
-int f32_npy_read(const struct gen *g, const struct gguf_tensor *t, uint64_t off, size_t n,
-                 struct reply *r);
-uint64_t model_size(const struct gen *g, const struct gguf_tensor *t);
-int model_read(const struct gen *g, const struct gguf_tensor *t, uint64_t off, size_t n,
-               struct reply *r);
+extern const struct form form_f32, form_f16, form_bf16;
+uint64_t raw_size(const struct gen *g, const struct row *row, const struct gguf_tensor *t);
+int raw_read(const struct gen *g, const struct row *row, const struct gguf_tensor *t, uint64_t off,
+             size_t n, struct reply *r);
+uint64_t value_size(const struct gen *g, const struct row *row, const struct gguf_tensor *t);
+int value_read(const struct gen *g, const struct row *row, const struct gguf_tensor *t,
+               uint64_t off, size_t n, struct reply *r);
+uint64_t npy_size(const struct gen *g, const struct row *row, const struct gguf_tensor *t);
+int npy_read(const struct gen *g, const struct row *row, const struct gguf_tensor *t, uint64_t off,
+             size_t n, struct reply *r);
+uint64_t model_size(const struct gen *g, const struct row *row, const struct gguf_tensor *t);
+int model_read(const struct gen *g, const struct row *row, const struct gguf_tensor *t,
+               uint64_t off, size_t n, struct reply *r);
 
 /* The rendered rows: views.c. */
 void shape_text(const struct gen *g, const struct gguf_tensor *t, struct buf *out);

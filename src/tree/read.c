@@ -75,10 +75,10 @@ int tree_read(struct tree *t, struct tree_file *f, uint64_t off, size_t n, struc
     }
     r->gen = f->gen ? gen_ref(f->gen) : tree_gen(t);
     const struct gguf_tensor *tensor = node_tensor(r->gen, &f->node);
-    uint64_t size = f->row->size(r->gen, tensor);
+    uint64_t size = f->row->size(r->gen, f->row, tensor);
     if (off >= size || n == 0)
         return 0;
-    return f->row->read(r->gen, tensor, off, (size_t)min_u64(n, size - off), r);
+    return f->row->read(r->gen, f->row, tensor, off, (size_t)min_u64(n, size - off), r);
 }
 
 void tree_reply_done(struct reply *r)

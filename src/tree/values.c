@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Files that are answered piecewise: tensor data as stored and as float32, and the model as one
+ * Files that are answered piecewise: tensor data as stored and as floats, and the model as one
  * file. See files.h.
  *
  * Bytes that need no work are answered from the mapping. Everything else is decoded into scratch
@@ -26,25 +26,32 @@ static int reply_mapped(const struct gen *g, const struct gguf_tensor *t, uint64
     return 0;
 }
 
-uint64_t raw_size(const struct gen *g, const struct gguf_tensor *t)
+uint64_t raw_size(const struct gen *g, const struct row *row, const struct gguf_tensor *t)
 {
     (void)g;
+    (void)row;
     return t->nbytes;
 }
 
-int raw_read(const struct gen *g, const struct gguf_tensor *t, uint64_t off, size_t n,
-             struct reply *r)
+int raw_read(const struct gen *g, const struct row *row, const struct gguf_tensor *t, uint64_t off,
+             size_t n, struct reply *r)
 {
+    (void)row;
     return reply_mapped(g, t, off, off + n, r);
 }
 
-uint64_t f32_size(const struct gen *g, const struct gguf_tensor *t)
+const struct form form_f32 = {4, 0, "<f4", quant_read_f32};
+const struct form form_f16 = {2, 1, "<f2", quant_read_f16};
+const struct form form_bf16 = {2, 30, NULL, quant_read_bf16};
+
+uint64_t value_size(const struct gen *g, const struct row *row, const struct gguf_tensor *t)
 {
     (void)g;
-    return t->n_elem * sizeof(float);
+    return t->n_elem * row->form->width;
 }
 
 struct decode {
+    const struct form *form;
     const struct quant_type *type;
     bool big;
     const uint8_t *data;
@@ -56,21 +63,22 @@ struct decode {
 static int decode(void *arg)
 {
     const struct decode *d = arg;
-    quant_read_f32(d->type, d->big, d->data, d->off, d->n, d->dst);
+    d->form->read(d->type, d->big, d->data, d->off, d->n, d->dst);
     return 0;
 }
 
-int f32_read(const struct gen *g, const struct gguf_tensor *t, uint64_t off, size_t n,
-             struct reply *r)
+int value_read(const struct gen *g, const struct row *row, const struct gguf_tensor *t,
+               uint64_t off, size_t n, struct reply *r)
 {
     const struct quant_type *type = gguf_type(t);
     uint64_t first, last;
-    if (t->type_id == 0 && !g->gguf->fmt.big) /* little-endian F32: stored as it is shown */
-        return raw_read(g, t, off, n, r);
-    quant_extent_f32(type, off, n, &first, &last);
+    if (t->type_id == row->form->same && !g->gguf->fmt.big) /* stored as it is shown */
+        return reply_mapped(g, t, off, off + n, r);
+    quant_extent(type, row->form->width, off, n, &first, &last);
     if (!gen_data(g, t, first, last))
         return -EIO;
-    struct decode d = {.type = type,
+    struct decode d = {.form = row->form,
+                       .type = type,
                        .big = g->gguf->fmt.big,
                        .data = gen_data(g, t, 0, 0),
                        .off = off,
@@ -87,10 +95,11 @@ int f32_read(const struct gen *g, const struct gguf_tensor *t, uint64_t off, siz
 #define NPY_ALIGN 64
 #define NPY_FIXED 10 /* magic, version, length */
 
-static size_t npy_header(const struct gen *g, const struct gguf_tensor *t, struct buf *out)
+static size_t npy_header(const struct gen *g, const struct row *row, const struct gguf_tensor *t,
+                         struct buf *out)
 {
     buf_add(out, "\x93NUMPY\x01\x00\x00\x00", NPY_FIXED);
-    buf_str(out, "{'descr': '<f4', 'fortran_order': False, 'shape': (");
+    buf_printf(out, "{'descr': '%s', 'fortran_order': False, 'shape': (", row->form->descr);
     shape_numpy(g, t, ", ", out);
     buf_str(out, t->n_dims == 1 ? ",), }" : "), }");
     for (size_t n = NPY_ALIGN - 1 - out->len % NPY_ALIGN; n > 0; n--)
@@ -101,17 +110,17 @@ static size_t npy_header(const struct gen *g, const struct gguf_tensor *t, struc
     return out->len;
 }
 
-uint64_t f32_npy_size(const struct gen *g, const struct gguf_tensor *t)
+uint64_t npy_size(const struct gen *g, const struct row *row, const struct gguf_tensor *t)
 {
     struct buf m = BUF_MEASURE;
-    return npy_header(g, t, &m) + f32_size(g, t);
+    return npy_header(g, row, t, &m) + value_size(g, row, t);
 }
 
-int f32_npy_read(const struct gen *g, const struct gguf_tensor *t, uint64_t off, size_t n,
-                 struct reply *r)
+int npy_read(const struct gen *g, const struct row *row, const struct gguf_tensor *t, uint64_t off,
+             size_t n, struct reply *r)
 {
     CLEANUP(buf_free) struct buf head = BUF_INIT;
-    size_t len = npy_header(g, t, &head);
+    size_t len = npy_header(g, row, t, &head);
     if (buf_error(&head))
         return buf_error(&head);
     size_t from_head = off < len ? (size_t)min_u64(n, len - off) : 0;
@@ -119,19 +128,21 @@ int f32_npy_read(const struct gen *g, const struct gguf_tensor *t, uint64_t off,
         memcpy(reply_room(r, from_head), head.data + off, from_head);
     if (n == from_head)
         return 0;
-    return f32_read(g, t, off + from_head - len, n - from_head, r);
+    return value_read(g, row, t, off + from_head - len, n - from_head, r);
 }
 
-uint64_t model_size(const struct gen *g, const struct gguf_tensor *t)
+uint64_t model_size(const struct gen *g, const struct row *row, const struct gguf_tensor *t)
 {
+    (void)row;
     (void)t;
     return max_u64(g->gguf->file_size, g->gguf->data_end);
 }
 
 /* The header from memory, all else from the mapping. */
-int model_read(const struct gen *g, const struct gguf_tensor *t, uint64_t off, size_t n,
-               struct reply *r)
+int model_read(const struct gen *g, const struct row *row, const struct gguf_tensor *t,
+               uint64_t off, size_t n, struct reply *r)
 {
+    (void)row;
     (void)t;
     uint64_t end = off + n, head = g->gguf->head_len;
     if (off < head)
