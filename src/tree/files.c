@@ -40,13 +40,9 @@ size_t files_count(enum files_where where)
     return where == FILES_ROOT ? COUNT(files_root) : COUNT(files_tensor);
 }
 
-/* Values whose size as float32, with a header, is over what stat(2) can tell are not shown. */
-#define MOST_VALUES ((INT64_MAX - 4096) / sizeof(float))
-
 bool files_exists(const struct gen *g, const struct row *row, const struct gguf_tensor *t)
 {
-    return !(row->flags & ROW_VALUES) ||
-           (t->n_elem <= MOST_VALUES && quant_has_values(gguf_type(t), g->gguf->fmt.big));
+    return !(row->flags & ROW_VALUES) || quant_has_values(gguf_type(t), g->gguf->fmt.big);
 }
 
 int files_find(const struct gen *g, enum files_where where, const struct gguf_tensor *t,

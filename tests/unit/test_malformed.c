@@ -24,7 +24,7 @@
 #include "base/bytes.h"
 #include "parsed.h"
 
-enum { F32 = 0, F16 = 1, Q8_0 = 8, I8 = 24, F64 = 28 };
+enum { F32 = 0, F16 = 1, Q8_0 = 8, I64 = 27, F64 = 28 };
 enum { HEAD_END = 234, DATA_END = 294, BASE_END = 320 };
 
 static void make_base(struct build *b)
@@ -91,14 +91,9 @@ static void make_zero_hides_wrap(struct build *b)
     tensor(b, F32, (uint64_t[]){0, 1ull << 32, 1ull << 32}, 3);
 }
 
-static void make_bytes_wrap(struct build *b)
-{
-    tensor(b, F64, (uint64_t[]){1ull << 61}, 1);
-}
-
 static void make_bytes_negative(struct build *b)
 {
-    tensor(b, F32, (uint64_t[]){1ull << 61}, 1);
+    tensor(b, F64, (uint64_t[]){GGUF_MAX_ELEMENTS}, 1);
 }
 
 static void make_scalar_block(struct build *b)
@@ -108,9 +103,9 @@ static void make_scalar_block(struct build *b)
 
 static void make_two_large(struct build *b)
 {
-    static const uint64_t dims[] = {1ull << 62};
-    build_tensor(b, "a", I8, dims, 1, NULL, 0);
-    build_tensor(b, "b", I8, dims, 1, NULL, 0);
+    static const uint64_t dims[] = {1ull << 59};
+    build_tensor(b, "a", I64, dims, 1, NULL, 0);
+    build_tensor(b, "b", I64, dims, 1, NULL, 0);
 }
 
 static void make_overlap(struct build *b)
@@ -257,6 +252,7 @@ static const struct row cases[] = {
     BASE("dimension -2^63",         180, 8, P(63),         180, "is negative"),
     BASE("elements wrap to 0",      180, 8, P(62),         180, "the number of elements overflows"),
     BASE("elements over 2^63-1",    180, 8, P(61),         180, "the number of elements overflows"),
+    BASE("elements over the limit", 180, 8, P(58) + 1,     180, "the number of elements overflows"),
     BASE("not a row of blocks",     188, 4, Q8_0,          172, "4 elements a row is not a multiple of the 32"),
     BASE("offset 33",               226, 8, 33,            226, "33 is not a multiple of the alignment of 32"),
     BASE("offset 16",               226, 8, 16,            226, "not a multiple"),
@@ -273,7 +269,6 @@ static const struct row cases[] = {
     MADE("2^16 to the 4th",      make_wrap_four,         61, "the number of elements overflows"),
     MADE("wraps to 2",           make_wrap_small,        45, "the number of elements overflows"),
     MADE("0 x 2^32 x 2^32",      make_zero_hides_wrap,   53, "the number of elements overflows"),
-    MADE("2^64 bytes",           make_bytes_wrap,        37, "the size in bytes overflows"),
     MADE("2^63 bytes",           make_bytes_negative,    37, "the size in bytes overflows"),
     MADE("scalar of blocks",     make_scalar_block,      37, "1 elements a row"),
     MADE("alignment u64",        make_alignment_u64,     49, "value type at byte 49: must be u32, is u64"),
@@ -289,10 +284,10 @@ static const struct row cases[] = {
     EDIT("big-endian version only", NULL,       4, 4, P(24) * 3, 8, "144115188075855872 cannot fit"),
     EDIT("version 1: u64",          make_v1,   25, 4, GGUF_U64, 25, "10 is not a value type"),
     EDIT("version 1: array 2^32-1", make_v1,   70, 4, P(32) - 1, 70, "array length"),
-    EDIT("version 1, body of 3",    NULL,       4, 4, 1,        64, "tensor 1: name length"),
-    CUT("one byte of data missing",       NULL, DATA_END - 1, 288, "27 bytes are missing: the file ends at 293, the data at 320"),
+    EDIT("version 1, body of 3",    NULL,       4, 4, 1,        44, "the number of elements overflows with 1280"),
+    CUT("one byte of data missing",       NULL, DATA_END - 1, 288, "1 bytes are missing: the file ends at 293, the data at 294"),
     CUT("padding at the end cut in two",  NULL, BASE_END - 1, 288, "1 bytes are missing"),
-    CUT("no data at all",                 NULL, HEAD_END,     288, "86 bytes are missing"),
+    CUT("no data at all",                 NULL, HEAD_END,     288, "60 bytes are missing"),
     CUT("padding before the data missing", make_no_elements, 57, 64, "7 bytes are missing"),
     {"data far away", NULL, 226, 8, P(40), 0, -ENODATA, 256 + P(40), "tensor 1 't1': data"},
     EDIT("two times 2^62 bytes", make_two_large, 82, 8, P(62), 82, "the end of the data overflows"),

@@ -79,6 +79,20 @@ static void test_listings(void)
     image_close(&m);
 }
 
+static void test_hidden(void)
+{
+    struct build b;
+    struct tree_image m = model();
+    CU_ASSERT_NOT_EQUAL(image_node(&m, "tensors/w/bf16"), 0);
+    CU_ASSERT_EQUAL(image_node(&m, "tensors/new/bf16"), 0);
+    image_close(&m);
+    put_model(&b, false);
+    m = image_open(&b, &(struct tree_options){.views_all = true});
+    lists(&m, "tensors/w", "raw\nf32\nf32.npy\nshape\ntype\noffset\nf16\nf16.npy\nbf16\n");
+    lists(&m, "tensors/new", "raw\nshape\ntype\noffset\n");
+    image_close(&m);
+}
+
 /* Of types with fields for which no big-endian form was agreed, values are not shown. */
 static void test_big_endian_lists(void)
 {
@@ -409,6 +423,7 @@ static void test_warnings_and_statfs(void)
 
 static CU_TestInfo tests[] = {
     {"folders list in file order", test_listings},
+    {"hidden views open by name, views=all lists them", test_hidden},
     {"types without a big-endian form have no values", test_big_endian_lists},
     {"a listing goes on from any entry", test_cookies},
     {"an empty model", test_empty},
