@@ -27,7 +27,7 @@ struct mnt_options {
     int ro, rw;
     /* Words as they were given; owned, NULL if they were not. */
     char *views, *commit, *relayout, *reserve, *hardlinks;
-    struct err err;     /* why parsing failed */
+    struct err err; /* why parsing failed */
 };
 
 /* Parse. 0, or -EINVAL with a line in o->err that names the option. Free `o` in both cases. */

@@ -159,9 +159,9 @@ static int open_model(struct tree *t, const char *path, struct err *e)
     t->path = realpath(path, NULL);
     if (!t->path)
         return err_set(e, -errno, "%s", strerror(errno));
-    char *slash = strrchr(t->path, '/');
-    if (slash[1] == '\0')
+    if (stat(t->path, &t->st) == 0 && S_ISDIR(t->st.st_mode))
         return err_set(e, -EISDIR, "is a folder, not a GGUF file");
+    char *slash = strrchr(t->path, '/');
     *slash = '\0'; /* the folder's path, for a moment */
     t->dir = open(slash == t->path ? "/" : t->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     r = -errno;

@@ -104,8 +104,8 @@ int tree_release(struct tree *t, struct tree_file *f)
 
 static void reply_text(const struct buf *text, uint64_t off, size_t n, struct reply *r)
 {
-    size_t from = (size_t)min_u64(off, text->len);
-    reply_add(r, text->data + from, (size_t)min_u64(n, text->len - from));
+    if (off < text->len)
+        reply_add(r, text->data + off, (size_t)min_u64(n, text->len - off));
 }
 
 /* What is written by others meanwhile may move: copied, under the lock. */

@@ -105,7 +105,7 @@ static size_t npy_header(const struct gen *g, const struct row *row, const struc
     buf_printf(out, "{'descr': '%s', 'fortran_order': False, 'shape': (", row->form->descr);
     shape_numpy(g, t, ", ", out);
     buf_str(out, t->n_dims == 1 ? ",), }" : "), }");
-    while (out->len % NPY_ALIGN != NPY_ALIGN - 1)
+    for (size_t n = NPY_ALIGN - 1 - out->len % NPY_ALIGN; n > 0; n--)
         buf_char(out, ' ');
     buf_char(out, '\n');
     if (out->data && !buf_error(out))
