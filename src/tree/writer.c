@@ -215,9 +215,19 @@ static void mark_failed(struct tree *t, const struct batch *b)
     }
 }
 
+/* The file that the first generation was read from is replaced. */
+static void unpin(struct tree *t)
+{
+    gen_unpin(t->writer.disk);
+    for (size_t i = 0; i < t->n_held; i++)
+        gen_unpin(t->held[i].gen);
+}
+
 /* The batch is on disk: so is the generation that was in flight. */
 static void landed(struct tree *t, struct store *s)
 {
+    if (s)
+        unpin(t);
     gen_unref(t->writer.disk);
     t->writer.disk = t->writer.flight;
     t->writer.flight = NULL;
