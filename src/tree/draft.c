@@ -330,6 +330,12 @@ int tree_write(struct tree *t, struct tree_file *f, uint64_t off, const void *by
 
 /* ---- from draft to value ---- */
 
+/* Removed while it was open: what is still written to it goes nowhere. */
+static bool nameless(const struct kfile *f)
+{
+    return f->state == KFILE_REMOVED || f->state == KFILE_AWAY || f->state == KFILE_GONE;
+}
+
 /* Accept what was written. 1: it is to be written to disk; 0: nothing is; -errno. */
 static int settle(struct tree *t, struct kfile *f)
 {
@@ -337,7 +343,7 @@ static int settle(struct tree *t, struct kfile *f)
     struct draft *d = f->draft;
     if (!d || !d->dirty)
         return d ? d->refused : 0;
-    if (d->refused)
+    if (d->refused || nameless(f))
         return d->refused;
     int r = edits_accept(t, f, &d->text, &e);
     if (r < 0) {
@@ -403,7 +409,7 @@ static void settle_truncation(struct tree *t, struct kfile *f)
 static void end_draft(struct tree *t, struct kfile *f)
 {
     struct draft *d = f->draft;
-    bool only_truncated = d->whole && !d->written && d->refused == 0;
+    bool only_truncated = !nameless(f) && d->whole && !d->written && d->refused == 0;
     if (d->dirty && settle(t, f) > 0) /* no flush came: the process was killed */
         writer_later(t, 0);
     else if (only_truncated)
@@ -461,7 +467,9 @@ int tree_truncate(struct tree *t, uint64_t node, struct tree_file *file, uint64_
         return -EACCES;
     bool mine = !file || !file->kf || !file->writes;
     (void)pthread_mutex_lock(&t->lock);
-    int r = mine ? draft_open(t, &own, O_WRONLY) : 0;
+    int r = node_check(t, t->now.gen, &n);
+    if (r == 0 && mine)
+        r = draft_open(t, &own, O_WRONLY);
     struct kfile *f = mine ? own.kf : file->kf;
     if (r == 0)
         r = truncate_open(t, f, size);
