@@ -53,7 +53,11 @@ static void log_mounted(const struct mnt_options *o, const struct tree *t)
     (void)show(path, tree_path(t), strlen(tree_path(t)));
     for (unsigned i = 0; (line = tree_warning(t, i)); i++)
         log_line(LOG_WARNING, "%s: %s", path, line);
-    log_line(LOG_INFO, "%s: mounted on %s, read-only", path, o->mountpoint);
+    if (tree_writable(t))
+        log_line(LOG_INFO, "%s: mounted on %s", path, o->mountpoint);
+    else
+        log_line(LOG_INFO, "%s: mounted on %s, read-only: %s", path, o->mountpoint,
+                 tree_why_not(t));
 }
 
 static int loop(struct fuse_session *se, const struct fuse_cmdline_opts *cmd)
@@ -99,6 +103,8 @@ static int serve(struct fuse_session *se, const struct mnt_options *o, struct tr
 {
     dev_t dev = readahead_device(o->mountpoint);
     int r = detach(se, o, e);
+    if (r == 0)
+        r = tree_start(t, e);
     if (r == 0) {
         log_mounted(o, t);
         first_exchange(se);
@@ -108,12 +114,13 @@ static int serve(struct fuse_session *se, const struct mnt_options *o, struct tr
     }
     fuse_remove_signal_handlers(se);
     fuse_session_unmount(se);
-    return r;
+    int lost = tree_finish(t);
+    return lost < 0 && r == 0 ? err_set(e, lost, "an edit was lost: %s", strerror(-lost)) : r;
 }
 
 static int run_tree(struct mnt_options *o, struct tree *t, struct err *e)
 {
-    int r = mnt_options_finish(o, tree_path(t));
+    int r = mnt_options_finish(o, t);
     if (r < 0)
         return err_set(e, r, "no memory");
     struct fuse_session *se = mount_session(o, t, e);
@@ -129,6 +136,7 @@ int mnt_run(struct mnt_options *o, struct err *e)
     struct tree *t = NULL;
     char path[SHOW_MAX];
     log_take_libfuse();
+    o->tree.log = log_plain;
     int r = tree_open(o->model, &o->tree, &t, e);
     if (r < 0)
         return err_prefix(e, "%s", show(path, o->model, strlen(o->model)));

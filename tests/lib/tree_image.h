@@ -36,6 +36,9 @@ uint64_t image_node(const struct tree_image *m, const char *path);
 struct stat image_stat(const struct tree_image *m, const char *path);
 /* One read of up to n bytes: how many came, or -errno of the lookup, the open or the read. */
 ssize_t image_read(const struct tree_image *m, const char *path, uint64_t off, size_t n, void *dst);
+/* tree_readdir() of a folder that is opened for this one entry. */
+int image_readdir(const struct tree_image *m, uint64_t dir, uint64_t *cookie, bool attrs,
+                  char name[TREE_NAME_MAX + 1], struct tree_entry *e);
 /* The names in a folder but "." and "..", each followed by a newline; NUL-terminated. free() it. */
 char *image_list(const struct tree_image *m, const char *path);
 /* A whole file, NUL-terminated; *n: its bytes. free() it. */
