@@ -147,10 +147,9 @@ static void note(struct tree *t, const char *fmt, ...)
 static void choose_type(const struct kfile *f, const struct gguf_value *old, const struct buf *text,
                         uint32_t *type, uint32_t *elem)
 {
-    if (f->typed) {
-        *type = f->type;
-        *elem = f->elem;
-    } else if (old) {
+    if (kfile_type(f, type, elem))
+        return;
+    if (old) {
         *type = old->type;
         *elem = old->elem;
     } else {

@@ -36,6 +36,16 @@ void kfile_drop_draft(struct kfile *f)
     f->draft = NULL;
 }
 
+bool kfile_type(const struct kfile *f, uint32_t *type, uint32_t *elem)
+{
+    bool told = f->draft && f->draft->typed;
+    if (!told && !f->typed)
+        return false;
+    *type = told ? f->draft->type : f->type;
+    *elem = told ? f->draft->elem : f->elem;
+    return true;
+}
+
 void kfile_set_error(struct kfile *f, const char *why)
 {
     free(f->error);
