@@ -168,6 +168,8 @@ static int check_values(struct mnt_options *o)
     if (o->umask > 0777)
         return err_set(&o->err, -EINVAL, "option umask: %o is no mask of permission bits",
                        o->umask);
+    if (o->uid == (unsigned)-1 || o->gid == (unsigned)-1)
+        return err_set(&o->err, -EINVAL, "options uid and gid: -1 is nobody's number");
     if (o->ro && o->rw)
         return err_set(&o->err, -EINVAL, "options ro and rw exclude each other");
     if (!o->help && !o->version && !o->model)
