@@ -212,8 +212,9 @@ int edits_accept(struct tree *t, struct kfile *f, const struct buf *text, struct
         return r;
     f->state = KFILE_KEY;
     f->typed = false;
-    if (r > 0)
-        (void)clock_gettime(CLOCK_REALTIME, &f->mtime);
+    if (r == 0) /* no edit: what an editor restores after a refused write does not hide why */
+        return 0;
+    (void)clock_gettime(CLOCK_REALTIME, &f->mtime);
     kfile_set_error(f, NULL);
     return r;
 }

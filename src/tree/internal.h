@@ -110,10 +110,11 @@ struct tree_file {
      */
     struct buf text;
     bool rendered;
-    struct gen *gen;  /* NODE_WHOLE: a reference */
-    struct kfile *kf; /* of a writable tree's metadata file, if it is one that was touched */
-    bool writes;      /* open for writing */
-    bool append;      /* each write goes to the end */
+    struct gen *gen;     /* NODE_WHOLE: a reference */
+    struct kfile *kf;    /* of a writable tree's metadata file, if it is one that was touched */
+    struct draft *draft; /* shared: what it writes; NULL if it does not, or writes a helper */
+    bool writes;         /* open for writing */
+    bool append;         /* each write goes to the end */
 };
 
 /* Open and close a metadata file of a writable tree. Under the lock. */

@@ -112,7 +112,7 @@ static void reply_text(const struct buf *text, uint64_t off, size_t n, struct re
 static void read_live(struct tree *t, struct tree_file *f, uint64_t off, size_t n, struct reply *r)
 {
     (void)pthread_mutex_lock(&t->lock);
-    const struct buf *b = kfile_bytes(f->kf);
+    const struct buf *b = f->draft ? &f->draft->text : kfile_bytes(f->kf);
     size_t from = b ? (size_t)min_u64(off, b->len) : 0;
     size_t count = b ? (size_t)min_u64(n, b->len - from) : 0;
     if (count)
