@@ -210,25 +210,35 @@ static int parse_as(struct cursor *c, unsigned flags, struct gguf **ret)
     return 0;
 }
 
+/*
+ * Version 1 as shipped is tried first. If the first draft does not fit either, its error tells less
+ * than that of the layout that all known files have; any other error is of a file that is a draft.
+ */
+static int parse_draft(struct cursor *c, unsigned flags, struct gguf **ret)
+{
+    struct err why = {0};
+    struct cursor d = {.src = c->src,
+                       .fmt = {.version = 1, .draft = true, .len_width = 4},
+                       .bytes = c->bytes,
+                       .have = c->have,
+                       .cap = c->cap,
+                       .pos = 8,
+                       .err = &why};
+    int r = parse_as(&d, flags, ret);
+    c->bytes = d.bytes;
+    if (r < 0 && r != -EBADMSG && c->err)
+        *c->err = why;
+    return r;
+}
+
 int gguf_parse(const struct source *s, unsigned flags, struct gguf **ret, struct err *e)
 {
     struct cursor c = {.src = s, .err = e};
     int r = parse_version(&c);
     if (r == 0)
         r = parse_as(&c, flags, ret);
-    /* Version 1 as shipped is tried first; if the first draft does not fit either, its error
-     * tells less than that of the layout that all known files have. */
-    if (r == -EBADMSG && c.fmt.version == 1) {
-        struct cursor d = {.src = s,
-                           .fmt = {.version = 1, .draft = true, .len_width = 4},
-                           .bytes = c.bytes,
-                           .have = c.have,
-                           .cap = c.cap,
-                           .pos = 8};
-        if (parse_as(&d, flags, ret) == 0)
-            r = 0;
-        c.bytes = d.bytes;
-    }
+    if (r == -EBADMSG && c.fmt.version == 1)
+        r = parse_draft(&c, flags, ret);
     free(c.bytes);
     return r;
 }

@@ -13,7 +13,7 @@
 
 static atomic_bool daemonized;
 
-static void write_line(int priority, const char *line)
+void log_plain(int priority, const char *line)
 {
     if (atomic_load(&daemonized))
         syslog(priority, "%s", line);
@@ -28,7 +28,7 @@ void log_line(int priority, const char *fmt, ...)
     va_start(ap, fmt);
     (void)vsnprintf(line, sizeof(line), fmt, ap);
     va_end(ap);
-    write_line(priority, line);
+    log_plain(priority, line);
 }
 
 void log_to_syslog(void)
@@ -46,7 +46,7 @@ static void on_libfuse(enum fuse_log_level level, const char *fmt, va_list ap)
     char line[1024];
     (void)vsnprintf(line, sizeof(line), fmt, ap);
     line[strcspn(line, "\n")] = '\0';
-    write_line((int)level, line);
+    log_plain((int)level, line);
 }
 
 void log_take_libfuse(void)

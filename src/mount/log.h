@@ -11,6 +11,8 @@
 
 /* A line, without newline; `priority` is LOG_ERR, LOG_WARNING, LOG_NOTICE, LOG_INFO or LOG_DEBUG. */
 void log_line(int priority, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* The same for a line that is ready. */
+void log_plain(int priority, const char *line);
 /* From now on to syslog. */
 void log_to_syslog(void);
 /* libfuse's own messages go the same way from now on. */

@@ -12,23 +12,17 @@
 #include "mount/log.h"
 #include "tree/tree.h"
 
-/* Seconds for which the kernel keeps what never changes: longer than any mount lives. */
-#define FOREVER 1e9
-
-static struct tree *tree_of(fuse_req_t req)
-{
-    return fuse_req_userdata(req);
-}
-
-static double timeout(const struct tree_entry *e)
+double mnt_timeout(const struct tree_entry *e)
 {
     return e->fixed ? FOREVER : 0;
 }
 
-static struct fuse_entry_param entry_param(const struct tree_entry *e)
+struct fuse_entry_param mnt_entry(const struct tree_entry *e)
 {
-    return (struct fuse_entry_param){
-        .ino = e->node, .attr = e->attr, .attr_timeout = timeout(e), .entry_timeout = timeout(e)};
+    return (struct fuse_entry_param){.ino = e->node,
+                                     .attr = e->attr,
+                                     .attr_timeout = mnt_timeout(e),
+                                     .entry_timeout = mnt_timeout(e)};
 }
 
 static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
@@ -36,30 +30,33 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
     struct tree_entry e;
     struct fuse_entry_param none = {.entry_timeout = FOREVER};
     int r = tree_lookup(tree_of(req), parent, name, &e);
-    if (r == -ENOENT) { /* nothing ever appears in a read-only tree: that may be kept too */
+    if (r == -ENOENT && !tree_writable(tree_of(req))) /* nothing appears in a read-only tree */
         (void)fuse_reply_entry(req, &none);
-        return;
-    }
+    else
+        mnt_reply_entry(req, r, &e);
+}
+
+void mnt_reply_entry(fuse_req_t req, int r, const struct tree_entry *e)
+{
     if (r < 0) {
         (void)fuse_reply_err(req, -r);
         return;
     }
-    struct fuse_entry_param p = entry_param(&e);
-    (void)fuse_reply_entry(req, &p);
+    struct fuse_entry_param p = mnt_entry(e);
+    if (fuse_reply_entry(req, &p) < 0) /* interrupted: the kernel does not know it */
+        tree_forget(tree_of(req), e->node, 1);
 }
 
-/* Node numbers are arithmetic: there is nothing to forget. */
 static void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t nlookup)
 {
-    (void)ino;
-    (void)nlookup;
+    tree_forget(tree_of(req), ino, nlookup);
     fuse_reply_none(req);
 }
 
 static void op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forgets)
 {
-    (void)count;
-    (void)forgets;
+    for (size_t i = 0; i < count; i++)
+        tree_forget(tree_of(req), forgets[i].ino, forgets[i].nlookup);
     fuse_reply_none(req);
 }
 
@@ -71,33 +68,35 @@ static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
     if (r < 0)
         (void)fuse_reply_err(req, -r);
     else
-        (void)fuse_reply_attr(req, &e.attr, timeout(&e));
+        (void)fuse_reply_attr(req, &e.attr, mnt_timeout(&e));
+}
+
+void mnt_fill_open(struct fuse_file_info *fi, struct tree_file *f)
+{
+    bool keep = tree_cacheable(f);
+    fi->fh = (uint64_t)(uintptr_t)f;
+    fi->keep_cache = keep; /* what the node shows never changes */
+    fi->direct_io = !keep; /* each reader sees what it opened */
+    fi->noflush = (fi->flags & O_ACCMODE) == O_RDONLY;
 }
 
 static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     struct tree_file *f = NULL;
-    int r = (fi->flags & O_ACCMODE) == O_RDONLY ? tree_open_file(tree_of(req), ino, &f) : -EROFS;
+    int r = tree_open_file(tree_of(req), ino, fi->flags, &f);
     if (r < 0) {
         (void)fuse_reply_err(req, -r);
         return;
     }
-    fi->fh = (uint64_t)(uintptr_t)f;
-    fi->keep_cache = 1; /* what a node shows never changes */
-    fi->noflush = 1;
+    mnt_fill_open(fi, f);
     if (fuse_reply_open(req, fi) < 0) /* interrupted: there will be no release */
-        tree_release(f);
-}
-
-static struct tree_file *file_of(const struct fuse_file_info *fi)
-{
-    return (struct tree_file *)(uintptr_t)fi->fh;
+        (void)tree_release(tree_of(req), f);
 }
 
 static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     (void)ino;
-    tree_release(file_of(fi));
+    (void)tree_release(tree_of(req), file_of(fi));
     (void)fuse_reply_err(req, 0);
 }
 
@@ -162,41 +161,69 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 
 /* ---- folders ---- */
 
-static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+static struct tree_dir *dir_of(const struct fuse_file_info *fi)
 {
-    (void)ino;
-    fi->cache_readdir = 1;
-    fi->keep_cache = 1;
-    (void)fuse_reply_open(req, fi);
+    return (struct tree_dir *)(uintptr_t)fi->fh;
 }
 
-/* Entries from `off` on until the buffer is full. Returns bytes used, or -errno. */
-static ssize_t fill_dir(fuse_req_t req, fuse_ino_t ino, char *bytes, size_t size, off_t off,
-                        bool plus)
+static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+    struct tree_dir *d = NULL;
+    int r = tree_opendir(tree_of(req), ino, &d);
+    if (r < 0) {
+        (void)fuse_reply_err(req, -r);
+        return;
+    }
+    fi->fh = (uint64_t)(uintptr_t)d;
+    fi->cache_readdir = tree_dir_cacheable(tree_of(req), d);
+    fi->keep_cache = fi->cache_readdir;
+    if (fuse_reply_open(req, fi) < 0)
+        tree_closedir(d);
+}
+
+static void op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+    (void)ino;
+    tree_closedir(dir_of(fi));
+    (void)fuse_reply_err(req, 0);
+}
+
+/* Add an entry to a listing. Returns the bytes that it takes, also when they are not there. */
+static size_t add_entry(fuse_req_t req, char *at, size_t size, const char *name,
+                        const struct tree_entry *e, uint64_t cookie, bool plus)
+{
+    struct fuse_entry_param p = mnt_entry(e);
+    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+        p.ino = 0; /* not looked up: the kernel knows these already */
+    if (plus)
+        return fuse_add_direntry_plus(req, at, size, name, &p, (off_t)cookie);
+    return fuse_add_direntry(req, at, size, name, &e->attr, (off_t)cookie);
+}
+
+/* Entries from `cookie` on until the buffer is full. Returns bytes used, or -errno. */
+static ssize_t fill_dir(fuse_req_t req, struct tree_dir *d, char *bytes, size_t size,
+                        uint64_t cookie, bool plus)
 {
     char name[TREE_NAME_MAX + 1];
     struct tree_entry e;
-    uint64_t cookie = (uint64_t)off;
     size_t used = 0, need;
     int r;
-    while ((r = tree_readdir(tree_of(req), ino, &cookie, plus, name, &e)) > 0) {
-        struct fuse_entry_param p = entry_param(&e);
-        if (plus && (strcmp(name, ".") == 0 || strcmp(name, "..") == 0))
-            p.ino = 0; /* not looked up: the kernel knows these already */
-        need =
-            plus ? fuse_add_direntry_plus(req, bytes + used, size - used, name, &p, (off_t)cookie)
-                 : fuse_add_direntry(req, bytes + used, size - used, name, &e.attr, (off_t)cookie);
-        if (need > size - used)
+    while ((r = tree_readdir(tree_of(req), d, &cookie, plus, name, &e)) > 0) {
+        need = add_entry(req, bytes + used, size - used, name, &e, cookie, plus);
+        if (need > size - used) {
+            if (plus && cookie > 2) /* it was counted as known, and comes again */
+                tree_forget(tree_of(req), e.node, 1);
             break;
+        }
         used += need;
     }
-    return r < 0 ? r : (ssize_t)used;
+    return r < 0 && used == 0 ? r : (ssize_t)used;
 }
 
-static void reply_dir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, bool plus)
+static void reply_dir(fuse_req_t req, struct tree_dir *d, size_t size, off_t off, bool plus)
 {
     char *bytes = malloc(size);
-    ssize_t r = bytes ? fill_dir(req, ino, bytes, size, off, plus) : -ENOMEM;
+    ssize_t r = bytes ? fill_dir(req, d, bytes, size, (uint64_t)off, plus) : -ENOMEM;
     if (r < 0)
         (void)fuse_reply_err(req, (int)-r);
     else
@@ -207,15 +234,15 @@ static void reply_dir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, bo
 static void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
                        struct fuse_file_info *fi)
 {
-    (void)fi;
-    reply_dir(req, ino, size, off, false);
+    (void)ino;
+    reply_dir(req, dir_of(fi), size, off, false);
 }
 
 static void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
                            struct fuse_file_info *fi)
 {
-    (void)fi;
-    reply_dir(req, ino, size, off, true);
+    (void)ino;
+    reply_dir(req, dir_of(fi), size, off, true);
 }
 
 static void op_statfs(fuse_req_t req, fuse_ino_t ino)
@@ -267,9 +294,26 @@ const struct fuse_lowlevel_ops mnt_ops = {
     .read = op_read,
     .release = op_release,
     .opendir = op_opendir,
+    .releasedir = op_releasedir,
     .readdir = op_readdir,
     .readdirplus = op_readdirplus,
     .statfs = op_statfs,
     .getxattr = op_getxattr,
     .listxattr = op_listxattr,
+    .setattr = op_setattr,
+    .create = op_create,
+    .write = op_write,
+    .flush = op_flush,
+    .fsync = op_fsync,
+    .fsyncdir = op_fsyncdir,
+    .unlink = op_unlink,
+    .rename = op_rename,
+    .symlink = op_symlink,
+    .readlink = op_readlink,
+    .setxattr = op_setxattr,
+    .removexattr = op_removexattr,
+    .mkdir = op_mkdir,
+    .mknod = op_mknod,
+    .link = op_link,
+    .rmdir = op_rmdir,
 };

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mount/catch.h"
+
 #define OPT(template, field)                             \
     {                                                    \
         template, offsetof(struct mnt_options, field), 1 \
@@ -18,6 +20,12 @@ static const struct fuse_opt templates[] = {
     OPT("-V", version),
     OPT("--version", version),
     OPT("partial", partial),
+    OPT("ro", ro),
+    OPT("rw", rw),
+    OPT("commit=%s", commit),
+    OPT("relayout=%s", relayout),
+    OPT("reserve=%s", reserve),
+    OPT("hardlinks=%s", hardlinks),
     OPT("views=%s", views),
     OPT("uid=%u", uid),
     OPT("uid=", set_uid),
@@ -36,7 +44,7 @@ static const struct fuse_opt templates[] = {
 static const char *const passed[] = {
     "-f",           "-d",
     "-s",           "debug",
-    "ro",           "rw",
+
     "allow_other",  "allow_root",
     "auto_unmount", "default_permissions",
     "max_threads=", "max_idle_threads=",
@@ -97,44 +105,110 @@ static int on_option(void *data, const char *arg, int key, struct fuse_args *out
     return -1;
 }
 
+/* The place of a word in a list; -1 if it is not there. NULL is the first. */
+static int word(const char *value, const char *const *list)
+{
+    for (int i = 0; list[i]; i++)
+        if (!value || strcmp(value, list[i]) == 0)
+            return i;
+    return -1;
+}
+
+static int bad_word(struct mnt_options *o, const char *name, const char *takes)
+{
+    return err_set(&o->err, -EINVAL, "option %s: must be %s", name, takes);
+}
+
+/* "auto", or bytes with an optional K, M or G. False if it is neither. */
+static bool parse_size(const char *text, uint64_t *ret)
+{
+    static const char units[] = "KMG";
+    char *end;
+    if (!text || strcmp(text, "auto") == 0) {
+        *ret = EDIT_RESERVE_AUTO;
+        return true;
+    }
+    errno = 0;
+    unsigned long long n = strtoull(text, &end, 10);
+    const char *unit = *end ? strchr(units, *end) : NULL;
+    if (end == text || text[0] == '-' || errno || (*end && (!unit || end[1])))
+        return false;
+    unsigned shift = unit ? 10 * (unsigned)(unit - units + 1) : 0;
+    *ret = (uint64_t)n << shift;
+    return n <= EDIT_RESERVE_MAX >> shift;
+}
+
+/* Values that are words. */
+static int check_words(struct mnt_options *o)
+{
+    static const char *const commits[] = {"auto", "close", "sync", NULL};
+    static const char *const layouts[] = {"auto", "reflink", "inplace", "copy", NULL};
+    static const char *const links[] = {"refuse", "break", NULL};
+    int commit = word(o->commit, commits), layout = word(o->relayout, layouts);
+    int hard = word(o->hardlinks, links);
+    if (commit < 0)
+        return bad_word(o, "commit", "auto, close or sync");
+    if (layout < 0)
+        return bad_word(o, "relayout", "auto, reflink, inplace or copy");
+    if (hard < 0)
+        return bad_word(o, "hardlinks", "refuse or break");
+    if (!parse_size(o->reserve, &o->tree.reserve))
+        return bad_word(o, "reserve", "auto or bytes (K, M, G), at most 64M");
+    o->tree.commit = (enum tree_commit)commit;
+    o->tree.strategy = (enum edit_strategy)layout;
+    o->tree.break_hardlinks = hard == 1;
+    return 0;
+}
+
 /* Values that fuse_opt_parse() only stores. */
 static int check_values(struct mnt_options *o)
 {
     if (o->views && strcmp(o->views, "all") != 0)
-        return err_set(&o->err, -EINVAL, "option views: only views=all is known");
+        return bad_word(o, "views", "all");
     if (o->umask > 0777)
         return err_set(&o->err, -EINVAL, "option umask: %o is no mask of permission bits",
                        o->umask);
+    if (o->ro && o->rw)
+        return err_set(&o->err, -EINVAL, "options ro and rw exclude each other");
     if (!o->help && !o->version && !o->model)
         return err_set(&o->err, -EINVAL, "MODEL and MOUNTPOINT are missing (see --help)");
     if (!o->help && !o->version && !o->mountpoint)
         return err_set(&o->err, -EINVAL, "MOUNTPOINT is missing (see --help)");
-    return 0;
+    return check_words(o);
+}
+
+/* libfuse tells which value is wrong on standard error. */
+static int parse_args(struct mnt_options *o)
+{
+    char why[256];
+    struct caught c = catch_begin();
+    bool ok = fuse_opt_parse(&o->args, o, templates, on_option) == 0 &&
+              fuse_parse_cmdline(&o->args, &o->cmd) == 0;
+    catch_end(&c, why, sizeof(why));
+    if (ok)
+        return 0;
+    return o->err.code ? o->err.code : err_set(&o->err, -EINVAL, "%s", why);
 }
 
 int mnt_options_parse(int argc, char **argv, struct mnt_options *o)
 {
-    *o = (struct mnt_options){0};
     struct fuse_args given = FUSE_ARGS_INIT(argc, argv);
-    o->args = given;
-    if (fuse_opt_parse(&o->args, o, templates, on_option) < 0)
-        return o->err.code ? o->err.code
-                           : err_set(&o->err, -EINVAL, "an option's value is not what it takes");
-    if (fuse_parse_cmdline(&o->args, &o->cmd) < 0)
-        return err_set(&o->err, -EINVAL, "an option's value is not what it takes");
-    int r = check_values(o);
+    *o = (struct mnt_options){.args = given};
+    int r = parse_args(o);
+    if (r == 0)
+        r = check_values(o);
     if (r < 0)
         return r;
-    o->tree = (struct tree_options){
-        .partial = o->partial,
-        .views_all = o->views != NULL,
-        .set_uid = o->set_uid,
-        .set_gid = o->set_gid,
-        .set_umask = o->set_umask,
-        .uid = (uid_t)o->uid,
-        .gid = (gid_t)o->gid,
-        .umask = (mode_t)o->umask,
-    };
+    o->tree.read_only = o->ro;
+    o->tree.read_write = o->rw;
+    o->tree.partial = o->partial;
+    o->tree.views_all = o->views != NULL;
+    o->tree.set_uid = o->set_uid;
+    o->tree.set_gid = o->set_gid;
+    o->tree.set_umask = o->set_umask;
+    o->tree.uid = (uid_t)o->uid;
+    o->tree.gid = (gid_t)o->gid;
+    o->tree.umask = (mode_t)o->umask;
     return 0;
 }
 
@@ -149,15 +223,15 @@ static int add_value(char **opts, const char *name, const char *value)
     return fuse_opt_add_opt_escaped(opts, (const char *)b.data) < 0 ? -ENOMEM : 0;
 }
 
-int mnt_options_finish(struct mnt_options *o, const char *model_path)
+int mnt_options_finish(struct mnt_options *o, const struct tree *t)
 {
     char *opts = NULL;
-    int r = add_value(&opts, "fsname", o->fsname ? o->fsname : model_path);
+    int r = add_value(&opts, "fsname", o->fsname ? o->fsname : tree_path(t));
     if (r == 0)
         r = add_value(&opts, "subtype", o->subtype ? o->subtype : "ggufs");
-    if (r == 0 &&
-        (fuse_opt_add_opt(&opts, "default_permissions") < 0 || fuse_opt_add_opt(&opts, "ro") < 0 ||
-         fuse_opt_add_arg(&o->args, "-o") < 0 || fuse_opt_add_arg(&o->args, opts) < 0))
+    if (r == 0 && (fuse_opt_add_opt(&opts, "default_permissions") < 0 ||
+                   fuse_opt_add_opt(&opts, tree_writable(t) ? "rw" : "ro") < 0 ||
+                   fuse_opt_add_arg(&o->args, "-o") < 0 || fuse_opt_add_arg(&o->args, opts) < 0))
         r = -ENOMEM;
     free(opts);
     return r;
@@ -172,4 +246,8 @@ void mnt_options_free(struct mnt_options *o)
     free(o->fsname);
     free(o->subtype);
     free(o->views);
+    free(o->commit);
+    free(o->relayout);
+    free(o->reserve);
+    free(o->hardlinks);
 }

@@ -24,14 +24,16 @@ struct mnt_options {
     unsigned uid, gid, umask;
     int set_readahead;
     unsigned readahead; /* KiB; without set_readahead the default is meant */
-    char *views;        /* owned */
-    struct err err;     /* why parsing failed */
+    int ro, rw;
+    /* Words as they were given; owned, NULL if they were not. */
+    char *views, *commit, *relayout, *reserve, *hardlinks;
+    struct err err; /* why parsing failed */
 };
 
 /* Parse. 0, or -EINVAL with a line in o->err that names the option. Free `o` in both cases. */
 int mnt_options_parse(int argc, char **argv, struct mnt_options *o);
-/* Add what libfuse is told besides: fsname, subtype, default_permissions, ro. 0, -ENOMEM. */
-int mnt_options_finish(struct mnt_options *o, const char *model_path);
+/* Add what libfuse is told besides: fsname, subtype, default_permissions, ro or rw. 0, -ENOMEM. */
+int mnt_options_finish(struct mnt_options *o, const struct tree *t);
 void mnt_options_free(struct mnt_options *o);
 
 #endif

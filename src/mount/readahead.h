@@ -7,18 +7,22 @@
 #ifndef MOUNT_READAHEAD_H
 #define MOUNT_READAHEAD_H
 
+#include <sys/types.h>
+
 /* What is set when nothing is asked for, if the process may. */
 #define READAHEAD_DEFAULT_KIB 1024
 
 /*
- * Start to set it on a mount that is about to be served: the kernel lowers what is set before the
- * file system's first answer, so this waits, in a thread of its own, until the mount answers.
- * `mountpoint` is an absolute path, good until readahead_end(). Where the process may not, nothing
- * happens. Call readahead_end() after the
- * mount has ended.
+ * The device number of a fresh mount, found without asking its file system (which is this process,
+ * and does not answer yet). 0 if it cannot be told. Before anybody can know of the mount: looking
+ * at it keeps it busy for a moment.
  */
-struct readahead;
-struct readahead *readahead_begin(const char *mountpoint, unsigned kib);
-void readahead_end(struct readahead *r);
+dev_t readahead_device(const char *mountpoint);
+
+/*
+ * Set it, where the process may; elsewhere nothing happens. After the first exchange with the
+ * kernel, at which it lowers what was set before.
+ */
+void readahead_set(dev_t dev, unsigned kib);
 
 #endif

@@ -3,57 +3,15 @@
 #include "mount/session.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
+#include "mount/catch.h"
 #include "mount/log.h"
 #include "mount/ops.h"
 #include "mount/readahead.h"
-
-/*
- * libfuse and fusermount3 tell on standard error why a mount fails. For one line, ours, what they
- * write while they mount is caught in a file in memory.
- */
-struct caught {
-    int stderr_fd; /* the real one, or -1: nothing is caught */
-    int file;
-};
-
-static struct caught catch_stderr(void)
-{
-    struct caught c = {.stderr_fd = -1, .file = memfd_create("ggufs-stderr", MFD_CLOEXEC)};
-    if (c.file < 0)
-        return c;
-    (void)fflush(stderr);
-    c.stderr_fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
-    if (c.stderr_fd >= 0)
-        (void)dup2(c.file, STDERR_FILENO);
-    return c;
-}
-
-/* Give standard error back. The last line that was caught, or an empty one, into dst. */
-static void release_stderr(struct caught *c, char *dst, size_t size)
-{
-    char all[2048] = "";
-    dst[0] = '\0';
-    if (c->stderr_fd >= 0) {
-        (void)fflush(stderr);
-        (void)dup2(c->stderr_fd, STDERR_FILENO);
-        (void)close(c->stderr_fd);
-        ssize_t n = pread(c->file, all, sizeof(all) - 1, 0);
-        all[n > 0 ? n : 0] = '\0';
-    }
-    if (c->file >= 0)
-        (void)close(c->file);
-    size_t len = strlen(all);
-    while (len > 0 && all[len - 1] == '\n')
-        all[--len] = '\0';
-    const char *line = strrchr(all, '\n');
-    (void)snprintf(dst, size, "%s", line ? line + 1 : all);
-}
 
 /* Must be an existing folder; made absolute, as a daemon leaves its working folder. */
 static int check_mountpoint(struct mnt_options *o, struct err *e)
@@ -76,16 +34,15 @@ static int check_mountpoint(struct mnt_options *o, struct err *e)
 static struct fuse_session *mount_session(struct mnt_options *o, struct tree *t, struct err *e)
 {
     char why[512];
-    struct caught c = catch_stderr();
+    struct caught c = catch_begin();
     struct fuse_session *se = fuse_session_new(&o->args, &mnt_ops, sizeof(mnt_ops), t);
     if (se && fuse_session_mount(se, o->mountpoint) != 0) {
         fuse_session_destroy(se);
         se = NULL;
     }
-    release_stderr(&c, why, sizeof(why));
+    catch_end(&c, why, sizeof(why));
     if (!se)
-        (void)err_set(e, -EIO, "%s: cannot mount%s%s", o->mountpoint, why[0] ? ": " : "",
-                      strncmp(why, "ggufs: ", 7) == 0 ? why + 7 : why);
+        (void)err_set(e, -EIO, "%s: cannot mount%s%s", o->mountpoint, why[0] ? ": " : "", why);
     return se;
 }
 
@@ -96,7 +53,11 @@ static void log_mounted(const struct mnt_options *o, const struct tree *t)
     (void)show(path, tree_path(t), strlen(tree_path(t)));
     for (unsigned i = 0; (line = tree_warning(t, i)); i++)
         log_line(LOG_WARNING, "%s: %s", path, line);
-    log_line(LOG_INFO, "%s: mounted on %s, read-only", path, o->mountpoint);
+    if (tree_writable(t))
+        log_line(LOG_INFO, "%s: mounted on %s", path, o->mountpoint);
+    else
+        log_line(LOG_INFO, "%s: mounted on %s, read-only: %s", path, o->mountpoint,
+                 tree_why_not(t));
 }
 
 static int loop(struct fuse_session *se, const struct fuse_cmdline_opts *cmd)
@@ -108,7 +69,8 @@ static int loop(struct fuse_session *se, const struct fuse_cmdline_opts *cmd)
         return -ENOMEM;
     fuse_loop_cfg_set_clone_fd(cfg, (unsigned)cmd->clone_fd);
     fuse_loop_cfg_set_max_threads(cfg, cmd->max_threads);
-    fuse_loop_cfg_set_idle_threads(cfg, cmd->max_idle_threads);
+    if (cmd->max_idle_threads != UINT_MAX) /* libfuse's mark of not given */
+        fuse_loop_cfg_set_idle_threads(cfg, cmd->max_idle_threads);
     int r = fuse_session_loop_mt(se, cfg);
     fuse_loop_cfg_destroy(cfg);
     return r;
@@ -126,28 +88,39 @@ static int detach(struct fuse_session *se, const struct mnt_options *o, struct e
     return 0;
 }
 
+/* The kernel's first request, by which both sides agree on how they talk. */
+static void first_exchange(struct fuse_session *se)
+{
+    struct fuse_buf buf = {.mem = NULL};
+    if (fuse_session_receive_buf(se, &buf) > 0)
+        fuse_session_process_buf(se, &buf);
+    free(buf.mem);
+}
+
 /* Serve a session that is mounted, until it ends. A signal that ends it makes a clean end. */
 static int serve(struct fuse_session *se, const struct mnt_options *o, struct tree *t,
                  struct err *e)
 {
-    struct readahead *ra = NULL;
+    dev_t dev = readahead_device(o->mountpoint);
     int r = detach(se, o, e);
+    if (r == 0)
+        r = tree_start(t, e);
     if (r == 0) {
         log_mounted(o, t);
-        ra =
-            readahead_begin(o->mountpoint, o->set_readahead ? o->readahead : READAHEAD_DEFAULT_KIB);
+        first_exchange(se);
+        readahead_set(dev, o->set_readahead ? o->readahead : READAHEAD_DEFAULT_KIB);
         r = loop(se, &o->cmd);
         r = r < 0 ? err_set(e, r, "serving failed: %s", strerror(-r)) : 0;
     }
     fuse_remove_signal_handlers(se);
-    fuse_session_unmount(se); /* ends the wait of a readahead that has not been answered */
-    readahead_end(ra);
-    return r;
+    fuse_session_unmount(se);
+    int lost = tree_finish(t);
+    return lost < 0 && r == 0 ? err_set(e, lost, "an edit was lost: %s", strerror(-lost)) : r;
 }
 
 static int run_tree(struct mnt_options *o, struct tree *t, struct err *e)
 {
-    int r = mnt_options_finish(o, tree_path(t));
+    int r = mnt_options_finish(o, t);
     if (r < 0)
         return err_set(e, r, "no memory");
     struct fuse_session *se = mount_session(o, t, e);
@@ -163,6 +136,7 @@ int mnt_run(struct mnt_options *o, struct err *e)
     struct tree *t = NULL;
     char path[SHOW_MAX];
     log_take_libfuse();
+    o->tree.log = log_plain;
     int r = tree_open(o->model, &o->tree, &t, e);
     if (r < 0)
         return err_prefix(e, "%s", show(path, o->model, strlen(o->model)));

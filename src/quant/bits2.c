@@ -13,8 +13,13 @@
  *     qs[0..31]    32t + k               qs[32..47]    160 + 16t + (k - 32)
  *     qh[0..3]    240 + 4t + k
  *
- * TQ2_0's two-bit fields lie as in Q2_K (k.c): byte 32H + l is elements 128H + 32j + l. Bits of
- * Q1_0 and fields of Q2_0 are in the order of the elements, lowest bits first.
+ * Bits of Q1_0 and fields of Q2_0 are in the order of the elements, those of TQ2_0 32 apart:
+ *
+ *     TQ2_0: byte 32n + l                          Q2_0: byte k
+ *       7    6 5    4 3    2 1    0                  7    6 5    4 3    2 1    0
+ *     +-------+------+------+------+               +-------+------+------+------+
+ *     |  +96  | +64  | +32  |  +0  | 128n + l      |  +3   |  +2  |  +1  |  +0  | 4k
+ *     +-------+------+------+------+               +-------+------+------+------+
  */
 #include "quant/kernel.h"
 
@@ -24,38 +29,38 @@ static_assert(TQ2_D + 2 == TQ2_0_BYTES, "TQ2_0");
 static_assert(BITS_QS + 128 / 8 == Q1_0_BYTES, "Q1_0");
 static_assert(BITS_QS + 64 / 4 == Q2_0_BYTES, "Q2_0");
 
-/* Codes of one trit of n bytes; pow is 3^t. */
-static inline void trits(int8_t *restrict q, const uint8_t *restrict b, size_t n, unsigned pow)
+/* Eight trits: a digit of each byte, in lanes of 16 bits, the even bytes and the odd ones. */
+static inline uint64_t trits8(uint64_t x, unsigned pow)
 {
-    for (size_t k = 0; k < n; k++) {
-        uint8_t fraction = (uint8_t)(b[k] * pow);
-        q[k] = (int8_t)((fraction * 3u >> 8) - 1);
-    }
+    const uint64_t lanes = 0x00ff00ff00ff00ffu, digit = 0x0003000300030003u;
+    uint64_t even = (x & lanes) * pow & lanes, odd = (x >> 8 & lanes) * pow & lanes;
+    return (even * 3 >> 8 & digit) | (odd * 3 & digit << 8);
 }
 
 static inline void block_TQ1_0(const uint8_t *restrict b, float *restrict y)
 {
     static const uint8_t pow3[5] = {1, 3, 9, 27, 81};
-    int8_t q[256];
-    for (size_t t = 0; t < 5; t++)
-        trits(q + 32 * t, b, 32, pow3[t]);
-    for (size_t t = 0; t < 5; t++)
-        trits(q + 160 + 16 * t, b + 32, 16, pow3[t]);
-    for (size_t t = 0; t < 4; t++)
-        trits(q + 240 + 4 * t, b + TQ1_QH, 4, pow3[t]);
-    scale_run(y, q, 256, half_at(b + TQ1_D));
+    float d = half_at(b + TQ1_D);
+    for (unsigned t = 0; t < 5; t++) {
+        for (unsigned k = 0; k < 32; k += 8)
+            put8_shifted(y + 32 * t + k, trits8(get_u64(b + k, false), pow3[t]), -1, d);
+        for (unsigned k = 0; k < 16; k += 8)
+            put8_shifted(y + 160 + 16 * t + k, trits8(get_u64(b + 32 + k, false), pow3[t]), -1, d);
+    }
+    uint64_t x = get_u32(b + TQ1_QH, false);
+    for (unsigned t = 0; t < 4; t += 2) { /* two trits of four bytes */
+        uint64_t q = trits8(x, pow3[t]) | trits8(x, pow3[t + 1]) << 32;
+        put8_shifted(y + 240 + 4 * t, q, -1, d);
+    }
 }
 DECODER(TQ1_0)
 
 static inline void block_TQ2_0(const uint8_t *restrict b, float *restrict y)
 {
     float d = half_at(b + TQ2_D);
-    for (size_t r = 0; r < 8; r++) {
-        int8_t q[32];
-        for (size_t l = 0; l < 32; l++)
-            q[l] = (int8_t)((b[32 * (r / 4) + l] >> 2 * (r % 4) & 3) - 1);
-        scale_run(y + 32 * r, q, 32, d);
-    }
+    for (unsigned r = 0; r < 8; r++)
+        for (unsigned k = 0; k < 32; k += 8)
+            put8_shifted(y + 32 * r + k, fields8(b + 32 * (r / 4) + k, 2 * (r % 4), 3), -1, d);
 }
 DECODER(TQ2_0)
 

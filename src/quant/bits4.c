@@ -2,14 +2,18 @@
 /*
  * Four-bit codes that stand for values of a fixed table of 16: 4-bit floats and non-linear IQ4.
  *
- *     IQ4_NL    d:half  qs[16]                                32 elements   y = d * value
- *     IQ4_XS    d:half  high:u16  low[4]  qs[128]            256 elements   y = (d * (s - 32)) * value
- *     MXFP4     e:E8M0  qs[16]                                32 elements   y = value * 2^(e - 128)
- *     NVFP4     e[4]:UE4M3  qs[32]                            64 elements   y = value * scale(e)
+ *     IQ4_NL   d:half  qs[16]                        32 elements   y = d * value
+ *     IQ4_XS   d:half  high:u16  low[4]  qs[128]    256 elements   y = (d * (s - 32)) * value
+ *     MXFP4    e:E8M0  qs[16]                        32 elements   y = value * 2^(e - 128)
+ *     NVFP4    e[4]:UE4M3  qs[32]                    64 elements   y = value * scale(e)
  *
- * Byte k of a run of 32 (NVFP4: 16) elements holds the codes of element k (low nibble) and of the
- * element half a run on (high nibble). The scale of run g of IQ4_XS has its low four bits in
- * nibble g of low[], its top two in bits 2g and 2g + 1 of high.
+ * Codes come in runs of n = 32 (NVFP4: 16) elements. The six-bit scale s of run g of IQ4_XS is made
+ * of nibble g of low[] and bits 2g, 2g + 1 of high:
+ *
+ *       7       4 3       0             7      4 3      0            15 14       3  2 1  0
+ *     +----------+---------+          +---------+---------+         +-----+- - -+-----+-----+
+ *     | k + n/2  |    k    | byte k   | 2j + 1  |   2j    | low[j]  | g=7 | ... | g=1 | g=0 | high
+ *     +----------+---------+          +---------+---------+         +-----+- - -+-----+-----+
  */
 #include "quant/kernel.h"
 
@@ -25,20 +29,19 @@ static const int8_t iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
 /* E2M1 times two, so that it is whole; the scales are halved. "Minus zero" (8) is plain zero. */
 static const int8_t e2m1_values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
-/* The 32 values of 16 bytes of codes, times d. */
-static inline void table_run(float *restrict y, const uint8_t *restrict qs, const int8_t table[16],
-                             float d)
+/* The 2n values of n bytes of codes, times d; n a multiple of 8. */
+static inline void table_run(float *restrict y, const uint8_t *restrict qs, unsigned n,
+                             const int8_t table[16], float d)
 {
-    int8_t q[32];
-    nibbles(q, qs, 16);
-    lookup16(q, table);
-    lookup16(q + 16, table);
-    scale_run(y, q, 32, d);
+    for (unsigned k = 0; k < n; k += 8) {
+        put8(y + k, lookup8(fields8(qs + k, 0, 15), table), d);
+        put8(y + n + k, lookup8(fields8(qs + k, 4, 15), table), d);
+    }
 }
 
 static inline void block_IQ4_NL(const uint8_t *restrict b, float *restrict y)
 {
-    table_run(y, b + NL_QS, iq4_values, half_at(b));
+    table_run(y, b + NL_QS, 16, iq4_values, half_at(b));
 }
 DECODER(IQ4_NL)
 
@@ -49,7 +52,7 @@ static inline void block_IQ4_XS(const uint8_t *restrict b, float *restrict y)
     for (size_t g = 0; g < 8; g++) {
         unsigned low = b[XS_LOW + g / 2] >> 4 * (g % 2) & 15;
         int scale = (int)(low | (high >> 2 * g & 3) << 4) - 32;
-        table_run(y + 32 * g, b + XS_QS + 16 * g, iq4_values, d * (float)scale);
+        table_run(y + 32 * g, b + XS_QS + 16 * g, 16, iq4_values, d * (float)scale);
     }
 }
 DECODER(IQ4_XS)
@@ -62,7 +65,7 @@ static inline float e8m0_half(unsigned e)
 
 static inline void block_MXFP4(const uint8_t *restrict b, float *restrict y)
 {
-    table_run(y, b + MX_QS, e2m1_values, e8m0_half(b[0]));
+    table_run(y, b + MX_QS, 16, e2m1_values, e8m0_half(b[0]));
 }
 DECODER(MXFP4)
 
@@ -84,11 +87,7 @@ static inline float ue4m3_half(unsigned b)
 
 static inline void block_NVFP4(const uint8_t *restrict b, float *restrict y)
 {
-    for (size_t s = 0; s < 4; s++) {
-        int8_t q[16];
-        nibbles(q, b + NV_QS + 8 * s, 8);
-        lookup16(q, e2m1_values);
-        scale_run(y + 16 * s, q, 16, ue4m3_half(b[s]));
-    }
+    for (size_t s = 0; s < 4; s++)
+        table_run(y + 16 * s, b + NV_QS + 8 * s, 8, e2m1_values, ue4m3_half(b[s]));
 }
 DECODER(NVFP4)

@@ -17,20 +17,13 @@ static bool has_avx2(void)
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
            __builtin_cpu_supports("bmi2") && has_f16c();
 }
-
-static bool has_avx512(void)
-{
-    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-}
 #endif
 
 const struct quant_set *quant_set_at(size_t i)
 {
-    const struct quant_set *usable[3] = {&quant_set_generic};
+    const struct quant_set *usable[2] = {&quant_set_generic};
 #ifdef QUANT_X86
     usable[1] = has_avx2() ? &quant_set_avx2 : NULL;
-    usable[2] = has_avx512() ? &quant_set_avx512 : NULL;
 #endif
-    return i < 3 ? usable[i] : NULL;
+    return i < 2 ? usable[i] : NULL;
 }

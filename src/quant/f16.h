@@ -8,7 +8,7 @@
  *
  * Widening is exact. Narrowing rounds to nearest, ties to even, and overflows to infinity. A NaN
  * stays a NaN with the upper bits of its fraction; widening binary16 and narrowing make it quiet.
- * All branch-free, so that loops over them are vectorised.
+ * Choices are between values already computed, so that loops over these are vectorised.
  */
 #ifndef QUANT_F16_H
 #define QUANT_F16_H
@@ -33,10 +33,11 @@ static inline float f32_from_bits(uint32_t bits)
 static inline float f16_to_f32(uint16_t h)
 {
     const uint32_t mag = h & 0x7fffu, rebias = (127 - 15) << 23;
-    uint32_t normal = (mag << 13) + rebias;
-    uint32_t special = (normal + rebias) | (mag > 0x7c00 ? 0x400000 : 0);
+    uint32_t bits = (mag << 13) + rebias;
+    bits += mag >= 0x7c00 ? rebias : 0;
+    bits |= mag > 0x7c00 ? 0x400000 : 0;
     uint32_t tiny = f32_bits((float)(int32_t)mag * 0x1p-24f);
-    uint32_t bits = mag < 0x400 ? tiny : mag < 0x7c00 ? normal : special;
+    bits = mag < 0x400 ? tiny : bits;
     return f32_from_bits(bits | (h & 0x8000u) << 16);
 }
 
@@ -48,7 +49,8 @@ static inline uint16_t f32_to_f16(float f)
     /* In the binade of 0.5 the last bit counts 2^-24, as in binary16's subnormals. */
     uint32_t tiny = f32_bits(f32_from_bits(mag) + 0.5f) - f32_bits(0.5f);
     uint32_t nan = 0x7e00 | (mag >> 13 & 0x3ff);
-    uint32_t h = mag < 0x38800000 ? tiny : mag < 0x477ff000 ? normal : 0x7c00;
+    uint32_t h = mag < 0x38800000 ? tiny : normal;
+    h = mag < 0x477ff000 ? h : 0x7c00;
     return (uint16_t)((mag > 0x7f800000 ? nan : h) | sign);
 }
 

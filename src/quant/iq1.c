@@ -8,17 +8,20 @@
  *
  * The index of entry l of a group of 32 is qs (low eight bits) and three bits of qh:
  *
- *      IQ1_S, qh[g], one word a group                  IQ1_M, qh[i/16], one byte for two entries
- *       15  14   12 11  9 8  6 5  3 2  0                 7   6     4  3   2     0
- *     +----+-------+-----+----+----+-----+            +----+--------+----+--------+
- *     | -? | scale | l=3 | l=2 | l=1 | l=0 |          | -? |  odd l | -? | even l |
- *     +----+-------+-----+----+----+-----+            +----+--------+----+--------+
+ *     IQ1_S: qh[g], the word of group g               IQ1_M: qh[k], entries 2k and 2k + 1
+ *      15  14    12 11   9 8    6 5    3 2    0          7  6      4  3  2      0
+ *     +---+--------+------+------+------+------+       +---+--------+---+--------+
+ *     | - | scale  | l=3  | l=2  | l=1  | l=0  |       | - | 2k + 1 | - |   2k   |
+ *     +---+--------+------+------+------+------+       +---+--------+---+--------+
  *
- *      IQ1_M, scales[k], for groups 2k and 2k + 1, halves of 16
- *       15        12 11      9 8       6 5     3 2     0
- *     +-------------+---------+---------+-------+-------+
- *     | d's nibble k | odd, 2nd | odd, 1st | even, 2nd | even, 1st |
- *     +-------------+---------+---------+-------+-------+
+ *     IQ1_M: scales[k], each for 16 elements
+ *      15        12 11    9 8     6 5     3 2     0
+ *     +------------+-------+-------+-------+-------+
+ *     | nibble k   | 4k+3  | 4k+2  | 4k+1  |  4k   |   nibble k of d: bits 4k to 4k + 3
+ *     | of d       |       |       |       |       |
+ *     +------------+-------+-------+-------+-------+
+ *
+ * A set bit in a place marked - moves the entry down, a clear one up.
  */
 #include "quant/codebook.h"
 #include "quant/kernel.h"
@@ -27,12 +30,18 @@ enum { S_QS = 2, S_QH = 34, M_QS = 0, M_QH = 32, M_SCALES = 48 };
 static_assert(S_QH + 8 * 2 == IQ1_S_BYTES, "IQ1_S");
 static_assert(M_SCALES + 4 * 2 == IQ1_M_BYTES, "IQ1_M");
 
+/* -1/8 if the flag (0 or 1) is set, else 1/8; by its sign bit: a branch could not be foreseen. */
+static inline float iq1_shift(unsigned flag)
+{
+    return f32_from_bits(0x3e000000 | flag << 31);
+}
+
 static inline void block_IQ1_S(const uint8_t *restrict b, float *restrict y)
 {
     float d = half_at(b);
     for (size_t g = 0; g < 8; g++) {
         unsigned w = get_u16(b + S_QH + 2 * g, false);
-        float scale = d * (float)(int)(2 * (w >> 12 & 7) + 1), shift = w >> 15 ? -0.125f : 0.125f;
+        float scale = d * (float)(int)(2 * (w >> 12 & 7) + 1), shift = iq1_shift(w >> 15);
         for (size_t l = 0; l < 4; l++) {
             unsigned index = b[S_QS + 4 * g + l] | (w >> 3 * l & 7) << 8;
             put8_shifted(y + 32 * g + 8 * l, iq1s_grid[index], shift, scale);
@@ -60,7 +69,7 @@ static inline void block_IQ1_M(const uint8_t *restrict b, float *restrict y)
         for (size_t l = 0; l < 2; l++) {
             unsigned n = b[M_QH + h] >> 4 * l;
             unsigned index = b[M_QS + 2 * h + l] | (n & 7) << 8;
-            put8_shifted(y + 16 * h + 8 * l, iq1s_grid[index], n & 8 ? -0.125f : 0.125f, scale);
+            put8_shifted(y + 16 * h + 8 * l, iq1s_grid[index], iq1_shift(n >> 3 & 1), scale);
         }
     }
 }

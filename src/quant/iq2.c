@@ -9,11 +9,11 @@
  *
  *     y = +-(((d * (0.5 + s)) * 0.25) * magnitude)
  *
- *      IQ2_XXS, a                               IQ2_XS, qs[i/8]          IQ2_S, qh[g]: top bits
- *      31  28 27   21 20   14 13   7 6    0       15    9 8       0        7  6 5  4 3  2 1  0
- *     +------+-------+-------+------+-----+     +--------+---------+     +----+----+----+----+
- *     | scale | l=3  |  l=2  | l=1  | l=0 |     | signs  |  index  |     | l=3| l=2| l=1| l=0|
- *     +------+-------+-------+------+-----+     +--------+---------+     +----+----+----+----+
+ *     IQ2_XXS: a; signs of entry l               IQ2_XS: qs[k]         IQ2_S: qh[g], top bits
+ *      31   28 27  21 20  14 13   7 6    0        15     9 8     0      7   6 5   4 3   2 1   0
+ *     +-------+------+------+------+------+      +--------+-------+    +-----+-----+-----+-----+
+ *     | scale | l=3  | l=2  | l=1  | l=0  |      | signs  | index |    | l=3 | l=2 | l=1 | l=0 |
+ *     +-------+------+------+------+------+      +--------+-------+    +-----+-----+-----+-----+
  *
  * Signs of seven bits stand for eight, the eighth making the number of set bits even. scales[g] has
  * the scale of the first 16 elements of group g in its low nibble, of the last 16 in its high one.
@@ -21,15 +21,9 @@
 #include "quant/codebook.h"
 #include "quant/kernel.h"
 
-enum {
-    XXS_GROUPS = 2,
-    XS_QS = 2,
-    XS_SCALES = 66,
-    S_QS = 2,
-    S_SIGNS = 34,
-    S_QH = 66,
-    S_SCALES = 74
-};
+enum { XXS_GROUPS = 2 };
+enum { XS_QS = 2, XS_SCALES = 66 };
+enum { S_QS = 2, S_SIGNS = 34, S_QH = 66, S_SCALES = 74 };
 static_assert(XXS_GROUPS + 8 * 8 == IQ2_XXS_BYTES, "IQ2_XXS");
 static_assert(XS_SCALES + 8 == IQ2_XS_BYTES, "IQ2_XS");
 static_assert(S_SCALES + 8 == IQ2_S_BYTES, "IQ2_S");

@@ -10,15 +10,19 @@
  *     Q6_K   ql[128]  qh[64]  scales[16]  d:half               y = (d * s) * (q - 32)
  *     Q8_K   d:float  qs[256]  sums[16]:i16                    y = d * q        (sums not needed)
  *
- * Bits of a code that share a byte belong to elements 32 (two-bit fields) or 32 of 64 (nibbles)
- * apart, so that 32 consecutive bytes hold whole runs. For half H (128 elements), j = 0..3:
+ * A run r = 0..7 is 32 elements. The parts of codes in one byte belong to different runs; byte l of
+ * 32 has a part of element l of each:
  *
- *       7   6 5   4 3   2 1   0               7     4 3     0
- *     +-----+-----+-----+-----+             +--------+--------+
- *     | j=3 | j=2 | j=1 | j=0 |             | run 2k+1 | run 2k |
- *     +-----+-----+-----+-----+             +--------+--------+
- *     two bits: byte 32H + l is             nibbles: byte 32k + l is
- *     element 128H + 32j + l                elements 64k + l, 64k + 32 + l
+ *     two-bit fields qs, qh               nibbles qs                  ql of Q6_K
+ *     of runs 4n to 4n + 3                of runs 2n, 2n + 1          bytes 0..31: a = 0, b = 2
+ *       7   6 5   4 3   2 1   0             7      4 3     0          bytes 32..63: a = 1, b = 3
+ *     +-----+-----+-----+-----+           +--------+--------+         +---------+---------+
+ *     | n,3 | n,2 | n,1 | n,0 |           | 2n + 1 |   2n   |         | 4n + b  | 4n + a  |
+ *     +-----+-----+-----+-----+           +--------+--------+         +---------+---------+
+ *     byte 32n + l                        byte 32n + l                byte 64n + 32a + l
+ *
+ * and bit r of byte l of hmask and of Q5_K's qh belongs to element l of run r. Where each 16
+ * elements have a scale, h = 0..15 numbers these half runs: run h/2, bytes from 16 * (h % 2) on.
  */
 #include "quant/kernel.h"
 
@@ -35,24 +39,16 @@ static_assert(Q5_QS + 128 == Q5_K_BYTES, "Q5_K");
 static_assert(Q6_D + 2 == Q6_K_BYTES, "Q6_K");
 static_assert(Q8_SUMS + 16 * 2 == Q8_K_BYTES, "Q8_K");
 
-/* Field j of 32 bytes of two-bit codes. */
-static inline void two_bits(int8_t *restrict q, const uint8_t *restrict b, unsigned j)
-{
-    for (size_t l = 0; l < 32; l++)
-        q[l] = (int8_t)(b[l] >> 2 * j & 3);
-}
-
+/* scales[h]: the scale of half run h in the low nibble, its minimum in the high one. */
 static inline void block_Q2_K(const uint8_t *restrict b, float *restrict y)
 {
     float d = half_at(b + Q2_D), dmin = half_at(b + Q2_DMIN);
-    for (unsigned r = 0; r < 8; r++) {
-        int8_t q[32];
-        two_bits(q, b + Q2_QS + 32 * (r / 4), r % 4);
-        for (unsigned k = 0; k < 2; k++) {
-            unsigned s = b[Q2_SCALES + 2 * r + k]; /* scale in the low nibble, minimum above */
-            scale_run_add(y + 32 * r + 16 * k, q + 16 * k, 16, d * (float)(int)(s & 15),
-                          -(dmin * (float)(int)(s >> 4)));
-        }
+    for (unsigned h = 0; h < 16; h++) {
+        const uint8_t *qs = b + Q2_QS + 32 * (h / 8) + 16 * (h % 2);
+        float scale = d * (float)(b[Q2_SCALES + h] & 15);
+        float min = dmin * (float)(b[Q2_SCALES + h] >> 4);
+        for (unsigned k = 0; k < 16; k += 8)
+            put8_add(y + 16 * h + k, fields8(qs + k, 2 * (h / 2 % 4), 3), scale, -min);
     }
 }
 DECODER(Q2_K)
@@ -61,10 +57,10 @@ DECODER(Q2_K)
  * Sixteen 6-bit scales in 12 bytes: low four bits as nibbles of bytes 0..7 (low ones first), top
  * two bits as the two-bit fields of bytes 8..11:
  *
- *       7     4 3     0                  7   6 5    4 3   2 1   0
- *     +--------+--------+              +------+------+-----+-----+
- *     |  s+8   |   s    |  byte s      | s=12+ | s=8+ | s=4+ | s=0+ |  byte 8 + s%4
- *     +--------+--------+              +------+------+-----+-----+
+ *       7     4 3     0                  7    6 5   4 3   2 1   0
+ *     +--------+--------+              +------+-----+-----+-----+
+ *     | s + 8  |   s    |  byte s      | t+12 | t+8 | t+4 |  t  |  byte 8 + t, t = 0..3
+ *     +--------+--------+              +------+-----+-----+-----+
  */
 static inline void q3_scales(int8_t s[16], const uint8_t *b)
 {
@@ -79,13 +75,13 @@ static inline void block_Q3_K(const uint8_t *restrict b, float *restrict y)
     float d = half_at(b + Q3_D);
     int8_t scale[16];
     q3_scales(scale, b + Q3_SCALES);
-    for (unsigned r = 0; r < 8; r++) {
-        int8_t q[32];
-        two_bits(q, b + Q3_QS + 32 * (r / 4), r % 4);
-        for (size_t l = 0; l < 32; l++) /* bit r of hmask: the code's third bit; minus 4 */
-            q[l] = (int8_t)((q[l] | (b[Q3_HMASK + l] >> r & 1) << 2) - 4);
-        scale_run(y + 32 * r, q, 16, d * (float)scale[2 * r]);
-        scale_run(y + 32 * r + 16, q + 16, 16, d * (float)scale[2 * r + 1]);
+    for (unsigned h = 0; h < 16; h++) {
+        const uint8_t *qs = b + Q3_QS + 32 * (h / 8) + 16 * (h % 2);
+        const uint8_t *hmask = b + Q3_HMASK + 16 * (h % 2); /* a code's third bit */
+        for (unsigned k = 0; k < 16; k += 8) {
+            uint64_t q = fields8(qs + k, 2 * (h / 2 % 4), 3) | fields8(hmask + k, h / 2, 1) << 2;
+            put8_shifted(y + 16 * h + k, q, -4, d * (float)scale[h]);
+        }
     }
 }
 DECODER(Q3_K)
@@ -94,11 +90,11 @@ DECODER(Q3_K)
  * Eight 6-bit scales s and minima m in 12 bytes; those of runs 4..7 take their top two bits from
  * the bytes of runs 0..3:
  *
- *       7       6 5      0        7       6 5      0        7      4 3      0
- *     +----------+--------+     +----------+--------+     +---------+---------+
- *     | s(i+4) hi |  s(i)  |    | m(i+4) hi |  m(i)  |    | m(i+4) lo | s(i+4) lo |
- *     +----------+--------+     +----------+--------+     +---------+---------+
- *     byte i                    byte 4 + i                byte 8 + i          i = 0..3
+ *       7     6 5      0         7     6 5      0         7     4 3     0
+ *     +--------+--------+      +--------+--------+      +--------+--------+
+ *     | s(i+4) |  s(i)  |      | m(i+4) |  m(i)  |      | m(i+4) | s(i+4) |
+ *     +--------+--------+      +--------+--------+      +--------+--------+
+ *     byte i: top of s(i+4)    byte 4 + i: top of m     byte 8 + i: low parts      i = 0..3
  */
 struct q45_scales {
     float scale[8], minus_min[8];
@@ -125,11 +121,10 @@ static inline void block_Q4_K(const uint8_t *restrict b, float *restrict y)
 {
     struct q45_scales s;
     q45_scales(&s, b);
-    for (unsigned r = 0; r < 8; r += 2) {
-        int8_t q[64];
-        nibbles(q, b + Q4_QS + 16 * r, 32);
-        scale_run_add(y + 32 * r, q, 32, s.scale[r], s.minus_min[r]);
-        scale_run_add(y + 32 * r + 32, q + 32, 32, s.scale[r + 1], s.minus_min[r + 1]);
+    for (unsigned r = 0; r < 8; r++) {
+        const uint8_t *qs = b + Q4_QS + 32 * (r / 2);
+        for (unsigned k = 0; k < 32; k += 8)
+            put8_add(y + 32 * r + k, fields8(qs + k, 4 * (r % 2), 15), s.scale[r], s.minus_min[r]);
     }
 }
 DECODER(Q4_K)
@@ -138,38 +133,36 @@ static inline void block_Q5_K(const uint8_t *restrict b, float *restrict y)
 {
     struct q45_scales s;
     q45_scales(&s, b);
-    for (unsigned r = 0; r < 8; r += 2) {
-        int8_t q[64];
-        nibbles(q, b + Q5_QS + 16 * r, 32);
-        for (size_t l = 0; l < 32; l++) { /* bit r of qh[l]: the fifth bit of run r, element l */
-            q[l] = (int8_t)(q[l] | (b[Q5_QH + l] >> r & 1) << 4);
-            q[32 + l] = (int8_t)(q[32 + l] | (b[Q5_QH + l] >> (r + 1) & 1) << 4);
+    for (unsigned r = 0; r < 8; r++) {
+        const uint8_t *qs = b + Q5_QS + 32 * (r / 2), *qh = b + Q5_QH;
+        for (unsigned k = 0; k < 32; k += 8) {
+            uint64_t q = fields8(qs + k, 4 * (r % 2), 15) | fields8(qh + k, r, 1) << 4;
+            put8_add(y + 32 * r + k, q, s.scale[r], s.minus_min[r]);
         }
-        scale_run_add(y + 32 * r, q, 32, s.scale[r], s.minus_min[r]);
-        scale_run_add(y + 32 * r + 32, q + 32, 32, s.scale[r + 1], s.minus_min[r + 1]);
     }
 }
 DECODER(Q5_K)
 
-/* Run r of 32: low bits from a nibble of the half's 64 bytes ql, top two from a field of its qh. */
 static inline void block_Q6_K(const uint8_t *restrict b, float *restrict y)
 {
     const int8_t *scale = (const int8_t *)b + Q6_SCALES;
     float d = half_at(b + Q6_D);
-    for (unsigned r = 0; r < 8; r++) {
-        const uint8_t *ql = b + Q6_QL + 64 * (r / 4) + 32 * (r % 2);
-        int8_t q[32];
-        two_bits(q, b + Q6_QH + 32 * (r / 4), r % 4);
-        for (size_t l = 0; l < 32; l++)
-            q[l] = (int8_t)(((ql[l] >> 4 * (r / 2 % 2) & 15) | q[l] << 4) - 32);
-        scale_run(y + 32 * r, q, 16, d * (float)scale[2 * r]);
-        scale_run(y + 32 * r + 16, q + 16, 16, d * (float)scale[2 * r + 1]);
+    for (unsigned h = 0; h < 16; h++) {
+        const uint8_t *ql = b + Q6_QL + 64 * (h / 8) + 16 * (h % 4);
+        const uint8_t *qh = b + Q6_QH + 32 * (h / 8) + 16 * (h % 2);
+        for (unsigned k = 0; k < 16; k += 8) {
+            uint64_t low = fields8(ql + k, 4 * (h / 4 % 2), 15);
+            uint64_t top = fields8(qh + k, 2 * (h / 2 % 4), 3);
+            put8_shifted(y + 16 * h + k, low | top << 4, -32, d * (float)scale[h]);
+        }
     }
 }
 DECODER(Q6_K)
 
 static inline void block_Q8_K(const uint8_t *restrict b, float *restrict y)
 {
-    scale_run(y, (const int8_t *)b + Q8_QS, 256, f32_from_bits(get_u32(b + Q8_D, false)));
+    float d = f32_from_bits(get_u32(b + Q8_D, false));
+    for (unsigned k = 0; k < 256; k += 8)
+        put8(y + k, get_u64(b + Q8_QS + k, false), d);
 }
 DECODER(Q8_K)

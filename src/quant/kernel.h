@@ -5,11 +5,17 @@
  *
  * A decoder is `static inline void block_T(const uint8_t *restrict b, float *restrict y)`, which
  * turns the T_BYTES bytes at b into T_LEN floats at y, and DECODER(T), which makes the loop over
- * blocks. Two ways to be fast:
- *   - unpack a run of codes into bytes, then scale the run: plain loops over 16 or 32 bytes, which
- *     compilers vectorise;
- *   - where codes come from tables or single bits: eight codes at a time as the bytes of a
- *     uint64_t (the first code in the lowest byte), then put8().
+ * blocks. It works on eight codes at a time, as the bytes of a uint64_t:
+ *
+ *      63     56 55     48        15      8 7       0
+ *     +---------+---------+ ... +---------+---------+
+ *     | code 7  | code 6  |     | code 1  | code 0  |
+ *     +---------+---------+ ... +---------+---------+
+ *
+ * Codes are picked from their bit fields or books with plain 64-bit arithmetic; put8() and its
+ * kin widen them to eight floats, apply the scale, and store. That is fast on any machine whose
+ * vectors compilers know, and does not hang on how well they vectorise a loop.
+ *
  * The arithmetic is float32 in the order that the comments give; fused multiply-add is switched
  * off. Codes are integers, so that zero is +0 and the sign of a product of zero is the scale's.
  */
@@ -24,18 +30,17 @@
 #ifdef __AVX2__
 #include <immintrin.h>
 #endif
-#ifdef __ARM_NEON
-#include <arm_neon.h>
-#endif
 
 #include "base/bytes.h"
 #include "quant/f16.h"
 #include "quant/types.h"
 
-#define IN_SET_(name, set) name##_##set
-#define IN_SET__(name, set) IN_SET_(name, set)
-#define IN_SET(name) IN_SET__(name, QUANT_SET)
+/* A global name with the suffix of the set; two steps, so that QUANT_SET is expanded. */
+#define JOIN_NAMES(name, set) name##_##set
+#define SUFFIXED(name, set) JOIN_NAMES(name, set)
+#define IN_SET(name) SUFFIXED(name, QUANT_SET)
 
+/* Of every decoder, and of the narrowing that plain.c has. */
 #define PROTOTYPE(id, T, ...) \
     void IN_SET(decode_##T)(const uint8_t *restrict src, size_t n, float *restrict dst);
 #define PROTOTYPE_GONE(id, T)
@@ -60,32 +65,14 @@ static inline float half_at(const uint8_t *p)
 #endif
 }
 
-/* y = q * d */
-static inline void scale_run(float *restrict y, const int8_t *restrict q, size_t n, float d)
-{
-    for (size_t i = 0; i < n; i++)
-        y[i] = (float)q[i] * d;
-}
-
-/* y = q * d + m */
-static inline void scale_run_add(float *restrict y, const int8_t *restrict q, size_t n, float d,
-                                 float m)
-{
-    for (size_t i = 0; i < n; i++)
-        y[i] = (float)q[i] * d + m;
-}
-
-/* 2n nibbles: the low ones of n bytes, then the high ones. */
-static inline void nibbles(int8_t *restrict q, const uint8_t *restrict b, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        q[i] = (int8_t)(b[i] & 15);
-        q[i + n] = (int8_t)(b[i] >> 4);
-    }
-}
-
 /* The byte x, eight times. */
 #define BYTES8(x) (0x0101010101010101u * (x))
+
+/* The bits of `mask` of each of the eight bytes at p, from bit `at` on. */
+static inline uint64_t fields8(const uint8_t *p, unsigned at, uint8_t mask)
+{
+    return get_u64(p, false) >> at & BYTES8(mask);
+}
 
 /* Byte j is 1 where bit j is set, else 0. */
 static inline uint64_t spread_bits(uint8_t bits)
@@ -106,46 +93,84 @@ static inline uint64_t negate8(uint64_t q, uint64_t minus)
     return (q ^ (minus * 0xff)) + minus;
 }
 
-/* y = q * d for eight signed codes. */
+/*
+ * Eight signed codes q to floats:
+ *     put8           q * d
+ *     put8_add       q * d + m
+ *     put8_shifted   (q + shift) * d
+ */
+#ifdef __AVX2__
+static inline __m256 widen8(uint64_t q)
+{
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_cvtsi64_si128((long long)q)));
+}
+
 static inline void put8(float *restrict y, uint64_t q, float d)
 {
-#ifdef __AVX2__
-    __m256i wide = _mm256_cvtepi8_epi32(_mm_cvtsi64_si128((long long)q));
-    _mm256_storeu_ps(y, _mm256_mul_ps(_mm256_cvtepi32_ps(wide), _mm256_set1_ps(d)));
-#else
-    int8_t code[8];
-    put_u64(code, q, false);
-    scale_run(y, code, 8, d);
-#endif
+    _mm256_storeu_ps(y, _mm256_mul_ps(widen8(q), _mm256_set1_ps(d)));
 }
 
-/* y = (q + shift) * d for eight signed codes. */
+static inline void put8_add(float *restrict y, uint64_t q, float d, float m)
+{
+    __m256 product = _mm256_mul_ps(widen8(q), _mm256_set1_ps(d));
+    _mm256_storeu_ps(y, _mm256_add_ps(product, _mm256_set1_ps(m)));
+}
+
 static inline void put8_shifted(float *restrict y, uint64_t q, float shift, float d)
 {
-#ifdef __AVX2__
-    __m256 f = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_cvtsi64_si128((long long)q)));
-    f = _mm256_add_ps(f, _mm256_set1_ps(shift));
-    _mm256_storeu_ps(y, _mm256_mul_ps(f, _mm256_set1_ps(d)));
+    __m256 sum = _mm256_add_ps(widen8(q), _mm256_set1_ps(shift));
+    _mm256_storeu_ps(y, _mm256_mul_ps(sum, _mm256_set1_ps(d)));
+}
 #else
-    int8_t code[8];
-    put_u64(code, q, false);
-    for (size_t i = 0; i < 8; i++)
-        y[i] = ((float)code[i] + shift) * d;
-#endif
+/* To 16 bits as one vector of the compiler's: from there on it makes vectors of the loops below. */
+static inline void widen8(int16_t code[8], uint64_t q)
+{
+    typedef int8_t bytes8 __attribute__((vector_size(8)));
+    typedef int16_t halves8 __attribute__((vector_size(16)));
+    uint8_t raw[8];
+    bytes8 b;
+    put_u64(raw, q, false);
+    memcpy(&b, raw, sizeof(b));
+    halves8 h = __builtin_convertvector(b, halves8);
+    memcpy(code, &h, sizeof(h));
 }
 
-/* q[i] = table[q[i]] for 16 codes below 16. */
-static inline void lookup16(int8_t *restrict q, const int8_t table[16])
+static inline void put8(float *restrict y, uint64_t q, float d)
 {
-#if defined(__SSSE3__)
+    int16_t code[8];
+    widen8(code, q);
+    for (size_t i = 0; i < 8; i++)
+        y[i] = (float)code[i] * d;
+}
+
+static inline void put8_add(float *restrict y, uint64_t q, float d, float m)
+{
+    int16_t code[8];
+    widen8(code, q);
+    for (size_t i = 0; i < 8; i++)
+        y[i] = (float)code[i] * d + m;
+}
+
+static inline void put8_shifted(float *restrict y, uint64_t q, float shift, float d)
+{
+    int16_t code[8];
+    widen8(code, q);
+    for (size_t i = 0; i < 8; i++)
+        y[i] = ((float)code[i] + shift) * d;
+}
+#endif
+
+/* table[code] for eight codes below 16. */
+static inline uint64_t lookup8(uint64_t q, const int8_t table[16])
+{
+#ifdef __AVX2__
     __m128i t = _mm_loadu_si128((const __m128i *)(const void *)table);
-    __m128i c = _mm_loadu_si128((const __m128i *)(const void *)q);
-    _mm_storeu_si128((__m128i *)(void *)q, _mm_shuffle_epi8(t, c));
-#elif defined(__aarch64__) && defined(__ARM_NEON)
-    vst1q_s8(q, vqtbl1q_s8(vld1q_s8(table), vld1q_u8((const uint8_t *)q)));
+    return (uint64_t)_mm_cvtsi128_si64(_mm_shuffle_epi8(t, _mm_cvtsi64_si128((long long)q)));
 #else
-    for (size_t i = 0; i < 16; i++)
-        q[i] = table[q[i]];
+    uint64_t r = 0;
+    for (unsigned i = 0; i < 64; i += 8)
+        r |= (uint64_t)(uint8_t)table[q >> i & 15] << i;
+    return r;
 #endif
 }
 

@@ -27,35 +27,37 @@ static_assert(Q5_1_BYTES == 2 * HALF + QH + NIBBLES, "Q5_1");
 static_assert(Q8_0_BYTES == HALF + 32, "Q8_0");
 static_assert(Q8_1_BYTES == 2 * HALF + 32, "Q8_1");
 
+/* Codes 8k to 8k + 7 of 32: k = 0, 1 are low nibbles of the 16 bytes, k = 2, 3 high ones. */
+static inline uint64_t four_bits(const uint8_t *qs, unsigned k)
+{
+    return fields8(qs + 8 * (k % 2), 4 * (k / 2), 15);
+}
+
+static inline uint64_t five_bits(const uint8_t *qh, unsigned k)
+{
+    return four_bits(qh + QH, k) | spread_bits(qh[k]) << 4;
+}
+
 static inline void block_Q4_0(const uint8_t *restrict b, float *restrict y)
 {
-    int8_t q[32];
-    nibbles(q, b + HALF, NIBBLES);
-    for (size_t i = 0; i < 32; i++)
-        q[i] = (int8_t)(q[i] - 8);
-    scale_run(y, q, 32, half_at(b));
+    float d = half_at(b);
+    for (unsigned k = 0; k < 4; k++)
+        put8_shifted(y + 8 * k, four_bits(b + HALF, k), -8, d);
 }
 DECODER(Q4_0)
 
 static inline void block_Q4_1(const uint8_t *restrict b, float *restrict y)
 {
-    int8_t q[32];
-    nibbles(q, b + 2 * HALF, NIBBLES);
-    scale_run_add(y, q, 32, half_at(b), half_at(b + HALF));
+    float d = half_at(b), m = half_at(b + HALF);
+    for (unsigned k = 0; k < 4; k++)
+        put8_add(y + 8 * k, four_bits(b + 2 * HALF, k), d, m);
 }
 DECODER(Q4_1)
-
-/* Codes 8k to 8k + 7 of the 32 five-bit ones: k = 0, 1 in the low nibbles, 2, 3 in the high. */
-static inline uint64_t five_bits(const uint8_t *qh, size_t k)
-{
-    uint64_t low = get_u64(qh + QH + 8 * (k % 2), false) >> 4 * (k / 2) & BYTES8(15);
-    return low | spread_bits(qh[k]) << 4;
-}
 
 static inline void block_Q5_0(const uint8_t *restrict b, float *restrict y)
 {
     float d = half_at(b);
-    for (size_t k = 0; k < 4; k++)
+    for (unsigned k = 0; k < 4; k++)
         put8_shifted(y + 8 * k, five_bits(b + HALF, k), -16, d);
 }
 DECODER(Q5_0)
@@ -63,22 +65,23 @@ DECODER(Q5_0)
 static inline void block_Q5_1(const uint8_t *restrict b, float *restrict y)
 {
     float d = half_at(b), m = half_at(b + HALF);
-    for (size_t k = 0; k < 4; k++) {
-        int8_t q[8];
-        put_u64(q, five_bits(b + 2 * HALF, k), false);
-        scale_run_add(y + 8 * k, q, 8, d, m);
-    }
+    for (unsigned k = 0; k < 4; k++)
+        put8_add(y + 8 * k, five_bits(b + 2 * HALF, k), d, m);
 }
 DECODER(Q5_1)
 
 static inline void block_Q8_0(const uint8_t *restrict b, float *restrict y)
 {
-    scale_run(y, (const int8_t *)b + HALF, 32, half_at(b));
+    float d = half_at(b);
+    for (unsigned k = 0; k < 32; k += 8)
+        put8(y + k, get_u64(b + HALF + k, false), d);
 }
 DECODER(Q8_0)
 
 static inline void block_Q8_1(const uint8_t *restrict b, float *restrict y)
 {
-    scale_run(y, (const int8_t *)b + 2 * HALF, 32, half_at(b));
+    float d = half_at(b);
+    for (unsigned k = 0; k < 32; k += 8)
+        put8(y + k, get_u64(b + 2 * HALF + k, false), d);
 }
 DECODER(Q8_1)

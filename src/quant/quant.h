@@ -4,9 +4,9 @@
  *
  * A tensor's elements are stored in blocks of `block_len` consecutive elements (of the fastest
  * dimension), each block `block_bytes` bytes, without gaps. One table holds id, name, geometry and
- * decoder of every type, so that they cannot disagree (types.h); adding a row and its decode function
- * is how the program learns a type. Source of the facts: ggml's type ids and block layouts as of
- * 2026; each family file draws its blocks.
+ * decoder of every type, so that they cannot disagree (types.h); adding a row and its decode
+ * function is how the program learns a type. Source of the facts: ggml's type ids and block layouts
+ * as of 2026; each family file draws its blocks.
  *
  * Values are the correctly rounded float32 that ggml's own dequantisation gives, to the last bit;
  * a NaN is a NaN of unspecified sign and payload. Of F32 and BF16 the bits are kept, of F16 too but

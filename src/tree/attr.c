@@ -27,7 +27,7 @@ bool node_is_dir(const struct node *n)
     return n->kind == NODE_ROOT || n->kind == NODE_DIR || n->kind == NODE_TENSOR;
 }
 
-int node_check(const struct gen *g, const struct node *n)
+int node_check(const struct tree *t, const struct gen *g, const struct node *n)
 {
     bool ok = false;
     switch (n->kind) {
@@ -41,7 +41,7 @@ int node_check(const struct gen *g, const struct node *n)
         break;
     case NODE_WHOLE:
         ok = n->row < files_count(FILES_ROOT) && !(files_root[n->row].flags & ROW_DIR) &&
-             n->gen == g->number;
+             n->gen == g->number; /* tree_view_of() finds it */
         break;
     case NODE_TENSOR:
         ok = n->number < g->gguf->n_tensors;
@@ -51,7 +51,9 @@ int node_check(const struct gen *g, const struct node *n)
              files_exists(g, files_row(FILES_TENSOR, n->row), node_tensor(g, n));
         break;
     case NODE_KEY:
-        ok = n->number < g->gguf->n_kv;
+        ok = t->writable ? n->number < t->keys.n &&
+                               (t->keys.file[n->number] || t->keys.kv[n->number] != KV_NONE)
+                         : n->number < g->gguf->n_kv;
         break;
     }
     return ok ? 0 : -ENOENT;
@@ -64,7 +66,7 @@ void key_text(const struct gen *g, uint32_t key, struct buf *out)
 }
 
 /* The size of a text, measured once in a generation: *cache holds it + 1. */
-static uint64_t key_size(const struct gen *g, uint32_t key)
+uint64_t key_size(const struct gen *g, uint32_t key)
 {
     uint64_t known = atomic_load_explicit(&g->key_size[key], memory_order_relaxed);
     if (known)
@@ -78,8 +80,6 @@ static uint64_t key_size(const struct gen *g, uint32_t key)
 static uint64_t whole_size(const struct gen *g, uint32_t i)
 {
     const struct row *row = files_row(FILES_ROOT, i);
-    if (row->size)
-        return row->size(g, row, NULL);
     uint64_t known = atomic_load_explicit(&g->row_size[i], memory_order_relaxed);
     if (known)
         return known - 1;
@@ -89,17 +89,29 @@ static uint64_t whole_size(const struct gen *g, uint32_t i)
     return m.len;
 }
 
-static uint64_t node_size(const struct gen *g, const struct node *n)
+/* Of a metadata file: what is being written, or in memory only, or the text of its key. */
+static uint64_t file_size(const struct tree *t, const struct gen *g, uint32_t number)
 {
+    if (!t->writable)
+        return key_size(g, number);
+    struct kfile *f = t->keys.file[number];
+    const struct buf *bytes = f ? kfile_bytes(f) : NULL;
+    uint32_t kv = t->keys.kv[number];
+    return bytes ? bytes->len : kv == KV_NONE ? 0 : key_size(g, kv);
+}
+
+static uint64_t node_size(const struct tree *t, const struct view *v, const struct node *n)
+{
+    const struct gen *g = v->gen;
     if (node_is_dir(n))
         return 0;
     if (n->kind == NODE_KEY)
-        return key_size(g, n->number);
-    if (n->kind == NODE_WHOLE)
-        return whole_size(g, n->row);
+        return file_size(t, g, n->number);
     const struct row *row = node_row(n);
     if (row->size)
-        return row->size(g, row, node_tensor(g, n));
+        return row->size(v, row, node_tensor(g, n));
+    if (n->kind == NODE_WHOLE)
+        return whole_size(g, n->row);
     struct buf m = BUF_MEASURE;
     row->text(g, node_tensor(g, n), &m);
     return m.len;
@@ -119,38 +131,68 @@ static nlink_t node_links(const struct gen *g, const struct node *n)
  * Bits derive from the model file's: metadata/ and its files have its read and write bits, all
  * else its read bits; who may read a folder may enter it.
  */
-static mode_t node_mode(const struct tree *t, const struct gen *g, const struct node *n)
+static mode_t node_mode(const struct tree *t, const struct node *n)
 {
     bool editable = n->kind == NODE_KEY || (n->kind == NODE_DIR && n->row == ROOT_METADATA);
-    mode_t from = t->opt.set_umask ? 0777 & ~t->opt.umask : g->st.st_mode;
+    mode_t from = t->opt.set_umask ? 0777 & ~t->opt.umask : t->st.st_mode;
     mode_t mode = from & (editable ? 0666 : 0444);
     if (!node_is_dir(n))
         return S_IFREG | mode;
     return S_IFDIR | mode | (from & 0444) >> 2;
 }
 
-int node_entry(const struct tree *t, const struct gen *g, uint64_t ino, struct tree_entry *ret)
+static struct kfile *node_file(const struct tree *t, const struct node *n)
+{
+    return n->kind == NODE_KEY && t->writable ? t->keys.file[n->number] : NULL;
+}
+
+/* A key's time moves only when that key is written; those of views of the whole, and of what may
+ * differ between generations, with each. */
+static struct timespec node_mtime(const struct tree *t, const struct view *v, const struct node *n)
+{
+    const struct kfile *f = node_file(t, n);
+    const struct row *row = node_row(n);
+    if (f && f->mtime.tv_sec)
+        return f->mtime;
+    bool moves = n->kind == NODE_WHOLE || (row && row->flags & ROW_MOVES) ||
+                 (n->kind == NODE_DIR && n->row == ROOT_METADATA);
+    return moves ? v->gen->mtime : t->st.st_mtim;
+}
+
+/* What a writable tree shows may change, but for tensors' folders and what is in them. */
+static bool node_fixed(const struct tree *t, const struct node *n)
+{
+    const struct row *row = node_row(n);
+    if (!t->writable || n->kind == NODE_TENSOR || (n->kind == NODE_DIR && n->row == ROOT_TENSORS))
+        return true;
+    return n->kind == NODE_TENSOR_FILE && !(row->flags & ROW_MOVES);
+}
+
+int node_entry(const struct tree *t, const struct view *v, uint64_t ino, struct tree_entry *ret)
 {
     struct node n = ino_node(ino);
-    int r = node_check(g, &n);
+    int r = node_check(t, v->gen, &n);
     if (r < 0)
         return r;
-    uint64_t size = node_size(g, &n);
+    uint64_t size = node_size(t, v, &n);
     if (size > INT64_MAX)
         return -EOVERFLOW;
-    *ret = (struct tree_entry){.node = ino, .fixed = true};
+    const struct kfile *f = node_file(t, &n);
+    bool link = f && f->state == KFILE_LINK;
+    struct timespec mtime = node_mtime(t, v, &n);
+    *ret = (struct tree_entry){.node = ino, .fixed = node_fixed(t, &n)};
     ret->attr = (struct stat){
         .st_ino = n.kind == NODE_WHOLE ? ino_row(n.row) : ino,
-        .st_mode = node_mode(t, g, &n),
-        .st_nlink = node_links(g, &n),
-        .st_uid = t->opt.set_uid ? t->opt.uid : g->st.st_uid,
-        .st_gid = t->opt.set_gid ? t->opt.gid : g->st.st_gid,
+        .st_mode = link ? S_IFLNK | 0777 : node_mode(t, &n),
+        .st_nlink = node_links(v->gen, &n),
+        .st_uid = t->opt.set_uid ? t->opt.uid : t->st.st_uid,
+        .st_gid = t->opt.set_gid ? t->opt.gid : t->st.st_gid,
         .st_size = (off_t)size,
         .st_blocks = (blkcnt_t)(size / 512 + (size % 512 ? 1 : 0)),
         .st_blksize = IO_SIZE,
-        .st_atim = g->st.st_mtim,
-        .st_mtim = g->st.st_mtim,
-        .st_ctim = g->st.st_mtim,
+        .st_atim = mtime,
+        .st_mtim = mtime,
+        .st_ctim = mtime,
     };
     return 0;
 }

@@ -20,7 +20,7 @@
 
 /*
  * An answer to a read: up to four pieces of memory. Pieces point into the generation (its header
- * or mapping), which `gen` keeps alive, or into `scratch`.
+ * or mapping), which `view` keeps alive, or into `scratch`.
  */
 #define REPLY_PARTS 4
 struct reply {
@@ -28,7 +28,7 @@ struct reply {
     int parts;
     uint8_t *scratch; /* given by the caller: room for as many bytes as were asked for, + 4 KiB */
     size_t used;      /* bytes of scratch in use */
-    struct gen *gen;  /* NULL, or a reference of the reply's */
+    struct view view; /* what pieces point into; empty, or the reply's references */
 };
 
 /* The scratch that a reply to a read of n bytes needs. */
@@ -64,8 +64,8 @@ struct row {
     /* Rendered: the whole file. `t` is the tensor (NULL at the root). Errors stick to the buf. */
     void (*text)(const struct gen *g, const struct gguf_tensor *t, struct buf *out);
     /* Piecewise: size in bytes, and bytes [off, off + n) (inside of the size) into the reply. */
-    uint64_t (*size)(const struct gen *g, const struct row *row, const struct gguf_tensor *t);
-    int (*read)(const struct gen *g, const struct row *row, const struct gguf_tensor *t,
+    uint64_t (*size)(const struct view *v, const struct row *row, const struct gguf_tensor *t);
+    int (*read)(const struct view *v, const struct row *row, const struct gguf_tensor *t,
                 uint64_t off, size_t n, struct reply *r);
 };
 
@@ -89,17 +89,17 @@ bool files_exists(const struct gen *g, const struct row *row, const struct gguf_
 
 /* The piecewise rows: values.c. */
 extern const struct form form_f32, form_f16, form_bf16;
-uint64_t raw_size(const struct gen *g, const struct row *row, const struct gguf_tensor *t);
-int raw_read(const struct gen *g, const struct row *row, const struct gguf_tensor *t, uint64_t off,
+uint64_t raw_size(const struct view *v, const struct row *row, const struct gguf_tensor *t);
+int raw_read(const struct view *v, const struct row *row, const struct gguf_tensor *t, uint64_t off,
              size_t n, struct reply *r);
-uint64_t value_size(const struct gen *g, const struct row *row, const struct gguf_tensor *t);
-int value_read(const struct gen *g, const struct row *row, const struct gguf_tensor *t,
+uint64_t value_size(const struct view *v, const struct row *row, const struct gguf_tensor *t);
+int value_read(const struct view *v, const struct row *row, const struct gguf_tensor *t,
                uint64_t off, size_t n, struct reply *r);
-uint64_t npy_size(const struct gen *g, const struct row *row, const struct gguf_tensor *t);
-int npy_read(const struct gen *g, const struct row *row, const struct gguf_tensor *t, uint64_t off,
+uint64_t npy_size(const struct view *v, const struct row *row, const struct gguf_tensor *t);
+int npy_read(const struct view *v, const struct row *row, const struct gguf_tensor *t, uint64_t off,
              size_t n, struct reply *r);
-uint64_t model_size(const struct gen *g, const struct row *row, const struct gguf_tensor *t);
-int model_read(const struct gen *g, const struct row *row, const struct gguf_tensor *t,
+uint64_t model_size(const struct view *v, const struct row *row, const struct gguf_tensor *t);
+int model_read(const struct view *v, const struct row *row, const struct gguf_tensor *t,
                uint64_t off, size_t n, struct reply *r);
 
 /* The rendered rows: views.c. */

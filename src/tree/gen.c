@@ -5,9 +5,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/bytes.h"
+#include "edit/change.h"
 #include "tree/files.h"
 #include "tree/name.h"
 
@@ -47,27 +46,16 @@ static int index_long(const struct gguf *m, bool keys, struct index *ix)
     return r;
 }
 
-static int fill(struct gen *g, unsigned flags, struct err *e)
+static int fill(struct gen *g)
 {
-    struct source src;
-    if (fstat(g->fd, &g->st) < 0)
-        return err_set(e, -errno, "cannot stat: %s", strerror(errno));
-    int r = source_fd(g->fd, &src, e);
-    if (r == 0)
-        r = gguf_parse(&src, flags, &g->gguf, e);
-    if (r < 0)
-        return r;
-    r = map_open(&g->map, g->fd, src.size);
-    if (r < 0)
-        return err_set(e, r, "cannot map: %s", strerror(-r));
     g->key_size = calloc((size_t)g->gguf->n_kv + 1, sizeof(*g->key_size));
     g->row_size = calloc(files_count(FILES_ROOT), sizeof(*g->row_size));
-    r = g->key_size && g->row_size ? 0 : -ENOMEM;
+    int r = g->key_size && g->row_size ? 0 : -ENOMEM;
     if (r == 0)
         r = index_long(g->gguf, true, &g->long_keys);
     if (r == 0)
         r = index_long(g->gguf, false, &g->long_tensors);
-    return r < 0 ? err_set(e, r, "no memory") : 0;
+    return r;
 }
 
 static void gen_free(struct gen *g)
@@ -76,25 +64,24 @@ static void gen_free(struct gen *g)
     index_free(&g->long_tensors);
     free((void *)g->key_size);
     free((void *)g->row_size);
-    map_close(&g->map);
     gguf_free(g->gguf);
-    if (g->fd >= 0)
-        (void)close(g->fd);
+    store_unref(g->pinned);
+    free(g->pad);
     free(g);
 }
 
-int gen_open(int fd, unsigned parse_flags, uint64_t number, struct gen **ret, struct err *e)
+int gen_make(struct gguf *m, uint64_t number, const struct timespec *mtime, struct gen **ret)
 {
     struct gen *g = calloc(1, sizeof(*g));
     if (!g)
-        return err_set(e, -ENOMEM, "no memory");
+        return -ENOMEM;
     atomic_init(&g->refs, 1);
     g->number = number;
-    g->fd = fd;
-    g->map.fd = -1;
-    int r = fill(g, parse_flags, e);
+    g->mtime = *mtime;
+    g->gguf = m;
+    int r = fill(g);
     if (r < 0) {
-        g->fd = -1; /* stays the caller's */
+        g->gguf = NULL; /* stays the caller's */
         gen_free(g);
         return r;
     }
@@ -114,9 +101,16 @@ void gen_unref(struct gen *g)
         gen_free(g);
 }
 
-void gen_unrefp(struct gen **g)
+struct view view_ref(const struct view *v)
 {
-    gen_unref(*g);
+    return (struct view){gen_ref(v->gen), store_ref(v->store)};
+}
+
+void view_free(struct view *v)
+{
+    gen_unref(v->gen);
+    store_unref(v->store);
+    *v = VIEW_INIT;
 }
 
 static uint32_t find_long(const struct gguf *m, bool keys, const struct index *ix, const char *file)
@@ -156,16 +150,9 @@ uint32_t gen_find_tensor(const struct gen *g, const char *file)
     return find(g, false, file);
 }
 
-const uint8_t *gen_data(const struct gen *g, const struct gguf_tensor *t, uint64_t first,
-                        uint64_t last)
+bool gen_shows_key(const struct gen *g, uint32_t kv)
 {
-    uint64_t end;
-    if (!add_u64(t->off, last, &end) || end > g->map.size)
-        return NULL;
-    return g->map.data + t->off + first;
-}
-
-int gen_check(const struct gen *g, uint64_t end)
-{
-    return map_check(&g->map, end);
+    const struct gguf_kv *k = &g->gguf->kv[kv];
+    return k->key_len != strlen(EDIT_RESERVE_KEY) ||
+           memcmp(gguf_key(g->gguf, k), EDIT_RESERVE_KEY, k->key_len) != 0;
 }

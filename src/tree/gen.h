@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A generation: one state of the model file, parsed and mapped, immutable and counted.
+ * A generation: one state of the model, parsed, immutable and counted. An edit makes a new one and
+ * never changes an old one. A view is a generation together with the store that its tensor data is
+ * read from.
  *
- * The tree shows the newest generation; whoever reads holds a reference for as long as it uses the
- * bytes. An edit makes a new generation and never changes an old one. Tensor bytes are the same in
- * all of them. Room for models of several files: a tensor's bytes are asked for with gen_data(),
- * never by arithmetic on the one mapping.
+ * The first generation pins its store: what stands between and behind the tensors of a file that
+ * others wrote is nowhere else. All later ones are whole without any file of their own: the header
+ * is in memory, tensor data in the newest store, all else is zero.
  *
  * Threads: any; what is cached (sizes of texts) is atomic.
  */
 #ifndef TREE_GEN_H
 #define TREE_GEN_H
 
-#include <stdatomic.h>
-#include <sys/stat.h>
+#include <time.h>
 
-#include "base/map.h"
-#include "gguf/gguf.h"
+#include "tree/store.h"
 
 struct gen {
     atomic_uint refs;
-    uint64_t number;   /* 0 for the first generation of a mount */
-    int fd;            /* owned: the model file, for reading */
-    struct stat st;    /* of the model file when it was opened */
-    struct gguf *gguf; /* owned */
-    struct map map;    /* the whole file */
+    uint64_t number;       /* 0 for the first generation of a mount */
+    struct timespec mtime; /* when it was made; of the first: the model's */
+    struct gguf *gguf;     /* owned */
+    struct store *pinned;  /* a reference, or NULL */
+    uint8_t *pad;          /* owned: of a pinned one, what its file had behind the header */
+    size_t pad_len;
     /* Names too long for a file name, by the hash of their file names. */
     struct index long_keys;
     struct index long_tensors;
@@ -32,22 +32,32 @@ struct gen {
     _Atomic(uint64_t) *row_size; /* owned: the same for the rendered files at the root */
 };
 
-/* Parse and map the open file `fd`, which passes to the generation on success. */
-int gen_open(int fd, unsigned parse_flags, uint64_t number, struct gen **ret, struct err *e);
+/* A generation of a parsed model, which passes to it on success. 0, -ENOMEM. */
+int gen_make(struct gguf *g, uint64_t number, const struct timespec *mtime, struct gen **ret);
 struct gen *gen_ref(struct gen *g);
 void gen_unref(struct gen *g);
-/* For CLEANUP(). */
-void gen_unrefp(struct gen **g);
+
+struct view {
+    struct gen *gen;     /* a reference */
+    struct store *store; /* a reference */
+};
+
+#define VIEW_INIT ((struct view){0})
+struct view view_ref(const struct view *v);
+/* For CLEANUP(); nothing is done to an empty one. */
+void view_free(struct view *v);
 
 /* The number of the key or tensor with this file name, UINT32_MAX if there is none. */
 uint32_t gen_find_key(const struct gen *g, const char *file);
 uint32_t gen_find_tensor(const struct gen *g, const char *file);
 
-/* A tensor's stored bytes in the mapping; NULL if any of [first, last) is not in the file. */
-const uint8_t *gen_data(const struct gen *g, const struct gguf_tensor *t, uint64_t first,
-                        uint64_t last);
+/* The number of a tensor of the generation. */
+static inline uint32_t gen_tensor_no(const struct gen *g, const struct gguf_tensor *t)
+{
+    return (uint32_t)(t - g->gguf->tensor);
+}
 
-/* -EIO if the file has been cut since, so that its first `end` bytes are not all there. */
-int gen_check(const struct gen *g, uint64_t end);
+/* False for the program's own key, which is not for people. */
+bool gen_shows_key(const struct gen *g, uint32_t kv);
 
 #endif

@@ -4,35 +4,147 @@
 #define TREE_INTERNAL_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
+#include "edit/commit.h"
+#include "edit/file.h"
+#include "tree/helper.h"
+#include "tree/keys.h"
 #include "tree/tree.h"
 
 /* Rows of the root that the tree itself knows. */
 enum { ROOT_METADATA = 0, ROOT_TENSORS = 1 };
 
-struct tree {
-    struct tree_options opt;
-    char *path; /* owned: the model's real path */
-    pthread_mutex_t lock;
-    struct gen *gen; /* a reference to the newest generation; protected by lock */
-    unsigned odd;    /* of the first generation, for the warnings */
+/* Edits that are accepted and not yet durable. All protected by the tree's lock. */
+struct pending {
+    struct edit_change change; /* since `flight` if that is set, else since `disk` */
+    struct edit_plan plan;     /* of the change; its new model is the newest generation's */
+    struct buf notes;          /* a line for the log for each operation, NUL-terminated */
+    struct tree_wait *waits;   /* who waits for it */
 };
 
-/* A reference to the newest generation. */
-struct gen *tree_gen(struct tree *t);
+struct writer {
+    pthread_t thread;
+    bool started;
+    pthread_cond_t wake;
+    bool stop;
+    bool due_set;
+    struct timespec due;            /* CLOCK_MONOTONIC: when to write what nobody waits for */
+    struct gen *disk;               /* a reference: what the model file holds */
+    struct gen *flight;             /* a reference: what is being written, or NULL */
+    struct tree_wait *flight_waits; /* who waits for that */
+    struct pending next;
+    int failed;         /* 0, or why a write that nobody waited for failed; told once */
+    atomic_bool cancel; /* stops a copy */
+};
+
+/* A generation that the kernel has a node of, or had while it was the newest. */
+struct held {
+    struct gen *gen; /* a reference */
+    uint64_t lookups;
+};
+
+struct tree {
+    struct tree_options opt;
+    char *path;            /* owned: the model's real path */
+    int dir;               /* of its folder */
+    struct stat st;        /* of the model when it was opened: owner, bits */
+    bool writable;         /* metadata can be edited */
+    char why[SHOW_MAX];    /* why it is not */
+    struct edit_file file; /* the writer's; while nothing is written, protected by lock */
+    struct edit_options edit;
+    pthread_mutex_t lock;
+    /* Protected by lock: */
+    struct view now; /* the newest generation and store */
+    uint64_t generations;
+    struct held *held;
+    size_t n_held, cap_held;
+    struct keys keys; /* if writable */
+    struct writer writer;
+    unsigned odd; /* of the first generation, for the warnings */
+};
+
+/* Log a line, if somebody wants it. */
+void tree_log(const struct tree *t, int priority, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* References to the newest generation and store. Free with view_free(). */
+struct view tree_view(struct tree *t);
+/* The view that a node shows: an older generation for NODE_WHOLE. -ENOENT, -ESTALE. */
+int tree_view_of(struct tree *t, const struct node *n, struct view *ret);
 
 /* The tensor that a node belongs to, NULL if it belongs to none. */
 const struct gguf_tensor *node_tensor(const struct gen *g, const struct node *n);
 /* The row of a node, NULL if it is none (root, tensor folder, key). */
 const struct row *node_row(const struct node *n);
-/* -ENOENT if there is no such node in the generation. */
-int node_check(const struct gen *g, const struct node *n);
+/* -ENOENT if there is no such node. Keys of a writable tree: under its lock. */
+int node_check(const struct tree *t, const struct gen *g, const struct node *n);
 bool node_is_dir(const struct node *n);
 
-/* A node's entry: number and attributes. */
-int node_entry(const struct tree *t, const struct gen *g, uint64_t ino, struct tree_entry *ret);
+/* A node's entry. Under the tree's lock if it is writable and the node is a key. */
+int node_entry(const struct tree *t, const struct view *v, uint64_t ino, struct tree_entry *ret);
 
-/* The text of a metadata key, and its size (cached). */
-void key_text(const struct gen *g, uint32_t key, struct buf *out);
+/* The text of key number kv of a generation, and its size (measured once). */
+void key_text(const struct gen *g, uint32_t kv, struct buf *out);
+uint64_t key_size(const struct gen *g, uint32_t kv);
+
+/* An open file. */
+struct tree_file {
+    struct node node;
+    const struct row *row; /* NULL for metadata files */
+    bool cacheable;
+    /*
+     * What is rendered as a whole is rendered when it is opened and does not change from then on.
+     * A view of the whole keeps its generation; tensor data comes from the newest store at each
+     * read.
+     */
+    struct buf text;
+    bool rendered;
+    struct gen *gen;  /* NODE_WHOLE: a reference */
+    struct kfile *kf; /* of a writable tree's metadata file, if it is one that was touched */
+    bool writes;      /* open for writing */
+    bool append;      /* each write goes to the end */
+};
+
+/* Open and close a metadata file of a writable tree. Under the lock. */
+int draft_open(struct tree *t, struct tree_file *f, int flags);
+int draft_release(struct tree *t, struct tree_file *f);
+
+/* What a file name in metadata/ is. */
+enum name_class tree_classify(struct tree *t, const char *name);
+/* A file that is no key and no known helper was written: tell that it is not saved. */
+void tree_stray(const struct tree *t, const struct kfile *f);
+
+/* ---- edits: all under the tree's lock ---- */
+
+/* The bytes that a kfile shows while it is written, or as a helper; NULL: those of its key. */
+struct buf *kfile_bytes(struct kfile *f);
+
+/*
+ * Take a text as the value of a key. 1: it is part of the newest generation now; 0: it is what the
+ * file shows already; -errno with a line in *e.
+ */
+int edits_accept(struct tree *t, struct kfile *f, const struct buf *text, struct err *e);
+/* Rename a key to another that is in no generation, or change a type. As edits_accept(). */
+int edits_rename(struct tree *t, struct kfile *from, struct kfile *to, struct err *e);
+int edits_retype(struct tree *t, struct kfile *f, uint32_t type, uint32_t elem, struct err *e);
+/* Make the removals that are due part of the newest generation. */
+void edits_remove_due(struct tree *t);
+/* Back to what is on disk, plus what was accepted since. */
+void edits_rebase(struct tree *t);
+/* Remember type and place of a key of the newest generation. */
+int edits_remember(struct tree *t, struct kfile *f);
+/* A value was refused: for the log and for user.gguf.error. Returns e->code. */
+int edits_refused(struct tree *t, struct kfile *f, const struct err *e);
+
+int writer_start(struct tree *t, struct err *e);
+/* Write what is pending, end the thread. 0, or why something was not written. */
+int writer_stop(struct tree *t);
+/* Something was accepted: wait for it, or have it written later, by the commit mode. */
+int writer_accepted(struct tree *t, struct tree_wait *w, struct err *e);
+/* Wait until all that was accepted is durable. 0: it is already; -errno: an earlier failure. */
+int writer_sync(struct tree *t, struct tree_wait *w);
+/* Have it written in `seconds`, if nobody asks for it before. */
+void writer_later(struct tree *t, unsigned seconds);
 
 #endif

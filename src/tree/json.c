@@ -32,8 +32,7 @@ static inline bool plain(uint8_t c)
     return c >= 0x20 && c < 0x80 && c != '"' && c != '\\';
 }
 
-/* Length of the run at p that stands for itself: ordinary ASCII and valid UTF-8. */
-static size_t plain_run(const uint8_t *p, size_t n)
+size_t json_plain_run(const uint8_t *p, size_t n)
 {
     size_t i = 0;
     while (i < n) {
@@ -73,7 +72,7 @@ void json_string(struct buf *out, const void *bytes, size_t n)
     const uint8_t *p = bytes, *end = p + n;
     buf_char(out, '"');
     while (p < end) {
-        size_t run = plain_run(p, (size_t)(end - p));
+        size_t run = json_plain_run(p, (size_t)(end - p));
         buf_add(out, p, run);
         p += run;
         if (p < end)

@@ -23,4 +23,7 @@ void json_value(struct buf *out, const struct gguf_value *v);
 /* For a line of metadata/KEY: non-finite floats are the bare words NaN, Infinity, -Infinity. */
 void json_line_value(struct buf *out, const struct gguf_value *v);
 
+/* Length of the run at p that stands for itself in a JSON string: ordinary ASCII, valid UTF-8. */
+size_t json_plain_run(const uint8_t *p, size_t n);
+
 #endif

@@ -99,7 +99,7 @@ static int unescape(const char *file, char *dst)
 
 int name_decode(const char *file, char dst[TREE_NAME_MAX + 1], size_t *ret)
 {
-    char again[TREE_NAME_MAX + 1], raw[TREE_NAME_MAX + 1];
+    char again[TREE_NAME_MAX + 1], raw[TREE_NAME_MAX + 1] = "";
     size_t len = strlen(file);
     if (len > TREE_NAME_MAX)
         return -ENOENT;

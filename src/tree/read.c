@@ -1,165 +1,148 @@
 /* SPDX-License-Identifier: MIT */
-/* Open files of the tree, their contents, and extended attributes: see tree.h. */
+/* Open files of the tree and their contents: see tree.h. */
 #include "tree/internal.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/bytes.h"
 
-struct tree_file {
-    uint64_t ino;
-    struct node node;
-    const struct row *row; /* NULL for a key */
-    /*
-     * What is rendered as a whole is rendered when it is opened and does not change from then on.
-     * A view of the whole keeps its generation; tensor data comes from the newest one at each
-     * read, so that no deleted file is kept alive.
-     */
-    struct buf text;
-    bool rendered;
-    struct gen *gen; /* NODE_WHOLE: a reference */
-};
-
 static void render(const struct gen *g, struct tree_file *f)
 {
     f->rendered = true;
-    if (f->node.kind == NODE_KEY)
-        key_text(g, f->node.number, &f->text);
-    else
-        f->row->text(g, node_tensor(g, &f->node), &f->text);
+    f->row->text(g, node_tensor(g, &f->node), &f->text);
 }
 
-int tree_open_file(struct tree *t, uint64_t node, struct tree_file **ret)
+/* The text of a metadata file as it is now. Of a writable tree: under the lock. */
+static void render_key(struct tree *t, struct tree_file *f)
 {
-    CLEANUP(gen_unrefp) struct gen *g = tree_gen(t);
-    struct node n = ino_node(node);
-    int r = node_check(g, &n);
+    struct buf *bytes = f->kf ? kfile_bytes(f->kf) : NULL;
+    uint32_t kv = t->writable ? t->keys.kv[f->node.number] : f->node.number;
+    f->rendered = true;
+    if (bytes)
+        buf_add(&f->text, bytes->data, bytes->len);
+    else if (kv != KV_NONE)
+        key_text(t->now.gen, kv, &f->text);
+}
+
+static int open_key(struct tree *t, struct tree_file *f, int flags)
+{
+    int r = 0;
+    (void)pthread_mutex_lock(&t->lock);
+    if (node_check(t, t->now.gen, &f->node) < 0)
+        r = -ENOENT;
+    else if (t->writable)
+        r = draft_open(t, f, flags);
+    else if ((flags & O_ACCMODE) != O_RDONLY)
+        r = -EROFS;
+    if (r == 0 && !f->writes && !(f->kf && f->kf->state == KFILE_HELPER))
+        render_key(t, f);
+    (void)pthread_mutex_unlock(&t->lock);
+    return r;
+}
+
+static int open_row(struct tree *t, struct tree_file *f, int flags)
+{
+    CLEANUP(view_free) struct view v = VIEW_INIT;
+    int r = tree_view_of(t, &f->node, &v);
+    if (r == 0)
+        r = node_check(t, v.gen, &f->node);
     if (r < 0)
         return r;
-    if (node_is_dir(&n))
+    if (node_is_dir(&f->node))
         return -EISDIR;
-    struct tree_file *f = calloc(1, sizeof(*f));
-    if (!f)
-        return -ENOMEM;
-    *f = (struct tree_file){.ino = node, .node = n, .row = node_row(&n)};
-    if (n.kind == NODE_WHOLE)
-        f->gen = gen_ref(g);
-    if (!f->row || f->row->text)
-        render(g, f);
-    if (buf_error(&f->text)) {
-        r = buf_error(&f->text);
-        tree_release(f);
-        return r;
-    }
-    *ret = f;
+    if ((flags & O_ACCMODE) != O_RDONLY)
+        return t->writable ? -EACCES : -EROFS;
+    f->row = node_row(&f->node);
+    f->cacheable = !(t->writable && f->row->flags & ROW_MOVES);
+    if (f->node.kind == NODE_WHOLE)
+        f->gen = gen_ref(v.gen);
+    if (f->row->text)
+        render(v.gen, f);
     return 0;
 }
 
-void tree_release(struct tree_file *f)
+int tree_open_file(struct tree *t, uint64_t node, int flags, struct tree_file **ret)
 {
+    struct tree_file *f = calloc(1, sizeof(*f));
     if (!f)
-        return;
+        return -ENOMEM;
+    f->node = ino_node(node);
+    f->cacheable = !t->writable;
+    int r = f->node.kind == NODE_KEY ? open_key(t, f, flags) : open_row(t, f, flags);
+    if (r == 0)
+        r = buf_error(&f->text);
+    if (r < 0)
+        (void)tree_release(t, f);
+    else
+        *ret = f;
+    return r;
+}
+
+bool tree_cacheable(const struct tree_file *f)
+{
+    return f->cacheable;
+}
+
+int tree_release(struct tree *t, struct tree_file *f)
+{
+    int r = 0;
+    if (!f)
+        return 0;
+    if (f->kf) {
+        (void)pthread_mutex_lock(&t->lock);
+        r = draft_release(t, f);
+        (void)pthread_mutex_unlock(&t->lock);
+    }
     gen_unref(f->gen);
     buf_free(&f->text);
     free(f);
+    return r;
+}
+
+static void reply_text(const struct buf *text, uint64_t off, size_t n, struct reply *r)
+{
+    if (off < text->len)
+        reply_add(r, text->data + off, (size_t)min_u64(n, text->len - off));
+}
+
+/* What is written by others meanwhile may move: copied, under the lock. */
+static void read_live(struct tree *t, struct tree_file *f, uint64_t off, size_t n, struct reply *r)
+{
+    (void)pthread_mutex_lock(&t->lock);
+    const struct buf *b = kfile_bytes(f->kf);
+    size_t from = b ? (size_t)min_u64(off, b->len) : 0;
+    size_t count = b ? (size_t)min_u64(n, b->len - from) : 0;
+    if (count)
+        memcpy(reply_room(r, count), b->data + from, count);
+    (void)pthread_mutex_unlock(&t->lock);
 }
 
 int tree_read(struct tree *t, struct tree_file *f, uint64_t off, size_t n, struct reply *r)
 {
     if (f->rendered) {
-        size_t from = (size_t)min_u64(off, f->text.len);
-        reply_add(r, f->text.data + from, (size_t)min_u64(n, f->text.len - from));
+        reply_text(&f->text, off, n, r);
         return 0;
     }
-    r->gen = f->gen ? gen_ref(f->gen) : tree_gen(t);
-    const struct gguf_tensor *tensor = node_tensor(r->gen, &f->node);
-    uint64_t size = f->row->size(r->gen, f->row, tensor);
+    if (f->kf) {
+        read_live(t, f, off, n, r);
+        return 0;
+    }
+    r->view = tree_view(t);
+    if (f->gen) {
+        gen_unref(r->view.gen);
+        r->view.gen = gen_ref(f->gen);
+    }
+    const struct gguf_tensor *tensor = node_tensor(r->view.gen, &f->node);
+    uint64_t size = f->row->size(&r->view, f->row, tensor);
     if (off >= size || n == 0)
         return 0;
-    return f->row->read(r->gen, f->row, tensor, off, (size_t)min_u64(n, size - off), r);
+    return f->row->read(&r->view, f->row, tensor, off, (size_t)min_u64(n, size - off), r);
 }
 
 void tree_reply_done(struct reply *r)
 {
-    gen_unref(r->gen);
-    r->gen = NULL;
-}
-
-/* ---- extended attributes ---- */
-
-static void xattr_name(const struct gen *g, const struct node *n, struct buf *out)
-{
-    const struct gguf *m = g->gguf;
-    if (n->kind == NODE_KEY)
-        buf_add(out, gguf_key(m, &m->kv[n->number]), m->kv[n->number].key_len);
-    else
-        buf_add(out, gguf_name(m, node_tensor(g, n)), node_tensor(g, n)->name_len);
-}
-
-static void xattr_type(const struct gen *g, const struct node *n, struct buf *out)
-{
-    char name[GGUF_TYPE_NAME_MAX];
-    if (n->kind == NODE_KEY) {
-        struct gguf_value v = gguf_value(g->gguf, &g->gguf->kv[n->number]);
-        buf_str(out, gguf_type_name(&v, name));
-    } else {
-        type_name(node_tensor(g, n), out);
-    }
-}
-
-static void xattr_shape(const struct gen *g, const struct node *n, struct buf *out)
-{
-    shape_numpy(g, node_tensor(g, n), " ", out);
-}
-
-static void xattr_offset(const struct gen *g, const struct node *n, struct buf *out)
-{
-    buf_printf(out, "%llu", (unsigned long long)node_tensor(g, n)->off);
-}
-
-static const struct {
-    const char *name;
-    bool keys; /* of metadata files too, not of tensors' folders only */
-    void (*value)(const struct gen *g, const struct node *n, struct buf *out);
-} xattrs[] = {
-    {"user.gguf.name", true, xattr_name},
-    {"user.gguf.type", true, xattr_type},
-    {"user.gguf.shape", false, xattr_shape},
-    {"user.gguf.offset", false, xattr_offset},
-};
-
-static bool has_xattr(const struct node *n, size_t i)
-{
-    return n->kind == NODE_TENSOR || (n->kind == NODE_KEY && xattrs[i].keys);
-}
-
-int tree_getxattr(struct tree *t, uint64_t node, const char *name, struct buf *out)
-{
-    CLEANUP(gen_unrefp) struct gen *g = tree_gen(t);
-    struct node n = ino_node(node);
-    int r = node_check(g, &n);
-    if (r < 0)
-        return r;
-    for (size_t i = 0; i < sizeof(xattrs) / sizeof(xattrs[0]); i++) {
-        if (!has_xattr(&n, i) || strcmp(xattrs[i].name, name) != 0)
-            continue;
-        xattrs[i].value(g, &n, out);
-        return buf_error(out);
-    }
-    return -ENODATA;
-}
-
-int tree_listxattr(struct tree *t, uint64_t node, struct buf *out)
-{
-    CLEANUP(gen_unrefp) struct gen *g = tree_gen(t);
-    struct node n = ino_node(node);
-    int r = node_check(g, &n);
-    if (r < 0)
-        return r;
-    for (size_t i = 0; i < sizeof(xattrs) / sizeof(xattrs[0]); i++)
-        if (has_xattr(&n, i))
-            buf_add(out, xattrs[i].name, strlen(xattrs[i].name) + 1);
-    return buf_error(out);
+    view_free(&r->view);
 }

@@ -13,17 +13,28 @@
 #include <sys/statvfs.h>
 
 #include "base/err.h"
+#include "edit/plan.h"
 #include "tree/files.h"
 #include "tree/ino.h"
 #include "tree/name.h"
 
 struct tree;
 struct tree_file;
+struct tree_dir;
+
+enum tree_commit { TREE_COMMIT_AUTO, TREE_COMMIT_CLOSE, TREE_COMMIT_SYNC };
 
 struct tree_options {
-    bool partial;                     /* show an incomplete download */
-    bool views_all;                   /* list the rows that are hidden otherwise */
-    bool set_uid, set_gid, set_umask; /* override what derives from the model file */
+    bool read_only;  /* do not edit, whatever the file allows */
+    bool read_write; /* edit also a file in a content-addressed store */
+    enum tree_commit commit;
+    enum edit_strategy strategy;
+    uint64_t reserve; /* as in struct edit_options */
+    bool break_hardlinks;
+    void (*log)(int priority, const char *line); /* may be NULL; any thread. syslog(3)'s levels */
+    bool partial;                                /* show an incomplete download */
+    bool views_all;                              /* list the rows that are hidden otherwise */
+    bool set_uid, set_gid, set_umask;            /* override what derives from the model file */
     uid_t uid;
     gid_t gid;
     mode_t umask;
@@ -37,7 +48,15 @@ struct tree_entry {
 
 /* Open the model at `path` (symbolic links are followed). */
 int tree_open(const char *path, const struct tree_options *o, struct tree **ret, struct err *e);
+/* Start the thread that writes edits. In the process that serves the tree: after a fork. */
+int tree_start(struct tree *t, struct err *e);
+/* Write what is pending. 0, or why an edit was lost (it was logged). */
+int tree_finish(struct tree *t);
 void tree_close(struct tree *t);
+
+/* True if metadata can be edited; if not, why. */
+bool tree_writable(const struct tree *t);
+const char *tree_why_not(const struct tree *t);
 
 /* The model's real path; good until tree_close(). */
 const char *tree_path(const struct tree *t);
@@ -48,17 +67,39 @@ int tree_lookup(struct tree *t, uint64_t parent, const char *name, struct tree_e
 int tree_getattr(struct tree *t, uint64_t node, struct tree_entry *ret);
 int tree_statfs(struct tree *t, struct statvfs *ret);
 
+int tree_opendir(struct tree *t, uint64_t node, struct tree_dir **ret);
+void tree_closedir(struct tree_dir *d);
+/* True if the kernel may keep what it read of this folder. */
+bool tree_dir_cacheable(const struct tree *t, const struct tree_dir *d);
+
 /*
  * The entry at *cookie (0: the first) of a folder, in the model's order, "." and ".." first.
  * 1: `name` and `ret` are set and *cookie is that of the next; 0: there are no more. With
  * `attrs`, all of ret->attr is set, else st_ino and the type in st_mode only.
  */
-int tree_readdir(struct tree *t, uint64_t dir, uint64_t *cookie, bool attrs,
+int tree_readdir(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool attrs,
                  char name[TREE_NAME_MAX + 1], struct tree_entry *ret);
 
-/* Open a file for reading. It keeps the generation that it saw, if that is what it shows. */
-int tree_open_file(struct tree *t, uint64_t node, struct tree_file **ret);
-void tree_release(struct tree_file *f);
+/*
+ * Whoever must wait until an edit is durable. A call that returns TREE_PARKED has taken the wait:
+ * done() is called later, once, by another thread.
+ */
+struct tree_wait {
+    void (*done)(struct tree_wait *w, int result); /* 0 or -errno */
+    const void *who;                               /* for tree_interrupt() */
+    struct tree_wait *next;                        /* the tree's */
+    bool interrupted;                              /* the tree's */
+};
+#define TREE_PARKED 1
+
+/* The one who waits as `who` was sent a signal: a copy that it waits for is given up (-EINTR). */
+void tree_interrupt(struct tree *t, const void *who);
+
+/* Open a file; flags as of open(2). It keeps the generation that it saw, if that is what it shows. */
+int tree_open_file(struct tree *t, uint64_t node, int flags, struct tree_file **ret);
+int tree_release(struct tree *t, struct tree_file *f);
+/* True if the kernel may keep what it read of this file. */
+bool tree_cacheable(const struct tree_file *f);
 /* Bytes at `off`, fewer than n at the end of the file only. `r->scratch` is the caller's. */
 int tree_read(struct tree *t, struct tree_file *f, uint64_t off, size_t n, struct reply *r);
 /* Let go of what the answer's pieces point to. */
@@ -67,5 +108,31 @@ void tree_reply_done(struct reply *r);
 /* Extended attributes: the value, or the NUL-separated names, into `out`. -ENODATA. */
 int tree_getxattr(struct tree *t, uint64_t node, const char *name, struct buf *out);
 int tree_listxattr(struct tree *t, uint64_t node, struct buf *out);
+
+/*
+ * Editing: metadata/ of a writable tree. -EROFS elsewhere and otherwise. What a name means, when
+ * an edit is accepted and when it is durable: docs/editing.md. Where there is a wait the result may
+ * be TREE_PARKED.
+ */
+int tree_create(struct tree *t, uint64_t parent, const char *name, int flags,
+                struct tree_entry *ret, struct tree_file **file);
+int tree_write(struct tree *t, struct tree_file *f, uint64_t off, const void *bytes, size_t n);
+/* file may be NULL: truncate(2). */
+int tree_truncate(struct tree *t, uint64_t node, struct tree_file *file, uint64_t size,
+                  struct tree_wait *w);
+int tree_flush(struct tree *t, struct tree_file *f, struct tree_wait *w);
+/* file NULL: of the folder. All that was accepted is durable after it. */
+int tree_fsync(struct tree *t, struct tree_file *file, struct tree_wait *w);
+int tree_unlink(struct tree *t, uint64_t parent, const char *name);
+/* flags as of renameat2(2). */
+int tree_rename(struct tree *t, uint64_t parent, const char *name, uint64_t new_parent,
+                const char *new_name, unsigned flags, struct tree_wait *w);
+int tree_symlink(struct tree *t, uint64_t parent, const char *name, const char *target,
+                 struct tree_entry *ret);
+int tree_readlink(struct tree *t, uint64_t node, struct buf *out);
+int tree_setxattr(struct tree *t, uint64_t node, const char *name, const void *value, size_t n,
+                  struct tree_wait *w);
+/* The kernel knows a node n times less. */
+void tree_forget(struct tree *t, uint64_t node, uint64_t n);
 
 #endif

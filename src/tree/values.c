@@ -16,37 +16,38 @@
 #include "base/bytes.h"
 
 /* Bytes [first, last) of the tensor's data, straight from the mapping. */
-static int reply_mapped(const struct gen *g, const struct gguf_tensor *t, uint64_t first,
+static int reply_mapped(const struct view *v, const struct gguf_tensor *t, uint64_t first,
                         uint64_t last, struct reply *r)
 {
-    const uint8_t *p = gen_data(g, t, first, last);
-    if (!p || gen_check(g, t->off + last) < 0)
+    uint32_t i = gen_tensor_no(v->gen, t);
+    const uint8_t *p = store_data(v->store, i, first, last);
+    if (!p || store_check(v->store, i, last) < 0)
         return -EIO;
     reply_add(r, p, (size_t)(last - first));
     return 0;
 }
 
-uint64_t raw_size(const struct gen *g, const struct row *row, const struct gguf_tensor *t)
+uint64_t raw_size(const struct view *v, const struct row *row, const struct gguf_tensor *t)
 {
-    (void)g;
+    (void)v;
     (void)row;
     return t->nbytes;
 }
 
-int raw_read(const struct gen *g, const struct row *row, const struct gguf_tensor *t, uint64_t off,
+int raw_read(const struct view *v, const struct row *row, const struct gguf_tensor *t, uint64_t off,
              size_t n, struct reply *r)
 {
     (void)row;
-    return reply_mapped(g, t, off, off + n, r);
+    return reply_mapped(v, t, off, off + n, r);
 }
 
 const struct form form_f32 = {4, 0, "<f4", quant_read_f32};
 const struct form form_f16 = {2, 1, "<f2", quant_read_f16};
 const struct form form_bf16 = {2, 30, NULL, quant_read_bf16};
 
-uint64_t value_size(const struct gen *g, const struct row *row, const struct gguf_tensor *t)
+uint64_t value_size(const struct view *v, const struct row *row, const struct gguf_tensor *t)
 {
-    (void)g;
+    (void)v;
     return t->n_elem * row->form->width;
 }
 
@@ -67,25 +68,27 @@ static int decode(void *arg)
     return 0;
 }
 
-int value_read(const struct gen *g, const struct row *row, const struct gguf_tensor *t,
+int value_read(const struct view *v, const struct row *row, const struct gguf_tensor *t,
                uint64_t off, size_t n, struct reply *r)
 {
     const struct quant_type *type = gguf_type(t);
+    uint32_t i = gen_tensor_no(v->gen, t);
+    bool big = v->gen->gguf->fmt.big;
     uint64_t first, last;
-    if (t->type_id == row->form->same && !g->gguf->fmt.big) /* stored as it is shown */
-        return reply_mapped(g, t, off, off + n, r);
+    if (t->type_id == row->form->same && !big) /* stored as it is shown */
+        return reply_mapped(v, t, off, off + n, r);
     quant_extent(type, row->form->width, off, n, &first, &last);
-    if (!gen_data(g, t, first, last))
+    if (!store_data(v->store, i, first, last))
         return -EIO;
     struct decode d = {.form = row->form,
                        .type = type,
-                       .big = g->gguf->fmt.big,
-                       .data = gen_data(g, t, 0, 0),
+                       .big = big,
+                       .data = store_data(v->store, i, 0, 0),
                        .off = off,
                        .n = n,
                        .dst = reply_room(r, n)};
     int err = map_guard(decode, &d);
-    return err < 0 ? err : gen_check(g, t->off + last);
+    return err < 0 ? err : store_check(v->store, i, last);
 }
 
 /*
@@ -102,7 +105,7 @@ static size_t npy_header(const struct gen *g, const struct row *row, const struc
     buf_printf(out, "{'descr': '%s', 'fortran_order': False, 'shape': (", row->form->descr);
     shape_numpy(g, t, ", ", out);
     buf_str(out, t->n_dims == 1 ? ",), }" : "), }");
-    while (out->len % NPY_ALIGN != NPY_ALIGN - 1)
+    for (size_t n = NPY_ALIGN - 1 - out->len % NPY_ALIGN; n > 0; n--)
         buf_char(out, ' ');
     buf_char(out, '\n');
     if (out->data && !buf_error(out))
@@ -110,17 +113,17 @@ static size_t npy_header(const struct gen *g, const struct row *row, const struc
     return out->len;
 }
 
-uint64_t npy_size(const struct gen *g, const struct row *row, const struct gguf_tensor *t)
+uint64_t npy_size(const struct view *v, const struct row *row, const struct gguf_tensor *t)
 {
     struct buf m = BUF_MEASURE;
-    return npy_header(g, row, t, &m) + value_size(g, row, t);
+    return npy_header(v->gen, row, t, &m) + value_size(v, row, t);
 }
 
-int npy_read(const struct gen *g, const struct row *row, const struct gguf_tensor *t, uint64_t off,
+int npy_read(const struct view *v, const struct row *row, const struct gguf_tensor *t, uint64_t off,
              size_t n, struct reply *r)
 {
     CLEANUP(buf_free) struct buf head = BUF_INIT;
-    size_t len = npy_header(g, row, t, &head);
+    size_t len = npy_header(v->gen, row, t, &head);
     if (buf_error(&head))
         return buf_error(&head);
     size_t from_head = off < len ? (size_t)min_u64(n, len - off) : 0;
@@ -128,30 +131,95 @@ int npy_read(const struct gen *g, const struct row *row, const struct gguf_tenso
         memcpy(reply_room(r, from_head), head.data + off, from_head);
     if (n == from_head)
         return 0;
-    return value_read(g, row, t, off + from_head - len, n - from_head, r);
+    return value_read(v, row, t, off + from_head - len, n - from_head, r);
 }
 
-uint64_t model_size(const struct gen *g, const struct row *row, const struct gguf_tensor *t)
+uint64_t model_size(const struct view *v, const struct row *row, const struct gguf_tensor *t)
 {
     (void)row;
     (void)t;
-    return max_u64(g->gguf->file_size, g->gguf->data_end);
+    return max_u64(v->gen->gguf->file_size, v->gen->gguf->data_end);
 }
 
-/* The header from memory, all else from the mapping. */
-int model_read(const struct gen *g, const struct row *row, const struct gguf_tensor *t,
+/* The first tensor, in a regular layout, whose data ends behind `off`; n_tensors if none does. */
+static uint32_t tensor_at(const struct gguf *m, uint64_t off)
+{
+    uint32_t low = 0, high = m->n_tensors;
+    while (low < high) {
+        uint32_t mid = low + (high - low) / 2;
+        if (m->tensor[mid].off + m->tensor[mid].nbytes > off)
+            high = mid;
+        else
+            low = mid + 1;
+    }
+    return low;
+}
+
+struct assemble {
+    const struct view *v;
+    uint64_t off;
+    size_t n;
+    uint8_t *dst;
+};
+
+/* Bytes [off, off + n) of the data section: tensors from the store, zeros between them. */
+static int assemble(void *arg)
+{
+    const struct assemble *a = arg;
+    const struct gguf *m = a->v->gen->gguf;
+    uint64_t end = a->off + a->n;
+    memset(a->dst, 0, a->n);
+    for (uint32_t i = tensor_at(m, a->off); i < m->n_tensors && m->tensor[i].off < end; i++) {
+        const struct gguf_tensor *t = &m->tensor[i];
+        uint64_t first = max_u64(a->off, t->off), last = min_u64(end, t->off + t->nbytes);
+        if (first >= last)
+            continue;
+        const uint8_t *p = store_data(a->v->store, i, first - t->off, last - t->off);
+        if (!p)
+            return -EIO;
+        memcpy(a->dst + (first - a->off), p, (size_t)(last - first));
+        if (store_check(a->v->store, i, last - t->off) < 0)
+            return -EIO;
+    }
+    return 0;
+}
+
+/* Data of a regular generation. Most reads lie within one tensor: straight from the mapping. */
+static int data_read(const struct view *v, uint64_t off, size_t n, struct reply *r)
+{
+    const struct gguf *m = v->gen->gguf;
+    uint32_t i = tensor_at(m, off);
+    if (i < m->n_tensors && m->tensor[i].off <= off &&
+        off + n <= m->tensor[i].off + m->tensor[i].nbytes)
+        return reply_mapped(v, &m->tensor[i], off - m->tensor[i].off, off + n - m->tensor[i].off,
+                            r);
+    struct assemble a = {.v = v, .off = off, .n = n, .dst = reply_room(r, n)};
+    return map_guard(assemble, &a);
+}
+
+/* The header from memory, all else from the file itself or, if that is not needed, assembled. */
+int model_read(const struct view *v, const struct row *row, const struct gguf_tensor *t,
                uint64_t off, size_t n, struct reply *r)
 {
+    uint64_t end = off + n, head = v->gen->gguf->head_len;
     (void)row;
     (void)t;
-    uint64_t end = off + n, head = g->gguf->head_len;
     if (off < head)
-        reply_add(r, g->gguf->head + off, (size_t)(min_u64(end, head) - off));
+        reply_add(r, v->gen->gguf->head + off, (size_t)(min_u64(end, head) - off));
     if (end <= head)
         return 0;
-    uint64_t first = max_u64(off, head);
-    if (end > g->map.size || gen_check(g, end) < 0)
+    uint64_t first = max_u64(off, head), pad = head + v->gen->pad_len;
+    const struct store *pinned = v->gen->pinned;
+    if (!pinned)
+        return data_read(v, first, (size_t)(end - first), r);
+    if (first < pad) {
+        reply_add(r, v->gen->pad + (first - head), (size_t)(min_u64(end, pad) - first));
+        first = min_u64(end, pad);
+    }
+    if (first == end)
+        return 0;
+    if (end > pinned->map.size || map_check(&pinned->map, end) < 0)
         return -EIO;
-    reply_add(r, g->map.data + first, (size_t)(end - first));
+    reply_add(r, pinned->map.data + first, (size_t)(end - first));
     return 0;
 }

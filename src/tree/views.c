@@ -49,16 +49,19 @@ void metadata_json(const struct gen *g, const struct gguf_tensor *t, struct buf 
     const struct gguf *m = g->gguf;
     char name[GGUF_TYPE_NAME_MAX];
     (void)t;
-    buf_str(out, "{");
+    const char *before = "{\n";
     for (uint32_t i = 0; i < m->n_kv; i++) {
         struct gguf_value v = gguf_value(m, &m->kv[i]);
-        buf_str(out, i ? ",\n" : "\n");
+        if (!gen_shows_key(g, i))
+            continue;
+        buf_str(out, before);
+        before = ",\n";
         json_string(out, gguf_key(m, &m->kv[i]), m->kv[i].key_len);
         buf_printf(out, ": {\"type\": \"%s\", \"value\": ", gguf_type_name(&v, name));
         json_value(out, &v);
         buf_char(out, '}');
     }
-    buf_str(out, "\n}\n");
+    buf_str(out, before[0] == '{' ? "{\n}\n" : "\n}\n");
 }
 
 void tensors_json(const struct gen *g, const struct gguf_tensor *t, struct buf *out)

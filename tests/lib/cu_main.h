@@ -16,10 +16,10 @@
 /* Runs the table; 0 if all passed, else 1. */
 int cu_run(const char *suite, CU_TestInfo *tests);
 
-#define CU_MAIN(suite, tests)                                                                      \
-    int main(void)                                                                                 \
-    {                                                                                              \
-        return cu_run(suite, tests);                                                               \
+#define CU_MAIN(suite, tests)        \
+    int main(void)                   \
+    {                                \
+        return cu_run(suite, tests); \
     }
 
 #endif

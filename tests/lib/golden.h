@@ -30,8 +30,8 @@ size_t golden_canon(float *f, size_t n);
 bool golden_check(const struct golden *g, const struct quant_type *t);
 
 /*
- * Compare with vectors/NAME.KIND.{raw,f32} in $GGUFS_SHARED, or in ../shared beside the sources. 1: equal bit for bit
- * (NaN as NaN), 0: no such file, -1: different.
+ * Compare with vectors/NAME.KIND.{raw,f32} in $GGUFS_SHARED, or in ../shared beside the sources.
+ * 1: equal bit for bit (NaN as NaN), 0: no such file, -1: different.
  */
 int golden_file_check(const struct quant_type *t, const char *kind);
 

@@ -59,17 +59,26 @@ def get(name):
         return file.read()
 
 
+def sanitized(kind):
+    """Whether the program was built with the sanitizer: asan, tsan."""
+    return f'__{kind}_init'.encode() in get(shutil.which(GGUFS))
+
+
 def environment():
-    log = 'log_path=' + path('sanitizer')
-    return {**os.environ,
-            **{name: os.environ.get(name, '') + ':' + log
-               for name in ('ASAN_OPTIONS', 'UBSAN_OPTIONS', 'TSAN_OPTIONS')}}
+    """Sanitizers of daemons write into files of the test's folder."""
+    log = ':log_path=' + path('sanitizer')
+    known = ':suppressions=' + os.path.join(SOURCE, 'tests/lib/')
+    more = {'ASAN_OPTIONS': log + known + 'asan.supp', 'TSAN_OPTIONS': log + known + 'tsan.supp',
+            'UBSAN_OPTIONS': log}
+    return {**os.environ, **{name: os.environ.get(name, '') + text for name, text in more.items()}}
 
 
 def assert_no_faults():
-    """Sanitizers of daemons write into files of the test's folder."""
+    """What sanitizers found, or that they found nothing."""
     for name in glob.glob(path('sanitizer.*')):
-        raise AssertionError(get(name).decode(errors='replace'))
+        report = get(name).decode(errors='replace')
+        os.unlink(name)  # the next test is not to fail for it
+        raise AssertionError(report)
 
 
 def run(*command, limit=LIMIT, **options):
@@ -84,6 +93,14 @@ def run(*command, limit=LIMIT, **options):
     return done
 
 
+class Refused(AssertionError):
+    """The program did not mount; `done` is how it ended (see run())."""
+
+    def __init__(self, done):
+        super().__init__(f'{done.args} failed ({done.returncode}): {done.err}')
+        self.done = done
+
+
 class Mount:
     """`with Mount(model, '-o', 'ro') as at:`: the model mounted by a daemon, at a new folder.
 
@@ -91,20 +108,20 @@ class Mount:
     ended, and with it everything that it does at unmount.
     """
 
-    def __init__(self, model, *options, at=None):
+    def __init__(self, model, *options, at=None, **how):
         self.command = [GGUFS, *options, model]
-        self.at = at
+        self.at, self.how = at, how
 
     def __enter__(self):
         self.at = self.at or tempfile.mkdtemp(prefix='mnt-', dir=folder)
         self.life, end = os.pipe()
         try:
-            done = run(*self.command, self.at, pass_fds=[end])
+            done = run(*self.command, self.at, pass_fds=[end], **self.how)
         finally:
             os.close(end)
         if done.returncode != 0:
             os.close(self.life)
-            raise AssertionError(f'{self.command} failed ({done.returncode}): {done.err}')
+            raise Refused(done)
         if not mount_of(self.at):
             raise AssertionError('the parent returned before the mount was live')
         return self.at
@@ -117,14 +134,16 @@ class Mount:
 
     def __exit__(self, *error):
         if mount_of(self.at):
-            unmount(self.at)
-        self.wait()
+            unmount(self.at, lazy=bool(error[0]))
+        if not error[0]:
+            self.wait()
         os.close(self.life)
         assert_no_faults()
 
 
-def unmount(at):
-    done = run('fusermount3', '-u', at)
+def unmount(at, lazy=False):
+    """Lazily where the test has failed and may still hold a file open."""
+    done = run('fusermount3', '-u', *(['-z'] if lazy else []), at)
     if done.returncode != 0:
         raise AssertionError(f'cannot unmount: {done.err}')
 
@@ -162,7 +181,9 @@ class Foreground:
 
     def __exit__(self, *error):
         if mount_of(self.at):
-            unmount(self.at)
+            unmount(self.at, lazy=bool(error[0]))
+        if error[0]:
+            self.process.kill()
         status = self.process.wait(LIMIT)
         self.err.close()
         assert_no_faults()

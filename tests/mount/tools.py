@@ -36,7 +36,7 @@ class Tools(unittest.TestCase):
 
     @classmethod
     def tearDownClass(cls):
-        cls.mount.__exit__(None)
+        cls.mount.__exit__(None, None, None)
 
     def inside(self, name):
         return os.path.join(self.at, name)

@@ -205,10 +205,9 @@ class Tree(unittest.TestCase):
         self.assertEqual((loaded.shape, loaded.dtype), (oracle.numpy_shape(tensor), np.dtype('<f4')))
         self.assertEqual(loaded.tobytes(), stored)
         self.assertTrue(self.content(*place, b'f32.npy').endswith(stored))
-        self.check_narrow(place, floats)
 
-    def check_narrow(self, place, floats):
-        """The unlisted views."""
+    def check_narrow(self, place):
+        floats = np.frombuffer(self.content(*place, b'f32'), '<f4')
         with np.errstate(all='ignore'):
             want = floats.astype('<f2')
         got = np.frombuffer(self.content(*place, b'f16'), '<f2')
@@ -243,6 +242,15 @@ class Tree(unittest.TestCase):
 
     def test_tensors(self):
         self.check(gguf.encode(ARCH, tensors()))
+
+    def test_narrow_views(self):
+        """f16, f16.npy and bf16: rounded to nearest even; not listed, but open by name."""
+        model = [tensor for tensor in tensors() if tensor.elements()]
+        source = mountlib.put('model.gguf', gguf.encode(ARCH, model))
+        with mountlib.Mount(source) as at:
+            self.at = os.fsencode(at)
+            for entry in os.listdir(self.path(b'tensors')):
+                self.check_narrow((b'tensors', entry))
 
     def test_version_2(self):
         self.check(gguf.encode(list(keys()), small(), version=2))

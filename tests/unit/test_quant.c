@@ -11,6 +11,7 @@
 #include "golden.h"
 #include "quant/f16.h"
 #include "quant/quant.h"
+#include "quant/set.h"
 
 static void test_table(void)
 {
@@ -381,4 +382,13 @@ static CU_TestInfo tests[] = {
     CU_TEST_INFO_NULL,
 };
 
-CU_MAIN("quant", tests)
+/* All of it with each kernel set of this machine. */
+int main(void)
+{
+    int failed = 0;
+    for (size_t i = 0; quant_set_at(i); i++) {
+        quant_use(quant_set_at(i));
+        failed |= cu_run(quant_set_at(i)->name, tests);
+    }
+    return failed;
+}

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: MIT */
+/* The table of system calls: see sys.h. The only place of the edit layer that sees errno. */
+#include "base/sys.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/ioctl.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+static int result(int r)
+{
+    return r < 0 ? -errno : r;
+}
+
+static ssize_t result_n(ssize_t n)
+{
+    return n < 0 ? -errno : n;
+}
+
+static int do_openat(const struct sys *s, int dir, const char *name, int flags, mode_t mode)
+{
+    (void)s;
+    return result(openat(dir, name, flags, mode));
+}
+
+static int do_close(const struct sys *s, int fd)
+{
+    (void)s;
+    return result(close(fd));
+}
+
+static ssize_t do_pread(const struct sys *s, int fd, void *dst, size_t n, uint64_t off)
+{
+    (void)s;
+    return result_n(pread(fd, dst, n, (off_t)off));
+}
+
+static ssize_t do_pwrite(const struct sys *s, int fd, const void *src, size_t n, uint64_t off)
+{
+    (void)s;
+    return result_n(pwrite(fd, src, n, (off_t)off));
+}
+
+static int do_ftruncate(const struct sys *s, int fd, uint64_t size)
+{
+    (void)s;
+    return result(ftruncate(fd, (off_t)size));
+}
+
+static int do_fsync(const struct sys *s, int fd)
+{
+    (void)s;
+    return result(fsync(fd));
+}
+
+static int do_flock(const struct sys *s, int fd, int how)
+{
+    (void)s;
+    return result(flock(fd, how));
+}
+
+static int do_seek(const struct sys *s, int fd, uint64_t off, int whence, uint64_t *ret)
+{
+    (void)s;
+    off_t at = lseek(fd, (off_t)off, whence);
+    if (at < 0)
+        return -errno;
+    *ret = (uint64_t)at;
+    return 0;
+}
+
+static ssize_t do_copy_range(const struct sys *s, int from, uint64_t from_off, int to,
+                             uint64_t to_off, size_t n)
+{
+    (void)s;
+    off64_t in = (off64_t)from_off, out = (off64_t)to_off;
+    return result_n(copy_file_range(from, &in, to, &out, n, 0));
+}
+
+static int do_clone_range(const struct sys *s, int from, uint64_t from_off, int to, uint64_t to_off,
+                          uint64_t n)
+{
+    (void)s;
+    struct file_clone_range range = {
+        .src_fd = from, .src_offset = from_off, .src_length = n, .dest_offset = to_off};
+    return result(ioctl(to, FICLONERANGE, &range));
+}
+
+static int do_fstat(const struct sys *s, int fd, struct stat *ret)
+{
+    (void)s;
+    return result(fstat(fd, ret));
+}
+
+static int do_fstatat(const struct sys *s, int dir, const char *name, struct stat *ret)
+{
+    (void)s;
+    return result(fstatat(dir, name, ret, AT_SYMLINK_NOFOLLOW));
+}
+
+static int do_fstatvfs(const struct sys *s, int fd, struct statvfs *ret)
+{
+    (void)s;
+    return result(fstatvfs(fd, ret));
+}
+
+static int do_fchmod(const struct sys *s, int fd, mode_t mode)
+{
+    (void)s;
+    return result(fchmod(fd, mode));
+}
+
+static int do_fchown(const struct sys *s, int fd, uid_t uid, gid_t gid)
+{
+    (void)s;
+    return result(fchown(fd, uid, gid));
+}
+
+static ssize_t do_flistxattr(const struct sys *s, int fd, char *dst, size_t n)
+{
+    (void)s;
+    return result_n(flistxattr(fd, dst, n));
+}
+
+static ssize_t do_fgetxattr(const struct sys *s, int fd, const char *name, void *dst, size_t n)
+{
+    (void)s;
+    return result_n(fgetxattr(fd, name, dst, n));
+}
+
+static int do_fsetxattr(const struct sys *s, int fd, const char *name, const void *value, size_t n)
+{
+    (void)s;
+    return result(fsetxattr(fd, name, value, n, 0));
+}
+
+static int do_fremovexattr(const struct sys *s, int fd, const char *name)
+{
+    (void)s;
+    return result(fremovexattr(fd, name));
+}
+
+static int do_rename(const struct sys *s, int dir, const char *from, const char *to, unsigned flags)
+{
+    (void)s;
+    return result(renameat2(dir, from, dir, to, flags));
+}
+
+static int do_unlinkat(const struct sys *s, int dir, const char *name)
+{
+    (void)s;
+    return result(unlinkat(dir, name, 0));
+}
+
+static int list_names(DIR *d, int (*fn)(void *arg, const char *name), void *arg)
+{
+    int r = 0;
+    const struct dirent *entry;
+    errno = 0;
+    while (r == 0 && (entry = readdir(d))) {
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            r = fn(arg, entry->d_name);
+        errno = 0;
+    }
+    return r ? r : -errno;
+}
+
+static int do_list(const struct sys *s, int dir, int (*fn)(void *arg, const char *name), void *arg)
+{
+    (void)s;
+    int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    DIR *d = fdopendir(fd);
+    if (!d) {
+        int r = -errno;
+        (void)close(fd);
+        return r;
+    }
+    int r = list_names(d, fn, arg);
+    (void)closedir(d);
+    return r;
+}
+
+const struct sys sys_libc = {
+    .openat = do_openat,
+    .close = do_close,
+    .pread = do_pread,
+    .pwrite = do_pwrite,
+    .ftruncate = do_ftruncate,
+    .fsync = do_fsync,
+    .flock = do_flock,
+    .seek = do_seek,
+    .copy_range = do_copy_range,
+    .clone_range = do_clone_range,
+    .fstat = do_fstat,
+    .fstatat = do_fstatat,
+    .fstatvfs = do_fstatvfs,
+    .fchmod = do_fchmod,
+    .fchown = do_fchown,
+    .flistxattr = do_flistxattr,
+    .fgetxattr = do_fgetxattr,
+    .fsetxattr = do_fsetxattr,
+    .fremovexattr = do_fremovexattr,
+    .rename = do_rename,
+    .unlinkat = do_unlinkat,
+    .list = do_list,
+};
+
+int sys_read_all(const struct sys *s, int fd, void *dst, size_t n, uint64_t off)
+{
+    uint8_t *p = dst;
+    while (n > 0) {
+        ssize_t got = s->pread(s, fd, p, n, off);
+        if (got == -EINTR)
+            continue;
+        if (got <= 0)
+            return got < 0 ? (int)got : -EIO;
+        p += got;
+        off += (uint64_t)got;
+        n -= (size_t)got;
+    }
+    return 0;
+}
+
+int sys_write_all(const struct sys *s, int fd, const void *src, size_t n, uint64_t off)
+{
+    const uint8_t *p = src;
+    while (n > 0) {
+        ssize_t put = s->pwrite(s, fd, p, n, off);
+        if (put == -EINTR)
+            continue;
+        if (put <= 0)
+            return put < 0 ? (int)put : -EIO;
+        p += put;
+        off += (uint64_t)put;
+        n -= (size_t)put;
+    }
+    return 0;
+}
+
+int sys_sync(const struct sys *s, int fd)
+{
+    int r;
+    do
+        r = s->fsync(s, fd);
+    while (r == -EINTR);
+    return r;
+}
+
+int sys_sync_dir(const struct sys *s, int dir)
+{
+    int r = sys_sync(s, dir);
+    return r == -EINVAL ? 0 : r;
+}
+
+void sys_close(const struct sys *s, int *fd)
+{
+    if (*fd >= 0)
+        (void)s->close(s, *fd);
+    *fd = -1;
+}

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: MIT */
+/* A plan carried out: see commit.h, whose invariants are named here. */
+#include "edit/commit.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/bytes.h"
+#include "edit/journal.h"
+#include "edit/move.h"
+#include "edit/temp.h"
+
+/* Room left for what the file system itself needs for a new file of this size. */
+#define SPACE_SLACK ((uint64_t)1 << 20)
+
+struct job {
+    struct edit_file *f;
+    const struct edit_plan *p;
+    const struct edit_options *o;
+    const struct edit_hooks *h;
+    struct edit_result *ret;
+    struct stat st; /* of the model, when the commit began */
+};
+
+struct strategy {
+    const char *name;
+    int (*applies)(struct job *j, struct err *e); /* 0; -EOPNOTSUPP and why; -errno */
+    int (*run)(struct job *j, struct err *e);
+};
+
+/* New files: reflink and copy. */
+
+static int replace(struct job *j, int (*fill)(struct move *, struct err *), struct err *e)
+{
+    struct temp t = TEMP_INIT;
+    int r = temp_create(j->f, &t, e);
+    if (r < 0)
+        return r;
+    struct move m = {.sys = j->f->sys, .plan = j->p, .hooks = j->h, .from = j->f->fd, .to = t.fd};
+    r = temp_dress(j->f, &t, e);
+    if (r == 0)
+        r = fill(&m, e);
+    if (r == 0)
+        r = temp_publish(j->f, &t, &j->ret->old_fd, e);
+    temp_abandon(j->f, &t);
+    return r;
+}
+
+/* Ask the file system, with a file beside the model. Its answer does not change. */
+static int probe_clone(struct edit_file *f, struct err *e)
+{
+    struct temp t = TEMP_INIT;
+    uint64_t n = f->id.size < 4096 ? 0 : 4096; /* 0: all, where there is less than a block */
+    int r = temp_create(f, &t, e);
+    if (r < 0)
+        return r;
+    r = f->sys->clone_range(f->sys, f->fd, 0, t.fd, 0, n);
+    temp_abandon(f, &t);
+    f->clone = r == 0 ? EDIT_CLONE_YES : EDIT_CLONE_NO;
+    return 0;
+}
+
+static int reflink_applies(struct job *j, struct err *e)
+{
+    if (!j->p->clonable)
+        return err_set(e, -EOPNOTSUPP, "reflink: the data does not move by whole blocks");
+    int r = j->f->clone == EDIT_CLONE_UNKNOWN ? probe_clone(j->f, e) : 0;
+    if (r == 0 && j->f->clone == EDIT_CLONE_NO)
+        return err_set(e, -EOPNOTSUPP, "reflink: the file system does not clone ranges");
+    return r;
+}
+
+static int reflink_run(struct job *j, struct err *e)
+{
+    return replace(j, move_clone, e);
+}
+
+/* Bytes that the copy takes: holes stay holes. */
+static uint64_t space_needed(const struct job *j)
+{
+    uint64_t used = (uint64_t)j->st.st_blocks * 512 + j->p->head.len;
+    return min_u64(j->p->size, used) + SPACE_SLACK;
+}
+
+static int copy_applies(struct job *j, struct err *e)
+{
+    struct statvfs v;
+    int r = j->f->sys->fstatvfs(j->f->sys, j->f->dir, &v);
+    if (r < 0)
+        return err_set(e, r, "cannot tell the free space: %s", strerror(-r));
+    uint64_t blocks = geteuid() == 0 ? v.f_bfree : v.f_bavail, free_bytes;
+    if (!mul_u64(blocks, v.f_frsize, &free_bytes) || free_bytes >= space_needed(j))
+        return 0;
+    return err_set(e, -ENOSPC, "copy: %llu bytes are needed, %llu are free",
+                   (unsigned long long)space_needed(j), (unsigned long long)free_bytes);
+}
+
+static int copy_run(struct job *j, struct err *e)
+{
+    return replace(j, move_copy, e);
+}
+
+/* In place. */
+
+static int inplace_applies(struct job *j, struct err *e)
+{
+    if (!j->p->inplace)
+        return err_set(e, -EOPNOTSUPP, "inplace: more than the header changes");
+    if (j->st.st_nlink > 1)
+        return err_set(e, -EOPNOTSUPP, "inplace: the model has other hard links");
+    if (j->o->strategy == EDIT_AUTO && j->p->size <= EDIT_INPLACE_FROM)
+        return err_set(e, -EOPNOTSUPP, "inplace: the model is small enough to be copied");
+    return move_check_padding(j->f->sys, j->p, j->f->fd, e);
+}
+
+static int write_sectors(struct edit_file *f, const uint8_t *bytes, uint64_t lo, uint64_t n)
+{
+    int r = sys_write_all(f->sys, f->fd, bytes + lo, (size_t)n, lo);
+    if (r == 0)
+        r = sys_sync(f->sys, f->fd);
+    return r == 0 ? edit_file_note(f, NULL) : r;
+}
+
+/* Step 2 of the journal, undone if it fails. While it is undone the journal stays (J2). */
+static int overwrite(struct job *j, const uint8_t *old, uint64_t lo, uint64_t n, struct err *e)
+{
+    int r = write_sectors(j->f, j->p->head.data, lo, n);
+    if (r == 0 || write_sectors(j->f, old, lo, n) == 0) {
+        journal_remove(j->f);
+        return r < 0 ? err_set(e, r, "cannot write the header: %s", strerror(-r)) : 0;
+    }
+    /* Whatever the header is now, it is not what f knows: no edit until the recovery. */
+    j->f->id = (struct edit_id){0};
+    return err_set(e, r,
+                   "cannot write the header, nor the old one back: %s; the journal beside the "
+                   "model finishes the edit (ggufs --recover)",
+                   strerror(-r));
+}
+
+static int inplace_with(struct job *j, uint8_t *old, struct err *e)
+{
+    uint64_t lo, n, len = j->p->head.len;
+    const uint8_t *new = j->p->head.data;
+    int r = sys_read_all(j->f->sys, j->f->fd, old, (size_t)len, 0);
+    if (r < 0)
+        return err_set(e, r, "cannot read the old header: %s", strerror(-r));
+    journal_range(old, new, len, &lo, &n);
+    if (n == 0)
+        return 0;
+    r = journal_write(j->f, lo, old + lo, new + lo, n, e);
+    if (r < 0)
+        return r;
+    r = edit_file_fresh(j->f, e);
+    if (r < 0) {
+        journal_remove(j->f);
+        return r;
+    }
+    return overwrite(j, old, lo, n, e);
+}
+
+static int inplace_run(struct job *j, struct err *e)
+{
+    uint8_t *old = malloc(j->p->head.len);
+    if (!old)
+        return err_set(e, -ENOMEM, "no memory for the old header");
+    int r = inplace_with(j, old, e);
+    free(old);
+    return r;
+}
+
+/* The table, in the order in which EDIT_AUTO tries it. */
+static const struct strategy strategies[] = {
+    [EDIT_AUTO] = {"auto", NULL, NULL},
+    [EDIT_REFLINK] = {"reflink", reflink_applies, reflink_run},
+    [EDIT_INPLACE] = {"inplace", inplace_applies, inplace_run},
+    [EDIT_COPY] = {"copy", copy_applies, copy_run},
+};
+
+const char *edit_strategy_name(enum edit_strategy s)
+{
+    return strategies[s].name;
+}
+
+/* The strategy, or EDIT_AUTO where nothing has to be done. */
+static int choose(struct job *j, enum edit_strategy *ret, struct err *e)
+{
+    enum edit_strategy s = j->o->strategy;
+    *ret = EDIT_AUTO;
+    if (j->p->same)
+        return 0;
+    if (s != EDIT_AUTO) {
+        *ret = s;
+        return strategies[s].applies(j, e);
+    }
+    struct err why = {0}; /* of the last one that does not apply */
+    int r = -EOPNOTSUPP;
+    for (s = EDIT_REFLINK; s <= EDIT_COPY && r == -EOPNOTSUPP; s++) {
+        r = strategies[s].applies(j, &why);
+        *ret = s;
+    }
+    return r < 0 ? err_set(e, r, "%s", why.msg) : 0;
+}
+
+/* C1. A journal whose edit is not done must not be lost, and the header is not what f knows. */
+static int check_no_journal(struct edit_file *f, struct err *e)
+{
+    struct journal journal = JOURNAL_INIT;
+    enum journal_state state;
+    int r = journal_load(f, &state, &journal, e);
+    journal_free(&journal);
+    if (r < 0 || state == JOURNAL_NONE)
+        return r;
+    if (state == JOURNAL_REDO)
+        return err_set(e, -ESTALE, "an interrupted edit must be recovered first");
+    journal_remove(f);
+    return 0;
+}
+
+static int begin(struct job *j, struct err *e)
+{
+    int r = j->f->sys->fstat(j->f->sys, j->f->fd, &j->st);
+    if (r < 0)
+        return err_set(e, r, "cannot stat the model: %s", strerror(-r));
+    if (j->st.st_nlink > 1 && !j->o->break_hardlinks)
+        return err_set(e, -EMLINK,
+                       "the model has %lu other names (hard links), which would keep "
+                       "the old content (-o hardlinks=break)",
+                       (unsigned long)j->st.st_nlink - 1);
+    return edit_file_fresh(j->f, e);
+}
+
+int edit_prepare(struct edit_file *f, const struct edit_plan *p, const struct edit_options *o,
+                 enum edit_strategy *ret, struct err *e)
+{
+    struct job j = {.f = f, .p = p, .o = o};
+    enum edit_strategy s = EDIT_AUTO;
+    int r = begin(&j, e);
+    if (r == 0)
+        r = choose(&j, &s, e);
+    if (r == 0)
+        *ret = s;
+    return r;
+}
+
+static int run(struct job *j, struct err *e)
+{
+    enum edit_strategy s;
+    int r = begin(j, e);
+    if (r == 0)
+        r = check_no_journal(j->f, e);
+    if (r == 0)
+        r = choose(j, &s, e);
+    if (r < 0 || s == EDIT_AUTO)
+        return r;
+    r = strategies[s].run(j, e);
+    /* The probe said yes, this range is not cloned all the same (a limit of the file system). */
+    if (r == -EOPNOTSUPP && s == EDIT_REFLINK && j->o->strategy == EDIT_AUTO) {
+        j->f->clone = EDIT_CLONE_NO;
+        return run(j, e);
+    }
+    j->ret->strategy = s;
+    return r;
+}
+
+int edit_commit(struct edit_file *f, const struct edit_plan *p, const struct edit_options *o,
+                const struct edit_hooks *h, struct edit_result *ret, struct err *e)
+{
+    *ret = (struct edit_result){.old_fd = -1};
+    struct job j = {.f = f, .p = p, .o = o, .h = h, .ret = ret};
+    return run(&j, e);
+}

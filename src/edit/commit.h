@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A plan carried out so that after a kill or a power cut at any moment the model is the old or the
+ * new file, whole.
+ *
+ *     r = edit_prepare(&f, &plan, &options, &strategy, &e);     could it be done, and how
+ *     r = edit_commit(&f, &plan, &options, &hooks, &result, &e);
+ *     if (result.old_fd >= 0) { give readers f.fd; close(result.old_fd); }
+ *
+ * Strategies, in the order in which EDIT_AUTO tries them:
+ *  reflink  a new file beside the model, the data cloned; takes the model's place. Asks that the
+ *           data moves by whole blocks, and a file system that clones.
+ *  inplace  the header is overwritten under a redo journal. Asks that only the header differs, that
+ *           the layout is regular, padding zero; in EDIT_AUTO that the file is over 64 MiB.
+ *  copy     as reflink, with the data copied. Asks for free space.
+ * A strategy asked for by name that does not apply is -EOPNOTSUPP, with the reason.
+ *
+ * Invariants:
+ *  C1. The path names a whole file at every moment (temp.h), or for inplace a file that the journal
+ *      makes whole (journal.h). No journal is there when a commit begins.
+ *  C2. Bytes of tensors are never written in place.
+ *  C3. 0 is returned only when the new state is durable: file synced, then folder synced.
+ *  C4. On failure the model is the old one, bit for bit, f is as before (for inplace its mtime may
+ *      differ) and no file of ours is left. Two exceptions, for which a medium must fail twice:
+ *      the new file could not be taken back (then old_fd is set: go on with the new one), or the
+ *      old header could not be written back (then the journal stays for edit_recover(), and edits
+ *      fail with -ESTALE until then).
+ *  C5. A file that is not the one that was opened (inode, size, mtime) is not replaced: -ESTALE.
+ *  C6. The new file has the lock before it has the name.
+ *
+ * Threads: one commit of a file at a time. `cancel` may be set by another thread; readers of the
+ * old descriptor are not disturbed.
+ */
+#ifndef EDIT_COMMIT_H
+#define EDIT_COMMIT_H
+
+#include <stdatomic.h>
+
+#include "edit/file.h"
+#include "edit/plan.h"
+
+/* Any may be NULL. Called from the thread that commits. */
+struct edit_hooks {
+    const atomic_bool *cancel;                                  /* set: a copy stops, -EINTR */
+    void (*progress)(uint64_t done, uint64_t total, void *arg); /* bytes of tensor data */
+    void *arg;
+};
+
+struct edit_result {
+    enum edit_strategy strategy; /* by which it was done; EDIT_AUTO: nothing had to be done */
+    int old_fd;                  /* the descriptor that f had before, the caller's; -1: the same */
+};
+
+/*
+ * Find the strategy without touching the model, and see that there is room. The file system is
+ * asked once (with a file beside the model) whether it clones.
+ * 0; -EOPNOTSUPP, -EMLINK (other hard links, and not break_hardlinks), -ESTALE, -ENOSPC, -errno.
+ */
+int edit_prepare(struct edit_file *f, const struct edit_plan *p, const struct edit_options *o,
+                 enum edit_strategy *ret, struct err *e);
+
+/* As above; -EPERM (owner, mode, attributes cannot be reproduced), -EINTR, -EIO, -EDQUOT. */
+int edit_commit(struct edit_file *f, const struct edit_plan *p, const struct edit_options *o,
+                const struct edit_hooks *h, struct edit_result *ret, struct err *e);
+
+/* "reflink", "inplace", "copy", "auto". */
+const char *edit_strategy_name(enum edit_strategy s);
+
+/* True if the time it takes does not depend on the size of the model. */
+static inline bool edit_is_quick(enum edit_strategy s)
+{
+    return s != EDIT_COPY;
+}
+
+#endif

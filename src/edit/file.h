@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The model file as an edit sees it: its folder and name, an open handle that holds the writer's
+ * lock, and what identified it when it was parsed.
+ *
+ *     struct edit_file f;
+ *     r = edit_file_open(&f, &sys_libc, dir, "model.gguf", true, &e);
+ *     r = edit_recover(&f, &found, &e);            (recover.h) before it is parsed
+ *     ... gguf_parse(f.fd), edits ...
+ *     edit_file_close(&f);
+ *
+ * All work on paths goes through `dir`, so that the folder may be renamed, or covered by a mount.
+ * One process writes: the lock (flock) is on the open model file, and on a file that replaces it
+ * before it does.
+ *
+ * Threads: a struct edit_file belongs to the one writer. Readers keep a descriptor of their own.
+ */
+#ifndef EDIT_FILE_H
+#define EDIT_FILE_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <time.h>
+
+#include "base/err.h"
+#include "base/sys.h"
+
+/* What tells whether a file is still the one that was opened. */
+struct edit_id {
+    uint64_t dev, ino, size;
+    struct timespec mtime;
+};
+
+enum edit_clone { EDIT_CLONE_UNKNOWN, EDIT_CLONE_YES, EDIT_CLONE_NO };
+
+struct edit_file {
+    const struct sys *sys;
+    int dir;                 /* of the folder, not owned; not O_PATH: it is synced */
+    int fd;                  /* of the model, owned */
+    char name[NAME_MAX + 1]; /* of the model in the folder; no symbolic link */
+    struct edit_id id;       /* as it was opened, or as the last edit left it */
+    enum edit_clone clone;   /* whether the file system clones ranges; asked once */
+};
+
+/*
+ * Open, and with `write` for writing and locked. 0; -EWOULDBLOCK (another process writes it),
+ * -EACCES, -EROFS, -ENOENT, -ELOOP (a symbolic link), -EINVAL (not a regular file), -ENAMETOOLONG.
+ */
+int edit_file_open(struct edit_file *f, const struct sys *sys, int dir, const char *name,
+                   bool write, struct err *e);
+void edit_file_close(struct edit_file *f);
+
+/* 0 if the path still names the file that was opened, unchanged; else -ESTALE. */
+int edit_file_fresh(const struct edit_file *f, struct err *e);
+/* Take the present state of f->fd as the file's identity. */
+int edit_file_note(struct edit_file *f, struct err *e);
+
+/* For the parts of the edit layer: */
+
+struct edit_id edit_id_of(const struct stat *st);
+bool edit_id_equal(const struct edit_id *a, const struct edit_id *b);
+
+/*
+ * The name of a file of ours beside the model: ".NAME.ggufs-SUFFIX". A NAME that leaves no room is
+ * cut, and made unique by a hash of the whole.
+ */
+#define EDIT_JOURNAL_SUFFIX "journal"
+#define EDIT_TEMP_SUFFIX 6 /* letters and digits */
+void edit_side_name(char dst[NAME_MAX + 1], const char *name, const char *suffix);
+
+/* True for files that this process, the model's owner or root made: others' are not touched. */
+bool edit_is_ours(const struct stat *st, const struct stat *model);
+
+#endif

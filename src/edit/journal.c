@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: MIT */
+/* The redo journal: see journal.h, whose steps and invariants are named here. */
+#include "edit/journal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/hash.h"
+
+#define MAGIC "GGUFSJN1"
+#define FIXED 40 /* bytes before the name */
+#define SUM 8
+
+static uint64_t sum_of(const void *p, size_t n)
+{
+    static const uint64_t key[2] = {0x6a6f75726e616c20, 0x6f66206767756673}; /* any, but fixed */
+    return siphash(key, p, n);
+}
+
+static uint64_t sectors(uint64_t n)
+{
+    return (n + JOURNAL_SECTOR - 1) / JOURNAL_SECTOR;
+}
+
+/* Bytes of sector i of a range of n bytes. */
+static size_t sector_len(uint64_t n, uint64_t i)
+{
+    return (size_t)min_u64(JOURNAL_SECTOR, n - i * JOURNAL_SECTOR);
+}
+
+void journal_free(struct journal *j)
+{
+    buf_free(&j->raw);
+    *j = JOURNAL_INIT;
+}
+
+void journal_range(const uint8_t *old, const uint8_t *new, uint64_t n, uint64_t *lo, uint64_t *len)
+{
+    uint64_t first = 0, last = n;
+    while (first < n && old[first] == new[first])
+        first++;
+    while (last > first && old[last - 1] == new[last - 1])
+        last--;
+    *lo = first / JOURNAL_SECTOR * JOURNAL_SECTOR;
+    *len = first == last ? 0 : min_u64(sectors(last) * JOURNAL_SECTOR, n) - *lo;
+}
+
+/* Writing. */
+
+static void encode(struct buf *b, const struct edit_file *f, uint64_t lo, const uint8_t *old,
+                   const uint8_t *new, uint64_t n)
+{
+    size_t name_len = strlen(f->name);
+    buf_str(b, MAGIC);
+    buf_uint(b, JOURNAL_SECTOR, 4, false);
+    buf_uint(b, name_len, 4, false);
+    buf_uint(b, f->id.size, 8, false);
+    buf_uint(b, lo, 8, false);
+    buf_uint(b, n, 8, false);
+    buf_add(b, f->name, name_len);
+    for (uint64_t i = 0; i < sectors(n); i++)
+        buf_uint(b, sum_of(old + i * JOURNAL_SECTOR, sector_len(n, i)), SUM, false);
+    buf_add(b, new, (size_t)n);
+    if (!buf_error(b))
+        buf_uint(b, sum_of(b->data, b->len), SUM, false);
+}
+
+/* The journal can be read and removed by whom the model belongs to; where that cannot be, root
+ * still can. */
+static void give_to_owner(const struct edit_file *f, int fd)
+{
+    struct stat st;
+    if (f->sys->fstat(f->sys, f->fd, &st) < 0)
+        return;
+    (void)f->sys->fchown(f->sys, fd, st.st_uid, st.st_gid);
+    (void)f->sys->fchmod(f->sys, fd, (st.st_mode & 0666) | 0600);
+}
+
+static int write_synced(const struct edit_file *f, int fd, const struct buf *b)
+{
+    give_to_owner(f, fd);
+    int r = sys_write_all(f->sys, fd, b->data, b->len, 0);
+    if (r == 0)
+        r = sys_sync(f->sys, fd);
+    return r < 0 ? r : sys_sync_dir(f->sys, f->dir);
+}
+
+int journal_write(const struct edit_file *f, uint64_t lo, const uint8_t *old, const uint8_t *new,
+                  uint64_t n, struct err *e)
+{
+    char name[NAME_MAX + 1];
+    CLEANUP(buf_free) struct buf b = BUF_INIT;
+    encode(&b, f, lo, old, new, n);
+    if (buf_error(&b))
+        return err_set(e, buf_error(&b), "no memory for the journal");
+    edit_side_name(name, f->name, EDIT_JOURNAL_SUFFIX);
+    int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+    int fd = f->sys->openat(f->sys, f->dir, name, flags, 0600);
+    if (fd < 0)
+        return err_set(e, fd, "cannot create the journal: %s", strerror(-fd));
+    int r = write_synced(f, fd, &b);
+    sys_close(f->sys, &fd);
+    if (r == 0)
+        return 0;
+    journal_remove(f);
+    return err_set(e, r, "cannot write the journal: %s", strerror(-r));
+}
+
+void journal_remove(const struct edit_file *f)
+{
+    char name[NAME_MAX + 1];
+    edit_side_name(name, f->name, EDIT_JOURNAL_SUFFIX);
+    if (f->sys->unlinkat(f->sys, f->dir, name) < 0)
+        (void)f->sys->unlinkat(f->sys, f->dir, name);
+    (void)sys_sync_dir(f->sys, f->dir);
+}
+
+/* Reading. */
+
+static int foreign(struct err *e, const char *why)
+{
+    return err_set(e, -ESTALE,
+                   "the journal beside the model does not fit it: %s; nothing was "
+                   "changed (if the model is whole, remove the journal)",
+                   why);
+}
+
+/* All bytes of the journal. 0: there; 1: there is none. */
+static int read_file(const struct edit_file *f, struct buf *ret, const struct stat *model,
+                     struct err *e)
+{
+    char name[NAME_MAX + 1];
+    struct stat st;
+    edit_side_name(name, f->name, EDIT_JOURNAL_SUFFIX);
+    int flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;
+    int fd = f->sys->openat(f->sys, f->dir, name, flags, 0);
+    if (fd == -ENOENT)
+        return 1;
+    if (fd < 0)
+        return err_set(e, fd, "cannot open the journal: %s", strerror(-fd));
+    int r = f->sys->fstat(f->sys, fd, &st);
+    if (r == 0 && !edit_is_ours(&st, model))
+        r = foreign(e, "it is not a file of the model's owner");
+    else if (r == 0 && st.st_size / 2 > model->st_size + 4096)
+        r = foreign(e, "it is too large");
+    uint8_t *at = r == 0 ? buf_extend(ret, (size_t)st.st_size) : NULL;
+    if (r == 0)
+        r = buf_error(ret);
+    if (r == 0 && at)
+        r = sys_read_all(f->sys, fd, at, ret->len, 0);
+    sys_close(f->sys, &fd);
+    return r == 0 || r == -ESTALE ? r : err_set(e, r, "cannot read the journal: %s", strerror(-r));
+}
+
+/* True if the bytes are a whole journal; its numbers then are consistent, not yet believed. */
+static bool decode(struct journal *j)
+{
+    const uint8_t *p = j->raw.data;
+    size_t n = j->raw.len;
+    if (n < FIXED + SUM || memcmp(p, MAGIC, 8) != 0 || get_u32(p + 8, false) != JOURNAL_SECTOR)
+        return false;
+    if (get_u64(p + n - SUM, false) != sum_of(p, n - SUM))
+        return false;
+    uint64_t name_len = get_u32(p + 12, false);
+    j->lo = get_u64(p + 24, false);
+    j->n = get_u64(p + 32, false);
+    if (j->n > n || FIXED + name_len + sectors(j->n) * SUM + j->n + SUM != n)
+        return false;
+    j->sums = p + FIXED + name_len;
+    j->new = j->sums + sectors(j->n) * SUM;
+    return true;
+}
+
+/* J3, what the journal says of the model. */
+static int check_identity(const struct edit_file *f, const struct journal *j,
+                          const struct stat *model, struct err *e)
+{
+    const uint8_t *p = j->raw.data;
+    size_t name_len = get_u32(p + 12, false);
+    uint64_t size = get_u64(p + 16, false);
+    if (name_len != strlen(f->name) || memcmp(p + FIXED, f->name, name_len) != 0)
+        return foreign(e, "it names another file");
+    if (size != (uint64_t)model->st_size)
+        return foreign(e, "it is for a file of another size");
+    if (j->lo % JOURNAL_SECTOR || j->lo > size || j->n > size - j->lo)
+        return foreign(e, "its range lies outside");
+    return 0;
+}
+
+/* J3, what the sectors of the model are. */
+static int check_sectors(const struct edit_file *f, const struct journal *j,
+                         enum journal_state *state, struct err *e)
+{
+    uint8_t now[JOURNAL_SECTOR];
+    *state = JOURNAL_DONE;
+    for (uint64_t i = 0; i < sectors(j->n); i++) {
+        uint64_t at = i * JOURNAL_SECTOR;
+        size_t n = sector_len(j->n, i);
+        int r = sys_read_all(f->sys, f->fd, now, n, j->lo + at);
+        if (r < 0)
+            return err_set(e, r, "cannot read the model: %s", strerror(-r));
+        if (memcmp(now, j->new + at, n) == 0)
+            continue;
+        if (sum_of(now, n) != get_u64(j->sums + i * SUM, false))
+            return foreign(e, "a part of the header is neither the old nor the new one");
+        *state = JOURNAL_REDO;
+    }
+    return 0;
+}
+
+static int judge(const struct edit_file *f, struct journal *j, const struct stat *model,
+                 enum journal_state *state, struct err *e)
+{
+    *state = JOURNAL_VOID;
+    if (!decode(j))
+        return 0;
+    int r = check_identity(f, j, model, e);
+    return r < 0 ? r : check_sectors(f, j, state, e);
+}
+
+int journal_load(const struct edit_file *f, enum journal_state *state, struct journal *ret,
+                 struct err *e)
+{
+    CLEANUP(journal_free) struct journal j = JOURNAL_INIT;
+    struct stat model;
+    int r = f->sys->fstat(f->sys, f->fd, &model);
+    if (r < 0)
+        return err_set(e, r, "cannot stat the model: %s", strerror(-r));
+    *state = JOURNAL_NONE;
+    r = read_file(f, &j.raw, &model, e);
+    if (r != 0)
+        return r < 0 ? r : 0;
+    r = judge(f, &j, &model, state, e);
+    if (r < 0)
+        return r;
+    *ret = j;
+    j = JOURNAL_INIT;
+    return 0;
+}
+
+int journal_settle(struct edit_file *f, enum journal_state *found, struct err *e)
+{
+    CLEANUP(journal_free) struct journal j = JOURNAL_INIT;
+    int r = journal_load(f, found, &j, e);
+    if (r < 0 || *found == JOURNAL_NONE)
+        return r;
+    if (*found == JOURNAL_REDO) {
+        r = sys_write_all(f->sys, f->fd, j.new, (size_t)j.n, j.lo);
+        if (r == 0)
+            r = sys_sync(f->sys, f->fd);
+        if (r < 0)
+            return err_set(e, r, "cannot finish the interrupted edit: %s", strerror(-r));
+    }
+    journal_remove(f);
+    return *found == JOURNAL_REDO ? edit_file_note(f, e) : 0;
+}

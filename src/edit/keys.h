@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Metadata keys: their syntax, and the table of standardized ones with the types that writers give
+ * their values and readers demand.
+ *
+ * Sources of the facts: the GGUF specification, and for keys that came later llama.cpp's writer.
+ * Where the specification has uint64 for a count or length, writers write u32: such a key is a
+ * count here. Threads: everything is constant.
+ */
+#ifndef EDIT_KEYS_H
+#define EDIT_KEYS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define KEY_MAX 65535 /* bytes, by the specification */
+
+enum key_flags {
+    KEY_COUNT = 1 << 0,     /* u32, or u64 where it needs to be */
+    KEY_PER_LAYER = 1 << 1, /* one value, or an array (of elem) with one for each layer */
+};
+
+struct key_row {
+    /* Segments with dots between. [arch]: an architecture; {i}: a number; {name}: any segment. */
+    const char *pattern;
+    uint8_t type;  /* enum gguf_value_type */
+    uint8_t elem;  /* of an array, also where flags allow one */
+    uint8_t flags; /* set of enum key_flags */
+};
+
+extern const struct key_row key_table[];
+extern const size_t key_table_len;
+
+/* The row of a key, NULL if it is not a standardized one. */
+const struct key_row *key_find(const char *key, size_t n);
+
+/* True if a value of this type (elem: its elements' if an array) is what the row asks for. */
+bool key_type_fits(const struct key_row *row, uint32_t type, uint32_t elem);
+
+/*
+ * True if a key may be created with this name: segments of ASCII letters, digits, "_" and "-" with
+ * single dots between, at most KEY_MAX bytes. More than the specification allows (upper case and
+ * "-" are in wide use), and safe in a file name.
+ */
+bool key_valid(const char *key, size_t n);
+
+/* True by the letter of the specification: as above, without upper case and "-". */
+bool key_lower_snake(const char *key, size_t n);
+
+#endif

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The segments of a plan carried out: see move.h.
+ *
+ * Cloning takes whole blocks, tensors begin anywhere. A run of segments whose data moves by the same
+ * distance is therefore cloned as one span of whole blocks, the padding between its tensors with
+ * it; what sticks out at the ends is copied, and padding that was not zero is wiped:
+ *
+ *     blocks    |       |       |       |       |
+ *     run          [tensor][pad][tensor ]
+ *     cloned            [---------------]
+ *     copied       [---]
+ */
+#include "edit/move.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/bytes.h"
+
+#define CHUNK ((size_t)16 << 20)  /* between two looks at `cancel` */
+#define PIECE ((size_t)256 << 10) /* where the kernel does not copy by itself */
+
+static int fail(struct err *e, int r, const char *what)
+{
+    return err_set(e, r, "cannot %s: %s", what, strerror(-r));
+}
+
+static int told_to_stop(const struct move *m)
+{
+    const struct edit_hooks *h = m->hooks;
+    return h && h->cancel && atomic_load(h->cancel) ? -EINTR : 0;
+}
+
+static void advance(struct move *m, uint64_t n)
+{
+    m->done += n;
+    if (m->hooks && m->hooks->progress)
+        m->hooks->progress(m->done, m->total, m->hooks->arg);
+}
+
+/* Copying. */
+
+static int copy_piecewise(struct move *m, uint64_t src, uint64_t at, size_t n)
+{
+    size_t room = (size_t)min_u64(n, PIECE);
+    uint8_t *piece = malloc(room);
+    int r = piece ? 0 : -ENOMEM;
+    while (r == 0 && n > 0) {
+        size_t part = (size_t)min_u64(n, room);
+        r = sys_read_all(m->sys, m->from, piece, part, src);
+        if (r == 0)
+            r = sys_write_all(m->sys, m->to, piece, part, at);
+        src += part;
+        at += part;
+        n -= part;
+    }
+    free(piece);
+    return r;
+}
+
+/* Errors of copy_file_range() that are about the call, not about the medium. */
+static bool is_unsupported(ssize_t r)
+{
+    return r == -EXDEV || r == -ENOSYS || r == -EOPNOTSUPP || r == -EINVAL || r == -EPERM;
+}
+
+/* At most CHUNK bytes by the kernel; *got 0: not this way. */
+static int copy_in_kernel(struct move *m, uint64_t src, uint64_t at, size_t n, size_t *got)
+{
+    *got = 0;
+    if (m->no_range)
+        return 0;
+    ssize_t r = m->sys->copy_range(m->sys, m->from, src, m->to, at, n);
+    if (r > 0)
+        *got = (size_t)r;
+    m->no_range = r == 0 || is_unsupported(r);
+    return r < 0 && !m->no_range && r != -EINTR ? (int)r : 0;
+}
+
+static int copy_bytes(struct move *m, uint64_t src, uint64_t at, uint64_t n)
+{
+    while (n > 0) {
+        size_t part = (size_t)min_u64(n, CHUNK), got;
+        int r = told_to_stop(m);
+        if (r == 0)
+            r = copy_in_kernel(m, src, at, part, &got);
+        if (r == 0 && got == 0 && m->no_range) {
+            r = copy_piecewise(m, src, at, part);
+            got = part;
+        }
+        if (r < 0)
+            return r;
+        advance(m, got);
+        src += got;
+        at += got;
+        n -= got;
+    }
+    return 0;
+}
+
+/* The next stretch of data at or after src, before end; without such knowledge all is data. */
+static int find_data(const struct move *m, uint64_t src, uint64_t end, uint64_t *lo, uint64_t *hi)
+{
+    *lo = src;
+    *hi = end;
+    int r = m->sys->seek(m->sys, m->from, src, SEEK_DATA, lo);
+    if (r == -ENXIO) /* nothing but a hole up to the end of the file */
+        *lo = end;
+    if (r == 0 && *lo < end)
+        r = m->sys->seek(m->sys, m->from, *lo, SEEK_HOLE, hi);
+    *lo = min_u64(*lo, end);
+    *hi = min_u64(*hi, end);
+    return r == -ENXIO || r == -EINVAL || r == -EOPNOTSUPP ? 0 : r;
+}
+
+/* A range of the old file, whose holes are holes of the new file already. */
+static int copy_sparse(struct move *m, uint64_t src, uint64_t at, uint64_t n)
+{
+    uint64_t end = src + n, lo, hi;
+    while (src < end) {
+        int r = find_data(m, src, end, &lo, &hi);
+        if (r < 0)
+            return r;
+        advance(m, lo - src);
+        r = copy_bytes(m, lo, at + (lo - src), hi - lo);
+        if (r < 0)
+            return r;
+        at += hi - src;
+        src = hi;
+    }
+    return 0;
+}
+
+/* Size and header. */
+static int begin(struct move *m, struct err *e)
+{
+    m->done = m->total = 0;
+    for (size_t i = 0; i < m->plan->n_seg; i++)
+        m->total += m->plan->seg[i].from == EDIT_FROM_FILE ? m->plan->seg[i].len : 0;
+    int r = m->sys->ftruncate(m->sys, m->to, m->plan->size);
+    if (r < 0)
+        return fail(e, r, "size the new file");
+    r = sys_write_all(m->sys, m->to, m->plan->head.data, m->plan->head.len, 0);
+    return r < 0 ? fail(e, r, "write the new header") : 0;
+}
+
+int move_copy(struct move *m, struct err *e)
+{
+    int r = begin(m, e);
+    for (size_t i = 0; i < m->plan->n_seg && r == 0; i++) {
+        const struct edit_segment *s = &m->plan->seg[i];
+        if (s->from == EDIT_FROM_FILE && (r = copy_sparse(m, s->src, s->at, s->len)) < 0)
+            return r == -EINTR ? err_set(e, r, "the copy was interrupted")
+                               : fail(e, r, "copy the tensors");
+    }
+    return r;
+}
+
+/* Cloning. */
+
+/* A span of the new file, whole blocks; shift: what to add for the offset in the old one. */
+struct span {
+    uint64_t lo, hi, shift;
+};
+
+/* The run that begins at segment i; returns the segment after it. */
+static size_t find_run(const struct edit_plan *p, size_t i, struct span *ret)
+{
+    uint64_t shift = p->seg[i].src - p->seg[i].at, end = p->seg[i].at + p->seg[i].len;
+    uint64_t mask = p->block - 1;
+    *ret = (struct span){.lo = (p->seg[i].at + mask) & ~mask, .shift = shift};
+    for (i++; i < p->n_seg; i++) {
+        const struct edit_segment *s = &p->seg[i];
+        if (s->from == EDIT_FROM_FILE && s->src - s->at != shift)
+            break;
+        if (s->from == EDIT_FROM_FILE)
+            end = s->at + s->len;
+    }
+    ret->hi = end & ~mask;
+    if (ret->hi < ret->lo)
+        ret->hi = ret->lo;
+    return i;
+}
+
+static int clone_span(struct move *m, const struct span *span)
+{
+    if (span->hi == span->lo)
+        return 0;
+    int r = m->sys->clone_range(m->sys, m->from, span->lo + span->shift, m->to, span->lo,
+                                span->hi - span->lo);
+    return r == -EINVAL || r == -EXDEV || r == -ENOTTY || r == -ENOSYS ? -EOPNOTSUPP : r;
+}
+
+/* Is [at, at + n) of a file zero? */
+static int check_zero(const struct sys *s, int fd, uint64_t at, uint64_t n, bool *ret)
+{
+    uint8_t piece[4096];
+    *ret = true;
+    while (n > 0 && *ret) {
+        size_t part = (size_t)min_u64(n, sizeof(piece));
+        int r = sys_read_all(s, fd, piece, part, at);
+        if (r < 0)
+            return r;
+        *ret = piece[0] == 0 && memcmp(piece, piece + 1, part - 1) == 0;
+        at += part;
+        n -= part;
+    }
+    return 0;
+}
+
+static int wipe(struct move *m, uint64_t lo, uint64_t hi)
+{
+    static const uint8_t zeros[4096];
+    bool zero = true;
+    int r = lo < hi ? check_zero(m->sys, m->to, lo, hi - lo, &zero) : 0;
+    while (r == 0 && !zero && lo < hi) {
+        size_t part = (size_t)min_u64(hi - lo, sizeof(zeros));
+        r = sys_write_all(m->sys, m->to, zeros, part, lo);
+        lo += part;
+    }
+    return r;
+}
+
+/* What of a segment the clone did not do. */
+static int finish_segment(struct move *m, const struct edit_segment *s, const struct span *span)
+{
+    uint64_t end = s->at + s->len;
+    uint64_t lo = min_u64(max_u64(s->at, span->lo), end), hi = max_u64(min_u64(end, span->hi), lo);
+    if (s->from == EDIT_FROM_ZERO)
+        return wipe(m, lo, hi);
+    advance(m, hi - lo);
+    int r = copy_bytes(m, s->src, s->at, lo - s->at);
+    return r < 0 ? r : copy_bytes(m, s->src + (hi - s->at), hi, end - hi);
+}
+
+static int clone_run(struct move *m, size_t *i)
+{
+    struct span span;
+    size_t first = *i;
+    *i = find_run(m->plan, first, &span);
+    int r = clone_span(m, &span);
+    for (size_t k = first; k < *i && r == 0; k++)
+        r = finish_segment(m, &m->plan->seg[k], &span);
+    return r;
+}
+
+int move_clone(struct move *m, struct err *e)
+{
+    int r = begin(m, e);
+    for (size_t i = 0; i < m->plan->n_seg && r == 0;) {
+        if (m->plan->seg[i].from != EDIT_FROM_FILE) {
+            i++;
+            continue;
+        }
+        r = clone_run(m, &i);
+        if (r < 0)
+            return fail(e, r, "clone the tensors");
+    }
+    return r;
+}
+
+int move_check_padding(const struct sys *s, const struct edit_plan *p, int from, struct err *e)
+{
+    for (size_t i = 0; i < p->n_seg; i++) {
+        bool zero;
+        if (p->seg[i].from != EDIT_FROM_ZERO)
+            continue;
+        int r = check_zero(s, from, p->seg[i].at, p->seg[i].len, &zero);
+        if (r < 0)
+            return fail(e, r, "read the padding between tensors");
+        if (!zero)
+            return err_set(e, -EOPNOTSUPP, "padding between tensors is not zero (byte %llu)",
+                           (unsigned long long)p->seg[i].at);
+    }
+    return 0;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The segments of a plan carried out: tensor data from the old file into the new one. Private to
+ * the edit layer.
+ */
+#ifndef EDIT_MOVE_H
+#define EDIT_MOVE_H
+
+#include "edit/commit.h"
+
+struct move {
+    const struct sys *sys;
+    const struct edit_plan *plan;
+    const struct edit_hooks *hooks; /* may be NULL */
+    int from, to;
+    bool no_range; /* copy_file_range() does not work between the two */
+    uint64_t done; /* bytes of data, holes included */
+    uint64_t total;
+};
+
+/*
+ * Give `to` (empty) its size, the new header and all data. Holes of the old file stay holes.
+ * 0; -EINTR (cancelled), -EIO, -ENOSPC, ...
+ */
+int move_copy(struct move *m, struct err *e);
+
+/* The same, with whole blocks of data cloned. Also -EOPNOTSUPP: cannot be cloned. */
+int move_clone(struct move *m, struct err *e);
+
+/* 0 if all padding of the plan is zero in the file `from` at the same place, else -EOPNOTSUPP. */
+int move_check_padding(const struct sys *s, const struct edit_plan *p, int from, struct err *e);
+
+#endif

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The new file, planned: its header's bytes and where each other byte comes from. Pure: no file is
+ * touched, and the same model, change and options always make the same plan.
+ *
+ *     CLEANUP(edit_plan_free) struct edit_plan p = EDIT_PLAN_INIT;
+ *     r = edit_plan_make(g, &change, &options, &p, &e);      then edit_commit(), see commit.h
+ *
+ * The plan holds the new model parsed (by gguf_parse(), as any file is), so that it can be shown
+ * before it is on disk; edit_plan_source() reads the whole new image out of old file and plan.
+ *
+ * What holds for every plan (checked when it is made):
+ *  P1. Segments are in order, not empty, without gap or overlap, and cover [0, size).
+ *  P2. The data begins at the first multiple of the alignment after the tensor infos; tensors lie in
+ *      the order of the infos, each at the running sum of the padded sizes before it.
+ *  P3. Every byte of every tensor comes from its place in the old file; every other byte outside of
+ *      the header is zero; bytes behind the data are dropped. Without tensors the file ends with
+ *      the header.
+ *  P4. Version and byte order stay; keys that were not changed keep their exact bytes.
+ *  P5. The new header parses, and every key and tensor is found where it was put.
+ *
+ * A tensor of unknown type has as many bytes as its extent in the old file; the last one is not
+ * padded, for what follows it would become part of it.
+ *
+ * The reserve is the key ggufs.reserve, a string of spaces, last in the header. Where it is in use
+ * (`reserve` not 0, and the file has one or is large enough) its length is chosen in this order:
+ *  R1. so that the data offset stays as it is: then only the header differs (inplace);
+ *  R2. else anew, with at least the asked number of spaces, and so that the data moves by a
+ *      multiple of the block of the file system: then data can be cloned (reflink).
+ * In both, the header ends a few bytes before the data and not exactly on it: readers differ in
+ * whether they skip a whole alignment there. R1 is taken for a small file (which is copied anyway)
+ * only if at least half of the asked number is left.
+ */
+#ifndef EDIT_PLAN_H
+#define EDIT_PLAN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "edit/change.h"
+
+enum edit_strategy { EDIT_AUTO, EDIT_REFLINK, EDIT_INPLACE, EDIT_COPY };
+
+#define EDIT_RESERVE_AUTO UINT64_MAX
+/* Spaces of an automatic reserve: a chat template of 5 KB can be added a dozen times. */
+#define EDIT_RESERVE_DEFAULT ((uint64_t)64 << 10)
+/* Files larger than this get one. */
+#define EDIT_RESERVE_FROM ((uint64_t)256 << 20)
+#define EDIT_RESERVE_MAX ((uint64_t)64 << 20)
+/* In EDIT_AUTO, files larger than this are edited in place. */
+#define EDIT_INPLACE_FROM ((uint64_t)64 << 20)
+
+struct edit_options {
+    enum edit_strategy strategy;
+    uint64_t reserve;     /* spaces; 0: none, EDIT_RESERVE_AUTO */
+    uint32_t block;       /* bytes of the file system's block (statvfs f_bsize) */
+    bool break_hardlinks; /* see commit.h */
+};
+
+#define EDIT_OPTIONS_INIT ((struct edit_options){.reserve = EDIT_RESERVE_AUTO})
+
+enum edit_from { EDIT_FROM_HEAD, EDIT_FROM_FILE, EDIT_FROM_ZERO };
+
+struct edit_segment {
+    enum edit_from from;
+    uint64_t at;  /* in the new file */
+    uint64_t len; /* bytes, > 0 */
+    uint64_t src; /* EDIT_FROM_FILE: offset in the old file */
+};
+
+struct edit_plan {
+    struct buf head;          /* bytes [0, data offset) of the new file, padding included */
+    uint64_t size;            /* of the new file */
+    struct edit_segment *seg; /* owned */
+    size_t n_seg, cap_seg;
+    bool same;         /* the new file is the old one, byte for byte but for old padding */
+    bool inplace;      /* only the header differs, and the old layout is regular */
+    bool clonable;     /* data moves by multiples of the block */
+    uint32_t block;    /* by which data moves if it is clonable; a power of two, at least 4096 */
+    struct gguf *next; /* owned: the new model; edit_plan_steal() takes it */
+};
+
+#define EDIT_PLAN_INIT ((struct edit_plan){0})
+
+/*
+ * 0; -EROFS (version 1, strings with counted NULs, missing data), what edit_apply() returns,
+ * -EINVAL (a value's bytes are not a value), -EFBIG (the header grows over the limit, or the
+ * alignment is over EDIT_MAX_ALIGNMENT and stays so), -ENOMEM.
+ */
+int edit_plan_make(const struct gguf *g, const struct edit_change *c, const struct edit_options *o,
+                   struct edit_plan *ret, struct err *e);
+void edit_plan_free(struct edit_plan *p);
+
+/* The new model, now the caller's. */
+struct gguf *edit_plan_steal(struct edit_plan *p);
+
+/* True if files of this format can be edited at all: why not is the line (-EROFS). */
+int edit_allowed(const struct gguf *g, struct err *e);
+
+/* The new image as a source, read from the plan and from `old`; both must outlive it. */
+struct edit_image {
+    const struct edit_plan *plan;
+    struct source old; /* .read NULL: data reads as zeros */
+};
+struct source edit_plan_source(const struct edit_image *image);
+
+#endif

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: MIT */
+/* What a crash left: see recover.h. */
+#include "edit/recover.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+
+#include "base/bytes.h"
+#include "edit/journal.h"
+
+struct sweep {
+    const struct edit_file *f;
+    struct stat model;
+    char pattern[NAME_MAX + 1]; /* the name of a temp, suffix aside */
+    size_t prefix;              /* its bytes */
+    unsigned removed;
+};
+
+static bool is_temp_name(const struct sweep *s, const char *name)
+{
+    static const char digits[] = "abcdefghijklmnopqrstuvwxyz0123456789";
+    return strncmp(name, s->pattern, s->prefix) == 0 &&
+           strlen(name) == s->prefix + EDIT_TEMP_SUFFIX &&
+           strspn(name + s->prefix, digits) == EDIT_TEMP_SUFFIX;
+}
+
+/* A file of ours that nobody has locked: its writer is gone. */
+static bool is_left_over(const struct sweep *s, int fd)
+{
+    const struct sys *sys = s->f->sys;
+    struct stat st;
+    return sys->fstat(sys, fd, &st) == 0 && edit_is_ours(&st, &s->model) &&
+           st.st_ino != s->model.st_ino && sys->flock(sys, fd, LOCK_EX | LOCK_NB) == 0;
+}
+
+static int sweep_one(void *arg, const char *name)
+{
+    struct sweep *s = arg;
+    const struct sys *sys = s->f->sys;
+    if (!is_temp_name(s, name))
+        return 0;
+    int flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;
+    int fd = sys->openat(sys, s->f->dir, name, flags, 0);
+    if (fd < 0)
+        return 0;
+    if (is_left_over(s, fd) && sys->unlinkat(sys, s->f->dir, name) == 0)
+        s->removed++;
+    sys_close(sys, &fd);
+    return 0;
+}
+
+static int sweep(const struct edit_file *f, unsigned *removed, struct err *e)
+{
+    struct sweep s = {.f = f};
+    int r = f->sys->fstat(f->sys, f->fd, &s.model);
+    if (r == 0) {
+        edit_side_name(s.pattern, f->name, "");
+        s.prefix = strlen(s.pattern);
+        r = f->sys->list(f->sys, f->dir, sweep_one, &s);
+    }
+    *removed = s.removed;
+    return r < 0 ? err_set(e, r, "cannot list the model's folder: %s", strerror(-r)) : 0;
+}
+
+int edit_recover(struct edit_file *f, struct edit_recovered *ret, struct err *e)
+{
+    enum journal_state found = JOURNAL_NONE;
+    *ret = (struct edit_recovered){0};
+    int r = journal_settle(f, &found, e);
+    if (r < 0)
+        return r;
+    ret->finished = found == JOURNAL_REDO;
+    ret->dropped = found == JOURNAL_VOID;
+    return sweep(f, &ret->removed, e);
+}
+
+int edit_overlay(const struct edit_file *f, struct edit_overlay *ret, struct err *e)
+{
+    CLEANUP(journal_free) struct journal j = JOURNAL_INIT;
+    enum journal_state state;
+    int r = journal_load(f, &state, &j, e);
+    if (r < 0)
+        return r;
+    struct edit_overlay o = {.off = j.lo};
+    if (state == JOURNAL_REDO)
+        buf_add(&o.bytes, j.new, (size_t)j.n);
+    if (buf_error(&o.bytes))
+        return err_set(e, buf_error(&o.bytes), "no memory for the journal");
+    *ret = o;
+    return 0;
+}
+
+static int read_overlaid(const struct source *s, uint64_t off, void *dst, size_t n)
+{
+    const struct edit_overlay *o = s->mem;
+    int r = o->file.read(&o->file, off, dst, n);
+    uint64_t lo = max_u64(off, o->off), hi = min_u64(off + n, o->off + o->bytes.len);
+    if (r == 0 && lo < hi)
+        memcpy((uint8_t *)dst + (lo - off), o->bytes.data + (lo - o->off), (size_t)(hi - lo));
+    return r;
+}
+
+int edit_overlay_source(struct edit_overlay *o, const struct edit_file *f, struct source *ret,
+                        struct err *e)
+{
+    int r = source_fd(f->fd, &o->file, e);
+    if (r == 0)
+        *ret = (struct source){.size = o->file.size, .read = read_overlaid, .mem = o, .fd = -1};
+    return r;
+}
+
+void edit_overlay_free(struct edit_overlay *o)
+{
+    buf_free(&o->bytes);
+    *o = EDIT_OVERLAY_INIT;
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a crash left: an edit in place is finished or dropped, new files that never took the model's
+ * place are removed. And for mounts that may not write: the finished header, in memory.
+ */
+#ifndef EDIT_RECOVER_H
+#define EDIT_RECOVER_H
+
+#include "base/buf.h"
+#include "edit/file.h"
+#include "gguf/gguf.h"
+
+struct edit_recovered {
+    bool finished;    /* an interrupted edit was completed */
+    bool dropped;     /* a journal without meaning was removed */
+    unsigned removed; /* leftover files removed */
+};
+
+/*
+ * f is open for writing (so the lock tells that nobody else edits). Before the model is parsed.
+ * 0, -ESTALE (the journal does not fit the model; it stays), -errno. *ret is set in any case.
+ */
+int edit_recover(struct edit_file *f, struct edit_recovered *ret, struct err *e);
+
+/* What the journal would write, for reading through. */
+struct edit_overlay {
+    uint64_t off;
+    struct buf bytes; /* empty: no journal, or nothing that it would change */
+    struct source file;
+};
+
+#define EDIT_OVERLAY_INIT ((struct edit_overlay){0})
+
+/* f may be open for reading only. 0, -ESTALE, -errno. */
+int edit_overlay(const struct edit_file *f, struct edit_overlay *ret, struct err *e);
+/* The file with the overlay applied; o must outlive it. f->fd is read. */
+int edit_overlay_source(struct edit_overlay *o, const struct edit_file *f, struct source *ret,
+                        struct err *e);
+void edit_overlay_free(struct edit_overlay *o);
+
+#endif

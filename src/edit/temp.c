@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT */
+/* A new file that takes the model's place: see temp.h, whose invariants are named here. */
+#include "edit/temp.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+
+#include "base/hash.h"
+#include "edit/attr.h"
+
+#define NAME_TRIES 100
+
+static void random_suffix(char dst[EDIT_TEMP_SUFFIX + 1])
+{
+    static const char digits[] = "abcdefghijklmnopqrstuvwxyz0123456789";
+    static atomic_uint count;
+    unsigned n = atomic_fetch_add(&count, 1);
+    uint64_t v = hash_name(&n, sizeof(n));
+    for (int i = 0; i < EDIT_TEMP_SUFFIX; i++, v /= sizeof(digits) - 1)
+        dst[i] = digits[v % (sizeof(digits) - 1)];
+    dst[EDIT_TEMP_SUFFIX] = '\0';
+}
+
+int temp_create(const struct edit_file *f, struct temp *t, struct err *e)
+{
+    char suffix[EDIT_TEMP_SUFFIX + 1];
+    int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, r = -EEXIST;
+    for (int i = 0; i < NAME_TRIES && r == -EEXIST; i++) {
+        random_suffix(suffix);
+        edit_side_name(t->name, f->name, suffix);
+        r = f->sys->openat(f->sys, f->dir, t->name, flags, 0600);
+    }
+    if (r < 0)
+        return err_set(e, r, "cannot create a file beside the model: %s", strerror(-r));
+    t->fd = r;
+    return 0;
+}
+
+int temp_dress(const struct edit_file *f, const struct temp *t, struct err *e)
+{
+    struct stat st;
+    int r = f->sys->flock(f->sys, t->fd, LOCK_EX | LOCK_NB);
+    if (r < 0)
+        return err_set(e, r, "cannot lock the new file: %s", strerror(-r));
+    r = f->sys->fstat(f->sys, f->fd, &st);
+    if (r < 0)
+        return err_set(e, r, "cannot stat the model: %s", strerror(-r));
+    return attr_copy(f->sys, f->fd, &st, t->fd, e);
+}
+
+static int sync_file(const struct edit_file *f, const struct temp *t, struct edit_id *ret,
+                     struct err *e)
+{
+    struct stat st;
+    int r = sys_sync(f->sys, t->fd);
+    if (r == 0)
+        r = f->sys->fstat(f->sys, t->fd, &st);
+    if (r < 0)
+        return err_set(e, r, "cannot sync the new file: %s", strerror(-r));
+    *ret = edit_id_of(&st);
+    return 0;
+}
+
+/* T2: what the exchange displaced must be the file that was opened. */
+static int check_displaced(const struct edit_file *f, const struct temp *t, struct err *e)
+{
+    struct stat st;
+    int r = f->sys->fstatat(f->sys, f->dir, t->name, &st);
+    if (r < 0)
+        return err_set(e, r, "cannot stat the old file: %s", strerror(-r));
+    struct edit_id id = edit_id_of(&st);
+    if (edit_id_equal(&id, &f->id))
+        return 0;
+    return err_set(e, -ESTALE, "the model changed behind the mount, just now");
+}
+
+static int sync_folder(const struct edit_file *f, struct err *e)
+{
+    int r = sys_sync_dir(f->sys, f->dir);
+    return r < 0 ? err_set(e, r, "cannot sync the model's folder: %s", strerror(-r)) : 0;
+}
+
+/* The new file is the model now: f takes its descriptor. */
+static void adopt(struct edit_file *f, struct temp *t, const struct edit_id *id, int *old)
+{
+    *old = f->fd;
+    f->fd = t->fd;
+    f->id = *id;
+    *t = TEMP_INIT;
+}
+
+/* T3. Undo the exchange; what cannot be undone stays as it is, under both names. */
+static void take_back(struct edit_file *f, struct temp *t, const struct edit_id *id, int *old)
+{
+    if (f->sys->rename(f->sys, f->dir, t->name, f->name, RENAME_EXCHANGE) == 0)
+        (void)sys_sync_dir(f->sys, f->dir);
+    else
+        adopt(f, t, id, old);
+}
+
+static int exchanged(struct edit_file *f, struct temp *t, const struct edit_id *id, int *old,
+                     struct err *e)
+{
+    int r = check_displaced(f, t, e);
+    if (r == 0)
+        r = sync_folder(f, e);
+    if (r < 0) {
+        take_back(f, t, id, old);
+        return r;
+    }
+    /* The edit is done. An old file whose name stays is swept by the next recovery (T4). */
+    if (f->sys->unlinkat(f->sys, f->dir, t->name) < 0)
+        (void)f->sys->unlinkat(f->sys, f->dir, t->name);
+    adopt(f, t, id, old);
+    return 0;
+}
+
+static int plain(struct edit_file *f, struct temp *t, const struct edit_id *id, int *old,
+                 struct err *e)
+{
+    int r = f->sys->rename(f->sys, f->dir, t->name, f->name, 0);
+    if (r < 0)
+        return err_set(e, r, "cannot rename the new file over the model: %s", strerror(-r));
+    adopt(f, t, id, old);
+    return sync_folder(f, e);
+}
+
+int temp_publish(struct edit_file *f, struct temp *t, int *old, struct err *e)
+{
+    struct edit_id id;
+    *old = -1;
+    int r = sync_file(f, t, &id, e);
+    if (r == 0)
+        r = edit_file_fresh(f, e);
+    if (r < 0)
+        return r;
+    r = f->sys->rename(f->sys, f->dir, t->name, f->name, RENAME_EXCHANGE);
+    if (r == 0)
+        return exchanged(f, t, &id, old, e);
+    if (r == -EINVAL || r == -ENOSYS || r == -EOPNOTSUPP)
+        return plain(f, t, &id, old, e);
+    return err_set(e, r, "cannot put the new file in the model's place: %s", strerror(-r));
+}
+
+void temp_abandon(const struct edit_file *f, struct temp *t)
+{
+    if (t->fd < 0)
+        return;
+    if (f->sys->unlinkat(f->sys, f->dir, t->name) < 0)
+        (void)f->sys->unlinkat(f->sys, f->dir, t->name);
+    sys_close(f->sys, &t->fd);
+    *t = TEMP_INIT;
+}

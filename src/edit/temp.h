@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A new file beside the model that takes the model's place, whole or not at all.
+ *
+ *     r = temp_create(f, &t, e);      made, empty, readable by nobody else
+ *     r = temp_dress(f, &t, e);       locked, with the model's owner, attributes and mode
+ *     ... write t.fd ...
+ *     r = temp_publish(f, &t, &old, e);
+ *     temp_abandon(f, &t);            always; does nothing to a file that was published
+ *
+ * States of a temp, and what its name stands for:
+ *  EMPTY      fd -1: there is none
+ *  OPEN       `name` is the new file; the path names the old one
+ *  PUBLISHED  the path names the new file, the old one has no name; fd was handed over
+ *
+ * Invariants:
+ *  T1. The path names a whole file at every moment: the new one is synced before it is exchanged
+ *      with the old one (RENAME_EXCHANGE), in one step.
+ *  T2. What was displaced is looked at after the exchange: a file that was not the one opened goes
+ *      back (-ESTALE). So nothing is lost that came between the last look at the path and the step.
+ *  T3. Success is told only after the folder is synced. If that fails the old file goes back.
+ *  T4. A crash leaves at most a file that matches ".NAME.ggufs-XXXXXX", holds the old or the new
+ *      content, is locked by nobody and read by nobody: edit_recover() removes it.
+ * On file systems without the exchange a plain rename is used, after the same look at the path;
+ * then T2 has a gap of one system call, and a folder that does not sync leaves the new file there.
+ *
+ * Private to the edit layer.
+ */
+#ifndef EDIT_TEMP_H
+#define EDIT_TEMP_H
+
+#include "edit/file.h"
+
+struct temp {
+    int fd; /* read and write */
+    char name[NAME_MAX + 1];
+};
+
+#define TEMP_INIT ((struct temp){.fd = -1})
+
+/* 0, -errno. */
+int temp_create(const struct edit_file *f, struct temp *t, struct err *e);
+/* 0; -EPERM (owner, mode, attributes or ACL cannot be reproduced), -errno. */
+int temp_dress(const struct edit_file *f, const struct temp *t, struct err *e);
+
+/*
+ * Sync and put in the model's place. On success f has the new descriptor and identity and *old the
+ * one before, for the caller to close. On failure *old is -1 and f unchanged; but where the new
+ * file could not be taken back *old is set although an error is returned.
+ */
+int temp_publish(struct edit_file *f, struct temp *t, int *old, struct err *e);
+
+void temp_abandon(const struct edit_file *f, struct temp *t);
+
+#endif

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The FUSE callbacks that edit: see ops.h.
+ *
+ * A request whose answer must wait for the disk is parked: the tree takes its struct parked and
+ * the writer's thread replies. A signal to who waits reaches the tree through on_interrupt().
+ */
+#include "mount/ops.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+struct parked {
+    struct tree_wait wait; /* first: done() gets it */
+    fuse_req_t req;
+};
+
+static void on_done(struct tree_wait *w, int result)
+{
+    struct parked *p = (struct parked *)w;
+    fuse_req_t req = p->req;
+    free(p);
+    (void)fuse_reply_err(req, -result);
+}
+
+static void on_interrupt(fuse_req_t req, void *data)
+{
+    tree_interrupt(data, req);
+}
+
+/* A wait for this request; NULL (replied to already): no memory. */
+static struct parked *park(fuse_req_t req)
+{
+    struct parked *p = calloc(1, sizeof(*p));
+    if (!p) {
+        (void)fuse_reply_err(req, ENOMEM);
+        return NULL;
+    }
+    *p = (struct parked){.wait = {.done = on_done, .who = req}, .req = req};
+    fuse_req_interrupt_func(req, on_interrupt, tree_of(req));
+    return p;
+}
+
+/* What a call with a wait gave: it is parked (and p the tree's), or answered now. */
+static void finish(struct parked *p, int r)
+{
+    if (r != TREE_PARKED)
+        on_done(&p->wait, r);
+}
+
+void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
+               struct fuse_file_info *fi)
+{
+    struct tree_entry e;
+    struct tree_file *f;
+    (void)mode; /* permissions are the model's */
+    int r = tree_create(tree_of(req), parent, name, fi->flags, &e, &f);
+    if (r < 0) {
+        (void)fuse_reply_err(req, -r);
+        return;
+    }
+    struct fuse_entry_param p = mnt_entry(&e);
+    mnt_fill_open(fi, f);
+    if (fuse_reply_create(req, &p, fi) < 0) {
+        (void)tree_release(tree_of(req), f);
+        tree_forget(tree_of(req), e.node, 1);
+    }
+}
+
+void op_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t n, off_t off,
+              struct fuse_file_info *fi)
+{
+    (void)ino;
+    int r = tree_write(tree_of(req), file_of(fi), (uint64_t)off, bytes, n);
+    if (r < 0)
+        (void)fuse_reply_err(req, -r);
+    else
+        (void)fuse_reply_write(req, n);
+}
+
+void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+    (void)ino;
+    struct parked *p = park(req);
+    if (p)
+        finish(p, tree_flush(tree_of(req), file_of(fi), &p->wait));
+}
+
+void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
+{
+    (void)ino;
+    (void)datasync;
+    struct parked *p = park(req);
+    if (p)
+        finish(p, tree_fsync(tree_of(req), file_of(fi), &p->wait));
+}
+
+void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
+{
+    (void)ino;
+    (void)datasync;
+    (void)fi;
+    struct parked *p = park(req);
+    if (p)
+        finish(p, tree_fsync(tree_of(req), NULL, &p->wait));
+}
+
+void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+    (void)fuse_reply_err(req, -tree_unlink(tree_of(req), parent, name));
+}
+
+void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,
+               const char *new_name, unsigned flags)
+{
+    struct parked *p = park(req);
+    if (p)
+        finish(p, tree_rename(tree_of(req), parent, name, new_parent, new_name, flags, &p->wait));
+}
+
+void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name)
+{
+    struct tree_entry e;
+    mnt_reply_entry(req, tree_symlink(tree_of(req), parent, name, target, &e), &e);
+}
+
+void op_readlink(fuse_req_t req, fuse_ino_t ino)
+{
+    CLEANUP(buf_free) struct buf target = BUF_INIT;
+    int r = tree_readlink(tree_of(req), ino, &target);
+    buf_char(&target, '\0');
+    if (r == 0)
+        r = buf_error(&target);
+    if (r < 0)
+        (void)fuse_reply_err(req, -r);
+    else
+        (void)fuse_reply_readlink(req, (const char *)target.data);
+}
+
+/* ---- attributes ---- */
+
+/* A truncation that waited is answered with the file's attributes. */
+struct parked_attr {
+    struct tree_wait wait; /* first */
+    fuse_req_t req;
+    fuse_ino_t ino;
+};
+
+static void on_truncated(struct tree_wait *w, int result)
+{
+    struct parked_attr *p = (struct parked_attr *)w;
+    struct tree_entry e;
+    fuse_req_t req = p->req;
+    int r = result < 0 ? result : tree_getattr(tree_of(req), p->ino, &e);
+    free(p);
+    if (r < 0)
+        (void)fuse_reply_err(req, -r);
+    else
+        (void)fuse_reply_attr(req, &e.attr, mnt_timeout(&e));
+}
+
+/* chmod, chown and utimens succeed without effect: cp -p, rsync and install call them. */
+void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
+                struct fuse_file_info *fi)
+{
+    struct parked_attr *p = calloc(1, sizeof(*p));
+    if (!p) {
+        (void)fuse_reply_err(req, ENOMEM);
+        return;
+    }
+    *p = (struct parked_attr){.wait = {.done = on_truncated, .who = req}, .req = req, .ino = ino};
+    fuse_req_interrupt_func(req, on_interrupt, tree_of(req));
+    int r = to_set & FUSE_SET_ATTR_SIZE ? tree_truncate(tree_of(req), ino, fi ? file_of(fi) : NULL,
+                                                        (uint64_t)attr->st_size, &p->wait)
+                                        : 0;
+    if (r != TREE_PARKED)
+        on_truncated(&p->wait, r);
+}
+
+void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t n,
+                 int flags)
+{
+    (void)flags;
+    struct parked *p = park(req);
+    if (p)
+        finish(p, tree_setxattr(tree_of(req), ino, name, value, n, &p->wait));
+}
+
+void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
+{
+    CLEANUP(buf_free) struct buf value = BUF_INIT;
+    int r = tree_getxattr(tree_of(req), ino, name, &value);
+    (void)fuse_reply_err(req, r < 0 ? -r : EPERM);
+}
+
+/* ---- what metadata/ has not ---- */
+
+void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
+{
+    (void)parent;
+    (void)name;
+    (void)mode;
+    (void)fuse_reply_err(req, EPERM);
+}
+
+/* Regular files come by create: the kernel falls back to this only for devices and pipes. */
+void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t dev)
+{
+    (void)parent;
+    (void)name;
+    (void)mode;
+    (void)dev;
+    (void)fuse_reply_err(req, EPERM);
+}
+
+void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t new_parent, const char *new_name)
+{
+    (void)ino;
+    (void)new_parent;
+    (void)new_name;
+    (void)fuse_reply_err(req, EPERM);
+}
+
+void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+    (void)parent;
+    (void)name;
+    (void)fuse_reply_err(req, EPERM);
+}

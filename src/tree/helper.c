@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT */
+/* Names in metadata/: see helper.h. */
+#include "tree/helper.h"
+
+#include <ctype.h>
+#include <string.h>
+
+#include "edit/keys.h"
+#include "gguf/value.h"
+#include "tree/name.h"
+
+static bool all(const char *s, int (*is)(int))
+{
+    for (; *s; s++)
+        if (!is((unsigned char)*s))
+            return false;
+    return true;
+}
+
+/* "bak" ... or six letters or digits, as mktemp(3) makes them. */
+static bool helper_suffix(const char *s)
+{
+    static const char *const known[] = {"bak", "orig", "tmp", "new", "old", "rej", "swp", "save"};
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+        if (strcmp(s, known[i]) == 0)
+            return true;
+    return strlen(s) == 6 && all(s, isalnum);
+}
+
+/* Names without a dot that are known: vim's probe 4913, sed's sedXXXXXX, and any mktemp(3) name. */
+static bool known_dotless(const char *s)
+{
+    size_t n = strlen(s);
+    if (all(s, isdigit))
+        return true;
+    if (!all(s, isalnum) || n < 6)
+        return false;
+    return strncmp(s, "sed", 3) == 0 || strncmp(s, "tmp", 3) == 0 || n == 8 /* perl -i */;
+}
+
+enum name_class name_classify(const char *file, key_known_fn *known, void *ctx)
+{
+    char raw[TREE_NAME_MAX + 1];
+    size_t len = strlen(file), n;
+    const char *dot = strrchr(file, '.');
+    if (file[0] == '.' || file[0] == '#' || file[len - 1] == '~')
+        return NAME_HELPER;
+    if (!dot)
+        return known_dotless(file) ? NAME_HELPER : NAME_STRAY;
+    if (helper_suffix(dot + 1) && known(ctx, file, (size_t)(dot - file)))
+        return NAME_HELPER;
+    if (name_decode(file, raw, &n) < 0 || !key_valid(raw, n))
+        return NAME_INVALID;
+    return NAME_KEY;
+}
+
+bool type_by_name(const char *name, size_t n, uint32_t *type, uint32_t *elem)
+{
+    static const char array[] = "array[";
+    size_t head = sizeof(array) - 1;
+    if (n > head + 1 && memcmp(name, array, head) == 0 && name[n - 1] == ']') {
+        uint32_t none;
+        *type = GGUF_ARRAY;
+        return type_by_name(name + head, n - head - 1, elem, &none) ||
+               (n == head + 6 && memcmp(name + head, "array", 5) == 0 && (*elem = GGUF_ARRAY));
+    }
+    for (uint32_t i = 0; i < GGUF_VALUE_TYPES; i++)
+        if (i != GGUF_ARRAY && strlen(gguf_types[i].name) == n &&
+            memcmp(gguf_types[i].name, name, n) == 0) {
+            *type = i;
+            *elem = 0;
+            return true;
+        }
+    return false;
+}
+
+size_t name_typed(const char *file, uint32_t *type, uint32_t *elem)
+{
+    const char *colon = strrchr(file, ':');
+    if (!colon || colon == file || !type_by_name(colon + 1, strlen(colon + 1), type, elem))
+        return 0;
+    return (size_t)(colon - file);
+}

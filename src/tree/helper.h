@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a name in metadata/ is: a key, or one of the files that editors and other tools make beside
+ * the one they edit. Pure functions; any thread.
+ */
+#ifndef TREE_HELPER_H
+#define TREE_HELPER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum name_class {
+    NAME_KEY,     /* may be a key: the specification's syntax */
+    NAME_HELPER,  /* a known pattern: lives in memory, never becomes a key */
+    NAME_STRAY,   /* has no dot, so is no key either, but of no known pattern */
+    NAME_INVALID, /* neither */
+};
+
+/* Whether a key has this file name; n bytes, not NUL-terminated. */
+typedef bool key_known_fn(void *ctx, const char *file, size_t n);
+
+/*
+ * Helpers begin with "." or "#", end in "~", or have no dot; or they are a key's name with a
+ * suffix: .bak .orig .tmp .new .old .rej .swp .save, or a dot and six letters or digits.
+ */
+enum name_class name_classify(const char *file, key_known_fn *known, void *ctx);
+
+/*
+ * "KEY:TYPE" taken apart: the length of KEY, 0 if it is no such name. TYPE is a name of a value
+ * type, or array[TYPE].
+ */
+size_t name_typed(const char *file, uint32_t *type, uint32_t *elem);
+
+/* A type by name: "u32", "array[string]". False if there is none. */
+bool type_by_name(const char *name, size_t n, uint32_t *type, uint32_t *elem);
+
+#endif

@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: MIT */
+/* The files of metadata/: see keys.h. */
+#include "tree/keys.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+
+#define BUCKETS_LEAST 64
+
+int keys_init(struct keys *k, const struct gguf *g)
+{
+    size_t n = (size_t)g->n_kv + 1;
+    *k = (struct keys){.n = g->n_kv, .cap = n, .buckets = BUCKETS_LEAST};
+    k->file = calloc(n, sizeof(*k->file));
+    k->kv = malloc(n * sizeof(*k->kv));
+    k->id = malloc(n * sizeof(*k->id));
+    k->bucket = calloc(k->buckets, sizeof(*k->bucket));
+    if (!k->file || !k->kv || !k->id || !k->bucket) {
+        keys_free(k);
+        return -ENOMEM;
+    }
+    for (uint32_t i = 0; i < g->n_kv; i++)
+        k->kv[i] = k->id[i] = i;
+    return 0;
+}
+
+void kfile_drop_draft(struct kfile *f)
+{
+    if (!f->draft)
+        return;
+    buf_free(&f->draft->text);
+    free(f->draft);
+    f->draft = NULL;
+}
+
+void kfile_set_error(struct kfile *f, const char *why)
+{
+    free(f->error);
+    f->error = why ? strdup(why) : NULL;
+}
+
+static void kfile_free(struct kfile *f)
+{
+    if (!f)
+        return;
+    kfile_drop_draft(f);
+    buf_free(&f->content);
+    free(f->file);
+    free(f->key);
+    free(f->error);
+    free(f->after);
+    free(f);
+}
+
+void keys_free(struct keys *k)
+{
+    for (uint32_t i = 0; k->file && i < k->n; i++)
+        kfile_free(k->file[i]);
+    free(k->file);
+    free(k->kv);
+    free(k->id);
+    free(k->bucket);
+    *k = (struct keys){0};
+}
+
+/* ---- names ---- */
+
+static struct kfile **bucket_of(const struct keys *k, uint64_t hash)
+{
+    return &k->bucket[hash & (k->buckets - 1)];
+}
+
+static int grow_buckets(struct keys *k)
+{
+    size_t n = k->buckets * 2;
+    struct kfile **now = calloc(n, sizeof(*now));
+    if (!now)
+        return -ENOMEM;
+    for (size_t i = 0; i < k->buckets; i++)
+        for (struct kfile *f = k->bucket[i], *next; f; f = next) {
+            next = f->next;
+            f->next = now[f->hash & (n - 1)];
+            now[f->hash & (n - 1)] = f;
+        }
+    free(k->bucket);
+    k->bucket = now;
+    k->buckets = n;
+    return 0;
+}
+
+static void enter_name(struct keys *k, struct kfile *f)
+{
+    struct kfile **b = bucket_of(k, f->hash);
+    f->next = *b;
+    *b = f;
+    k->named++;
+}
+
+static void leave_name(struct keys *k, struct kfile *f)
+{
+    struct kfile **p = bucket_of(k, f->hash);
+    while (*p != f)
+        p = &(*p)->next;
+    *p = f->next;
+    k->named--;
+}
+
+struct kfile *keys_named(const struct keys *k, const char *file)
+{
+    uint64_t hash = hash_name(file, strlen(file));
+    struct kfile *f = *bucket_of(k, hash);
+    while (f && (f->hash != hash || strcmp(f->file, file) != 0))
+        f = f->next;
+    return f;
+}
+
+bool keys_visible(const struct keys *k, uint32_t i)
+{
+    const struct kfile *f = k->file[i];
+    if (!f)
+        return k->kv[i] != KV_NONE;
+    return f->state == KFILE_KEY || f->state == KFILE_NEW || f->state == KFILE_HELPER ||
+           f->state == KFILE_LINK;
+}
+
+uint32_t keys_find(const struct keys *k, const struct gen *g, const char *file)
+{
+    const struct kfile *f = keys_named(k, file);
+    if (f)
+        return keys_visible(k, f->id) ? f->id : KV_NONE;
+    uint32_t kv = gen_find_key(g, file);
+    return kv == UINT32_MAX ? KV_NONE : k->id[kv];
+}
+
+/* ---- making and ending ---- */
+
+/* Give kfile f, which has a name, its place at its number. */
+static int place(struct keys *k, struct kfile *f)
+{
+    if (k->named >= k->buckets && grow_buckets(k) < 0)
+        return -ENOMEM;
+    k->file[f->id] = f;
+    enter_name(k, f);
+    return 0;
+}
+
+static struct kfile *kfile_make(const char *file, enum kfile_state state)
+{
+    struct kfile *f = calloc(1, sizeof(*f));
+    if (!f)
+        return NULL;
+    f->state = state;
+    f->file = strdup(file);
+    f->hash = hash_name(file, strlen(file));
+    (void)clock_gettime(CLOCK_REALTIME, &f->mtime);
+    if (!f->file) {
+        kfile_free(f);
+        return NULL;
+    }
+    return f;
+}
+
+static int set_key(struct kfile *f, const char *key, size_t n)
+{
+    f->key = malloc(n + 1);
+    if (!f->key)
+        return -ENOMEM;
+    memcpy(f->key, key, n);
+    f->key[n] = '\0';
+    f->key_len = n;
+    return 0;
+}
+
+struct kfile *keys_touch(struct keys *k, const struct gen *g, uint32_t i)
+{
+    char file[TREE_NAME_MAX + 1];
+    if (k->file[i])
+        return k->file[i];
+    const struct gguf_kv *kv = &g->gguf->kv[k->kv[i]];
+    (void)name_encode(gguf_key(g->gguf, kv), kv->key_len, file);
+    struct kfile *f = kfile_make(file, KFILE_KEY);
+    if (!f)
+        return NULL;
+    f->id = i;
+    f->mtime = (struct timespec){0}; /* not written in this mount: the model's */
+    if (set_key(f, gguf_key(g->gguf, kv), kv->key_len) < 0 || place(k, f) < 0) {
+        kfile_free(f);
+        return NULL;
+    }
+    return f;
+}
+
+/* Room for one more number. */
+static int grow_numbers(struct keys *k)
+{
+    size_t cap = k->cap * 2;
+    if (k->n < k->cap)
+        return 0;
+    struct kfile **file = realloc(k->file, cap * sizeof(*file));
+    if (!file)
+        return -ENOMEM;
+    k->file = file;
+    uint32_t *kv = realloc(k->kv, cap * sizeof(*kv));
+    if (!kv)
+        return -ENOMEM;
+    k->kv = kv;
+    k->cap = cap;
+    return 0;
+}
+
+struct kfile *keys_add(struct keys *k, const char *file, enum kfile_state state)
+{
+    char key[TREE_NAME_MAX + 1];
+    size_t n;
+    if (grow_numbers(k) < 0)
+        return NULL;
+    struct kfile *f = kfile_make(file, state);
+    if (!f)
+        return NULL;
+    f->id = k->n;
+    bool is_key = state == KFILE_NEW;
+    if ((is_key && (name_decode(file, key, &n) < 0 || set_key(f, key, n) < 0)) || place(k, f) < 0) {
+        kfile_free(f);
+        return NULL;
+    }
+    k->kv[f->id] = KV_NONE;
+    k->n++;
+    return f;
+}
+
+int keys_rename(struct keys *k, struct kfile *f, const char *file)
+{
+    char *name = strdup(file);
+    if (!name)
+        return -ENOMEM;
+    leave_name(k, f);
+    free(f->file);
+    f->file = name;
+    f->hash = hash_name(name, strlen(name));
+    enter_name(k, f);
+    return 0;
+}
+
+void keys_kill(struct keys *k, struct kfile *f)
+{
+    leave_name(k, f);
+    f->state = KFILE_DEAD;
+    keys_reap(k, f);
+}
+
+void keys_reap(struct keys *k, struct kfile *f)
+{
+    if (f->state != KFILE_DEAD || f->opens || f->lookups)
+        return;
+    k->helper_bytes -= f->content.len;
+    k->file[f->id] = NULL;
+    kfile_free(f);
+}
+
+/* ---- from one generation to the next ---- */
+
+/* A key that appeared keeps the number that it has by its name. */
+static uint32_t number_of(const struct keys *k, const struct gguf *old, const struct gguf *now,
+                          uint32_t kv)
+{
+    char file[TREE_NAME_MAX + 1];
+    const char *key = gguf_key(now, &now->kv[kv]);
+    size_t n = now->kv[kv].key_len;
+    (void)name_encode(key, n, file);
+    const struct kfile *f = keys_named(k, file);
+    if (f)
+        return f->id;
+    uint32_t before = gguf_find_key(old, key, n);
+    return before == UINT32_MAX ? KV_NONE : k->id[before];
+}
+
+/* What a generation does to states: what is in it is no longer gone, and the other way round. */
+static void settle(struct kfile *f, bool there)
+{
+    if (there && (f->state == KFILE_GONE || f->state == KFILE_NEW))
+        f->state = KFILE_KEY;
+    if (!there && (f->state == KFILE_KEY || f->state == KFILE_REMOVED || f->state == KFILE_AWAY))
+        f->state = f->draft ? KFILE_NEW : KFILE_GONE;
+}
+
+int keys_follow(struct keys *k, const struct gguf *old, const struct gguf *now)
+{
+    uint32_t *id = malloc(((size_t)now->n_kv + 1) * sizeof(*id));
+    if (!id)
+        return -ENOMEM;
+    for (uint32_t kv = 0; kv < now->n_kv; kv++)
+        id[kv] = number_of(k, old, now, kv);
+    for (uint32_t i = 0; i < k->n; i++)
+        k->kv[i] = KV_NONE;
+    for (uint32_t kv = 0; kv < now->n_kv; kv++)
+        if (id[kv] != KV_NONE)
+            k->kv[id[kv]] = kv;
+    for (uint32_t i = 0; i < k->n; i++)
+        if (k->file[i])
+            settle(k->file[i], k->kv[i] != KV_NONE);
+    free(k->id);
+    k->id = id;
+    return 0;
+}

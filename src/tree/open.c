@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: MIT */
+/* A model opened and closed as a tree, for reading or for editing too. See tree.h. */
+#include "tree/internal.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <syslog.h>
+#include <unistd.h>
+
+#include "edit/recover.h"
+
+struct view tree_view(struct tree *t)
+{
+    (void)pthread_mutex_lock(&t->lock);
+    struct view v = view_ref(&t->now);
+    (void)pthread_mutex_unlock(&t->lock);
+    return v;
+}
+
+/* ---- may it be edited? ---- */
+
+/* A name that is a hash of the content: an edit would make it a lie. */
+static bool is_hash_name(const char *name)
+{
+    size_t n = 0;
+    if (strncmp(name, "sha256-", 7) == 0)
+        name += 7;
+    while (isxdigit((unsigned char)name[n]))
+        n++;
+    return n == 64 && name[n] == '\0';
+}
+
+/* Why the model is not to be edited, before it was opened; NULL if nothing speaks against it. */
+static const char *reason(const struct tree *t, const char *name)
+{
+    if (t->opt.read_only)
+        return "as asked for";
+    if (t->opt.partial)
+        return "it may be incomplete";
+    if (is_hash_name(name) && !t->opt.read_write)
+        return "its name is a hash of its content (-o rw edits it all the same)";
+    if (faccessat(t->dir, ".", W_OK, AT_EACCESS) < 0)
+        return "its folder is not writable";
+    return NULL;
+}
+
+static void not_writable(struct tree *t, const char *why)
+{
+    t->writable = false;
+    (void)show(t->why, why, strlen(why));
+}
+
+/* Open the file, for writing if it can be. */
+static int open_file(struct tree *t, const char *name, struct err *e)
+{
+    struct err why = {0};
+    const char *no = reason(t, name);
+    t->writable = !no && edit_file_open(&t->file, &sys_libc, t->dir, name, true, &why) == 0;
+    if (t->writable)
+        return 0;
+    not_writable(t, no ? no : why.msg);
+    return edit_file_open(&t->file, &sys_libc, t->dir, name, false, e);
+}
+
+/* Finish or undo what a crash interrupted. A journal that does not fit makes the mount read-only. */
+static void recover(struct tree *t)
+{
+    struct edit_recovered found;
+    struct err e = {0};
+    if (!t->writable)
+        return;
+    if (edit_recover(&t->file, &found, &e) < 0)
+        not_writable(t, e.msg);
+    if (found.finished)
+        tree_log(t, LOG_NOTICE, "an edit that was interrupted has been finished");
+    if (found.removed)
+        tree_log(t, LOG_NOTICE, "%u leftover files were removed", found.removed);
+}
+
+/* ---- the first generation ---- */
+
+/* What stands between the header and the data: an edit in place may overwrite it. */
+static int load_pad(struct gen *g, const struct source *src, struct err *e)
+{
+    uint64_t end = g->gguf->data_off < src->size ? g->gguf->data_off : src->size;
+    size_t n = end > g->gguf->head_len ? (size_t)(end - g->gguf->head_len) : 0;
+    g->pad = malloc(n + 1);
+    g->pad_len = n;
+    if (!g->pad)
+        return err_set(e, -ENOMEM, "no memory");
+    int r = src->read(src, g->gguf->head_len, g->pad, n);
+    return r < 0 ? err_set(e, r, "cannot read: %s", strerror(-r)) : 0;
+}
+
+static int first_store(struct tree *t, const struct gguf *g, struct err *e)
+{
+    int fd = fcntl(t->file.fd, F_DUPFD_CLOEXEC, 0);
+    if (fd < 0)
+        return err_set(e, -errno, "cannot duplicate: %s", strerror(errno));
+    int r = store_open(fd, g->file_size, g, &t->now.store, e);
+    if (r < 0)
+        (void)close(fd);
+    return r;
+}
+
+static int first_gen(struct tree *t, const struct source *src, struct err *e)
+{
+    struct gguf *g = NULL;
+    struct err why = {0};
+    int r = gguf_parse(src, t->opt.partial ? GGUF_PARTIAL : 0, &g, e);
+    if (r < 0)
+        return r;
+    r = gen_make(g, 0, &t->st.st_mtim, &t->now.gen);
+    if (r < 0) {
+        gguf_free(g);
+        return err_set(e, r, "no memory");
+    }
+    t->odd = g->odd;
+    r = first_store(t, g, e);
+    if (r < 0)
+        return r;
+    t->now.gen->pinned = store_ref(t->now.store);
+    if (t->writable && edit_allowed(g, &why) < 0)
+        not_writable(t, why.msg);
+    if (t->writable && keys_init(&t->keys, g) < 0)
+        return err_set(e, -ENOMEM, "no memory");
+    t->writer.disk = gen_ref(t->now.gen);
+    return load_pad(t->now.gen, src, e);
+}
+
+/* The header may be one that an interrupted edit still has to write. */
+static int parse_file(struct tree *t, struct err *e)
+{
+    struct source src;
+    struct edit_overlay overlay = {0};
+    if (fstat(t->file.fd, &t->st) < 0)
+        return err_set(e, -errno, "cannot stat: %s", strerror(errno));
+    if (t->writable) {
+        int w = source_fd(t->file.fd, &src, e);
+        return w < 0 ? w : first_gen(t, &src, e);
+    }
+    int r = edit_overlay(&t->file, &overlay, e);
+    if (r == 0)
+        r = edit_overlay_source(&overlay, &t->file, &src, e);
+    if (r == 0)
+        r = first_gen(t, &src, e);
+    edit_overlay_free(&overlay);
+    return r;
+}
+
+static int open_model(struct tree *t, const char *path, struct err *e)
+{
+    int r = map_guard_init();
+    if (r < 0)
+        return err_set(e, r, "cannot handle SIGBUS: %s", strerror(-r));
+    t->path = realpath(path, NULL);
+    if (!t->path)
+        return err_set(e, -errno, "%s", strerror(errno));
+    if (stat(t->path, &t->st) == 0 && S_ISDIR(t->st.st_mode))
+        return err_set(e, -EISDIR, "is a folder, not a GGUF file");
+    char *slash = strrchr(t->path, '/');
+    *slash = '\0'; /* the folder's path, for a moment */
+    t->dir = open(slash == t->path ? "/" : t->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    r = -errno;
+    *slash = '/';
+    if (t->dir < 0)
+        return err_set(e, r, "cannot open its folder: %s", strerror(-r));
+    r = open_file(t, slash + 1, e);
+    if (r < 0)
+        return r;
+    recover(t);
+    return parse_file(t, e);
+}
+
+int tree_open(const char *path, const struct tree_options *o, struct tree **ret, struct err *e)
+{
+    struct tree *t = calloc(1, sizeof(*t));
+    if (!t)
+        return err_set(e, -ENOMEM, "no memory");
+    t->opt = *o;
+    t->dir = t->file.fd = -1;
+    t->file.sys = &sys_libc;
+    t->edit = (struct edit_options){
+        .strategy = o->strategy, .reserve = o->reserve, .break_hardlinks = o->break_hardlinks};
+    (void)pthread_mutex_init(&t->lock, NULL);
+    int r = open_model(t, path, e);
+    if (r < 0) {
+        tree_close(t);
+        return r;
+    }
+    struct statvfs fs;
+    if (fstatvfs(t->file.fd, &fs) == 0)
+        t->edit.block = (uint32_t)fs.f_bsize;
+    quant_init();
+    *ret = t;
+    return 0;
+}
+
+int tree_start(struct tree *t, struct err *e)
+{
+    return t->writable ? writer_start(t, e) : 0;
+}
+
+int tree_finish(struct tree *t)
+{
+    return writer_stop(t);
+}
+
+void tree_close(struct tree *t)
+{
+    if (!t)
+        return;
+    for (size_t i = 0; i < t->n_held; i++)
+        gen_unref(t->held[i].gen);
+    free(t->held);
+    view_free(&t->now);
+    gen_unref(t->writer.disk);
+    edit_change_free(&t->writer.next.change);
+    edit_plan_free(&t->writer.next.plan);
+    buf_free(&t->writer.next.notes);
+    if (t->keys.file)
+        keys_free(&t->keys);
+    if (t->file.fd >= 0)
+        edit_file_close(&t->file);
+    if (t->dir >= 0)
+        (void)close(t->dir);
+    (void)pthread_mutex_destroy(&t->lock);
+    free(t->path);
+    free(t);
+}
+
+bool tree_writable(const struct tree *t)
+{
+    return t->writable;
+}
+
+const char *tree_why_not(const struct tree *t)
+{
+    return t->why;
+}
+
+const char *tree_path(const struct tree *t)
+{
+    return t->path;
+}
+
+const char *tree_warning(const struct tree *t, unsigned i)
+{
+    static const struct {
+        enum gguf_odd odd;
+        const char *line;
+    } lines[] = {
+        {GGUF_ODD_ORDER, "tensor data lies in another order than tensors are listed"},
+        {GGUF_ODD_GAPS, "there are gaps between tensors, or before the first"},
+        {GGUF_ODD_NO_TAIL, "the padding after the last tensor is missing"},
+        {GGUF_ODD_TRAILING, "there are bytes behind the data"},
+        {GGUF_ODD_UNKNOWN, "some tensors are of a type that is not known: no f32 for them"},
+        {GGUF_ODD_PARTIAL, "the file is incomplete: reads of what is missing give EIO"},
+    };
+    for (size_t k = 0; k < sizeof(lines) / sizeof(lines[0]); k++)
+        if (t->odd & lines[k].odd && i-- == 0)
+            return lines[k].line;
+    return NULL;
+}
+
+int tree_statfs(struct tree *t, struct statvfs *ret)
+{
+    CLEANUP(view_free) struct view v = tree_view(t);
+    if (fstatvfs(v.store->fd, ret) < 0)
+        return -errno;
+    ret->f_namemax = TREE_NAME_MAX;
+    return 0;
+}

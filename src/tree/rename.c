@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Names of metadata files: removed, changed, and links that editors make. See tree.h, keys.h.
+ *
+ * A key that leaves its name for a helper's (vim's backup) stays in the file: most often it comes
+ * back under its name a moment later, with another text, and that is one edit of the same key.
+ */
+#include "tree/internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <syslog.h>
+
+/* Seconds after which a removal is written, if the key does not come back. */
+#define REMOVE_LATER 1
+
+void tree_stray(const struct tree *t, const struct kfile *f)
+{
+    char name[SHOW_MAX];
+    tree_log(t, LOG_WARNING, "%s: not saved: it is no key's name (keys have a dot)",
+             show(name, f->file, strlen(f->file)));
+}
+
+static int check_parent(const struct tree *t, uint64_t parent)
+{
+    struct node dir = ino_node(parent);
+    if (!t->writable)
+        return -EROFS;
+    return dir.kind == NODE_DIR && dir.row == ROOT_METADATA ? 0 : -EACCES;
+}
+
+static bool is_helper(const struct kfile *f)
+{
+    return f->state == KFILE_HELPER || f->state == KFILE_LINK;
+}
+
+/* Keys without which the file is no model, or which this program keeps for itself. */
+static bool stays(const struct kfile *f)
+{
+    return strcmp(f->key, "general.architecture") == 0 || strncmp(f->key, "split.", 6) == 0 ||
+           strcmp(f->key, EDIT_RESERVE_KEY) == 0;
+}
+
+static struct kfile *visible(struct tree *t, const char *name)
+{
+    uint32_t number = keys_find(&t->keys, t->now.gen, name);
+    return number == KV_NONE ? NULL : keys_touch(&t->keys, t->now.gen, number);
+}
+
+/* ---- unlink ---- */
+
+static void remove_later(struct tree *t, struct kfile *f)
+{
+    f->state = KFILE_REMOVED;
+    (void)clock_gettime(CLOCK_REALTIME, &f->mtime);
+    writer_later(t, REMOVE_LATER);
+}
+
+/* The last copy of a key that was renamed away: then it was meant. */
+static void away_for_good(struct tree *t, struct kfile *f)
+{
+    if (f->state != KFILE_AWAY)
+        return;
+    if (stays(f))
+        f->state = KFILE_KEY;
+    else
+        remove_later(t, f);
+}
+
+static void unlink_helper(struct tree *t, struct kfile *f)
+{
+    if (f->away)
+        away_for_good(t, f->away);
+    keys_kill(&t->keys, f);
+}
+
+static int unlink_key(struct tree *t, struct kfile *f)
+{
+    if (stays(f))
+        return -EPERM;
+    if (t->keys.kv[f->id] != KV_NONE)
+        remove_later(t, f);
+    else
+        f->state = KFILE_GONE; /* created, and nothing accepted yet */
+    return 0;
+}
+
+int tree_unlink(struct tree *t, uint64_t parent, const char *name)
+{
+    int r = check_parent(t, parent);
+    if (r < 0)
+        return r;
+    (void)pthread_mutex_lock(&t->lock);
+    struct kfile *f = visible(t, name);
+    if (!f)
+        r = -ENOENT;
+    else if (is_helper(f))
+        unlink_helper(t, f);
+    else
+        r = unlink_key(t, f);
+    (void)pthread_mutex_unlock(&t->lock);
+    return r;
+}
+
+/* ---- rename ---- */
+
+struct move {
+    struct tree *t;
+    struct kfile *from;
+    struct kfile *to; /* of the new name, in whatever state; NULL: there is none */
+    const char *name; /* the new one */
+    struct tree_wait *wait;
+};
+
+/* The key's text as it is shown, for a helper that takes its place. */
+static int copy_text(struct tree *t, struct kfile *f, struct buf *out)
+{
+    const struct buf *bytes = kfile_bytes(f);
+    if (bytes)
+        buf_add(out, bytes->data, bytes->len);
+    else if (t->keys.kv[f->id] != KV_NONE)
+        key_text(t->now.gen, t->keys.kv[f->id], out);
+    return buf_error(out);
+}
+
+static int helper_to_helper(struct move *m)
+{
+    if (m->to)
+        keys_kill(&m->t->keys, m->to);
+    return keys_rename(&m->t->keys, m->from, m->name);
+}
+
+/* vim's backup: key -> key~. The key is away until it is created anew, or its backup removed. */
+static int key_to_helper(struct move *m)
+{
+    CLEANUP(buf_free) struct buf text = BUF_INIT;
+    struct keys *k = &m->t->keys;
+    int r = copy_text(m->t, m->from, &text);
+    if (r < 0)
+        return r;
+    if (m->to)
+        keys_kill(k, m->to);
+    struct kfile *h = keys_add(k, m->name, KFILE_HELPER);
+    if (!h)
+        return -ENOMEM;
+    h->content = text;
+    h->away = m->from;
+    h->mtime = m->from->mtime.tv_sec ? m->from->mtime : m->t->st.st_mtim;
+    k->helper_bytes += text.len;
+    text = BUF_INIT;
+    m->from->state = m->t->keys.kv[m->from->id] == KV_NONE ? KFILE_GONE : KFILE_AWAY;
+    return 0;
+}
+
+/* What an accepted edit or a failed one gives, with the reason logged. */
+static int outcome(struct move *m, struct kfile *f, int r, struct err *e)
+{
+    if (r > 0)
+        r = writer_accepted(m->t, m->wait, e);
+    return r < 0 ? edits_refused(m->t, f, e) : r;
+}
+
+/* The kfile of the new name as a key; made if there is none. */
+static int target_key(struct move *m)
+{
+    if (m->to)
+        return 0;
+    m->to = keys_add(&m->t->keys, m->name, KFILE_NEW);
+    if (!m->to)
+        return -ENOMEM;
+    m->to->state = KFILE_GONE;
+    return 0;
+}
+
+/* sed -i, rsync, an editor's own way to save: the helper's bytes become the key's value. */
+static int helper_to_key(struct move *m)
+{
+    struct err e = {0};
+    int r = target_key(m);
+    if (r < 0)
+        return r;
+    bool back = m->from->away == m->to; /* the backup of the same key comes back */
+    r = edits_accept(m->t, m->to, &m->from->content, &e);
+    if (r < 0)
+        return edits_refused(m->t, m->to, &e);
+    if (back)
+        m->to->mtime = m->from->mtime;
+    keys_kill(&m->t->keys, m->from);
+    return outcome(m, m->to, r, &e);
+}
+
+/* Over a key that is there: it keeps place and type and takes the value; the source is gone. */
+static int key_over_key(struct move *m)
+{
+    CLEANUP(buf_free) struct buf text = BUF_INIT;
+    struct err e = {0};
+    if (stays(m->from))
+        return -EPERM;
+    int r = copy_text(m->t, m->from, &text);
+    if (r == 0)
+        r = edits_accept(m->t, m->to, &text, &e);
+    if (r < 0)
+        return edits_refused(m->t, m->to, &e);
+    m->from->state = m->t->keys.kv[m->from->id] == KV_NONE ? KFILE_GONE : KFILE_REMOVED;
+    edits_remove_due(m->t);
+    return outcome(m, m->to, 1, &e);
+}
+
+/* To a name that no key has: the same key, at the same place. */
+static int key_to_key(struct move *m)
+{
+    struct err e = {0};
+    if (strcmp(m->from->key, "general.alignment") == 0)
+        return -EINVAL;
+    if (stays(m->from))
+        return -EPERM;
+    if (m->to && m->t->keys.kv[m->to->id] != KV_NONE)
+        return key_over_key(m);
+    int r = target_key(m);
+    if (r < 0 || m->t->keys.kv[m->from->id] == KV_NONE)
+        return r < 0 ? r : -EBUSY; /* created and not yet written */
+    m->to->typed = false;
+    r = edits_rename(m->t, m->from, m->to, &e);
+    if (r > 0)
+        m->to->state = KFILE_KEY;
+    return outcome(m, m->to, r, &e);
+}
+
+#define NOREPLACE (1u << 0) /* RENAME_NOREPLACE of Linux */
+
+/* Under the lock. */
+static int move(struct move *m, const char *old_name, unsigned flags)
+{
+    struct tree *t = m->t;
+    m->from = visible(t, old_name);
+    if (!m->from)
+        return -ENOENT;
+    if (flags & ~NOREPLACE)
+        return -EINVAL;
+    if (flags & NOREPLACE && keys_find(&t->keys, t->now.gen, m->name) != KV_NONE)
+        return -EEXIST;
+    if (strcmp(old_name, m->name) == 0)
+        return 0;
+    m->to = keys_named(&t->keys, m->name);
+    if (!m->to)
+        m->to = visible(t, m->name);
+    enum name_class class = m->to && m->to->key ? NAME_KEY : tree_classify(t, m->name);
+    if (class == NAME_INVALID)
+        return -EINVAL;
+    bool to_key = class == NAME_KEY && !(m->to && is_helper(m->to));
+    if (to_key && m->from->state == KFILE_LINK)
+        return -EPERM;
+    if (is_helper(m->from))
+        return to_key ? helper_to_key(m) : helper_to_helper(m);
+    return to_key ? key_to_key(m) : key_to_helper(m);
+}
+
+int tree_rename(struct tree *t, uint64_t parent, const char *name, uint64_t new_parent,
+                const char *new_name, unsigned flags, struct tree_wait *w)
+{
+    struct move m = {.t = t, .name = new_name, .wait = w};
+    int r = check_parent(t, parent);
+    if (r == 0)
+        r = check_parent(t, new_parent);
+    if (r < 0)
+        return r;
+    if (strlen(new_name) > TREE_NAME_MAX)
+        return -ENAMETOOLONG;
+    (void)pthread_mutex_lock(&t->lock);
+    r = move(&m, name, flags);
+    (void)pthread_mutex_unlock(&t->lock);
+    return r;
+}
+
+/* ---- links ---- */
+
+/* emacs locks a file by a link .#NAME. A key cannot be a link. */
+static int make_link(struct tree *t, const char *name, const char *target, struct tree_entry *ret)
+{
+    if (visible(t, name))
+        return -EEXIST;
+    if (tree_classify(t, name) != NAME_HELPER)
+        return -EPERM;
+    struct kfile *f = keys_add(&t->keys, name, KFILE_LINK);
+    if (!f)
+        return -ENOMEM;
+    buf_str(&f->content, target);
+    t->keys.helper_bytes += f->content.len;
+    int r = buf_error(&f->content);
+    if (r == 0)
+        r = node_entry(t, &t->now, ino_key(f->id), ret);
+    if (r < 0)
+        keys_kill(&t->keys, f);
+    else
+        f->lookups++;
+    return r;
+}
+
+int tree_symlink(struct tree *t, uint64_t parent, const char *name, const char *target,
+                 struct tree_entry *ret)
+{
+    int r = check_parent(t, parent);
+    if (r < 0)
+        return r;
+    if (strlen(name) > TREE_NAME_MAX)
+        return -ENAMETOOLONG;
+    (void)pthread_mutex_lock(&t->lock);
+    r = make_link(t, name, target, ret);
+    (void)pthread_mutex_unlock(&t->lock);
+    return r;
+}
+
+int tree_readlink(struct tree *t, uint64_t node, struct buf *out)
+{
+    struct node n = ino_node(node);
+    int r = -EINVAL;
+    (void)pthread_mutex_lock(&t->lock);
+    const struct kfile *f =
+        n.kind == NODE_KEY && t->writable && n.number < t->keys.n ? t->keys.file[n.number] : NULL;
+    if (f && f->state == KFILE_LINK) {
+        buf_add(out, f->content.data, f->content.len);
+        r = buf_error(out);
+    }
+    (void)pthread_mutex_unlock(&t->lock);
+    return r;
+}

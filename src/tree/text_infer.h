@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The type of a new metadata value, from its key's row in the table of standardized keys and from
+ * its text. Threads: any.
+ */
+#ifndef TREE_TEXT_INFER_H
+#define TREE_TEXT_INFER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "edit/keys.h"
+
+/*
+ * From the text alone: true or false is bool; an integer the first of u32, i32, u64, i64 that holds
+ * it; another number (a point, an exponent, inf, nan) f32, or f64 if f32 is too narrow; a JSON array whose values are of one
+ * kind an array of them (of no values: of strings); anything else a string. An array of arrays is
+ * one line of text, so one inner array, of which it is the only element.
+ */
+void text_infer(const uint8_t *text, size_t n, uint32_t *type, uint32_t *elem);
+
+/*
+ * row: of the key, or NULL. A count is u64 where it needs to be; where a value may be given for
+ * each layer, text of several lines or in brackets is an array.
+ */
+void text_new_type(const struct key_row *row, const uint8_t *text, size_t n, uint32_t *type,
+                   uint32_t *elem);
+
+#endif

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A metadata value from the text of its file: the inverse of tree/text.h, and more forgiving.
+ *
+ *   integer, float, bool  see tree/scan.h; space, tab, CR and LF around it are dropped
+ *   string                the bytes, without one newline at the end if there is one; UTF-8
+ *   array                 a JSON value a line, or (but for arrays of arrays) one JSON array, over
+ *                         any number of lines. CRLF and blank lines at the end are dropped; no text
+ *                         at all is an empty array
+ *   array of arrays       a JSON array each line; they have element types of their own: that of the
+ *                         old array at the same place (or of the last one) if it fits, else by
+ *                         their values (tree/shape.h)
+ *
+ * Errors: -EINVAL not a value of this type, -ERANGE outside its range, -EILSEQ a string that is not
+ * UTF-8, -EFBIG over 1 GiB, -ENOMEM. In arrays the line of err says which line of the text.
+ * Threads: any.
+ */
+#ifndef TREE_TEXT_PARSE_H
+#define TREE_TEXT_PARSE_H
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "gguf/value.h"
+
+/*
+ * Append the value's bytes, as they stand in the file behind the value type, to payload. fmt: of
+ * the model, version 2 or 3. elem: an array's element type, else ignored.
+ *
+ * old: the value that the file shows (of the same format), or NULL. If it is of the same type, then
+ * text equal to its own gives its own bytes, whatever they are; and in other texts NaNs, true
+ * bools and inner arrays that are still as they were keep theirs.
+ *
+ * On failure payload is as before (but for buf_error() after -ENOMEM).
+ */
+int text_parse(const struct gguf_format *fmt, uint32_t type, uint32_t elem, const uint8_t *text,
+               size_t n, const struct gguf_value *old, struct buf *payload, struct err *e);
+
+/*
+ * For the first n bytes of a text that is still being written: 0, or the error that text_parse()
+ * will give however it goes on. Not every hopeless text is seen, but no hopeful one is refused
+ * (strings are not judged, as they may be equal to the old one). Looks at the first line only.
+ */
+int text_prefix_check(uint32_t type, uint32_t elem, const uint8_t *text, size_t n);
+
+#endif

@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The one thread that changes the model file. See internal.h, tree.h.
+ *
+ * What is accepted collects in `next`. The thread takes it as a whole (it is then in flight), writes
+ * it without holding the tree's lock, and answers those who wait. What is accepted meanwhile
+ * collects in `next` again, planned on what is in flight; if that fails, on what is on disk.
+ */
+#include "tree/internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <syslog.h>
+#include <unistd.h>
+
+#include "base/bytes.h"
+
+/* Seconds without another edit after which what nobody waits for is written. */
+#define LATER 2
+/* A model of at most this many bytes is written at once, whatever the strategy. */
+#define SMALL_MODEL ((uint64_t)64 << 20)
+
+/* ---- waiting ---- */
+
+static void push(struct tree_wait **list, struct tree_wait *w)
+{
+    w->interrupted = false;
+    w->next = *list;
+    *list = w;
+}
+
+/* Answer a list. Without the lock: done() replies to the kernel. */
+static void answer(struct tree_wait *list, int result)
+{
+    while (list) {
+        struct tree_wait *w = list;
+        list = w->next;
+        w->done(w, result);
+    }
+}
+
+static struct tree_wait *find_wait(struct tree_wait *w, const void *who)
+{
+    while (w && w->who != who)
+        w = w->next;
+    return w;
+}
+
+void tree_interrupt(struct tree *t, const void *who)
+{
+    (void)pthread_mutex_lock(&t->lock);
+    struct tree_wait *w = find_wait(t->writer.flight_waits, who);
+    if (w)
+        atomic_store(&t->writer.cancel, true);
+    else if ((w = find_wait(t->writer.next.waits, who)))
+        w->interrupted = true;
+    (void)pthread_mutex_unlock(&t->lock);
+}
+
+void writer_later(struct tree *t, unsigned seconds)
+{
+    if (t->opt.commit == TREE_COMMIT_SYNC)
+        return;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t->writer.due);
+    t->writer.due.tv_sec += (time_t)seconds;
+    t->writer.due_set = true;
+    (void)pthread_cond_signal(&t->writer.wake);
+}
+
+static int park(struct tree *t, struct tree_wait *w)
+{
+    push(&t->writer.next.waits, w);
+    (void)pthread_cond_signal(&t->writer.wake);
+    return TREE_PARKED;
+}
+
+/* A failure that nobody was told of yet. */
+static int take_failure(struct tree *t)
+{
+    int r = t->writer.failed;
+    t->writer.failed = 0;
+    return r;
+}
+
+static bool removals(const struct tree *t)
+{
+    for (uint32_t i = 0; i < t->keys.n; i++)
+        if (t->keys.file[i] && t->keys.file[i]->state == KFILE_REMOVED)
+            return true;
+    return false;
+}
+
+int writer_sync(struct tree *t, struct tree_wait *w)
+{
+    if (t->writer.next.change.n > 0 || removals(t))
+        return park(t, w);
+    if (t->writer.flight) {
+        push(&t->writer.flight_waits, w);
+        return TREE_PARKED;
+    }
+    return take_failure(t);
+}
+
+/* Drop what was accepted last and cannot be written. */
+static int take_back(struct tree *t, int r)
+{
+    edit_change_free(&t->writer.next.change);
+    t->writer.next.change = EDIT_CHANGE_INIT;
+    edits_rebase(t);
+    return r;
+}
+
+/*
+ * In mode auto an edit is waited for if that does not take long. What is not waited for must be
+ * possible: the strategy is found and free space looked at now (unless a write is going on, which
+ * has done so just before).
+ */
+int writer_accepted(struct tree *t, struct tree_wait *w, struct err *e)
+{
+    enum edit_strategy how = EDIT_COPY;
+    if (t->opt.commit == TREE_COMMIT_CLOSE)
+        return park(t, w);
+    if (!t->writer.flight) {
+        int r = edit_prepare(&t->file, &t->writer.next.plan, &t->edit, &how, e);
+        if (r < 0)
+            return take_back(t, r);
+    }
+    if (t->opt.commit == TREE_COMMIT_SYNC)
+        return 0;
+    if (edit_is_quick(how) || t->writer.next.plan.size <= SMALL_MODEL)
+        return park(t, w);
+    writer_later(t, LATER);
+    return 0;
+}
+
+/* ---- writing ---- */
+
+struct batch {
+    struct pending pending;
+    struct edit_result result;
+    struct err err;
+    struct timespec begin;
+    uint64_t told; /* seconds after which progress was logged last */
+};
+
+static uint64_t elapsed_ms(const struct batch *b)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)((now.tv_sec - b->begin.tv_sec) * 1000 +
+                      (now.tv_nsec - b->begin.tv_nsec) / 1000000);
+}
+
+struct progress {
+    const struct tree *t;
+    struct batch *b;
+};
+
+static void on_progress(uint64_t done, uint64_t total, void *arg)
+{
+    struct progress *p = arg;
+    uint64_t s = elapsed_ms(p->b) / 1000;
+    if (s <= p->b->told)
+        return;
+    p->b->told = s;
+    tree_log(p->t, LOG_INFO, "copying: %llu of %llu MiB", (unsigned long long)(done >> 20),
+             (unsigned long long)(total >> 20));
+}
+
+/* Readers get the file that was written. */
+static int new_store(struct tree *t, const struct gen *g, struct store **ret, struct err *e)
+{
+    struct store *s = NULL;
+    int fd = fcntl(t->file.fd, F_DUPFD_CLOEXEC, 0);
+    if (fd < 0)
+        return err_set(e, -errno, "cannot duplicate: %s", strerror(errno));
+    int r = store_open(fd, g->gguf->file_size, g->gguf, &s, e);
+    if (r < 0)
+        (void)close(fd);
+    else
+        *ret = s;
+    return r;
+}
+
+static void log_notes(const struct tree *t, const struct batch *b)
+{
+    const char *p = (const char *)b->pending.notes.data;
+    const char *end = p + b->pending.notes.len;
+    for (; p && p < end; p += strlen(p) + 1)
+        tree_log(t, LOG_INFO, "%s; %s, %llu ms", p, edit_strategy_name(b->result.strategy),
+                 (unsigned long long)elapsed_ms(b));
+}
+
+static void log_failure(const struct tree *t, const struct batch *b)
+{
+    const char *p = (const char *)b->pending.notes.data;
+    const char *end = p + b->pending.notes.len;
+    for (; p && p < end; p += strlen(p) + 1)
+        tree_log(t, LOG_ERR, "%s: not written: %s", p, b->err.msg);
+}
+
+/* The keys of a batch that failed show why. */
+static void mark_failed(struct tree *t, const struct batch *b)
+{
+    char file[TREE_NAME_MAX + 1];
+    const struct edit_change *c = &b->pending.change;
+    for (size_t i = 0; i < c->n; i++) {
+        (void)name_encode(c->bytes.data + c->op[i].key, c->op[i].key_len, file);
+        struct kfile *f = keys_named(&t->keys, file);
+        if (f)
+            kfile_set_error(f, b->err.msg);
+    }
+}
+
+/* The batch is on disk: so is the generation that was in flight. */
+static void landed(struct tree *t, struct store *s)
+{
+    gen_unref(t->writer.disk);
+    t->writer.disk = t->writer.flight;
+    t->writer.flight = NULL;
+    if (s) {
+        store_unref(t->now.store);
+        t->now.store = s;
+    }
+}
+
+static void failed(struct tree *t, const struct batch *b, int r)
+{
+    gen_unref(t->writer.flight);
+    t->writer.flight = NULL;
+    edits_rebase(t);
+    mark_failed(t, b);
+    if (!b->pending.waits)
+        t->writer.failed = r;
+}
+
+static void batch_free(struct batch *b)
+{
+    edit_change_free(&b->pending.change);
+    edit_plan_free(&b->pending.plan);
+    buf_free(&b->pending.notes);
+}
+
+/* Carry a batch out, without the lock. *ret is the new store, or NULL if the old one serves on. */
+static int carry_out(struct tree *t, struct batch *b, const struct gen *g, struct store **ret)
+{
+    struct progress p = {t, b};
+    struct edit_hooks hooks = {.cancel = &t->writer.cancel, .progress = on_progress, .arg = &p};
+    b->result = (struct edit_result){.old_fd = -1};
+    int r = edit_commit(&t->file, &b->pending.plan, &t->edit, &hooks, &b->result, &b->err);
+    bool replaced = b->result.old_fd >= 0;
+    if (replaced)
+        (void)close(b->result.old_fd);
+    if (r == 0 && replaced)
+        r = new_store(t, g, ret, &b->err);
+    return r;
+}
+
+/* Take what is pending; it is in flight from now on. */
+static void take(struct tree *t, struct batch *b)
+{
+    struct tree_wait *w;
+    struct pending *p = &t->writer.next;
+    memset(b, 0, sizeof(*b));
+    b->pending = *p;
+    (void)clock_gettime(CLOCK_MONOTONIC, &b->begin);
+    memset(p, 0, sizeof(*p));
+    p->change = EDIT_CHANGE_INIT;
+    p->plan = EDIT_PLAN_INIT;
+    t->writer.due_set = false;
+    t->writer.flight = gen_ref(t->now.gen);
+    t->writer.flight_waits = b->pending.waits;
+    bool cancel = false;
+    for (w = b->pending.waits; w; w = w->next)
+        cancel |= w->interrupted;
+    atomic_store(&t->writer.cancel, cancel);
+}
+
+/* Write all that is pending. Called with the lock, which is given up meanwhile. */
+static void write_pending(struct tree *t)
+{
+    struct batch b;
+    struct store *s = NULL;
+    edits_remove_due(t);
+    if (t->writer.next.change.n == 0) { /* it was taken back, or cancelled itself */
+        struct tree_wait *waits = t->writer.next.waits;
+        t->writer.next.waits = NULL;
+        t->writer.due_set = false;
+        int r = waits ? take_failure(t) : 0;
+        (void)pthread_mutex_unlock(&t->lock);
+        answer(waits, r);
+        (void)pthread_mutex_lock(&t->lock);
+        return;
+    }
+    take(t, &b);
+    const struct gen *flight = t->writer.flight;
+    (void)pthread_mutex_unlock(&t->lock);
+    int r = carry_out(t, &b, flight, &s);
+    if (r == 0)
+        log_notes(t, &b);
+    else
+        log_failure(t, &b);
+    (void)pthread_mutex_lock(&t->lock);
+    b.pending.waits = t->writer.flight_waits; /* more may have joined */
+    t->writer.flight_waits = NULL;
+    if (r == 0)
+        landed(t, s);
+    else
+        failed(t, &b, r);
+    (void)pthread_mutex_unlock(&t->lock);
+    answer(b.pending.waits, r);
+    batch_free(&b);
+    (void)pthread_mutex_lock(&t->lock);
+}
+
+static bool is_due(const struct writer *w)
+{
+    struct timespec now;
+    if (!w->due_set)
+        return false;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec > w->due.tv_sec ||
+           (now.tv_sec == w->due.tv_sec && now.tv_nsec >= w->due.tv_nsec);
+}
+
+static void *run(void *arg)
+{
+    struct tree *t = arg;
+    struct writer *w = &t->writer;
+    (void)pthread_mutex_lock(&t->lock);
+    for (;;) {
+        bool work = w->next.change.n > 0 || removals(t);
+        if (w->next.waits || is_due(w) || (w->stop && work))
+            write_pending(t);
+        else if (w->stop)
+            break;
+        else if (w->due_set)
+            (void)pthread_cond_timedwait(&w->wake, &t->lock, &w->due);
+        else
+            (void)pthread_cond_wait(&w->wake, &t->lock);
+    }
+    (void)pthread_mutex_unlock(&t->lock);
+    return NULL;
+}
+
+int writer_start(struct tree *t, struct err *e)
+{
+    sigset_t all, old;
+    pthread_condattr_t attr;
+    (void)pthread_condattr_init(&attr);
+    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&t->writer.wake, &attr);
+    (void)pthread_condattr_destroy(&attr);
+    /* Signals are for the main thread. */
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &old);
+    int r = -pthread_create(&t->writer.thread, NULL, run, t);
+    (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
+    t->writer.started = r == 0;
+    return r < 0 ? err_set(e, r, "cannot start a thread: %s", strerror(-r)) : 0;
+}
+
+int writer_stop(struct tree *t)
+{
+    if (!t->writer.started)
+        return 0;
+    (void)pthread_mutex_lock(&t->lock);
+    t->writer.stop = true;
+    (void)pthread_cond_signal(&t->writer.wake);
+    (void)pthread_mutex_unlock(&t->lock);
+    (void)pthread_join(t->writer.thread, NULL);
+    t->writer.started = false;
+    (void)pthread_cond_destroy(&t->writer.wake);
+    return take_failure(t);
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What every harness defines: LLVMFuzzerTestOneInput() takes any bytes, and whatever they are it
+ * must return. A promise that does not hold ends the process (FUZZ_CHECK), as a sanitizer does.
+ *
+ * A harness is linked with replay.c (a main() that runs files; `meson test`), or, with the option
+ * fuzz=true, with libFuzzer.
+ */
+#ifndef TESTS_FUZZ_FUZZ_H
+#define TESTS_FUZZ_FUZZ_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define FUZZ_CHECK(promise)                                                                    \
+    do {                                                                                       \
+        if (!(promise)) {                                                                      \
+            (void)fprintf(stderr, "%s:%d: does not hold: %s\n", __FILE__, __LINE__, #promise); \
+            abort();                                                                           \
+        }                                                                                      \
+    } while (0)
+
+#endif

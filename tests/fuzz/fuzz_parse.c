@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Any bytes as a model: parse them; where that succeeds read every name, render every value as text
+ * and as JSON, and decode ranges of every tensor's data.
+ */
+#include "fuzz.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "gguf/gguf.h"
+#include "tree/json.h"
+#include "tree/name.h"
+#include "tree/text.h"
+
+/* A text is as long as it is measured to be. Returns a NUL-free mark of its last byte. */
+static void render(void (*write)(struct buf *out, const struct gguf_value *v),
+                   const struct gguf_value *v)
+{
+    struct buf size = BUF_MEASURE;
+    CLEANUP(buf_free) struct buf out = BUF_INIT;
+    write(&size, v);
+    write(&out, v);
+    FUZZ_CHECK(buf_error(&size) == 0 && buf_error(&out) == 0);
+    FUZZ_CHECK(size.len == out.len);
+}
+
+static void check_name(const char *name, size_t n)
+{
+    char file[TREE_NAME_MAX + 1], back[TREE_NAME_MAX + 1];
+    size_t len = name_encode(name, n, file), got;
+    FUZZ_CHECK(len > 0 && len == strlen(file) && !strchr(file, '/'));
+    int r = name_decode(file, back, &got);
+    FUZZ_CHECK(r == -ENAMETOOLONG || (r == 0 && got == n && memcmp(back, name, n) == 0));
+}
+
+static void check_keys(const struct gguf *g)
+{
+    uint64_t at = 8 + 2 * (uint64_t)g->fmt.len_width;
+    for (uint32_t i = 0; i < g->n_kv; i++) {
+        const struct gguf_kv *kv = &g->kv[i];
+        struct gguf_value v = gguf_value(g, kv);
+        char type[GGUF_TYPE_NAME_MAX];
+        FUZZ_CHECK(kv->off == at && kv->end <= g->head_len);
+        FUZZ_CHECK(gguf_value_end(&v) == g->head + kv->end);
+        FUZZ_CHECK(gguf_find_key(g, gguf_key(g, kv), kv->key_len) == i);
+        FUZZ_CHECK(gguf_type_name(&v, type)[0] != '\0');
+        check_name(gguf_key(g, kv), kv->key_len);
+        render(text_value, &v);
+        render(json_value, &v);
+        at = kv->end;
+    }
+    FUZZ_CHECK(g->kv_end == at);
+}
+
+/* Ranges at the beginning, across a block and at the end, with an unaligned target. */
+static void decode(const struct gguf *g, const struct gguf_tensor *t, const uint8_t *data)
+{
+    const struct quant_type *type = gguf_type(t);
+    const uint64_t bytes = t->n_elem * sizeof(float);
+    const uint64_t from[] = {0, 3, (uint64_t)type->block_len * 4 - 1, bytes > 77 ? bytes - 77 : 0};
+    uint8_t out[2048 + 1];
+    for (size_t i = 0; i < sizeof(from) / sizeof(from[0]); i++) {
+        if (from[i] >= bytes)
+            continue;
+        size_t n = (size_t)min_u64(bytes - from[i], sizeof(out) - 1);
+        uint64_t first, last;
+        quant_extent_f32(type, from[i], n, &first, &last);
+        FUZZ_CHECK(first < last && last <= t->nbytes);
+        quant_read_f32(type, g->fmt.big, data + t->off, from[i], n, out + (i & 1));
+    }
+}
+
+static void check_tensors(const struct gguf *g, const uint8_t *data, size_t size)
+{
+    FUZZ_CHECK(g->data_off >= g->head_len && g->data_end >= g->data_off);
+    for (uint32_t i = 0; i < g->n_tensors; i++) {
+        const struct gguf_tensor *t = &g->tensor[i];
+        const char *name = gguf_name(g, t);
+        FUZZ_CHECK(t->off >= g->data_off && t->off % g->alignment == 0);
+        FUZZ_CHECK(t->nbytes == 0 || t->off + t->nbytes <= g->data_end);
+        FUZZ_CHECK(gguf_find_tensor(g, name, t->name_len) == i);
+        check_name(name, t->name_len);
+        for (uint32_t k = 0; k < t->n_dims; k++)
+            FUZZ_CHECK(t->n_elem == 0 || t->n_elem % gguf_dim(g, t, k) == 0);
+        if (t->off + t->nbytes <= size && quant_has_values(gguf_type(t), g->fmt.big))
+            decode(g, t, data);
+    }
+    FUZZ_CHECK(g->data_end <= size || g->odd & GGUF_ODD_PARTIAL);
+}
+
+/* Parse; what is refused is refused with a line that is fit to print. */
+static int parse(const struct source *s, unsigned flags, struct gguf **ret)
+{
+    struct err e = {0};
+    int r = gguf_parse(s, flags, ret, &e);
+    if (r == 0)
+        return 0;
+    FUZZ_CHECK(r == -EBADMSG || r == -ENODATA);
+    FUZZ_CHECK(e.code == r && strstr(e.msg, " at byte ") && !strchr(e.msg, '\n'));
+    return r;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct source s = source_mem(data, size);
+    struct gguf *g = NULL, *partial = NULL;
+    int r = parse(&s, 0, &g), rp = parse(&s, GGUF_PARTIAL, &partial);
+    FUZZ_CHECK(rp == (r == -ENODATA ? 0 : r));
+    if (partial) {
+        check_keys(partial);
+        check_tensors(partial, data, size);
+    }
+    gguf_free(g);
+    gguf_free(partial);
+    return 0;
+}

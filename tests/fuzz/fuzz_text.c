@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Any bytes as the text of a value: the first three choose type, element type and byte order, the
+ * rest is the text. What is accepted is a value that the parser reads back, whose own text is
+ * accepted again and changes nothing; no beginning of it was called hopeless.
+ */
+#include "fuzz.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "gguf/gguf.h"
+#include "tree/text.h"
+#include "tree/text_infer.h"
+#include "tree/text_parse.h"
+
+struct input {
+    struct gguf_format fmt;
+    uint32_t type, elem;
+    const uint8_t *text;
+    size_t n;
+};
+
+static bool same(const struct buf *a, const struct buf *b)
+{
+    return a->len == b->len && (a->len == 0 || memcmp(a->data, b->data, a->len) == 0);
+}
+
+/* A model with this one value, through the parser. */
+static void check_readable(const struct input *in, const struct buf *payload)
+{
+    CLEANUP(buf_free) struct buf b = BUF_INIT;
+    struct gguf *g = NULL;
+    buf_str(&b, "GGUF");
+    buf_uint(&b, in->fmt.version, 4, in->fmt.big);
+    buf_uint(&b, 0, 8, in->fmt.big);
+    buf_uint(&b, 1, 8, in->fmt.big);
+    buf_uint(&b, 1, 8, in->fmt.big);
+    buf_char(&b, 'k');
+    buf_uint(&b, in->type, 4, in->fmt.big);
+    buf_add(&b, payload->data, payload->len);
+    FUZZ_CHECK(buf_error(&b) == 0);
+    struct source s = source_mem(b.data, b.len);
+    FUZZ_CHECK(gguf_parse(&s, 0, &g, NULL) == 0);
+    FUZZ_CHECK(g->head_len == b.len);
+    gguf_free(g);
+}
+
+/* The text that the file shows is accepted: over the value it changes no byte, alone no text. */
+static void check_again(const struct input *in, const struct buf *payload)
+{
+    CLEANUP(buf_free)
+    struct buf text = BUF_INIT, over = BUF_INIT, alone = BUF_INIT, text2 = BUF_INIT;
+    struct gguf_value v = gguf_value_at(&in->fmt, in->type, payload->data), v2;
+    text_value(&text, &v);
+    FUZZ_CHECK(text_parse(&in->fmt, in->type, in->elem, text.data, text.len, &v, &over, NULL) == 0);
+    FUZZ_CHECK(same(&over, payload));
+    FUZZ_CHECK(text_parse(&in->fmt, in->type, in->elem, text.data, text.len, NULL, &alone, NULL) ==
+               0);
+    v2 = gguf_value_at(&in->fmt, in->type, alone.data);
+    text_value(&text2, &v2);
+    FUZZ_CHECK(same(&text, &text2));
+}
+
+static void check_prefixes(const struct input *in)
+{
+    for (size_t n = 0; n <= in->n; n += n < 64 ? 1 : 61)
+        FUZZ_CHECK(text_prefix_check(in->type, in->elem, in->text, n) == 0);
+}
+
+static int parse(const struct input *in)
+{
+    CLEANUP(buf_free) struct buf payload = BUF_INIT;
+    struct err e = {0};
+    int r = text_parse(&in->fmt, in->type, in->elem, in->text, in->n, NULL, &payload, &e);
+    if (r < 0) {
+        FUZZ_CHECK(r == -EINVAL || r == -ERANGE || r == -EILSEQ || r == -EFBIG);
+        FUZZ_CHECK(payload.len == 0 && !strchr(e.msg, '\n'));
+        return r;
+    }
+    check_readable(in, &payload);
+    check_again(in, &payload);
+    check_prefixes(in);
+    return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (size < 3)
+        return 0;
+    struct input in = {
+        .fmt = {.version = 3, .len_width = 8, .big = data[2] & 1},
+        .type = data[0] % GGUF_VALUE_TYPES,
+        .elem = data[1] % GGUF_VALUE_TYPES,
+        .text = data + 3,
+        .n = size - 3,
+    };
+    (void)parse(&in);
+    /* A new key takes the type that its text has: it fits, but for strings that are not UTF-8. */
+    text_infer(in.text, in.n, &in.type, &in.elem);
+    int r = parse(&in);
+    FUZZ_CHECK(r == 0 || r == -EILSEQ);
+    return 0;
+}

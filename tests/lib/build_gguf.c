@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: MIT */
+/* GGUF images made in memory: see build_gguf.h. */
+#include "build_gguf.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+
+static void count(struct build *b, struct buf *to, uint64_t n)
+{
+    buf_uint(to, n, b->fmt.len_width, b->fmt.big);
+}
+
+static void string(struct build *b, struct buf *to, const void *text, size_t n)
+{
+    count(b, to, n + (b->fmt.nul ? 1 : 0));
+    buf_add(to, text, n);
+    buf_zero(to, b->fmt.nul ? 1 : 0);
+}
+
+/* In the first draft a value's length stands before its type; it is known when the next begins. */
+static void close_value(struct build *b)
+{
+    if (b->value_len_at == 0)
+        return;
+    put_u32(b->keys.data + b->value_len_at, (uint32_t)(b->keys.len - b->value_len_at - 8), false);
+    b->value_len_at = 0;
+}
+
+static void begin(struct build *b, const void *key, size_t key_len, uint32_t type)
+{
+    close_value(b);
+    b->n_kv++;
+    string(b, &b->keys, key, key_len);
+    if (b->fmt.draft) {
+        b->value_len_at = b->keys.len;
+        buf_zero(&b->keys, 4);
+    }
+    buf_uint(&b->keys, type, 4, b->fmt.big);
+}
+
+void build_init(struct build *b, uint8_t version, bool big)
+{
+    *b = (struct build){
+        .fmt = {.version = version, .big = big, .len_width = version == 1 ? 4 : 8},
+        .alignment = 32,
+    };
+}
+
+void build_init_draft(struct build *b)
+{
+    build_init(b, 1, false);
+    b->fmt.draft = true;
+    b->alignment = 64;
+}
+
+void build_raw(struct build *b, const void *key, size_t key_len, uint32_t type, const void *value,
+               size_t n)
+{
+    begin(b, key, key_len, type);
+    buf_add(&b->keys, value, n);
+}
+
+void build_num(struct build *b, const char *key, enum gguf_value_type type, uint64_t bits)
+{
+    begin(b, key, strlen(key), type);
+    build_item_num(b, type, bits);
+}
+
+void build_u32(struct build *b, const char *key, uint32_t v)
+{
+    build_num(b, key, GGUF_U32, v);
+}
+
+void build_f32(struct build *b, const char *key, float v)
+{
+    uint32_t bits;
+    memcpy(&bits, &v, sizeof(bits));
+    build_num(b, key, GGUF_F32, bits);
+}
+
+void build_str(struct build *b, const char *key, const char *text)
+{
+    build_str_n(b, key, text, strlen(text));
+}
+
+void build_str_n(struct build *b, const char *key, const void *text, size_t n)
+{
+    begin(b, key, strlen(key), GGUF_STRING);
+    string(b, &b->keys, text, n);
+}
+
+void build_array(struct build *b, const char *key, enum gguf_value_type elem, uint64_t n)
+{
+    begin(b, key, strlen(key), GGUF_ARRAY);
+    build_item_array(b, elem, n);
+}
+
+void build_item_num(struct build *b, enum gguf_value_type type, uint64_t bits)
+{
+    static const uint8_t width[GGUF_VALUE_TYPES] = {
+        [GGUF_U8] = 1,  [GGUF_I8] = 1,  [GGUF_U16] = 2, [GGUF_I16] = 2,
+        [GGUF_U32] = 4, [GGUF_I32] = 4, [GGUF_F32] = 4, [GGUF_BOOL] = 1,
+        [GGUF_U64] = 8, [GGUF_I64] = 8, [GGUF_F64] = 8};
+    if (!width[type])
+        abort();
+    buf_uint(&b->keys, bits, width[type], b->fmt.big);
+}
+
+void build_item_str(struct build *b, const char *text)
+{
+    string(b, &b->keys, text, strlen(text));
+}
+
+void build_item_array(struct build *b, enum gguf_value_type elem, uint64_t n)
+{
+    if (b->fmt.draft)
+        count(b, &b->keys, n);
+    buf_uint(&b->keys, elem, 4, b->fmt.big);
+    if (!b->fmt.draft)
+        count(b, &b->keys, n);
+}
+
+static void fill(struct buf *to, size_t upto, uint8_t byte)
+{
+    size_t n = to->len < upto ? upto - to->len : 0;
+    uint8_t *at = buf_extend(to, n);
+    if (at && n)
+        memset(at, byte, n);
+}
+
+static void pad(struct buf *to, uint64_t base, uint64_t align, uint8_t byte)
+{
+    uint64_t over = (base + to->len) % align;
+    fill(to, to->len + (size_t)(over ? align - over : 0), byte);
+}
+
+static void info(struct build *b, const char *name, uint32_t type_id, const uint64_t *dims,
+                 uint32_t n_dims, uint64_t off)
+{
+    uint64_t n_elem = 1;
+    if (b->n_tensors == BUILD_MAX_TENSORS)
+        abort();
+    string(b, &b->infos, name, strlen(name));
+    buf_uint(&b->infos, n_dims, 4, b->fmt.big);
+    for (uint32_t i = 0; i < n_dims; i++) {
+        count(b, &b->infos, dims[i]);
+        n_elem *= dims[i];
+    }
+    if (b->fmt.draft)
+        buf_uint(&b->infos, n_elem, 4, false);
+    buf_uint(&b->infos, type_id, 4, b->fmt.big);
+    b->word[b->n_tensors++] = b->infos.len;
+    buf_uint(&b->infos, off, 8, b->fmt.big);
+}
+
+/* Data of tensor i: not zero, and different for each tensor and place. */
+static void make_data(uint8_t *at, size_t n, uint64_t i)
+{
+    for (size_t k = 0; k < n; k++)
+        at[k] = (uint8_t)(1 + (k * 7 + i * 31 + k / 251) % 255);
+}
+
+void build_tensor_at(struct build *b, const char *name, uint32_t type_id, const uint64_t *dims,
+                     uint32_t n_dims, uint64_t off, const void *data, size_t n)
+{
+    info(b, name, type_id, dims, n_dims, off);
+    fill(&b->data, (size_t)off + n, b->pad_byte);
+    if (buf_error(&b->data))
+        abort();
+    if (data && n)
+        memcpy(b->data.data + off, data, n);
+    else if (n)
+        make_data(b->data.data + off, n, b->n_tensors);
+}
+
+void build_tensor(struct build *b, const char *name, uint32_t type_id, const uint64_t *dims,
+                  uint32_t n_dims, const void *data, size_t n)
+{
+    pad(&b->data, 0, b->alignment, b->pad_byte);
+    build_tensor_at(b, name, type_id, dims, n_dims, b->data.len, data, n);
+}
+
+/* The offsets of the first draft count from the beginning of the file. */
+static void make_absolute(struct build *b, uint64_t base)
+{
+    for (uint64_t i = 0; i < b->n_tensors; i++) {
+        uint8_t *word = b->infos.data + b->word[i];
+        put_u64(word, get_u64(word, false) + base, false);
+    }
+}
+
+static void finish(struct build *b, struct buf *out)
+{
+    close_value(b);
+    buf_str(out, "GGUF");
+    buf_uint(out, b->fmt.version, 4, b->fmt.big);
+    count(b, out, b->n_tensors);
+    count(b, out, b->n_kv);
+    buf_add(out, b->keys.data, b->keys.len);
+    if (b->fmt.draft && b->n_tensors)
+        pad(out, 0, b->alignment, 0);
+    if (b->fmt.draft) {
+        uint64_t base;
+        if (!align_u64(out->len + b->infos.len, b->alignment, &base))
+            abort();
+        make_absolute(b, base);
+    }
+    buf_add(out, b->infos.data, b->infos.len);
+    if (b->n_tensors)
+        pad(out, 0, b->alignment, b->pad_byte);
+    if (!b->no_tail)
+        pad(&b->data, 0, b->alignment, b->pad_byte);
+    buf_add(out, b->data.data, b->data.len);
+}
+
+uint8_t *build_finish(struct build *b, size_t *size)
+{
+    struct buf out = BUF_INIT;
+    finish(b, &out);
+    if (buf_error(&b->keys) || buf_error(&b->infos) || buf_error(&b->data) || buf_error(&out))
+        abort();
+    buf_free(&b->keys);
+    buf_free(&b->infos);
+    buf_free(&b->data);
+    *size = out.len;
+    return buf_steal(&out);
+}

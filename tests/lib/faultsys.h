@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A table of system calls that fails, shortens or ends at a chosen call: see base/sys.h.
+ *
+ *     for (unsigned n = 1;; n++) {
+ *         struct faultsys fs;
+ *         faultsys_init(&fs, FAULT_FAIL, n, -EIO);
+ *         ... run with &fs.sys ...
+ *         if (!fs.hit) break;          every call had its turn
+ *     }
+ *
+ * FAULT_POWER simulates a power cut at call n (in a child process, which ends there with
+ * FAULT_EXIT): of what was written since the last fsync of its file each sector is kept or lost by
+ * lot, and of the changes of the folder since its last fsync, the last few are undone.
+ *
+ * fsync itself is only noted: waiting for the disk would tell nothing, and there are many.
+ */
+#ifndef TESTS_LIB_FAULTSYS_H
+#define TESTS_LIB_FAULTSYS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/sys.h"
+
+#define FAULT_EXIT 99
+
+enum fault_mode {
+    FAULT_NONE,
+    FAULT_FAIL,  /* call n returns the error and does nothing */
+    FAULT_SHORT, /* every read, write and copy moves at most 1000 bytes */
+    FAULT_KILL,  /* the process ends before call n */
+    FAULT_POWER, /* as told above */
+};
+
+struct fault_write; /* a write that is not synced yet */
+struct fault_entry; /* a change of the folder that is not synced yet */
+
+struct faultsys {
+    struct sys sys; /* first: what the tested code is given */
+    enum fault_mode mode;
+    unsigned n; /* the call that fails, from 1 */
+    int error;
+    unsigned calls;   /* calls so far (close is not counted) */
+    bool hit;         /* call n has come */
+    const char *what; /* its name */
+    /* What may be asked in addition: */
+    bool clone;         /* clone ranges, by copying, with the demands of a file system that does */
+    bool no_exchange;   /* rename knows no RENAME_EXCHANGE */
+    bool full;          /* the file system has no free block */
+    int no_xattr;       /* setting an attribute fails with this */
+    int no_range;       /* copy_file_range fails with this */
+    const char *before; /* a call's name: run hook once before the first such call */
+    void (*hook)(void *arg);
+    void *arg;
+    unsigned created; /* files made */
+    /* FAULT_POWER: */
+    uint64_t seed;
+    struct fault_write *writes; /* newest first */
+    struct fault_entry *entries;
+};
+
+void faultsys_init(struct faultsys *fs, enum fault_mode mode, unsigned n, int error);
+
+/* What FAULT_POWER does at call n, now. */
+void faultsys_power_cut(struct faultsys *fs);
+
+#endif

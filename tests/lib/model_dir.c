@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: MIT */
+/* A folder with a model in it: see model_dir.h. */
+#include "model_dir.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "build_gguf.h"
+#include "faultsys.h"
+
+void put_file(int dir, const char *name, const void *bytes, size_t n)
+{
+    int fd = openat(dir, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0640);
+    CU_ASSERT_TRUE_FATAL(fd >= 0);
+    CU_ASSERT_EQUAL_FATAL(sys_write_all(&sys_libc, fd, bytes, n, 0), 0);
+    (void)close(fd);
+}
+
+uint8_t *get_file(int dir, const char *name, size_t *n)
+{
+    struct stat st;
+    int fd = openat(dir, name, O_RDONLY | O_CLOEXEC);
+    CU_ASSERT_TRUE_FATAL(fd >= 0);
+    CU_ASSERT_EQUAL(fstat(fd, &st), 0);
+    *n = (size_t)st.st_size;
+    uint8_t *bytes = malloc(*n + 1);
+    CU_ASSERT_EQUAL(sys_read_all(&sys_libc, fd, bytes, *n, 0), 0);
+    (void)close(fd);
+    return bytes;
+}
+
+/* Tensors large enough to have whole blocks, at no block's beginning; room in the header. */
+static uint8_t *make_model(uint8_t pad_byte, size_t *n)
+{
+    struct build b;
+    build_init(&b, 3, false);
+    b.pad_byte = pad_byte;
+    build_str(&b, "general.architecture", "test");
+    build_str(&b, "text", "old");
+    build_u32(&b, "filler", 7);
+    char spaces[3001];
+    memset(spaces, ' ', sizeof(spaces));
+    build_str_n(&b, EDIT_RESERVE_KEY, spaces, 3000);
+    build_tensor(&b, "a", F32, SHAPE(5), NULL, 20);
+    build_tensor(&b, "b", I8, SHAPE(20001), NULL, 20001);
+    build_tensor(&b, "c", I8, SHAPE(7003), NULL, 7003);
+    return build_finish(&b, n);
+}
+
+static void parse_old(struct fixture *x)
+{
+    struct source s = source_mem(x->old, x->old_n);
+    CU_ASSERT_EQUAL_FATAL(gguf_parse(&s, 0, &x->g, NULL), 0);
+}
+
+/* What is done thousands of times is done in memory, where that can be. */
+static const char *memory(void)
+{
+    return access("/dev/shm", R_OK | W_OK | X_OK) == 0 ? "/dev/shm" : "/tmp";
+}
+
+void setup_at(struct fixture *x, const char *root, uint8_t pad_byte)
+{
+    (void)snprintf(x->path, sizeof(x->path), "%s/ggufs-test-XXXXXX", root);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(mkdtemp(x->path));
+    x->dir = open(x->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    x->old = make_model(pad_byte, &x->old_n);
+    put_file(x->dir, NAME, x->old, x->old_n);
+    parse_old(x);
+}
+
+void setup_with(struct fixture *x, uint8_t pad_byte)
+{
+    setup_at(x, memory(), pad_byte);
+}
+
+void setup(struct fixture *x)
+{
+    setup_at(x, "/tmp", 0);
+}
+
+static int remove_one(void *arg, const char *name)
+{
+    return unlinkat(*(int *)arg, name, 0);
+}
+
+void teardown(struct fixture *x)
+{
+    (void)sys_libc.list(&sys_libc, x->dir, remove_one, &x->dir);
+    CU_ASSERT_EQUAL(rmdir(x->path), 0);
+    (void)close(x->dir);
+    gguf_free(x->g);
+    free(x->old);
+}
+
+static int count_one(void *arg, const char *name)
+{
+    (void)name;
+    ++*(unsigned *)arg;
+    return 0;
+}
+
+unsigned files(const struct fixture *x)
+{
+    unsigned n = 0;
+    (void)sys_libc.list(&sys_libc, x->dir, count_one, &n);
+    return n;
+}
+
+void make_edit(struct edit *d, const struct gguf *g, const uint8_t *old, size_t old_n,
+               enum edit_strategy s, char letter, size_t n)
+{
+    CLEANUP(edit_change_free) struct edit_change c = EDIT_CHANGE_INIT;
+    CLEANUP(buf_free) struct buf v = BUF_INIT;
+    struct err e = {0};
+    buf_uint(&v, n, 8, false);
+    for (size_t i = 0; i < n; i++)
+        buf_char(&v, letter);
+    CU_ASSERT_EQUAL_FATAL(edit_set(&c, "text", 4, GGUF_STRING, v.data, v.len), 0);
+    d->o = (struct edit_options){.strategy = s, .reserve = EDIT_RESERVE_AUTO};
+    d->p = EDIT_PLAN_INIT;
+    CU_ASSERT_EQUAL_FATAL(edit_plan_make(g, &c, &d->o, &d->p, &e), 0);
+    struct edit_image image = {.plan = &d->p, .old = source_mem(old, old_n)};
+    struct source src = edit_plan_source(&image);
+    d->image = malloc((size_t)src.size + 1);
+    CU_ASSERT_EQUAL_FATAL(src.read(&src, 0, d->image, (size_t)src.size), 0);
+}
+
+void edit_done(struct edit *d)
+{
+    edit_plan_free(&d->p);
+    free(d->image);
+}
+
+struct edit_file open_model(const struct fixture *x, const struct sys *sys)
+{
+    struct edit_file f;
+    struct err e = {0};
+    CU_ASSERT_EQUAL_FATAL(edit_file_open(&f, &sys_libc, x->dir, NAME, true, &e), 0);
+    f.sys = sys;
+    return f;
+}
+
+bool model_is(const struct fixture *x, const uint8_t *bytes, size_t n)
+{
+    size_t got_n;
+    uint8_t *got = get_file(x->dir, NAME, &got_n);
+    bool same = got_n == n && memcmp(got, bytes, n) == 0;
+    free(got);
+    return same;
+}
+
+bool is_old(const struct fixture *x)
+{
+    return model_is(x, x->old, x->old_n);
+}
+
+bool is_new(const struct fixture *x, const struct edit *d)
+{
+    return model_is(x, d->image, (size_t)d->p.size);
+}
+
+int commit(struct edit_file *f, const struct edit *d, struct edit_result *ret, struct err *e)
+{
+    int r = edit_commit(f, &d->p, &d->o, NULL, ret, e);
+    if (ret->old_fd >= 0)
+        (void)close(ret->old_fd);
+    return r;
+}
+
+/* Is the model's lock held by somebody? */
+bool is_locked(const struct fixture *x)
+{
+    struct edit_file f;
+    int r = edit_file_open(&f, &sys_libc, x->dir, NAME, true, NULL);
+    if (r == 0)
+        edit_file_close(&f);
+    return r == -EWOULDBLOCK;
+}
+
+/* System calls without faults. */
+const struct sys *calm(void)
+{
+    static struct faultsys fs;
+    faultsys_init(&fs, FAULT_NONE, 0, 0);
+    return &fs.sys;
+}
+
+/* Another edit, without faults, on what is there now. */
+void check_next(struct fixture *x, struct edit_file *f)
+{
+    size_t n;
+    struct edit d;
+    struct edit_result res;
+    struct err e = {0};
+    struct gguf *g = NULL;
+    uint8_t *now = get_file(x->dir, NAME, &n);
+    struct source s = source_mem(now, n);
+    CU_ASSERT_EQUAL_FATAL(gguf_parse(&s, 0, &g, NULL), 0);
+    make_edit(&d, g, now, n, EDIT_COPY, 'z', 55);
+    f->sys = calm();
+    int r = commit(f, &d, &res, &e);
+    if (r < 0)
+        (void)printf("\nnext edit: %s\n", e.msg);
+    CU_ASSERT_EQUAL(r, 0);
+    CU_ASSERT_TRUE(is_new(x, &d));
+    CU_ASSERT_TRUE(is_locked(x));
+    CU_ASSERT_EQUAL(files(x), 1);
+    edit_done(&d);
+    gguf_free(g);
+    free(now);
+}

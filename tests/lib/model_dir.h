@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A folder with a model in it, and edits of the model, for the tests of what edits do to files.
+ *
+ *     struct fixture x;
+ *     struct edit d;
+ *     setup(&x);
+ *     make_edit(&d, x.g, x.old, x.old_n, EDIT_COPY, 'n', 100);
+ *     struct edit_file f = open_model(&x, &fs.sys);
+ *     r = commit(&f, &d, &result, &e);
+ *     CU_ASSERT_TRUE(r == 0 ? is_new(&x, &d) : is_old(&x));
+ */
+#ifndef TESTS_LIB_MODEL_DIR_H
+#define TESTS_LIB_MODEL_DIR_H
+
+#include "cu_main.h"
+#include "edit/commit.h"
+
+enum { F32 = 0, I8 = 24 }; /* ggml's type ids */
+#define NAME "model.gguf"
+#define JOURNAL "." NAME ".ggufs-journal"
+/* Dimensions and how many: two arguments of build_tensor(). */
+#define SHAPE(...) (uint64_t[]){__VA_ARGS__}, (uint32_t)(sizeof(uint64_t[]){__VA_ARGS__} / 8)
+
+struct fixture {
+    char path[64];
+    int dir;
+    uint8_t *old; /* the model's bytes */
+    size_t old_n;
+    struct gguf *g;
+};
+
+/* The folder is made in /tmp, or under `root`; setup_with: in memory, where that can be. */
+void setup(struct fixture *x);
+void setup_at(struct fixture *x, const char *root, uint8_t pad_byte);
+void setup_with(struct fixture *x, uint8_t pad_byte);
+void teardown(struct fixture *x);
+
+void put_file(int dir, const char *name, const void *bytes, size_t n);
+uint8_t *get_file(int dir, const char *name, size_t *n);
+/* Files in the folder. */
+unsigned files(const struct fixture *x);
+
+/* An edit of the model: its key `text` becomes n times a letter. */
+struct edit {
+    struct edit_options o;
+    struct edit_plan p;
+    uint8_t *image; /* the new file as it must be */
+};
+
+void make_edit(struct edit *d, const struct gguf *g, const uint8_t *old, size_t old_n,
+               enum edit_strategy s, char letter, size_t n);
+void edit_done(struct edit *d);
+
+/* The model opened by the real calls; what follows goes through `sys`. */
+struct edit_file open_model(const struct fixture *x, const struct sys *sys);
+/* System calls without faults, and without waiting for the disk. */
+const struct sys *calm(void);
+/* edit_commit(); the old descriptor is closed. */
+int commit(struct edit_file *f, const struct edit *d, struct edit_result *ret, struct err *e);
+
+bool model_is(const struct fixture *x, const uint8_t *bytes, size_t n);
+bool is_old(const struct fixture *x);
+bool is_new(const struct fixture *x, const struct edit *d);
+/* Is the model's lock held by somebody? */
+bool is_locked(const struct fixture *x);
+/* Another edit, without faults, of what is there now, works and leaves nothing behind. */
+void check_next(struct fixture *x, struct edit_file *f);
+
+#endif

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A built image and what gguf_parse() made of it, for tests that expect success.
+ *
+ *     struct parsed p = parse_build(&b, 0);    asserts (fatally) that it parses
+ *     ... p.g, p.image ...
+ *     parsed_free(&p);
+ */
+#ifndef TESTS_LIB_PARSED_H
+#define TESTS_LIB_PARSED_H
+
+#include "build_gguf.h"
+#include "gguf/gguf.h"
+
+struct parsed {
+    uint8_t *image; /* owned */
+    size_t size;    /* of the image, bytes */
+    struct gguf *g; /* owned; needs no image */
+};
+
+/* Finishes the build. flags: as of gguf_parse(). */
+struct parsed parse_build(struct build *b, unsigned flags);
+void parsed_free(struct parsed *p);
+
+#endif

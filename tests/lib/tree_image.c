@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: MIT */
+/* Images opened as trees: see tree_image.h. */
+#include "tree_image.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <CUnit/CUnit.h>
+
+/* A new file with these bytes; its name into path. */
+static int make_file(const void *bytes, size_t n, char path[64])
+{
+    const char *where = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
+    (void)snprintf(path, 64, "%s/ggufs-test-XXXXXX", where);
+    int fd = mkstemp(path);
+    if (fd < 0 || fchmod(fd, IMAGE_MODE) < 0 || write(fd, bytes, n) != (ssize_t)n)
+        abort();
+    return fd;
+}
+
+int image_try(const void *bytes, size_t n, const struct tree_options *o, struct tree_image *m,
+              struct err *e)
+{
+    char path[64];
+    struct tree *t = NULL;
+    int fd = make_file(bytes, n, path);
+    int r = tree_open(path, o, &t, e);
+    (void)unlink(path);
+    if (r < 0) {
+        CU_ASSERT_PTR_NULL(t);
+        (void)close(fd);
+        return r;
+    }
+    *m = (struct tree_image){.t = t, .size = n, .fd = fd};
+    return 0;
+}
+
+struct tree_image image_open(struct build *b, const struct tree_options *o)
+{
+    struct tree_image m = {0};
+    struct err e = {0};
+    size_t n;
+    uint8_t *image = build_finish(b, &n);
+    if (image_try(image, n, o, &m, &e) < 0)
+        (void)puts(e.msg);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(m.t);
+    m.image = image;
+    return m;
+}
+
+void image_close(struct tree_image *m)
+{
+    tree_close(m->t);
+    (void)close(m->fd);
+    free(m->image);
+    *m = (struct tree_image){.fd = -1};
+}
+
+uint64_t image_node(const struct tree_image *m, const char *path)
+{
+    uint64_t node = INO_ROOT;
+    char name[TREE_NAME_MAX + 1];
+    while (*path && node) {
+        size_t n = strcspn(path, "/");
+        struct tree_entry e;
+        if (n > TREE_NAME_MAX)
+            abort();
+        memcpy(name, path, n);
+        name[n] = '\0';
+        node = tree_lookup(m->t, node, name, &e) == 0 ? e.node : 0;
+        path += n + (path[n] == '/');
+    }
+    return node;
+}
+
+struct stat image_stat(const struct tree_image *m, const char *path)
+{
+    struct tree_entry e = {0};
+    CU_ASSERT_EQUAL(tree_getattr(m->t, image_node(m, path), &e), 0);
+    return e.attr;
+}
+
+static ssize_t gather(const struct reply *r, size_t most, uint8_t *dst)
+{
+    size_t n = 0;
+    for (int i = 0; i < r->parts; i++) {
+        if (n + r->part[i].iov_len > most)
+            abort();
+        memcpy(dst + n, r->part[i].iov_base, r->part[i].iov_len);
+        n += r->part[i].iov_len;
+    }
+    return (ssize_t)n;
+}
+
+ssize_t image_read(const struct tree_image *m, const char *path, uint64_t off, size_t n, void *dst)
+{
+    uint64_t node = image_node(m, path);
+    struct tree_file *f = NULL;
+    struct reply r = {.scratch = malloc(REPLY_SCRATCH(n))};
+    ssize_t got = node ? tree_open_file(m->t, node, O_RDONLY, &f) : -ENOENT;
+    if (got == 0)
+        got = tree_read(m->t, f, off, n, &r);
+    if (got == 0)
+        got = gather(&r, n, dst);
+    tree_reply_done(&r);
+    (void)tree_release(m->t, f);
+    free(r.scratch);
+    return got;
+}
+
+int image_readdir(const struct tree_image *m, uint64_t dir, uint64_t *cookie, bool attrs,
+                  char name[TREE_NAME_MAX + 1], struct tree_entry *e)
+{
+    struct tree_dir *d = NULL;
+    int r = tree_opendir(m->t, dir, &d);
+    if (r == 0) {
+        r = tree_readdir(m->t, d, cookie, attrs, name, e);
+        tree_closedir(d);
+    }
+    return r;
+}
+
+char *image_list(const struct tree_image *m, const char *path)
+{
+    struct buf out = BUF_INIT;
+    char name[TREE_NAME_MAX + 1];
+    struct tree_entry e;
+    uint64_t node = image_node(m, path), cookie = 0;
+    int r;
+    while ((r = image_readdir(m, node, &cookie, false, name, &e)) > 0)
+        if (cookie > 2)
+            buf_printf(&out, "%s\n", name);
+    CU_ASSERT_EQUAL(r, 0);
+    buf_char(&out, '\0');
+    return (char *)buf_steal(&out);
+}
+
+char *image_text(const struct tree_image *m, const char *path, size_t *n)
+{
+    size_t size = (size_t)image_stat(m, path).st_size;
+    char *text = malloc(size + 2);
+    if (!text)
+        abort();
+    /* One byte more than the size: none may come. */
+    CU_ASSERT_EQUAL(image_read(m, path, 0, size + 1, text), (ssize_t)size);
+    text[size] = '\0';
+    *n = size;
+    return text;
+}

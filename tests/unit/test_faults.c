@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * edit/commit with every system call failing in turn, and with the process or the power going away
+ * at each of them. The invariants of commit.h, temp.h and journal.h are what is checked.
+ */
+#include "cu_main.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "edit/recover.h"
+#include "faultsys.h"
+#include "model_dir.h"
+
+/* The strategies and the ways in which they run. */
+struct way {
+    const char *name;
+    enum edit_strategy s;
+    size_t len; /* of the new text */
+    bool clone; /* cloning emulated */
+    bool no_exchange;
+    int no_range;
+    uint8_t pad_byte;
+};
+
+static const struct way ways[] = {
+    {"copy", EDIT_COPY, 100, false, false, 0, 0},
+    {"copy, longer", EDIT_COPY, 9000, false, false, 0, 0xee},
+    {"copy by hand", EDIT_COPY, 100, false, false, -EXDEV, 0},
+    {"copy, plain rename", EDIT_COPY, 100, false, true, 0, 0},
+    {"reflink", EDIT_REFLINK, 100, true, false, 0, 0},
+    {"reflink, wiping", EDIT_REFLINK, 9000, true, false, 0, 0xee},
+    {"inplace", EDIT_INPLACE, 100, false, false, 0, 0},
+    {"inplace, many sectors", EDIT_INPLACE, 2900, false, false, 0, 0},
+    {"auto", EDIT_AUTO, 100, false, false, 0, 0},
+};
+#define WAYS (sizeof(ways) / sizeof(ways[0]))
+
+static void arm(struct faultsys *fs, const struct way *w, enum fault_mode mode, unsigned n, int err)
+{
+    faultsys_init(fs, mode, n, err);
+    fs->clone = w->clone;
+    fs->no_exchange = w->no_exchange;
+    fs->no_range = w->no_range;
+}
+
+static void test_ways(void)
+{
+    for (size_t i = 0; i < WAYS; i++) {
+        struct fixture x;
+        struct edit d;
+        struct faultsys fs;
+        struct edit_result res;
+        struct err e = {0};
+        struct stat before, after;
+        setup_with(&x, ways[i].pad_byte);
+        arm(&fs, &ways[i], FAULT_NONE, 0, 0);
+        make_edit(&d, x.g, x.old, x.old_n, ways[i].s, 'n', ways[i].len);
+        struct edit_file f = open_model(&x, &fs.sys);
+        CU_ASSERT_EQUAL(fstat(f.fd, &before), 0);
+        int r = commit(&f, &d, &res, &e);
+        if (r < 0)
+            (void)printf("\n%s: %s\n", ways[i].name, e.msg);
+        CU_ASSERT_EQUAL(r, 0);
+        CU_ASSERT_EQUAL(e.code, 0);
+        CU_ASSERT_TRUE(is_new(&x, &d));
+        CU_ASSERT_EQUAL(files(&x), 1);
+        CU_ASSERT_TRUE(is_locked(&x));
+        CU_ASSERT_EQUAL(fstat(f.fd, &after), 0);
+        CU_ASSERT_EQUAL(after.st_ino == before.st_ino, ways[i].s == EDIT_INPLACE);
+        CU_ASSERT_EQUAL(res.old_fd >= 0, ways[i].s != EDIT_INPLACE);
+        CU_ASSERT_EQUAL(res.strategy, ways[i].s == EDIT_AUTO ? EDIT_COPY : ways[i].s);
+        CU_ASSERT_EQUAL(edit_file_fresh(&f, NULL), 0);
+        check_next(&x, &f);
+        edit_file_close(&f);
+        CU_ASSERT_FALSE(is_locked(&x));
+        edit_done(&d);
+        teardown(&x);
+    }
+}
+
+/* C4. */
+static bool fail_at(const struct way *w, unsigned n, int error)
+{
+    struct fixture x;
+    struct edit d;
+    struct faultsys fs;
+    struct edit_result res;
+    struct err e = {0};
+    setup_with(&x, w->pad_byte);
+    arm(&fs, w, FAULT_FAIL, n, error);
+    make_edit(&d, x.g, x.old, x.old_n, w->s, 'n', w->len);
+    struct edit_file f = open_model(&x, &fs.sys);
+    int r = commit(&f, &d, &res, &e);
+    /* A plain rename cannot be taken back: the new file is there, and f has it. */
+    bool kept = w->no_exchange && r < 0 && res.old_fd >= 0;
+    bool good = r == 0 || kept ? is_new(&x, &d) : is_old(&x);
+    if (!good || e.code != r || (r < 0 && !e.msg[0]))
+        (void)printf("\n%s: call %u (%s) fails with %d: returns %d, %s\n", w->name, n, fs.what,
+                     error, r, e.msg);
+    CU_ASSERT_TRUE(good);
+    CU_ASSERT_EQUAL(e.code, r);
+    CU_ASSERT_TRUE(files(&x) == 1 || r == 0);
+    CU_ASSERT_TRUE(is_locked(&x));
+    check_next(&x, &f);
+    edit_file_close(&f);
+    edit_done(&d);
+    teardown(&x);
+    return fs.hit;
+}
+
+static void test_fail(void)
+{
+    static const int errors[] = {-EIO, -ENOSPC, -EINTR, -EOPNOTSUPP};
+    for (size_t i = 0; i < WAYS; i++)
+        for (size_t k = 0; k < sizeof(errors) / sizeof(errors[0]); k++) {
+            unsigned n = 1;
+            while (fail_at(&ways[i], n, errors[k]))
+                n++;
+            CU_ASSERT_TRUE(n > 10);
+        }
+}
+
+static void test_short(void)
+{
+    for (size_t i = 0; i < WAYS; i++) {
+        struct fixture x;
+        struct edit d;
+        struct faultsys fs;
+        struct edit_result res;
+        setup_with(&x, ways[i].pad_byte);
+        arm(&fs, &ways[i], FAULT_SHORT, 0, 0);
+        make_edit(&d, x.g, x.old, x.old_n, ways[i].s, 'n', ways[i].len);
+        struct edit_file f = open_model(&x, &fs.sys);
+        CU_ASSERT_EQUAL(commit(&f, &d, &res, NULL), 0);
+        CU_ASSERT_TRUE(is_new(&x, &d));
+        edit_file_close(&f);
+        edit_done(&d);
+        teardown(&x);
+    }
+}
+
+/* C1: the process ends at call n. What is there after the recovery is the old or the new file. */
+static bool die_at(const struct way *w, enum fault_mode mode, unsigned n, uint64_t seed)
+{
+    struct fixture x;
+    struct edit d;
+    struct err e = {0};
+    int status = 0;
+    setup_with(&x, w->pad_byte);
+    make_edit(&d, x.g, x.old, x.old_n, w->s, 'n', w->len);
+    pid_t child = fork();
+    CU_ASSERT_TRUE_FATAL(child >= 0);
+    if (child == 0) {
+        struct faultsys fs;
+        struct edit_result res;
+        arm(&fs, w, mode, n, 0);
+        fs.seed = seed;
+        struct edit_file f = open_model(&x, &fs.sys);
+        int r = edit_commit(&f, &d.p, &d.o, NULL, &res, NULL);
+        /* C3: what was told to be done stays done. */
+        if (mode == FAULT_POWER)
+            faultsys_power_cut(&fs);
+        _exit(r == 0 ? 0 : 1);
+    }
+    CU_ASSERT_EQUAL(waitpid(child, &status, 0), child);
+    CU_ASSERT_TRUE_FATAL(WIFEXITED(status));
+    CU_ASSERT_NOT_EQUAL(WEXITSTATUS(status), 1);
+    bool old_before = is_old(&x), new_before = is_new(&x, &d);
+    /* C1: without the recovery, only inplace may show something else. */
+    CU_ASSERT_TRUE(old_before || new_before || w->s == EDIT_INPLACE);
+    struct edit_file f = open_model(&x, calm());
+    struct edit_recovered found;
+    int r = edit_recover(&f, &found, &e);
+    bool good = is_old(&x) || is_new(&x, &d);
+    if (r < 0 || !good)
+        (void)printf("\n%s: cut at call %u, seed %llu: %s\n", w->name, n, (unsigned long long)seed,
+                     e.msg);
+    CU_ASSERT_EQUAL(r, 0);
+    CU_ASSERT_TRUE(good);
+    CU_ASSERT_TRUE(WEXITSTATUS(status) == FAULT_EXIT || is_new(&x, &d));
+    /* What was not finished was not changed; and nothing is left. */
+    CU_ASSERT_TRUE(found.finished || is_old(&x) == old_before);
+    CU_ASSERT_EQUAL(files(&x), 1);
+    check_next(&x, &f);
+    edit_file_close(&f);
+    edit_done(&d);
+    teardown(&x);
+    return WEXITSTATUS(status) == FAULT_EXIT;
+}
+
+static void test_kill(void)
+{
+    for (size_t i = 0; i < WAYS; i++) {
+        unsigned n = 1;
+        while (die_at(&ways[i], FAULT_KILL, n, 0))
+            n++;
+        CU_ASSERT_TRUE(n > 10);
+    }
+}
+
+static void test_power(void)
+{
+    for (size_t i = 0; i < WAYS; i++)
+        for (uint64_t seed = 1; seed <= 4; seed++) {
+            unsigned n = 1;
+            while (die_at(&ways[i], FAULT_POWER, n, seed * 1000003))
+                n++;
+            CU_ASSERT_TRUE(n > 10);
+        }
+}
+
+static CU_TestInfo tests[] = {
+    {"each strategy makes the planned file", test_ways},
+    {"any call that fails leaves the old file and nothing else", test_fail},
+    {"reads and writes may be short", test_short},
+    {"a kill at any call leaves the old or the new file", test_kill},
+    {"a power cut at any call leaves the old or the new file", test_power},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("faults", tests)

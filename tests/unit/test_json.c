@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT */
+/* tree/json: what json_value() writes, read by another reader (cJSON). */
+#include "cu_main.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <cJSON.h>
+
+#include "tree/json.h"
+
+static const struct gguf_format v3 = {.version = 3, .len_width = 8};
+
+/* The JSON of the value whose bytes are in `payload` (which is freed), parsed; not NULL. */
+static cJSON *read_back(uint32_t type, struct buf *payload)
+{
+    struct buf out = BUF_INIT;
+    struct gguf_value v = gguf_value_at(&v3, type, payload->data);
+    json_value(&out, &v);
+    CU_ASSERT_EQUAL_FATAL(buf_error(&out), 0);
+    const char *end = NULL;
+    cJSON *json = cJSON_ParseWithLengthOpts((const char *)out.data, out.len, &end, 0);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(json);
+    CU_ASSERT_PTR_EQUAL(end, (const char *)out.data + out.len);
+    buf_free(&out);
+    buf_free(payload);
+    return json;
+}
+
+static void put_string(struct buf *b, const char *s, size_t n)
+{
+    buf_uint(b, n, 8, false);
+    buf_add(b, s, n);
+}
+
+/* Every character of the first plane but NUL and surrogates, and some above, in one string. */
+static void test_every_character(void)
+{
+    struct buf text = BUF_INIT, payload = BUF_INIT;
+    for (uint32_t c = 1; c < 0x11000; c++) {
+        if (c >= 0xd800 && c <= 0xdfff)
+            continue;
+        uint8_t s[4] = {(uint8_t)(0xf0 | c >> 18), (uint8_t)(0x80 | (c >> 12 & 0x3f)),
+                        (uint8_t)(0x80 | (c >> 6 & 0x3f)), (uint8_t)(0x80 | (c & 0x3f))};
+        size_t n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+        static const uint8_t lead[] = {0, 0, 0xc0, 0xe0, 0xf0};
+        s[4 - n] = (uint8_t)(n == 1 ? c : lead[n] | c >> 6 * (n - 1));
+        buf_add(&text, s + 4 - n, n);
+    }
+    put_string(&payload, (const char *)text.data, text.len);
+    buf_char(&text, '\0');
+    cJSON *json = read_back(GGUF_STRING, &payload);
+    CU_ASSERT_STRING_EQUAL(cJSON_GetStringValue(json), (const char *)text.data);
+    cJSON_Delete(json);
+    buf_free(&text);
+}
+
+static void test_numbers(void)
+{
+    static const double row[] = {0,   -0.0, 1, 0.1, 1e-05, -1e+16, 5e-324, 1.7976931348623157e+308,
+                                 1e22};
+    struct buf payload = BUF_INIT;
+    enum { N = sizeof(row) / sizeof(row[0]) };
+    buf_uint(&payload, GGUF_F64, 4, false);
+    buf_uint(&payload, N, 8, false);
+    for (int i = 0; i < N; i++) {
+        uint64_t bits;
+        memcpy(&bits, &row[i], sizeof(bits));
+        buf_uint(&payload, bits, 8, false);
+    }
+    cJSON *json = read_back(GGUF_ARRAY, &payload);
+    CU_ASSERT_EQUAL(cJSON_GetArraySize(json), N);
+    for (int i = 0; i < N; i++)
+        CU_ASSERT_EQUAL(cJSON_GetNumberValue(cJSON_GetArrayItem(json, i)), row[i]);
+    cJSON_Delete(json);
+}
+
+/* The f32 array [nan, inf, -inf, 1] among arrays. */
+static void test_not_finite(void)
+{
+    static const uint32_t bits[] = {0x7fc00000, 0x7f800000, 0xff800000, 0x3f800000};
+    static const char *const want[] = {"NaN", "Infinity", "-Infinity"};
+    struct buf payload = BUF_INIT;
+    buf_uint(&payload, GGUF_ARRAY, 4, false);
+    buf_uint(&payload, 1, 8, false);
+    buf_uint(&payload, GGUF_F32, 4, false);
+    buf_uint(&payload, 4, 8, false);
+    for (int i = 0; i < 4; i++)
+        buf_uint(&payload, bits[i], 4, false);
+    cJSON *json = read_back(GGUF_ARRAY, &payload);
+    const cJSON *inner = cJSON_GetArrayItem(json, 0);
+    CU_ASSERT_EQUAL_FATAL(cJSON_GetArraySize(inner), 4);
+    for (int i = 0; i < 3; i++)
+        CU_ASSERT_STRING_EQUAL(cJSON_GetStringValue(cJSON_GetArrayItem(inner, i)), want[i]);
+    CU_ASSERT_EQUAL(cJSON_GetNumberValue(cJSON_GetArrayItem(inner, 3)), 1);
+    cJSON_Delete(json);
+}
+
+static CU_TestInfo tests[] = {
+    {"every character survives", test_every_character},
+    {"floats survive", test_numbers},
+    {"what is not finite is a string", test_not_finite},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("json", tests)

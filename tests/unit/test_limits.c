@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * gguf_parse: what a file may cost. Allocations are counted: the program is linked so that all
+ * calls of malloc and its kin come here first (-Wl,--wrap).
+ */
+#include "cu_main.h"
+
+#include <errno.h>
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "build_gguf.h"
+#include "gguf/gguf.h"
+
+void *__real_malloc(size_t n);
+void *__real_calloc(size_t n, size_t size);
+void *__real_realloc(void *p, size_t n);
+void __real_free(void *p);
+void *__wrap_malloc(size_t n);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_realloc(void *p, size_t n);
+void __wrap_free(void *p);
+
+/* Since reset_count(). */
+static struct {
+    size_t calls;   /* that ask for memory */
+    size_t fail_at; /* the call with this number and all after it fail; 0: none */
+    size_t live;    /* bytes */
+    size_t peak;    /* bytes */
+} count;
+
+static void reset_count(size_t fail_at)
+{
+    count.calls = count.live = count.peak = 0;
+    count.fail_at = fail_at;
+}
+
+static bool fails(void)
+{
+    count.calls++;
+    return count.fail_at && count.calls >= count.fail_at;
+}
+
+static void *add(void *p)
+{
+    count.live += malloc_usable_size(p);
+    if (count.live > count.peak)
+        count.peak = count.live;
+    return p;
+}
+
+/* What was allocated before the count began is freed too: never below zero. */
+static void sub(size_t n)
+{
+    count.live -= n < count.live ? n : count.live;
+}
+
+void *__wrap_malloc(size_t n)
+{
+    return fails() ? NULL : add(__real_malloc(n));
+}
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+    return fails() ? NULL : add(__real_calloc(n, size));
+}
+
+void *__wrap_realloc(void *p, size_t n)
+{
+    size_t was = malloc_usable_size(p);
+    if (fails())
+        return NULL;
+    void *now = __real_realloc(p, n);
+    if (now)
+        sub(was);
+    return now ? add(now) : NULL;
+}
+
+void __wrap_free(void *p)
+{
+    sub(malloc_usable_size(p));
+    __real_free(p);
+}
+
+/* Parse with a fresh count; *peak: the most bytes that were allocated at once. */
+static int parse(const void *image, size_t n, struct gguf **ret, size_t *calls, size_t *peak)
+{
+    struct source s = source_mem(image, n);
+    struct err e = {0};
+    *ret = NULL;
+    reset_count(0);
+    int r = gguf_parse(&s, 0, ret, &e);
+    *calls = count.calls;
+    *peak = count.peak;
+    if (r < 0 && !strstr(e.msg, " at byte "))
+        CU_FAIL("an error without a place");
+    return r;
+}
+
+/* ---- no object per element ---- */
+
+static void test_strings(void)
+{
+    enum { N = 300000 };
+    struct build b;
+    struct gguf *g;
+    size_t n, calls, peak;
+    build_init(&b, 3, false);
+    build_array(&b, "tokenizer.ggml.tokens", GGUF_STRING, N);
+    for (int i = 0; i < N; i++)
+        build_item_str(&b, "token");
+    uint8_t *image = build_finish(&b, &n);
+    CU_ASSERT_EQUAL_FATAL(parse(image, n, &g, &calls, &peak), 0);
+    CU_ASSERT_TRUE(calls < 40);
+    CU_ASSERT_TRUE(peak < 3 * n);
+    struct gguf_value v = gguf_value(g, &g->kv[0]), item;
+    size_t seen = 0;
+    reset_count(0);
+    for (struct gguf_walk w = gguf_walk(&v); gguf_next(&w, &item);)
+        seen += item.len == 5 && memcmp(item.data, "token", 5) == 0;
+    CU_ASSERT_EQUAL(seen, N);
+    CU_ASSERT_EQUAL(count.calls, 0);
+    gguf_free(g);
+    free(image);
+}
+
+/* ---- many names ---- */
+
+static void test_many_keys(void)
+{
+    enum { N = 200000 };
+    struct build b;
+    struct gguf *g;
+    size_t n, calls, peak;
+    char key[16];
+    build_init(&b, 3, false);
+    for (uint32_t i = 0; i < N; i++) {
+        (void)snprintf(key, sizeof(key), "key.%u", i);
+        build_u32(&b, key, i);
+    }
+    uint8_t *image = build_finish(&b, &n);
+    CU_ASSERT_EQUAL_FATAL(parse(image, n, &g, &calls, &peak), 0);
+    CU_ASSERT_TRUE(calls < 64);
+    CU_ASSERT_EQUAL(g->n_kv, N);
+    uint32_t wrong = 0;
+    for (uint32_t i = 0; i < N; i++) {
+        (void)snprintf(key, sizeof(key), "key.%u", i);
+        wrong += gguf_find_key(g, key, strlen(key)) != i;
+    }
+    CU_ASSERT_EQUAL(wrong, 0);
+    gguf_free(g);
+    /* The last one again under the first one's name: the line tells both. */
+    uint8_t *last = image + n - 4 - 4 - strlen("key.199999");
+    memcpy(last, "key.199998", 10);
+    CU_ASSERT_EQUAL(parse(image, n, &g, &calls, &peak), -EBADMSG);
+    CU_ASSERT_PTR_NULL(g);
+    free(image);
+}
+
+/* ---- memory follows the file, not its claims ---- */
+
+/* The shortest entries that there are, so that the parser's own tables weigh most. */
+static uint8_t *smallest(bool keys, uint8_t version, uint32_t entries, size_t *n)
+{
+    const size_t width = version == 1 ? 4 : 8;
+    struct buf b = BUF_INIT;
+    buf_str(&b, "GGUF");
+    buf_uint(&b, version, 4, false);
+    buf_uint(&b, keys ? 0 : entries, width, false);
+    buf_uint(&b, keys ? entries : 0, width, false);
+    for (uint32_t i = 0; i < entries; i++) {
+        buf_uint(&b, 3, width, false);
+        buf_uint(&b, i, 4, false);
+        b.len--;                   /* three bytes of name */
+        buf_uint(&b, 0, 4, false); /* u8, or no dimensions */
+        if (keys)
+            buf_uint(&b, 0, 1, false);
+        else /* a type that is not known, each at its own place */
+            buf_uint(&b, 0xffff, 4, false);
+        if (!keys)
+            buf_uint(&b, (uint64_t)i * 32, 8, false);
+    }
+    buf_zero(&b, keys ? 0 : 31 + 32 * (size_t)entries);
+    CU_ASSERT_EQUAL_FATAL(buf_error(&b), 0);
+    *n = b.len;
+    return buf_steal(&b);
+}
+
+static void test_smallest(void)
+{
+    for (int i = 0; i < 4; i++) {
+        struct gguf *g;
+        size_t n, calls, peak;
+        /* Just over a power of two: the tables have then just doubled. */
+        uint8_t *image = smallest(i & 1, i & 2 ? 1 : 3, 131073, &n);
+        CU_ASSERT_EQUAL_FATAL(parse(image, n, &g, &calls, &peak), 0);
+        CU_ASSERT_TRUE(peak < 16 * n);
+        gguf_free(g);
+        free(image);
+    }
+}
+
+/* Numbers written over an image of 1 MiB: none makes the parser ask for more than it is worth. */
+static void test_claims(void)
+{
+    static const struct {
+        uint32_t at;
+        uint64_t value;
+    } row[] = {
+        {8, UINT64_MAX},        {8, 1ull << 40},  {8, 50000},       {16, UINT64_MAX},
+        {16, 1ull << 32},       {16, 100000},     {24, 1ull << 30}, {24, UINT64_MAX},
+        {24, 1000000},          {45, 1ull << 30}, {45, UINT64_MAX}, {45, 1ull << 60},
+        {45, (1ull << 61) + 1}, {45, 130000},
+    };
+    struct build b;
+    size_t n, calls, peak;
+    build_init(&b, 3, false);
+    build_array(&b, "k.str", GGUF_STRING, 1); /* count at 45 */
+    build_item_str(&b, "");
+    buf_zero(&b.keys, 1 << 20);
+    uint8_t *image = build_finish(&b, &n);
+    for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+        struct gguf *g;
+        uint64_t was = get_u64(image + row[i].at, false);
+        put_u64(image + row[i].at, row[i].value, false);
+        (void)parse(image, n, &g, &calls, &peak);
+        CU_ASSERT_TRUE(peak < 8 * n);
+        gguf_free(g);
+        put_u64(image + row[i].at, was, false);
+    }
+    free(image);
+}
+
+/* ---- no memory ---- */
+
+/* Each allocation fails in turn, with all after it, until none is left to fail. */
+static void test_no_memory(void)
+{
+    struct build b;
+    struct gguf *g = NULL;
+    size_t n, i;
+    build_init(&b, 3, false);
+    build_u32(&b, "a", 1);
+    build_str(&b, "b", "text");
+    build_tensor(&b, "t", 0, (uint64_t[]){4}, 1, NULL, 16);
+    uint8_t *image = build_finish(&b, &n);
+    struct source s = source_mem(image, n);
+    for (i = 1; !g; i++) {
+        struct err e = {0};
+        reset_count(i);
+        int r = gguf_parse(&s, 0, &g, &e);
+        size_t left = count.live;
+        count.fail_at = 0;
+        if (r == 0)
+            break;
+        CU_ASSERT_EQUAL(r, -ENOMEM);
+        CU_ASSERT_EQUAL(e.code, -ENOMEM);
+        CU_ASSERT_EQUAL(left, 0);
+        CU_ASSERT_PTR_NULL(g);
+    }
+    CU_ASSERT_TRUE(i > 5);
+    gguf_free(g);
+    free(image);
+}
+
+static CU_TestInfo tests[] = {
+    {"300000 strings take no allocations of their own", test_strings},
+    {"200000 keys are found; two of one name are refused", test_many_keys},
+    {"the smallest entries cost a small multiple", test_smallest},
+    {"claims that the file does not hold cost nothing", test_claims},
+    {"without memory it fails cleanly", test_no_memory},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("limits", tests)

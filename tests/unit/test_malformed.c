@@ -1,0 +1,429 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * gguf_parse: what is refused, with which error, and which byte the line names.
+ *
+ * A case is a row of the table `cases`: an image (the base image, or what `make` builds), up to one
+ * number written over it, and how it is to be refused. The base image, version 3, little-endian:
+ *
+ *       0 magic      4 version      8 tensors: 2      16 keys: 4
+ *      24 key 0  'k.u32' u32      37 type    41 value
+ *      45 key 1  'k.str' string   58 type    62 length   70 "abc"
+ *      73 key 2  'k.arr' i32[2]   86 type    90 element type   94 count   102 elements
+ *     110 key 3  'k.tok' str[2]  123 type   127 element type  131 count   139 "x"   148 "yz"
+ *     158 tensor 0 't0'  168 dimensions: 2  172 4  180 2   188 type F32   192 offset 0
+ *     200 tensor 1 't1'  210 dimensions: 1  214 3          222 type F16   226 offset 32
+ *     234 end of the header      256 data of t0      288 data of t1      294 its end      320 end
+ */
+#include "cu_main.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "parsed.h"
+
+enum { F32 = 0, F16 = 1, Q8_0 = 8, I64 = 27, F64 = 28 };
+enum { HEAD_END = 234, DATA_END = 294, BASE_END = 320 };
+
+static void make_base(struct build *b)
+{
+    build_u32(b, "k.u32", 7);
+    build_str(b, "k.str", "abc");
+    build_array(b, "k.arr", GGUF_I32, 2);
+    build_item_num(b, GGUF_I32, 1);
+    build_item_num(b, GGUF_I32, 2);
+    build_array(b, "k.tok", GGUF_STRING, 2);
+    build_item_str(b, "x");
+    build_item_str(b, "yz");
+    build_tensor(b, "t0", F32, (uint64_t[]){4, 2}, 2, NULL, 32);
+    build_tensor(b, "t1", F16, (uint64_t[]){3}, 1, NULL, 6);
+}
+
+/* ---- other images ---- */
+
+static void tensor(struct build *b, uint32_t type, const uint64_t *dims, uint32_t n_dims)
+{
+    build_tensor(b, "t", type, dims, n_dims, NULL, 0);
+}
+
+static void make_deep(struct build *b)
+{
+    build_array(b, "k", GGUF_ARRAY, 1);
+    for (int i = 1; i < GGUF_MAX_DEPTH; i++)
+        build_item_array(b, GGUF_ARRAY, 1);
+    build_item_array(b, GGUF_U8, 0);
+}
+
+static void make_very_deep(struct build *b)
+{
+    build_array(b, "k", GGUF_ARRAY, 1);
+    for (int i = 1; i < 100000; i++)
+        build_item_array(b, GGUF_ARRAY, 1);
+    build_item_array(b, GGUF_U8, 0);
+}
+
+static void make_array_of_arrays(struct build *b)
+{
+    build_array(b, "k", GGUF_ARRAY, 1);
+    build_item_array(b, GGUF_ARRAY, UINT64_MAX / 12 + 1); /* times 12 is 8 */
+}
+
+/* A file that is long enough for what the numbers claim is not needed: they are refused first. */
+static void make_wrap_to_zero(struct build *b)
+{
+    tensor(b, F32, (uint64_t[]){1ull << 32, 1ull << 32}, 2);
+}
+
+static void make_wrap_four(struct build *b)
+{
+    tensor(b, F32, (uint64_t[]){1 << 16, 1 << 16, 1 << 16, 1 << 16}, 4);
+}
+
+static void make_wrap_small(struct build *b)
+{
+    tensor(b, F32, (uint64_t[]){3, 6148914691236517206}, 2); /* 2 modulo 2^64 */
+}
+
+static void make_zero_hides_wrap(struct build *b)
+{
+    tensor(b, F32, (uint64_t[]){0, 1ull << 32, 1ull << 32}, 3);
+}
+
+static void make_bytes_negative(struct build *b)
+{
+    tensor(b, F64, (uint64_t[]){GGUF_MAX_ELEMENTS}, 1);
+}
+
+static void make_scalar_block(struct build *b)
+{
+    tensor(b, Q8_0, NULL, 0);
+}
+
+static void make_two_large(struct build *b)
+{
+    static const uint64_t dims[] = {1ull << 59};
+    build_tensor(b, "a", I64, dims, 1, NULL, 0);
+    build_tensor(b, "b", I64, dims, 1, NULL, 0);
+}
+
+static void make_overlap(struct build *b)
+{
+    build_tensor_at(b, "a", F32, (uint64_t[]){16}, 1, 0, NULL, 64);
+    build_tensor_at(b, "b", F32, (uint64_t[]){1}, 1, 32, NULL, 4);
+}
+
+static void make_overlap_unknown(struct build *b)
+{
+    build_tensor_at(b, "a", 9999, (uint64_t[]){1}, 1, 0, NULL, 4);
+    build_tensor_at(b, "b", F32, (uint64_t[]){1}, 1, 0, NULL, 4);
+}
+
+static void make_no_elements(struct build *b)
+{
+    tensor(b, F32, (uint64_t[]){0}, 1);
+}
+
+static void make_alignment(struct build *b)
+{
+    build_u32(b, "general.alignment", 32);
+    make_base(b);
+}
+
+static void make_alignment_u64(struct build *b)
+{
+    build_num(b, "general.alignment", GGUF_U64, 32);
+}
+
+static void make_alignment_text(struct build *b)
+{
+    build_str(b, "general.alignment", "32");
+}
+
+static void make_alignment_array(struct build *b)
+{
+    build_array(b, "general.alignment", GGUF_U32, 1);
+    build_item_num(b, GGUF_U32, 32);
+}
+
+static void make_v1(struct build *b)
+{
+    build_init(b, 1, false);
+    make_base(b);
+}
+
+static void make_draft(struct build *b)
+{
+    build_init_draft(b);
+    make_base(b);
+}
+
+static void make_big(struct build *b)
+{
+    build_init(b, 3, true);
+    make_base(b);
+}
+
+/* ---- the table ---- */
+
+struct row {
+    const char *name;
+    void (*make)(struct build *b); /* NULL: the base image */
+    /* `value`, of `width` bytes, little-endian, written at byte `at`; width 0: nothing. */
+    uint32_t at;
+    uint8_t width;
+    uint64_t value;
+    uint32_t cut; /* the image ends here; 0: nothing is cut */
+    int code;
+    uint64_t byte; /* that the line names */
+    const char *words;
+};
+
+#define MAX UINT64_MAX
+#define P(n) ((uint64_t)1 << (n))
+#define BASE(n, a, w, v, b, s)                                                              \
+    {                                                                                       \
+        .name = n, .at = a, .width = w, .value = v, .code = -EBADMSG, .byte = b, .words = s \
+    }
+#define MADE(n, m, b, s)                                              \
+    {                                                                 \
+        .name = n, .make = m, .code = -EBADMSG, .byte = b, .words = s \
+    }
+#define EDIT(n, m, a, w, v, b, s)                                                           \
+    {                                                                                       \
+        .name = n, .make = m, .at = a, .width = w, .value = v, .code = -EBADMSG, .byte = b, \
+        .words = s                                                                          \
+    }
+#define CUT(n, m, c, b, s)                                                      \
+    {                                                                           \
+        .name = n, .make = m, .cut = c, .code = -ENODATA, .byte = b, .words = s \
+    }
+
+// clang-format off
+static const struct row cases[] = {
+    BASE("magic",                     0, 4, 0x66554747,      0, "magic"),
+    BASE("magic reversed",            0, 4, 0x47475546,      0, "'FUGG' is not 'GGUF'"),
+    BASE("version 0",                 4, 4, 0,               4, "0 is not a version"),
+    BASE("version 4",                 4, 4, 4,               4, "4 is not a version"),
+    BASE("version 2^32-1",            4, 4, 0xffffffff,      4, "4294967295 is not a version"),
+    BASE("version 0x10003",           4, 4, 0x10003,         4, "65539 is not a version"),
+    BASE("version big 4",             4, 4, 0x04000000,      4, "big-endian 4 is not a version"),
+    BASE("version big 1",             4, 4, 0x01000000,      4, "big-endian 1 is not a version"),
+    BASE("tensors 2^64-1",            8, 8, MAX,             8, "cannot fit into a file of 320"),
+    BASE("tensors 2^63",              8, 8, P(63),           8, "cannot fit"),
+    BASE("tensors 2^32",              8, 8, P(32),           8, "cannot fit"),
+    BASE("tensors over size / 20",    8, 8, 16,              8, "number of tensors"),
+    BASE("keys 2^64-1",              16, 8, MAX,            16, "cannot fit"),
+    BASE("keys 2^61",                16, 8, P(61),          16, "cannot fit"),
+    BASE("keys over size / 10",      16, 8, 30,             16, "number of keys"),
+    BASE("key length 2^64-1",        24, 8, MAX,            24, "key 0: key length"),
+    BASE("key length 2^64-8",        24, 8, MAX - 7,        24, "over the limit"),
+    BASE("key length 2^63",          24, 8, P(63),          24, "over the limit"),
+    BASE("key length 2^30+1",        24, 8, P(30) + 1,      24, "over the limit of 1073741824"),
+    BASE("key length 2^30",          24, 8, P(30),          32, "1073741824 bytes needed, 288 left"),
+    BASE("key length past the end",  24, 8, 289,            32, "the file ends"),
+    BASE("key empty",                24, 8, 0,              24, "the key is empty"),
+    BASE("key twice",                54, 4, 0x3233752e,     53, "key 1 'k.u32': name at byte 53: the same name as key 0"),
+    BASE("value type 13",            37, 4, 13,             37, "key 0 'k.u32': value type at byte 37: 13 is not"),
+    BASE("value type 256",           37, 4, 256,            37, "256 is not a value type"),
+    BASE("value type 2^31",          37, 4, P(31),          37, "not a value type"),
+    BASE("value type 2^32-1",        37, 4, 0xffffffff,     37, "not a value type"),
+    BASE("string length 2^64-1",     62, 8, MAX,            62, "key 1 'k.str': string length"),
+    BASE("string length 2^30+1",     62, 8, P(30) + 1,      62, "over the limit"),
+    BASE("string past the end",      62, 8, 251,            70, "251 bytes needed, 250 left"),
+    BASE("element type 13",          90, 4, 13,             90, "array element type"),
+    BASE("element type 2^32-1",      90, 4, 0xffffffff,     90, "4294967295 is not a value type"),
+    BASE("array 2^64-1",             94, 8, MAX,            94, "18446744073709551615 elements of type i32"),
+    BASE("array 2^62: 0 bytes",      94, 8, P(62),          94, "do not fit"),
+    BASE("array 2^30+1",             94, 8, P(30) + 1,      94, "do not fit"),
+    BASE("array one too many",       94, 8, 55,             94, "do not fit into the 218 bytes left"),
+    BASE("strings 2^61: 0 bytes",   131, 8, P(61),         131, "elements of type string"),
+    BASE("strings 2^64-1",          131, 8, MAX,           131, "do not fit"),
+    BASE("strings over size / 8",   131, 8, 23,            131, "do not fit into the 181 bytes left"),
+    BASE("string item 2^64-1",      139, 8, MAX,           139, "key 3 'k.tok': array string length"),
+    BASE("string item past the end", 148, 8, 165,          156, "array string length"),
+    BASE("name length 2^64-1",      158, 8, MAX,           158, "tensor 0: name length"),
+    BASE("name length past the end", 158, 8, 155,          166, "name length"),
+    BASE("name twice",              209, 1, '0',           208, "tensor 1 't0': name at byte 208: the same name as tensor 0"),
+    BASE("33 dimensions",           168, 4, 33,            168, "tensor 0 't0': number of dimensions"),
+    BASE("2^32-1 dimensions",       168, 4, 0xffffffff,    168, "4294967295 is over the limit of 32"),
+    BASE("dimension -1",            172, 8, MAX,           172, "-1 is negative"),
+    BASE("dimension -2^63",         180, 8, P(63),         180, "is negative"),
+    BASE("elements wrap to 0",      180, 8, P(62),         180, "the number of elements overflows"),
+    BASE("elements over 2^63-1",    180, 8, P(61),         180, "the number of elements overflows"),
+    BASE("elements over the limit", 180, 8, P(58) + 1,     180, "the number of elements overflows"),
+    BASE("not a row of blocks",     188, 4, Q8_0,          172, "4 elements a row is not a multiple of the 32"),
+    BASE("offset 33",               226, 8, 33,            226, "33 is not a multiple of the alignment of 32"),
+    BASE("offset 16",               226, 8, 16,            226, "not a multiple"),
+    BASE("first offset 8",          192, 8, 8,             192, "tensor 0 't0': offset"),
+    BASE("offset 2^64-32",          226, 8, MAX - 31,      226, "the end of the data overflows"),
+    BASE("offset 2^63",             226, 8, P(63),         226, "the end of the data overflows"),
+    BASE("offset of another",       226, 8, 0,             226, "begins at 256, inside that of tensor 0 (256 to 288)"),
+    MADE("overlap in part",      make_overlap,           82, "tensor 1 'b': offset"),
+    MADE("overlap of unknown",   make_overlap_unknown,   82, "inside that of tensor 0"),
+    MADE("nested too deep",      make_deep,             133, "nested more than 8 deep"),
+    MADE("nested 100000 deep",   make_very_deep,        133, "nested more than 8 deep"),
+    MADE("arrays wrap",          make_array_of_arrays,   53, "elements of type array do not fit"),
+    MADE("2^32 x 2^32",          make_wrap_to_zero,      45, "the number of elements overflows"),
+    MADE("2^16 to the 4th",      make_wrap_four,         61, "the number of elements overflows"),
+    MADE("wraps to 2",           make_wrap_small,        45, "the number of elements overflows"),
+    MADE("0 x 2^32 x 2^32",      make_zero_hides_wrap,   53, "the number of elements overflows"),
+    MADE("2^63 bytes",           make_bytes_negative,    37, "the size in bytes overflows"),
+    MADE("scalar of blocks",     make_scalar_block,      37, "1 elements a row"),
+    MADE("alignment u64",        make_alignment_u64,     49, "value type at byte 49: must be u32, is u64"),
+    MADE("alignment text",       make_alignment_text,    49, "must be u32, is string"),
+    MADE("alignment array",      make_alignment_array,   49, "must be u32, is array"),
+    EDIT("alignment 0",    make_alignment,  53, 4, 0,           53, "0 is not a power of two"),
+    EDIT("alignment 3",    make_alignment,  53, 4, 3,           53, "3 is not a power of two"),
+    EDIT("alignment 24",   make_alignment,  53, 4, 24,          53, "24 is not a power of two"),
+    EDIT("alignment -1",   make_alignment,  53, 4, 0xffffffff,  53, "not a power of two"),
+    EDIT("alignment 64, laid out to 32", make_alignment, 53, 4, 64,    259, "tensor 1 't1': offset"),
+    EDIT("alignment 2^31", make_alignment,  53, 4, P(31),      259, "not a multiple of the alignment of 2147483648"),
+    EDIT("big-endian count",        make_big,   8, 8, MAX,       8, "number of tensors"),
+    EDIT("big-endian version only", NULL,       4, 4, P(24) * 3, 8, "144115188075855872 cannot fit"),
+    EDIT("version 1: u64",          make_v1,   25, 4, GGUF_U64, 25, "10 is not a value type"),
+    EDIT("version 1: array 2^32-1", make_v1,   70, 4, P(32) - 1, 70, "array length"),
+    EDIT("version 1, body of 3",    NULL,       4, 4, 1,        44, "the number of elements overflows with 1280"),
+    CUT("one byte of data missing",       NULL, DATA_END - 1, 288, "1 bytes are missing: the file ends at 293, the data at 294"),
+    CUT("padding at the end cut in two",  NULL, BASE_END - 1, 288, "1 bytes are missing"),
+    CUT("no data at all",                 NULL, HEAD_END,     288, "60 bytes are missing"),
+    CUT("padding before the data missing", make_no_elements, 57, 64, "7 bytes are missing"),
+    {"data far away", NULL, 226, 8, P(40), 0, -ENODATA, 256 + P(40), "tensor 1 't1': data"},
+    EDIT("two times 2^62 bytes", make_two_large, 82, 8, P(62), 82, "the end of the data overflows"),
+};
+// clang-format on
+
+static uint8_t *image_of(const struct row *row, size_t *n)
+{
+    struct build b;
+    build_init(&b, 3, false);
+    (row->make ? row->make : make_base)(&b);
+    uint8_t *image = build_finish(&b, n);
+    if (row->width)
+        put_uint(image + row->at, row->value, row->width, false);
+    if (row->cut)
+        *n = row->cut;
+    return image;
+}
+
+/* A parse that must fail; nothing is handed out then. */
+static int refused(const void *image, size_t n, unsigned flags, struct err *e)
+{
+    struct source s = source_mem(image, n);
+    struct gguf *g = NULL;
+    *e = (struct err){0};
+    int r = gguf_parse(&s, flags, &g, e);
+    CU_ASSERT_PTR_NULL(g);
+    gguf_free(g);
+    return r;
+}
+
+static void test_cases(void)
+{
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const struct row *row = &cases[i];
+        char at[64];
+        size_t n;
+        struct err e;
+        uint8_t *image = image_of(row, &n);
+        (void)snprintf(at, sizeof(at), " at byte %llu: ", (unsigned long long)row->byte);
+        int r = refused(image, n, 0, &e);
+        bool ok = r == row->code && e.code == r && strstr(e.msg, at) && strstr(e.msg, row->words);
+        if (!ok)
+            (void)printf("\n  %s: %d '%s', not %d%s'%s'", row->name, r, e.msg, row->code, at,
+                         row->words);
+        CU_ASSERT_TRUE(ok);
+        CU_ASSERT_PTR_NULL(strchr(e.msg, '\n'));
+        free(image);
+    }
+}
+
+/* ---- every length of a file ---- */
+
+/*
+ * A file that is cut anywhere is refused, with two exceptions: a cut exactly at the end of the data
+ * leaves out the last padding, which some writers never write; with GGUF_PARTIAL data may be
+ * missing.
+ */
+static void cut_everywhere(void (*make)(struct build *b))
+{
+    struct build b;
+    build_init(&b, 3, false);
+    make(&b);
+    struct parsed p = parse_build(&b, 0);
+    for (size_t n = 0; n < p.size; n++) {
+        struct err e;
+        /* A copy of just these bytes: a sanitizer sees what is read behind them. */
+        uint8_t *part = malloc(n ? n : 1);
+        CU_ASSERT_PTR_NOT_NULL_FATAL(part);
+        memcpy(part, p.image, n);
+        if (n != p.g->data_end) {
+            int r = refused(part, n, 0, &e);
+            CU_ASSERT_EQUAL(r, n < p.g->head_len ? -EBADMSG : -ENODATA);
+            CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, " at byte "));
+        }
+        if (n < p.g->head_len)
+            CU_ASSERT_EQUAL(refused(part, n, GGUF_PARTIAL, &e), -EBADMSG);
+        free(part);
+    }
+    parsed_free(&p);
+}
+
+static void test_cuts(void)
+{
+    cut_everywhere(make_base);
+    cut_everywhere(make_big);
+    cut_everywhere(make_v1);
+    cut_everywhere(make_draft);
+}
+
+/* ---- the first draft of version 1 ---- */
+
+/*
+ * What the draft repeats must agree. A file that is neither version 1 as shipped nor a draft gets
+ * the line of the shipped layout.
+ *
+ *      16 key length   20 'k.u32'   25 value length: 4   29 type   33 value   37 key 1
+ *     133 end of keys   192 tensor 0   198 dimensions   202 4   206 2   210 elements: 8
+ */
+static void test_draft(void)
+{
+    static const struct {
+        const char *what;
+        uint32_t at;
+        uint32_t value;
+    } row[] = {
+        {"value length", 25, 5},
+        {"value length", 25, 0},
+        {"padding", 160, 1},
+        {"element count", 210, 9},
+    };
+    struct build b;
+    make_draft(&b);
+    struct parsed p = parse_build(&b, 0);
+    CU_ASSERT_EQUAL(p.g->kv[0].val_off, 33);
+    CU_ASSERT_EQUAL(p.g->info_off, 192);
+    CU_ASSERT_EQUAL(p.g->tensor[0].dims_off, 202);
+    for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+        struct err e;
+        uint32_t was = get_u32(p.image + row[i].at, false);
+        put_u32(p.image + row[i].at, row[i].value, false);
+        int r = refused(p.image, p.size, 0, &e);
+        if (r != -EBADMSG || strncmp(e.msg, "key ", 4) != 0)
+            (void)printf("\n  draft, %s: %d '%s'", row[i].what, r, e.msg);
+        CU_ASSERT_EQUAL(r, -EBADMSG);
+        CU_ASSERT_EQUAL(strncmp(e.msg, "key ", 4), 0);
+        put_u32(p.image + row[i].at, was, false);
+    }
+    parsed_free(&p);
+}
+
+static CU_TestInfo tests[] = {
+    {"each check refuses, and names the byte", test_cases},
+    {"a file cut anywhere is refused", test_cuts},
+    {"what the first draft says twice must agree", test_draft},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("malformed", tests)

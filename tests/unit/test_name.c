@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: MIT */
+/* tree/name: names as file names, and back. */
+#include "cu_main.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tree/name.h"
+
+static void encodes(const void *name, size_t n, const char *file)
+{
+    char got[TREE_NAME_MAX + 1], back[TREE_NAME_MAX + 1];
+    size_t len = 12345;
+    CU_ASSERT_EQUAL(name_encode(name, n, got), strlen(file));
+    CU_ASSERT_STRING_EQUAL(got, file);
+    CU_ASSERT_EQUAL_FATAL(name_decode(file, back, &len), 0);
+    CU_ASSERT_EQUAL(len, n);
+    CU_ASSERT_EQUAL(memcmp(back, name, n), 0);
+}
+
+static void test_table(void)
+{
+    encodes("general.architecture", 20, "general.architecture");
+    encodes("blk.0.attn_q.weight", 19, "blk.0.attn_q.weight");
+    encodes("a%b", 3, "a%25b");
+    encodes("a/b", 3, "a%2Fb");
+    encodes("\0", 1, "%00");
+    encodes("a\0", 2, "a%00");
+    encodes("\x01\x1f \x7f\x80\xff", 6, "%01%1F %7F\x80\xff");
+    encodes("\n", 1, "%0A");
+    encodes(".", 1, "%2E");
+    encodes("..", 2, "%2E%2E");
+    encodes("...", 3, "...");
+    encodes(".a", 2, ".a");
+    encodes("a.", 2, "a.");
+    encodes("", 0, "%");
+    encodes("%", 1, "%25");
+    encodes("%~", 2, "%25~");
+    encodes("%41", 3, "%2541");
+    encodes("h\xc3\xa9llo \xe4\xb8\xad", 10, "h\xc3\xa9llo \xe4\xb8\xad");
+    encodes("\xff\xfe", 2, "\xff\xfe");
+    encodes("\\ ~'\"$*?:;|<>", 13, "\\ ~'\"$*?:;|<>");
+}
+
+static void not_found(const char *file)
+{
+    char back[TREE_NAME_MAX + 1];
+    size_t len = 12345;
+    CU_ASSERT_EQUAL(name_decode(file, back, &len), -ENOENT);
+    CU_ASSERT_EQUAL(len, 12345);
+}
+
+static void test_needless(void)
+{
+    not_found("%41"); /* an A stands for itself */
+    not_found("%2e"); /* upper case only */
+    not_found("%2f");
+    not_found("%2Ea"); /* a point is escaped in "." and ".." only */
+    not_found("%2E.");
+    not_found(".%2E");
+    not_found("%2E%2E%2E");
+    not_found(".");
+    not_found("..");
+    not_found("a/b");
+    not_found("a\nb");
+    not_found("\x7f");
+    not_found("%20");
+    not_found("%FF");
+    not_found("%C3%A9");
+    not_found("");
+    not_found("%%");
+    not_found("%2");
+    not_found("a%");
+    not_found("%G0");
+    not_found("% 1");
+    not_found("%+1");
+    not_found("%~");
+    not_found("%~0123456789abcdef"); /* nothing before the mark */
+}
+
+/* n bytes 'a', but byte `at`, which is c. */
+static void fill(char *name, size_t n, size_t at, char c)
+{
+    memset(name, 'a', n);
+    if (at < n)
+        name[at] = c;
+}
+
+static bool is_cut(const char *file, size_t keep)
+{
+    char back[TREE_NAME_MAX + 1];
+    size_t n = strlen(file), len = 12345;
+    bool cut = n == keep + 18 && memcmp(file + keep, "%~", 2) == 0 &&
+               strspn(file + keep + 2, "0123456789abcdef") == 16;
+    return cut && name_decode(file, back, &len) == -ENAMETOOLONG && len == 12345;
+}
+
+static void test_long(void)
+{
+    char name[400], file[TREE_NAME_MAX + 1];
+    fill(name, 255, SIZE_MAX, 0);
+    CU_ASSERT_EQUAL(name_encode(name, 255, file), 255);
+    CU_ASSERT_EQUAL(memcmp(file, name, 255), 0);
+    fill(name, 256, SIZE_MAX, 0);
+    CU_ASSERT_EQUAL(name_encode(name, 256, file), 255);
+    CU_ASSERT_TRUE(is_cut(file, 237));
+    CU_ASSERT_EQUAL(memcmp(file, name, 237), 0);
+    /* 253 bytes of which one is escaped are 255; with 254 they are not. */
+    fill(name, 254, 100, '/');
+    CU_ASSERT_EQUAL(name_encode(name, 253, file), 255);
+    CU_ASSERT_FALSE(is_cut(file, 237));
+    CU_ASSERT_EQUAL(name_encode(name, 254, file), 255);
+    CU_ASSERT_TRUE(is_cut(file, 237));
+    CU_ASSERT_EQUAL(memcmp(file + 100, "%2Faa", 5), 0);
+}
+
+/* An escape that does not fit before the mark is left out as a whole. */
+static void test_cut_escape(void)
+{
+    char name[400], file[TREE_NAME_MAX + 1];
+    for (size_t at = 230; at < 240; at++) {
+        fill(name, 300, at, '%');
+        size_t keep = at <= 234 ? 237 : at < 237 ? at : 237;
+        CU_ASSERT_EQUAL(name_encode(name, 300, file), keep + 18);
+        CU_ASSERT_TRUE(is_cut(file, keep));
+        CU_ASSERT_EQUAL(memchr(file, '%', keep) != NULL, at <= 234);
+    }
+    memset(name, 1, sizeof(name)); /* all escapes: 79 of them are 237 bytes */
+    CU_ASSERT_EQUAL(name_encode(name, 85, file), 255);
+    CU_ASSERT_FALSE(is_cut(file, 237));
+    CU_ASSERT_EQUAL(name_encode(name, 86, file), 255);
+    CU_ASSERT_TRUE(is_cut(file, 237));
+}
+
+/* The hash is of the whole name and the same in every process: a fixed figure. */
+static void test_hash(void)
+{
+    char name[400], a[TREE_NAME_MAX + 1], b[TREE_NAME_MAX + 1];
+    fill(name, 300, SIZE_MAX, 0);
+    (void)name_encode(name, 300, a);
+    CU_ASSERT_STRING_EQUAL(a + 237, "%~28a2afac267402a1");
+    name[299] = 'b';
+    (void)name_encode(name, 300, b);
+    CU_ASSERT_STRING_NOT_EQUAL(a, b);
+    name[299] = 'a';
+    (void)name_encode(name, 301, b);
+    CU_ASSERT_STRING_NOT_EQUAL(a, b);
+    CU_ASSERT_EQUAL(memcmp(a, b, 237), 0);
+}
+
+/* xorshift: the same bytes in each run. */
+static uint64_t next(uint64_t *state)
+{
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    return *state;
+}
+
+static void test_round_trip(void)
+{
+    /* Bytes that are special are drawn often. */
+    static const char special[] = {'%', '/', '.', '\0', '~', '2', 'E', 0x7f, 0x1f, (char)0xff};
+    uint64_t state = 88172645463325252;
+    char name[64], file[TREE_NAME_MAX + 1], back[TREE_NAME_MAX + 1];
+    for (int i = 0; i < 50000; i++) {
+        size_t n = next(&state) % 20, len = 12345;
+        for (size_t k = 0; k < n; k++)
+            name[k] =
+                next(&state) & 1 ? special[next(&state) % sizeof(special)] : (char)next(&state);
+        size_t made = name_encode(name, n, file);
+        bool ok = made == strlen(file) && made > 0 && !strchr(file, '/') &&
+                  strcmp(file, ".") != 0 && strcmp(file, "..") != 0 &&
+                  name_decode(file, back, &len) == 0 && len == n && memcmp(back, name, n) == 0;
+        CU_ASSERT_TRUE_FATAL(ok);
+    }
+}
+
+/* Whatever is typed: it is either no name at all or the one spelling of what it stands for. */
+static void test_one_spelling(void)
+{
+    static const char alphabet[] = "%2E.~0Fa%%2";
+    uint64_t state = 12345678987654321;
+    char file[16], name[TREE_NAME_MAX + 1], again[TREE_NAME_MAX + 1];
+    int found = 0;
+    for (int i = 0; i < 50000; i++) {
+        size_t n = next(&state) % 9, len;
+        for (size_t k = 0; k < n; k++)
+            file[k] = alphabet[next(&state) % (sizeof(alphabet) - 1)];
+        file[n] = '\0';
+        if (name_decode(file, name, &len) != 0)
+            continue;
+        found++;
+        (void)name_encode(name, len, again);
+        CU_ASSERT_STRING_EQUAL_FATAL(again, file);
+    }
+    CU_ASSERT_TRUE(found > 1000);
+}
+
+static void test_too_long(void)
+{
+    char file[300];
+    memset(file, 'a', sizeof(file));
+    file[256] = '\0';
+    not_found(file);
+    memcpy(file + 256 - 18, "%~0123456789abcdef", 18);
+    not_found(file);
+}
+
+static CU_TestInfo tests[] = {
+    {"examples, there and back", test_table},
+    {"a needless escape is not found", test_needless},
+    {"over 255 bytes a name is cut and hashed", test_long},
+    {"an escape is never cut in two", test_cut_escape},
+    {"the hash is of the whole name and fixed", test_hash},
+    {"any bytes survive", test_round_trip},
+    {"a file name is the only spelling of its name", test_one_spelling},
+    {"file names over 255 bytes are not found", test_too_long},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("name", tests)

@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: MIT */
+/* gguf_parse: good files of every version and layout. What is refused: test_malformed.c. */
+#include "cu_main.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "parsed.h"
+
+enum { F32 = 0, F16 = 1, Q4_0 = 2, Q4_2_GONE = 4, Q8_0 = 8, I8 = 24, I32 = 26, NO_SUCH = 9999 };
+
+static struct gguf_value value_of(const struct gguf *g, const char *key)
+{
+    uint32_t i = gguf_find_key(g, key, strlen(key));
+    CU_ASSERT_NOT_EQUAL_FATAL(i, UINT32_MAX);
+    return gguf_value(g, &g->kv[i]);
+}
+
+static bool text_is(const struct gguf_value *v, const char *text)
+{
+    return v->type == GGUF_STRING && v->len == strlen(text) && memcmp(v->data, text, v->len) == 0;
+}
+
+/* ---- every layout ---- */
+
+/* A build in layout number i of all that there are; false when there are no more. */
+static bool layout(struct build *b, int i)
+{
+    static const struct {
+        uint8_t version;
+        bool big, nul;
+    } layouts[] = {{1, false, false}, {1, false, true}, {2, false, false}, {2, true, false},
+                   {2, false, true},  {2, true, true},  {3, false, false}, {3, true, false}};
+    const int n = sizeof(layouts) / sizeof(layouts[0]);
+    if (i < n) {
+        build_init(b, layouts[i].version, layouts[i].big);
+        b->fmt.nul = layouts[i].nul;
+    } else {
+        build_init_draft(b);
+        b->fmt.nul = i > n;
+    }
+    return i < n + 2;
+}
+
+static const uint64_t number_bits[GGUF_VALUE_TYPES] = {
+    [GGUF_U8] = 0xfe,
+    [GGUF_I8] = 0xfe,
+    [GGUF_U16] = 0xfedc,
+    [GGUF_I16] = 0xfedc,
+    [GGUF_U32] = 0xfedcba98,
+    [GGUF_I32] = 0xfedcba98,
+    [GGUF_F32] = 0x3fc00000,
+    [GGUF_BOOL] = 1,
+    [GGUF_U64] = 1ull << 63,
+    [GGUF_I64] = 1ull << 63,
+    [GGUF_F64] = 0x3ff8000000000000,
+};
+
+static bool in_version(const struct build *b, int type)
+{
+    return gguf_types[type].width && (b->fmt.version > 1 || type < GGUF_ARRAY);
+}
+
+static void put_all(struct build *b)
+{
+    build_str(b, "general.architecture", "test");
+    build_str(b, "empty", "");
+    for (int t = 0; t < GGUF_VALUE_TYPES; t++)
+        if (in_version(b, t))
+            build_num(b, gguf_types[t].name, (enum gguf_value_type)t, number_bits[t]);
+    build_array(b, "strings", GGUF_STRING, 2);
+    build_item_str(b, "one");
+    build_item_str(b, "");
+    build_array(b, "nested", GGUF_ARRAY, 2);
+    build_item_array(b, GGUF_U16, 1);
+    build_item_num(b, GGUF_U16, 7);
+    build_item_array(b, GGUF_STRING, 0);
+    build_array(b, "none", GGUF_ARRAY, 0);
+    build_tensor(b, "m", F32, (uint64_t[]){3, 2}, 2, NULL, 24);
+    build_tensor(b, "v", F16, (uint64_t[]){5}, 1, NULL, 10);
+}
+
+static void check_numbers(const struct build *b, const struct gguf *g)
+{
+    for (int t = 0; t < GGUF_VALUE_TYPES; t++) {
+        if (!in_version(b, t))
+            continue;
+        struct gguf_value v = value_of(g, gguf_types[t].name);
+        CU_ASSERT_EQUAL(v.type, t);
+        CU_ASSERT_EQUAL(gguf_uint(&v), number_bits[t]);
+        if (gguf_types[t].kind == GGUF_KIND_INT)
+            CU_ASSERT_TRUE(gguf_int(&v) < 0);
+        if (gguf_types[t].kind == GGUF_KIND_FLOAT)
+            CU_ASSERT_EQUAL(gguf_float(&v), 1.5);
+    }
+}
+
+static void check_values(const struct gguf *g)
+{
+    struct gguf_value v = value_of(g, "general.architecture"), item;
+    CU_ASSERT_TRUE(text_is(&v, "test"));
+    v = value_of(g, "empty");
+    CU_ASSERT_TRUE(text_is(&v, ""));
+    v = value_of(g, "strings");
+    struct gguf_walk w = gguf_walk(&v);
+    CU_ASSERT_TRUE(gguf_next(&w, &item) && text_is(&item, "one"));
+    CU_ASSERT_TRUE(gguf_next(&w, &item) && text_is(&item, ""));
+    CU_ASSERT_FALSE(gguf_next(&w, &item));
+    v = value_of(g, "nested");
+    w = gguf_walk(&v);
+    CU_ASSERT_TRUE(gguf_next(&w, &item) && item.count == 1 && item.elem == GGUF_U16);
+    CU_ASSERT_TRUE(gguf_next(&w, &item) && item.count == 0 && item.elem == GGUF_STRING);
+    v = value_of(g, "none");
+    CU_ASSERT_EQUAL(v.count, 0);
+}
+
+/* Entries touch, and each begins where the header's parts meet. */
+static void check_extents(const struct gguf *g)
+{
+    uint64_t at = 8 + 2 * (uint64_t)g->fmt.len_width;
+    for (uint32_t i = 0; i < g->n_kv; i++) {
+        CU_ASSERT_EQUAL(g->kv[i].off, at);
+        CU_ASSERT_EQUAL(g->kv[i].key_off, at + g->fmt.len_width);
+        struct gguf_value v = gguf_value(g, &g->kv[i]);
+        CU_ASSERT_PTR_EQUAL(gguf_value_end(&v), g->head + g->kv[i].end);
+        at = g->kv[i].end;
+    }
+    CU_ASSERT_EQUAL(g->kv_end, at);
+    CU_ASSERT_EQUAL(g->tensor[0].info_off, g->info_off);
+    CU_ASSERT_EQUAL(g->info_off, g->fmt.draft ? (at / 64 + 1) * 64 : at);
+}
+
+static void check_tensors(const struct parsed *p)
+{
+    const struct gguf *g = p->g;
+    uint64_t align = g->fmt.draft ? 64 : 32;
+    CU_ASSERT_EQUAL(g->alignment, align);
+    CU_ASSERT_EQUAL(g->data_off, (g->head_len + align - 1) / align * align);
+    CU_ASSERT_EQUAL(gguf_find_tensor(g, "m", 1), 0);
+    CU_ASSERT_EQUAL(gguf_find_tensor(g, "v", 1), 1);
+    CU_ASSERT_EQUAL(gguf_find_tensor(g, "w", 1), UINT32_MAX);
+    CU_ASSERT_EQUAL(gguf_find_tensor(g, "m\0", 2), UINT32_MAX);
+    CU_ASSERT_EQUAL(g->tensor[0].n_dims, 2);
+    CU_ASSERT_EQUAL(gguf_dim(g, &g->tensor[0], 0), 3);
+    CU_ASSERT_EQUAL(gguf_dim(g, &g->tensor[0], 1), 2);
+    CU_ASSERT_EQUAL(g->tensor[0].n_elem, 6);
+    CU_ASSERT_EQUAL(g->tensor[0].nbytes, 24);
+    CU_ASSERT_EQUAL(g->tensor[0].off, g->data_off);
+    CU_ASSERT_EQUAL(g->tensor[1].off, g->data_off + align);
+    CU_ASSERT_EQUAL(g->tensor[1].nbytes, 10);
+    CU_ASSERT_EQUAL(g->data_end, g->tensor[1].off + 10);
+    CU_ASSERT_STRING_EQUAL(gguf_type(&g->tensor[1])->name, "F16");
+}
+
+static void test_layouts(void)
+{
+    struct build b;
+    for (int i = 0; layout(&b, i); i++) {
+        struct build as = b; /* the version and layout that was asked for */
+        put_all(&b);
+        struct parsed p = parse_build(&b, 0);
+        CU_ASSERT_EQUAL(p.g->fmt.version, as.fmt.version);
+        CU_ASSERT_EQUAL(p.g->fmt.big, as.fmt.big);
+        CU_ASSERT_EQUAL(p.g->fmt.nul, as.fmt.nul);
+        CU_ASSERT_EQUAL(p.g->fmt.draft, as.fmt.draft);
+        CU_ASSERT_EQUAL(p.g->odd, 0);
+        CU_ASSERT_EQUAL(p.g->n_kv, as.fmt.version == 1 ? 13 : 16);
+        CU_ASSERT_EQUAL(p.g->n_tensors, 2);
+        check_numbers(&as, p.g);
+        check_values(p.g);
+        check_extents(p.g);
+        check_tensors(&p);
+        parsed_free(&p);
+    }
+}
+
+/* Parse an image of the first draft whose infos begin at `info_off`. */
+static void draft_is(const uint8_t *image, size_t n, uint64_t info_off)
+{
+    struct source s = source_mem(image, n);
+    struct gguf *g = NULL;
+    CU_ASSERT_EQUAL_FATAL(gguf_parse(&s, 0, &g, NULL), 0);
+    CU_ASSERT_TRUE(g->fmt.draft);
+    CU_ASSERT_EQUAL(g->kv_end, 64);
+    CU_ASSERT_EQUAL(g->info_off, info_off);
+    CU_ASSERT_EQUAL(g->tensor[0].off, info_off + 64);
+    CU_ASSERT_EQUAL(image[g->tensor[0].off], 0x55);
+    CU_ASSERT_EQUAL(g->odd, 0);
+    gguf_free(g);
+}
+
+/* Keys of the first draft that end on a multiple of 64: some writers pad by 64 more, some not. */
+static void test_draft_padding(void)
+{
+    static const uint8_t data[8] = {0x55};
+    struct build b;
+    build_init_draft(&b);
+    build_str(&b, "k", "0123456789012345678901234567890"); /* ends at 64 */
+    build_tensor(&b, "t", F32, (uint64_t[]){2}, 1, data, 8);
+    size_t n;
+    uint8_t *image = build_finish(&b, &n), more[512] = {0};
+    draft_is(image, n, 64);
+    memcpy(more, image, 64);
+    memcpy(more + 128, image + 64, n - 64);
+    uint8_t *offset = more + 128 + 5 + 4 + 4 + 4 + 4; /* behind name, dimensions, elements, type */
+    CU_ASSERT_EQUAL(get_u64(offset, false), 128);
+    put_u64(offset, 192, false);
+    draft_is(more, n + 64, 128);
+    free(image);
+}
+
+/* ---- strings ---- */
+
+/* All strings end in NUL, but it is version 3: they are what they are. */
+static void test_nul_v3(void)
+{
+    struct build b;
+    build_init(&b, 3, false);
+    build_raw(&b, "k\0", 2, GGUF_STRING, "\2\0\0\0\0\0\0\0v\0", 10);
+    struct parsed p = parse_build(&b, 0);
+    CU_ASSERT_FALSE(p.g->fmt.nul);
+    CU_ASSERT_EQUAL(gguf_find_key(p.g, "k\0", 2), 0);
+    CU_ASSERT_EQUAL(gguf_find_key(p.g, "k", 1), UINT32_MAX);
+    parsed_free(&p);
+}
+
+/* One string without: none is counted. */
+static void test_nul_not_all(void)
+{
+    struct build b;
+    build_init(&b, 2, false);
+    b.fmt.nul = true;
+    build_str(&b, "k", "v");
+    b.fmt.nul = false;
+    build_str(&b, "plain", "");
+    struct parsed p = parse_build(&b, 0);
+    CU_ASSERT_FALSE(p.g->fmt.nul);
+    CU_ASSERT_EQUAL(gguf_find_key(p.g, "k\0", 2), 0);
+    parsed_free(&p);
+}
+
+static void test_odd_names(void)
+{
+    char longname[1000];
+    memset(longname, 'n', sizeof(longname) - 1);
+    longname[sizeof(longname) - 1] = '\0';
+    struct build b;
+    build_init(&b, 3, false);
+    build_raw(&b, "\0", 1, GGUF_U8, "\1", 1);
+    build_raw(&b, "\xff/", 2, GGUF_U8, "\2", 1);
+    build_u32(&b, longname, 3);
+    build_tensor(&b, "", F32, (uint64_t[]){1}, 1, NULL, 4);
+    build_tensor(&b, longname, F32, (uint64_t[]){1}, 1, NULL, 4);
+    struct parsed p = parse_build(&b, 0);
+    CU_ASSERT_EQUAL(gguf_find_key(p.g, "\0", 1), 0);
+    CU_ASSERT_EQUAL(gguf_find_key(p.g, "\xff/", 2), 1);
+    CU_ASSERT_EQUAL(gguf_find_key(p.g, longname, 999), 2);
+    CU_ASSERT_EQUAL(gguf_find_key(p.g, longname, 998), UINT32_MAX);
+    CU_ASSERT_EQUAL(gguf_find_key(p.g, "", 0), UINT32_MAX);
+    CU_ASSERT_EQUAL(gguf_find_tensor(p.g, "", 0), 0);
+    CU_ASSERT_EQUAL(gguf_find_tensor(p.g, longname, 999), 1);
+    parsed_free(&p);
+}
+
+/* As deep as is allowed: the last level holds bytes. */
+static void test_nested_limit(void)
+{
+    struct build b;
+    build_init(&b, 3, true);
+    build_array(&b, "k", GGUF_ARRAY, 1);
+    for (int i = 0; i < GGUF_MAX_DEPTH - 2; i++)
+        build_item_array(&b, GGUF_ARRAY, 1);
+    build_item_array(&b, GGUF_U8, 1);
+    build_item_num(&b, GGUF_U8, 42);
+    struct parsed p = parse_build(&b, 0);
+    struct gguf_value v = value_of(p.g, "k");
+    for (int i = 0; i < GGUF_MAX_DEPTH; i++) {
+        struct gguf_walk w = gguf_walk(&v);
+        CU_ASSERT_EQUAL(v.type, GGUF_ARRAY);
+        CU_ASSERT_TRUE_FATAL(gguf_next(&w, &v));
+    }
+    CU_ASSERT_EQUAL(gguf_uint(&v), 42);
+    parsed_free(&p);
+}
+
+/* ---- tensors ---- */
+
+static void test_nothing(void)
+{
+    struct build b;
+    for (int i = 0; layout(&b, i); i++) {
+        bool nul = b.fmt.nul, draft = b.fmt.draft;
+        if (nul || draft) /* without strings there is nothing to tell them by */
+            continue;
+        struct parsed p = parse_build(&b, 0);
+        CU_ASSERT_EQUAL(p.g->n_kv, 0);
+        CU_ASSERT_EQUAL(p.g->n_tensors, 0);
+        CU_ASSERT_EQUAL(p.g->head_len, 8 + 2 * p.g->fmt.len_width);
+        CU_ASSERT_EQUAL(p.g->data_off, p.g->head_len);
+        CU_ASSERT_EQUAL(p.g->data_end, p.g->head_len);
+        CU_ASSERT_EQUAL(p.g->odd & ~(unsigned)GGUF_ODD_TRAILING, 0);
+        CU_ASSERT_EQUAL(gguf_find_key(p.g, "k", 1), UINT32_MAX);
+        CU_ASSERT_EQUAL(gguf_find_tensor(p.g, "k", 1), UINT32_MAX);
+        parsed_free(&p);
+    }
+}
+
+static void test_dims(void)
+{
+    uint64_t many[GGUF_MAX_DIMS];
+    for (int i = 0; i < GGUF_MAX_DIMS; i++)
+        many[i] = i < 3 ? 2 : 1;
+    struct build b;
+    build_init(&b, 3, false);
+    build_tensor(&b, "scalar", F32, NULL, 0, NULL, 4);
+    build_tensor(&b, "zero", F32, (uint64_t[]){0}, 1, NULL, 0);
+    build_tensor(&b, "zero rows", Q4_0, (uint64_t[]){32, 0}, 2, NULL, 0);
+    build_tensor(&b, "rows of zero", Q4_0, (uint64_t[]){0, 7}, 2, NULL, 0);
+    build_tensor(&b, "five", F16, (uint64_t[]){1, 2, 3, 4, 5}, 5, NULL, 240);
+    build_tensor(&b, "many", I8, many, GGUF_MAX_DIMS, NULL, 8);
+    build_tensor(&b, "blocks", Q8_0, (uint64_t[]){64, 3}, 2, NULL, 204);
+    struct parsed p = parse_build(&b, 0);
+    static const uint64_t n_elem[] = {1, 0, 0, 0, 120, 8, 192};
+    static const uint64_t nbytes[] = {4, 0, 0, 0, 240, 8, 204};
+    for (uint32_t i = 0; i < 7; i++) {
+        CU_ASSERT_EQUAL(p.g->tensor[i].n_elem, n_elem[i]);
+        CU_ASSERT_EQUAL(p.g->tensor[i].nbytes, nbytes[i]);
+    }
+    CU_ASSERT_EQUAL(p.g->odd, 0);
+    CU_ASSERT_EQUAL(gguf_dim(p.g, &p.g->tensor[4], 4), 5);
+    parsed_free(&p);
+}
+
+/* Ids that ggml took back and ids that nobody knows: up to the next data, or the file's end. */
+static void test_unknown(void)
+{
+    struct build b;
+    build_init(&b, 3, false);
+    build_tensor(&b, "gone", Q4_2_GONE, (uint64_t[]){7}, 1, NULL, 40);
+    build_tensor(&b, "known", F32, (uint64_t[]){1}, 1, NULL, 4);
+    build_tensor(&b, "new", NO_SUCH, (uint64_t[]){100, 3}, 2, NULL, 33);
+    struct parsed p = parse_build(&b, 0);
+    CU_ASSERT_EQUAL(p.g->odd, GGUF_ODD_UNKNOWN);
+    CU_ASSERT_EQUAL(p.g->tensor[0].nbytes, 64);
+    CU_ASSERT_EQUAL(p.g->tensor[0].type_id, Q4_2_GONE);
+    CU_ASSERT_EQUAL(p.g->tensor[2].nbytes, 64);
+    CU_ASSERT_EQUAL(p.g->tensor[2].off + 64, p.size);
+    CU_ASSERT_EQUAL(p.g->tensor[2].n_elem, 300);
+    CU_ASSERT_PTR_NULL(gguf_type(&p.g->tensor[2]));
+    CU_ASSERT_EQUAL(gguf_type(&p.g->tensor[0])->block_len, 0);
+    parsed_free(&p);
+}
+
+/* Ids 16 to 18 were I8, I16 and I32 in version 1 only. */
+static void test_v1_ids(void)
+{
+    for (uint8_t version = 1; version <= 2; version++) {
+        struct build b;
+        build_init(&b, version, false);
+        build_tensor(&b, "i32", 18, (uint64_t[]){256}, 1, NULL, version == 1 ? 1024 : 98);
+        struct parsed p = parse_build(&b, 0);
+        CU_ASSERT_EQUAL(p.g->tensor[0].stored_id, 18);
+        CU_ASSERT_EQUAL(p.g->tensor[0].type_id, version == 1 ? I32 : 18);
+        CU_ASSERT_EQUAL(p.g->tensor[0].nbytes, version == 1 ? 1024 : 98);
+        CU_ASSERT_EQUAL(p.g->odd, 0);
+        parsed_free(&p);
+    }
+}
+
+static CU_TestInfo tests[] = {
+    {"every layout, version and byte order, all value types", test_layouts},
+    {"both paddings of the first draft", test_draft_padding},
+    {"version 3 has no counted NUL", test_nul_v3},
+    {"one string without NUL: none is counted", test_nul_not_all},
+    {"empty, long and binary names", test_odd_names},
+    {"arrays nested to the limit", test_nested_limit},
+    {"no keys and no tensors", test_nothing},
+    {"no dimensions, zero ones, many, blocks", test_dims},
+    {"unknown and removed types reach to the next data", test_unknown},
+    {"type ids of version 1", test_v1_ids},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("parse", tests)

@@ -1,0 +1,482 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * edit/plan: every kind of edit on every kind of layout. The new image is read back through the
+ * plan, parsed as any file is, and compared with the old one byte for byte.
+ */
+#include "cu_main.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "build_gguf.h"
+#include "edit/plan.h"
+
+enum { F32 = 0, I8 = 24, UNKNOWN = 200 };
+
+struct image {
+    uint8_t *bytes;
+    size_t n;
+    struct gguf *g;
+};
+
+static void image_free(struct image *im)
+{
+    gguf_free(im->g);
+    free(im->bytes);
+}
+
+static void image_parse(struct image *im)
+{
+    struct err e = {0};
+    struct source s = source_mem(im->bytes, im->n);
+    im->g = NULL;
+    if (gguf_parse(&s, 0, &im->g, &e) < 0)
+        (void)printf("\n%s\n", e.msg);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(im->g);
+}
+
+/* The old models. */
+
+#define SHAPE(...) (uint64_t[]){__VA_ARGS__}, (uint32_t)(sizeof(uint64_t[]){__VA_ARGS__} / 8)
+
+static void put_regular(struct build *b)
+{
+    build_tensor(b, "one", F32, SHAPE(5), NULL, 20);
+    build_tensor(b, "two", I8, SHAPE(3, 7), NULL, 21);
+    build_tensor(b, "whole", F32, SHAPE(64, 2), NULL, 512);
+    build_tensor(b, "last", I8, SHAPE(1), NULL, 1);
+}
+
+static void put_empty_tensor(struct build *b)
+{
+    build_tensor(b, "one", F32, SHAPE(5), NULL, 20);
+    build_tensor(b, "none", F32, SHAPE(0, 4), NULL, 0);
+    build_tensor(b, "scalar", F32, NULL, 0, NULL, 4);
+}
+
+static void put_gaps(struct build *b)
+{
+    uint64_t a = b->alignment;
+    build_tensor_at(b, "one", F32, SHAPE(5), a, NULL, 20);
+    build_tensor_at(b, "two", I8, SHAPE(3), 4 * a, NULL, 3);
+}
+
+static void put_reversed(struct build *b)
+{
+    uint64_t a = b->alignment;
+    build_tensor_at(b, "late", F32, SHAPE(5), 3 * a, NULL, 20);
+    build_tensor_at(b, "mid", I8, SHAPE(3), 2 * a, NULL, 3);
+    build_tensor_at(b, "early", I8, SHAPE(4), 0, NULL, 4);
+}
+
+static void put_no_tail(struct build *b)
+{
+    put_regular(b);
+    b->no_tail = true;
+}
+
+static void put_unknown(struct build *b)
+{
+    build_tensor(b, "one", F32, SHAPE(5), NULL, 20);
+    build_tensor(b, "odd", UNKNOWN, SHAPE(9), NULL, (size_t)b->alignment);
+    build_tensor(b, "two", I8, SHAPE(3), NULL, 3);
+}
+
+static void put_unknown_last(struct build *b)
+{
+    build_tensor(b, "one", F32, SHAPE(5), NULL, 20);
+    build_tensor(b, "odd", UNKNOWN, SHAPE(9), NULL, 11);
+    b->no_tail = true;
+}
+
+static void put_nothing(struct build *b)
+{
+    (void)b;
+}
+
+struct layout {
+    const char *name;
+    void (*put)(struct build *b);
+    size_t trailing; /* bytes appended behind the data */
+    bool regular;
+};
+
+static const struct layout layouts[] = {
+    {"regular", put_regular, 0, true},     {"empty tensor", put_empty_tensor, 0, true},
+    {"gaps", put_gaps, 0, false},          {"reversed", put_reversed, 0, false},
+    {"no tail", put_no_tail, 0, false},    {"trailing", put_regular, 77, false},
+    {"unknown", put_unknown, 0, true},     {"unknown last", put_unknown_last, 0, true},
+    {"no tensors", put_nothing, 0, false}, {"no tensors, trailing", put_nothing, 9, false},
+};
+
+static void make_model(struct image *im, const struct layout *l, uint8_t version, bool big,
+                       uint32_t alignment)
+{
+    struct build b;
+    build_init(&b, version, big);
+    b.alignment = alignment;
+    b.pad_byte = 0xee;
+    build_str(&b, "general.architecture", "test");
+    build_u32(&b, "general.alignment", alignment);
+    build_str(&b, "text", "some text that is not short");
+    build_array(&b, "list", GGUF_STRING, 2);
+    build_item_str(&b, "x");
+    build_item_str(&b, "");
+    build_num(&b, "odd.bool", GGUF_BOOL, 7);
+    l->put(&b);
+    im->bytes = build_finish(&b, &im->n);
+    if (l->trailing) {
+        im->bytes = realloc(im->bytes, im->n + l->trailing);
+        memset(im->bytes + im->n, 0xdd, l->trailing);
+        im->n += l->trailing;
+    }
+    image_parse(im);
+}
+
+/* The edits. */
+
+struct edit {
+    char kind; /* '=' a string of n bytes, 'u' a u32 of n, '-' removal, '>' renaming to new.name */
+    const char *key;
+    uint32_t n;
+};
+
+static const struct edit edits[] = {
+    {'=', "text", 27},
+    {'=', "text", 26},
+    {'=', "text", 0},
+    {'=', "text", 28},
+    {'=', "text", 100},
+    {'=', "text", 70000},
+    {'=', "new.key", 5},
+    {'u', "new.key", 5},
+    {'-', "text", 0},
+    {'-', "list", 0},
+    {'>', "list", 0},
+    {'>', "odd.bool", 0},
+    {'u', "text", 1},
+    {'-', "general.alignment", 0},
+    {'u', "general.alignment", 8},
+    {'u', "general.alignment", 32},
+    {'u', "general.alignment", 64},
+    {'u', "general.alignment", 4096},
+    {'u', "general.alignment", 65536},
+};
+
+static void add_edit(struct edit_change *c, const struct edit *d, bool big)
+{
+    size_t key_len = strlen(d->key);
+    CLEANUP(buf_free) struct buf v = BUF_INIT;
+    int r = -1;
+    if (d->kind == '=') {
+        buf_uint(&v, d->n, 8, big);
+        for (uint32_t i = 0; i < d->n; i++)
+            buf_char(&v, 'v');
+        r = edit_set(c, d->key, key_len, GGUF_STRING, v.data, v.len);
+    } else if (d->kind == 'u') {
+        buf_uint(&v, d->n, 4, big);
+        r = edit_set(c, d->key, key_len, GGUF_U32, v.data, v.len);
+    } else if (d->kind == '-') {
+        r = edit_remove(c, d->key, key_len);
+    } else if (d->kind == '>') {
+        r = edit_rename(c, d->key, key_len, "new.name", 8);
+    }
+    CU_ASSERT_EQUAL_FATAL(r, 0);
+}
+
+/* What must hold for any plan. */
+
+/* P1, and the whole new image. */
+static void read_back(const struct image *old, const struct edit_plan *p, struct image *ret)
+{
+    uint64_t at = 0;
+    for (size_t i = 0; i < p->n_seg; i++) {
+        CU_ASSERT_EQUAL(p->seg[i].at, at);
+        CU_ASSERT_TRUE(p->seg[i].len > 0);
+        at += p->seg[i].len;
+    }
+    CU_ASSERT_EQUAL_FATAL(at, p->size);
+    struct edit_image image = {.plan = p, .old = source_mem(old->bytes, old->n)};
+    struct source s = edit_plan_source(&image);
+    ret->n = (size_t)p->size;
+    ret->bytes = malloc(ret->n);
+    CU_ASSERT_EQUAL(s.read(&s, 0, ret->bytes, ret->n), 0);
+    /* The same in odd pieces. */
+    uint8_t piece[1000];
+    for (size_t off = 0; off < ret->n; off += 997) {
+        size_t n = min_u64(sizeof(piece), ret->n - off);
+        CU_ASSERT_EQUAL(s.read(&s, off, piece, n), 0);
+        CU_ASSERT_EQUAL(memcmp(piece, ret->bytes + off, n), 0);
+    }
+    image_parse(ret);
+}
+
+/* P2, P3. */
+static void check_data(const struct image *old, const struct image *new, const char *what)
+{
+    CU_ASSERT_EQUAL_FATAL(new->g->n_tensors, old->g->n_tensors);
+    unsigned failures = CU_get_number_of_failures();
+    uint64_t at = new->g->head_len, a = new->g->alignment;
+    bool zero = true;
+    for (uint32_t i = 0; i < new->g->n_tensors; i++) {
+        const struct gguf_tensor *t = &old->g->tensor[i], *u = &new->g->tensor[i];
+        for (; at % a; at++)
+            zero &= new->bytes[at] == 0;
+        CU_ASSERT_EQUAL(u->off, at);
+        /* An extent ends where the next tensor begins: it takes in a larger padding. */
+        bool extent = t->type_id == UNKNOWN && i + 1 < new->g->n_tensors;
+        CU_ASSERT_EQUAL(u->nbytes, extent ? (t->nbytes + a - 1) / a * a : t->nbytes);
+        CU_ASSERT_EQUAL(u->type_id, t->type_id);
+        CU_ASSERT_EQUAL(u->name_len, t->name_len);
+        CU_ASSERT_EQUAL(memcmp(gguf_name(new->g, u), gguf_name(old->g, t), t->name_len), 0);
+        CU_ASSERT_EQUAL(memcmp(new->bytes + u->off, old->bytes + t->off, t->nbytes), 0);
+        at += t->nbytes;
+    }
+    for (; at < new->n; at++)
+        zero &= new->bytes[at] == 0;
+    CU_ASSERT_TRUE(zero);
+    /* What follows an unknown tensor would become part of it, so the last one is not padded. */
+    uint32_t n = new->g->n_tensors;
+    bool bare = n && new->g->tensor[n - 1].type_id == UNKNOWN &&new->n % a;
+    unsigned fine = GGUF_ODD_UNKNOWN | (bare ? (unsigned)GGUF_ODD_NO_TAIL : 0);
+    CU_ASSERT_EQUAL(new->g->odd & ~fine, 0);
+    CU_ASSERT_TRUE(new->g->n_tensors > 0 || new->n == new->g->head_len);
+    if (CU_get_number_of_failures() > failures)
+        (void)printf("\n%s\n", what);
+}
+
+/* P4: the keys but `changed` are the same bytes in the same order. */
+static void check_keys(const struct image *old, const struct image *new, const char *changed)
+{
+    CU_ASSERT_EQUAL(memcmp(old->bytes, new->bytes, 8), 0);
+    uint32_t j = 0;
+    for (uint32_t i = 0; i < old->g->n_kv; i++) {
+        const struct gguf_kv *kv = &old->g->kv[i];
+        bool is = kv->key_len == strlen(changed) &&
+                  memcmp(gguf_key(old->g, kv), changed, kv->key_len) == 0;
+        bool kept = j < new->g->n_kv &&new->g->kv[j].end - new->g->kv[j].off ==
+                    kv->end - kv->off &&memcmp(new->bytes + new->g->kv[j].off, old->bytes + kv->off,
+                                               kv->end - kv->off) ==
+                    0;
+        CU_ASSERT_TRUE(kept || is);
+        /* The changed key is gone, or it is there in its place, under its or a new name. */
+        uint32_t k = gguf_find_key(new->g, changed, strlen(changed));
+        uint32_t renamed = gguf_find_key(new->g, "new.name", 8);
+        j += !is || k == j || renamed == j;
+    }
+}
+
+static void check_edit(const struct layout *l, const struct image *old, const struct edit *d)
+{
+    CLEANUP(edit_change_free) struct edit_change c = EDIT_CHANGE_INIT;
+    CLEANUP(edit_plan_free) struct edit_plan p = EDIT_PLAN_INIT;
+    struct edit_options o = EDIT_OPTIONS_INIT;
+    struct err e = {0};
+    char what[200];
+    (void)snprintf(what, sizeof(what), "%s, v%u%s, alignment %llu: %c %s %u", l->name,
+                   old->g->fmt.version, old->g->fmt.big ? " big" : "",
+                   (unsigned long long)old->g->alignment, d->kind, d->key, d->n);
+    add_edit(&c, d, old->g->fmt.big);
+    int r = edit_plan_make(old->g, &c, &o, &p, &e);
+    if (r < 0)
+        (void)printf("\n%s: %s\n", what, e.msg);
+    CU_ASSERT_EQUAL_FATAL(r, 0);
+    struct image new;
+    read_back(old, &p, &new);
+    check_data(old, &new, what);
+    check_keys(old, &new, d->key);
+    bool same_place = new.g->data_off == old->g->data_off;
+    bool aligned = new.g->alignment == old->g->alignment;
+    if (aligned)
+        CU_ASSERT_EQUAL(p.inplace, l->regular && same_place);
+    CU_ASSERT_TRUE(!p.inplace || new.n == old->n);
+    CU_ASSERT_EQUAL(gguf_find_key(new.g, EDIT_RESERVE_KEY, 13), UINT32_MAX);
+    CU_ASSERT_EQUAL(p.next->head_len, new.g->head_len);
+    image_free(&new);
+}
+
+static void test_matrix(void)
+{
+    static const uint32_t alignments[] = {8, 32, 64, 4096, 65536};
+    for (size_t l = 0; l < sizeof(layouts) / sizeof(layouts[0]); l++)
+        for (size_t a = 0; a < sizeof(alignments) / sizeof(alignments[0]); a++)
+            for (uint8_t kind = 0; kind < 4; kind++) {
+                struct image old;
+                make_model(&old, &layouts[l], 2 + kind / 2, kind & 1, alignments[a]);
+                for (size_t i = 0; i < sizeof(edits) / sizeof(edits[0]); i++)
+                    check_edit(&layouts[l], &old, &edits[i]);
+                image_free(&old);
+            }
+}
+
+/* Unknown types grow only where padding must follow them. */
+static void test_unknown_moves(void)
+{
+    struct build b;
+    struct image old, new;
+    build_init(&b, 3, false);
+    build_str(&b, "text", "x");
+    b.no_tail = true;
+    build_tensor_at(&b, "odd", UNKNOWN, SHAPE(9), 64, NULL, 11);
+    build_tensor_at(&b, "two", I8, SHAPE(3), 0, NULL, 3);
+    old.bytes = build_finish(&b, &old.n);
+    image_parse(&old);
+    CU_ASSERT_EQUAL(old.g->tensor[0].nbytes, 11);
+    CLEANUP(edit_change_free) struct edit_change c = EDIT_CHANGE_INIT;
+    CLEANUP(edit_plan_free) struct edit_plan p = EDIT_PLAN_INIT;
+    struct edit_options o = EDIT_OPTIONS_INIT;
+    add_edit(&c, &(struct edit){'=', "text", 9}, false);
+    CU_ASSERT_EQUAL_FATAL(edit_plan_make(old.g, &c, &o, &p, NULL), 0);
+    read_back(&old, &p, &new);
+    CU_ASSERT_EQUAL(new.g->tensor[0].nbytes, 32);
+    CU_ASSERT_EQUAL(memcmp(new.bytes + new.g->tensor[0].off, old.bytes + old.g->tensor[0].off, 11),
+                    0);
+    CU_ASSERT_EQUAL(new.g->odd, GGUF_ODD_UNKNOWN);
+    image_free(&old);
+    image_free(&new);
+}
+
+/* The reserve. */
+
+/* Make the plan of one edit and take the new image in place of the old one. */
+static void step(struct image *im, const struct edit *d, const struct edit_options *o,
+                 struct edit_plan *flags)
+{
+    CLEANUP(edit_change_free) struct edit_change c = EDIT_CHANGE_INIT;
+    CLEANUP(edit_plan_free) struct edit_plan p = EDIT_PLAN_INIT;
+    struct image new;
+    add_edit(&c, d, im->g->fmt.big);
+    CU_ASSERT_EQUAL_FATAL(edit_plan_make(im->g, &c, o, &p, NULL), 0);
+    read_back(im, &p, &new);
+    check_data(im, &new, "reserve");
+    *flags = (struct edit_plan){.same = p.same, .inplace = p.inplace, .clonable = p.clonable};
+    image_free(im);
+    *im = new;
+}
+
+/* Spaces of the reserve, which must be the last key and nothing but spaces; -1: none. */
+static int64_t spaces(const struct image *im)
+{
+    uint32_t i = gguf_find_key(im->g, EDIT_RESERVE_KEY, 13);
+    if (i == UINT32_MAX)
+        return -1;
+    CU_ASSERT_EQUAL(i, im->g->n_kv - 1);
+    struct gguf_value v = gguf_value(im->g, &im->g->kv[i]);
+    CU_ASSERT_EQUAL(v.type, GGUF_STRING);
+    for (uint64_t k = 0; k < v.len; k++)
+        if (v.data[k] != ' ')
+            CU_FAIL("not a space");
+    CU_ASSERT_TRUE(im->g->head_len < im->g->data_off);
+    return (int64_t)v.len;
+}
+
+static void test_reserve_asked(void)
+{
+    struct edit_plan f;
+    struct edit_options o = {.reserve = 5000, .strategy = EDIT_INPLACE};
+    for (uint32_t align = 8; align <= 65536; align *= 8) {
+        struct image im;
+        make_model(&im, &layouts[0], 3, align & 64, align);
+        /* The first rewrite makes it, with the data moved by whole blocks where that can be. */
+        step(&im, &(struct edit){'=', "text", 20000}, &o, &f);
+        CU_ASSERT_TRUE(spaces(&im) >= 5000 || align > 20000);
+        CU_ASSERT_TRUE(f.clonable);
+        CU_ASSERT_EQUAL(im.g->data_off - im.g->head_len, 4);
+        /* Then edits that fit are edits of the header, in either direction. */
+        uint64_t off = im.g->data_off;
+        for (uint32_t n = 20000; n <= 24900; n += 700) {
+            step(&im, &(struct edit){'=', "text", n}, &o, &f);
+            CU_ASSERT_TRUE(f.inplace && f.clonable);
+            CU_ASSERT_EQUAL(im.g->data_off, off);
+        }
+        step(&im, &(struct edit){'=', "text", 10}, &o, &f);
+        CU_ASSERT_TRUE(f.inplace);
+        CU_ASSERT_TRUE(spaces(&im) > 20000);
+        /* One that does not fit moves the data, and makes room again. */
+        step(&im, &(struct edit){'=', "text", 200000}, &o, &f);
+        CU_ASSERT_TRUE(!f.inplace && f.clonable);
+        CU_ASSERT_TRUE(spaces(&im) >= 5000);
+        /* And with none wanted it goes. */
+        struct edit_options none = {.reserve = 0};
+        step(&im, &(struct edit){'=', "text", 5}, &none, &f);
+        CU_ASSERT_EQUAL(spaces(&im), -1);
+        image_free(&im);
+    }
+}
+
+/* To the last byte that fits: the header then ends one byte before the data, never on it. */
+static void test_reserve_edge(void)
+{
+    struct edit_plan f;
+    struct edit_options o = {.reserve = 100, .strategy = EDIT_INPLACE};
+    struct image im;
+    make_model(&im, &layouts[0], 3, false, 32);
+    step(&im, &(struct edit){'=', "text", 1000}, &o, &f);
+    uint32_t n = 1000 + (uint32_t)spaces(&im);
+    uint64_t off = im.g->data_off;
+    for (uint32_t k = 0; k <= 3; k++) {
+        step(&im, &(struct edit){'=', "text", n + k}, &o, &f);
+        CU_ASSERT_TRUE(f.inplace);
+        CU_ASSERT_EQUAL(im.g->data_off, off);
+        CU_ASSERT_EQUAL(spaces(&im), 0);
+        CU_ASSERT_EQUAL(off - im.g->head_len, 4 - k);
+    }
+    step(&im, &(struct edit){'=', "text", n + 4}, &o, &f);
+    /* The reserve's own entry is given up before the data moves. */
+    CU_ASSERT_TRUE(!f.inplace || spaces(&im) == -1);
+    CU_ASSERT_TRUE(f.clonable);
+    image_free(&im);
+}
+
+static void test_reserve_auto(void)
+{
+    struct edit_plan f;
+    struct edit_options o = EDIT_OPTIONS_INIT;
+    struct image im;
+    make_model(&im, &layouts[0], 3, false, 32);
+    step(&im, &(struct edit){'=', "text", 1000}, &o, &f);
+    CU_ASSERT_EQUAL(spaces(&im), -1); /* small */
+    im.g->file_size = EDIT_RESERVE_FROM + 1;
+    step(&im, &(struct edit){'=', "text", 1200}, &o, &f);
+    CU_ASSERT_TRUE(spaces(&im) >= (int64_t)EDIT_RESERVE_DEFAULT);
+    CU_ASSERT_TRUE(f.clonable);
+    /* A small file keeps the one that it has. */
+    int64_t had = spaces(&im);
+    step(&im, &(struct edit){'=', "text", 1300}, &o, &f);
+    CU_ASSERT_EQUAL(spaces(&im), had - 100);
+    CU_ASSERT_TRUE(f.inplace);
+    /* Without tensors there is nothing to keep in place. */
+    image_free(&im);
+    make_model(&im, &layouts[8], 3, false, 32);
+    o.reserve = 5000;
+    step(&im, &(struct edit){'=', "text", 1300}, &o, &f);
+    CU_ASSERT_EQUAL(spaces(&im), -1);
+    image_free(&im);
+}
+
+static void test_same(void)
+{
+    struct edit_plan f;
+    struct edit_options o = EDIT_OPTIONS_INIT;
+    struct image im;
+    make_model(&im, &layouts[0], 3, false, 32);
+    step(&im, &(struct edit){'=', "text", 6}, &o, &f);
+    CU_ASSERT_FALSE(f.same);
+    step(&im, &(struct edit){'=', "text", 6}, &o, &f);
+    CU_ASSERT_TRUE(f.same);
+    image_free(&im);
+}
+
+static CU_TestInfo tests[] = {
+    {"every edit of every layout keeps data and other keys", test_matrix},
+    {"a tensor of unknown type grows only where it must", test_unknown_moves},
+    {"a reserve keeps the data in place, or moves it by blocks", test_reserve_asked},
+    {"a reserve is used up to its last byte", test_reserve_edge},
+    {"an automatic reserve is for large files", test_reserve_auto},
+    {"an edit that changes nothing is known as such", test_same},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("plan", tests)

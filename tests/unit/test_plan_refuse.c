@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT */
+/* edit/plan: files that cannot be edited, and bytes that are not a value. */
+#include "cu_main.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "build_gguf.h"
+#include "edit/plan.h"
+
+enum { F32 = 0, I8 = 24 };
+
+static void put_regular(struct build *b)
+{
+    build_tensor(b, "one", F32, (uint64_t[]){5}, 1, NULL, 20);
+    build_tensor(b, "two", I8, (uint64_t[]){3, 7}, 2, NULL, 21);
+    build_tensor(b, "whole", F32, (uint64_t[]){64, 2}, 2, NULL, 512);
+    build_tensor(b, "last", I8, (uint64_t[]){1}, 1, NULL, 1);
+}
+
+static int refuse(struct build *b, const char *op, const void *value, size_t n, unsigned flags,
+                  size_t cut)
+{
+    struct edit_options o = EDIT_OPTIONS_INIT;
+    struct edit_plan p = EDIT_PLAN_INIT;
+    struct err e = {0};
+    CLEANUP(edit_change_free) struct edit_change c = EDIT_CHANGE_INIT;
+    size_t size;
+    uint8_t *bytes = build_finish(b, &size);
+    struct source s = source_mem(bytes, size - cut);
+    struct gguf *g = NULL;
+    CU_ASSERT_EQUAL_FATAL(gguf_parse(&s, flags, &g, NULL), 0);
+    uint32_t type = *op == 's' ? GGUF_STRING : *op == 'a' ? GGUF_ARRAY : GGUF_U32;
+    CU_ASSERT_EQUAL(edit_set(&c, "key", 3, type, value, n), 0);
+    int r = edit_plan_make(g, &c, &o, &p, &e);
+    CU_ASSERT_EQUAL(e.code, r);
+    CU_ASSERT_EQUAL(e.msg[0] != '\0', r < 0);
+    CU_ASSERT_PTR_NULL(r < 0 ? p.head.data : NULL);
+    edit_plan_free(&p);
+    gguf_free(g);
+    free(bytes);
+    return r;
+}
+
+static void test_refused_files(void)
+{
+    struct build b;
+    build_init(&b, 1, false);
+    CU_ASSERT_EQUAL(refuse(&b, "u", "abcd", 4, 0, 0), -EROFS);
+    build_init(&b, 2, false);
+    b.fmt.nul = true;
+    build_str(&b, "x", "y");
+    CU_ASSERT_EQUAL(refuse(&b, "u", "abcd", 4, 0, 0), -EROFS);
+    build_init(&b, 3, false);
+    put_regular(&b);
+    CU_ASSERT_EQUAL(refuse(&b, "u", "abcd", 4, GGUF_PARTIAL, 32), -EROFS);
+    build_init(&b, 3, false);
+    put_regular(&b);
+    CU_ASSERT_EQUAL(refuse(&b, "u", "abcd", 4, 0, 0), 0);
+}
+
+/* Bytes that are not one value of the type, also where they would be read as something else. */
+static void test_refused_values(void)
+{
+    static const uint8_t text[] = {3, 0, 0, 0, 0, 0, 0, 0, 'a', 'b', 'c', 0, 0, 0};
+    static const uint8_t list[] = {4, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 9, 9, 9, 9};
+    static const uint8_t wrong[] = {99, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 9, 9, 9, 9};
+    static const struct {
+        const char *op;
+        const void *value;
+        size_t n;
+        int code;
+    } cases[] = {
+        {"u", "abcd", 4, 0},      {"u", "abc", 3, -EINVAL}, {"u", "abcde", 5, -EINVAL},
+        {"u", "", 0, -EINVAL},    {"s", text, 11, 0},       {"s", text, 10, -EINVAL},
+        {"s", text, 12, -EINVAL}, {"s", text, 7, -EINVAL},  {"a", list, 16, 0},
+        {"a", list, 12, -EINVAL}, {"a", list, 15, -EINVAL}, {"a", wrong, 16, -EINVAL},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        for (int more = 0; more < 2; more++) {
+            struct build b;
+            build_init(&b, 3, false);
+            build_u32(&b, "key", 1);
+            if (more) /* whose bytes a value that is too short would eat */
+                build_str(&b, "z", "zzzzzzzzzzzzzzzzzzzz");
+            put_regular(&b);
+            CU_ASSERT_EQUAL(refuse(&b, cases[i].op, cases[i].value, cases[i].n, 0, 0),
+                            cases[i].code);
+        }
+}
+
+/* A file of our own making would hold so much padding in memory; but the key itself can be set. */
+static void test_large_alignment(void)
+{
+    static const struct {
+        uint32_t old, new; /* new 0: another key is set */
+        int code;
+    } cases[] = {
+        {1 << 20, 0, 0}, {1 << 21, 0, -EFBIG}, {1 << 21, 64, 0}, {1 << 21, 1 << 21, -EINVAL}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct build b;
+        size_t n;
+        uint8_t value[4];
+        struct gguf *g = NULL;
+        struct edit_options o = EDIT_OPTIONS_INIT;
+        CLEANUP(edit_change_free) struct edit_change c = EDIT_CHANGE_INIT;
+        CLEANUP(edit_plan_free) struct edit_plan p = EDIT_PLAN_INIT;
+        build_init(&b, 3, false);
+        b.alignment = cases[i].old;
+        build_u32(&b, "general.alignment", cases[i].old);
+        put_regular(&b);
+        uint8_t *bytes = build_finish(&b, &n);
+        struct source s = source_mem(bytes, n);
+        CU_ASSERT_EQUAL_FATAL(gguf_parse(&s, 0, &g, NULL), 0);
+        const char *key = cases[i].new ? "general.alignment" : "other";
+        put_u32(value, cases[i].new, false);
+        CU_ASSERT_EQUAL(edit_set(&c, key, strlen(key), GGUF_U32, value, 4), 0);
+        CU_ASSERT_EQUAL(edit_plan_make(g, &c, &o, &p, NULL), cases[i].code);
+        gguf_free(g);
+        free(bytes);
+    }
+}
+
+static CU_TestInfo tests[] = {
+    {"files that cannot be edited are refused", test_refused_files},
+    {"bytes that are not a value are refused", test_refused_values},
+    {"an alignment over 1 MiB must be lowered first", test_large_alignment},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("plan_refuse", tests)

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: MIT */
+/* quant: every kernel set gives what the generic one gives, and stays inside its blocks. */
+#include "cu_main.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/bytes.h"
+#include "golden.h"
+#include "quant/quant.h"
+#include "quant/set.h"
+
+enum { N_IDS = 43, MOST_BLOCKS = 4096 };
+
+/* Room for any test below: blocks, and what two sets make of them. */
+static uint8_t raw[MOST_BLOCKS * QUANT_MAX_BLOCK_BYTES];
+static float want[MOST_BLOCKS * QUANT_MAX_BLOCK_LEN], got[MOST_BLOCKS * QUANT_MAX_BLOCK_LEN];
+
+/* True if every set decodes the first n blocks of raw like the generic one (NaN as NaN). */
+static bool sets_agree(uint32_t id, size_t n)
+{
+    const struct quant_type *t = &quant_set_at(0)->types[id];
+    const size_t values = n * t->block_len;
+    t->decode(raw, n, want);
+    (void)golden_canon(want, values);
+    for (size_t i = 1; quant_set_at(i); i++) {
+        got[values] = 7;
+        quant_set_at(i)->types[id].decode(raw, n, got);
+        if (got[values] != 7)
+            return false;
+        (void)golden_canon(got, values);
+        if (memcmp(want, got, values * sizeof(float)) != 0)
+            return false;
+    }
+    return true;
+}
+
+static void test_same_rows(void)
+{
+    const struct quant_type *plain = quant_set_at(0)->types;
+    for (size_t i = 1; quant_set_at(i); i++)
+        for (uint32_t id = 0; id < N_IDS; id++) {
+            struct quant_type row = quant_set_at(i)->types[id];
+            CU_ASSERT_EQUAL(row.decode == NULL, plain[id].decode == NULL);
+            CU_ASSERT_TRUE(row.decode == NULL || row.decode != plain[id].decode);
+            CU_ASSERT_STRING_EQUAL(row.name, plain[id].name);
+            CU_ASSERT_EQUAL(row.block_len, plain[id].block_len);
+            CU_ASSERT_EQUAL(row.block_bytes, plain[id].block_bytes);
+        }
+}
+
+static void test_init(void)
+{
+    size_t last = 0;
+    quant_use(quant_set_at(0));
+    CU_ASSERT_PTR_EQUAL(quant_find(2), &quant_set_at(0)->types[2]);
+    quant_init();
+    while (quant_set_at(last + 1))
+        last++;
+    CU_ASSERT_PTR_EQUAL(quant_find(2), &quant_set_at(last)->types[2]);
+}
+
+static void test_random_blocks(void)
+{
+    for (uint32_t id = 0; id < N_IDS; id++) {
+        const struct quant_type *t = quant_find(id);
+        if (!t->decode)
+            continue;
+        for (size_t n = 0; n < 20; n++) {
+            golden_bytes(raw, n * t->block_bytes, id * 100 + n);
+            CU_ASSERT_TRUE(sets_agree(id, n));
+        }
+        golden_bytes(raw, 3000u * t->block_bytes, id);
+        CU_ASSERT_TRUE(sets_agree(id, 3000));
+    }
+}
+
+/* Random blocks with `value` at each place in turn where 16 bits fit: every scale has it once. */
+static size_t place_everywhere(const struct quant_type *t, uint16_t value)
+{
+    const size_t bytes = t->block_bytes, places = bytes < 2 ? 1 : bytes - 1;
+    golden_bytes(raw, places * bytes, value);
+    for (size_t i = 0; i < places && bytes >= 2; i++)
+        put_u16(raw + i * bytes + i, value, false);
+    return places;
+}
+
+static void test_special_scales(void)
+{
+    /* Halves: zeros, least and greatest subnormal, one, greatest, infinities, NaNs; bytes: ends */
+    static const uint16_t values[] = {0x0000, 0x8000, 0x0001, 0x83ff, 0x3c00, 0xbc00,
+                                      0x7bff, 0xfbff, 0x7c00, 0xfc00, 0x7c01, 0x7e00,
+                                      0xffff, 0x7f80, 0x807f, 0xff7f, 0x0101, 0xfefe};
+    for (uint32_t id = 0; id < N_IDS; id++)
+        for (size_t i = 0; quant_find(id)->decode && i < sizeof(values) / sizeof(values[0]); i++)
+            CU_ASSERT_TRUE(sets_agree(id, place_everywhere(quant_find(id), values[i])));
+}
+
+static void test_equal_bytes(void)
+{
+    for (uint32_t id = 0; id < N_IDS; id++)
+        for (int byte = 0; quant_find(id)->decode && byte < 256; byte++) {
+            memset(raw, byte, 9u * quant_find(id)->block_bytes);
+            CU_ASSERT_TRUE(sets_agree(id, 9));
+        }
+}
+
+/* Every binary16, and float32s around every binary16 and bfloat16. */
+static void test_all_halves(void)
+{
+    static uint16_t h[2][1 << 18];
+    static float f[1 << 18];
+    for (size_t i = 0; i < 1 << 16; i++)
+        put_u16(raw + 2 * i, (uint16_t)i, false);
+    CU_ASSERT_TRUE(sets_agree(1, 1 << 16));
+    CU_ASSERT_TRUE(sets_agree(30, 1 << 16));
+    golden_bytes((uint8_t *)f, sizeof(f), 5);
+    for (size_t i = 0; i < 1 << 18; i += 2) /* every other one a tie or next to one */
+        put_u32(f + i, (uint32_t)i << 14 | 0x1000 | (uint32_t)(i >> 1 & 3) << 11, HOST_BIG);
+    for (size_t s = 1; quant_set_at(s); s++)
+        for (size_t n = 1 << 18; n > (1 << 18) - 9; n--) {
+            quant_set_at(0)->f32_to_f16(f, n, h[0]);
+            quant_set_at(s)->f32_to_f16(f, n, h[1]);
+            CU_ASSERT_EQUAL(memcmp(h[0], h[1], 2 * n), 0);
+            quant_set_at(0)->f32_to_bf16(f, n, h[0]);
+            quant_set_at(s)->f32_to_bf16(f, n, h[1]);
+            CU_ASSERT_EQUAL(memcmp(h[0], h[1], 2 * n), 0);
+        }
+}
+
+/* Memory between two pages that may not be touched. */
+struct guarded {
+    uint8_t *map, *first, *end; /* usable: [first, end) */
+    size_t size;
+};
+
+static struct guarded guarded_new(size_t usable)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), inside = (usable + page - 1) / page * page;
+    struct guarded g = {.size = inside + 2 * page};
+    g.map = mmap(NULL, g.size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CU_ASSERT_TRUE_FATAL(g.map != MAP_FAILED);
+    g.first = g.map + page;
+    g.end = g.first + inside;
+    CU_ASSERT_EQUAL_FATAL(mprotect(g.first, inside, PROT_READ | PROT_WRITE), 0);
+    return g;
+}
+
+static void guarded_free(struct guarded *g)
+{
+    (void)munmap(g->map, g->size);
+}
+
+/* Blocks and floats that end, then begin, at a page that may not be touched. */
+static void test_guard_pages(void)
+{
+    struct guarded in = guarded_new(1 << 16), out = guarded_new(1 << 18);
+    for (size_t s = 0; quant_set_at(s); s++)
+        for (uint32_t id = 0; id < N_IDS; id++) {
+            const struct quant_type *t = &quant_set_at(s)->types[id];
+            for (size_t n = 1; t->decode && n <= 40; n++) {
+                const size_t bytes = n * t->block_bytes, values = n * t->block_len;
+                golden_bytes(in.end - bytes, bytes, n);
+                t->decode(in.end - bytes, n, (float *)(void *)out.end - values);
+                golden_bytes(in.first, bytes, n);
+                t->decode(in.first, n, (float *)(void *)out.first);
+                (void)golden_canon((float *)(void *)out.first, values);
+                (void)golden_canon((float *)(void *)out.end - values, values);
+                CU_ASSERT_EQUAL(memcmp(out.first, out.end - 4 * values, 4 * values), 0);
+            }
+        }
+    guarded_free(&in);
+    guarded_free(&out);
+}
+
+/* A read of a range touches no block beside the range: the others lie in forbidden pages. */
+static void test_only_the_blocks(void)
+{
+    struct guarded in = guarded_new(1 << 16);
+    for (size_t s = 0; quant_set_at(s); s++) {
+        quant_use(quant_set_at(s));
+        for (uint32_t id = 0; id < N_IDS; id++) {
+            const struct quant_type *t = quant_find(id);
+            if (!t->decode)
+                continue;
+            const size_t per_block = 4u * t->block_len;
+            uint8_t *out = (uint8_t *)got, *data = in.end - 3u * t->block_bytes;
+            golden_bytes(data, 3u * t->block_bytes, id);
+            quant_read_f32(t, false, data, 0, 3 * per_block, want);
+            quant_read_f32(t, false, data, per_block - 1, 2 * per_block + 1, out);
+            CU_ASSERT_EQUAL(memcmp(out, (uint8_t *)want + per_block - 1, 2 * per_block + 1), 0);
+            /* the tensor begins one block before the first usable byte */
+            data = in.first - t->block_bytes;
+            golden_bytes(in.first, t->block_bytes, id);
+            quant_read_f32(t, false, data, per_block, per_block, out);
+            quant_read_f32(t, false, data, per_block + 1, per_block - 2, out + per_block);
+            CU_ASSERT_EQUAL(memcmp(out + 1, out + per_block, per_block - 2), 0);
+            CU_ASSERT_EQUAL(memcmp(out, want, per_block), 0);
+            const size_t half = per_block / 2;
+            quant_read_f16(t, false, data, half, half, out);
+            quant_read_f16(t, false, data, half + 1, half - 1, out + half);
+            CU_ASSERT_EQUAL(memcmp(out + 1, out + half, half - 1), 0);
+        }
+    }
+    guarded_free(&in);
+}
+
+static CU_TestInfo tests[] = {
+    {"the sets have the same rows, each its own decoders", test_same_rows},
+    {"the last set is chosen", test_init},
+    {"random blocks, any number of them", test_random_blocks},
+    {"zero, subnormal, infinite and NaN scales", test_special_scales},
+    {"blocks of equal bytes", test_equal_bytes},
+    {"16-bit floats, all of them", test_all_halves},
+    {"nothing beside the blocks is read, nothing beside the floats written", test_guard_pages},
+    {"a read touches only the blocks of its range", test_only_the_blocks},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("quant_sets", tests)

@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: MIT */
+/* tree: what files contain, at every offset and length, and what reads give when data is gone. */
+#include "cu_main.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/bytes.h"
+#include "tree_image.h"
+
+enum { F32 = 0, F16 = 1, Q8_0 = 8, I8 = 24, NO_SUCH = 9999 };
+
+static const struct tree_options plain;
+static const struct tree_options partial = {.partial = true};
+
+/* ---- what is stored ---- */
+
+/* 12 floats: 0, 0.5, 1, ... */
+static void put_floats(uint8_t *dst, int n, bool big)
+{
+    for (int i = 0; i < n; i++) {
+        float v = (float)i / 2;
+        uint32_t bits;
+        memcpy(&bits, &v, sizeof(bits));
+        put_u32(dst + 4 * i, bits, big);
+    }
+}
+
+/* Two blocks of Q8_0: a half-precision scale (1/2, then 1/4) and 32 signed bytes. */
+static void put_q8(uint8_t *dst, bool big)
+{
+    for (int block = 0; block < 2; block++) {
+        put_u16(dst + 34 * block, block ? 0x3400 : 0x3800, big);
+        for (int i = 0; i < 32; i++)
+            dst[34 * block + 2 + i] = (uint8_t)(i * 8 - 128 + block);
+    }
+}
+
+static void q8_values(uint8_t *dst)
+{
+    for (int i = 0; i < 64; i++) {
+        int q = i % 32 * 8 - 128 + i / 32;
+        float v = (float)q * (i < 32 ? 0.5f : 0.25f);
+        uint32_t bits;
+        memcpy(&bits, &v, sizeof(bits));
+        put_u32(dst + 4 * i, bits, false);
+    }
+}
+
+static struct tree_image model(bool big)
+{
+    struct build b;
+    uint8_t w[48], q[68];
+    put_floats(w, 12, big);
+    put_q8(q, big);
+    build_init(&b, 3, big);
+    build_str(&b, "general.architecture", "test");
+    build_str(&b, "general.name", "two\nlines\n");
+    build_f32(&b, "a.f", 0.1f);
+    build_array(&b, "a.list", GGUF_STRING, 2);
+    build_item_str(&b, "x\"");
+    build_item_str(&b, "");
+    build_array(&b, "a.empty", GGUF_U8, 0);
+    build_tensor(&b, "w", F32, (uint64_t[]){4, 3}, 2, w, 48);
+    build_tensor(&b, "q", Q8_0, (uint64_t[]){64}, 1, q, 68);
+    build_tensor(&b, "s", F32, NULL, 0, w + 4, 4);
+    build_tensor(&b, "none", F32, (uint64_t[]){0, 7}, 2, NULL, 0);
+    build_tensor(&b, "new", NO_SUCH, (uint64_t[]){3}, 1, NULL, 8);
+    return image_open(&b, &plain);
+}
+
+/* ---- reads at every offset and length ---- */
+
+static bool one_read(const struct tree_image *m, const char *path, size_t off, size_t n,
+                     const uint8_t *want, size_t size)
+{
+    uint8_t got[4096];
+    size_t left = off < size ? size - off : 0, expect = n < left ? n : left;
+    memset(got, 0xa5, sizeof(got));
+    ssize_t r = image_read(m, path, off, n, got);
+    return r == (ssize_t)expect && memcmp(got, want + (expect ? off : 0), expect) == 0;
+}
+
+/* The file at `path` is these bytes, read from anywhere, to anywhere and beyond its end. */
+static void contains(const struct tree_image *m, const char *path, const void *want, size_t size)
+{
+    static const size_t lengths[] = {0, 1, 2, 3, 4, 5, 7, 8, 63, 64, 65, 127, 128, 129, 200};
+    size_t wrong = 0;
+    CU_ASSERT_EQUAL((size_t)image_stat(m, path).st_size, size);
+    CU_ASSERT_EQUAL(image_stat(m, path).st_blocks, (blkcnt_t)((size + 511) / 512));
+    for (size_t off = 0; off <= size + 1; off++) {
+        for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++)
+            wrong += !one_read(m, path, off, lengths[i], want, size);
+        wrong += !one_read(m, path, off, size + 2, want, size);
+    }
+    wrong += !one_read(m, path, SIZE_MAX / 2, 10, want, size);
+    if (wrong)
+        (void)printf("\n  %s: %zu reads are wrong", path, wrong);
+    CU_ASSERT_EQUAL(wrong, 0);
+}
+
+static void text_is(const struct tree_image *m, const char *path, const char *want)
+{
+    contains(m, path, want, strlen(want));
+}
+
+/* The header of NumPy's format, 128 bytes, and values. */
+static void npy_is(const struct tree_image *m, const char *path, const char *shape,
+                   const uint8_t *values, size_t n)
+{
+    uint8_t want[128 + 256];
+    char dict[128];
+    int len = snprintf(dict, sizeof(dict),
+                       "{'descr': '<f4', 'fortran_order': False, 'shape': (%s), }", shape);
+    memset(want, ' ', 128);
+    memcpy(want, "\x93NUMPY\x01\x00\x76\x00", 10);
+    memcpy(want + 10, dict, (size_t)len);
+    want[127] = '\n';
+    memcpy(want + 128, values, n);
+    contains(m, path, want, 128 + n);
+}
+
+static void check_tensors(const struct tree_image *m, bool big)
+{
+    uint8_t stored[68], values[256];
+    put_floats(stored, 12, big);
+    contains(m, "tensors/w/raw", stored, 48);
+    put_floats(values, 12, false);
+    contains(m, "tensors/w/f32", values, 48);
+    npy_is(m, "tensors/w/f32.npy", "3, 4", values, 48);
+    npy_is(m, "tensors/s/f32.npy", "", values + 4, 4);
+    npy_is(m, "tensors/none/f32.npy", "7, 0", values, 0);
+    put_q8(stored, big);
+    contains(m, "tensors/q/raw", stored, 68);
+    q8_values(values);
+    contains(m, "tensors/q/f32", values, 256);
+    npy_is(m, "tensors/q/f32.npy", "64,", values, 256);
+    /* 0, 0.5, 1, ... 5.5 are exact in both. */
+    static const uint16_t half[] = {0x0000, 0x3800, 0x3c00, 0x3e00, 0x4000, 0x4100,
+                                    0x4200, 0x4300, 0x4400, 0x4480, 0x4500, 0x4580};
+    static const uint16_t brain[] = {0x0000, 0x3f00, 0x3f80, 0x3fc0, 0x4000, 0x4020,
+                                     0x4040, 0x4060, 0x4080, 0x4090, 0x40a0, 0x40b0};
+    for (int i = 0; i < 12; i++)
+        put_u16(values + 2 * i, half[i], false);
+    contains(m, "tensors/w/f16", values, 24);
+    for (int i = 0; i < 12; i++)
+        put_u16(values + 2 * i, brain[i], false);
+    contains(m, "tensors/w/bf16", values, 24);
+    text_is(m, "tensors/none/raw", "");
+    text_is(m, "tensors/none/f32", "");
+}
+
+static void test_tensors(void)
+{
+    for (int big = 0; big < 2; big++) {
+        struct tree_image m = model(big);
+        check_tensors(&m, big);
+        text_is(&m, "tensors/w/shape", "3 4\n");
+        text_is(&m, "tensors/w/type", "F32\n");
+        text_is(&m, "tensors/s/shape", "\n");
+        text_is(&m, "tensors/q/shape", "64\n");
+        text_is(&m, "tensors/q/type", "Q8_0\n");
+        text_is(&m, "tensors/new/type", "unknown:9999\n");
+        text_is(&m, "tensors/new/shape", "3\n");
+        image_close(&m);
+    }
+}
+
+/* `offset` is where in the file the bytes of `raw` are. */
+static void test_offset(void)
+{
+    static const char *const tensors[] = {"w", "q", "s", "new"};
+    struct tree_image m = model(false);
+    for (int i = 0; i < 4; i++) {
+        char path[64];
+        size_t n, size;
+        (void)snprintf(path, sizeof(path), "tensors/%s/offset", tensors[i]);
+        char *text = image_text(&m, path, &n);
+        size_t off = strtoul(text, NULL, 10);
+        (void)snprintf(path, sizeof(path), "tensors/%s/raw", tensors[i]);
+        char *raw = image_text(&m, path, &size);
+        CU_ASSERT_TRUE(off % 32 == 0 && off + size <= m.size);
+        CU_ASSERT_EQUAL(memcmp(m.image + off, raw, size), 0);
+        free(raw);
+        free(text);
+    }
+    image_close(&m);
+}
+
+static void test_model(void)
+{
+    for (int big = 0; big < 2; big++) {
+        struct tree_image m = model(big);
+        contains(&m, "model.gguf", m.image, m.size);
+        image_close(&m);
+    }
+}
+
+static void test_metadata(void)
+{
+    struct tree_image m = model(false);
+    text_is(&m, "metadata/general.architecture", "test\n");
+    text_is(&m, "metadata/general.name", "two\nlines\n\n");
+    text_is(&m, "metadata/a.f", "0.1\n");
+    text_is(&m, "metadata/a.list", "\"x\\\"\"\n\"\"\n");
+    text_is(&m, "metadata/a.empty", "");
+    text_is(&m, "metadata.json",
+            "{\n\"general.architecture\": {\"type\": \"string\", \"value\": \"test\"},\n"
+            "\"general.name\": {\"type\": \"string\", \"value\": \"two\\nlines\\n\"},\n"
+            "\"a.f\": {\"type\": \"f32\", \"value\": 0.1},\n"
+            "\"a.list\": {\"type\": \"array[string]\", \"value\": [\"x\\\"\", \"\"]},\n"
+            "\"a.empty\": {\"type\": \"array[u8]\", \"value\": []}\n}\n");
+    image_close(&m);
+}
+
+static void test_tensors_json(void)
+{
+    struct build b;
+    build_init(&b, 3, false);
+    build_tensor(&b, "a\"", F32, (uint64_t[]){3, 1}, 2, NULL, 12);
+    build_tensor(&b, "\xff", NO_SUCH, NULL, 0, NULL, 8);
+    struct tree_image m = image_open(&b, &plain);
+    text_is(&m, "tensors.json",
+            "[\n{\"name\": \"a\\\"\", \"type\": \"F32\", \"shape\": [1, 3], \"offset\": 96, "
+            "\"nbytes\": 12},\n"
+            "{\"name\": \"\\udcff\", \"type\": \"unknown:9999\", \"shape\": [], \"offset\": 128, "
+            "\"nbytes\": 32}\n]\n");
+    image_close(&m);
+}
+
+static void test_info(void)
+{
+    struct build b;
+    build_init(&b, 2, false);
+    build_str(&b, "general.name", "evil\x1b[31m");
+    build_tensor(&b, "t", F32, (uint64_t[]){3, 1}, 2, NULL, 12);
+    struct tree_image m = image_open(&b, &plain);
+    text_is(&m, "info",
+            "name:          evil\\x1b[31m\narchitecture:  -\n"
+            "format:        GGUF version 2, little-endian\nsize:          160 bytes (160 bytes)\n"
+            "parameters:    3\nkeys:          1\ntensors:       1\n"
+            "types:         F32  1 tensors, 12 bytes\nalignment:     32\ndata offset:   128\n");
+    image_close(&m);
+}
+
+/* ---- data that is gone ---- */
+
+enum { PAGE = 4096, BLOCKS = 600, Q8_BYTES = BLOCKS * 34 };
+
+/* Two tensors of some pages: "a" plain, "q" in blocks; each ends in its own page. */
+static struct tree_image large(const struct tree_options *o)
+{
+    struct build b;
+    build_init(&b, 3, false);
+    build_str(&b, "general.name", "large");
+    build_tensor(&b, "a", F32, (uint64_t[]){3 * PAGE}, 1, NULL, 12 * PAGE);
+    build_tensor(&b, "q", Q8_0, (uint64_t[]){32 * BLOCKS}, 1, NULL, Q8_BYTES);
+    return image_open(&b, o);
+}
+
+static size_t offset_of(const struct tree_image *m, const char *path)
+{
+    size_t n;
+    char *text = image_text(m, path, &n);
+    size_t off = strtoul(text, NULL, 10);
+    free(text);
+    return off;
+}
+
+/* The header, texts and listings do not need the data. */
+static void header_works(const struct tree_image *m)
+{
+    uint8_t byte[8];
+    text_is(m, "metadata/general.name", "large\n");
+    text_is(m, "tensors/q/type", "Q8_0\n");
+    CU_ASSERT_EQUAL(image_read(m, "model.gguf", 0, 8, byte), 8);
+    CU_ASSERT_EQUAL(memcmp(byte, "GGUF\3\0\0\0", 8), 0);
+    CU_ASSERT_EQUAL(image_stat(m, "tensors/q/raw").st_size, Q8_BYTES);
+    CU_ASSERT_EQUAL(image_stat(m, "tensors/q/f32").st_size, BLOCKS * 32 * 4);
+    CU_ASSERT_EQUAL(image_stat(m, "model.gguf").st_size, (off_t)m->size);
+}
+
+/* The file ends `kept` bytes into the data of q: what is before can be read, nothing from there. */
+static void cut_in_q(const struct tree_image *m, size_t kept)
+{
+    uint8_t byte[256];
+    size_t q = offset_of(m, "tensors/q/offset"), whole = kept / 34;
+    CU_ASSERT_EQUAL(image_read(m, "tensors/a/raw", 0, 256, byte), 256);
+    CU_ASSERT_EQUAL(memcmp(byte, m->image + offset_of(m, "tensors/a/offset"), 256), 0);
+    CU_ASSERT_EQUAL(image_read(m, "tensors/q/raw", kept - 16, 16, byte), 16);
+    CU_ASSERT_EQUAL(memcmp(byte, m->image + q + kept - 16, 16), 0);
+    CU_ASSERT_EQUAL(image_read(m, "tensors/q/raw", kept - 16, 17, byte), -EIO);
+    CU_ASSERT_EQUAL(image_read(m, "tensors/q/raw", kept, 1, byte), -EIO);
+    CU_ASSERT_EQUAL(image_read(m, "tensors/q/raw", Q8_BYTES - 1, 1, byte), -EIO);
+    CU_ASSERT_EQUAL(image_read(m, "tensors/q/f32", 128 * whole - 4, 4, byte), 4);
+    CU_ASSERT_EQUAL(image_read(m, "tensors/q/f32", 128 * whole, 4, byte), -EIO);
+    CU_ASSERT_EQUAL(image_read(m, "tensors/q/f32", 128 * BLOCKS - 4, 4, byte), -EIO);
+    CU_ASSERT_EQUAL(image_read(m, "tensors/q/f32.npy", 0, 128, byte), 128);
+    CU_ASSERT_EQUAL(image_read(m, "tensors/q/f32.npy", 128 * BLOCKS, 256, byte), -EIO);
+    CU_ASSERT_EQUAL(image_read(m, "tensors/q/f32", 128 * BLOCKS, 4, byte), 0); /* at the end */
+    CU_ASSERT_EQUAL(image_read(m, "model.gguf", q, 256, byte), 256);
+    CU_ASSERT_EQUAL(image_read(m, "model.gguf", q + kept, 1, byte), -EIO);
+    header_works(m);
+}
+
+/* Cut behind the tree: inside a page (zeros, no signal) and whole pages (SIGBUS). */
+static void test_cut_behind(void)
+{
+    static const size_t kept[] = {4 * PAGE + 100, 4 * PAGE, 1000};
+    struct tree_image m = large(&plain);
+    size_t q = offset_of(&m, "tensors/q/offset");
+    for (int i = 0; i < 3; i++) {
+        CU_ASSERT_EQUAL(ftruncate(m.fd, (off_t)(q + kept[i])), 0);
+        cut_in_q(&m, kept[i]);
+    }
+    CU_ASSERT_EQUAL(ftruncate(m.fd, 0), 0);
+    header_works(&m);
+    /* Grown again, with other bytes: no handle is stuck on the error. */
+    CU_ASSERT_EQUAL(pwrite(m.fd, m.image, m.size, 0), (ssize_t)m.size);
+    contains(&m, "tensors/q/type", "Q8_0\n", 5);
+    uint8_t byte[64];
+    CU_ASSERT_EQUAL(image_read(&m, "tensors/q/f32", 128 * BLOCKS - 64, 64, byte), 64);
+    image_close(&m);
+}
+
+static void test_partial(void)
+{
+    struct tree_image whole = large(&plain), m;
+    size_t kept = 2 * PAGE + 10, n = offset_of(&whole, "tensors/q/offset") + kept;
+    struct err e = {0};
+    CU_ASSERT_EQUAL(image_try(whole.image, n, &plain, &m, &e), -ENODATA);
+    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "bytes are missing"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "-o partial"));
+    CU_ASSERT_EQUAL_FATAL(image_try(whole.image, n, &partial, &m, &e), 0);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(tree_warning(m.t, 0));
+    const char *last = NULL, *line;
+    for (unsigned i = 0; (line = tree_warning(m.t, i)); i++)
+        last = line;
+    CU_ASSERT_STRING_EQUAL(last, "the file is incomplete: reads of what is missing give EIO");
+    m.image = malloc(whole.size);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(m.image);
+    memcpy(m.image, whole.image, whole.size);
+    m.size = (size_t)image_stat(&m, "model.gguf").st_size;
+    CU_ASSERT_EQUAL(m.size, offset_of(&whole, "tensors/q/offset") + Q8_BYTES);
+    cut_in_q(&m, kept);
+    image_close(&m);
+    image_close(&whole);
+}
+
+/* As many elements as there may be: the largest sizes that are shown. */
+static void test_huge(void)
+{
+    struct build b;
+    struct tree_image m;
+    struct err e = {0};
+    size_t n;
+    build_init(&b, 3, false);
+    build_tensor(&b, "h", I8, (uint64_t[]){GGUF_MAX_ELEMENTS}, 1, NULL, 0);
+    uint8_t *image = build_finish(&b, &n);
+    CU_ASSERT_EQUAL(image_try(image, n, &plain, &m, &e), -ENODATA);
+    CU_ASSERT_EQUAL_FATAL(image_try(image, n, &partial, &m, &e), 0);
+    CU_ASSERT_EQUAL(image_stat(&m, "tensors/h/raw").st_size, 1ll << 60);
+    CU_ASSERT_EQUAL(image_stat(&m, "tensors/h/f32").st_size, 1ll << 62);
+    CU_ASSERT_EQUAL(image_stat(&m, "tensors/h/f32.npy").st_size, (1ll << 62) + 128);
+    CU_ASSERT_EQUAL(image_read(&m, "tensors/h/raw", 1ull << 59, 1, &e), -EIO);
+    CU_ASSERT_EQUAL(image_read(&m, "tensors/h/f32", (1ull << 62) - 1, 1, &e), -EIO);
+    CU_ASSERT_EQUAL(image_read(&m, "tensors/h/f32", 1ull << 62, 1, &e), 0);
+    free(image);
+    image_close(&m);
+}
+
+static CU_TestInfo tests[] = {
+    {"tensor files, both byte orders, every offset", test_tensors},
+    {"offset tells where raw is", test_offset},
+    {"model.gguf is the file", test_model},
+    {"metadata texts and metadata.json", test_metadata},
+    {"tensors.json", test_tensors_json},
+    {"info is fit for a terminal", test_info},
+    {"a file cut behind the tree gives EIO and goes on", test_cut_behind},
+    {"an incomplete download", test_partial},
+    {"as many values as there may be", test_huge},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("read", tests)

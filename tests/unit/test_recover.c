@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: MIT */
+/* edit/recover, edit/journal, edit/file: what a crash left, and the names and locks of files. */
+#include "cu_main.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "base/bytes.h"
+#include "edit/journal.h"
+#include "edit/recover.h"
+#include "faultsys.h"
+#include "model_dir.h"
+
+/* The recovery, too, can be cut off at any call, and repeated. */
+static void test_recover_again(void)
+{
+    for (unsigned n = 1, hit = 1; hit; n++) {
+        struct fixture x;
+        struct edit d;
+        struct edit_recovered found;
+        setup_with(&x, 0);
+        make_edit(&d, x.g, x.old, x.old_n, EDIT_INPLACE, 'n', 2900);
+        struct edit_file f = open_model(&x, calm());
+        uint64_t lo, len;
+        journal_range(x.old, d.p.head.data, d.p.head.len, &lo, &len);
+        CU_ASSERT_EQUAL(journal_write(&f, lo, x.old + lo, d.p.head.data + lo, len, NULL), 0);
+        /* Torn: every other sector is there. */
+        for (uint64_t at = lo; at < lo + len; at += 1024)
+            CU_ASSERT_EQUAL(sys_write_all(&sys_libc, f.fd, d.p.head.data + at,
+                                          (size_t)min_u64(512, lo + len - at), at),
+                            0);
+        CU_ASSERT_FALSE(is_old(&x) || is_new(&x, &d));
+        struct faultsys fs;
+        faultsys_init(&fs, FAULT_FAIL, n, -EIO);
+        f.sys = &fs.sys;
+        int r = edit_recover(&f, &found, NULL);
+        hit = fs.hit;
+        CU_ASSERT_TRUE(r == 0 || r == -EIO);
+        CU_ASSERT_TRUE(hit || (r == 0 && found.finished));
+        f.sys = calm();
+        CU_ASSERT_EQUAL(edit_recover(&f, &found, NULL), 0);
+        CU_ASSERT_TRUE(is_new(&x, &d));
+        CU_ASSERT_EQUAL(files(&x), 1);
+        edit_file_close(&f);
+        edit_done(&d);
+        teardown(&x);
+    }
+}
+
+/* The journal. */
+
+static void test_journal_range(void)
+{
+    uint8_t a[2000] = {0}, b[2000] = {0};
+    uint64_t lo, n;
+    journal_range(a, b, 2000, &lo, &n);
+    CU_ASSERT_EQUAL(n, 0);
+    b[600] = 1;
+    journal_range(a, b, 2000, &lo, &n);
+    CU_ASSERT_TRUE(lo == 512 && n == 512);
+    b[1023] = 1;
+    journal_range(a, b, 2000, &lo, &n);
+    CU_ASSERT_TRUE(lo == 512 && n == 512);
+    b[1024] = 1;
+    journal_range(a, b, 2000, &lo, &n);
+    CU_ASSERT_TRUE(lo == 512 && n == 1024);
+    b[1999] = 1;
+    journal_range(a, b, 2000, &lo, &n);
+    CU_ASSERT_TRUE(lo == 512 && n == 2000 - 512);
+    b[0] = 1;
+    journal_range(a, b, 2000, &lo, &n);
+    CU_ASSERT_TRUE(lo == 0 && n == 2000);
+}
+
+/* What happens to the journal of an edit, and to the files, before it is found. */
+struct tamper {
+    const char *name;
+    void (*do_it)(const struct fixture *x, struct edit_file *f);
+    int code;     /* of the recovery */
+    bool applied; /* the model then is the new one, else it is as it was */
+    bool stays;   /* the journal is still there */
+};
+
+static void tamper_nothing(const struct fixture *x, struct edit_file *f)
+{
+    (void)x;
+    (void)f;
+}
+
+static void cut_journal(const struct fixture *x, struct edit_file *f)
+{
+    (void)f;
+    int fd = openat(x->dir, JOURNAL, O_RDWR | O_CLOEXEC);
+    struct stat st;
+    CU_ASSERT_TRUE(fstat(fd, &st) == 0 && ftruncate(fd, st.st_size - 1) == 0);
+    (void)close(fd);
+}
+
+static void empty_journal(const struct fixture *x, struct edit_file *f)
+{
+    (void)f;
+    put_file(x->dir, JOURNAL, "", 0);
+}
+
+static void flip_journal(const struct fixture *x, struct edit_file *f)
+{
+    (void)f;
+    int fd = openat(x->dir, JOURNAL, O_RDWR | O_CLOEXEC);
+    CU_ASSERT_EQUAL(pwrite(fd, "?", 1, 200), 1);
+    (void)close(fd);
+}
+
+static void change_model(const struct fixture *x, struct edit_file *f)
+{
+    (void)x;
+    CU_ASSERT_EQUAL(pwrite(f->fd, "?", 1, 700), 1);
+}
+
+static void lengthen_model(const struct fixture *x, struct edit_file *f)
+{
+    CU_ASSERT_EQUAL(ftruncate(f->fd, (off_t)x->old_n + 1), 0);
+}
+
+static void link_journal(const struct fixture *x, struct edit_file *f)
+{
+    (void)f;
+    CU_ASSERT_EQUAL(linkat(x->dir, JOURNAL, x->dir, "x", 0), 0);
+}
+
+static void symlink_journal(const struct fixture *x, struct edit_file *f)
+{
+    (void)f;
+    CU_ASSERT_EQUAL(renameat(x->dir, JOURNAL, x->dir, "x"), 0);
+    CU_ASSERT_EQUAL(symlinkat("x", x->dir, JOURNAL), 0);
+}
+
+static void give_journal_away(const struct fixture *x, struct edit_file *f)
+{
+    (void)f;
+    CU_ASSERT_EQUAL(fchownat(x->dir, JOURNAL, 12345, 12345, 0), 0);
+}
+
+/* The journal of another model of the same size, moved here. */
+static void rename_model(const struct fixture *x, struct edit_file *f)
+{
+    edit_file_close(f);
+    CU_ASSERT_EQUAL(renameat(x->dir, NAME, x->dir, "x.gguf"), 0);
+    CU_ASSERT_EQUAL(renameat(x->dir, JOURNAL, x->dir, ".x.gguf.ggufs-journal"), 0);
+    CU_ASSERT_EQUAL(edit_file_open(f, &sys_libc, x->dir, "x.gguf", true, NULL), 0);
+}
+
+static const struct tamper tampers[] = {
+    {"nothing", tamper_nothing, 0, true, false},
+    {"journal cut", cut_journal, 0, false, false},
+    {"journal empty", empty_journal, 0, false, false},
+    {"journal damaged", flip_journal, 0, false, false},
+    {"header written", change_model, -ESTALE, false, true},
+    {"size changed", lengthen_model, -ESTALE, false, true},
+    {"journal linked", link_journal, -ESTALE, false, true},
+    {"journal a symbolic link", symlink_journal, -ELOOP, false, true},
+    {"model renamed", rename_model, -ESTALE, false, true},
+    {"journal of another user", give_journal_away, -ESTALE, false, true},
+};
+
+static void check_tamper(const struct tamper *t)
+{
+    struct fixture x;
+    struct edit d;
+    struct edit_recovered found;
+    struct edit_overlay o = EDIT_OVERLAY_INIT;
+    struct err e = {0};
+    uint64_t lo, n;
+    size_t before_n, after_n;
+    setup(&x);
+    make_edit(&d, x.g, x.old, x.old_n, EDIT_INPLACE, 'n', 2900);
+    struct edit_file f = open_model(&x, calm());
+    journal_range(x.old, d.p.head.data, d.p.head.len, &lo, &n);
+    CU_ASSERT_EQUAL(journal_write(&f, lo, x.old + lo, d.p.head.data + lo, n, NULL), 0);
+    t->do_it(&x, &f);
+    uint8_t *before = get_file(x.dir, f.name, &before_n);
+    unsigned had = files(&x);
+    CU_ASSERT_EQUAL(edit_overlay(&f, &o, NULL), t->code);
+    CU_ASSERT_EQUAL(o.bytes.len, t->applied ? n : 0);
+    int r = edit_recover(&f, &found, &e);
+    if (r != t->code)
+        (void)printf("\n%s: %d, %s\n", t->name, r, e.msg);
+    CU_ASSERT_EQUAL(r, t->code);
+    CU_ASSERT_EQUAL(e.code, t->code);
+    CU_ASSERT_EQUAL(found.finished, t->applied);
+    CU_ASSERT_EQUAL(found.dropped, !t->applied && !t->stays);
+    CU_ASSERT_EQUAL(files(&x), had - (t->stays ? 0 : 1));
+    uint8_t *after = get_file(x.dir, f.name, &after_n);
+    const uint8_t *want = t->applied ? d.image : before;
+    CU_ASSERT_TRUE(after_n == before_n && memcmp(after, want, after_n) == 0);
+    free(before);
+    free(after);
+    edit_overlay_free(&o);
+    edit_file_close(&f);
+    edit_done(&d);
+    teardown(&x);
+}
+
+static void test_tampered(void)
+{
+    size_t n = sizeof(tampers) / sizeof(tampers[0]);
+    for (size_t i = 0; i < n; i++)
+        if (tampers[i].do_it != give_journal_away || geteuid() == 0)
+            check_tamper(&tampers[i]);
+}
+
+/* A torn header read through the journal is the new one, and the file is not touched. */
+static void test_overlay(void)
+{
+    struct fixture x;
+    struct edit d;
+    struct edit_overlay o = EDIT_OVERLAY_INIT;
+    struct source s;
+    struct edit_file f, reader;
+    uint64_t lo, n;
+    setup(&x);
+    make_edit(&d, x.g, x.old, x.old_n, EDIT_INPLACE, 'n', 2900);
+    f = open_model(&x, calm());
+    journal_range(x.old, d.p.head.data, d.p.head.len, &lo, &n);
+    CU_ASSERT_EQUAL(journal_write(&f, lo, x.old + lo, d.p.head.data + lo, n, NULL), 0);
+    CU_ASSERT_EQUAL(sys_write_all(&sys_libc, f.fd, d.p.head.data + 512, 512, 512), 0);
+    CU_ASSERT_EQUAL_FATAL(edit_file_open(&reader, &sys_libc, x.dir, NAME, false, NULL), 0);
+    CU_ASSERT_EQUAL(edit_overlay(&reader, &o, NULL), 0);
+    CU_ASSERT_EQUAL_FATAL(edit_overlay_source(&o, &reader, &s, NULL), 0);
+    CU_ASSERT_EQUAL_FATAL(s.size, d.p.size);
+    uint8_t *got = malloc((size_t)s.size);
+    for (uint64_t at = 0; at < s.size; at += 700)
+        CU_ASSERT_EQUAL(s.read(&s, at, got + at, (size_t)min_u64(700, s.size - at)), 0);
+    CU_ASSERT_EQUAL(memcmp(got, d.image, (size_t)s.size), 0);
+    CU_ASSERT_FALSE(is_new(&x, &d) || is_old(&x));
+    CU_ASSERT_EQUAL(files(&x), 2);
+    free(got);
+    edit_overlay_free(&o);
+    edit_file_close(&reader);
+    edit_file_close(&f);
+    edit_done(&d);
+    teardown(&x);
+}
+
+/* T4: only files of ours that nobody has locked are removed. */
+static void test_sweep(void)
+{
+    static const char *const keep[] = {
+        "." NAME ".ggufs-abc12",  "." NAME ".ggufs-abc1234", "." NAME ".ggufs-ABCDEF",
+        "." NAME ".ggufs-abc12.", NAME ".ggufs-abc123",      ".other.gguf.ggufs-abc123",
+        "." NAME ".ggufs-locked",
+    };
+    enum { KEEP = sizeof(keep) / sizeof(keep[0]) };
+    struct fixture x;
+    struct edit_recovered found;
+    setup(&x);
+    for (size_t i = 0; i < KEEP; i++)
+        put_file(x.dir, keep[i], "x", 1);
+    put_file(x.dir, "." NAME ".ggufs-abc123", "x", 1);
+    put_file(x.dir, "." NAME ".ggufs-zzzzzz", "x", 1);
+    CU_ASSERT_EQUAL(symlinkat(NAME, x.dir, "." NAME ".ggufs-symlin"), 0);
+    CU_ASSERT_EQUAL(linkat(x.dir, keep[0], x.dir, "." NAME ".ggufs-hardli", 0), 0);
+    int fd = openat(x.dir, keep[KEEP - 1], O_RDONLY | O_CLOEXEC);
+    CU_ASSERT_EQUAL(flock(fd, LOCK_EX), 0);
+    struct edit_file f = open_model(&x, calm());
+    CU_ASSERT_EQUAL(edit_recover(&f, &found, NULL), 0);
+    CU_ASSERT_EQUAL(found.removed, 2);
+    CU_ASSERT_FALSE(found.finished || found.dropped);
+    CU_ASSERT_EQUAL(files(&x), 1 + KEEP + 2);
+    CU_ASSERT_TRUE(is_old(&x));
+    (void)close(fd);
+    edit_file_close(&f);
+    teardown(&x);
+}
+
+/* Opening. */
+
+static void test_open(void)
+{
+    struct fixture x;
+    struct edit_file f, second;
+    setup(&x);
+    CU_ASSERT_EQUAL(symlinkat(NAME, x.dir, "link"), 0);
+    CU_ASSERT_EQUAL(edit_file_open(&f, &sys_libc, x.dir, "link", true, NULL), -ELOOP);
+    CU_ASSERT_EQUAL(edit_file_open(&f, &sys_libc, x.dir, "none", true, NULL), -ENOENT);
+    CU_ASSERT_EQUAL(edit_file_open(&f, &sys_libc, x.dir, ".", false, NULL), -EINVAL);
+    f = open_model(&x, calm());
+    CU_ASSERT_EQUAL(edit_file_open(&second, &sys_libc, x.dir, NAME, true, NULL), -EWOULDBLOCK);
+    CU_ASSERT_EQUAL(edit_file_open(&second, &sys_libc, x.dir, NAME, false, NULL), 0);
+    edit_file_close(&second);
+    edit_file_close(&f);
+    teardown(&x);
+}
+
+/* Names of any length have names of ours beside them, different for each model. */
+static void test_names(void)
+{
+    char name[NAME_MAX + 1], other[NAME_MAX + 1], a[NAME_MAX + 1], b[NAME_MAX + 1];
+    for (size_t n = 1; n <= NAME_MAX; n++) {
+        memset(name, 'm', n);
+        name[n] = '\0';
+        memcpy(other, name, n + 1);
+        other[n - 1] = 'x';
+        edit_side_name(a, name, EDIT_JOURNAL_SUFFIX);
+        edit_side_name(b, other, EDIT_JOURNAL_SUFFIX);
+        CU_ASSERT_TRUE(strcmp(a, b) != 0);
+        CU_ASSERT_STRING_EQUAL(a + strlen(a) - 14, ".ggufs-journal");
+        CU_ASSERT_EQUAL(a[0], '.');
+    }
+    edit_side_name(a, NAME, EDIT_JOURNAL_SUFFIX);
+    CU_ASSERT_STRING_EQUAL(a, JOURNAL);
+}
+
+static CU_TestInfo tests[] = {
+    {"a recovery that fails can be repeated", test_recover_again},
+    {"the journal holds the sectors that differ", test_journal_range},
+    {"only a journal that fits is applied", test_tampered},
+    {"a torn header reads as the new one through the journal", test_overlay},
+    {"only files of ours are swept", test_sweep},
+    {"one process writes", test_open},
+    {"names beside the model fit and differ", test_names},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("recover", tests)

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT */
+/* gguf/source: headers read from a file, media that fail, and what error lines look like. */
+#include "cu_main.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/bytes.h"
+#include "parsed.h"
+
+/* A file of 2^40 bytes, all zero but the header's beginning; reads from `fails_at` on fail. */
+struct medium {
+    struct source s;
+    const uint8_t *head;
+    size_t n;
+    uint64_t fails_at;
+};
+
+static int read_medium(const struct source *s, uint64_t off, void *dst, size_t n)
+{
+    const struct medium *m = s->mem;
+    if (off + n > m->fails_at)
+        return -EIO;
+    memset(dst, 0, n);
+    if (off < m->n)
+        memcpy(dst, m->head + off, min_u64(n, m->n - off));
+    return 0;
+}
+
+static int parse_medium(struct build *b, uint64_t fails_at, struct err *e)
+{
+    struct medium m = {.fails_at = fails_at};
+    struct gguf *g = NULL;
+    uint8_t *image = build_finish(b, &m.n);
+    m.head = image;
+    m.s = (struct source){.size = 1ull << 40, .read = read_medium, .mem = &m};
+    int r = gguf_parse(&m.s, 0, &g, e);
+    CU_ASSERT_PTR_NULL(g);
+    free(image);
+    return r;
+}
+
+/* The limit on headers is looked at before anything is allocated for them. */
+static void test_header_limit(void)
+{
+    struct build b;
+    struct err e = {0};
+    build_init(&b, 3, false);
+    build_array(&b, "k", GGUF_U64, 1 << 30);
+    CU_ASSERT_EQUAL(parse_medium(&b, UINT64_MAX, &e), -EFBIG);
+    CU_ASSERT_STRING_EQUAL(e.msg, "key 0 'k': array elements at byte 49: the header is over "
+                                  "4294967296 bytes");
+}
+
+static void test_medium(void)
+{
+    struct build b;
+    struct err e = {0};
+    build_init(&b, 3, false);
+    build_u32(&b, "k", 1);
+    CU_ASSERT_EQUAL(parse_medium(&b, 0, &e), -EIO);
+    CU_ASSERT_STRING_EQUAL(e.msg, "magic at byte 0: Input/output error");
+    build_init(&b, 3, false);
+    build_array(&b, "k", GGUF_U8, 1 << 20);
+    CU_ASSERT_EQUAL(parse_medium(&b, 1 << 20, &e), -EIO);
+    CU_ASSERT_STRING_EQUAL(e.msg, "key 0 'k': array elements at byte 49: Input/output error");
+}
+
+/* A line of any length of name stays one line, without control bytes. */
+static void test_names_in_lines(void)
+{
+    char name[2000];
+    struct build b;
+    struct err e;
+    struct gguf *g = NULL;
+    size_t n;
+    memset(name, '\n', sizeof(name));
+    build_init(&b, 3, false);
+    build_raw(&b, name, sizeof(name), 99, NULL, 0);
+    build_u32(&b, "room", 0);
+    uint8_t *image = build_finish(&b, &n);
+    struct source s = source_mem(image, n);
+    CU_ASSERT_EQUAL(gguf_parse(&s, 0, &g, &e), -EBADMSG);
+    CU_ASSERT_PTR_NULL(strchr(e.msg, '\n'));
+    CU_ASSERT_EQUAL(strncmp(e.msg, "key 0 '\\x0a\\x0a", 15), 0);
+    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "...': value type at byte 2032: 99 is not a value type"));
+    free(image);
+}
+
+/* The same model from a file as from memory; a header of several loads. */
+static void test_file(void)
+{
+    struct build b;
+    struct gguf *g = NULL;
+    struct source s;
+    build_init(&b, 3, false);
+    build_array(&b, "k", GGUF_U8, 1 << 20);
+    buf_zero(&b.keys, 1 << 20);
+    build_str(&b, "last", "one");
+    struct parsed p = parse_build(&b, 0);
+    int fd = memfd_create("model", 0);
+    CU_ASSERT_EQUAL_FATAL(write(fd, p.image, p.size), (ssize_t)p.size);
+    CU_ASSERT_EQUAL(source_fd(fd, &s, NULL), 0);
+    CU_ASSERT_EQUAL(s.size, p.size);
+    CU_ASSERT_EQUAL_FATAL(gguf_parse(&s, 0, &g, NULL), 0);
+    CU_ASSERT_EQUAL(g->head_len, p.g->head_len);
+    CU_ASSERT_EQUAL(memcmp(g->head, p.g->head, (size_t)g->head_len), 0);
+    CU_ASSERT_EQUAL(gguf_find_key(g, "last", 4), 1);
+    gguf_free(g);
+    /* Cut after it was looked at. */
+    g = NULL;
+    CU_ASSERT_EQUAL(ftruncate(fd, 100000), 0);
+    CU_ASSERT_EQUAL(gguf_parse(&s, 0, &g, NULL), -EIO);
+    CU_ASSERT_PTR_NULL(g);
+    (void)close(fd);
+    parsed_free(&p);
+}
+
+static void test_no_file(void)
+{
+    struct source s = {.size = 777};
+    struct err e = {0};
+    int fd = open("/", O_RDONLY | O_DIRECTORY), pipes[2];
+    CU_ASSERT_EQUAL(source_fd(fd, &s, &e), -EISDIR);
+    (void)close(fd);
+    CU_ASSERT_EQUAL_FATAL(pipe(pipes), 0);
+    CU_ASSERT_EQUAL(source_fd(pipes[0], &s, &e), -EINVAL);
+    CU_ASSERT_STRING_EQUAL(e.msg, "is not a regular file");
+    (void)close(pipes[0]);
+    (void)close(pipes[1]);
+    CU_ASSERT_EQUAL(source_fd(-1, &s, &e), -EBADF);
+    CU_ASSERT_EQUAL(s.size, 777);
+}
+
+static CU_TestInfo tests[] = {
+    {"a file, also one that is cut while it is read", test_file},
+    {"what is not a regular file", test_no_file},
+    {"a header over the limit is refused unread", test_header_limit},
+    {"a medium that fails is EIO", test_medium},
+    {"names in lines are escaped and cut", test_names_in_lines},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("source", tests)
