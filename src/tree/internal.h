@@ -104,6 +104,7 @@ struct tree_file {
     struct kfile *kf; /* of a writable tree's metadata file, if it is one that was touched */
     bool writes;      /* open for writing */
     bool append;      /* each write goes to the end */
+    bool decodes;     /* reads decode tensor values */
 };
 
 /* Open and close a metadata file of a writable tree. Under the lock. */
