@@ -46,46 +46,54 @@ struct reader {
 /* room_size of all readers. */
 static atomic_size_t ahead_used;
 
-/* ---- scratch of threads ---- */
+/* ---- scratch ---- */
 
-/* Each thread keeps the scratch of its largest read; pages that are not used cost nothing. */
+/*
+ * Memory for answers that are sent at once. The one that was given back last is taken first: it is
+ * still in the processor's cache, whichever of libfuse's threads has its turn. There are as many as
+ * there were reads at the same time, each as large as the largest read that took it.
+ */
 struct scratch {
-    void *bytes;
-    size_t size;
+    struct scratch *below;
+    size_t size; /* of bytes */
+    void *bytes; /* owned */
 };
 
-static pthread_key_t scratch_key;
+static struct scratch *scratch_top; /* protected by scratch_lock */
+static pthread_mutex_t scratch_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static void scratch_free(void *arg)
+static void scratch_give(struct scratch *s)
 {
-    struct scratch *s = arg;
+    if (!s)
+        return;
+    (void)pthread_mutex_lock(&scratch_lock);
+    s->below = scratch_top;
+    scratch_top = s;
+    (void)pthread_mutex_unlock(&scratch_lock);
+}
+
+static struct scratch *scratch_pop(void)
+{
+    (void)pthread_mutex_lock(&scratch_lock);
+    struct scratch *s = scratch_top;
+    if (s)
+        scratch_top = s->below;
+    (void)pthread_mutex_unlock(&scratch_lock);
+    return s ? s : calloc(1, sizeof(*s));
+}
+
+/* At least `size` bytes; NULL: no memory. */
+static struct scratch *scratch_take(size_t size)
+{
+    struct scratch *s = scratch_pop();
+    if (!s || s->size >= size)
+        return s;
     free(s->bytes);
+    s->size = posix_memalign(&s->bytes, PAGE, size) == 0 ? size : 0;
+    if (s->size > 0)
+        return s;
     free(s);
-}
-
-static void scratch_make_key(void)
-{
-    (void)pthread_key_create(&scratch_key, scratch_free);
-}
-
-static void *scratch_get(size_t size)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    (void)pthread_once(&once, scratch_make_key);
-    struct scratch *s = pthread_getspecific(scratch_key);
-    if (!s) {
-        s = calloc(1, sizeof(*s));
-        if (!s || pthread_setspecific(scratch_key, s) != 0) {
-            free(s);
-            return NULL;
-        }
-    }
-    if (s->size < size) {
-        free(s->bytes);
-        s->bytes = NULL;
-        s->size = posix_memalign(&s->bytes, PAGE, size) == 0 ? size : 0;
-    }
-    return s->bytes;
+    return NULL;
 }
 
 /* ---- life ---- */
@@ -149,8 +157,10 @@ static void reply(fuse_req_t req, int err, struct reply *a)
 /* Uses nothing of the reader once it has replied: it may be closed then. */
 static void answer_now(struct reader *r, fuse_req_t req, uint64_t off, size_t size)
 {
-    struct reply a = {.scratch = scratch_get(REPLY_SCRATCH(size))};
-    reply(req, a.scratch ? tree_read(r->tree, r->file, off, size, &a) : -ENOMEM, &a);
+    struct scratch *s = scratch_take(REPLY_SCRATCH(size));
+    struct reply a = {.scratch = s ? s->bytes : NULL};
+    reply(req, s ? tree_read(r->tree, r->file, off, size, &a) : -ENOMEM, &a);
+    scratch_give(s);
 }
 
 /* Keep the first n bytes of an answer. */
