@@ -2,7 +2,7 @@
 /*
  * Reads files in turns and prints how long each turn took: the stop-watch of scripts/bench.
  *
- *     bench_read [-r ROUNDS] [-b BYTES] [-m N] [-c] [-d FILE] FILE...
+ *     bench_read [-r ROUNDS] [-b BYTES] [-m N] [-c] FILE...
  *
  * A FILE may be several paths joined by commas: they are read at the same time, each by a process
  * of its own. A round reads each FILE once, in an order that moves on by one from round to round, so that a
@@ -14,7 +14,6 @@
  *        copy the 4 KiB there
  *   -c   cold: before each turn the kernel drops the file's pages. On a mount that empties the
  *        mount's own cache and leaves the cache of the model file, which is another file, as it is
- *   -d   before each turn the kernel drops the pages of that other file too (the model)
  *
  * Without -c a turn that is not timed comes first for each file.
  */
@@ -34,10 +33,9 @@ enum { PAGE = 4096, MAX_PATHS = 64, MAX_FILES = 64 };
 
 struct how {
     unsigned rounds;
-    size_t chunk;      /* bytes of a read */
-    size_t places;     /* of random access; 0: read in order */
-    bool cold;         /* drop the file's pages before each turn */
-    const char *model; /* NULL, or the file whose pages are dropped too */
+    size_t chunk;  /* bytes of a read */
+    size_t places; /* of random access; 0: read in order */
+    bool cold;     /* drop the file's pages before each turn */
 };
 
 /* What a turn reads. */
@@ -154,8 +152,6 @@ static double time_one(const struct file *f, const struct how *h, void *buffer, 
 static void turn(unsigned round, const struct file *f, const struct how *h, void *buffer)
 {
     const uint64_t seed = 88172645463325252u + round;
-    if (h->model)
-        drop_pages(h->model);
     for (size_t i = 0; h->cold && i < f->n; i++)
         drop_pages(f->path[i]);
     double seconds = f->n > 1 ? time_many(f, h, buffer, seed) : time_one(f, h, buffer, seed);
@@ -170,8 +166,7 @@ static void split(char *arg, struct file *f)
 
 static int usage(void)
 {
-    (void)fprintf(stderr, "usage: bench_read [-r ROUNDS] [-b BYTES] [-m N] [-c] "
-                          "[-d FILE] FILE...\n");
+    (void)fprintf(stderr, "usage: bench_read [-r ROUNDS] [-b BYTES] [-m N] [-c] FILE...\n");
     return 2;
 }
 
@@ -182,7 +177,7 @@ static unsigned long number_of(const char *text)
 
 static bool parse(int argc, char **argv, struct how *h)
 {
-    for (int c; (c = getopt(argc, argv, "r:b:m:cd:")) != -1;) {
+    for (int c; (c = getopt(argc, argv, "r:b:m:c")) != -1;) {
         if (c == 'r')
             h->rounds = (unsigned)number_of(optarg);
         else if (c == 'b')
@@ -191,8 +186,6 @@ static bool parse(int argc, char **argv, struct how *h)
             h->places = number_of(optarg);
         else if (c == 'c')
             h->cold = true;
-        else if (c == 'd')
-            h->model = optarg;
         else
             return false;
     }

@@ -4,9 +4,11 @@
  *
  *     ready_server SIZE MOUNTPOINT [options of libfuse]      always in the foreground
  *
- * It shows eight files, data0 to data7, of SIZE bytes. Each read is answered at once from one piece of memory
+ * It shows files of SIZE bytes. Reads of hot0 to hot7 are answered at once from one piece of memory
  * as large as a reply, which stays in the processor's cache: a server that has to look up, decode
- * or fetch anything cannot be faster. The loop is configured as that of ggufs.
+ * or fetch anything is not faster unless it overlaps that with what the program does. Reads of
+ * far0 to far7 are answered from SIZE bytes of memory, at the same offset: what is left to a server
+ * that hands out stored bytes without any work. The loop is configured as that of ggufs.
  */
 #define FUSE_USE_VERSION 312
 #include <fuse_lowlevel.h>
@@ -17,13 +19,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { INO_DATA = 2, FILES = 8, REPLY_MAX = 1 << 20 };
+enum { INO_HOT = 2, FILES = 8, INO_FAR = INO_HOT + FILES, INO_END = INO_FAR + FILES };
 
 #define FOREVER 1e9
+#define REPLY_MAX ((size_t)1 << 20)
 
 struct ready {
-    off_t size;    /* of the file */
-    uint8_t *data; /* REPLY_MAX bytes */
+    off_t size;   /* of the file */
+    uint8_t *hot; /* REPLY_MAX bytes */
+    uint8_t *far; /* size bytes */
 };
 
 static bool attributes(fuse_req_t req, fuse_ino_t ino, struct stat *st)
@@ -35,15 +39,16 @@ static bool attributes(fuse_req_t req, fuse_ino_t ino, struct stat *st)
                         .st_nlink = root ? 2 : 1,
                         .st_size = root ? 0 : r->size,
                         .st_blocks = root ? 0 : (r->size + 511) / 512};
-    return root || (ino >= INO_DATA && ino < INO_DATA + FILES);
+    return root || (ino >= INO_HOT && ino < INO_END);
 }
 
 static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
     struct fuse_entry_param e = {.attr_timeout = FOREVER, .entry_timeout = FOREVER};
-    if (parent == FUSE_ROOT_ID && strlen(name) == 5 && strncmp(name, "data", 4) == 0)
-        e.ino = INO_DATA + (fuse_ino_t)name[4] - '0';
-    if (e.ino < INO_DATA || !attributes(req, e.ino, &e.attr))
+    bool hot = strncmp(name, "hot", 3) == 0, far = strncmp(name, "far", 3) == 0;
+    if (parent == FUSE_ROOT_ID && (hot || far) && name[3] >= '0' && name[3] <= '7' && !name[4])
+        e.ino = (hot ? INO_HOT : INO_FAR) + (fuse_ino_t)(name[3] - '0');
+    if (e.ino == 0 || !attributes(req, e.ino, &e.attr))
         (void)fuse_reply_err(req, ENOENT);
     else
         (void)fuse_reply_entry(req, &e);
@@ -71,11 +76,13 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
                     struct fuse_file_info *fi)
 {
     const struct ready *r = fuse_req_userdata(req);
-    (void)ino;
     (void)fi;
     size_t left = off < r->size ? (size_t)(r->size - off) : 0;
     size = size < left ? size : left;
-    struct iovec part = {.iov_base = r->data, .iov_len = size < REPLY_MAX ? size : REPLY_MAX};
+    struct iovec part = {.iov_base = ino < INO_FAR ? r->hot : r->far + off,
+                         .iov_len = size < REPLY_MAX ? size : REPLY_MAX};
+    if (size == 0)
+        part.iov_base = r->hot;
     (void)fuse_reply_iov(req, &part, 1);
 }
 
@@ -119,15 +126,19 @@ int main(int argc, char **argv)
         (void)fprintf(stderr, "usage: ready_server SIZE MOUNTPOINT [options]\n");
         return 2;
     }
-    struct ready r = {.size = strtoll(argv[1], NULL, 10), .data = malloc(REPLY_MAX)};
+    struct ready r = {.size = strtoll(argv[1], NULL, 10), .hot = malloc(REPLY_MAX)};
+    r.far = malloc(r.size > 0 ? (size_t)r.size : 1);
     argv[1] = argv[0];
     struct fuse_args args = FUSE_ARGS_INIT(argc - 1, argv + 1);
-    if (!r.data)
+    if (!r.hot || !r.far)
         return 1;
     for (size_t i = 0; i < REPLY_MAX; i++)
-        r.data[i] = (uint8_t)(i * 2654435761u >> 24);
+        r.hot[i] = (uint8_t)(i * 2654435761u >> 24);
+    for (size_t i = 0; i < (size_t)r.size; i++)
+        r.far[i] = (uint8_t)(i * 2654435761u >> 24);
     int status = serve(&args, &r);
     fuse_opt_free_args(&args);
-    free(r.data);
+    free(r.hot);
+    free(r.far);
     return status;
 }
