@@ -2,16 +2,23 @@
 /* ggufs: the command. Exit status: 0 mounted (or help), 1 failed, 2 wrong option. */
 #include <stdio.h>
 
+#include "command.h"
 #include "mount/session.h"
 
 static const char help[] =
-    "usage: ggufs [options] MODEL MOUNTPOINT\n"
-    "\n"
-    "Mount the GGUF file MODEL on the folder MOUNTPOINT.\n"
+    "usage: ggufs [options] MODEL MOUNTPOINT   mount the GGUF file MODEL on a folder\n"
+    "       ggufs --unmount MOUNTPOINT          write what is pending, unmount, wait for the end\n"
+    "       ggufs --recover MODEL...            finish or undo an edit that a crash interrupted\n"
+    "       ggufs --help | --version\n"
     "\n"
     "  -f                    stay in the foreground, log to standard error\n"
     "  -d                    the same, and show each request\n"
     "  -s                    one thread\n"
+    "  -o ro                 do not edit;  rw: edit also a file whose name is a hash\n"
+    "  -o commit=WHEN        when an edit is written: auto (default), close, sync\n"
+    "  -o relayout=HOW       how: auto (default), reflink, inplace, copy\n"
+    "  -o reserve=SIZE       room for the header to grow: auto (default), 0, or bytes (K, M)\n"
+    "  -o hardlinks=break    edit a model that has other hard links (default: refuse)\n"
     "  -o partial            mount an incomplete download; reads of what is missing give EIO\n"
     "  -o views=all          list the files that otherwise only open by name\n"
     "  -o uid=N,gid=N        owner of all files (default: the model file's)\n"
@@ -24,7 +31,7 @@ static const char help[] =
     "  -h, --help            this text\n"
     "  -V, --version         the versions of ggufs and libfuse\n"
     "\n"
-    "Unmount with: fusermount3 -u MOUNTPOINT\n";
+    "Exit status: 0 done, 1 failed, 2 wrong option.\n";
 
 static int run(struct mnt_options *o)
 {
@@ -47,6 +54,8 @@ int main(int argc, char **argv)
 {
     struct mnt_options o;
     int status = 2;
+    if (command_run(argc, argv, &status))
+        return status;
     if (mnt_options_parse(argc, argv, &o) < 0)
         (void)fprintf(stderr, "ggufs: %s\n", o.err.msg);
     else

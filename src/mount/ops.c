@@ -226,7 +226,12 @@ static void reply_xattr(fuse_req_t req, int r, const struct buf *b, size_t size)
 static void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
 {
     CLEANUP(buf_free) struct buf b = BUF_INIT;
-    int r = tree_getxattr(tree_of(req), ino, name, &b);
+    const struct mnt *m = fuse_req_userdata(req);
+    int r = 0;
+    if (ino == FUSE_ROOT_ID && strcmp(name, DAEMON_XATTR) == 0)
+        buf_str(&b, m->daemon);
+    else
+        r = tree_getxattr(m->tree, ino, name, &b);
     reply_xattr(req, r, &b, size);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The FUSE callbacks: each unpacks a request, asks the tree, and replies exactly once. The session's
- * user data is the struct tree; a file's handle is a struct reader, a folder's its struct
+ * user data is a struct mnt; a file's handle is a struct reader, a folder's its struct
  * tree_dir. Those that edit are in ops_edit.c.
  */
 #ifndef MOUNT_OPS_H
@@ -11,15 +11,23 @@
 #include <fuse_lowlevel.h>
 
 #include "mount/reader.h"
+#include "mount/unmount.h"
+#include "tree/tree.h"
 
 extern const struct fuse_lowlevel_ops mnt_ops;
 
 /* Seconds for which the kernel keeps what never changes: longer than any mount lives. */
 #define FOREVER 1e9
 
+struct mnt {
+    struct tree *tree;
+    char daemon[DAEMON_TEXT_MAX]; /* value of DAEMON_XATTR */
+};
+
 static inline struct tree *tree_of(fuse_req_t req)
 {
-    return fuse_req_userdata(req);
+    const struct mnt *m = fuse_req_userdata(req);
+    return m->tree;
 }
 
 static inline struct reader *reader_of(const struct fuse_file_info *fi)

@@ -31,11 +31,11 @@ static int check_mountpoint(struct mnt_options *o, struct err *e)
 }
 
 /* Make the session and mount it. */
-static struct fuse_session *mount_session(struct mnt_options *o, struct tree *t, struct err *e)
+static struct fuse_session *mount_session(struct mnt_options *o, struct mnt *m, struct err *e)
 {
     char why[512];
     struct caught c = catch_begin();
-    struct fuse_session *se = fuse_session_new(&o->args, &mnt_ops, sizeof(mnt_ops), t);
+    struct fuse_session *se = fuse_session_new(&o->args, &mnt_ops, sizeof(mnt_ops), m);
     if (se && fuse_session_mount(se, o->mountpoint) != 0) {
         fuse_session_destroy(se);
         se = NULL;
@@ -98,15 +98,15 @@ static void first_exchange(struct fuse_session *se)
 }
 
 /* Serve a session that is mounted, until it ends. A signal that ends it makes a clean end. */
-static int serve(struct fuse_session *se, const struct mnt_options *o, struct tree *t,
-                 struct err *e)
+static int serve(struct fuse_session *se, const struct mnt_options *o, struct mnt *m, struct err *e)
 {
     dev_t dev = readahead_device(o->mountpoint);
-    int r = detach(se, o, e);
+    int words = -1, r = detach(se, o, e);
     if (r == 0)
-        r = tree_start(t, e);
+        r = tree_start(m->tree, e);
     if (r == 0) {
-        log_mounted(o, t);
+        words = daemon_begin(m->daemon);
+        log_mounted(o, m->tree);
         first_exchange(se);
         readahead_set(dev, o->set_readahead ? o->readahead : READAHEAD_DEFAULT_KIB);
         r = loop(se, &o->cmd);
@@ -114,19 +114,23 @@ static int serve(struct fuse_session *se, const struct mnt_options *o, struct tr
     }
     fuse_remove_signal_handlers(se);
     fuse_session_unmount(se);
-    int lost = tree_finish(t);
-    return lost < 0 && r == 0 ? err_set(e, lost, "an edit was lost: %s", strerror(-lost)) : r;
+    int lost = tree_finish(m->tree);
+    if (lost < 0 && r == 0)
+        r = err_set(e, lost, "an edit was lost: %s", strerror(-lost));
+    daemon_end(words, e);
+    return r;
 }
 
 static int run_tree(struct mnt_options *o, struct tree *t, struct err *e)
 {
+    struct mnt m = {.tree = t};
     int r = mnt_options_finish(o, t);
     if (r < 0)
         return err_set(e, r, "no memory");
-    struct fuse_session *se = mount_session(o, t, e);
+    struct fuse_session *se = mount_session(o, &m, e);
     if (!se)
         return e->code;
-    r = serve(se, o, t, e);
+    r = serve(se, o, &m, e);
     fuse_session_destroy(se);
     return r;
 }

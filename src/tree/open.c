@@ -151,11 +151,9 @@ static int parse_file(struct tree *t, struct err *e)
     return r;
 }
 
-static int open_model(struct tree *t, const char *path, struct err *e)
+/* The real path, and its folder opened. *name points into the path. */
+static int find_model(struct tree *t, const char *path, const char **name, struct err *e)
 {
-    int r = map_guard_init();
-    if (r < 0)
-        return err_set(e, r, "cannot handle SIGBUS: %s", strerror(-r));
     t->path = realpath(path, NULL);
     if (!t->path)
         return err_set(e, -errno, "%s", strerror(errno));
@@ -164,28 +162,49 @@ static int open_model(struct tree *t, const char *path, struct err *e)
     char *slash = strrchr(t->path, '/');
     *slash = '\0'; /* the folder's path, for a moment */
     t->dir = open(slash == t->path ? "/" : t->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    r = -errno;
+    int r = -errno;
     *slash = '/';
     if (t->dir < 0)
         return err_set(e, r, "cannot open its folder: %s", strerror(-r));
-    r = open_file(t, slash + 1, e);
+    *name = slash + 1;
+    return 0;
+}
+
+static int open_model(struct tree *t, const char *path, struct err *e)
+{
+    const char *name = NULL;
+    int r = map_guard_init();
+    if (r < 0)
+        return err_set(e, r, "cannot handle SIGBUS: %s", strerror(-r));
+    r = find_model(t, path, &name, e);
+    if (r == 0)
+        r = open_file(t, name, e);
     if (r < 0)
         return r;
     recover(t);
     return parse_file(t, e);
 }
 
-int tree_open(const char *path, const struct tree_options *o, struct tree **ret, struct err *e)
+/* A tree with nothing opened. NULL: no memory. */
+static struct tree *tree_new(const struct tree_options *o)
 {
     struct tree *t = calloc(1, sizeof(*t));
     if (!t)
-        return err_set(e, -ENOMEM, "no memory");
+        return NULL;
     t->opt = *o;
     t->dir = t->file.fd = -1;
     t->file.sys = &sys_libc;
     t->edit = (struct edit_options){
         .strategy = o->strategy, .reserve = o->reserve, .break_hardlinks = o->break_hardlinks};
     (void)pthread_mutex_init(&t->lock, NULL);
+    return t;
+}
+
+int tree_open(const char *path, const struct tree_options *o, struct tree **ret, struct err *e)
+{
+    struct tree *t = tree_new(o);
+    if (!t)
+        return err_set(e, -ENOMEM, "no memory");
     int r = open_model(t, path, e);
     if (r < 0) {
         tree_close(t);
@@ -197,6 +216,22 @@ int tree_open(const char *path, const struct tree_options *o, struct tree **ret,
     quant_init();
     *ret = t;
     return 0;
+}
+
+int tree_recover(const char *path, struct edit_recovered *ret, struct err *e)
+{
+    static const struct tree_options none;
+    const char *name = NULL;
+    struct tree *t = tree_new(&none);
+    if (!t)
+        return err_set(e, -ENOMEM, "no memory");
+    int r = find_model(t, path, &name, e);
+    if (r == 0)
+        r = edit_file_open(&t->file, &sys_libc, t->dir, name, true, e);
+    if (r == 0)
+        r = edit_recover(&t->file, ret, e);
+    tree_close(t);
+    return r;
 }
 
 int tree_start(struct tree *t, struct err *e)

@@ -14,6 +14,7 @@
 
 #include "base/err.h"
 #include "edit/plan.h"
+#include "edit/recover.h"
 #include "tree/files.h"
 #include "tree/ino.h"
 #include "tree/name.h"
@@ -53,6 +54,9 @@ int tree_start(struct tree *t, struct err *e);
 /* Write what is pending. 0, or why an edit was lost (it was logged). */
 int tree_finish(struct tree *t);
 void tree_close(struct tree *t);
+
+/* Finish or undo what a crash interrupted, without opening the model as a tree. */
+int tree_recover(const char *path, struct edit_recovered *ret, struct err *e);
 
 /* True if metadata can be edited; if not, why. */
 bool tree_writable(const struct tree *t);

@@ -148,13 +148,14 @@ static bool fault(const struct sys *s, const char *what, int *ret)
         fs->before = NULL;
         fs->hook(fs->arg);
     }
-    if (++fs->calls != fs->n || fs->mode == FAULT_NONE || fs->mode == FAULT_SHORT)
+    bool due = ++fs->calls == fs->n || (fs->mode == FAULT_BROKEN && fs->calls > fs->n);
+    if (!due || fs->mode == FAULT_NONE || fs->mode == FAULT_SHORT)
         return false;
     fs->hit = true;
     fs->what = what;
     if (fs->mode == FAULT_POWER)
         faultsys_power_cut(fs);
-    if (fs->mode != FAULT_FAIL)
+    if (fs->mode != FAULT_FAIL && fs->mode != FAULT_BROKEN)
         _exit(FAULT_EXIT);
     *ret = fs->error;
     return true;

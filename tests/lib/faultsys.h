@@ -27,10 +27,11 @@
 
 enum fault_mode {
     FAULT_NONE,
-    FAULT_FAIL,  /* call n returns the error and does nothing */
-    FAULT_SHORT, /* every read, write and copy moves at most 1000 bytes */
-    FAULT_KILL,  /* the process ends before call n */
-    FAULT_POWER, /* as told above */
+    FAULT_FAIL,   /* call n returns the error and does nothing */
+    FAULT_BROKEN, /* and so does every one after it */
+    FAULT_SHORT,  /* every read, write and copy moves at most 1000 bytes */
+    FAULT_KILL,   /* the process ends before call n */
+    FAULT_POWER,  /* as told above */
 };
 
 struct fault_write; /* a write that is not synced yet */
