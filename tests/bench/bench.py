@@ -193,7 +193,8 @@ def random(run):
     with ggufs(run.work, model, *run.args.mount_options) as (own, _):
         for case, options, native_options, places, bound in RANDOM:
             for name in ('F32', 'Q4_K'):
-                warm(model)
+                for path in (model, native, tensor(own, name)):
+                    warm(path)
                 pairs = [tuple(turns([path], '-m', str(places), *extra, rounds=1)[0][0]
                                for path, extra in ((native, native_options),
                                                    (tensor(own, name), options)))
@@ -318,13 +319,14 @@ def start(run):
         for what, values in seconds.items():
             bound = START_GOALS.get(what)
             table.add(what, show_ms(values) + ' ms',
-                      goal(round(benchlib.spread(values)[0], 3), bound, False) + ' s' if bound else '')
+                      goal(round(benchlib.spread(values)[0], 3), bound, False, ' s')
+                      if bound else '')
         head = header_size(model)
         bound = (3 * head + 16 * MIB) / MIB
         table.add('header', f'{head / MIB:.1f} MiB', '')
         for when, (rss, anon) in (('after the first ls', first), ('at the end', after)):
             table.add(f'resident memory {when}', f'{rss / MIB:.1f} MiB ({anon / MIB:.1f} its own)',
-                      goal(round(rss / MIB, 1), round(bound, 1), False) + ' MiB')
+                      goal(round(rss / MIB, 1), round(bound, 1), False, ' MiB')
         yield table
 
 

@@ -117,7 +117,7 @@ def show_ms(seconds):
 # ---- tables ----
 
 class Table:
-    """Rows of text under a title; the last column tells whether a goal is met, if there is one."""
+    """Rows of text under a title."""
 
     def __init__(self, title, *columns):
         self.title, self.columns, self.rows = title, columns, []
@@ -139,7 +139,7 @@ class Table:
         return '\n'.join('\t'.join([self.title, *line]) for line in [self.columns, *self.rows])
 
 
-def goal(value, bound, at_least=True):
+def goal(value, bound, at_least=True, unit=''):
     met = value >= bound if at_least else value <= bound
     sign = '>=' if at_least else '<='
-    return f'{sign} {bound:g}: {"met" if met else "MISSED"}'
+    return f'{sign} {bound:g}{unit}: {"met" if met else "MISSED"}'
