@@ -94,6 +94,8 @@ uint64_t raw_size(const struct view *v, const struct row *row, const struct gguf
 int raw_read(const struct view *v, const struct row *row, const struct gguf_tensor *t, uint64_t off,
              size_t n, struct reply *r);
 uint64_t value_size(const struct view *v, const struct row *row, const struct gguf_tensor *t);
+/* True if reads of the row decode, false if they show bytes as they are stored. */
+bool value_decodes(const struct gen *g, const struct row *row, const struct gguf_tensor *t);
 int value_read(const struct view *v, const struct row *row, const struct gguf_tensor *t,
                uint64_t off, size_t n, struct reply *r);
 uint64_t npy_size(const struct view *v, const struct row *row, const struct gguf_tensor *t);

@@ -115,6 +115,7 @@ struct tree_file {
     struct draft *draft; /* shared: what it writes; NULL if it does not, or writes a helper */
     bool writes;         /* open for writing */
     bool append;         /* each write goes to the end */
+    bool decodes;        /* reads decode tensor values */
 };
 
 /* Open and close a metadata file of a writable tree. Under the lock. */
