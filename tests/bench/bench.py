@@ -97,7 +97,7 @@ def decode_table(rows):
                   'in memory GB/s', 'of memcpy', 'of plain C')
     best = {(name, case): (kind, *figures) for name, case, kind, *figures in rows}
     for name in dict.fromkeys(row[0] for row in rows):
-        table.add(name, *best[name, 'cache'], *best[name, 'stream'][1:])
+        table.add(name, *best[name, 'cache'], *best.get((name, 'stream'), ('',) * 4)[1:])
     return table
 
 
