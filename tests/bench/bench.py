@@ -174,15 +174,18 @@ def cached(run):
                   'goal')
     native = run.native()
     for kib in READAHEADS:
-        with both(run, kib) as (own, _):
+        with both(run, kib) as (own, hot):
             if not own:
                 continue
-            for name in ('F32', 'Q4_K'):
-                base, seconds = turns([native, tensor(own, name)], rounds=2 * run.rounds)
+            for label, path in (('(of the server of ready bytes)', hot),
+                                ('f32 of F32', tensor(own, 'F32')),
+                                ('f32 of Q4_K', tensor(own, 'Q4_K'))):
+                base, seconds = turns([native, path], rounds=2 * run.rounds)
                 ratio = speed_ratio(base, seconds)
-                table.add(f'f32 of {name}, filled by readahead of {kib} KiB',
+                table.add(f'{label}, filled by readahead of {kib} KiB',
                           benchlib.gb_per_s(VALUES, base), benchlib.gb_per_s(VALUES, seconds),
-                          show_ratio(ratio), goal(round(ratio[0], 2), 0.95))
+                          show_ratio(ratio),
+                          goal(round(ratio[0], 2), 0.95) if path != hot else '')
     yield table
 
 
