@@ -276,8 +276,26 @@ class Editors(Editing):
         self.assert_marks(marks, set())
 
 
+    @unittest.skipUnless(shutil.which('gio'), 'gio: not installed')
+    def test_gio_etag(self):
+        """gedit compares the tag that it got when it saved with the file's at the next save."""
+        path = self.key(NAME)
+        saved = mountlib.run('bash', '-c', 'gio save --print-etag "$1" < "$2"', 'bash', path,
+                             source('first')).out.split()[-1]
+        again = mountlib.run('bash', '-c', 'gio save --etag="$3" "$1" < "$2"', 'bash', path,
+                             source('second'), saved)
+        self.assertEqual((again.returncode, again.err), (0, ''))
+        self.assertEqual(self.text(NAME), b'second\n')
+        again = mountlib.run('bash', '-c', 'gio save --etag="$3" "$1" < "$2"', 'bash', path,
+                             source('third'), saved)
+        self.assertNotEqual(again.returncode, 0)
+        self.assertEqual(self.text(NAME), b'second\n')
+
+
 def make_test(name, function, programs, stays):
     missing = [program for program in programs if not shutil.which(program)]
+    if missing:
+        print(f'skipped: {name}: not installed: {" ".join(missing)}')
 
     @unittest.skipIf(missing, f'{name}: not installed: {" ".join(missing)}')
     def test(self):
