@@ -187,6 +187,7 @@ nano_tool('nano-locking', '--locking')
 
 def emacs_tool(name, *settings, stays=()):
     settings = ('(setq backup-enable-predicate (lambda (name) t))',
+                '(add-hook (quote after-save-hook) (lambda () (message "All is saved")))',
                 "(global-set-key [f5] 'kill-emacs)", *settings)
     lisp = '(progn ' + ' '.join(settings) + ')'
 
@@ -197,7 +198,7 @@ def emacs_tool(name, *settings, stays=()):
             term.keys('C-x', 'h', 'C-w')
             term.type(line)
             term.keys('Enter', 'C-x', 'C-s')
-            good = term.see('Wrote', 'nvalid argument') == 'Wrote'
+            good = term.see('All is saved', 'nvalid argument') == 'All is saved'
             term.keys('F5')
         return good
 
