@@ -63,8 +63,10 @@ class Editing(unittest.TestCase):
         self.addCleanup(self.unmount)
 
     def unmount(self):
+        """A child of a tool may end after it (rsync's), and keeps the mount busy until then."""
         if self.mount:
             mount, self.mount = self.mount, None
+            until(lambda: mountlib.run('fusermount3', '-u', self.at).returncode == 0)
             mount.__exit__(None, None, None)
 
     def key(self, name):
