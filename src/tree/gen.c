@@ -65,7 +65,8 @@ static void gen_free(struct gen *g)
     free((void *)g->key_size);
     free((void *)g->row_size);
     gguf_free(g->gguf);
-    store_unref(g->pinned);
+    gguf_free(g->own);
+    mapped_unref(g->pinned);
     free(g->pad);
     free(g);
 }
@@ -148,6 +149,17 @@ uint32_t gen_find_key(const struct gen *g, const char *file)
 uint32_t gen_find_tensor(const struct gen *g, const char *file)
 {
     return find(g, false, file);
+}
+
+uint64_t gen_offset(const struct gen *g, uint32_t i, size_t *shard)
+{
+    const struct gguf *m = gen_own(g);
+    *shard = 0;
+    while (g->shards && i >= m->n_tensors) {
+        i -= m->n_tensors;
+        m = g->shards->g[++*shard];
+    }
+    return m->tensor[i].off;
 }
 
 bool gen_shows_key(const struct gen *g, uint32_t kv)

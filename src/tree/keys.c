@@ -27,13 +27,22 @@ int keys_init(struct keys *k, const struct gguf *g)
     return 0;
 }
 
-void kfile_drop_draft(struct kfile *f)
+void draft_free(struct draft *d)
 {
-    if (!f->draft)
+    if (!d)
         return;
-    buf_free(&f->draft->text);
-    free(f->draft);
-    f->draft = NULL;
+    buf_free(&d->text);
+    free(d);
+}
+
+bool kfile_type(const struct kfile *f, uint32_t *type, uint32_t *elem)
+{
+    bool told = f->draft && f->draft->typed;
+    if (!told && !f->typed)
+        return false;
+    *type = told ? f->draft->type : f->type;
+    *elem = told ? f->draft->elem : f->elem;
+    return true;
 }
 
 void kfile_set_error(struct kfile *f, const char *why)
@@ -46,7 +55,7 @@ static void kfile_free(struct kfile *f)
 {
     if (!f)
         return;
-    kfile_drop_draft(f);
+    draft_free(f->draft);
     buf_free(&f->content);
     free(f->file);
     free(f->key);

@@ -59,6 +59,7 @@ static int open_row(struct tree *t, struct tree_file *f, int flags)
     f->cacheable = !(t->writable && f->row->flags & ROW_MOVES);
     if (f->node.kind == NODE_WHOLE)
         f->gen = gen_ref(v.gen);
+    f->decodes = value_decodes(v.gen, f->row, node_tensor(v.gen, &f->node));
     if (f->row->text)
         render(v.gen, f);
     return 0;
@@ -84,6 +85,11 @@ int tree_open_file(struct tree *t, uint64_t node, int flags, struct tree_file **
 bool tree_cacheable(const struct tree_file *f)
 {
     return f->cacheable;
+}
+
+bool tree_decodes(const struct tree_file *f)
+{
+    return f->decodes;
 }
 
 int tree_release(struct tree *t, struct tree_file *f)
@@ -112,7 +118,7 @@ static void reply_text(const struct buf *text, uint64_t off, size_t n, struct re
 static void read_live(struct tree *t, struct tree_file *f, uint64_t off, size_t n, struct reply *r)
 {
     (void)pthread_mutex_lock(&t->lock);
-    const struct buf *b = kfile_bytes(f->kf);
+    const struct buf *b = f->draft ? &f->draft->text : kfile_bytes(f->kf);
     size_t from = b ? (size_t)min_u64(off, b->len) : 0;
     size_t count = b ? (size_t)min_u64(n, b->len - from) : 0;
     if (count)

@@ -102,8 +102,9 @@ static bool key_has_type(const struct tree *t, const struct gen *g, uint32_t num
                          uint32_t elem)
 {
     uint32_t kv = t->keys.kv[number];
+    uint32_t told, told_elem;
     if (kv == KV_NONE)
-        return t->keys.file[number]->typed;
+        return kfile_type(t->keys.file[number], &told, &told_elem) && told == type;
     struct gguf_value v = gguf_value(g->gguf, &g->gguf->kv[kv]);
     return v.type == type && (type != GGUF_ARRAY || v.elem == elem);
 }
