@@ -333,13 +333,19 @@ int tree_write(struct tree *t, struct tree_file *f, uint64_t off, const void *by
 
 /* ---- from draft to value ---- */
 
+/* Removed while it was open: what is still written to it goes nowhere. */
+static bool nameless(const struct kfile *f)
+{
+    return f->state == KFILE_REMOVED || f->state == KFILE_AWAY || f->state == KFILE_GONE;
+}
+
 /* Accept what was written. 1: it is to be written to disk; 0: nothing is; -errno. */
 static int settle(struct tree *t, struct kfile *f, struct draft *d)
 {
     struct err e = {0};
     if (d != f->draft)
         return 0;
-    if (!d->dirty || d->refused)
+    if (!d->dirty || d->refused || nameless(f))
         return d->refused;
     int r = edits_accept(t, f, &d->text, &e);
     if (r < 0) {
@@ -405,7 +411,7 @@ static void settle_truncation(struct tree *t, struct kfile *f)
 static void end_draft(struct tree *t, struct kfile *f)
 {
     struct draft *d = f->draft;
-    bool only_truncated = d->whole && !d->written && d->refused == 0;
+    bool only_truncated = !nameless(f) && d->whole && !d->written && d->refused == 0;
     if (d->dirty && settle(t, f, d) > 0) /* no flush came: the process was killed */
         writer_later(t, 0);
     else if (only_truncated)
@@ -468,7 +474,9 @@ int tree_truncate(struct tree *t, uint64_t node, struct tree_file *file, uint64_
         return -EACCES;
     bool mine = !file || !file->kf || !file->writes;
     (void)pthread_mutex_lock(&t->lock);
-    int r = mine ? draft_open(t, &own, O_WRONLY) : 0;
+    int r = node_check(t, t->now.gen, &n);
+    if (r == 0 && mine)
+        r = draft_open(t, &own, O_WRONLY);
     if (r == 0)
         r = truncate_open(t, mine ? &own : file, size);
     if (r == 0 && mine && own.draft)

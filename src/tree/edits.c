@@ -98,12 +98,7 @@ static int replan(struct tree *t, struct err *e)
     return 0;
 }
 
-/* What a list of operations and its notes are cut back to when the last of them fails. */
-struct mark {
-    size_t ops, bytes, notes;
-};
-
-static struct mark mark(const struct tree *t)
+struct mark edits_mark(const struct tree *t)
 {
     const struct pending *p = &t->writer.next;
     return (struct mark){p->change.n, p->change.bytes.len, p->notes.len};
@@ -126,6 +121,8 @@ static int finish(struct tree *t, const struct mark *m, int r, struct err *e)
         r = replan(t, e);
     if (r < 0)
         cut_back(t, m);
+    else
+        t->writer.next.last = *m;
     return r < 0 ? r : 1;
 }
 
@@ -175,7 +172,7 @@ static int set_value(struct tree *t, struct kfile *f, uint32_t type, uint32_t el
                      const struct buf *payload, bool known, struct err *e)
 {
     const uint8_t *old;
-    struct mark m = mark(t);
+    struct mark m = edits_mark(t);
     /* A string's text is what people count, not its length word. */
     size_t word = type == GGUF_STRING ? t->now.gen->gguf->fmt.len_width : 0;
     note_set(t, f, type, elem, known ? stored(t, f, &old) - word : SIZE_MAX, payload->len - word);
@@ -282,7 +279,7 @@ static int remove_key(struct tree *t, struct kfile *f)
 void edits_remove_due(struct tree *t)
 {
     struct err e = {0};
-    struct mark m = mark(t);
+    struct mark m = edits_mark(t);
     int r = 0;
     /* From the last to the first: each is remembered behind one that is still there. */
     for (uint32_t i = t->keys.n; i-- > 0 && r == 0;)
@@ -303,7 +300,7 @@ void edits_remove_due(struct tree *t)
 int edits_rename(struct tree *t, struct kfile *from, struct kfile *to, struct err *e)
 {
     char a[SHOW_MAX], b[SHOW_MAX];
-    struct mark m = mark(t);
+    struct mark m = edits_mark(t);
     int r = edits_remember(t, from);
     if (r < 0)
         return err_set(e, r, "no memory");
@@ -316,6 +313,13 @@ int edits_rename(struct tree *t, struct kfile *from, struct kfile *to, struct er
 }
 
 /* ---- after a failure ---- */
+
+void edits_take_back(struct tree *t)
+{
+    struct mark last = t->writer.next.last;
+    cut_back(t, &last);
+    edits_rebase(t);
+}
 
 void edits_rebase(struct tree *t)
 {

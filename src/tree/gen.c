@@ -102,15 +102,25 @@ void gen_unref(struct gen *g)
         gen_free(g);
 }
 
+void gen_unpin(struct gen *g)
+{
+    if (!g->pinned)
+        return;
+    mapped_unref(g->pinned);
+    g->pinned = NULL;
+    g->unpinned = true;
+}
+
 struct view view_ref(const struct view *v)
 {
-    return (struct view){gen_ref(v->gen), store_ref(v->store)};
+    return (struct view){gen_ref(v->gen), store_ref(v->store), NULL};
 }
 
 void view_free(struct view *v)
 {
     gen_unref(v->gen);
     store_unref(v->store);
+    mapped_unref(v->pin);
     *v = VIEW_INIT;
 }
 

@@ -5,7 +5,9 @@
  * read from.
  *
  * The first generation pins its file: what stands between and behind the tensors of a file that
- * others wrote is nowhere else. All later ones are whole without any file of their own: the header
+ * others wrote is nowhere else. Once the file is replaced only those who have the generation's
+ * model.gguf open hold the pin on, so that no file is kept for a node that the kernel merely
+ * remembers. All later generations are whole without any file of their own: the header
  * is in memory, tensor data in the newest store, all else is zero.
  *
  * Threads: any; what is cached (sizes of texts) is atomic.
@@ -24,7 +26,8 @@ struct gen {
     struct gguf *gguf;           /* owned: what is shown */
     struct gguf *own;            /* owned: of a split model, what its first file holds; else NULL */
     const struct shards *shards; /* the tree's; NULL if the model is not split */
-    struct mapped *pinned;       /* a reference, or NULL */
+    struct mapped *pinned;       /* a reference, or NULL; protected by the tree's lock */
+    bool unpinned;               /* the same: it was, and cannot be opened as a whole any more */
     uint8_t *pad;                /* owned: of a pinned one, what its file had behind the header */
     size_t pad_len;
     /* Names too long for a file name, by the hash of their file names. */
@@ -42,12 +45,16 @@ void gen_unref(struct gen *g);
 struct view {
     struct gen *gen;     /* a reference */
     struct store *store; /* a reference */
+    struct mapped *pin;  /* a reference, for model.gguf: what gen pinned at open, or NULL */
 };
 
 #define VIEW_INIT ((struct view){0})
 struct view view_ref(const struct view *v);
 /* For CLEANUP(); nothing is done to an empty one. */
 void view_free(struct view *v);
+
+/* Let go of the pinned store. Under the tree's lock. */
+void gen_unpin(struct gen *g);
 
 /* The number of the key or tensor with this file name, UINT32_MAX if there is none. */
 uint32_t gen_find_key(const struct gen *g, const char *file);

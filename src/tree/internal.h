@@ -15,10 +15,16 @@
 /* Rows of the root that the tree itself knows. */
 enum { ROOT_METADATA = 0, ROOT_TENSORS = 1 };
 
+/* How much a pending change held: what it is cut back to. */
+struct mark {
+    size_t ops, bytes, notes;
+};
+
 /* Edits that are accepted and not yet durable. All protected by the tree's lock. */
 struct pending {
     struct edit_change change; /* since `flight` if that is set, else since `disk` */
     struct edit_plan plan;     /* of the change; its new model is the newest generation's */
+    struct mark last;          /* before the edit that was accepted last */
     struct buf notes;          /* a line for the log for each operation, NUL-terminated */
     struct tree_wait *waits;   /* who waits for it */
 };
@@ -111,6 +117,7 @@ struct tree_file {
     struct buf text;
     bool rendered;
     struct gen *gen;     /* NODE_WHOLE: a reference */
+    struct mapped *pin;  /* a reference: what gen pinned when it was opened, or NULL */
     struct kfile *kf;    /* of a writable tree's metadata file, if it is one that was touched */
     struct draft *draft; /* shared: what it writes; NULL if it does not, or writes a helper */
     bool writes;         /* open for writing */
@@ -142,6 +149,9 @@ int edits_rename(struct tree *t, struct kfile *from, struct kfile *to, struct er
 int edits_retype(struct tree *t, struct kfile *f, uint32_t type, uint32_t elem, struct err *e);
 /* Make the removals that are due part of the newest generation. */
 void edits_remove_due(struct tree *t);
+/* What is pending now; and back to what it was before the edit that was accepted last. */
+struct mark edits_mark(const struct tree *t);
+void edits_take_back(struct tree *t);
 /* Back to what is on disk, plus what was accepted since. */
 void edits_rebase(struct tree *t);
 /* Remember type and place of a key of the newest generation. */

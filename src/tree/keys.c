@@ -291,8 +291,10 @@ static void settle(struct kfile *f, bool there)
 {
     if (there && (f->state == KFILE_GONE || f->state == KFILE_NEW))
         f->state = KFILE_KEY;
-    if (!there && (f->state == KFILE_KEY || f->state == KFILE_REMOVED || f->state == KFILE_AWAY))
+    if (!there && f->state == KFILE_KEY)
         f->state = f->draft ? KFILE_NEW : KFILE_GONE;
+    if (!there && (f->state == KFILE_REMOVED || f->state == KFILE_AWAY))
+        f->state = KFILE_GONE;
 }
 
 int keys_follow(struct keys *k, const struct gguf *old, const struct gguf *now)

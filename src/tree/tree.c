@@ -58,7 +58,7 @@ int tree_view_of(struct tree *t, const struct node *n, struct view *ret)
     (void)pthread_mutex_lock(&t->lock);
     struct held *h = n->kind == NODE_WHOLE ? find_held(t, n->gen) : NULL;
     if (h)
-        *ret = (struct view){gen_ref(h->gen), store_ref(t->now.store)};
+        *ret = (struct view){gen_ref(h->gen), store_ref(t->now.store), NULL};
     else if (n->kind == NODE_WHOLE && n->gen != t->now.gen->number)
         r = -ESTALE;
     else

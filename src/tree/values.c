@@ -213,7 +213,7 @@ int model_read(const struct view *v, const struct row *row, const struct gguf_te
     if (end <= head)
         return 0;
     uint64_t first = max_u64(off, head), pad = head + v->gen->pad_len;
-    const struct mapped *pinned = v->gen->pinned;
+    const struct mapped *pinned = v->pin;
     if (!pinned)
         return data_read(v, first, (size_t)(end - first), r);
     if (first < pad) {

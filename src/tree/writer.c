@@ -104,15 +104,6 @@ int writer_sync(struct tree *t, struct tree_wait *w)
     return take_failure(t);
 }
 
-/* Drop what was accepted last and cannot be written. */
-static int take_back(struct tree *t, int r)
-{
-    edit_change_free(&t->writer.next.change);
-    t->writer.next.change = EDIT_CHANGE_INIT;
-    edits_rebase(t);
-    return r;
-}
-
 /*
  * In mode auto an edit is waited for if that does not take long. What is not waited for must be
  * possible: the strategy is found and free space looked at now (unless a write is going on, which
@@ -125,8 +116,10 @@ int writer_accepted(struct tree *t, struct tree_wait *w, struct err *e)
         return park(t, w);
     if (!t->writer.flight) {
         int r = edit_prepare(&t->file, &t->writer.next.plan, &t->edit, &how, e);
-        if (r < 0)
-            return take_back(t, r);
+        if (r < 0) {
+            edits_take_back(t);
+            return r;
+        }
     }
     if (t->opt.commit == TREE_COMMIT_SYNC)
         return 0;
@@ -200,9 +193,19 @@ static void mark_failed(struct tree *t, const struct batch *b)
     }
 }
 
+/* The file that the first generation was read from is replaced. */
+static void unpin(struct tree *t)
+{
+    gen_unpin(t->writer.disk);
+    for (size_t i = 0; i < t->n_held; i++)
+        gen_unpin(t->held[i].gen);
+}
+
 /* The batch is on disk: so is the generation that was in flight. */
 static void landed(struct tree *t, struct store *s)
 {
+    if (s)
+        unpin(t);
     gen_unref(t->writer.disk);
     t->writer.disk = t->writer.flight;
     t->writer.flight = NULL;
