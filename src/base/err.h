@@ -5,7 +5,7 @@
  * names from a file are passed through show() first, so that no control byte reaches a terminal.
  *
  *   -EBADMSG    the file is not a GGUF file that this program reads (malformed)
- *   -EFBIG      a size in the file is over a named limit
+ *   -EFBIG      its header is over GGUF_MAX_HEADER (other limits: -EBADMSG)
  *   -ENODATA    the header is whole, tensor data is missing (an incomplete download)
  *   -EIO        the medium failed, or the file was cut while it was read
  *   -ENOMEM     no memory

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <ucontext.h>
 
 int map_open(struct map *m, int fd, uint64_t size)
 {
@@ -43,10 +44,13 @@ static _Thread_local sigjmp_buf *volatile escape;
 
 static void on_sigbus(int sig, siginfo_t *info, void *context)
 {
-    (void)context;
+    const ucontext_t *before = context;
     /* Only a fault (si_code > 0), not a signal sent by a process, ends a guarded read. */
-    if (escape && info->si_code > 0)
+    if (escape && info->si_code > 0) {
+        /* The jump leaves the mask alone: it must not stay that of the handler. */
+        (void)pthread_sigmask(SIG_SETMASK, &before->uc_sigmask, NULL);
         siglongjmp(*escape, 1);
+    }
     (void)signal(sig, SIG_DFL);
     (void)raise(sig);
 }
@@ -54,7 +58,7 @@ static void on_sigbus(int sig, siginfo_t *info, void *context)
 int map_guard(int (*fn)(void *arg), void *arg)
 {
     sigjmp_buf here;
-    /* The mask is not saved (a system call each time): SA_NODEFER leaves it as it is. */
+    /* The mask is not saved (a system call each time): the handler puts it back. */
     if (sigsetjmp(here, 0)) {
         escape = NULL;
         return -EIO;
@@ -67,7 +71,7 @@ int map_guard(int (*fn)(void *arg), void *arg)
 
 int map_guard_init(void)
 {
-    struct sigaction sa = {.sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO | SA_NODEFER};
+    struct sigaction sa = {.sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO};
     (void)sigemptyset(&sa.sa_mask);
     return sigaction(SIGBUS, &sa, NULL) < 0 ? -errno : 0;
 }

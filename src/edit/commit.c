@@ -50,10 +50,10 @@ static int replace(struct job *j, int (*fill)(struct move *, struct err *), stru
 }
 
 /* Ask the file system, with a file beside the model. Its answer does not change. */
-static int probe_clone(struct edit_file *f, struct err *e)
+static int probe_clone(struct edit_file *f, uint64_t block, struct err *e)
 {
     struct temp t = TEMP_INIT;
-    uint64_t n = f->id.size < 4096 ? 0 : 4096; /* 0: all, where there is less than a block */
+    uint64_t n = f->id.size < block ? 0 : block; /* 0: all, where there is less than a block */
     int r = temp_create(f, &t, e);
     if (r < 0)
         return r;
@@ -67,7 +67,7 @@ static int reflink_applies(struct job *j, struct err *e)
 {
     if (!j->p->clonable)
         return err_set(e, -EOPNOTSUPP, "reflink: the data does not move by whole blocks");
-    int r = j->f->clone == EDIT_CLONE_UNKNOWN ? probe_clone(j->f, e) : 0;
+    int r = j->f->clone == EDIT_CLONE_UNKNOWN ? probe_clone(j->f, j->p->block, e) : 0;
     if (r == 0 && j->f->clone == EDIT_CLONE_NO)
         return err_set(e, -EOPNOTSUPP, "reflink: the file system does not clone ranges");
     return r;
@@ -229,6 +229,9 @@ static int begin(struct job *j, struct err *e)
                        "the model has %lu other names (hard links), which would keep "
                        "the old content (-o hardlinks=break)",
                        (unsigned long)j->st.st_nlink - 1);
+    if (j->p->old_size != j->f->id.size)
+        return err_set(e, -ESTALE, "the edit was planned for a file of %llu bytes, not of %llu",
+                       (unsigned long long)j->p->old_size, (unsigned long long)j->f->id.size);
     return edit_file_fresh(j->f, e);
 }
 
@@ -270,5 +273,8 @@ int edit_commit(struct edit_file *f, const struct edit_plan *p, const struct edi
 {
     *ret = (struct edit_result){.old_fd = -1};
     struct job j = {.f = f, .p = p, .o = o, .h = h, .ret = ret};
-    return run(&j, e);
+    int r = run(&j, e);
+    if (r == 0 && e) /* what a strategy that does not apply left */
+        *e = (struct err){0};
+    return r;
 }

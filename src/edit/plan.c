@@ -335,6 +335,7 @@ static int check(struct draft *d, struct err *e)
 
 static int make(struct draft *d, struct err *e)
 {
+    d->p->old_size = d->g->file_size;
     d->p->block = block_of(d->o);
     d->bare = bare_length(d);
     place_data(d);

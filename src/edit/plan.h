@@ -70,6 +70,7 @@ struct edit_segment {
 
 struct edit_plan {
     struct buf head;          /* bytes [0, data offset) of the new file, padding included */
+    uint64_t old_size;        /* of the file that it was made for */
     uint64_t size;            /* of the new file */
     struct edit_segment *seg; /* owned */
     size_t n_seg, cap_seg;

@@ -93,13 +93,20 @@ static void adopt(struct edit_file *f, struct temp *t, const struct edit_id *id,
     *t = TEMP_INIT;
 }
 
-/* T3. Undo the exchange; what cannot be undone stays as it is, under both names. */
-static void take_back(struct edit_file *f, struct temp *t, const struct edit_id *id, int *old)
+/* The path names the new file for good, although the edit failed: f keeps the one it has. */
+static void let_go(const struct edit_file *f, struct temp *t)
+{
+    sys_close(f->sys, &t->fd);
+    *t = TEMP_INIT;
+}
+
+/* T3. Undo the exchange. What cannot be undone stays, and what was displaced keeps its new name. */
+static void take_back(const struct edit_file *f, struct temp *t)
 {
     if (f->sys->rename(f->sys, f->dir, t->name, f->name, RENAME_EXCHANGE) == 0)
         (void)sys_sync_dir(f->sys, f->dir);
     else
-        adopt(f, t, id, old);
+        let_go(f, t);
 }
 
 static int exchanged(struct edit_file *f, struct temp *t, const struct edit_id *id, int *old,
@@ -109,7 +116,7 @@ static int exchanged(struct edit_file *f, struct temp *t, const struct edit_id *
     if (r == 0)
         r = sync_folder(f, e);
     if (r < 0) {
-        take_back(f, t, id, old);
+        take_back(f, t);
         return r;
     }
     /* The edit is done. An old file whose name stays is swept by the next recovery (T4). */
@@ -125,8 +132,12 @@ static int plain(struct edit_file *f, struct temp *t, const struct edit_id *id, 
     int r = f->sys->rename(f->sys, f->dir, t->name, f->name, 0);
     if (r < 0)
         return err_set(e, r, "cannot rename the new file over the model: %s", strerror(-r));
-    adopt(f, t, id, old);
-    return sync_folder(f, e);
+    r = sync_folder(f, e);
+    if (r < 0)
+        let_go(f, t);
+    else
+        adopt(f, t, id, old);
+    return r;
 }
 
 int temp_publish(struct edit_file *f, struct temp *t, int *old, struct err *e)

@@ -45,8 +45,8 @@ int temp_dress(const struct edit_file *f, const struct temp *t, struct err *e);
 
 /*
  * Sync and put in the model's place. On success f has the new descriptor and identity and *old the
- * one before, for the caller to close. On failure *old is -1 and f unchanged; but where the new
- * file could not be taken back *old is set although an error is returned.
+ * one before, for the caller to close. On failure *old is -1 and f unchanged; where the new file
+ * could not be taken back it no longer is the file that the path names (-ESTALE from then on).
  */
 int temp_publish(struct edit_file *f, struct temp *t, int *old, struct err *e);
 

@@ -72,7 +72,7 @@ static void truncate_helper(struct tree *t, struct kfile *f)
     f->content.len = 0;
 }
 
-static int open_to_write(struct tree *t, struct kfile *f, bool truncate)
+static int open_to_write(struct tree *t, struct tree_file *file, struct kfile *f, bool truncate)
 {
     if (is_helper(f)) {
         if (truncate)
@@ -85,6 +85,7 @@ static int open_to_write(struct tree *t, struct kfile *f, bool truncate)
     if (truncate)
         truncate_draft(f->draft);
     f->draft->writers++;
+    file->draft = f->draft;
     return 0;
 }
 
@@ -96,7 +97,7 @@ int draft_open(struct tree *t, struct tree_file *f, int flags)
         kf = keys_touch(&t->keys, t->now.gen, f->node.number);
     if (writes && !kf)
         return -ENOMEM;
-    int r = writes ? open_to_write(t, kf, flags & O_TRUNC) : 0;
+    int r = writes ? open_to_write(t, f, kf, flags & O_TRUNC) : 0;
     if (r < 0)
         return r;
     f->kf = kf;
@@ -266,34 +267,37 @@ static bool known_type(const struct tree *t, const struct kfile *f, uint32_t *ty
 }
 
 /* A write that fails makes the whole draft one that changes nothing. */
-static int refuse(struct tree *t, struct kfile *f, int r, const char *what)
+static int refuse(struct tree *t, struct kfile *f, struct draft *d, int r)
 {
     struct err e = {0};
-    (void)err_set(&e, r, "%s: %s", what, strerror(-r));
-    f->draft->refused = edits_refused(t, f, &e);
+    (void)err_set(&e, r, "cannot become a value of its type: %s", strerror(-r));
+    d->refused = edits_refused(t, f, &e);
     return r;
 }
 
-/* Refuse what no continuation can make valid. */
-static int judge(struct tree *t, struct kfile *f)
+/* Whether a continuation can make the text valid. 0, -errno. */
+static int judge(const struct tree *t, const struct kfile *f, const struct draft *d)
 {
-    struct draft *d = f->draft;
     uint32_t type, elem;
-    if (!d->whole || !known_type(t, f, &type, &elem))
+    if (!known_type(t, f, &type, &elem))
         return 0;
-    int r = text_prefix_check(type, elem, d->text.data, d->text.len);
-    return r < 0 ? refuse(t, f, r, "cannot become a value of its type") : 0;
+    return text_prefix_check(type, elem, d->text.data, d->text.len);
 }
 
-static int write_draft(struct tree *t, struct kfile *f, uint64_t off, const void *bytes, size_t n)
+/* What is written in part only is no value: any failure refuses the whole draft. */
+static int write_draft(struct tree *t, struct tree_file *file, uint64_t off, const void *bytes,
+                       size_t n)
 {
-    struct draft *d = f->draft;
+    struct draft *d = file->draft;
+    d->whole &= off <= d->text.len;
     int r = put_bytes(&d->text, off, bytes, n);
-    if (r < 0)
-        return refuse(t, f, r, "cannot hold it");
     d->written = true;
     d->dirty = true;
-    return judge(t, f);
+    if (d != file->kf->draft)
+        return r;
+    if (r == 0 && (d->whole || file->append)) /* who appends does not change what is before */
+        r = judge(t, file->kf, d);
+    return r < 0 ? refuse(t, file->kf, d, r) : 0;
 }
 
 /* All helpers together have room for f with `len` bytes. */
@@ -321,9 +325,8 @@ int tree_write(struct tree *t, struct tree_file *f, uint64_t off, const void *by
         return -EBADF;
     (void)pthread_mutex_lock(&t->lock);
     if (f->append)
-        off = kfile_bytes(f->kf)->len;
-    int r = is_helper(f->kf) ? write_helper(t, f->kf, off, bytes, n)
-                             : write_draft(t, f->kf, off, bytes, n);
+        off = f->draft ? f->draft->text.len : f->kf->content.len;
+    int r = f->draft ? write_draft(t, f, off, bytes, n) : write_helper(t, f->kf, off, bytes, n);
     (void)pthread_mutex_unlock(&t->lock);
     return r;
 }
@@ -337,13 +340,12 @@ static bool nameless(const struct kfile *f)
 }
 
 /* Accept what was written. 1: it is to be written to disk; 0: nothing is; -errno. */
-static int settle(struct tree *t, struct kfile *f)
+static int settle(struct tree *t, struct kfile *f, struct draft *d)
 {
     struct err e = {0};
-    struct draft *d = f->draft;
-    if (!d || !d->dirty)
-        return d ? d->refused : 0;
-    if (d->refused || nameless(f))
+    if (d != f->draft)
+        return 0;
+    if (!d->dirty || d->refused || nameless(f))
         return d->refused;
     int r = edits_accept(t, f, &d->text, &e);
     if (r < 0) {
@@ -354,22 +356,22 @@ static int settle(struct tree *t, struct kfile *f)
     return r;
 }
 
-static int settle_and_wait(struct tree *t, struct kfile *f, struct tree_wait *w)
+static int settle_and_wait(struct tree *t, const struct tree_file *f, struct tree_wait *w)
 {
     struct err e = {0};
-    int r = settle(t, f);
+    int r = settle(t, f->kf, f->draft);
     if (r <= 0)
         return r;
     r = writer_accepted(t, w, &e);
-    return r < 0 ? edits_refused(t, f, &e) : r;
+    return r < 0 ? edits_refused(t, f->kf, &e) : r;
 }
 
 int tree_flush(struct tree *t, struct tree_file *f, struct tree_wait *w)
 {
-    if (!f->kf || !f->writes || is_helper(f->kf))
+    if (!f->draft)
         return 0;
     (void)pthread_mutex_lock(&t->lock);
-    int r = settle_and_wait(t, f->kf, w);
+    int r = settle_and_wait(t, f, w);
     (void)pthread_mutex_unlock(&t->lock);
     return r;
 }
@@ -380,8 +382,8 @@ int tree_fsync(struct tree *t, struct tree_file *f, struct tree_wait *w)
     if (!t->writable || (f && (!f->kf || is_helper(f->kf))))
         return 0;
     (void)pthread_mutex_lock(&t->lock);
-    if (f && f->writes)
-        r = settle(t, f->kf);
+    if (f && f->draft)
+        r = settle(t, f->kf, f->draft);
     if (r >= 0)
         r = writer_sync(t, w);
     (void)pthread_mutex_unlock(&t->lock);
@@ -410,11 +412,11 @@ static void end_draft(struct tree *t, struct kfile *f)
 {
     struct draft *d = f->draft;
     bool only_truncated = !nameless(f) && d->whole && !d->written && d->refused == 0;
-    if (d->dirty && settle(t, f) > 0) /* no flush came: the process was killed */
+    if (d->dirty && settle(t, f, d) > 0) /* no flush came: the process was killed */
         writer_later(t, 0);
     else if (only_truncated)
         settle_truncation(t, f);
-    kfile_drop_draft(f);
+    f->draft = NULL;
     if (f->state != KFILE_NEW)
         return;
     /* Removed and created anew, but the new value was refused: the old one is back. */
@@ -426,8 +428,11 @@ int draft_release(struct tree *t, struct tree_file *file)
 {
     struct kfile *f = file->kf;
     f->opens--;
-    if (file->writes && f->draft && --f->draft->writers == 0)
-        end_draft(t, f);
+    if (file->draft && --file->draft->writers == 0) {
+        if (f->draft == file->draft)
+            end_draft(t, f);
+        draft_free(file->draft);
+    }
     if (file->writes && f->state == KFILE_HELPER && tree_classify(t, f->file) == NAME_STRAY)
         tree_stray(t, f);
     keys_reap(&t->keys, f);
@@ -436,23 +441,25 @@ int draft_release(struct tree *t, struct tree_file *file)
 
 /* ---- truncate ---- */
 
-static int truncate_open(struct tree *t, struct kfile *f, uint64_t size)
+static int truncate_open(struct tree *t, const struct tree_file *f, uint64_t size)
 {
-    struct buf *b = kfile_bytes(f);
+    struct draft *d = f->draft;
+    struct buf *b = d ? &d->text : &f->kf->content;
     size_t was = b->len;
-    if (is_helper(f) && !helper_fits(t, f, size))
+    if (is_helper(f->kf) && !helper_fits(t, f->kf, size))
         return -ENOSPC;
     int r = set_length(b, size);
     if (r < 0)
         return r;
-    if (is_helper(f)) {
+    if (!d) {
         t->keys.helper_bytes += b->len - was;
         return 0;
     }
     if (size == 0)
-        truncate_draft(f->draft);
+        truncate_draft(d);
     else if (size != was)
-        f->draft->written = f->draft->dirty = true;
+        d->written = d->dirty = true;
+    d->whole &= size <= was;
     return 0;
 }
 
@@ -470,11 +477,10 @@ int tree_truncate(struct tree *t, uint64_t node, struct tree_file *file, uint64_
     int r = node_check(t, t->now.gen, &n);
     if (r == 0 && mine)
         r = draft_open(t, &own, O_WRONLY);
-    struct kfile *f = mine ? own.kf : file->kf;
     if (r == 0)
-        r = truncate_open(t, f, size);
-    if (r == 0 && mine && !is_helper(f))
-        r = settle_and_wait(t, f, w);
+        r = truncate_open(t, mine ? &own : file, size);
+    if (r == 0 && mine && own.draft)
+        r = settle_and_wait(t, &own, w);
     if (mine && own.kf)
         (void)draft_release(t, &own);
     (void)pthread_mutex_unlock(&t->lock);

@@ -63,23 +63,21 @@ static int adopt(struct tree *t, struct gen *gen)
     return 0;
 }
 
-static int adopt_plan(struct tree *t, struct edit_plan *p)
+static int adopt_plan(struct tree *t, struct edit_plan *p, struct err *e)
 {
     struct timespec now;
     struct gen *gen;
     (void)clock_gettime(CLOCK_REALTIME, &now);
-    struct gguf *g = edit_plan_steal(p);
-    int r = gen_make(g, t->generations + 1, &now, &gen);
-    if (r < 0) {
-        gguf_free(g);
-        return r;
-    }
-    r = adopt(t, gen);
+    int r = tree_gen(t, edit_plan_steal(p), t->generations + 1, &now, &gen, e);
     if (r < 0)
+        return r;
+    r = adopt(t, gen);
+    if (r < 0) {
         gen_unref(gen);
-    else
-        t->generations++;
-    return r;
+        return err_set(e, r, "no memory");
+    }
+    t->generations++;
+    return 0;
 }
 
 /* Plan all that is pending, and show it. On failure nothing has changed. */
@@ -87,13 +85,13 @@ static int replan(struct tree *t, struct err *e)
 {
     const struct gen *base = t->writer.flight ? t->writer.flight : t->writer.disk;
     struct edit_plan p = EDIT_PLAN_INIT;
-    int r = edit_plan_make(base->gguf, &t->writer.next.change, &t->edit, &p, e);
+    int r = edit_plan_make(gen_own(base), &t->writer.next.change, &t->edit, &p, e);
     if (r < 0)
         return r;
-    r = adopt_plan(t, &p);
+    r = adopt_plan(t, &p, e);
     if (r < 0) {
         edit_plan_free(&p);
-        return err_set(e, r, "no memory");
+        return r;
     }
     edit_plan_free(&t->writer.next.plan);
     t->writer.next.plan = p;
@@ -211,8 +209,9 @@ int edits_accept(struct tree *t, struct kfile *f, const struct buf *text, struct
         return r;
     f->state = KFILE_KEY;
     f->typed = false;
-    if (r > 0)
-        (void)clock_gettime(CLOCK_REALTIME, &f->mtime);
+    if (r == 0) /* no edit: what an editor restores after a refused write does not hide why */
+        return 0;
+    (void)clock_gettime(CLOCK_REALTIME, &f->mtime);
     kfile_set_error(f, NULL);
     return r;
 }

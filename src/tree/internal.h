@@ -54,6 +54,7 @@ struct tree {
     struct tree_options opt;
     char *path;            /* owned: the model's real path */
     int dir;               /* of its folder */
+    struct shards shards;  /* if the model is split */
     struct stat st;        /* of the model when it was opened: owner, bits */
     bool writable;         /* metadata can be edited */
     char why[SHOW_MAX];    /* why it is not */
@@ -73,6 +74,15 @@ struct tree {
 /* Log a line, if somebody wants it. */
 void tree_log(const struct tree *t, int priority, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+
+/*
+ * A generation of what the edited file holds, which passes to it in any case: merged with the
+ * other shards of a split model.
+ */
+int tree_gen(struct tree *t, struct gguf *own, uint64_t number, const struct timespec *mtime,
+             struct gen **ret, struct err *e);
+/* The store of the edited file as it is now, which `own` tells the layout of. */
+int tree_store(struct tree *t, const struct gguf *own, struct store **ret, struct err *e);
 
 /* References to the newest generation and store. Free with view_free(). */
 struct view tree_view(struct tree *t);
@@ -106,11 +116,13 @@ struct tree_file {
      */
     struct buf text;
     bool rendered;
-    struct gen *gen;   /* NODE_WHOLE: a reference */
-    struct store *pin; /* a reference: what gen pinned when it was opened, or NULL */
-    struct kfile *kf;  /* of a writable tree's metadata file, if it is one that was touched */
-    bool writes;       /* open for writing */
-    bool append;       /* each write goes to the end */
+    struct gen *gen;     /* NODE_WHOLE: a reference */
+    struct mapped *pin;  /* a reference: what gen pinned when it was opened, or NULL */
+    struct kfile *kf;    /* of a writable tree's metadata file, if it is one that was touched */
+    struct draft *draft; /* shared: what it writes; NULL if it does not, or writes a helper */
+    bool writes;         /* open for writing */
+    bool append;         /* each write goes to the end */
+    bool decodes;        /* reads decode tensor values */
 };
 
 /* Open and close a metadata file of a writable tree. Under the lock. */

@@ -27,13 +27,12 @@ int keys_init(struct keys *k, const struct gguf *g)
     return 0;
 }
 
-void kfile_drop_draft(struct kfile *f)
+void draft_free(struct draft *d)
 {
-    if (!f->draft)
+    if (!d)
         return;
-    buf_free(&f->draft->text);
-    free(f->draft);
-    f->draft = NULL;
+    buf_free(&d->text);
+    free(d);
 }
 
 bool kfile_type(const struct kfile *f, uint32_t *type, uint32_t *elem)
@@ -56,7 +55,7 @@ static void kfile_free(struct kfile *f)
 {
     if (!f)
         return;
-    kfile_drop_draft(f);
+    draft_free(f->draft);
     buf_free(&f->content);
     free(f->file);
     free(f->key);

@@ -37,7 +37,11 @@ enum kfile_state {
     KFILE_DEAD,
 };
 
-/* The text of a file that is being written, shared by all who write it. */
+/*
+ * The text of a file that is being written, shared by all who write it; its writers own it. It is
+ * the kfile's draft until the file is removed or another file takes its name: from then on what is
+ * written to it changes nothing, as with any removed file.
+ */
 struct draft {
     struct buf text;
     unsigned writers; /* handles that are open for writing */
@@ -61,7 +65,7 @@ struct kfile {
     struct timespec mtime;
     char *error;         /* owned: why the last write was refused, NULL if it was not */
     struct buf content;  /* HELPER: bytes; LINK: target */
-    struct draft *draft; /* owned: NULL unless it is open for writing */
+    struct draft *draft; /* NULL unless it is open for writing */
     struct kfile *away;  /* HELPER: the key that was renamed to it */
     unsigned opens;      /* handles */
     uint64_t lookups;    /* references of the kernel */
@@ -112,7 +116,7 @@ void keys_kill(struct keys *k, struct kfile *f);
 void keys_reap(struct keys *k, struct kfile *f);
 
 void kfile_set_error(struct kfile *f, const char *why); /* NULL: none */
-void kfile_drop_draft(struct kfile *f);
+void draft_free(struct draft *d);                       /* may be NULL */
 /* The type that the value is to have, if it was told or is remembered. */
 bool kfile_type(const struct kfile *f, uint32_t *type, uint32_t *elem);
 

@@ -51,7 +51,7 @@ static int keep_gen(struct tree *t, struct tree_file *f, struct gen *g)
     if (r == 0)
         f->gen = gen_ref(g);
     if (r == 0 && g->pinned)
-        f->pin = store_ref(g->pinned);
+        f->pin = mapped_ref(g->pinned);
     (void)pthread_mutex_unlock(&t->lock);
     return r;
 }
@@ -72,6 +72,7 @@ static int open_row(struct tree *t, struct tree_file *f, int flags)
     f->cacheable = !(t->writable && f->row->flags & ROW_MOVES);
     if (f->node.kind == NODE_WHOLE)
         r = keep_gen(t, f, v.gen);
+    f->decodes = value_decodes(v.gen, f->row, node_tensor(v.gen, &f->node));
     if (r == 0 && f->row->text)
         render(v.gen, f);
     return r;
@@ -99,6 +100,11 @@ bool tree_cacheable(const struct tree_file *f)
     return f->cacheable;
 }
 
+bool tree_decodes(const struct tree_file *f)
+{
+    return f->decodes;
+}
+
 int tree_release(struct tree *t, struct tree_file *f)
 {
     int r = 0;
@@ -110,7 +116,7 @@ int tree_release(struct tree *t, struct tree_file *f)
         (void)pthread_mutex_unlock(&t->lock);
     }
     gen_unref(f->gen);
-    store_unref(f->pin);
+    mapped_unref(f->pin);
     buf_free(&f->text);
     free(f);
     return r;
@@ -126,7 +132,7 @@ static void reply_text(const struct buf *text, uint64_t off, size_t n, struct re
 static void read_live(struct tree *t, struct tree_file *f, uint64_t off, size_t n, struct reply *r)
 {
     (void)pthread_mutex_lock(&t->lock);
-    const struct buf *b = kfile_bytes(f->kf);
+    const struct buf *b = f->draft ? &f->draft->text : kfile_bytes(f->kf);
     size_t from = b ? (size_t)min_u64(off, b->len) : 0;
     size_t count = b ? (size_t)min_u64(n, b->len - from) : 0;
     if (count)
@@ -148,7 +154,7 @@ int tree_read(struct tree *t, struct tree_file *f, uint64_t off, size_t n, struc
     if (f->gen) {
         gen_unref(r->view.gen);
         r->view.gen = gen_ref(f->gen);
-        r->view.pin = f->pin ? store_ref(f->pin) : NULL;
+        r->view.pin = f->pin ? mapped_ref(f->pin) : NULL;
     }
     const struct gguf_tensor *tensor = node_tensor(r->view.gen, &f->node);
     uint64_t size = f->row->size(&r->view, f->row, tensor);

@@ -54,7 +54,6 @@ static struct kfile *visible(struct tree *t, const char *name)
 static void remove_later(struct tree *t, struct kfile *f)
 {
     f->state = KFILE_REMOVED;
-    (void)clock_gettime(CLOCK_REALTIME, &f->mtime);
     writer_later(t, REMOVE_LATER);
 }
 
@@ -80,6 +79,7 @@ static int unlink_key(struct tree *t, struct kfile *f)
 {
     if (stays(f))
         return -EPERM;
+    f->draft = NULL;
     if (t->keys.kv[f->id] != KV_NONE)
         remove_later(t, f);
     else
@@ -132,6 +132,14 @@ static int helper_to_helper(struct move *m)
     return keys_rename(&m->t->keys, m->from, m->name);
 }
 
+/* Older backups of a key: who removes one of them does not remove the key. */
+static void forget_copies(struct keys *k, const struct kfile *f)
+{
+    for (uint32_t i = 0; i < k->n; i++)
+        if (k->file[i] && k->file[i]->away == f)
+            k->file[i]->away = NULL;
+}
+
 /* vim's backup: key -> key~. The key is away until it is created anew, or its backup removed. */
 static int key_to_helper(struct move *m)
 {
@@ -145,12 +153,14 @@ static int key_to_helper(struct move *m)
     struct kfile *h = keys_add(k, m->name, KFILE_HELPER);
     if (!h)
         return -ENOMEM;
+    forget_copies(k, m->from);
     h->content = text;
     h->away = m->from;
     h->mtime = m->from->mtime.tv_sec ? m->from->mtime : m->t->st.st_mtim;
     k->helper_bytes += text.len;
     text = BUF_INIT;
-    m->from->state = m->t->keys.kv[m->from->id] == KV_NONE ? KFILE_GONE : KFILE_AWAY;
+    m->from->draft = NULL;
+    m->from->state = k->kv[m->from->id] == KV_NONE ? KFILE_GONE : KFILE_AWAY;
     return 0;
 }
 
@@ -174,19 +184,28 @@ static int target_key(struct move *m)
     return 0;
 }
 
-/* sed -i, rsync, an editor's own way to save: the helper's bytes become the key's value. */
+/* A value was refused: the old one is back, also of a key that was out of the way (sed -i.bak). */
+static int refused(struct move *m, const struct err *e)
+{
+    if (m->to->state == KFILE_AWAY || m->to->state == KFILE_REMOVED)
+        m->to->state = KFILE_KEY;
+    return edits_refused(m->t, m->to, e);
+}
+
+/* sed -i, rsync, an editor's own way to save: the helper's bytes become the key's value. The time
+ * goes with them: gedit compares it the next time that it saves. */
 static int helper_to_key(struct move *m)
 {
     struct err e = {0};
     int r = target_key(m);
     if (r < 0)
         return r;
-    bool back = m->from->away == m->to; /* the backup of the same key comes back */
     r = edits_accept(m->t, m->to, &m->from->content, &e);
     if (r < 0)
-        return edits_refused(m->t, m->to, &e);
-    if (back)
+        return refused(m, &e);
+    if (r > 0)
         m->to->mtime = m->from->mtime;
+    m->to->draft = NULL;
     keys_kill(&m->t->keys, m->from);
     return outcome(m, m->to, r, &e);
 }
@@ -204,7 +223,8 @@ static int key_over_key(struct move *m)
     if (r == 0)
         r = edits_accept(m->t, m->to, &text, &e);
     if (r < 0)
-        return edits_refused(m->t, m->to, &e);
+        return refused(m, &e);
+    m->from->draft = m->to->draft = NULL;
     m->from->state = m->t->keys.kv[m->from->id] == KV_NONE ? KFILE_GONE : KFILE_REMOVED;
     edits_remove_due(m->t);
     m->t->writer.next.last = before;
@@ -222,8 +242,8 @@ static int key_to_key(struct move *m)
     if (m->to && m->t->keys.kv[m->to->id] != KV_NONE)
         return key_over_key(m);
     int r = target_key(m);
-    if (r < 0 || m->t->keys.kv[m->from->id] == KV_NONE)
-        return r < 0 ? r : -EBUSY; /* created and not yet written */
+    if (r < 0 || m->t->keys.kv[m->from->id] == KV_NONE || m->from->draft)
+        return r < 0 ? r : -EBUSY; /* it is being written */
     m->to->typed = false;
     r = edits_rename(m->t, m->from, m->to, &e);
     if (r > 0)

@@ -163,21 +163,6 @@ static void on_progress(uint64_t done, uint64_t total, void *arg)
              (unsigned long long)(total >> 20));
 }
 
-/* Readers get the file that was written. */
-static int new_store(struct tree *t, const struct gen *g, struct store **ret, struct err *e)
-{
-    struct store *s = NULL;
-    int fd = fcntl(t->file.fd, F_DUPFD_CLOEXEC, 0);
-    if (fd < 0)
-        return err_set(e, -errno, "cannot duplicate: %s", strerror(errno));
-    int r = store_open(fd, g->gguf->file_size, g->gguf, &s, e);
-    if (r < 0)
-        (void)close(fd);
-    else
-        *ret = s;
-    return r;
-}
-
 static void log_notes(const struct tree *t, const struct batch *b)
 {
     const char *p = (const char *)b->pending.notes.data;
@@ -258,7 +243,7 @@ static int carry_out(struct tree *t, struct batch *b, const struct gen *g, struc
     if (replaced)
         (void)close(b->result.old_fd);
     if (r == 0 && replaced)
-        r = new_store(t, g, ret, &b->err);
+        r = tree_store(t, gen_own(g), ret, &b->err); /* readers get the new file */
     return r;
 }
 

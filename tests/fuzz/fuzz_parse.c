@@ -14,7 +14,7 @@
 #include "tree/name.h"
 #include "tree/text.h"
 
-/* A text is as long as it is measured to be. Returns a NUL-free mark of its last byte. */
+/* A text is as long as it is measured to be. */
 static void render(void (*write)(struct buf *out, const struct gguf_value *v),
                    const struct gguf_value *v)
 {
@@ -54,21 +54,26 @@ static void check_keys(const struct gguf *g)
     FUZZ_CHECK(g->kv_end == at);
 }
 
+typedef void read_fn(const struct quant_type *t, bool big, const uint8_t *data, uint64_t off,
+                     size_t n, void *dst);
+
 /* Ranges at the beginning, across a block and at the end, with an unaligned target. */
-static void decode(const struct gguf *g, const struct gguf_tensor *t, const uint8_t *data)
+static void decode(const struct gguf *g, const struct gguf_tensor *t, const uint8_t *data,
+                   unsigned width, read_fn *read)
 {
     const struct quant_type *type = gguf_type(t);
-    const uint64_t bytes = t->n_elem * sizeof(float);
-    const uint64_t from[] = {0, 3, (uint64_t)type->block_len * 4 - 1, bytes > 77 ? bytes - 77 : 0};
+    const uint64_t bytes = t->n_elem * width;
+    const uint64_t from[] = {0, 3, (uint64_t)type->block_len * width - 1,
+                             bytes > 77 ? bytes - 77 : 0};
     uint8_t out[2048 + 1];
     for (size_t i = 0; i < sizeof(from) / sizeof(from[0]); i++) {
         if (from[i] >= bytes)
             continue;
         size_t n = (size_t)min_u64(bytes - from[i], sizeof(out) - 1);
         uint64_t first, last;
-        quant_extent_f32(type, from[i], n, &first, &last);
+        quant_extent(type, width, from[i], n, &first, &last);
         FUZZ_CHECK(first < last && last <= t->nbytes);
-        quant_read_f32(type, g->fmt.big, data + t->off, from[i], n, out + (i & 1));
+        read(type, g->fmt.big, data + t->off, from[i], n, out + (i & 1));
     }
 }
 
@@ -84,8 +89,11 @@ static void check_tensors(const struct gguf *g, const uint8_t *data, size_t size
         check_name(name, t->name_len);
         for (uint32_t k = 0; k < t->n_dims; k++)
             FUZZ_CHECK(t->n_elem == 0 || t->n_elem % gguf_dim(g, t, k) == 0);
-        if (t->off + t->nbytes <= size && quant_has_values(gguf_type(t), g->fmt.big))
-            decode(g, t, data);
+        if (t->off + t->nbytes > size || !quant_has_values(gguf_type(t), g->fmt.big))
+            continue;
+        decode(g, t, data, 4, quant_read_f32);
+        decode(g, t, data, 2, quant_read_f16);
+        decode(g, t, data, 2, quant_read_bf16);
     }
     FUZZ_CHECK(g->data_end <= size || g->odd & GGUF_ODD_PARTIAL);
 }

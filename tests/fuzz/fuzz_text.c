@@ -46,7 +46,10 @@ static void check_readable(const struct input *in, const struct buf *payload)
     gguf_free(g);
 }
 
-/* The text that the file shows is accepted: over the value it changes no byte, alone no text. */
+/*
+ * The text that the file shows is accepted: over the value it changes no byte, alone no text. (Types
+ * of inner arrays are guessed where there is no old value: -0 may come back as an integer.)
+ */
 static void check_again(const struct input *in, const struct buf *payload)
 {
     CLEANUP(buf_free)
@@ -59,7 +62,7 @@ static void check_again(const struct input *in, const struct buf *payload)
                0);
     v2 = gguf_value_at(&in->fmt, in->type, alone.data);
     text_value(&text2, &v2);
-    FUZZ_CHECK(same(&text, &text2));
+    FUZZ_CHECK(in->elem == GGUF_ARRAY || same(&text, &text2));
 }
 
 static void check_prefixes(const struct input *in)
@@ -96,9 +99,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         .n = size - 3,
     };
     (void)parse(&in);
-    /* A new key takes the type that its text has: it fits, but for strings that are not UTF-8. */
+    /*
+     * A new key takes the type that its text has: it fits, but for strings that are not UTF-8,
+     * numbers that no type holds, and arrays of arrays that are not a line each.
+     */
     text_infer(in.text, in.n, &in.type, &in.elem);
     int r = parse(&in);
-    FUZZ_CHECK(r == 0 || r == -EILSEQ);
+    FUZZ_CHECK(r == 0 || r == -EILSEQ || r == -ERANGE ||
+               (r == -EINVAL && in.type == GGUF_ARRAY && in.elem == GGUF_ARRAY));
     return 0;
 }

@@ -428,6 +428,7 @@ class WhileCopying(unittest.TestCase):
         self.gate.open()
         for call in calls:
             call.wait()  # an answer, or the connection's end
+        self.process.wait(mountlib.LIMIT)
         self.done()
 
 

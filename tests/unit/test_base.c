@@ -3,6 +3,7 @@
 #include "cu_main.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -148,6 +149,9 @@ static void test_map_guard(void)
     CU_ASSERT_EQUAL(map_guard(touch, (void *)(uintptr_t)(m.data + 8192)), -EIO);
     CU_ASSERT_EQUAL(map_guard(touch, (void *)(uintptr_t)(m.data + 8192)), -EIO);
     CU_ASSERT_EQUAL(map_guard(touch, (void *)(uintptr_t)m.data), 0);
+    sigset_t mask;
+    CU_ASSERT_EQUAL(pthread_sigmask(SIG_BLOCK, NULL, &mask), 0);
+    CU_ASSERT_EQUAL(sigismember(&mask, SIGBUS), 0);
     CU_ASSERT_EQUAL(map_check(&m, 4097), -EIO);
     map_close(&m);
     (void)close(fd);

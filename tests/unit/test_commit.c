@@ -161,6 +161,9 @@ static void test_refused(void)
     CU_ASSERT_EQUAL(edit_prepare(&f, &d.p, &d.o, &s, &e), 0);
     CU_ASSERT_EQUAL(s, EDIT_COPY);
     CU_ASSERT_EQUAL(fs.created, 0);
+    /* A plan for another file. */
+    d.p.old_size++;
+    CU_ASSERT_EQUAL(commit(&f, &d, &res, &e), -ESTALE);
     CU_ASSERT_TRUE(is_old(&x));
     edit_done(&d);
     edit_file_close(&f);

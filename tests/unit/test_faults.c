@@ -16,28 +16,30 @@
 #include "edit/recover.h"
 #include "faultsys.h"
 #include "model_dir.h"
+#include "soak.h"
 
 /* The strategies and the ways in which they run. */
 struct way {
     const char *name;
-    enum edit_strategy s;
-    size_t len; /* of the new text */
-    bool clone; /* cloning emulated */
+    enum edit_strategy s, does; /* asked for, and then done */
+    size_t len;                 /* of the new text */
+    bool clone;                 /* cloning emulated */
     bool no_exchange;
     int no_range;
     uint8_t pad_byte;
 };
 
 static const struct way ways[] = {
-    {"copy", EDIT_COPY, 100, false, false, 0, 0},
-    {"copy, longer", EDIT_COPY, 9000, false, false, 0, 0xee},
-    {"copy by hand", EDIT_COPY, 100, false, false, -EXDEV, 0},
-    {"copy, plain rename", EDIT_COPY, 100, false, true, 0, 0},
-    {"reflink", EDIT_REFLINK, 100, true, false, 0, 0},
-    {"reflink, wiping", EDIT_REFLINK, 9000, true, false, 0, 0xee},
-    {"inplace", EDIT_INPLACE, 100, false, false, 0, 0},
-    {"inplace, many sectors", EDIT_INPLACE, 2900, false, false, 0, 0},
-    {"auto", EDIT_AUTO, 100, false, false, 0, 0},
+    {"copy", EDIT_COPY, EDIT_COPY, 100, false, false, 0, 0},
+    {"copy, longer", EDIT_COPY, EDIT_COPY, 9000, false, false, 0, 0xee},
+    {"copy by hand", EDIT_COPY, EDIT_COPY, 100, false, false, -EXDEV, 0},
+    {"copy, plain rename", EDIT_COPY, EDIT_COPY, 100, false, true, 0, 0},
+    {"reflink", EDIT_REFLINK, EDIT_REFLINK, 100, true, false, 0, 0},
+    {"reflink, wiping", EDIT_REFLINK, EDIT_REFLINK, 9000, true, false, 0, 0xee},
+    {"inplace", EDIT_INPLACE, EDIT_INPLACE, 100, false, false, 0, 0},
+    {"inplace, many sectors", EDIT_INPLACE, EDIT_INPLACE, 2900, false, false, 0, 0},
+    {"auto", EDIT_AUTO, EDIT_COPY, 100, false, false, 0, 0},
+    {"auto, cloning", EDIT_AUTO, EDIT_REFLINK, 100, true, false, 0, 0},
 };
 #define WAYS (sizeof(ways) / sizeof(ways[0]))
 
@@ -74,7 +76,7 @@ static void test_ways(void)
         CU_ASSERT_EQUAL(fstat(f.fd, &after), 0);
         CU_ASSERT_EQUAL(after.st_ino == before.st_ino, ways[i].s == EDIT_INPLACE);
         CU_ASSERT_EQUAL(res.old_fd >= 0, ways[i].s != EDIT_INPLACE);
-        CU_ASSERT_EQUAL(res.strategy, ways[i].s == EDIT_AUTO ? EDIT_COPY : ways[i].s);
+        CU_ASSERT_EQUAL(res.strategy, ways[i].does);
         CU_ASSERT_EQUAL(edit_file_fresh(&f, NULL), 0);
         check_next(&x, &f);
         edit_file_close(&f);
@@ -85,7 +87,7 @@ static void test_ways(void)
 }
 
 /* C4. */
-static bool fail_at(const struct way *w, unsigned n, int error)
+static bool fail_at(const struct way *w, unsigned n, int error, bool brief)
 {
     struct fixture x;
     struct edit d;
@@ -94,20 +96,27 @@ static bool fail_at(const struct way *w, unsigned n, int error)
     struct err e = {0};
     setup_with(&x, w->pad_byte);
     arm(&fs, w, FAULT_FAIL, n, error);
+    fs.brief = brief;
     make_edit(&d, x.g, x.old, x.old_n, w->s, 'n', w->len);
     struct edit_file f = open_model(&x, &fs.sys);
     int r = commit(&f, &d, &res, &e);
-    /* A plain rename cannot be taken back: the new file is there, and f has it. */
-    bool kept = w->no_exchange && r < 0 && res.old_fd >= 0;
-    bool good = r == 0 || kept ? is_new(&x, &d) : is_old(&x);
+    /* A plain rename cannot be taken back: the new file is there, f has the old one. */
+    bool kept = w->no_exchange && r < 0 && is_new(&x, &d);
+    bool good = r == 0 ? is_new(&x, &d) : kept || is_old(&x);
     if (!good || e.code != r || (r < 0 && !e.msg[0]))
         (void)printf("\n%s: call %u (%s) fails with %d: returns %d, %s\n", w->name, n, fs.what,
                      error, r, e.msg);
     CU_ASSERT_TRUE(good);
     CU_ASSERT_EQUAL(e.code, r);
     CU_ASSERT_TRUE(files(&x) == 1 || r == 0);
-    CU_ASSERT_TRUE(is_locked(&x));
-    check_next(&x, &f);
+    CU_ASSERT_TRUE(!kept || strcmp(fs.what, "fsync") == 0);
+    if (kept) {
+        f.sys = calm();
+        CU_ASSERT_EQUAL(commit(&f, &d, &res, &e), -ESTALE);
+    } else {
+        CU_ASSERT_TRUE(is_locked(&x));
+        check_next(&x, &f);
+    }
     edit_file_close(&f);
     edit_done(&d);
     teardown(&x);
@@ -116,14 +125,57 @@ static bool fail_at(const struct way *w, unsigned n, int error)
 
 static void test_fail(void)
 {
-    static const int errors[] = {-EIO, -ENOSPC, -EINTR, -EOPNOTSUPP};
-    for (size_t i = 0; i < WAYS; i++)
+    static const int errors[] = {-EIO, -ENOSPC, -EDQUOT, -EINTR, -EOPNOTSUPP};
+    for (size_t i = 0; i < 2 * WAYS; i++)
         for (size_t k = 0; k < sizeof(errors) / sizeof(errors[0]); k++) {
             unsigned n = 1;
-            while (fail_at(&ways[i], n, errors[k]))
+            while (fail_at(&ways[i / 2], n, errors[k], i & 1))
                 n++;
             CU_ASSERT_TRUE(n > 10);
+            soak_count("faults injected", n - 1);
         }
+}
+
+/* C4, the exceptions: nothing works any more from call n on. Opened anew, the file is whole. */
+static bool break_at(const struct way *w, unsigned n)
+{
+    struct fixture x;
+    struct edit d;
+    struct faultsys fs;
+    struct edit_result res;
+    struct edit_recovered found;
+    struct err e = {0};
+    setup_with(&x, w->pad_byte);
+    arm(&fs, w, FAULT_BROKEN, n, -EIO);
+    make_edit(&d, x.g, x.old, x.old_n, w->s, 'n', w->len);
+    struct edit_file f = open_model(&x, &fs.sys);
+    int r = commit(&f, &d, &res, &e);
+    CU_ASSERT_TRUE(r < 0 ? e.msg[0] != '\0' : is_new(&x, &d));
+    /* Working again: what could not be taken back is not built upon. */
+    bool known = r == 0 || is_old(&x);
+    f.sys = calm();
+    CU_ASSERT_TRUE(known || commit(&f, &d, &res, &e) == -ESTALE);
+    edit_file_close(&f);
+    f = open_model(&x, calm());
+    CU_ASSERT_EQUAL(edit_recover(&f, &found, NULL), 0);
+    CU_ASSERT_TRUE(is_old(&x) || is_new(&x, &d));
+    CU_ASSERT_EQUAL(files(&x), 1);
+    check_next(&x, &f);
+    edit_file_close(&f);
+    edit_done(&d);
+    teardown(&x);
+    return fs.hit;
+}
+
+static void test_broken(void)
+{
+    for (size_t i = 0; i < WAYS; i++) {
+        unsigned n = 1;
+        while (break_at(&ways[i], n))
+            n++;
+        CU_ASSERT_TRUE(n > 10);
+        soak_count("faults injected", n - 1);
+    }
 }
 
 static void test_short(void)
@@ -201,23 +253,26 @@ static void test_kill(void)
         while (die_at(&ways[i], FAULT_KILL, n, 0))
             n++;
         CU_ASSERT_TRUE(n > 10);
+        soak_count("kills", n - 1);
     }
 }
 
 static void test_power(void)
 {
     for (size_t i = 0; i < WAYS; i++)
-        for (uint64_t seed = 1; seed <= 4; seed++) {
+        for (uint64_t seed = 1; seed <= soak_size(4); seed++) {
             unsigned n = 1;
             while (die_at(&ways[i], FAULT_POWER, n, seed * 1000003))
                 n++;
             CU_ASSERT_TRUE(n > 10);
+            soak_count("disk states replayed", n);
         }
 }
 
 static CU_TestInfo tests[] = {
     {"each strategy makes the planned file", test_ways},
     {"any call that fails leaves the old file and nothing else", test_fail},
+    {"a medium that stays broken leaves what can be recovered", test_broken},
     {"reads and writes may be short", test_short},
     {"a kill at any call leaves the old or the new file", test_kill},
     {"a power cut at any call leaves the old or the new file", test_power},

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Any bytes as a model, the last 64 also as a list of edits: where the model can be edited, the new
+ * image parses, has the strict layout, and every tensor and every key that was not edited has the
+ * bytes that it had.
+ */
+#include "fuzz.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "edit/plan.h"
+
+#define SCRIPT 64
+#define LARGEST ((uint64_t)1 << 24) /* of an image that is made: the padding may be large */
+
+struct script {
+    const uint8_t *at, *end;
+};
+
+static uint8_t next(struct script *s)
+{
+    return s->at < s->end ? *s->at++ : 0;
+}
+
+/* A key of the model, a new one, or one of those with a meaning. */
+static size_t pick(struct script *s, const struct gguf *g, char dst[64])
+{
+    static const char *const names[] = {"new.a",         "new.b",       "general.alignment",
+                                        "ggufs.reserve", "split.count", "general.architecture"};
+    uint8_t n = next(s);
+    if (n & 1 && g->n_kv) {
+        const struct gguf_kv *kv = &g->kv[(n >> 1) % g->n_kv];
+        size_t len = kv->key_len < 64 ? kv->key_len : 63;
+        memcpy(dst, gguf_key(g, kv), len);
+        return len;
+    }
+    const char *name = names[(n >> 1) % (sizeof(names) / sizeof(names[0]))];
+    memcpy(dst, name, strlen(name) + 1);
+    return strlen(name);
+}
+
+/* Bytes that are mostly a value of the type. */
+static size_t make_value(struct script *s, const struct gguf *g, uint32_t type, uint8_t dst[64])
+{
+    size_t n = next(s) % 32;
+    memset(dst, 0, 64);
+    if (type == GGUF_STRING) {
+        put_u64(dst, n, g->fmt.big);
+        return 8 + n;
+    }
+    if (type == GGUF_ARRAY) {
+        put_u32(dst, GGUF_U8, g->fmt.big);
+        put_u64(dst + 4, n, g->fmt.big);
+        return 12 + n;
+    }
+    put_u32(dst, (uint32_t)1 << n, g->fmt.big);
+    return n == 31 ? n : gguf_types[type].width;
+}
+
+static void add_op(struct script *s, const struct gguf *g, struct edit_change *c)
+{
+    char key[64], other[64];
+    uint8_t kind = next(s), value[64];
+    size_t key_len = pick(s, g, key), other_len = pick(s, g, other);
+    uint32_t type = next(s) % GGUF_VALUE_TYPES;
+    size_t n = make_value(s, g, type, value);
+    int r = 0;
+    if (kind % 4 == 0)
+        r = edit_remove(c, key, key_len);
+    else if (kind % 4 == 1)
+        r = edit_rename(c, key, key_len, other, other_len);
+    else
+        r = edit_set_after(c, key, key_len, type, value, n, other, other_len);
+    FUZZ_CHECK(r == 0);
+}
+
+static bool touched(const struct edit_change *c, const char *key, size_t n)
+{
+    for (size_t i = 0; i < c->n; i++)
+        if (c->op[i].key_len == n && memcmp(c->bytes.data + c->op[i].key, key, n) == 0)
+            return true;
+    return false;
+}
+
+static void check_keys(const struct gguf *old, const struct gguf *new, const struct edit_change *c)
+{
+    uint32_t before = 0;
+    for (uint32_t i = 0; i < old->n_kv; i++) {
+        const struct gguf_kv *a = &old->kv[i];
+        const char *key = gguf_key(old, a);
+        bool own = a->key_len == 13 && memcmp(key, EDIT_RESERVE_KEY, 13) == 0;
+        if (own || touched(c, key, a->key_len))
+            continue;
+        uint32_t k = gguf_find_key(new, key, a->key_len);
+        FUZZ_CHECK(k != UINT32_MAX && k >= before);
+        const struct gguf_kv *b = &new->kv[k];
+        FUZZ_CHECK(b->end - b->off == a->end - a->off);
+        FUZZ_CHECK(memcmp(new->head + b->off, old->head + a->off, a->end - a->off) == 0);
+        before = k;
+    }
+}
+
+static void check_tensors(const struct gguf *old, const struct gguf *new, const uint8_t *from,
+                          const uint8_t *to)
+{
+    uint64_t at = new->data_off;
+    FUZZ_CHECK(new->n_tensors == old->n_tensors);
+    for (uint32_t i = 0; i < new->n_tensors; i++) {
+        const struct gguf_tensor *a = &old->tensor[i], *b = &new->tensor[i];
+        FUZZ_CHECK(b->off == at && b->nbytes >= a->nbytes && b->type_id == a->type_id);
+        FUZZ_CHECK(gguf_type(a) && gguf_type(a)->block_len ? a->nbytes == b->nbytes : true);
+        FUZZ_CHECK(a->nbytes == 0 || memcmp(from + a->off, to + b->off, a->nbytes) == 0);
+        FUZZ_CHECK(align_u64(at + a->nbytes, new->alignment, &at));
+    }
+    FUZZ_CHECK((new->odd & ~(unsigned)(GGUF_ODD_UNKNOWN | GGUF_ODD_NO_TAIL)) == 0);
+}
+
+static void check_plan(const struct gguf *g, const struct edit_change *c, const struct edit_plan *p,
+                       const uint8_t *data, size_t size)
+{
+    struct edit_image image = {.plan = p, .old = source_mem(data, size)};
+    struct source s = edit_plan_source(&image);
+    struct gguf *new = NULL;
+    if (s.size > LARGEST)
+        return;
+    uint8_t *bytes = malloc((size_t)s.size);
+    FUZZ_CHECK(bytes && s.read(&s, 0, bytes, (size_t)s.size) == 0);
+    struct source mem = source_mem(bytes, (size_t)s.size);
+    FUZZ_CHECK(gguf_parse(&mem, 0, &new, NULL) == 0);
+    check_keys(g, new, c);
+    check_tensors(g, new, data, bytes);
+    FUZZ_CHECK(!p->inplace || (s.size == size && new->data_off == g->data_off));
+    FUZZ_CHECK(!p->same || memcmp(bytes, data, (size_t)g->head_len) == 0);
+    FUZZ_CHECK(!p->clonable || !g->n_tensors || (new->data_off - g->data_off) % 4096 == 0 ||
+               g->data_off == g->data_end || g->odd);
+    gguf_free(new);
+    free(bytes);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct source src = source_mem(data, size);
+    struct gguf *g = NULL;
+    if (size < SCRIPT || gguf_parse(&src, 0, &g, NULL) < 0)
+        return 0;
+    struct script s = {data + size - SCRIPT, data + size};
+    static const uint64_t reserves[] = {0, 100, 5000, EDIT_RESERVE_AUTO};
+    struct edit_options o = {.strategy = next(&s) % 4, .reserve = reserves[next(&s) % 4]};
+    CLEANUP(edit_change_free) struct edit_change c = EDIT_CHANGE_INIT;
+    CLEANUP(edit_plan_free) struct edit_plan p = EDIT_PLAN_INIT;
+    struct err e = {0};
+    for (unsigned n = next(&s) % 5; n > 0; n--)
+        add_op(&s, g, &c);
+    int r = edit_plan_make(g, &c, &o, &p, &e);
+    FUZZ_CHECK(e.code == r && (r == 0 || (e.msg[0] && !strchr(e.msg, '\n'))));
+    if (r == 0)
+        check_plan(g, &c, &p, data, size);
+    gguf_free(g);
+    return 0;
+}
