@@ -22,6 +22,7 @@ from editlib import Want, opened, place, sync, write
 from ggufmodel import Tensor, Value
 
 MIB = 1 << 20
+SEED = int(os.environ.get('GGUFS_SEED', '0'))  # another one: other random operations
 GATE = os.environ.get('GGUFS_GATE', '')
 IN_MOVED_TO = 0x80
 
@@ -101,6 +102,26 @@ class Writer:
         os.unlink(place(self.at, key))
         del self.keys[key]
 
+    def backup(self):
+        """As vim does: the key becomes its backup, is made anew, the backup goes or stays."""
+        if not self.keys:
+            return
+        key, text = self.rng.choice(sorted(self.keys)), self.text()
+        os.rename(place(self.at, key), place(self.at, key + '~'))
+        write(self.at, key, text)
+        if self.rng.random() < 0.7:
+            os.unlink(place(self.at, key + '~'))
+        self.keys[key] = text
+
+    def unlink_open(self):
+        """What is written to a file without a name goes nowhere."""
+        key = self.name()
+        with opened(place(self.at, key), os.O_WRONLY | os.O_CREAT) as fd:
+            os.write(fd, b'text that nobody sees')
+            os.unlink(place(self.at, key))
+            os.write(fd, b'nor this')
+        self.keys.pop(key, None)
+
     def sync(self):
         sync(self.at)
 
@@ -117,7 +138,7 @@ class Writer:
     def look(self):
         mine = f'w{self.number}.k'.encode()
         names = {name.decode() for name in editlib.keys(self.at)
-                 if name.startswith(mine) and not name.endswith(b'.tmp')}
+                 if name.startswith(mine) and not name.endswith((b'.tmp', b'~'))}
         assert names == set(self.keys), (names, set(self.keys))
         for key, text in self.keys.items():
             shown = editlib.read(self.at, key)
@@ -126,7 +147,8 @@ class Writer:
 
     def run(self, count):
         steps = [self.write] * 5 + [self.append, self.rename, self.rename, self.replace, self.unlink,
-                                    self.unlink, self.sync, self.refused, self.look, self.look]
+                                    self.unlink, self.sync, self.refused, self.backup,
+                                    self.unlink_open, self.look, self.look]
         for _ in range(count):
             self.rng.choice(steps)()
         self.look()
@@ -194,8 +216,8 @@ class Random(unittest.TestCase):
         source = mountlib.put('model.gguf', gguf.encode(samples.keys(), tensors))
         want, datas = Want(mountlib.get(source)), [tensor.data for tensor in tensors]
         with mountlib.Mount(source, *options) as at:
-            jobs = [(Writer(at, number, number).run, (count,)) for number in range(writers)]
-            jobs += [(read_all, (at, count, number, datas)) for number in range(readers)]
+            jobs = [(Writer(at, number, number + 100 * SEED).run, (count,)) for number in range(writers)]
+            jobs += [(read_all, (at, count, number + 100 * SEED, datas)) for number in range(readers)]
             kept = in_processes(jobs)[:writers]
         file = mountlib.get(source)
         self.assertEqual(editlib.leftovers(os.path.dirname(source)), [])
