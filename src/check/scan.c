@@ -3,9 +3,8 @@
  * NaN and infinity in tensors: see scan.h.
  *
  * Tensors are cut into pieces, which the threads take one after another. A piece is decoded in
- * chunks that stay in the first-level cache, where one pass of AND, ADD, OR tells whether all values
- * are finite: a float's exponent is all ones exactly when (bits & 0x7fffffff) + 0x00800000 reaches
- * bit 31. Only chunks that fail it are counted value by value.
+ * chunks that stay in the first-level cache, where one quick pass tells whether all values are
+ * finite. Only chunks that fail it are counted value by value.
  */
 #include "check/scan.h"
 
@@ -104,14 +103,6 @@ static void count_at(struct scan_result *r, uint64_t element, uint64_t *counter)
     ++*counter;
 }
 
-static bool all_finite(const uint8_t *floats, size_t n)
-{
-    uint32_t any = 0;
-    for (size_t i = 0; i < n; i++)
-        any |= (get_u32(floats + 4 * i, false) & 0x7fffffff) + 0x00800000;
-    return any >> 31 == 0;
-}
-
 static void count_floats(struct piece *p, uint64_t first, const uint8_t *floats, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -155,7 +146,7 @@ static int scan_piece(void *arg)
         const uint8_t *floats = as_is ? p->data + 4 * at : (const uint8_t *)p->room;
         if (!as_is)
             quant_read_f32(p->type, p->big, p->data, 4 * at, 4 * n, p->room);
-        bool finite = all_finite(floats, n);
+        bool finite = quant_all_finite(floats, n);
         if (!finite || scales[p->type->id].hidden)
             count_scales(p, at, n);
         if (!finite)
