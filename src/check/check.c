@@ -15,6 +15,7 @@ static const struct {
     int (*run)(struct checker *c);
 } rules[] = {
     /* The container */
+    {"missing",              rule_missing},
     {"version",              rule_version},
     {"alignment",            rule_alignment},
     {"order",                rule_order},
@@ -80,7 +81,12 @@ void tell_rest(const struct checker *c)
 
 int check_rules(const struct check_model *m, check_sink *sink, void *arg)
 {
-    struct checker c = {.g = m->g, .src = m->src, .file = m->file, .sink = sink, .arg = arg};
+    struct checker c = {.g = m->g,
+                        .src = m->src,
+                        .file = m->file,
+                        .faults_told = m->faults_told,
+                        .sink = sink,
+                        .arg = arg};
     int r = 0;
     for (size_t i = 0; i < RULES && r == 0; i++) {
         c.rule = rules[i].id;

@@ -39,6 +39,7 @@ struct check_model {
     const struct gguf *g;     /* also what gguf_parse_faults() made of a broken file */
     const struct source *src; /* the file's bytes; NULL: what is between tensors is not looked at */
     const char *file;         /* its name without folders; NULL: there is none */
+    bool faults_told;         /* what the parser found was told already */
 };
 
 /* All rules but that of values (scan.h). 0, -ENOMEM, or -errno of reading the file. */

@@ -134,7 +134,8 @@ static int scan_values(struct job *j)
 
 static void apply(struct job *j, const char *name)
 {
-    struct check_model m = {.g = j->g, .src = &j->src, .file = name};
+    struct check_model m = {
+        .g = j->g, .src = &j->src, .file = name, .faults_told = j->outcome == CHECK_UNUSABLE};
     struct err e = {0};
     if (j->overlay.bytes.len)
         tell(

@@ -9,6 +9,15 @@
 #include "base/bytes.h"
 #include "check/rule.h"
 
+int rule_missing(struct checker *c)
+{
+    const struct gguf *g = c->g;
+    if (g->odd & GGUF_ODD_PARTIAL && !c->faults_told)
+        tell(c, CHECK_ERROR, "end of file", "%" PRIu64 " bytes of data are missing",
+             g->data_end - g->file_size);
+    return 0;
+}
+
 int rule_version(struct checker *c)
 {
     const struct gguf_format *f = &c->g->fmt;

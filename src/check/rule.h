@@ -10,6 +10,7 @@ struct checker {
     const struct gguf *g;
     const struct source *src;
     const char *file;
+    bool faults_told;
     const char *rule; /* id of the rule */
     unsigned told;    /* findings of this rule */
     enum check_severity last;
@@ -30,6 +31,7 @@ const char *where_tensor(const struct gguf *g, uint32_t i, char dst[WHERE_MAX]);
 const char *where_bytes(uint64_t first, uint64_t last, char dst[WHERE_MAX]);
 
 /* The rules: 0 or -errno. layout.c */
+int rule_missing(struct checker *c);
 int rule_version(struct checker *c);
 int rule_order(struct checker *c);
 int rule_gaps(struct checker *c);
