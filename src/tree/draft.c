@@ -385,7 +385,7 @@ int tree_fsync(struct tree *t, struct tree_file *f, struct tree_wait *w)
     if (f && f->draft)
         r = settle(t, f->kf, f->draft);
     if (r >= 0)
-        r = writer_sync(t, w);
+        r = writer_sync(t, w, r > 0);
     (void)pthread_mutex_unlock(&t->lock);
     return r;
 }

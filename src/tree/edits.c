@@ -123,6 +123,10 @@ static int finish(struct tree *t, const struct mark *m, int r, struct err *e)
         cut_back(t, m);
     else
         t->writer.next.last = *m;
+    if (r == 0) {
+        t->writer.next.edits++;
+        t->writer.next.owner = NULL;
+    }
     return r < 0 ? r : 1;
 }
 
@@ -287,8 +291,10 @@ void edits_remove_due(struct tree *t)
             r = remove_key(t, t->keys.file[i]);
     if (m.ops == t->writer.next.change.n && r == 0)
         return;
-    if (finish(t, &m, r, &e) > 0)
+    r = finish(t, &m, r, &e);
+    if (r > 0)
         return;
+    t->writer.failed = r;
     for (uint32_t i = 0; i < t->keys.n; i++)
         if (t->keys.file[i] && t->keys.file[i]->state == KFILE_REMOVED) {
             t->keys.file[i]->state = KFILE_KEY;
@@ -321,19 +327,30 @@ void edits_take_back(struct tree *t)
     edits_rebase(t);
 }
 
-void edits_rebase(struct tree *t)
+void edits_drop(struct tree *t)
 {
-    struct err e = {0};
     struct pending *p = &t->writer.next;
-    if (p->change.n > 0 && replan(t, &e) == 0)
-        return;
-    if (p->change.n > 0)
-        tree_log(t, LOG_ERR, "edits that followed are dropped: %s", e.msg);
+    struct gen *base = t->writer.flight ? t->writer.flight : t->writer.disk;
     edit_change_free(&p->change);
     edit_plan_free(&p->plan);
     buf_free(&p->notes);
     p->change = EDIT_CHANGE_INIT;
     p->plan = EDIT_PLAN_INIT;
-    if (adopt(t, gen_ref(t->writer.disk)) < 0)
+    p->edits = 0;
+    p->owner = NULL;
+    if (adopt(t, gen_ref(base)) < 0)
         tree_log(t, LOG_ERR, "no memory to go back to what is on disk");
+}
+
+void edits_rebase(struct tree *t)
+{
+    struct err e = {0};
+    size_t n = t->writer.next.change.n;
+    if (n > 0 && replan(t, &e) == 0)
+        return;
+    if (n > 0) {
+        tree_log(t, LOG_ERR, "edits that followed are dropped: %s", e.msg);
+        t->writer.failed = e.code; /* for those who wait for them */
+    }
+    edits_drop(t);
 }

@@ -27,6 +27,8 @@ struct pending {
     struct mark last;          /* before the edit that was accepted last */
     struct buf notes;          /* a line for the log for each operation, NUL-terminated */
     struct tree_wait *waits;   /* who waits for it */
+    unsigned edits;            /* accepted */
+    struct tree_wait *owner;   /* who made the one edit that it is, and waits; else NULL */
 };
 
 struct writer {
@@ -39,6 +41,7 @@ struct writer {
     struct gen *disk;               /* a reference: what the model file holds */
     struct gen *flight;             /* a reference: what is being written, or NULL */
     struct tree_wait *flight_waits; /* who waits for that */
+    struct tree_wait *flight_owner; /* as pending.owner */
     struct pending next;
     int failed;         /* 0, or why a write that nobody waited for failed; told once */
     atomic_bool cancel; /* stops a copy */
@@ -152,6 +155,8 @@ void edits_remove_due(struct tree *t);
 /* What is pending now; and back to what it was before the edit that was accepted last. */
 struct mark edits_mark(const struct tree *t);
 void edits_take_back(struct tree *t);
+/* Drop what is pending. */
+void edits_drop(struct tree *t);
 /* Back to what is on disk, plus what was accepted since. */
 void edits_rebase(struct tree *t);
 /* Remember type and place of a key of the newest generation. */
@@ -164,8 +169,11 @@ int writer_start(struct tree *t, struct err *e);
 int writer_stop(struct tree *t);
 /* Something was accepted: wait for it, or have it written later, by the commit mode. */
 int writer_accepted(struct tree *t, struct tree_wait *w, struct err *e);
-/* Wait until all that was accepted is durable. 0: it is already; -errno: an earlier failure. */
-int writer_sync(struct tree *t, struct tree_wait *w);
+/*
+ * Wait until all that was accepted is durable. own: the edit accepted last is by who waits.
+ * 0: it is already; -errno: an earlier failure.
+ */
+int writer_sync(struct tree *t, struct tree_wait *w, bool own);
 /* Have it written in `seconds`, if nobody asks for it before. */
 void writer_later(struct tree *t, unsigned seconds);
 

@@ -92,11 +92,13 @@ struct tree_wait {
     void (*done)(struct tree_wait *w, int result); /* 0 or -errno */
     const void *who;                               /* for tree_interrupt() */
     struct tree_wait *next;                        /* the tree's */
-    bool interrupted;                              /* the tree's */
 };
 #define TREE_PARKED 1
 
-/* The one who waits as `who` was sent a signal: a copy that it waits for is given up (-EINTR). */
+/*
+ * The one who waits as `who` was sent a signal: -EINTR. An edit that is its own alone is given up,
+ * also while it is copied; what others have edited too is written all the same.
+ */
 void tree_interrupt(struct tree *t, const void *who);
 
 /* Open a file; flags as of open(2). It keeps the generation that it saw, if that is what it shows. */

@@ -27,7 +27,6 @@
 
 static void push(struct tree_wait **list, struct tree_wait *w)
 {
-    w->interrupted = false;
     w->next = *list;
     *list = w;
 }
@@ -42,22 +41,31 @@ static void answer(struct tree_wait *list, int result)
     }
 }
 
-static struct tree_wait *find_wait(struct tree_wait *w, const void *who)
+/* Take the one who waits as `who` from a list; NULL: it is not there. */
+static struct tree_wait *take_wait(struct tree_wait **list, const void *who)
 {
-    while (w && w->who != who)
-        w = w->next;
+    while (*list && (*list)->who != who)
+        list = &(*list)->next;
+    struct tree_wait *w = *list;
+    if (w)
+        *list = w->next;
     return w;
 }
 
 void tree_interrupt(struct tree *t, const void *who)
 {
+    struct tree_wait *w = NULL;
+    struct writer *wr = &t->writer;
     (void)pthread_mutex_lock(&t->lock);
-    struct tree_wait *w = find_wait(t->writer.flight_waits, who);
-    if (w)
-        atomic_store(&t->writer.cancel, true);
-    else if ((w = find_wait(t->writer.next.waits, who)))
-        w->interrupted = true;
+    if (wr->flight_owner && wr->flight_owner->who == who)
+        atomic_store(&wr->cancel, true); /* answered when the copy has stopped */
+    else if (!(w = take_wait(&wr->flight_waits, who)))
+        w = take_wait(&wr->next.waits, who);
+    if (w && w == wr->next.owner)
+        edits_drop(t);
     (void)pthread_mutex_unlock(&t->lock);
+    if (w)
+        w->done(w, -EINTR);
 }
 
 void writer_later(struct tree *t, unsigned seconds)
@@ -70,8 +78,10 @@ void writer_later(struct tree *t, unsigned seconds)
     (void)pthread_cond_signal(&t->writer.wake);
 }
 
-static int park(struct tree *t, struct tree_wait *w)
+static int park(struct tree *t, struct tree_wait *w, bool own)
 {
+    if (own && t->writer.next.edits == 1)
+        t->writer.next.owner = w;
     push(&t->writer.next.waits, w);
     (void)pthread_cond_signal(&t->writer.wake);
     return TREE_PARKED;
@@ -93,10 +103,10 @@ static bool removals(const struct tree *t)
     return false;
 }
 
-int writer_sync(struct tree *t, struct tree_wait *w)
+int writer_sync(struct tree *t, struct tree_wait *w, bool own)
 {
     if (t->writer.next.change.n > 0 || removals(t))
-        return park(t, w);
+        return park(t, w, own);
     if (t->writer.flight) {
         push(&t->writer.flight_waits, w);
         return TREE_PARKED;
@@ -113,7 +123,7 @@ int writer_accepted(struct tree *t, struct tree_wait *w, struct err *e)
 {
     enum edit_strategy how = EDIT_COPY;
     if (t->opt.commit == TREE_COMMIT_CLOSE)
-        return park(t, w);
+        return park(t, w, true);
     if (!t->writer.flight) {
         int r = edit_prepare(&t->file, &t->writer.next.plan, &t->edit, &how, e);
         if (r < 0) {
@@ -124,7 +134,7 @@ int writer_accepted(struct tree *t, struct tree_wait *w, struct err *e)
     if (t->opt.commit == TREE_COMMIT_SYNC)
         return 0;
     if (edit_is_quick(how) || t->writer.next.plan.size <= SMALL_MODEL)
-        return park(t, w);
+        return park(t, w, true);
     writer_later(t, LATER);
     return 0;
 }
@@ -250,7 +260,6 @@ static int carry_out(struct tree *t, struct batch *b, const struct gen *g, struc
 /* Take what is pending; it is in flight from now on. */
 static void take(struct tree *t, struct batch *b)
 {
-    struct tree_wait *w;
     struct pending *p = &t->writer.next;
     memset(b, 0, sizeof(*b));
     b->pending = *p;
@@ -261,10 +270,8 @@ static void take(struct tree *t, struct batch *b)
     t->writer.due_set = false;
     t->writer.flight = gen_ref(t->now.gen);
     t->writer.flight_waits = b->pending.waits;
-    bool cancel = false;
-    for (w = b->pending.waits; w; w = w->next)
-        cancel |= w->interrupted;
-    atomic_store(&t->writer.cancel, cancel);
+    t->writer.flight_owner = b->pending.owner;
+    atomic_store(&t->writer.cancel, false);
 }
 
 /* Write all that is pending. Called with the lock, which is given up meanwhile. */
@@ -294,6 +301,7 @@ static void write_pending(struct tree *t)
     (void)pthread_mutex_lock(&t->lock);
     b.pending.waits = t->writer.flight_waits; /* more may have joined */
     t->writer.flight_waits = NULL;
+    t->writer.flight_owner = NULL;
     if (r == 0)
         landed(t, s);
     else
