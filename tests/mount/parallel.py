@@ -387,24 +387,28 @@ class WhileCopying(unittest.TestCase):
         self.assertEqual((first.wait(), second.wait()), (None, None))
         self.done()
 
-    def test_signal(self):
-        """To the program that waits: EINTR, the old file stays, the value is the old one."""
-        before = os.stat(self.source)
-        self.gate.shut()
-
-        def child():
+    def child(self, key, text):
+        """A process that writes; its exit status is the error of close(2)."""
+        def run():
             signal.signal(signal.SIGUSR1, lambda *_: None)
             signal.siginterrupt(signal.SIGUSR1, True)
-            fd = os.open(place(self.at, 'general.name'), os.O_WRONLY | os.O_TRUNC)
-            os.write(fd, b'never')
+            fd = os.open(place(self.at, key), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            os.write(fd, text.encode())
             try:
                 os.close(fd)
             except OSError as e:
                 os._exit(e.errno)
             os._exit(0)
 
-        process = fork.Process(target=child)
+        process = fork.Process(target=run)
         process.start()
+        return process
+
+    def test_signal(self):
+        """To the program that waits: EINTR, the old file stays, the value is the old one."""
+        before = os.stat(self.source)
+        self.gate.shut()
+        process = self.child('general.name', 'never')
         self.gate.wait()
         os.kill(process.pid, signal.SIGUSR1)
         # The kernel has told the daemon once the wait cannot be interrupted any more.
@@ -420,6 +424,43 @@ class WhileCopying(unittest.TestCase):
         self.assertEqual(editlib.leftovers(mountlib.folder), [])
         write(self.at, 'general.name', 'after')
         self.want.set(b'general.name', Value('string', b'after'))
+        self.done()
+
+    def interrupt(self, process):
+        """It is answered at once, whatever is being copied."""
+        os.kill(process.pid, signal.SIGUSR1)
+        process.join(mountlib.LIMIT)
+        self.assertEqual(process.exitcode, errno.EINTR)
+
+    def test_signal_behind_another(self):
+        """An edit whose turn has not come: taken back; that of the other program is written."""
+        self.gate.shut()
+        first = self.edit('my.first', 'one')
+        self.gate.wait()
+        before = list(self.want.kv)
+        self.want.set(b'my.second', Value('string', b'two'))
+        process = self.child('my.second', 'two')
+        self.until_shown('my.second')
+        self.interrupt(process)
+        self.want.kv = before
+        editlib.until(lambda: b'my.second' not in editlib.keys(self.at))
+        self.gate.open()
+        self.assertIsNone(first.wait())
+        self.done()
+
+    def test_signal_among_others(self):
+        """Gathered with those of others: EINTR, and nobody's edit is lost for it."""
+        self.gate.shut()
+        calls = [self.edit('my.first', 'one')]
+        self.gate.wait()
+        calls.append(self.edit('my.second', 'two'))
+        self.until_shown('my.second')
+        self.want.set(b'my.third', Value('string', b'three'))
+        process = self.child('my.third', 'three')
+        self.until_shown('my.third')
+        self.interrupt(process)
+        self.gate.open()
+        self.assertEqual([call.wait() for call in calls], [None, None])
         self.done()
 
     def test_replaced_meanwhile(self):
