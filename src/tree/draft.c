@@ -25,14 +25,12 @@ struct buf *kfile_bytes(struct kfile *f)
 {
     if (f->draft)
         return &f->draft->text;
-    return f->state == KFILE_HELPER || f->state == KFILE_LINK || f->state == KFILE_DEAD
-               ? &f->content
-               : NULL;
+    return f->state >= KFILE_HELPER ? &f->content : NULL;
 }
 
 static bool is_helper(const struct kfile *f)
 {
-    return f->state == KFILE_HELPER || f->state == KFILE_DEAD;
+    return f->state == KFILE_HELPER || f->state == KFILE_ASIDE || f->state == KFILE_DEAD;
 }
 
 /* ---- open ---- */
@@ -147,8 +145,9 @@ static int create(struct tree *t, const char *name, struct kfile **ret)
     char key[TREE_NAME_MAX + 1];
     uint32_t type = 0, elem = 0;
     bool typed = untype(name, key, &type, &elem);
-    struct kfile *f = keys_named(&t->keys, key);
     enum name_class class = tree_classify(t, key);
+    keys_clear(&t->keys, key);
+    struct kfile *f = keys_named(&t->keys, key);
     if (f && f->key) {
         come_back(f);
     } else if (class == NAME_INVALID) {

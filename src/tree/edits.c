@@ -326,8 +326,10 @@ void edits_rebase(struct tree *t)
     struct pending *p = &t->writer.next;
     if (p->change.n > 0 && replan(t, &e) == 0)
         return;
-    if (p->change.n > 0)
+    if (p->change.n > 0) {
         tree_log(t, LOG_ERR, "edits that followed are dropped: %s", e.msg);
+        t->writer.failed = e.code;
+    }
     edit_change_free(&p->change);
     edit_plan_free(&p->plan);
     buf_free(&p->notes);

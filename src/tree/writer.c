@@ -273,6 +273,7 @@ static void take(struct tree *t, struct batch *b)
     t->writer.due_set = false;
     t->writer.flight = gen_ref(t->now.gen);
     t->writer.flight_waits = b->pending.waits;
+    keys_take_off(&t->keys);
     bool cancel = false;
     for (w = b->pending.waits; w; w = w->next)
         cancel |= w->interrupted;
@@ -290,6 +291,8 @@ static void write_pending(struct tree *t)
         t->writer.next.waits = NULL;
         t->writer.due_set = false;
         int r = waits ? take_failure(t) : 0;
+        keys_take_off(&t->keys);
+        keys_land(&t->keys, r == 0);
         (void)pthread_mutex_unlock(&t->lock);
         answer(waits, r);
         (void)pthread_mutex_lock(&t->lock);
@@ -310,6 +313,7 @@ static void write_pending(struct tree *t)
         landed(t, s);
     else
         failed(t, &b, r);
+    keys_land(&t->keys, r == 0);
     (void)pthread_mutex_unlock(&t->lock);
     answer(b.pending.waits, r);
     batch_free(&b);
