@@ -48,15 +48,14 @@ static const char *const passed[] = {
     "allow_other",  "allow_root",
     "auto_unmount", "default_permissions",
     "max_threads=", "max_idle_threads=",
-    "clone_fd",     "max_read=",
-    "suid",         "nosuid",
-    "dev",          "nodev",
-    "exec",         "noexec",
-    "async",        "sync",
-    "dirsync",      "noatime",
-    "nodiratime",   "context=",
-    "fscontext=",   "defcontext=",
-    "rootcontext=",
+    "clone_fd",     "suid",
+    "nosuid",       "dev",
+    "nodev",        "exec",
+    "noexec",       "async",
+    "sync",         "dirsync",
+    "noatime",      "nodiratime",
+    "context=",     "fscontext=",
+    "defcontext=",  "rootcontext=",
 };
 
 /* What mount(8), fstab and systemd pass along for themselves. */

@@ -140,11 +140,8 @@ static bool untype(const char *name, char dst[TREE_NAME_MAX + 1], uint32_t *type
     return n > 0;
 }
 
-static int create(struct tree *t, const char *name, struct kfile **ret)
+static int create(struct tree *t, const char *key, struct kfile **ret)
 {
-    char key[TREE_NAME_MAX + 1];
-    uint32_t type = 0, elem = 0;
-    bool typed = untype(name, key, &type, &elem);
     enum name_class class = tree_classify(t, key);
     keys_clear(&t->keys, key);
     struct kfile *f = keys_named(&t->keys, key);
@@ -160,41 +157,43 @@ static int create(struct tree *t, const char *name, struct kfile **ret)
             return -ENOMEM;
         f->before = KFILE_GONE;
     }
-    if (typed && f->key) {
-        f->typed = true;
-        f->type = type;
-        f->elem = elem;
-    }
     *ret = f;
     return 0;
+}
+
+/* The number of the file to open: of one that is there, or made. Under the lock. */
+static int find_or_create(struct tree *t, const char *name, const char *key, int flags,
+                          uint32_t *ret)
+{
+    struct kfile *f;
+    uint32_t number = keys_find(&t->keys, t->now.gen, name);
+    if (number != KV_NONE && flags & O_EXCL)
+        return -EEXIST;
+    if (number == KV_NONE)
+        number = keys_find(&t->keys, t->now.gen, key);
+    int r = number == KV_NONE ? create(t, key, &f) : 0;
+    if (r == 0)
+        *ret = number == KV_NONE ? f->id : number;
+    return r;
 }
 
 /* Under the lock. */
 static int create_open(struct tree *t, const char *name, int flags, struct tree_entry *ret,
                        struct tree_file *file)
 {
-    struct kfile *f;
-    uint32_t type, elem;
-    uint32_t number = keys_find(&t->keys, t->now.gen, name);
-    if (number != KV_NONE && flags & O_EXCL)
-        return -EEXIST;
-    if (number == KV_NONE) {
-        char key[TREE_NAME_MAX + 1];
-        bool typed = untype(name, key, &type, &elem);
-        number = typed ? keys_find(&t->keys, t->now.gen, key) : KV_NONE;
-        f = number == KV_NONE ? NULL : keys_touch(&t->keys, t->now.gen, number);
-        int r = f ? 0 : create(t, name, &f);
-        if (r < 0)
-            return r;
-        if (typed && f->key) {
-            f->typed = true;
-            f->type = type;
-            f->elem = elem;
-        }
-        number = f->id;
-    }
+    char key[TREE_NAME_MAX + 1];
+    uint32_t type, elem, number = 0;
+    bool typed = untype(name, key, &type, &elem);
+    int r = find_or_create(t, name, key, flags, &number);
+    if (r < 0)
+        return r;
     file->node = ino_node(ino_key(number));
-    int r = draft_open(t, file, (flags & ~O_ACCMODE) | O_RDWR);
+    r = draft_open(t, file, (flags & ~O_ACCMODE) | O_RDWR);
+    if (r == 0 && typed && file->kf->draft) {
+        file->kf->draft->typed = true;
+        file->kf->draft->type = type;
+        file->kf->draft->elem = elem;
+    }
     if (r == 0)
         r = node_entry(t, &t->now, ino_key(number), ret);
     if (r == 0)
@@ -256,11 +255,8 @@ static int put_bytes(struct buf *b, uint64_t off, const void *bytes, size_t n)
 static bool known_type(const struct tree *t, const struct kfile *f, uint32_t *type, uint32_t *elem)
 {
     uint32_t kv = t->keys.kv[f->id];
-    if (f->typed) {
-        *type = f->type;
-        *elem = f->elem;
+    if (kfile_type(f, type, elem))
         return true;
-    }
     if (kv == KV_NONE)
         return false;
     struct gguf_value v = gguf_value(t->now.gen->gguf, &t->now.gen->gguf->kv[kv]);
@@ -269,9 +265,10 @@ static bool known_type(const struct tree *t, const struct kfile *f, uint32_t *ty
     return true;
 }
 
+/* A write that fails makes the whole draft one that changes nothing. */
 static int refuse(struct tree *t, struct kfile *f, struct draft *d, int r)
 {
-    struct err e = {.code = r};
+    struct err e = {0};
     (void)err_set(&e, r, "cannot become a value of its type: %s", strerror(-r));
     d->refused = edits_refused(t, f, &e);
     return r;
@@ -302,10 +299,18 @@ static int write_draft(struct tree *t, struct tree_file *file, uint64_t off, con
     return r < 0 ? refuse(t, file->kf, d, r) : 0;
 }
 
+/* All helpers together have room for f with `len` bytes. */
+static bool helper_fits(const struct tree *t, const struct kfile *f, uint64_t len)
+{
+    uint64_t others = t->keys.helper_bytes - f->content.len;
+    return len <= TEXT_MAX && others <= TEXT_MAX - len;
+}
+
 static int write_helper(struct tree *t, struct kfile *f, uint64_t off, const void *bytes, size_t n)
 {
     size_t was = f->content.len;
-    if (n > TEXT_MAX - t->keys.helper_bytes || off > TEXT_MAX - t->keys.helper_bytes)
+    uint64_t end;
+    if (!add_u64(off, n, &end) || !helper_fits(t, f, end))
         return -ENOSPC;
     int r = put_bytes(&f->content, off, bytes, n);
     t->keys.helper_bytes += f->content.len - was;
@@ -434,6 +439,8 @@ static int truncate_open(struct tree *t, const struct tree_file *f, uint64_t siz
     struct draft *d = f->draft;
     struct buf *b = d ? &d->text : &f->kf->content;
     size_t was = b->len;
+    if (is_helper(f->kf) && !helper_fits(t, f->kf, size))
+        return -ENOSPC;
     int r = set_length(b, size);
     if (r < 0)
         return r;
@@ -460,7 +467,9 @@ int tree_truncate(struct tree *t, uint64_t node, struct tree_file *file, uint64_
         return -EACCES;
     bool mine = !file || !file->kf || !file->writes;
     (void)pthread_mutex_lock(&t->lock);
-    int r = mine ? draft_open(t, &own, O_WRONLY) : 0;
+    int r = node_check(t, t->now.gen, &n);
+    if (r == 0 && mine)
+        r = draft_open(t, &own, O_WRONLY);
     if (r == 0)
         r = truncate_open(t, mine ? &own : file, size);
     if (r == 0 && mine && own.draft)

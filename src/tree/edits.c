@@ -63,23 +63,21 @@ static int adopt(struct tree *t, struct gen *gen)
     return 0;
 }
 
-static int adopt_plan(struct tree *t, struct edit_plan *p)
+static int adopt_plan(struct tree *t, struct edit_plan *p, struct err *e)
 {
     struct timespec now;
     struct gen *gen;
     (void)clock_gettime(CLOCK_REALTIME, &now);
-    struct gguf *g = edit_plan_steal(p);
-    int r = gen_make(g, t->generations + 1, &now, &gen);
-    if (r < 0) {
-        gguf_free(g);
-        return r;
-    }
-    r = adopt(t, gen);
+    int r = tree_gen(t, edit_plan_steal(p), t->generations + 1, &now, &gen, e);
     if (r < 0)
+        return r;
+    r = adopt(t, gen);
+    if (r < 0) {
         gen_unref(gen);
-    else
-        t->generations++;
-    return r;
+        return err_set(e, r, "no memory");
+    }
+    t->generations++;
+    return 0;
 }
 
 /* Plan all that is pending, and show it. On failure nothing has changed. */
@@ -87,25 +85,20 @@ static int replan(struct tree *t, struct err *e)
 {
     const struct gen *base = t->writer.flight ? t->writer.flight : t->writer.disk;
     struct edit_plan p = EDIT_PLAN_INIT;
-    int r = edit_plan_make(base->gguf, &t->writer.next.change, &t->edit, &p, e);
+    int r = edit_plan_make(gen_own(base), &t->writer.next.change, &t->edit, &p, e);
     if (r < 0)
         return r;
-    r = adopt_plan(t, &p);
+    r = adopt_plan(t, &p, e);
     if (r < 0) {
         edit_plan_free(&p);
-        return err_set(e, r, "no memory");
+        return r;
     }
     edit_plan_free(&t->writer.next.plan);
     t->writer.next.plan = p;
     return 0;
 }
 
-/* What a list of operations and its notes are cut back to when the last of them fails. */
-struct mark {
-    size_t ops, bytes, notes;
-};
-
-static struct mark mark(const struct tree *t)
+struct mark edits_mark(const struct tree *t)
 {
     const struct pending *p = &t->writer.next;
     return (struct mark){p->change.n, p->change.bytes.len, p->notes.len};
@@ -128,6 +121,8 @@ static int finish(struct tree *t, const struct mark *m, int r, struct err *e)
         r = replan(t, e);
     if (r < 0)
         cut_back(t, m);
+    else
+        t->writer.next.last = *m;
     return r < 0 ? r : 1;
 }
 
@@ -149,10 +144,9 @@ static void note(struct tree *t, const char *fmt, ...)
 static void choose_type(const struct kfile *f, const struct gguf_value *old, const struct buf *text,
                         uint32_t *type, uint32_t *elem)
 {
-    if (f->typed) {
-        *type = f->type;
-        *elem = f->elem;
-    } else if (old) {
+    if (kfile_type(f, type, elem))
+        return;
+    if (old) {
         *type = old->type;
         *elem = old->elem;
     } else {
@@ -178,7 +172,7 @@ static int set_value(struct tree *t, struct kfile *f, uint32_t type, uint32_t el
                      const struct buf *payload, bool known, struct err *e)
 {
     const uint8_t *old;
-    struct mark m = mark(t);
+    struct mark m = edits_mark(t);
     /* A string's text is what people count, not its length word. */
     size_t word = type == GGUF_STRING ? t->now.gen->gguf->fmt.len_width : 0;
     note_set(t, f, type, elem, known ? stored(t, f, &old) - word : SIZE_MAX, payload->len - word);
@@ -285,7 +279,7 @@ static int remove_key(struct tree *t, struct kfile *f)
 void edits_remove_due(struct tree *t)
 {
     struct err e = {0};
-    struct mark m = mark(t);
+    struct mark m = edits_mark(t);
     int r = 0;
     /* From the last to the first: each is remembered behind one that is still there. */
     for (uint32_t i = t->keys.n; i-- > 0 && r == 0;)
@@ -306,7 +300,7 @@ void edits_remove_due(struct tree *t)
 int edits_rename(struct tree *t, struct kfile *from, struct kfile *to, struct err *e)
 {
     char a[SHOW_MAX], b[SHOW_MAX];
-    struct mark m = mark(t);
+    struct mark m = edits_mark(t);
     int r = edits_remember(t, from);
     if (r < 0)
         return err_set(e, r, "no memory");
@@ -319,6 +313,13 @@ int edits_rename(struct tree *t, struct kfile *from, struct kfile *to, struct er
 }
 
 /* ---- after a failure ---- */
+
+void edits_take_back(struct tree *t)
+{
+    struct mark last = t->writer.next.last;
+    cut_back(t, &last);
+    edits_rebase(t);
+}
 
 void edits_rebase(struct tree *t)
 {

@@ -35,6 +35,16 @@ void draft_free(struct draft *d)
     free(d);
 }
 
+bool kfile_type(const struct kfile *f, uint32_t *type, uint32_t *elem)
+{
+    bool told = f->draft && f->draft->typed;
+    if (!told && !f->typed)
+        return false;
+    *type = told ? f->draft->type : f->type;
+    *elem = told ? f->draft->elem : f->elem;
+    return true;
+}
+
 void kfile_set_error(struct kfile *f, const char *why)
 {
     free(f->error);
@@ -308,8 +318,10 @@ static void settle(struct kfile *f, bool there)
 {
     if (there && (f->state == KFILE_GONE || f->state == KFILE_NEW))
         f->state = KFILE_KEY;
-    if (!there && (f->state == KFILE_KEY || f->state == KFILE_REMOVED || f->state == KFILE_AWAY))
+    if (!there && f->state == KFILE_KEY)
         f->state = f->draft ? KFILE_NEW : KFILE_GONE;
+    if (!there && (f->state == KFILE_REMOVED || f->state == KFILE_AWAY))
+        f->state = KFILE_GONE;
 }
 
 int keys_follow(struct keys *k, const struct gguf *old, const struct gguf *now)

@@ -52,6 +52,8 @@ struct draft {
     bool dirty;       /* something was written since the last accept() */
     bool whole;       /* written from the beginning on, without a hole: its start can be judged */
     int refused;      /* 0, or why a write was refused: such a draft changes nothing */
+    bool typed;       /* opened as KEY:TYPE */
+    uint32_t type, elem;
 };
 
 struct kfile {
@@ -71,7 +73,7 @@ struct kfile {
     bool in_flight;      /* ASIDE: the key is being written */
     unsigned opens;      /* handles */
     uint64_t lookups;    /* references of the kernel */
-    /* What is remembered of a key that is gone, or was told by KEY:TYPE. */
+    /* What is remembered of a key that is gone, or a retyping tells for a moment. */
     bool typed;
     uint32_t type, elem;
     char *after; /* owned: the key behind which it stood; NULL: at the end */
@@ -124,5 +126,7 @@ void keys_reap(struct keys *k, struct kfile *f);
 
 void kfile_set_error(struct kfile *f, const char *why); /* NULL: none */
 void draft_free(struct draft *d);                       /* may be NULL */
+/* The type that the value is to have, if it was told or is remembered. */
+bool kfile_type(const struct kfile *f, uint32_t *type, uint32_t *elem);
 
 #endif

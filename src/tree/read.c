@@ -43,6 +43,19 @@ static int open_key(struct tree *t, struct tree_file *f, int flags)
     return r;
 }
 
+/* A view of the whole keeps its generation. -ESTALE (the kernel looks again): its file is gone. */
+static int keep_gen(struct tree *t, struct tree_file *f, struct gen *g)
+{
+    (void)pthread_mutex_lock(&t->lock);
+    int r = g->unpinned ? -ESTALE : 0;
+    if (r == 0)
+        f->gen = gen_ref(g);
+    if (r == 0 && g->pinned)
+        f->pin = mapped_ref(g->pinned);
+    (void)pthread_mutex_unlock(&t->lock);
+    return r;
+}
+
 static int open_row(struct tree *t, struct tree_file *f, int flags)
 {
     CLEANUP(view_free) struct view v = VIEW_INIT;
@@ -58,10 +71,11 @@ static int open_row(struct tree *t, struct tree_file *f, int flags)
     f->row = node_row(&f->node);
     f->cacheable = !(t->writable && f->row->flags & ROW_MOVES);
     if (f->node.kind == NODE_WHOLE)
-        f->gen = gen_ref(v.gen);
-    if (f->row->text)
+        r = keep_gen(t, f, v.gen);
+    f->decodes = value_decodes(v.gen, f->row, node_tensor(v.gen, &f->node));
+    if (r == 0 && f->row->text)
         render(v.gen, f);
-    return 0;
+    return r;
 }
 
 int tree_open_file(struct tree *t, uint64_t node, int flags, struct tree_file **ret)
@@ -86,6 +100,11 @@ bool tree_cacheable(const struct tree_file *f)
     return f->cacheable;
 }
 
+bool tree_decodes(const struct tree_file *f)
+{
+    return f->decodes;
+}
+
 int tree_release(struct tree *t, struct tree_file *f)
 {
     int r = 0;
@@ -97,6 +116,7 @@ int tree_release(struct tree *t, struct tree_file *f)
         (void)pthread_mutex_unlock(&t->lock);
     }
     gen_unref(f->gen);
+    mapped_unref(f->pin);
     buf_free(&f->text);
     free(f);
     return r;
@@ -134,6 +154,7 @@ int tree_read(struct tree *t, struct tree_file *f, uint64_t off, size_t n, struc
     if (f->gen) {
         gen_unref(r->view.gen);
         r->view.gen = gen_ref(f->gen);
+        r->view.pin = f->pin ? mapped_ref(f->pin) : NULL;
     }
     const struct gguf_tensor *tensor = node_tensor(r->view.gen, &f->node);
     uint64_t size = f->row->size(&r->view, f->row, tensor);

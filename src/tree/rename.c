@@ -222,6 +222,8 @@ static int key_over_key(struct move *m)
     struct err e = {0};
     if (stays(m->from))
         return -EPERM;
+    edits_remove_due(m->t); /* others: not to be taken back with this */
+    struct mark before = edits_mark(m->t);
     int r = copy_text(m->t, m->from, &text);
     if (r == 0)
         r = edits_accept(m->t, m->to, &text, &e);
@@ -230,6 +232,7 @@ static int key_over_key(struct move *m)
     m->from->draft = m->to->draft = NULL;
     m->from->state = m->t->keys.kv[m->from->id] == KV_NONE ? KFILE_GONE : KFILE_REMOVED;
     edits_remove_due(m->t);
+    m->t->writer.next.last = before;
     return outcome(m, m->to, 1, &e);
 }
 
