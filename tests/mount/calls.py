@@ -335,6 +335,18 @@ class Edits(Editing):
         os.unlink(link)
         self.assert_listing(KV)
 
+    def test_helper_outlives_failure(self):
+        """What was renamed over a key is still there if the model could not be written."""
+        self.write(COUNT + '.tmp', b'7\n')
+        other = self.link_model()
+        self.assert_errno(errno.EMLINK, os.rename, self.key(COUNT + '.tmp'), self.key(COUNT))
+        self.assertEqual(self.text(COUNT + '.tmp'), b'7\n')
+        self.assertEqual(self.text(COUNT), b'2\n')
+        os.unlink(other)
+        os.rename(self.key(COUNT + '.tmp'), self.key(COUNT))
+        self.assert_model({COUNT: Value('u32', 7)})
+        self.assert_listing(replaced({COUNT: Value('u32', 7)}))
+
     # ---- times ----
 
     def test_time_goes_with_the_file(self):

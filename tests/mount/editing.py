@@ -62,6 +62,13 @@ class Editing(unittest.TestCase):
         self.metadata = os.path.join(self.at, 'metadata')
         self.addCleanup(self.unmount)
 
+    def link_model(self):
+        """Give the model another name: it cannot be written from then on. Returns that name."""
+        other = mountlib.path('other-name')
+        os.link(self.model, other)
+        self.addCleanup(lambda: os.path.exists(other) and os.unlink(other))
+        return other
+
     def unmount(self):
         """A child of a tool may end after it (rsync's), and keeps the mount busy until then."""
         if self.mount:
