@@ -292,6 +292,7 @@ static int write_draft(struct tree *t, struct tree_file *file, uint64_t off, con
     int r = put_bytes(&d->text, off, bytes, n);
     d->written = true;
     d->dirty = true;
+    d->closed = false;
     if (d != file->kf->draft)
         return r;
     if (r == 0 && (d->whole || file->append)) /* who appends does not change what is before */
@@ -364,6 +365,7 @@ int tree_flush(struct tree *t, struct tree_file *f, struct tree_wait *w)
     if (!f->draft)
         return 0;
     (void)pthread_mutex_lock(&t->lock);
+    f->draft->closed = true;
     int r = settle_and_wait(t, f, w);
     (void)pthread_mutex_unlock(&t->lock);
     return r;
@@ -400,14 +402,18 @@ static void settle_truncation(struct tree *t, struct kfile *f)
         writer_later(t, 0);
 }
 
+static bool only_truncated(const struct draft *d)
+{
+    return d->whole && !d->written && d->refused == 0;
+}
+
 /* The last writer is gone. A key that got no value is what it was before. */
 static void end_draft(struct tree *t, struct kfile *f)
 {
     struct draft *d = f->draft;
-    bool only_truncated = d->whole && !d->written && d->refused == 0;
     if (d->dirty && settle(t, f, d) > 0) /* no flush came: the process was killed */
         writer_later(t, 0);
-    else if (only_truncated)
+    else if (only_truncated(d))
         settle_truncation(t, f);
     f->draft = NULL;
     if (f->state != KFILE_NEW)
@@ -430,6 +436,15 @@ int draft_release(struct tree *t, struct tree_file *file)
         tree_stray(t, f);
     keys_reap(&t->keys, f);
     return 0;
+}
+
+void draft_finish(struct tree *t)
+{
+    for (uint32_t i = 0; i < t->keys.n; i++) {
+        struct kfile *f = t->keys.file[i];
+        if (f && f->draft && f->draft->closed && only_truncated(f->draft))
+            settle_truncation(t, f);
+    }
 }
 
 /* ---- truncate ---- */

@@ -50,6 +50,7 @@ struct draft {
     unsigned writers; /* handles that are open for writing */
     bool written;     /* by write(2), not only truncated */
     bool dirty;       /* something was written since the last accept() */
+    bool closed;      /* the last that was seen of it is a flush, as close(2) sends it */
     bool whole;       /* written from the beginning on, without a hole: its start can be judged */
     int refused;      /* 0, or why a write was refused: such a draft changes nothing */
     bool typed;       /* opened as KEY:TYPE */

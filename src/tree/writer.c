@@ -360,6 +360,7 @@ int writer_stop(struct tree *t)
     if (!t->writer.started)
         return 0;
     (void)pthread_mutex_lock(&t->lock);
+    draft_finish(t);
     t->writer.stop = true;
     (void)pthread_cond_signal(&t->writer.wake);
     (void)pthread_mutex_unlock(&t->lock);
