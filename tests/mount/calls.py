@@ -69,6 +69,14 @@ class Edits(Editing):
         self.comes({NAME: string(''), TAGS: array('string', [])})
         self.assertEqual(self.text(TAGS), b'')
 
+    def test_redirect_nothing_and_unmount(self):
+        """Also if the kernel had no time to tell the release."""
+        shell(': > "$1"; fusermount3 -u "$2"', self.key(NAME), self.at)
+        self.mount.wait()
+        self.mount.__exit__(None, None, None)
+        self.mount = None
+        self.assert_model({NAME: string('')})
+
     def test_command_that_fails(self):
         """A value that nothing was written to after the truncation stays, if it cannot be empty."""
         before = self.state()

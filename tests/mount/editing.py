@@ -70,9 +70,12 @@ class Editing(unittest.TestCase):
         return other
 
     def unmount(self):
-        """A child of a tool may end after it (rsync's), and keeps the mount busy until then."""
+        """A child of a tool may end after it (rsync's), and keeps the mount busy until then. The
+        kernel forgets the releases of files that the daemon has not yet read: an answer to a later
+        request tells that it has."""
         if self.mount:
             mount, self.mount = self.mount, None
+            os.statvfs(self.at)
             until(lambda: mountlib.run('fusermount3', '-u', self.at).returncode == 0)
             mount.__exit__(None, None, None)
 
