@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "command_check.h"
 #include "mount/unmount.h"
 #include "tree/tree.h"
 
@@ -53,6 +54,8 @@ static const struct command {
 
 bool command_run(int argc, char **argv, int *status)
 {
+    if (command_check(argc, argv, status))
+        return true;
     for (size_t i = 0; argc > 1 && i < sizeof(commands) / sizeof(commands[0]); i++) {
         if (strcmp(argv[1], commands[i].name) != 0)
             continue;

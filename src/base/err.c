@@ -14,6 +14,7 @@ int err_set(struct err *e, int code, const char *fmt, ...)
     if (!e)
         return code;
     e->code = code;
+    e->where = 0;
     va_list ap;
     va_start(ap, fmt);
     (void)vsnprintf(e->msg, sizeof(e->msg), fmt, ap);
@@ -29,6 +30,7 @@ int err_prefix(struct err *e, const char *fmt, ...)
     va_start(ap, fmt);
     int n = vsnprintf(e->msg, sizeof(e->msg), fmt, ap);
     va_end(ap);
+    e->where += e->where && n >= 0 ? (unsigned)n + 2 : 0;
     if (n >= 0 && (size_t)n < sizeof(e->msg))
         (void)snprintf(e->msg + n, sizeof(e->msg) - (size_t)n, ": %s", rest);
     return e->code;

@@ -19,6 +19,8 @@
 struct err {
     int code; /* 0 or -errno */
     char msg[512];
+    /* Bytes of msg that tell where, before ": " and the reason; 0 if it is not divided so. */
+    unsigned where;
 };
 
 /* Fill e (which may be NULL) and return code, so that `return err_set(...)` fails with context. */

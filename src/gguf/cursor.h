@@ -32,11 +32,20 @@ struct cursor {
     uint64_t name_off; /* of its name, once known (name_len > 0) */
     uint64_t name_len;
     struct err *err;
+    gguf_fault_fn *fault; /* NULL: the first fault ends it */
+    void *fault_arg;
 };
 
 /* Fail: "key 3 'x': FIELD at byte AT: reason". Returns code. */
 int cursor_fail(const struct cursor *c, int code, const char *field, uint64_t at, const char *fmt,
                 ...) __attribute__((format(printf, 5, 6)));
+
+/*
+ * A fault that the rest can be read in spite of. Like cursor_fail(), but if somebody collects faults
+ * it is told to them and the result is 0: the caller goes on with a substitute.
+ */
+int cursor_fault(const struct cursor *c, int code, const char *field, uint64_t at, const char *fmt,
+                 ...) __attribute__((format(printf, 5, 6)));
 
 /* Load what is missing of the n bytes at pos: the slow half of cursor_need(). */
 int cursor_load(struct cursor *c, uint64_t n, const char *field);

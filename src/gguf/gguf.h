@@ -109,6 +109,20 @@ int source_fd(int fd, struct source *ret, struct err *e);
 int gguf_parse(const struct source *s, unsigned flags, struct gguf **ret, struct err *e);
 void gguf_free(struct gguf *g);
 
+/*
+ * For checking: parse a file that gguf_parse() refuses, telling each fault in order, and go on
+ * wherever the rest can be read. 0: *ret is what could be made of it, where
+ *  - of names that are there twice the first is found,
+ *  - an alignment that is none is the default one,
+ *  - a tensor whose dimensions or offset mean nothing has no elements and no bytes,
+ *  - tensors may overlap, be misaligned, and lie where the file has no bytes.
+ * -errno as of gguf_parse() (and *e, which was not told as a fault) where it cannot go on. Files of
+ * version 1 end at the first fault, as only that tells which of the two layouts they have.
+ */
+typedef void gguf_fault_fn(void *arg, const struct err *e);
+int gguf_parse_faults(const struct source *s, gguf_fault_fn *fault, void *arg, struct gguf **ret,
+                      struct err *e);
+
 /* The number of a key or tensor, UINT32_MAX if there is none. */
 uint32_t gguf_find_key(const struct gguf *g, const void *key, size_t n);
 uint32_t gguf_find_tensor(const struct gguf *g, const void *name, size_t n);

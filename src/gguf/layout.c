@@ -39,25 +39,39 @@ static bool unknown_size(const struct gguf_tensor *t)
     return t->n_elem > 0 && (!type || type->block_len == 0);
 }
 
+/* The absolute place of tensor i's data. */
+static int place_tensor(struct cursor *c, struct gguf *g, uint32_t i)
+{
+    struct gguf_tensor *t = &g->tensor[i];
+    uint64_t told = t->off, end;
+    int r = 0;
+    name_tensor(c, g, i);
+    if (told % g->alignment)
+        r = cursor_fault(c, -EBADMSG, "offset", offset_word(c, g, i),
+                         "%llu is not a multiple of the alignment of %llu",
+                         (unsigned long long)told, (unsigned long long)g->alignment);
+    if (r < 0)
+        return r;
+    if (!add_u64(c->fmt.draft ? 0 : g->data_off, told, &t->off) ||
+        !add_u64(t->off, t->nbytes, &end) || end > INT64_MAX) {
+        t->off = g->data_off;
+        t->nbytes = t->n_elem = 0;
+        return cursor_fault(c, -EBADMSG, "offset", offset_word(c, g, i),
+                            "the end of the data overflows");
+    }
+    if (t->off < g->data_off)
+        return cursor_fault(c, -EBADMSG, "offset", offset_word(c, g, i),
+                            "%llu lies in the header, which ends at %llu",
+                            (unsigned long long)t->off, (unsigned long long)g->data_off);
+    return 0;
+}
+
 static int make_absolute(struct cursor *c, struct gguf *g)
 {
-    uint64_t base = c->fmt.draft ? 0 : g->data_off, end;
-    for (uint32_t i = 0; i < g->n_tensors; i++) {
-        struct gguf_tensor *t = &g->tensor[i];
-        name_tensor(c, g, i);
-        if (t->off % g->alignment)
-            return cursor_fail(c, -EBADMSG, "offset", offset_word(c, g, i),
-                               "%llu is not a multiple of the alignment of %llu",
-                               (unsigned long long)t->off, (unsigned long long)g->alignment);
-        if (!add_u64(base, t->off, &t->off) || !add_u64(t->off, t->nbytes, &end) || end > INT64_MAX)
-            return cursor_fail(c, -EBADMSG, "offset", offset_word(c, g, i),
-                               "the end of the data overflows");
-        if (t->off < g->data_off)
-            return cursor_fail(c, -EBADMSG, "offset", offset_word(c, g, i),
-                               "%llu lies in the header, which ends at %llu",
-                               (unsigned long long)t->off, (unsigned long long)g->data_off);
-    }
-    return 0;
+    int r = 0;
+    for (uint32_t i = 0; i < g->n_tensors && r == 0; i++)
+        r = place_tensor(c, g, i);
+    return r;
 }
 
 static int by_offset(const void *a, const void *b)
@@ -98,11 +112,13 @@ static int check_overlap(struct cursor *c, struct gguf *g, const struct place *p
         if (t->off + t->nbytes > limit || t->off == limit) {
             uint32_t next = places[k + 1].number;
             name_tensor(c, g, next);
-            return cursor_fail(c, -EBADMSG, "offset", offset_word(c, g, next),
-                               "its data begins at %llu, inside that of tensor %u (%llu to %llu)",
-                               (unsigned long long)limit, places[k].number,
-                               (unsigned long long)t->off,
-                               (unsigned long long)(t->off + t->nbytes));
+            int r =
+                cursor_fault(c, -EBADMSG, "offset", offset_word(c, g, next),
+                             "its data begins at %llu, inside that of tensor %u (%llu to %llu)",
+                             (unsigned long long)limit, places[k].number,
+                             (unsigned long long)t->off, (unsigned long long)(t->off + t->nbytes));
+            if (r < 0)
+                return r;
         }
     }
     return 0;
@@ -124,11 +140,11 @@ static int missing(struct cursor *c, const struct gguf *g, uint32_t last, uint64
 {
     if (g->n_tensors)
         name_tensor(c, g, last);
-    return cursor_fail(c, -ENODATA, "data", g->n_tensors ? g->tensor[last].off : g->data_off,
-                       "%llu bytes are missing: the file ends at %llu, the data at %llu "
-                       "(an incomplete download? -o partial mounts what is there)",
-                       (unsigned long long)(end - g->file_size), (unsigned long long)g->file_size,
-                       (unsigned long long)end);
+    return cursor_fault(c, -ENODATA, "data", g->n_tensors ? g->tensor[last].off : g->data_off,
+                        "%llu bytes are missing: the file ends at %llu, the data at %llu "
+                        "(an incomplete download? -o partial mounts what is there)",
+                        (unsigned long long)(end - g->file_size), (unsigned long long)g->file_size,
+                        (unsigned long long)end);
 }
 
 /*

@@ -152,7 +152,7 @@ static int enter(struct cursor *c, struct gguf *g, bool keys, uint32_t i)
     c->item_no = i;
     c->name_off = (uint64_t)(n.bytes - (const char *)g->head);
     c->name_len = n.len;
-    return cursor_fail(c, -EBADMSG, "name", c->name_off, "the same name as %s %u", c->item, first);
+    return cursor_fault(c, -EBADMSG, "name", c->name_off, "the same name as %s %u", c->item, first);
 }
 
 static int build_indexes(struct cursor *c, struct gguf *g)
@@ -182,12 +182,12 @@ static int find_alignment(struct cursor *c, struct gguf *g)
     c->name_off = g->kv[i].key_off;
     c->name_len = g->kv[i].key_len;
     if (v.type != GGUF_U32)
-        return cursor_fail(c, -EBADMSG, "value type", g->kv[i].val_off - 4, "must be u32, is %s",
-                           gguf_types[v.type].name);
+        return cursor_fault(c, -EBADMSG, "value type", g->kv[i].val_off - 4, "must be u32, is %s",
+                            gguf_types[v.type].name);
+    if (!is_pow2(gguf_uint(&v)))
+        return cursor_fault(c, -EBADMSG, "value", g->kv[i].val_off, "%llu is not a power of two",
+                            (unsigned long long)gguf_uint(&v));
     g->alignment = gguf_uint(&v);
-    if (!is_pow2(g->alignment))
-        return cursor_fail(c, -EBADMSG, "value", g->kv[i].val_off, "%llu is not a power of two",
-                           (unsigned long long)g->alignment);
     c->item = NULL;
     return 0;
 }
@@ -263,6 +263,20 @@ int gguf_parse(const struct source *s, unsigned flags, struct gguf **ret, struct
         r = parse_as(&c, flags, ret);
     if (r == -EBADMSG && c.fmt.version == 1)
         r = parse_draft(&c, flags, ret);
+    free(c.bytes);
+    return r;
+}
+
+int gguf_parse_faults(const struct source *s, gguf_fault_fn *fault, void *arg, struct gguf **ret,
+                      struct err *e)
+{
+    struct cursor c = {.src = s, .err = e, .fault_arg = arg};
+    int r = parse_version(&c);
+    c.fault = c.fmt.version == 1 ? NULL : fault;
+    if (r == 0)
+        r = parse_as(&c, 0, ret);
+    if (r == -EBADMSG && c.fmt.version == 1)
+        r = parse_draft(&c, 0, ret);
     free(c.bytes);
     return r;
 }

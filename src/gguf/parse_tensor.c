@@ -24,12 +24,18 @@ static int count_elements(struct cursor *c, uint32_t n_dims, uint64_t *ret)
         int r = cursor_uint(c, c->fmt.len_width, "dimension", &d);
         if (r < 0)
             return r;
+        bool fits =
+            d <= INT64_MAX && mul_u64(product, d ? d : 1, &product) && product <= GGUF_MAX_ELEMENTS;
         if (d > INT64_MAX)
-            return cursor_fail(c, -EBADMSG, "dimension", at, "%lld is negative", (long long)d);
-        empty |= d == 0;
-        if (!mul_u64(product, d ? d : 1, &product) || product > GGUF_MAX_ELEMENTS)
-            return cursor_fail(c, -EBADMSG, "dimension", at,
-                               "the number of elements overflows with %llu", (unsigned long long)d);
+            r = cursor_fault(c, -EBADMSG, "dimension", at, "%lld is negative", (long long)d);
+        else if (!fits)
+            r = cursor_fault(c, -EBADMSG, "dimension", at,
+                             "the number of elements overflows with %llu", (unsigned long long)d);
+        if (r < 0)
+            return r;
+        if (!fits)
+            product = 1;
+        empty |= d == 0 || !fits;
     }
     *ret = empty ? 0 : product;
     return 0;
@@ -42,10 +48,12 @@ static int count_bytes(struct cursor *c, struct gguf_tensor *t)
     if (!type || type->block_len == 0)
         return 0;
     uint64_t row = t->n_dims ? get_uint(c->bytes + t->dims_off, c->fmt.len_width, c->fmt.big) : 1;
-    if (row % type->block_len)
-        return cursor_fail(c, -EBADMSG, "dimension", t->dims_off,
-                           "%llu elements a row is not a multiple of the %u of a block of %s",
-                           (unsigned long long)row, type->block_len, type->name);
+    if (row % type->block_len) {
+        t->n_elem = 0;
+        return cursor_fault(c, -EBADMSG, "dimension", t->dims_off,
+                            "%llu elements a row is not a multiple of the %u of a block of %s",
+                            (unsigned long long)row, type->block_len, type->name);
+    }
     if (!mul_u64(t->n_elem / type->block_len, type->block_bytes, &t->nbytes) ||
         t->nbytes > INT64_MAX)
         return cursor_fail(c, -EBADMSG, "dimension", t->dims_off, "the size in bytes overflows");

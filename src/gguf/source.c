@@ -67,18 +67,44 @@ static void describe(const struct cursor *c, struct buf *b)
     buf_str(b, ": ");
 }
 
+/* "ITEM: FIELD at byte AT: REASON" */
+static int fill(const struct cursor *c, struct err *e, int code, const char *field, uint64_t at,
+                const char *fmt, va_list ap)
+{
+    char reason[256], byte[32];
+    (void)vsnprintf(reason, sizeof(reason), fmt, ap);
+    int n = snprintf(byte, sizeof(byte), " at byte %llu", (unsigned long long)at);
+    CLEANUP(buf_free) struct buf b = BUF_INIT;
+    describe(c, &b);
+    (void)err_set(e, code, "%.*s%s%s: %s", (int)b.len, b.data ? (const char *)b.data : "", field,
+                  byte, reason);
+    if (e)
+        e->where = (unsigned)(b.len + strlen(field)) + (unsigned)n;
+    return code;
+}
+
 int cursor_fail(const struct cursor *c, int code, const char *field, uint64_t at, const char *fmt,
                 ...)
 {
-    char reason[256];
     va_list ap;
     va_start(ap, fmt);
-    (void)vsnprintf(reason, sizeof(reason), fmt, ap);
+    int r = fill(c, c->err, code, field, at, fmt, ap);
     va_end(ap);
-    CLEANUP(buf_free) struct buf b = BUF_INIT;
-    describe(c, &b);
-    return err_set(c->err, code, "%.*s%s at byte %llu: %s", (int)b.len,
-                   b.data ? (const char *)b.data : "", field, (unsigned long long)at, reason);
+    return r;
+}
+
+int cursor_fault(const struct cursor *c, int code, const char *field, uint64_t at, const char *fmt,
+                 ...)
+{
+    struct err e = {0};
+    va_list ap;
+    va_start(ap, fmt);
+    int r = fill(c, c->fault ? &e : c->err, code, field, at, fmt, ap);
+    va_end(ap);
+    if (!c->fault)
+        return r;
+    c->fault(c->fault_arg, &e);
+    return 0;
 }
 
 static int grow(struct cursor *c, uint64_t need)

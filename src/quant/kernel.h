@@ -46,6 +46,7 @@
 #define PROTOTYPE_GONE(id, T)
 QUANT_TYPES(PROTOTYPE, PROTOTYPE_GONE)
 void IN_SET(narrow_f16)(const float *restrict src, size_t n, uint16_t *restrict dst);
+bool IN_SET(all_finite)(const uint8_t *floats, size_t n);
 void IN_SET(narrow_bf16)(const float *restrict src, size_t n, uint16_t *restrict dst);
 
 #define DECODER(T)                                                                      \

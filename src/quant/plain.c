@@ -70,6 +70,47 @@ void IN_SET(narrow_f16)(const float *restrict src, size_t n, uint16_t *restrict 
         dst[i] = f32_to_f16(src[i]);
 }
 
+/* A float is finite unless all bits of its exponent are set. */
+static bool is_finite(uint32_t bits)
+{
+    return (bits & 0x7f800000) != 0x7f800000;
+}
+
+/*
+ * NaN and infinity stay in a sum whatever is added, so that one addition for each value is enough.
+ * Eight sums of eight lanes, as an addition takes several cycles. Sums of huge numbers overflow:
+ * then, and for the rest, each value is looked at.
+ */
+typedef float lanes __attribute__((vector_size(32)));
+enum { SUMS = 8, ROUND = SUMS * sizeof(lanes) / sizeof(float) };
+
+static bool sums_finite(const lanes *sum)
+{
+    uint32_t bits[ROUND];
+    bool finite = true;
+    memcpy(bits, sum, sizeof(bits));
+    for (size_t i = 0; i < ROUND; i++)
+        finite &= is_finite(bits[i]);
+    return finite;
+}
+
+bool IN_SET(all_finite)(const uint8_t *floats, size_t n)
+{
+    lanes sum[SUMS] = {0}, more;
+    size_t i = 0;
+    for (; !HOST_BIG && i + ROUND <= n; i += ROUND)
+        for (size_t k = 0; k < SUMS; k++) {
+            memcpy(&more, floats + i * F32_BYTES + k * sizeof(more), sizeof(more));
+            sum[k] += more;
+        }
+    if (!sums_finite(sum))
+        i = 0;
+    for (; i < n; i++)
+        if (!is_finite(get_u32(floats + i * F32_BYTES, false)))
+            return false;
+    return true;
+}
+
 void IN_SET(narrow_bf16)(const float *restrict src, size_t n, uint16_t *restrict dst)
 {
     for (size_t i = 0; i < n; i++)

@@ -50,6 +50,11 @@ void quant_f32_to_bf16(const float *src, size_t n, uint16_t *dst)
     set->f32_to_bf16(src, n, dst);
 }
 
+bool quant_all_finite(const uint8_t *floats, size_t n)
+{
+    return set->all_finite(floats, n);
+}
+
 /* Reverse each field of a block that a big-endian file has reversed. */
 static void swap_fields(const struct quant_type *t, uint8_t *block)
 {

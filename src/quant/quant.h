@@ -90,6 +90,9 @@ static inline void quant_extent_f32(const struct quant_type *t, uint64_t off, si
 void quant_f32_to_f16(const float *src, size_t n, uint16_t *dst);
 void quant_f32_to_bf16(const float *src, size_t n, uint16_t *dst);
 
+/* True if none of n little-endian float32 (any alignment) is NaN or infinite. */
+bool quant_all_finite(const uint8_t *floats, size_t n);
+
 /* Choose the fastest decoders for this machine; before threads start. Optional. */
 void quant_init(void);
 

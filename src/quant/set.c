@@ -22,4 +22,5 @@ const struct quant_set IN_SET(quant_set) = {
     .types = types,
     .f32_to_f16 = IN_SET(narrow_f16),
     .f32_to_bf16 = IN_SET(narrow_bf16),
+    .all_finite = IN_SET(all_finite),
 };

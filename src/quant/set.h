@@ -16,6 +16,7 @@ struct quant_set {
     const struct quant_type *types; /* QUANT_N_TYPES rows, by id */
     void (*f32_to_f16)(const float *src, size_t n, uint16_t *dst);
     void (*f32_to_bf16)(const float *src, size_t n, uint16_t *dst);
+    bool (*all_finite)(const uint8_t *floats, size_t n);
 };
 
 /* Compiled for the baseline of the architecture: runs everywhere. */

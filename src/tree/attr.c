@@ -77,14 +77,20 @@ uint64_t key_size(const struct gen *g, uint32_t key)
     return m.len;
 }
 
-static uint64_t whole_size(const struct gen *g, uint32_t i)
+static uint64_t whole_size(const struct tree *t, const struct view *v, uint32_t i)
 {
     const struct row *row = files_row(FILES_ROOT, i);
+    struct gen *g = v->gen;
+    if (row->flags & ROW_LIVE)
+        return 0;
     uint64_t known = atomic_load_explicit(&g->row_size[i], memory_order_relaxed);
     if (known)
         return known - 1;
     struct buf m = BUF_MEASURE;
-    row->text(g, NULL, &m);
+    if (row->tell)
+        row->tell(v, t->path, &m);
+    else
+        row->text(g, NULL, &m);
     atomic_store_explicit(&g->row_size[i], m.len + 1, memory_order_relaxed);
     return m.len;
 }
@@ -111,7 +117,7 @@ static uint64_t node_size(const struct tree *t, const struct view *v, const stru
     if (row->size)
         return row->size(v, row, node_tensor(g, n));
     if (n->kind == NODE_WHOLE)
-        return whole_size(g, n->row);
+        return whole_size(t, v, n->row);
     struct buf m = BUF_MEASURE;
     row->text(g, node_tensor(g, n), &m);
     return m.len;

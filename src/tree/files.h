@@ -47,6 +47,7 @@ enum {
     ROW_HIDDEN = 1 << 3, /* opens by name; listed with views=all only */
     ROW_SPLIT = 1 << 5,  /* only in split models */
     ROW_MOVES = 1 << 4,  /* in a tensor's folder, but may differ between generations */
+    ROW_LIVE = 1 << 5,   /* rendered at each open; until then its size is not known: stat says 0 */
 };
 
 /* How a tensor's values are shown: little-endian floats of one format. */
@@ -64,6 +65,8 @@ struct row {
     const struct form *form; /* of value views */
     /* Rendered: the whole file. `t` is the tensor (NULL at the root). Errors stick to the buf. */
     void (*text)(const struct gen *g, const struct gguf_tensor *t, struct buf *out);
+    /* Rendered, of the whole: the same for what must know the model file's path or its bytes. */
+    void (*tell)(const struct view *v, const char *path, struct buf *out);
     /* Piecewise: size in bytes, and bytes [off, off + n) (inside of the size) into the reply. */
     uint64_t (*size)(const struct view *v, const struct row *row, const struct gguf_tensor *t);
     int (*read)(const struct view *v, const struct row *row, const struct gguf_tensor *t,
@@ -112,12 +115,13 @@ void offset_text(const struct gen *g, const struct gguf_tensor *t, struct buf *o
 void shard_text(const struct gen *g, const struct gguf_tensor *t, struct buf *out);
 void metadata_json(const struct gen *g, const struct gguf_tensor *t, struct buf *out);
 void tensors_json(const struct gen *g, const struct gguf_tensor *t, struct buf *out);
-void info_text(const struct gen *g, const struct gguf_tensor *t, struct buf *out);
+
+/* The rows that tell of the model: summary.c. */
+void info_text(const struct view *v, const char *path, struct buf *out);
+void check_text(const struct view *v, const char *path, struct buf *out);
 
 /* The shape in NumPy's order, the reverse of the stored one, `between` each two dimensions. */
 void shape_numpy(const struct gen *g, const struct gguf_tensor *t, const char *between,
                  struct buf *out);
-/* "Q4_K", or "unknown:NNN" for ids that are removed or not known. */
-void type_name(const struct gguf_tensor *t, struct buf *out);
 
 #endif

@@ -9,10 +9,13 @@
 
 #include "base/bytes.h"
 
-static void render(const struct gen *g, struct tree_file *f)
+static void render(const struct tree *t, const struct view *v, struct tree_file *f)
 {
     f->rendered = true;
-    f->row->text(g, node_tensor(g, &f->node), &f->text);
+    if (f->row->tell)
+        f->row->tell(v, t->path, &f->text);
+    else
+        f->row->text(v->gen, node_tensor(v->gen, &f->node), &f->text);
 }
 
 /* The text of a metadata file as it is now. Of a writable tree: under the lock. */
@@ -69,12 +72,13 @@ static int open_row(struct tree *t, struct tree_file *f, int flags)
     if ((flags & O_ACCMODE) != O_RDONLY)
         return t->writable ? -EACCES : -EROFS;
     f->row = node_row(&f->node);
-    f->cacheable = !(t->writable && f->row->flags & ROW_MOVES);
+    f->cacheable = !(t->writable && f->row->flags & ROW_MOVES) && !(f->row->flags & ROW_LIVE);
     if (f->node.kind == NODE_WHOLE)
         r = keep_gen(t, f, v.gen);
+    v.pin = f->pin ? mapped_ref(f->pin) : NULL;
     f->decodes = value_decodes(v.gen, f->row, node_tensor(v.gen, &f->node));
-    if (r == 0 && f->row->text)
-        render(v.gen, f);
+    if (r == 0 && (f->row->text || f->row->tell))
+        render(t, &v, f);
     return r;
 }
 

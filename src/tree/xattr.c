@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "check/facts.h"
 #include "tree/helper.h"
 
 /* Attributes are of metadata files and of tensors' folders. */
@@ -35,7 +36,7 @@ static int x_type(const struct subject *s, struct buf *out)
 {
     char name[GGUF_TYPE_NAME_MAX];
     if (s->tensor) {
-        type_name(s->tensor, out);
+        fact_type_name(s->tensor, out);
         return 0;
     }
     if (s->kv == KV_NONE)

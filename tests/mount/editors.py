@@ -68,6 +68,8 @@ shell_tool('mv-backup', 'mv --backup=simple "$3" "$1"', stays=['~'])
 shell_tool('mv-helper', 'cp "$3" "$1.new" && mv "$1.new" "$1"; s=$?; rm -f "$1.new"; exit $s')
 shell_tool('mv-dance', 'mv "$1" "$1.old" && if cp "$3" "$1"; then rm "$1.old"; else '
            'mv "$1.old" "$1"; exit 1; fi')
+shell_tool('mv-dance-helix', 'mv "$1" "$1Ab1Cd2.bck" && if cp "$3" "$1"; then rm "$1Ab1Cd2.bck"; '
+           'else mv "$1Ab1Cd2.bck" "$1"; exit 1; fi')
 shell_tool('rm-and-cp', 'rm "$1" && cp "$3" "$1"')
 shell_tool('install', 'install -m 600 "$3" "$1"')
 shell_tool('sed', 'sed -i "1s/.*/$2/" "$1"')

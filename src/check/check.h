@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What is to be said about a model: findings by one table of rules (check.c).
+ *
+ *     struct check_model m = {.g = g, .src = &src, .file = "x-7B-v1.0.gguf"};
+ *     r = check_rules(&m, sink, arg);      sink is called once for each finding
+ *
+ * A rule is a row {id, function}: adding one is adding a row. A rule tells of at most CHECK_MOST
+ * findings and then how many more there are.
+ *
+ * Severity: an error is what readers refuse or misread, or what the specification calls mandatory;
+ * a warning is against its letter, or stops some readers; a note is nobody's fault.
+ *
+ * Threads: nothing is shared; a sink is called by the caller's thread only.
+ */
+#ifndef CHECK_CHECK_H
+#define CHECK_CHECK_H
+
+#include "gguf/gguf.h"
+
+enum check_severity { CHECK_NOTE, CHECK_WARNING, CHECK_ERROR };
+
+/* "note", "warning", "error" */
+extern const char *const check_severity_name[];
+
+/* All text is one line, safe to print, and good during the call of the sink only. */
+struct check_finding {
+    enum check_severity severity;
+    const char *rule;  /* its id */
+    const char *what;  /* what is wrong */
+    const char *where; /* in the file: a key, a tensor, bytes; "" where that means nothing */
+};
+
+typedef void check_sink(void *arg, const struct check_finding *f);
+
+#define CHECK_MOST 20 /* findings of one rule */
+
+struct check_model {
+    const struct gguf *g;     /* also what gguf_parse_faults() made of a broken file */
+    const struct source *src; /* the file's bytes; NULL: what is between tensors is not looked at */
+    const char *file;         /* its name without folders; NULL: there is none */
+    bool faults_told;         /* what the parser found was told already */
+};
+
+/* All rules but that of values (scan.h). 0, -ENOMEM, or -errno of reading the file. */
+int check_rules(const struct check_model *m, check_sink *sink, void *arg);
+
+/* The ids of the rules, in the order in which they are applied; NULL past the last. */
+const char *check_rule_id(size_t i);
+
+#endif

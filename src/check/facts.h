@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a model's keys and tensors tell about it: single values by key, parameters counted, the mix
+ * of types. Nothing is trusted: a key of an unexpected type is as if it were not there.
+ *
+ * Threads: pure functions of an immutable model.
+ */
+#ifndef CHECK_FACTS_H
+#define CHECK_FACTS_H
+
+#include <string.h>
+
+#include "base/buf.h"
+#include "gguf/gguf.h"
+
+/* Bytes in the model's header. */
+struct text {
+    const char *at;
+    size_t len;
+};
+
+static inline bool text_is(struct text t, const char *word)
+{
+    return t.at && t.len == strlen(word) && memcmp(t.at, word, t.len) == 0;
+}
+
+/* The value of a key; false if it is not there. */
+bool fact_value(const struct gguf *g, const char *key, struct gguf_value *ret);
+/* The text of a string key; at NULL if there is none. */
+struct text fact_text(const struct gguf *g, const char *key);
+/* A number that is an integer of any type and not negative. */
+bool fact_uint(const struct gguf *g, const char *key, uint64_t *ret);
+bool fact_value_uint(const struct gguf_value *v, uint64_t *ret);
+
+/*
+ * The number of the key that is `name` under the model's architecture ("llama.block_count" for
+ * "block_count"), UINT32_MAX if there is none. And its value as above.
+ */
+uint32_t fact_arch_key(const struct gguf *g, const char *name);
+bool fact_arch_uint(const struct gguf *g, const char *name, uint64_t *ret);
+
+/* Tokens in the vocabulary: of tokenizer.ggml.tokens, else [arch].vocab_size. False: unknown. */
+bool fact_vocabulary(const struct gguf *g, uint64_t *ret);
+
+/* True for a shard of a split model that is not the first: it has no keys of the model. */
+bool fact_later_shard(const struct gguf *g);
+/* True for a shard of a split model. */
+bool fact_shard(const struct gguf *g);
+/* True for what general.type says is a model, or does not say. */
+bool fact_is_model(const struct gguf *g);
+
+/* Elements of all tensors: of all experts, and as one of the experts sees it. */
+struct params {
+    uint64_t total;
+    uint64_t one;     /* of a model without experts: total */
+    uint64_t experts; /* 0: none */
+};
+struct params fact_params(const struct gguf *g);
+
+/* "7.2B", "8x7.2B": two digits at least, in thousands, millions ... */
+#define SIZE_LABEL_MAX 48
+void fact_size_label(const struct params *p, char dst[SIZE_LABEL_MAX]);
+/* "7.2B" */
+void fact_count_label(uint64_t n, char dst[SIZE_LABEL_MAX]);
+
+/* The tensors of each type, those with the most bytes first. */
+struct share {
+    uint32_t id; /* of the type, as stored */
+    uint64_t tensors;
+    uint64_t bytes;
+    uint64_t elements;
+    const struct gguf_tensor *first;
+};
+/* There are few types; of a hostile file's many the rest is left out. */
+#define SHARES_MAX 64
+size_t fact_shares(const struct gguf *g, struct share dst[SHARES_MAX]);
+
+/* "Q4_K_M" for general.file_type 15; NULL if it is not there or not known. */
+const char *fact_file_type(const struct gguf *g);
+
+/* "Q4_K", or "unknown:NNN" for ids that are removed or not known. */
+void fact_type_name(const struct gguf_tensor *t, struct buf *out);
+
+#endif

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: MIT */
+/* The naming convention, read: see filename.h. */
+#include "check/filename.h"
+
+#include <string.h>
+
+const char *const file_part_name[FILE_PARTS] = {"Sidecar", "BaseName", "SizeLabel", "FineTune",
+                                                "Version", "Encoding", "Type",      "Shard"};
+
+/* More words than any file name of 255 bytes has. */
+enum { WORDS_MOST = 256, SHARD_DIGITS = 5 };
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+static bool is_alpha(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+static bool is_blank(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+static bool is_plain(char c)
+{
+    return is_digit(c) || is_alpha(c) || is_blank(c);
+}
+
+static size_t span(struct text t, size_t from, bool (*is)(char))
+{
+    size_t n = from;
+    while (n < t.len && is(t.at[n]))
+        n++;
+    return n - from;
+}
+
+/* ---- words ---- */
+
+static bool is_name_word(struct text w)
+{
+    size_t digits = 0;
+    for (; digits < w.len && (is_digit(w.at[digits]) || is_blank(w.at[digits]));)
+        digits++;
+    return digits == w.len || (!is_digit(w.at[0]) && span(w, 0, is_plain) == w.len);
+}
+
+static bool is_tune_word(struct text w)
+{
+    return span(w, 0, is_plain) == w.len;
+}
+
+/* Bytes of "12" or "1.2" at `from`, 0 if there is no number. */
+static size_t number_at(struct text w, size_t from)
+{
+    size_t whole = span(w, from, is_digit);
+    if (whole == 0 || from + whole >= w.len || w.at[from + whole] != '.')
+        return whole;
+    size_t rest = span(w, from + whole + 1, is_digit);
+    return rest ? whole + 1 + rest : whole;
+}
+
+/* [COUNTx]NUMBERletter */
+static bool is_size_word(struct text w)
+{
+    size_t at = span(w, 0, is_digit);
+    at = at > 0 && at < w.len && w.at[at] == 'x' && number_at(w, at + 1) ? at + 1 : 0;
+    size_t n = number_at(w, at);
+    return n > 0 && at + n + 1 == w.len && is_alpha(w.at[w.len - 1]);
+}
+
+/* lettersNUMBERletters, after a size: "A3B", "ContextLength4k" */
+static bool is_attribute(struct text w)
+{
+    size_t at = span(w, 0, is_alpha), n = number_at(w, at);
+    return at > 0 && n > 0 && at + n < w.len && span(w, at + n, is_alpha) == w.len - at - n;
+}
+
+static bool is_version(struct text w)
+{
+    if (w.len < 2 || w.at[0] != 'v')
+        return false;
+    for (size_t at = 1;; at++) {
+        size_t n = span(w, at, is_digit);
+        at += n;
+        if (n == 0 || at == w.len || w.at[at] != '.')
+            return n > 0 && at == w.len;
+    }
+}
+
+static bool starts_with(struct text w, const char *word)
+{
+    return w.len >= strlen(word) && memcmp(w.at, word, strlen(word)) == 0;
+}
+
+static bool is_encoding(struct text w)
+{
+    if (starts_with(w, "LoRA") || starts_with(w, "vocab"))
+        return false;
+    for (size_t i = 0; i < w.len; i++)
+        if (!is_digit(w.at[i]) && !is_alpha(w.at[i]) && w.at[i] != '_')
+            return false;
+    return w.len > 0;
+}
+
+static bool is_type(struct text w)
+{
+    return text_is(w, "LoRA") || text_is(w, "vocab");
+}
+
+static bool is_shard_number(struct text w)
+{
+    return w.len == SHARD_DIGITS && span(w, 0, is_digit) == SHARD_DIGITS;
+}
+
+/* ---- the name ---- */
+
+struct words {
+    struct text word[WORDS_MOST];
+    size_t n;
+};
+
+static bool split(const char *name, size_t len, struct words *w)
+{
+    w->n = 0;
+    for (size_t at = 0; at <= len && w->n < WORDS_MOST;) {
+        const char *dash = memchr(name + at, '-', len - at);
+        size_t n = dash ? (size_t)(dash - name) - at : len - at;
+        w->word[w->n++] = (struct text){name + at, n};
+        at += n + 1;
+    }
+    return w->n < WORDS_MOST;
+}
+
+/* Words [first, last) as one part. */
+static struct text join(const struct words *w, size_t first, size_t last)
+{
+    if (first >= last)
+        return (struct text){NULL, 0};
+    const struct text *end = &w->word[last - 1];
+    return (struct text){w->word[first].at, (size_t)(end->at + end->len - w->word[first].at)};
+}
+
+/* What is behind the version, from the end on; the number of words before it, 0: no version. */
+static size_t take_end(const struct words *w, struct file_name *f)
+{
+    size_t n = w->n;
+    if (n >= 3 && is_shard_number(w->word[n - 1]) && text_is(w->word[n - 2], "of") &&
+        is_shard_number(w->word[n - 3])) {
+        f->part[PART_SHARD] = join(w, n - 3, n);
+        n -= 3;
+    }
+    if (n >= 1 && is_type(w->word[n - 1]))
+        f->part[PART_TYPE] = w->word[--n];
+    if (n >= 2 && !is_version(w->word[n - 1]) && is_encoding(w->word[n - 1]))
+        f->part[PART_ENCODING] = w->word[--n];
+    if (n == 0 || !is_version(w->word[n - 1]))
+        return 0;
+    f->part[PART_VERSION] = w->word[n - 1];
+    return n - 1;
+}
+
+/* Words [from, end): base name, size label, fine tune. A size cannot be a word of a base name. */
+static bool take_begin(const struct words *w, size_t from, size_t end, struct file_name *f)
+{
+    size_t size = from + 1;
+    if (from >= end || !is_tune_word(w->word[from]))
+        return false;
+    while (size < end && is_name_word(w->word[size]))
+        size++;
+    if (size >= end || !is_size_word(w->word[size]))
+        return false;
+    f->part[PART_BASE] = join(w, from, size);
+    size_t tune = size + 1;
+    if (tune < end && is_attribute(w->word[tune]))
+        tune++;
+    f->part[PART_SIZE] = join(w, size, tune);
+    f->part[PART_FINETUNE] = join(w, tune, end);
+    for (size_t i = tune; i < end; i++)
+        if (!is_tune_word(w->word[i]))
+            return false;
+    return tune >= end || f->part[PART_FINETUNE].len > 0;
+}
+
+bool file_name_parse(const char *name, struct file_name *ret)
+{
+    static const char suffix[] = ".gguf";
+    struct words w;
+    struct file_name f = {0};
+    size_t len = strlen(name);
+    if (len <= strlen(suffix) || strcmp(name + len - strlen(suffix), suffix) != 0 ||
+        !split(name, len - strlen(suffix), &w))
+        return false;
+    size_t end = take_end(&w, &f);
+    bool sidecar = end > 1 && (text_is(w.word[0], "mmproj") || text_is(w.word[0], "mtp"));
+    if (sidecar && take_begin(&w, 1, end, &f))
+        f.part[PART_SIDECAR] = w.word[0];
+    else if (!take_begin(&w, 0, end, &f))
+        return false;
+    *ret = f;
+    return true;
+}
+
+/* ---- what parts mean ---- */
+
+static double decimal(struct text t)
+{
+    double v = 0, unit = 1;
+    bool fraction = false;
+    for (size_t i = 0; i < t.len; i++) {
+        fraction |= t.at[i] == '.';
+        unit *= fraction && t.at[i] != '.' ? 0.1 : 1;
+        v = t.at[i] == '.' ? v : fraction ? v + unit * (t.at[i] - '0') : v * 10 + (t.at[i] - '0');
+    }
+    return v;
+}
+
+bool file_size_parse(struct text label, uint64_t *experts, double *params)
+{
+    static const char units[] = "KMBTQ";
+    const char *dash = memchr(label.at, '-', label.len);
+    struct text w = {label.at, dash ? (size_t)(dash - label.at) : label.len};
+    if (!is_size_word(w))
+        return false;
+    const char *x = memchr(w.at, 'x', w.len - 1);
+    size_t at = x ? (size_t)(x - w.at) + 1 : 0;
+    const char *unit = strchr(units, w.at[w.len - 1] & ~0x20);
+    if (!unit)
+        return false;
+    *experts = x ? (uint64_t)decimal((struct text){w.at, at - 1}) : 0;
+    *params = decimal((struct text){w.at + at, w.len - 1 - at});
+    for (const char *u = units; u <= unit; u++)
+        *params *= 1000;
+    return true;
+}
+
+/* A size label is rounded, and not everybody counts embeddings: a quarter more or less is meant. */
+static bool near(double label, uint64_t params)
+{
+    double have = (double)params;
+    return have >= label * 0.75 && have <= label * 1.25;
+}
+
+bool file_size_fits(struct text label, const struct params *p)
+{
+    uint64_t experts;
+    double params;
+    if (!file_size_parse(label, &experts, &params))
+        return false;
+    if (experts)
+        return experts == p->experts && near(params, p->one);
+    return near(params, p->total) || near(params, p->one);
+}
+
+bool file_shard_parse(struct text shard, uint64_t *number, uint64_t *count)
+{
+    if (shard.len != 2 * SHARD_DIGITS + 4)
+        return false;
+    *number = (uint64_t)decimal((struct text){shard.at, SHARD_DIGITS});
+    *count = (uint64_t)decimal((struct text){shard.at + SHARD_DIGITS + 4, SHARD_DIGITS});
+    return true;
+}

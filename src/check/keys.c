@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: MIT */
+/* Rules of keys and their values, each for itself; and which must be there. */
+#include "edit/keys.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/utf8.h"
+#include "check/facts.h"
+#include "check/rule.h"
+
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
+int rule_key_syntax(struct checker *c)
+{
+    char where[WHERE_MAX];
+    for (uint32_t i = 0; i < c->g->n_kv; i++) {
+        const char *key = gguf_key(c->g, &c->g->kv[i]);
+        size_t n = c->g->kv[i].key_len;
+        if (key_lower_snake(key, n))
+            continue;
+        (void)where_key(c->g, i, where);
+        if (key_valid(key, n))
+            tell(c, CHECK_WARNING, where,
+                 "segments are to be lower_snake_case: a to z, 0 to 9 and _");
+        else if (n > KEY_MAX)
+            tell(c, CHECK_ERROR, where, "a key of %zu bytes, at most %d are allowed", n, KEY_MAX);
+        else
+            tell(c, CHECK_ERROR, where, "is not a key: ASCII segments with single dots between");
+    }
+    return 0;
+}
+
+static const char *wanted_type(const struct key_row *row, char dst[64])
+{
+    const char *name = gguf_types[row->type].name, *elem = gguf_types[row->elem].name;
+    if (row->type == GGUF_ARRAY)
+        (void)snprintf(dst, 64, "array[%s]", elem);
+    else
+        (void)snprintf(dst, 64, "%s%s%s%s%s", name, row->flags & KEY_COUNT ? " or u64" : "",
+                       row->flags & KEY_PER_LAYER ? ", or array[" : "",
+                       row->flags & KEY_PER_LAYER ? elem : "",
+                       row->flags & KEY_PER_LAYER ? "]" : "");
+    return dst;
+}
+
+int rule_key_type(struct checker *c)
+{
+    char where[WHERE_MAX], name[GGUF_TYPE_NAME_MAX], want[64];
+    for (uint32_t i = 0; i < c->g->n_kv; i++) {
+        const struct gguf_kv *kv = &c->g->kv[i];
+        const struct key_row *row = key_find(gguf_key(c->g, kv), kv->key_len);
+        struct gguf_value v = gguf_value(c->g, kv);
+        if (row && !key_type_fits(row, v.type, v.elem))
+            tell(c, CHECK_ERROR, where_key(c->g, i, where), "is %s, must be %s",
+                 gguf_type_name(&v, name), wanted_type(row, want));
+    }
+    return 0;
+}
+
+/* ---- values ---- */
+
+/* How many values in v, at any depth, fn finds. */
+static uint64_t count_values(const struct gguf_value *v, bool (*fn)(const struct gguf_value *v))
+{
+    struct gguf_value item;
+    uint64_t n = 0;
+    if (v->type != GGUF_ARRAY)
+        return fn(v);
+    if (v->elem != GGUF_STRING && v->elem != GGUF_BOOL && v->elem != GGUF_ARRAY)
+        return 0;
+    for (struct gguf_walk w = gguf_walk(v); gguf_next(&w, &item);)
+        n += count_values(&item, fn);
+    return n;
+}
+
+static bool not_utf8(const struct gguf_value *v)
+{
+    if (v->type != GGUF_STRING)
+        return false;
+    for (uint64_t i = 0, n; i < v->len; i += n)
+        if ((n = utf8_len(v->data + i, (size_t)(v->len - i))) == 0)
+            return true;
+    return false;
+}
+
+static bool odd_bool(const struct gguf_value *v)
+{
+    return v->type == GGUF_BOOL && v->data[0] > 1;
+}
+
+/* Tokens may be any bytes; all other text is for people. */
+int rule_utf8(struct checker *c)
+{
+    static const char tokenizer[] = "tokenizer.";
+    char where[WHERE_MAX];
+    for (uint32_t i = 0; i < c->g->n_kv; i++) {
+        const struct gguf_kv *kv = &c->g->kv[i];
+        struct gguf_value v = gguf_value(c->g, kv);
+        uint64_t n = count_values(&v, not_utf8);
+        bool tokens = v.type == GGUF_ARRAY && kv->key_len > strlen(tokenizer) &&
+                      memcmp(gguf_key(c->g, kv), tokenizer, strlen(tokenizer)) == 0;
+        if (n && v.type == GGUF_ARRAY)
+            tell(c, tokens ? CHECK_NOTE : CHECK_WARNING, where_key(c->g, i, where),
+                 "%" PRIu64 " strings are not UTF-8", n);
+        else if (n)
+            tell(c, CHECK_WARNING, where_key(c->g, i, where), "the text is not UTF-8");
+    }
+    return 0;
+}
+
+int rule_bool(struct checker *c)
+{
+    char where[WHERE_MAX];
+    for (uint32_t i = 0; i < c->g->n_kv; i++) {
+        struct gguf_value v = gguf_value(c->g, &c->g->kv[i]);
+        uint64_t n = count_values(&v, odd_bool);
+        if (n)
+            tell(c, CHECK_WARNING, where_key(c->g, i, where),
+                 "a bool is stored as 0 or 1, %" PRIu64 " %s not", n, n == 1 ? "is" : "are");
+    }
+    return 0;
+}
+
+int rule_nested(struct checker *c)
+{
+    char where[WHERE_MAX];
+    for (uint32_t i = 0; i < c->g->n_kv; i++) {
+        struct gguf_value v = gguf_value(c->g, &c->g->kv[i]);
+        if (v.type == GGUF_ARRAY && v.elem == GGUF_ARRAY)
+            tell(c, CHECK_WARNING, where_key(c->g, i, where),
+                 "an array of arrays: ggml refuses it");
+    }
+    return 0;
+}
+
+/* ---- keys that must be there ---- */
+
+int rule_architecture(struct checker *c)
+{
+    struct text arch = fact_text(c->g, "general.architecture");
+    bool odd = false, bad = arch.len == 0;
+    if (!arch.at) {
+        if (!fact_later_shard(c->g))
+            tell(c, CHECK_ERROR, "metadata", "the key general.architecture must be there");
+        return 0;
+    }
+    for (size_t i = 0; i < arch.len; i++) {
+        char ch = arch.at[i];
+        bool plain = (ch >= 'a' && ch <= 'z') || (ch >= '0' && ch <= '9');
+        odd |= !plain;
+        bad |= !plain && ch != '-' && ch != '_';
+    }
+    /* "command-r", "gpt-oss": names with - and _ are in use, against the letter. */
+    if (odd || bad)
+        tell(c, bad ? CHECK_WARNING : CHECK_NOTE, "key 'general.architecture'",
+             "only a to z and 0 to 9 are allowed by the specification");
+    return 0;
+}
+
+/*
+ * By the specification's chapters on architectures. Names in one string are alternatives: the
+ * specification itself has two spellings. After "?" comes what no converter writes and no reader
+ * misses.
+ */
+#define REQUIRED_MOST 9
+// clang-format off
+static const struct {
+    const char *arch;
+    const char *key[REQUIRED_MOST + 1];
+} required[] = {
+    {"llama",   {"context_length", "embedding_length", "block_count", "feed_forward_length",
+                 "rope.dimension_count", "attention.head_count",
+                 "attention.layer_norm_rms_epsilon"}},
+    {"mpt",     {"context_length", "embedding_length", "block_count", "attention.head_count",
+                 "attention.alibi_bias_max|attention.max_alibi_bias",
+                 "?attention.clip_kqv|attention.clamp_kqv", "attention.layer_norm_epsilon"}},
+    {"gptneox", {"context_length", "embedding_length", "block_count", "use_parallel_residual",
+                 "rope.dimension_count", "attention.head_count", "attention.layer_norm_epsilon"}},
+    {"gptj",    {"context_length", "embedding_length", "block_count", "rope.dimension_count",
+                 "attention.head_count", "attention.layer_norm_epsilon"}},
+    {"gpt2",    {"context_length", "embedding_length", "block_count", "attention.head_count",
+                 "attention.layer_norm_epsilon"}},
+    {"bloom",   {"context_length", "embedding_length", "block_count", "feed_forward_length",
+                 "attention.head_count", "attention.layer_norm_epsilon"}},
+    {"falcon",  {"context_length", "embedding_length", "block_count", "attention.head_count",
+                 "attention.head_count_kv", "?attention.use_norm",
+                 "attention.layer_norm_epsilon"}},
+    {"mamba",   {"context_length", "embedding_length", "block_count", "ssm.conv_kernel",
+                 "ssm.inner_size", "ssm.state_size", "ssm.time_step_rank",
+                 "attention.layer_norm_rms_epsilon"}},
+    {"rwkv",    {"architecture_version", "context_length", "block_count", "embedding_length",
+                 "feed_forward_length"}},
+    {"whisper", {"encoder.context_length", "encoder.embedding_length", "encoder.block_count",
+                 "encoder.mels_count", "encoder.attention.head_count", "decoder.context_length",
+                 "decoder.embedding_length", "decoder.block_count",
+                 "decoder.attention.head_count"}},
+};
+// clang-format on
+
+static bool has_one_of(const struct gguf *g, const char *names)
+{
+    char name[80];
+    for (size_t n; *names; names += n + (names[n] == '|')) {
+        n = strcspn(names, "|");
+        (void)snprintf(name, sizeof(name), "%.*s", (int)n, names);
+        if (fact_arch_key(g, name) != UINT32_MAX)
+            return true;
+    }
+    return false;
+}
+
+static void require(struct checker *c, const char *arch, const char *key)
+{
+    bool soft = key[0] == '?';
+    if (!has_one_of(c->g, key + soft))
+        tell(c, soft ? CHECK_WARNING : CHECK_ERROR, "metadata", "the key %s.%.*s must be there",
+             arch, (int)strcspn(key + soft, "|"), key + soft);
+}
+
+int rule_required(struct checker *c)
+{
+    struct text arch = fact_text(c->g, "general.architecture");
+    if (fact_later_shard(c->g) || !fact_is_model(c->g))
+        return 0;
+    for (size_t i = 0; i < COUNT(required); i++)
+        for (size_t k = 0; text_is(arch, required[i].arch) && required[i].key[k]; k++)
+            require(c, required[i].arch, required[i].key[k]);
+    return 0;
+}
+
+int rule_split(struct checker *c)
+{
+    uint64_t no, count;
+    bool has_no = fact_uint(c->g, "split.no", &no), has = fact_uint(c->g, "split.count", &count);
+    if (has_no != has)
+        tell(c, CHECK_ERROR, "metadata", "of split.no and split.count only one is there");
+    else if (has && count > 0 && no >= count)
+        tell(c, CHECK_ERROR, "key 'split.no'",
+             "%" PRIu64 " is not below split.count, which is %" PRIu64, no, count);
+    return 0;
+}

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: MIT */
+/* Rules of the container: version, alignment, where the data lies and what is between. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/bytes.h"
+#include "check/rule.h"
+
+int rule_missing(struct checker *c)
+{
+    const struct gguf *g = c->g;
+    if (g->odd & GGUF_ODD_PARTIAL && !c->faults_told)
+        tell(c, CHECK_ERROR, "end of file", "%" PRIu64 " bytes of data are missing",
+             g->data_end - g->file_size);
+    return 0;
+}
+
+int rule_version(struct checker *c)
+{
+    const struct gguf_format *f = &c->g->fmt;
+    if (f->version == 1)
+        tell(c, CHECK_WARNING, "version", "version 1%s: readers of today refuse it",
+             f->draft ? " as first drafted" : "");
+    if (f->nul)
+        tell(c, CHECK_WARNING, "strings", "every string's length counts a trailing NUL");
+    if (f->big)
+        tell(c, CHECK_NOTE, "version", "big-endian");
+    return 0;
+}
+
+int rule_alignment(struct checker *c)
+{
+    if (c->g->alignment % 8)
+        tell(c, CHECK_WARNING, "key 'general.alignment'",
+             "%" PRIu64 " is not a multiple of 8, as the specification wants", c->g->alignment);
+    return 0;
+}
+
+int rule_order(struct checker *c)
+{
+    if (c->g->odd & GGUF_ODD_ORDER)
+        tell(c, CHECK_WARNING, "data section",
+             "tensor data lies in another order than tensors are listed: ggml refuses it");
+    return 0;
+}
+
+static int by_offset(const void *a, const void *b)
+{
+    const struct gguf_tensor *const *x = a, *const *y = b;
+    if ((*x)->off != (*y)->off)
+        return (*x)->off < (*y)->off ? -1 : 1;
+    return *x < *y ? -1 : 1;
+}
+
+/* The tensors that have data, in the order in which it lies. NULL: no memory. free() it. */
+static const struct gguf_tensor **sorted(const struct gguf *g, size_t *n)
+{
+    const struct gguf_tensor **list = malloc(((size_t)g->n_tensors + 1) * sizeof(*list));
+    *n = 0;
+    for (uint32_t i = 0; list && i < g->n_tensors; i++)
+        if (g->tensor[i].nbytes)
+            list[(*n)++] = &g->tensor[i];
+    if (list)
+        qsort((void *)list, *n, sizeof(*list), by_offset);
+    return list;
+}
+
+/* Call fn with each stretch between the header, the tensors' data and the end of the file. */
+typedef int stretch_fn(struct checker *c, uint64_t first, uint64_t last,
+                       const struct gguf_tensor *next);
+
+static int each_stretch(struct checker *c, stretch_fn *fn)
+{
+    const struct gguf *g = c->g;
+    size_t n;
+    const struct gguf_tensor **list = sorted(g, &n);
+    uint64_t at = g->head_len, end = g->file_size, padded;
+    int r = list ? 0 : -ENOMEM;
+    for (size_t i = 0; i < n && r == 0; i++) {
+        if (list[i]->off > at)
+            r = fn(c, at, list[i]->off, list[i]);
+        at = max_u64(at, list[i]->off + list[i]->nbytes);
+    }
+    if (align_u64(at, g->alignment, &padded) && r == 0 && at < end)
+        r = fn(c, at, min_u64(padded, end), NULL);
+    free((void *)list);
+    return r;
+}
+
+static int gap(struct checker *c, uint64_t first, uint64_t last, const struct gguf_tensor *next)
+{
+    char where[WHERE_MAX];
+    uint64_t padded;
+    if (next && align_u64(first, c->g->alignment, &padded) && last > padded)
+        tell(c, CHECK_WARNING, where_tensor(c->g, (uint32_t)(next - c->g->tensor), where),
+             "its data begins at byte %" PRIu64 ", %" PRIu64 " bytes late: ggml refuses gaps", last,
+             last - padded);
+    return 0;
+}
+
+int rule_gaps(struct checker *c)
+{
+    return each_stretch(c, gap);
+}
+
+int rule_tail(struct checker *c)
+{
+    if (c->g->odd & GGUF_ODD_NO_TAIL && !(c->g->odd & GGUF_ODD_PARTIAL))
+        tell(c, CHECK_WARNING, "end of file",
+             "the padding after the last tensor is missing: some readers want it");
+    return 0;
+}
+
+int rule_trailing(struct checker *c)
+{
+    const struct gguf *g = c->g;
+    char where[WHERE_MAX];
+    uint64_t padded;
+    if (g->odd & GGUF_ODD_TRAILING && align_u64(g->data_end, g->alignment, &padded))
+        tell(c, CHECK_WARNING, where_bytes(padded, g->file_size, where),
+             "%" PRIu64 " bytes behind the data", g->file_size - padded);
+    return 0;
+}
+
+/* The first byte that is not zero, `last` if all are. */
+static int find_nonzero(const struct source *src, uint64_t first, uint64_t last, uint64_t *ret)
+{
+    uint8_t room[16384];
+    for (size_t n; first < last; first += n) {
+        n = (size_t)min_u64(last - first, sizeof(room));
+        int r = src->read(src, first, room, n);
+        if (r < 0)
+            return r;
+        for (size_t i = 0; i < n; i++)
+            if (room[i]) {
+                *ret = first + i;
+                return 0;
+            }
+    }
+    *ret = last;
+    return 0;
+}
+
+static int zero(struct checker *c, uint64_t first, uint64_t last, const struct gguf_tensor *next)
+{
+    char where[WHERE_MAX];
+    uint64_t at;
+    (void)next;
+    last = min_u64(last, c->g->file_size);
+    if (first >= last)
+        return 0;
+    int r = find_nonzero(c->src, first, last, &at);
+    if (r == 0 && at < last)
+        tell(c, CHECK_WARNING, where_bytes(first, last, where),
+             "padding that is not zero, first at byte %" PRIu64, at);
+    return r;
+}
+
+int rule_padding(struct checker *c)
+{
+    return c->src ? each_stretch(c, zero) : 0;
+}

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: MIT */
+/* Rules of what several keys, or keys and tensors, say of the same thing. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "check/facts.h"
+#include "check/rule.h"
+#include "edit/keys.h"
+
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
+int rule_tokens(struct checker *c)
+{
+    static const char *const arrays[] = {"tokenizer.ggml.scores", "tokenizer.ggml.token_type"};
+    char where[WHERE_MAX];
+    struct gguf_value tokens, v;
+    bool has = fact_value(c->g, "tokenizer.ggml.tokens", &tokens) && tokens.type == GGUF_ARRAY;
+    for (size_t i = 0; i < COUNT(arrays); i++) {
+        if (!fact_value(c->g, arrays[i], &v) || v.type != GGUF_ARRAY)
+            continue;
+        (void)where_key(c->g, gguf_find_key(c->g, arrays[i], strlen(arrays[i])), where);
+        if (!has)
+            tell(c, CHECK_ERROR, where, "there are no tokenizer.ggml.tokens that it is about");
+        else if (v.count != tokens.count)
+            tell(c, CHECK_ERROR, where, "%" PRIu64 " elements for %" PRIu64 " tokens", v.count,
+                 tokens.count);
+    }
+    return 0;
+}
+
+/* 1 normal, 2 unknown, 3 control, 4 user defined, 5 unused, 6 byte; writers also know 0. */
+int rule_token_types(struct checker *c)
+{
+    struct gguf_value v, item;
+    uint64_t n = 0, type;
+    if (!fact_value(c->g, "tokenizer.ggml.token_type", &v) || v.type != GGUF_ARRAY)
+        return 0;
+    if (gguf_types[v.elem].kind != GGUF_KIND_INT && gguf_types[v.elem].kind != GGUF_KIND_UINT)
+        return 0;
+    for (struct gguf_walk w = gguf_walk(&v); gguf_next(&w, &item);)
+        n += !fact_value_uint(&item, &type) || type > 6;
+    if (n)
+        tell(c, CHECK_WARNING, "key 'tokenizer.ggml.token_type'",
+             "%" PRIu64 " elements are no type of token (1 to 6)", n);
+    return 0;
+}
+
+static bool ends_with(const char *s, size_t n, const char *end)
+{
+    return n >= strlen(end) && memcmp(s + n - strlen(end), end, strlen(end)) == 0;
+}
+
+int rule_token_ids(struct checker *c)
+{
+    static const char begin[] = "tokenizer.ggml.";
+    char where[WHERE_MAX];
+    uint64_t tokens, id;
+    if (!fact_vocabulary(c->g, &tokens))
+        return 0;
+    for (uint32_t i = 0; i < c->g->n_kv; i++) {
+        const struct gguf_kv *kv = &c->g->kv[i];
+        const char *key = gguf_key(c->g, kv);
+        struct gguf_value v = gguf_value(c->g, kv);
+        if (kv->key_len > strlen(begin) && memcmp(key, begin, strlen(begin)) == 0 &&
+            ends_with(key, kv->key_len, "_token_id") && fact_value_uint(&v, &id) && id >= tokens)
+            tell(c, CHECK_ERROR, where_key(c->g, i, where),
+                 "token %" PRIu64 " is not in the vocabulary of %" PRIu64, id, tokens);
+    }
+    return 0;
+}
+
+int rule_vocabulary(struct checker *c)
+{
+    static const char embedding[] = "token_embd.weight";
+    char where[WHERE_MAX];
+    uint64_t tokens, told;
+    struct gguf_value v;
+    if (!fact_value(c->g, "tokenizer.ggml.tokens", &v) || v.type != GGUF_ARRAY)
+        return 0;
+    tokens = v.count;
+    if (fact_arch_uint(c->g, "vocab_size", &told) && told != tokens)
+        tell(c, CHECK_WARNING, where_key(c->g, fact_arch_key(c->g, "vocab_size"), where),
+             "%" PRIu64 ", but there are %" PRIu64 " tokens", told, tokens);
+    uint32_t i = gguf_find_tensor(c->g, embedding, strlen(embedding));
+    if (i == UINT32_MAX || c->g->tensor[i].n_dims != 2)
+        return 0;
+    uint64_t rows = gguf_dim(c->g, &c->g->tensor[i], 1);
+    if (rows != tokens)
+        tell(c, CHECK_WARNING, where_tensor(c->g, i, where),
+             "%" PRIu64 " rows for %" PRIu64 " tokens", rows, tokens);
+    return 0;
+}
+
+/* ---- heads ---- */
+
+/* Element i of a number for each layer: the number itself where all layers have the same. */
+static bool layer_value(const struct gguf_value *v, struct gguf_walk *w, uint64_t *ret)
+{
+    struct gguf_value item = *v;
+    if (v->type == GGUF_ARRAY && !gguf_next(w, &item))
+        return false;
+    return item.type != GGUF_ARRAY && fact_value_uint(&item, ret);
+}
+
+static void heads_of_layers(struct checker *c, uint32_t heads_key, uint32_t kv_key)
+{
+    struct gguf_value h = gguf_value(c->g, &c->g->kv[heads_key]);
+    struct gguf_value k = gguf_value(c->g, &c->g->kv[kv_key]);
+    struct gguf_walk hw = {0}, kw = {0};
+    char where[WHERE_MAX];
+    uint64_t heads, kv, n = 1;
+    if (h.type == GGUF_ARRAY) {
+        hw = gguf_walk(&h);
+        n = h.count;
+    }
+    if (k.type == GGUF_ARRAY) {
+        kw = gguf_walk(&k);
+        n = n > k.count ? n : k.count;
+    }
+    for (uint64_t i = 0; i < n; i++) {
+        if (!layer_value(&h, &hw, &heads) || !layer_value(&k, &kw, &kv))
+            return;
+        if (heads && kv && heads % kv)
+            tell(c, CHECK_ERROR, where_key(c->g, kv_key, where),
+                 "%" PRIu64 " heads cannot share %" PRIu64 " of keys and values%s", heads, kv,
+                 n > 1 ? ", in one of the layers" : "");
+    }
+}
+
+int rule_heads(struct checker *c)
+{
+    char where[WHERE_MAX];
+    uint64_t heads, width, length;
+    uint32_t key = fact_arch_key(c->g, "attention.head_count");
+    uint32_t kv = fact_arch_key(c->g, "attention.head_count_kv");
+    if (key == UINT32_MAX)
+        return 0;
+    bool one = fact_arch_uint(c->g, "attention.head_count", &heads) && heads > 0;
+    bool own = fact_arch_uint(c->g, "attention.key_length", &length);
+    if (one && !own && fact_arch_uint(c->g, "embedding_length", &width) && width % heads)
+        tell(c, CHECK_ERROR, where_key(c->g, key, where),
+             "%" PRIu64 " heads do not divide an embedding of %" PRIu64
+             ", and there is no attention.key_length",
+             heads, width);
+    if (kv != UINT32_MAX)
+        heads_of_layers(c, key, kv);
+    return 0;
+}
+
+int rule_per_layer(struct checker *c)
+{
+    char where[WHERE_MAX];
+    uint64_t blocks;
+    if (!fact_arch_uint(c->g, "block_count", &blocks))
+        return 0;
+    for (uint32_t i = 0; i < c->g->n_kv; i++) {
+        const struct gguf_kv *kv = &c->g->kv[i];
+        const struct key_row *row = key_find(gguf_key(c->g, kv), kv->key_len);
+        struct gguf_value v = gguf_value(c->g, kv);
+        if (row && row->flags & KEY_PER_LAYER && v.type == GGUF_ARRAY && v.count != blocks)
+            tell(c, CHECK_ERROR, where_key(c->g, i, where),
+                 "%" PRIu64 " elements for %" PRIu64 " blocks", v.count, blocks);
+    }
+    return 0;
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: MIT */
+/* The rule of the file's name: whether it follows the convention, and says what the model is. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "check/filename.h"
+#include "check/rule.h"
+
+/* Words compare without case; "1.0" and "v1.0", "Llama 3" and "Llama-3" are the same by now. */
+static bool same(struct text a, const struct buf *b)
+{
+    return a.len == b->len && strncasecmp(a.at, (const char *)b->data, b->len) == 0;
+}
+
+/* What the model says of a part, where it says anything that a name could contradict. */
+static void expected(const struct gguf *g, enum file_part part, struct buf *out)
+{
+    static const char *const key[FILE_PARTS] = {[PART_BASE] = "general.basename"};
+    char label[SIZE_LABEL_MAX];
+    struct params p = fact_params(g);
+    if (part == PART_SIZE && (p.total == 0 || fact_shard(g)))
+        return;
+    if (part == PART_SIZE) {
+        fact_size_label(&p, label);
+        buf_str(out, label);
+    } else if (part == PART_ENCODING) {
+        buf_str(out, g->n_tensors && fact_file_type(g) ? fact_file_type(g) : "");
+    } else if (!key[part] || fact_text(g, key[part]).at) {
+        file_part_suggest(g, part, out);
+    }
+}
+
+static bool part_fits(const struct gguf *g, enum file_part part, struct text says,
+                      const struct buf *want)
+{
+    struct params p = fact_params(g);
+    if (want->len == 0)
+        return part != PART_SHARD || !says.at;
+    if (part == PART_SIZE)
+        return file_size_fits(says, &p);
+    return says.at ? same(says, want) : part == PART_ENCODING;
+}
+
+static void check_part(struct checker *c, enum file_part part, struct text says)
+{
+    CLEANUP(buf_free) struct buf want = BUF_INIT;
+    char shown[SHOW_MAX], wanted[SHOW_MAX];
+    expected(c->g, part, &want);
+    if (buf_error(&want) || part_fits(c->g, part, says, &want))
+        return;
+    (void)show(wanted, want.data, want.len);
+    if (says.at && want.len)
+        tell(c, CHECK_WARNING, "file name", "its %s says '%s', the model '%s'",
+             file_part_name[part], show(shown, says.at, says.len), wanted);
+    else if (says.at)
+        tell(c, CHECK_WARNING, "file name", "its %s says '%s', the model says nothing of that",
+             file_part_name[part], show(shown, says.at, says.len));
+    else
+        tell(c, CHECK_WARNING, "file name", "it has no %s, the model says '%s'",
+             file_part_name[part], wanted);
+}
+
+static void suggest(struct checker *c, const char *fmt)
+{
+    CLEANUP(buf_free) struct buf name = BUF_INIT;
+    char shown[SHOW_MAX];
+    file_name_suggest(c->g, &name);
+    if (buf_error(&name))
+        return;
+    (void)show(shown, name.data, name.len);
+    tell(c, CHECK_WARNING, "file name", "%s: the name would be %s", fmt, shown);
+}
+
+/* A name in a store that calls files by the hash of their content. */
+static bool is_hash(const char *name)
+{
+    if (strncmp(name, "sha256-", 7) == 0)
+        name += 7;
+    return strlen(name) == 64 && strspn(name, "0123456789abcdef") == 64;
+}
+
+int rule_size_label(struct checker *c)
+{
+    static const char key[] = "general.size_label";
+    char label[SIZE_LABEL_MAX], shown[SHOW_MAX];
+    struct text told = fact_text(c->g, key);
+    struct params p = fact_params(c->g);
+    uint64_t experts;
+    double params;
+    if (!told.at || p.total == 0 || fact_shard(c->g) || !fact_is_model(c->g) ||
+        !file_size_parse(told, &experts, &params) || file_size_fits(told, &p))
+        return 0;
+    fact_size_label(&p, label);
+    tell(c, CHECK_WARNING, "key 'general.size_label'",
+         "'%s', but %" PRIu64 " parameters make it '%s'", show(shown, told.at, told.len), p.total,
+         label);
+    return 0;
+}
+
+int rule_file_name(struct checker *c)
+{
+    struct file_name f;
+    if (!c->file || is_hash(c->file))
+        return 0;
+    if (!file_name_parse(c->file, &f)) {
+        suggest(c, "is not BaseName-SizeLabel-FineTune-Version-Encoding-Type-Shard.gguf");
+        return 0;
+    }
+    for (int i = 0; i < FILE_PARTS; i++)
+        check_part(c, (enum file_part)i, f.part[i]);
+    if (c->told)
+        suggest(c, "with all that the model says");
+    return 0;
+}

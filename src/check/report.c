@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT */
+/* Findings as text and JSON: see report.h. */
+#include "check/report.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/utf8.h"
+#include "check/filename.h"
+
+/* All of a name, however long, made safe to print. */
+static void add_shown(struct buf *out, const char *name)
+{
+    char room[SHOW_MAX];
+    const uint8_t *p = (const uint8_t *)name;
+    for (size_t left = strlen(name), n; left > 0; left -= n, p += n) {
+        n = utf8_len(p, left);
+        n = n ? n : 1;
+        buf_str(out, show(room, p, n));
+    }
+}
+
+void report_line(struct buf *out, const char *file, const struct check_finding *f)
+{
+    add_shown(out, file);
+    buf_printf(out, ": %s: %s", check_severity_name[f->severity], f->what);
+    if (f->where[0])
+        buf_printf(out, " (%s)", f->where);
+    buf_char(out, '\n');
+}
+
+struct report {
+    cJSON *files;    /* owned */
+    cJSON *file;     /* the last of them */
+    cJSON *findings; /* of that */
+    bool failed;     /* no memory */
+};
+
+struct report *report_new(void)
+{
+    struct report *r = calloc(1, sizeof(*r));
+    if (r && !(r->files = cJSON_CreateArray())) {
+        free(r);
+        return NULL;
+    }
+    return r;
+}
+
+void report_free(struct report *r)
+{
+    if (r)
+        cJSON_Delete(r->files);
+    free(r);
+}
+
+static void add_text(struct report *r, cJSON *to, const char *name, const char *text)
+{
+    r->failed |= !cJSON_AddStringToObject(to, name, text);
+}
+
+static void add_name(struct report *r, const char *file)
+{
+    const char *slash = strrchr(file, '/');
+    struct file_name f;
+    char part[SHOW_MAX];
+    if (!file_name_parse(slash ? slash + 1 : file, &f)) {
+        r->failed |= !cJSON_AddNullToObject(r->file, "name");
+        return;
+    }
+    cJSON *name = cJSON_AddObjectToObject(r->file, "name");
+    r->failed |= !name;
+    for (int i = 0; i < FILE_PARTS && name; i++)
+        if (f.part[i].at)
+            add_text(r, name, file_part_name[i], show(part, f.part[i].at, f.part[i].len));
+}
+
+void report_file(struct report *r, const char *file)
+{
+    CLEANUP(buf_free) struct buf shown = BUF_INIT;
+    add_shown(&shown, file);
+    buf_char(&shown, '\0');
+    r->findings = NULL;
+    r->file = cJSON_CreateObject();
+    r->failed |= buf_error(&shown) != 0;
+    if (!r->file || !cJSON_AddItemToArray(r->files, r->file) || r->failed) {
+        r->failed = true;
+        return;
+    }
+    add_text(r, r->file, "file", (const char *)shown.data);
+    add_name(r, file);
+    r->findings = cJSON_AddArrayToObject(r->file, "findings");
+    r->failed |= !r->findings;
+}
+
+void report_finding(struct report *r, const struct check_finding *f)
+{
+    cJSON *row = r->findings ? cJSON_CreateObject() : NULL;
+    if (!row || !cJSON_AddItemToArray(r->findings, row)) {
+        r->failed = true;
+        return;
+    }
+    add_text(r, row, "severity", check_severity_name[f->severity]);
+    add_text(r, row, "rule", f->rule);
+    add_text(r, row, "what", f->what);
+    add_text(r, row, "where", f->where);
+}
+
+void report_outcome(struct report *r, enum check_outcome outcome)
+{
+    static const char *const name[] = {"clean", "findings", "unusable"};
+    if (r->findings)
+        add_text(r, r->file, "result", name[outcome]);
+}
+
+int report_json(const struct report *r, struct buf *out)
+{
+    char *text = r->failed ? NULL : cJSON_Print(r->files);
+    if (!text)
+        return -ENOMEM;
+    buf_str(out, text);
+    buf_char(out, '\n');
+    cJSON_free(text);
+    return buf_error(out);
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+/* What rules share; private to the check layer. */
+#ifndef CHECK_RULE_H
+#define CHECK_RULE_H
+
+#include "check/check.h"
+
+/* A rule at work. */
+struct checker {
+    const struct gguf *g;
+    const struct source *src;
+    const char *file;
+    bool faults_told;
+    const char *rule; /* id of the rule */
+    unsigned told;    /* findings of this rule */
+    enum check_severity last;
+    check_sink *sink;
+    void *arg;
+};
+
+/* Tell a finding about a place. The format's strings must be safe to print. */
+void tell(struct checker *c, enum check_severity s, const char *where, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+/* How many findings of the rule were not told, as they were too many. */
+void tell_rest(const struct checker *c);
+
+/* Places: "key 'x'", "tensor 'x'", "bytes 12 to 31". Return dst. */
+#define WHERE_MAX (SHOW_MAX + 64)
+const char *where_key(const struct gguf *g, uint32_t i, char dst[WHERE_MAX]);
+const char *where_tensor(const struct gguf *g, uint32_t i, char dst[WHERE_MAX]);
+const char *where_bytes(uint64_t first, uint64_t last, char dst[WHERE_MAX]);
+
+/* The rules: 0 or -errno. layout.c */
+int rule_missing(struct checker *c);
+int rule_version(struct checker *c);
+int rule_order(struct checker *c);
+int rule_gaps(struct checker *c);
+int rule_tail(struct checker *c);
+int rule_trailing(struct checker *c);
+int rule_padding(struct checker *c);
+int rule_alignment(struct checker *c);
+
+/* tensors.c */
+int rule_tensor_name(struct checker *c);
+int rule_tensor_dims(struct checker *c);
+int rule_tensor_type(struct checker *c);
+int rule_known_name(struct checker *c);
+int rule_quantization(struct checker *c);
+int rule_blocks(struct checker *c);
+
+/* keys.c */
+int rule_key_syntax(struct checker *c);
+int rule_key_type(struct checker *c);
+int rule_utf8(struct checker *c);
+int rule_bool(struct checker *c);
+int rule_nested(struct checker *c);
+int rule_architecture(struct checker *c);
+int rule_required(struct checker *c);
+int rule_split(struct checker *c);
+
+/* model.c */
+int rule_tokens(struct checker *c);
+int rule_token_types(struct checker *c);
+int rule_token_ids(struct checker *c);
+int rule_vocabulary(struct checker *c);
+int rule_heads(struct checker *c);
+int rule_per_layer(struct checker *c);
+
+/* name.c */
+int rule_size_label(struct checker *c);
+int rule_file_name(struct checker *c);
+
+#endif

@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * NaN and infinity in tensors: see scan.h.
+ *
+ * Tensors are cut into pieces, which the threads take one after another. A piece is decoded in
+ * chunks that stay in the first-level cache, where one quick pass tells whether all values are
+ * finite. Only chunks that fail it are counted value by value.
+ */
+#include "check/scan.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/bytes.h"
+#include "check/rule.h"
+#include "quant/types.h"
+
+/* Elements: multiples of every block (QUANT_MAX_BLOCK_LEN). */
+enum { CHUNK = 6144, PIECE = 192 * CHUNK, THREADS_MOST = 256 };
+_Static_assert(CHUNK % QUANT_MAX_BLOCK_LEN == 0, "chunks are whole blocks");
+
+/* ---- scales ---- */
+
+enum scale_kind { NO_SCALE, HALVES, SINGLE, SPREAD_HALF, E8M0, UE4M3 };
+
+/* Where a type's blocks have their scales. `hidden`: a bad one need not show in any value. */
+static const struct scales {
+    uint8_t kind, n, at[2];
+    bool hidden;
+} scales[QUANT_N_TYPES] = {
+    [Q4_0_ID] = {HALVES, 1, {0}, false},        [Q4_1_ID] = {HALVES, 2, {0, 2}, false},
+    [Q5_0_ID] = {HALVES, 1, {0}, false},        [Q5_1_ID] = {HALVES, 2, {0, 2}, false},
+    [Q8_0_ID] = {HALVES, 1, {0}, false},        [Q8_1_ID] = {HALVES, 2, {0, 2}, true},
+    [Q2_K_ID] = {HALVES, 2, {80, 82}, false},   [Q3_K_ID] = {HALVES, 1, {108}, false},
+    [Q4_K_ID] = {HALVES, 2, {0, 2}, false},     [Q5_K_ID] = {HALVES, 2, {0, 2}, false},
+    [Q6_K_ID] = {HALVES, 1, {208}, false},      [Q8_K_ID] = {SINGLE, 1, {0}, false},
+    [IQ2_XXS_ID] = {HALVES, 1, {0}, false},     [IQ2_XS_ID] = {HALVES, 1, {0}, false},
+    [IQ3_XXS_ID] = {HALVES, 1, {0}, false},     [IQ1_S_ID] = {HALVES, 1, {0}, false},
+    [IQ4_NL_ID] = {HALVES, 1, {0}, false},      [IQ3_S_ID] = {HALVES, 1, {0}, false},
+    [IQ2_S_ID] = {HALVES, 1, {0}, false},       [IQ4_XS_ID] = {HALVES, 1, {0}, false},
+    [IQ1_M_ID] = {SPREAD_HALF, 1, {48}, false}, [TQ1_0_ID] = {HALVES, 1, {52}, false},
+    [TQ2_0_ID] = {HALVES, 1, {64}, false},      [MXFP4_ID] = {E8M0, 1, {0}, true},
+    [NVFP4_ID] = {UE4M3, 4, {0}, true},         [Q1_0_ID] = {HALVES, 1, {0}, false},
+    [Q2_0_ID] = {HALVES, 1, {0}, false},
+};
+
+/* Exponent all ones: infinite or NaN. */
+static bool bad_half(uint16_t h)
+{
+    return (h & 0x7c00) == 0x7c00;
+}
+
+static bool bad_single(uint32_t u)
+{
+    return (u & 0x7f800000) == 0x7f800000;
+}
+
+static bool bad_scale(const struct scales *s, const uint8_t *block, bool big)
+{
+    bool bad = false;
+    const uint8_t *p = block + s->at[0];
+    switch (s->kind) {
+    case HALVES:
+        for (size_t i = 0; i < s->n; i++)
+            bad |= bad_half(get_u16(block + s->at[i], big));
+        return bad;
+    case SINGLE:
+        return bad_single(get_u32(p, big));
+    case SPREAD_HALF: /* bits 8 to 15 of the half, in the high nibbles of the last two words */
+        return (get_u16(p + 6, big) >> 12 << 12 & 0x7000) == 0x7000 &&
+               (get_u16(p + 4, big) & 0xc000) == 0xc000;
+    case E8M0: /* NaN by the OCP specification; ggml takes it as 2^127 */
+        return p[0] == 0xff;
+    case UE4M3: /* NaN; ggml takes it as 0 */
+        for (size_t i = 0; i < s->n; i++)
+            bad |= (p[i] & 0x7f) == 0x7f;
+        return bad;
+    default:
+        return false;
+    }
+}
+
+/* ---- a piece ---- */
+
+struct piece {
+    const struct quant_type *type;
+    bool big;
+    const uint8_t *data; /* of the tensor */
+    uint64_t first;      /* element, a multiple of the block's length */
+    uint64_t n;          /* elements */
+    float *room;         /* CHUNK floats */
+    struct scan_result found;
+};
+
+static void count_at(struct scan_result *r, uint64_t element, uint64_t *counter)
+{
+    if (r->nan + r->inf + r->scales == 0)
+        r->first = element;
+    ++*counter;
+}
+
+static void count_floats(struct piece *p, uint64_t first, const uint8_t *floats, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint32_t u = get_u32(floats + 4 * i, false);
+        if (bad_single(u))
+            count_at(&p->found, first + i, u & 0x007fffff ? &p->found.nan : &p->found.inf);
+    }
+}
+
+static void count_scales(struct piece *p, uint64_t first, size_t n)
+{
+    const struct quant_type *t = p->type;
+    const struct scales *s = &scales[t->id];
+    const uint8_t *block = p->data + first / t->block_len * t->block_bytes;
+    for (size_t i = 0; s->kind != NO_SCALE && i < n; i += t->block_len, block += t->block_bytes)
+        if (bad_scale(s, block, p->big))
+            count_at(&p->found, first + i, &p->found.scales);
+}
+
+/* Doubles that are finite may be infinite as float32: they are looked at themselves. */
+static void scan_doubles(struct piece *p)
+{
+    for (uint64_t i = p->first; i < p->first + p->n; i++) {
+        uint64_t u = get_u64(p->data + 8 * i, p->big);
+        if ((u & 0x7ff0000000000000) == 0x7ff0000000000000)
+            count_at(&p->found, i, u & 0x000fffffffffffff ? &p->found.nan : &p->found.inf);
+    }
+}
+
+/* Under map_guard(). */
+static int scan_piece(void *arg)
+{
+    struct piece *p = arg;
+    bool as_is = p->type->id == F32_ID && !p->big;
+    if (p->type->id == F64_ID) {
+        scan_doubles(p);
+        return 0;
+    }
+    for (uint64_t at = p->first, end = at + p->n; at < end; at += CHUNK) {
+        size_t n = (size_t)min_u64(CHUNK, end - at);
+        const uint8_t *floats = as_is ? p->data + 4 * at : (const uint8_t *)p->room;
+        if (!as_is)
+            quant_read_f32(p->type, p->big, p->data, 4 * at, 4 * n, p->room);
+        bool finite = quant_all_finite(floats, n);
+        if (!finite || scales[p->type->id].hidden)
+            count_scales(p, at, n);
+        if (!finite)
+            count_floats(p, at, floats, n);
+    }
+    return 0;
+}
+
+/* ---- all of them ---- */
+
+struct work {
+    const struct scan *scan;
+    struct scan_result *found;
+    pthread_mutex_t lock;
+    /* Protected by lock: */
+    uint32_t tensor; /* the next piece */
+    uint64_t first;
+    uint64_t done, total; /* bytes */
+    int err;
+};
+
+static bool in_file(const struct map *m, const struct gguf_tensor *t)
+{
+    uint64_t end;
+    return add_u64(t->off, t->nbytes, &end) && end <= m->size;
+}
+
+static bool is_integer(uint32_t id)
+{
+    return id == I8_ID || id == I16_ID || id == I32_ID || id == I64_ID;
+}
+
+/* True if there is something to scan; notes what cannot be. */
+static bool scannable(const struct scan *s, const struct gguf_tensor *t, struct scan_result *r)
+{
+    const struct quant_type *type = gguf_type(t);
+    r->unread = t->n_elem && (!quant_has_values(type, s->g->fmt.big) || !in_file(s->map, t));
+    return !r->unread && t->n_elem && !is_integer(type->id);
+}
+
+/* The next piece into p; false if there is none. Under the lock. */
+static bool next_piece(struct work *w, struct piece *p)
+{
+    const struct gguf *g = w->scan->g;
+    for (; w->tensor < g->n_tensors && !w->err; w->tensor++, w->first = 0) {
+        const struct gguf_tensor *t = &g->tensor[w->tensor];
+        if (w->first == t->n_elem || !scannable(w->scan, t, &w->found[w->tensor]))
+            continue;
+        *p = (struct piece){.type = gguf_type(t),
+                            .big = g->fmt.big,
+                            .data = w->scan->map->data + t->off,
+                            .first = w->first,
+                            .n = min_u64(PIECE, t->n_elem - w->first),
+                            .room = p->room};
+        w->first += p->n;
+        return true;
+    }
+    return false;
+}
+
+/* Under the lock. Pieces of a tensor may end in any order. */
+static void add_piece(struct work *w, uint32_t tensor, const struct piece *p, int err)
+{
+    struct scan_result *r = &w->found[tensor];
+    const struct scan_result *f = &p->found;
+    bool had = r->nan || r->inf || r->scales, has = f->nan || f->inf || f->scales;
+    if (has)
+        r->first = had ? min_u64(r->first, f->first) : f->first;
+    r->nan += f->nan;
+    r->inf += f->inf;
+    r->scales += f->scales;
+    w->err = w->err ? w->err : err;
+    w->done += p->n / p->type->block_len * p->type->block_bytes;
+    if (w->scan->progress)
+        w->scan->progress(w->scan->arg, w->done, w->total);
+}
+
+static void *worker(void *arg)
+{
+    struct work *w = arg;
+    struct piece p = {.room = aligned_alloc(64, CHUNK * sizeof(float))};
+    (void)pthread_mutex_lock(&w->lock);
+    if (!p.room)
+        w->err = -ENOMEM;
+    while (next_piece(w, &p)) {
+        uint32_t tensor = w->tensor;
+        (void)pthread_mutex_unlock(&w->lock);
+        int r = map_guard(scan_piece, &p);
+        (void)pthread_mutex_lock(&w->lock);
+        add_piece(w, tensor, &p, r);
+    }
+    (void)pthread_mutex_unlock(&w->lock);
+    free(p.room);
+    return NULL;
+}
+
+/* The bytes to scan, and how far the file must go for them. */
+static uint64_t measure(const struct scan *s, uint64_t *end)
+{
+    uint64_t total = 0;
+    struct scan_result r;
+    for (uint32_t i = 0; i < s->g->n_tensors; i++) {
+        const struct gguf_tensor *t = &s->g->tensor[i];
+        if (!scannable(s, t, &r))
+            continue;
+        total += t->nbytes;
+        *end = max_u64(*end, t->off + t->nbytes);
+    }
+    return total;
+}
+
+static unsigned thread_count(const struct scan *s, uint64_t total)
+{
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    uint64_t n = s->threads ? s->threads : cpus > 0 ? (uint64_t)cpus : 1;
+    n = min_u64(n, total / PIECE + 1);
+    return (unsigned)min_u64(n, THREADS_MOST);
+}
+
+int scan_run(const struct scan *s, struct scan_result *found)
+{
+    pthread_t thread[THREADS_MOST];
+    uint64_t end = 0;
+    unsigned n = 0;
+    struct work w = {.scan = s, .found = found, .total = measure(s, &end)};
+    unsigned want = thread_count(s, w.total) - 1;
+    (void)pthread_mutex_init(&w.lock, NULL);
+    while (n < want && pthread_create(&thread[n], NULL, worker, &w) == 0)
+        n++;
+    (void)worker(&w);
+    while (n > 0)
+        (void)pthread_join(thread[--n], NULL);
+    (void)pthread_mutex_destroy(&w.lock);
+    return w.err ? w.err : map_check(s->map, end);
+}
+
+static void tell_tensor(struct checker *c, uint32_t i, const struct scan_result *f)
+{
+    char where[WHERE_MAX];
+    (void)where_tensor(c->g, i, where);
+    if (f->nan || f->inf || f->scales)
+        tell(c, CHECK_ERROR, where,
+             "%" PRIu64 " values are NaN, %" PRIu64 " infinite, %" PRIu64
+             " blocks have such a scale; the first at element %" PRIu64,
+             f->nan, f->inf, f->scales, f->first);
+}
+
+void scan_tell(const struct gguf *g, const struct scan_result *found, check_sink *sink, void *arg)
+{
+    struct checker c = {.g = g, .rule = "values", .sink = sink, .arg = arg};
+    uint32_t unread = 0;
+    for (uint32_t i = 0; i < g->n_tensors; i++) {
+        tell_tensor(&c, i, &found[i]);
+        unread += found[i].unread;
+    }
+    tell_rest(&c);
+    if (unread)
+        tell(&(struct checker){.g = g, .rule = "values", .sink = sink, .arg = arg}, CHECK_NOTE,
+             "tensors", "%" PRIu32 " of %" PRIu32 " have no values that could be looked at", unread,
+             g->n_tensors);
+}

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: MIT */
+/* Rules of tensors: names, dimensions, types, blocks. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/utf8.h"
+#include "check/facts.h"
+#include "check/rule.h"
+
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
+/* Names in bytes, ggml has room for 63 and a NUL. */
+enum { NAME_SPEC = 64, NAME_GGML = 63, DIMS_SPEC = 4 };
+
+static bool all_utf8(const void *bytes, size_t n)
+{
+    const uint8_t *p = bytes;
+    for (size_t i = 0, len; i < n; i += len)
+        if ((len = utf8_len(p + i, n - i)) == 0)
+            return false;
+    return true;
+}
+
+int rule_tensor_name(struct checker *c)
+{
+    char where[WHERE_MAX];
+    for (uint32_t i = 0; i < c->g->n_tensors; i++) {
+        const struct gguf_tensor *t = &c->g->tensor[i];
+        const char *name = gguf_name(c->g, t);
+        (void)where_tensor(c->g, i, where);
+        if (t->name_len > NAME_SPEC)
+            tell(c, CHECK_ERROR, where, "a name of %" PRIu32 " bytes, at most %d are allowed",
+                 t->name_len, NAME_SPEC);
+        else if (t->name_len > NAME_GGML)
+            tell(c, CHECK_WARNING, where, "a name of %" PRIu32 " bytes, ggml takes at most %d",
+                 t->name_len, NAME_GGML);
+        if (t->name_len == 0)
+            tell(c, CHECK_WARNING, where, "the name is empty");
+        if (memchr(name, 0, t->name_len))
+            tell(c, CHECK_WARNING, where, "a NUL in the name: ggml sees only what is before it");
+        if (!all_utf8(name, t->name_len))
+            tell(c, CHECK_WARNING, where, "the name is not UTF-8");
+    }
+    return 0;
+}
+
+int rule_tensor_dims(struct checker *c)
+{
+    char where[WHERE_MAX];
+    for (uint32_t i = 0; i < c->g->n_tensors; i++)
+        if (c->g->tensor[i].n_dims > DIMS_SPEC)
+            tell(c, CHECK_ERROR, where_tensor(c->g, i, where),
+                 "%" PRIu32 " dimensions, at most %d are allowed", c->g->tensor[i].n_dims,
+                 DIMS_SPEC);
+    return 0;
+}
+
+int rule_tensor_type(struct checker *c)
+{
+    char where[WHERE_MAX];
+    for (uint32_t i = 0; i < c->g->n_tensors; i++) {
+        const struct gguf_tensor *t = &c->g->tensor[i];
+        const struct quant_type *type = gguf_type(t);
+        if (!type)
+            tell(c, CHECK_ERROR, where_tensor(c->g, i, where), "type %" PRIu32 " is not known",
+                 t->stored_id);
+        else if (type->block_len == 0)
+            tell(c, CHECK_ERROR, where_tensor(c->g, i, where),
+                 "type %" PRIu32 " (%s) was taken back: readers refuse it", t->stored_id,
+                 type->name);
+    }
+    return 0;
+}
+
+int rule_quantization(struct checker *c)
+{
+    char where[WHERE_MAX];
+    uint64_t version;
+    if (fact_uint(c->g, "general.quantization_version", &version))
+        return 0;
+    for (uint32_t i = 0; i < c->g->n_tensors; i++) {
+        const struct quant_type *type = gguf_type(&c->g->tensor[i]);
+        if (!type || type->block_len <= 1)
+            continue;
+        if (!fact_later_shard(c->g))
+            tell(c, CHECK_ERROR, where_tensor(c->g, i, where),
+                 "is quantised (%s), so the key general.quantization_version must be there",
+                 type->name);
+        break;
+    }
+    return 0;
+}
+
+/* ---- blocks ---- */
+
+/* The N of "blk.N.rest" and where the rest begins; false if the name is not such a one. */
+static bool block_of(const char *name, size_t n, uint64_t *number, size_t *rest)
+{
+    size_t i = 4;
+    if (n < 7 || memcmp(name, "blk.", 4) != 0)
+        return false;
+    for (*number = 0; i < n && i < 22 && name[i] >= '0' && name[i] <= '9'; i++)
+        *number = *number * 10 + (uint64_t)(name[i] - '0');
+    *rest = i + 1;
+    return i > 4 && i < n - 1 && name[i] == '.';
+}
+
+/* Mark each block that has a tensor. The number of blocks, or UINT64_MAX if there are none. */
+static uint64_t mark_blocks(struct checker *c, uint64_t count, bool *seen, uint64_t room)
+{
+    char where[WHERE_MAX];
+    uint64_t n, last = UINT64_MAX;
+    size_t rest;
+    for (uint32_t i = 0; i < c->g->n_tensors; i++) {
+        const struct gguf_tensor *t = &c->g->tensor[i];
+        if (!block_of(gguf_name(c->g, t), t->name_len, &n, &rest))
+            continue;
+        last = last == UINT64_MAX || n > last ? n : last;
+        if (n >= count)
+            tell(c, CHECK_WARNING, where_tensor(c->g, i, where),
+                 "is of block %" PRIu64 ", but there are %" PRIu64 " by block_count", n, count);
+        if (n < room)
+            seen[n] = true;
+    }
+    return last;
+}
+
+int rule_blocks(struct checker *c)
+{
+    char where[WHERE_MAX];
+    uint64_t count, missing = 0, first = 0;
+    if (!fact_arch_uint(c->g, "block_count", &count) || c->g->n_tensors == 0)
+        return 0;
+    uint64_t room = count < c->g->n_tensors ? count : c->g->n_tensors;
+    bool *seen = calloc((size_t)room + 1, sizeof(*seen));
+    if (!seen)
+        return -ENOMEM;
+    uint64_t last = mark_blocks(c, count, seen, room);
+    for (uint64_t i = room; i-- > 0;)
+        if (!seen[i]) {
+            missing++;
+            first = i;
+        }
+    free(seen);
+    if (missing == 0 && count > room) /* more blocks than tensors */
+        first = room;
+    missing += count - room;
+    (void)where_key(c->g, fact_arch_key(c->g, "block_count"), where);
+    if (missing && last != UINT64_MAX && !fact_shard(c->g) && fact_is_model(c->g))
+        tell(c, CHECK_ERROR, where,
+             "%" PRIu64 " of %" PRIu64 " blocks have no tensor, the first is blk.%" PRIu64, missing,
+             count, first);
+    return 0;
+}
+
+/* ---- names that the specification lists ---- */
+
+static const char *const base_layers[] = {"token_embd", "pos_embd", "output_norm", "output"};
+static const char *const block_layers[] = {
+    "attn_norm",    "attn_norm_2",  "attn_qkv",   "attn_q",   "attn_k",     "attn_v",
+    "attn_output",  "ffn_norm",     "ffn_up",     "ffn_gate", "ffn_down",   "ffn_gate_inp",
+    "ffn_gate_exp", "ffn_down_exp", "ffn_up_exp", "ssm_in",   "ssm_conv1d", "ssm_x",
+    "ssm_a",        "ssm_d",        "ssm_dt",     "ssm_out",
+};
+
+/* "LAYER.weight", "LAYER.bias"; state space models have matrices with neither. */
+static bool is_layer(const char *name, size_t n, const char *const *list, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        size_t len = strlen(list[i]);
+        struct text end = {name + len, n - len};
+        if (n < len || memcmp(name, list[i], len) != 0)
+            continue;
+        if (text_is(end, ".weight") || text_is(end, ".bias") ||
+            (end.len == 0 && strncmp(list[i], "ssm_", 4) == 0))
+            return true;
+    }
+    return false;
+}
+
+static bool is_known(const char *name, size_t n)
+{
+    uint64_t block;
+    size_t rest;
+    if (block_of(name, n, &block, &rest))
+        return is_layer(name + rest, n - rest, block_layers, COUNT(block_layers));
+    return is_layer(name, n, base_layers, COUNT(base_layers));
+}
+
+int rule_known_name(struct checker *c)
+{
+    char where[WHERE_MAX];
+    uint32_t n = 0, first = 0;
+    for (uint32_t i = c->g->n_tensors; i-- > 0;) {
+        const struct gguf_tensor *t = &c->g->tensor[i];
+        if (!is_known(gguf_name(c->g, t), t->name_len)) {
+            n++;
+            first = i;
+        }
+    }
+    if (n)
+        tell(c, CHECK_NOTE, where_tensor(c->g, first, where),
+             "%" PRIu32 " of %" PRIu32 " tensor names are not in the specification's list", n,
+             c->g->n_tensors);
+    return 0;
+}
