@@ -144,6 +144,12 @@ static void note(struct tree *t, const char *fmt, ...)
 
 /* ---- values ---- */
 
+/* An empty text has no memory, but an address all the same: there is arithmetic on it. */
+static const uint8_t *bytes_of(const struct buf *text)
+{
+    return text->len ? text->data : (const uint8_t *)"";
+}
+
 /* The type that the text is to have. */
 static void choose_type(const struct kfile *f, const struct gguf_value *old, const struct buf *text,
                         uint32_t *type, uint32_t *elem)
@@ -154,7 +160,7 @@ static void choose_type(const struct kfile *f, const struct gguf_value *old, con
         *type = old->type;
         *elem = old->elem;
     } else {
-        text_new_type(key_find(f->key, f->key_len), text->data, text->len, type, elem);
+        text_new_type(key_find(f->key, f->key_len), bytes_of(text), text->len, type, elem);
     }
 }
 
@@ -202,7 +208,7 @@ int edits_accept(struct tree *t, struct kfile *f, const struct buf *text, struct
     if (is_program_key(f))
         return err_set(e, -EPERM, "is not for editing");
     choose_type(f, known ? &old : NULL, text, &type, &elem);
-    int r = text_parse(&t->now.gen->gguf->fmt, type, elem, text->data, text->len,
+    int r = text_parse(&t->now.gen->gguf->fmt, type, elem, bytes_of(text), text->len,
                        known ? &old : NULL, &payload, e);
     if (r < 0)
         return r;
@@ -280,7 +286,7 @@ static int remove_key(struct tree *t, struct kfile *f)
     return r;
 }
 
-void edits_remove_due(struct tree *t)
+int edits_remove_due(struct tree *t)
 {
     struct err e = {0};
     struct mark m = edits_mark(t);
@@ -290,17 +296,17 @@ void edits_remove_due(struct tree *t)
         if (t->keys.file[i] && t->keys.file[i]->state == KFILE_REMOVED)
             r = remove_key(t, t->keys.file[i]);
     if (m.ops == t->writer.next.change.n && r == 0)
-        return;
+        return 0;
     r = finish(t, &m, r, &e);
     if (r > 0)
-        return;
-    t->writer.failed = r;
+        return 0;
     for (uint32_t i = 0; i < t->keys.n; i++)
         if (t->keys.file[i] && t->keys.file[i]->state == KFILE_REMOVED) {
             t->keys.file[i]->state = KFILE_KEY;
             t->keys.file[i]->typed = false;
             (void)edits_refused(t, t->keys.file[i], &e);
         }
+    return r;
 }
 
 int edits_rename(struct tree *t, struct kfile *from, struct kfile *to, struct err *e)

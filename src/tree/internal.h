@@ -132,6 +132,9 @@ struct tree_file {
 int draft_open(struct tree *t, struct tree_file *f, int flags);
 int draft_release(struct tree *t, struct tree_file *f);
 
+/* At the end: what was truncated and closed, but the kernel did not tell the release any more. */
+void draft_finish(struct tree *t);
+
 /* What a file name in metadata/ is. */
 enum name_class tree_classify(struct tree *t, const char *name);
 /* A file that is no key and no known helper was written: tell that it is not saved. */
@@ -150,8 +153,8 @@ int edits_accept(struct tree *t, struct kfile *f, const struct buf *text, struct
 /* Rename a key to another that is in no generation, or change a type. As edits_accept(). */
 int edits_rename(struct tree *t, struct kfile *from, struct kfile *to, struct err *e);
 int edits_retype(struct tree *t, struct kfile *f, uint32_t type, uint32_t elem, struct err *e);
-/* Make the removals that are due part of the newest generation. */
-void edits_remove_due(struct tree *t);
+/* Make the removals that are due part of the newest generation. 0, or why the keys are back. */
+int edits_remove_due(struct tree *t);
 /* What is pending now; and back to what it was before the edit that was accepted last. */
 struct mark edits_mark(const struct tree *t);
 void edits_take_back(struct tree *t);

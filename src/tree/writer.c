@@ -252,8 +252,9 @@ static int carry_out(struct tree *t, struct batch *b, const struct gen *g, struc
     bool replaced = b->result.old_fd >= 0;
     if (replaced)
         (void)close(b->result.old_fd);
-    if (r == 0 && replaced)
-        r = tree_store(t, gen_own(g), ret, &b->err); /* readers get the new file */
+    /* Readers get the new file. If it cannot be had, the old one has the same data. */
+    if (r == 0 && replaced && tree_store(t, gen_own(g), ret, &b->err) < 0)
+        tree_log(t, LOG_WARNING, "the old file is kept open for readers: %s", b->err.msg);
     return r;
 }
 
@@ -271,6 +272,7 @@ static void take(struct tree *t, struct batch *b)
     t->writer.flight = gen_ref(t->now.gen);
     t->writer.flight_waits = b->pending.waits;
     t->writer.flight_owner = b->pending.owner;
+    keys_take_off(&t->keys);
     atomic_store(&t->writer.cancel, false);
 }
 
@@ -279,12 +281,16 @@ static void write_pending(struct tree *t)
 {
     struct batch b;
     struct store *s = NULL;
-    edits_remove_due(t);
+    int removed = edits_remove_due(t);
+    if (removed < 0)
+        t->writer.failed = removed;
     if (t->writer.next.change.n == 0) { /* it was taken back, or cancelled itself */
         struct tree_wait *waits = t->writer.next.waits;
         t->writer.next.waits = NULL;
         t->writer.due_set = false;
         int r = waits ? take_failure(t) : 0;
+        keys_take_off(&t->keys);
+        keys_land(&t->keys, r == 0);
         (void)pthread_mutex_unlock(&t->lock);
         answer(waits, r);
         (void)pthread_mutex_lock(&t->lock);
@@ -306,6 +312,9 @@ static void write_pending(struct tree *t)
         landed(t, s);
     else
         failed(t, &b, r);
+    keys_land(&t->keys, r == 0);
+    if (r == 0 && b.pending.waits) /* a removal that was to be part of it */
+        r = take_failure(t);
     (void)pthread_mutex_unlock(&t->lock);
     answer(b.pending.waits, r);
     batch_free(&b);
@@ -364,6 +373,7 @@ int writer_stop(struct tree *t)
     if (!t->writer.started)
         return 0;
     (void)pthread_mutex_lock(&t->lock);
+    draft_finish(t);
     t->writer.stop = true;
     (void)pthread_cond_signal(&t->writer.wake);
     (void)pthread_mutex_unlock(&t->lock);

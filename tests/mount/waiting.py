@@ -1,0 +1,362 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: MIT
+"""Edits while another is being written, what nobody waits for, and the end of the mount."""
+import contextlib
+import ctypes
+import errno
+import multiprocessing
+import os
+import signal
+import struct
+import threading
+import unittest
+
+import editlib
+import ggufmodel as gguf
+import mountlib
+import samples
+from editlib import Want, place, sync, write
+from ggufmodel import Tensor, Value
+
+MIB = 1 << 20
+GATE = os.environ.get('GGUFS_GATE', '')
+IN_MOVED_TO = 0x80
+
+fork = multiprocessing.get_context('fork')
+
+
+class Rewrites:
+    """Counts how often a new file has taken the model's place."""
+
+    def __init__(self, source):
+        self.libc = ctypes.CDLL(None, use_errno=True)
+        self.fd = self.libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        self.name, self.seen = os.fsencode(os.path.basename(source)), 0
+        folder = os.fsencode(os.path.dirname(source))
+        assert self.libc.inotify_add_watch(self.fd, folder, IN_MOVED_TO) >= 0
+
+    def count(self):
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                events, at = os.read(self.fd, 65536), 0
+                while at < len(events):
+                    size = struct.unpack_from('I', events, at + 12)[0]
+                    self.seen += events[at + 16:at + 16 + size].rstrip(b'\0') == self.name
+                    at += 16 + size
+        return self.seen
+
+    def close(self):
+        os.close(self.fd)
+
+
+class Call:
+    """A call in a thread: what it raised, when it is done."""
+
+    def __init__(self, function, *arguments):
+        self.error = None
+        self.thread = threading.Thread(target=self.run, args=(function, arguments))
+        self.thread.start()
+
+    def run(self, function, arguments):
+        try:
+            function(*arguments)
+        except OSError as e:
+            self.error = e
+
+    def wait(self):
+        self.thread.join(mountlib.LIMIT)
+        assert not self.thread.is_alive(), 'it hangs'
+        return self.error
+
+
+class Gate:
+    """A FIFO at which the program waits before it copies."""
+
+    def __init__(self, name):
+        self.name, self.fd = name, -1
+
+    def shut(self):
+        os.mkfifo(self.name)
+
+    def wait(self):
+        """Until somebody stands before it."""
+        self.fd = os.open(self.name, os.O_WRONLY)
+
+    def open(self):
+        os.unlink(self.name)
+        os.close(self.fd)
+        self.fd = -1
+
+    def remove(self):
+        """Whatever has become of the test."""
+        if self.fd >= 0:
+            self.open()
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.name)
+
+
+def process_state(pid):
+    with open(f'/proc/{pid}/stat', encoding='utf-8') as stat:
+        return stat.read().rpartition(')')[2].split()[0]
+
+
+@unittest.skipIf(not os.path.exists(GATE) or mountlib.sanitized('asan'), 'no gate')
+class WhileCopying(unittest.TestCase):
+    def setUp(self):
+        self.source = mountlib.put('model.gguf', samples.editable())
+        self.want, self.gate = Want(mountlib.get(self.source)), Gate(mountlib.path('gate'))
+        self.addCleanup(self.gate.remove)
+        os.environ['GATE'], os.environ['LD_PRELOAD'] = self.gate.name, GATE
+        self.mount = mountlib.Foreground(self.source, '-o', 'relayout=copy')
+        try:
+            self.at, self.process = self.mount.__enter__()
+        finally:
+            del os.environ['GATE'], os.environ['LD_PRELOAD']
+        self.rewrites = Rewrites(self.source)
+        self.addCleanup(self.rewrites.close)
+
+    def done(self):
+        """Unmount; the file is as wanted."""
+        self.mount.__exit__(None, None, None)
+        self.want.check(mountlib.get(self.source))
+        self.assertEqual(editlib.leftovers(mountlib.folder), [])
+
+    def edit(self, key, text):
+        self.want.set(key.encode(), Value('string', text.encode()))
+        return Call(write, self.at, key, text)
+
+    def until_shown(self, key):
+        """Until the model that is shown has the value that is wanted of the key."""
+        wanted = self.want.kv[self.want.index(key.encode())]
+
+        def shown():
+            return wanted in editlib.entries(mountlib.get(os.path.join(self.at, 'model.gguf')))[0]
+        editlib.until(shown)
+
+    def test_gathered(self):
+        """What arrives meanwhile is shown at once and is one more rewrite; readers go on."""
+        self.gate.shut()
+        calls = [self.edit('my.first', 'one')]
+        self.gate.wait()
+        for count in range(5):
+            calls.append(self.edit(f'my.more{count}', 'x' * 1000 * count + 'y'))
+            self.until_shown(f'my.more{count}')
+        for name in editlib.keys(self.at):
+            os.stat(place(self.at, name))
+        for tensor in self.want.before.tensors:
+            folder = place(self.at, tensor.name, 'tensors')
+            self.assertEqual(mountlib.get(os.path.join(folder, b'raw')), tensor.data)
+        self.want.check(mountlib.get(os.path.join(self.at, 'model.gguf')))
+        editlib.until(lambda: all(call.thread.is_alive() for call in calls))
+        self.assertEqual(self.rewrites.count(), 0)
+        self.gate.open()
+        self.assertEqual([call.wait() for call in calls], [None] * 6)
+        self.assertEqual(self.rewrites.count(), 2)
+        self.done()
+
+    def test_failure_meanwhile(self):
+        """Refused texts and edits taken back do not touch what is being written."""
+        self.gate.shut()
+        first = self.edit('my.first', 'one')
+        self.gate.wait()
+        with self.assertRaises(OSError) as caught:
+            write(self.at, 'type.u8', '300')
+        self.assertEqual(caught.exception.errno, errno.ERANGE)
+        write(self.at, 'type.u8', '100\n')
+        os.unlink(place(self.at, 'my.first'))
+        second = self.edit('my.first', 'two')
+        self.until_shown('my.first')
+        self.gate.open()
+        self.assertEqual((first.wait(), second.wait()), (None, None))
+        self.done()
+
+    def child(self, key, text):
+        """A process that writes; its exit status is the error of close(2)."""
+        def run():
+            signal.signal(signal.SIGUSR1, lambda *_: None)
+            signal.siginterrupt(signal.SIGUSR1, True)
+            fd = os.open(place(self.at, key), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            os.write(fd, text.encode())
+            try:
+                os.close(fd)
+            except OSError as e:
+                os._exit(e.errno)
+            os._exit(0)
+
+        process = fork.Process(target=run)
+        process.start()
+        return process
+
+    def test_signal(self):
+        """To the program that waits: EINTR, the old file stays, the value is the old one."""
+        before = os.stat(self.source)
+        self.gate.shut()
+        process = self.child('general.name', 'never')
+        self.gate.wait()
+        os.kill(process.pid, signal.SIGUSR1)
+        # The kernel has told the daemon once the wait cannot be interrupted any more.
+        editlib.until(lambda: process_state(process.pid) == 'D')
+        for _ in range(20):
+            os.statvfs(self.at)
+        self.gate.open()
+        process.join()
+        self.assertEqual(process.exitcode, errno.EINTR)
+        after = os.stat(self.source)
+        self.assertEqual((after.st_ino, after.st_mtime_ns), (before.st_ino, before.st_mtime_ns))
+        self.assertEqual(editlib.read(self.at, 'general.name'), b'test\n')
+        self.assertEqual(editlib.leftovers(mountlib.folder), [])
+        write(self.at, 'general.name', 'after')
+        self.want.set(b'general.name', Value('string', b'after'))
+        self.done()
+
+    def interrupt(self, process):
+        """It is answered at once, whatever is being copied."""
+        os.kill(process.pid, signal.SIGUSR1)
+        process.join(mountlib.LIMIT)
+        self.assertEqual(process.exitcode, errno.EINTR)
+
+    def test_signal_behind_another(self):
+        """An edit whose turn has not come: taken back; that of the other program is written."""
+        self.gate.shut()
+        first = self.edit('my.first', 'one')
+        self.gate.wait()
+        before = list(self.want.kv)
+        self.want.set(b'my.second', Value('string', b'two'))
+        process = self.child('my.second', 'two')
+        self.until_shown('my.second')
+        self.interrupt(process)
+        self.want.kv = before
+        editlib.until(lambda: b'my.second' not in editlib.keys(self.at))
+        self.gate.open()
+        self.assertIsNone(first.wait())
+        self.done()
+
+    def test_signal_among_others(self):
+        """Gathered with those of others: EINTR, and nobody's edit is lost for it."""
+        self.gate.shut()
+        calls = [self.edit('my.first', 'one')]
+        self.gate.wait()
+        calls.append(self.edit('my.second', 'two'))
+        self.until_shown('my.second')
+        self.want.set(b'my.third', Value('string', b'three'))
+        process = self.child('my.third', 'three')
+        self.until_shown('my.third')
+        self.interrupt(process)
+        self.gate.open()
+        self.assertEqual([call.wait() for call in calls], [None, None])
+        self.done()
+
+    def test_replaced_meanwhile(self):
+        """The model is replaced while the new one is written: ESTALE, and the other file stays."""
+        self.gate.shut()
+        calls = [Call(write, self.at, 'my.first', 'one')]
+        self.gate.wait()
+        calls.append(self.edit('my.second', 'two'))
+        self.until_shown('my.second')
+        other = gguf.encode(samples.ARCH, samples.small())
+        os.rename(mountlib.put('other.gguf', other), self.source)
+        self.gate.open()
+        self.assertEqual([call.wait().errno for call in calls], [errno.ESTALE] * 2)
+        self.assertEqual(mountlib.get(self.source), other)
+        self.assertNotIn(b'my.first', editlib.keys(self.at))
+        self.assertNotIn(b'my.second', editlib.keys(self.at))
+        self.want = Want(other)
+        self.done()
+
+    def test_unmount_while_copying(self):
+        """SIGTERM while a copy runs: it is finished, and what was gathered is written too."""
+        self.gate.shut()
+        calls = [self.edit('my.first', 'one')]
+        self.gate.wait()
+        calls.append(self.edit('my.second', 'two'))
+        self.until_shown('my.second')
+        self.process.terminate()
+        self.gate.open()
+        for call in calls:
+            call.wait()  # an answer, or the connection's end
+        self.process.wait(mountlib.LIMIT)
+        self.done()
+
+
+class Later(unittest.TestCase):
+    """What nobody waits for: gathered, and written later or at the end."""
+
+    def setUp(self):
+        self.source = mountlib.put('model.gguf', samples.editable())
+        self.want, self.rewrites = Want(mountlib.get(self.source)), Rewrites(self.source)
+        self.addCleanup(self.rewrites.close)
+
+    def large(self):
+        """A model whose copy takes too long to wait for."""
+        data = os.urandom(MIB) * 65
+        self.source = mountlib.put('model.gguf', gguf.encode(
+            samples.keys(), [Tensor(b'w', 24, (len(data),), data)]))
+        self.want = Want(mountlib.get(self.source))
+
+    def edits(self, at):
+        for count in range(5):
+            key = b'my.key%d' % count
+            write(at, key, b'x%d' % count)
+            self.want.set(key, Value('string', b'x%d' % count))
+        os.unlink(place(at, 'type.u8'))
+        self.want.remove(b'type.u8')
+
+    def test_remove_all(self):
+        """rm -r metadata/* is one rewrite, of all but the one key that stays."""
+        with mountlib.Mount(self.source) as at:
+            done = mountlib.run('sh', '-c', 'rm -r "$1"/metadata/*', 'sh', at)
+            self.assertIn('general.architecture', done.err)
+            self.assertEqual(done.err.count('\n'), 1, done.err)
+            self.assertEqual(editlib.keys(at), [b'general.architecture'])
+            sync(at)
+            self.assertEqual(self.rewrites.count(), 1)
+            self.want.kv = self.want.kv[:1]
+            self.want.check(mountlib.get(self.source))
+
+    def test_removal_is_written(self):
+        """After a second, without anybody's asking."""
+        with mountlib.Mount(self.source) as at:
+            os.unlink(place(at, 'type.u8'))
+            self.want.remove(b'type.u8')
+            editlib.until(lambda: self.rewrites.count() == 1)
+            sync(at)
+            self.want.check(mountlib.get(self.source))
+
+    def test_large_model(self):
+        """Accepted at once and shown, written in one go two seconds after the last edit."""
+        self.large()
+        with mountlib.Mount(self.source, '-o', 'relayout=copy') as at:
+            self.edits(at)
+            self.assertEqual(self.rewrites.count(), 0)
+            self.assertEqual(editlib.read(at, 'my.key3'), b'x3\n')
+            editlib.until(lambda: self.rewrites.count() == 1)
+            sync(at)
+            self.assertEqual(self.rewrites.count(), 1)
+            self.want.check(mountlib.get(self.source))
+
+    def test_at_the_end(self):
+        """Unmount or SIGTERM write what is pending; in each mode in which something can be."""
+        for large, options in ((False, 'commit=sync'), (True, 'relayout=copy')):
+            for end in ('unmount', 'SIGTERM', 'SIGINT', 'SIGHUP'):
+                with self.subTest(options=options, end=end):
+                    self.setUp()
+                    if large:
+                        self.large()
+                    with mountlib.Foreground(self.source, '-o', options) as (at, process):
+                        self.edits(at)
+                        if end != 'unmount':
+                            process.send_signal(getattr(signal, end))
+                            process.wait(mountlib.LIMIT)
+                    self.want.check(mountlib.get(self.source))
+                    self.assertEqual(self.rewrites.count(), 1)
+
+    def test_daemon(self):
+        """fusermount3 -u returns before; the daemon writes, then ends."""
+        self.large()
+        with mountlib.Mount(self.source, '-o', 'relayout=copy') as at:
+            self.edits(at)
+        self.want.check(mountlib.get(self.source))
+
+
+if __name__ == '__main__':
+    mountlib.main(limit=200)
