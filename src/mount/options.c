@@ -82,8 +82,10 @@ static bool in_list(const char *const *list, size_t n, const char *arg)
 static int on_path(struct mnt_options *o, const char *arg)
 {
     char **place = !o->model ? &o->model : !o->mountpoint ? &o->mountpoint : NULL;
+    char shown[SHOW_MAX];
     if (!place)
-        return err_set(&o->err, -EINVAL, "'%s': only MODEL and MOUNTPOINT are wanted", arg);
+        return err_set(&o->err, -EINVAL, "'%s': only MODEL and MOUNTPOINT are wanted",
+                       show(shown, arg, strlen(arg)));
     *place = strdup(arg);
     return *place ? 0 : err_set(&o->err, -ENOMEM, "no memory");
 }

@@ -52,16 +52,16 @@ static struct fuse_session *mount_session(struct mnt_options *o, struct mnt *m, 
 
 static void log_mounted(const struct mnt_options *o, const struct tree *t)
 {
-    char path[SHOW_MAX];
+    char path[SHOW_MAX], at[SHOW_MAX];
     const char *line;
     (void)show(path, tree_path(t), strlen(tree_path(t)));
+    (void)show(at, o->mountpoint, strlen(o->mountpoint));
     for (unsigned i = 0; (line = tree_warning(t, i)); i++)
         log_line(LOG_WARNING, "%s: %s", path, line);
     if (tree_writable(t))
-        log_line(LOG_INFO, "%s: mounted on %s", path, o->mountpoint);
+        log_line(LOG_INFO, "%s: mounted on %s", path, at);
     else
-        log_line(LOG_INFO, "%s: mounted on %s, read-only: %s", path, o->mountpoint,
-                 tree_why_not(t));
+        log_line(LOG_INFO, "%s: mounted on %s, read-only: %s", path, at, tree_why_not(t));
 }
 
 static int loop(struct fuse_session *se, const struct fuse_cmdline_opts *cmd)

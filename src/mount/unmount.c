@@ -120,6 +120,7 @@ int mnt_unmount(const char *mountpoint, struct err *e)
 {
     struct daemon d = {-1, -1};
     struct err lost = {0};
+    char shown[SHOW_MAX];
     int r = find_daemon(mountpoint, &d, e);
     if (r == 0) {
         (void)write_pending(mountpoint, &lost);
@@ -133,5 +134,5 @@ int mnt_unmount(const char *mountpoint, struct err *e)
     }
     close_fd(&d.process);
     close_fd(&d.words);
-    return r < 0 ? err_prefix(e, "%s", mountpoint) : 0;
+    return r < 0 ? err_prefix(e, "%s", show(shown, mountpoint, strlen(mountpoint))) : 0;
 }

@@ -1,0 +1,338 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: MIT
+"""Edits on real file systems: ext4, XFS and btrfs in images that are mounted by a loop device, and
+tmpfs; full ones and read-only ones; with the daemon killed, and with the file system shut down as by
+a power cut. For root, in a mount namespace of its own, so that nothing can be left behind.
+
+GGUFS_SOAK is how many times the usual number of kills and cuts (see tests/lib/soak.h).
+"""
+import contextlib
+import errno
+import fcntl
+import os
+import random
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import threading
+import unittest
+
+import editlib
+import ggufmodel as gguf
+import mountlib
+import samples
+from editlib import Want, write
+from ggufmodel import Tensor, Value
+
+MIB = 1 << 20
+TIMES = int(os.environ.get('GGUFS_SOAK', '1'))
+# How each is made; None: not from an image. XFS takes no less than 300 MiB.
+KINDS = {'ext4': ['mkfs.ext4', '-qF'], 'xfs': ['mkfs.xfs', '-qf'], 'btrfs': ['mkfs.btrfs', '-qf'],
+         'tmpfs': None}
+SIZE = 320 * MIB
+CLONES = ('xfs', 'btrfs')
+# ioctl(2) of ext4 and XFS, linux/fs.h of later kernels: no write reaches the disk any more, the
+# journal's neither.
+SHUTDOWN, NO_LOG_FLUSH = 0x8004587d, 2
+figures = {}
+
+
+def figure(what, count=1):
+    figures[what] = figures.get(what, 0) + count
+
+
+def call(*command):
+    done = mountlib.run(*command)
+    assert done.returncode == 0, done.err
+
+
+class Disk:
+    """`with Disk('xfs') as folder:`: a new file system, mounted there; skips where there is none."""
+
+    def __init__(self, kind):
+        self.kind, self.folder = kind, mountlib.path('disk-' + kind)
+        self.image = self.folder + '.image'
+
+    def __enter__(self):
+        os.makedirs(self.folder, exist_ok=True)
+        if KINDS[self.kind] is None:
+            call('mount', '-t', 'tmpfs', '-o', f'size={SIZE}', 'tmpfs', self.folder)
+            return self.folder
+        if not shutil.which(KINDS[self.kind][0]):
+            raise unittest.SkipTest(f'no {KINDS[self.kind][0]}')
+        with open(self.image, 'wb') as image:
+            image.truncate(SIZE)
+        call(*KINDS[self.kind], self.image)
+        self.mount()
+        return self.folder
+
+    def mount(self):
+        done = mountlib.run('mount', '-o', 'loop', self.image, self.folder)
+        if done.returncode != 0:
+            raise unittest.SkipTest(f'cannot mount {self.kind}: {done.err}')
+
+    def umount(self):
+        call('umount', self.folder)
+
+    def __exit__(self, *error):
+        if error[0]:
+            subprocess.run(['umount', '-l', self.folder], check=False)
+        else:
+            self.umount()
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.image)
+
+
+def model_data(size):
+    """With data that is not all zeros, which a file system might not store."""
+    tensors = samples.small() + [Tensor(b'large.weight', 24, (size,), random.randbytes(size))]
+    return gguf.encode(samples.keys(), tensors)
+
+
+def put_model(folder, size=MIB):
+    source = os.path.join(folder, 'model.gguf')
+    with open(source, 'wb') as out:
+        out.write(model_data(size))
+    return source
+
+
+def log_of(source, *options, key='general.name', text='an edit'):
+    """The log of a mount with one edit."""
+    mount = mountlib.Foreground(source, *options)
+    with mount as (at, _):
+        write(at, key, text)
+        return mount.log()
+
+
+class Filesystems(unittest.TestCase):
+    def each(self, test, *kinds):
+        """test(kind, folder) on a disk of each kind."""
+        for kind in kinds or KINDS:
+            with self.subTest(filesystem=kind), Disk(kind) as folder:
+                test(kind, folder)
+
+    def run_edits(self, kind, folder):
+        names = [] if TIMES > 1 else ['Edits.test_strategies', 'Edits.test_layouts',
+                                      'Edits.test_reflink', 'Edits.test_few']
+        program = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'edits.py')
+        env = {**os.environ, 'GGUFS_TEST_DIR': folder}
+        done = subprocess.run([sys.executable, program, *names], env=env, check=False,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT)
+        self.assertEqual(done.returncode, 0, f'{kind}: {done.stdout.decode()}')
+
+    def test_edits(self):
+        """The tests of edits, there. All of them in a long run."""
+        self.each(self.run_edits)
+
+    def reflink(self, _, folder):
+        source = put_model(folder, 64 * MIB)
+        os.sync()
+        before = os.statvfs(folder)
+        want = Want(mountlib.get(source))
+        log = log_of(source, '-o', 'reserve=65536', text='x' * 100000)
+        self.assertRegex(log, '; reflink,')
+        os.sync()
+        after = os.statvfs(folder)
+        want.set(b'general.name', Value('string', b'x' * 100000))
+        want.check(mountlib.get(source))
+        self.assertLess((before.f_bfree - after.f_bfree) * after.f_frsize, 8 * MIB)
+
+    def test_reflink(self):
+        """Where ranges can be cloned, the data of the new file takes no room."""
+        self.each(self.reflink, *CLONES)
+
+    def no_reflink(self, _, folder):
+        source = put_model(folder)
+        self.assertRegex(log_of(source), '; copy,')
+        with mountlib.Mount(source, '-o', 'relayout=reflink') as at:
+            with self.assertRaises(OSError) as caught:
+                write(at, 'general.name', 'y')
+            self.assertEqual(caught.exception.errno, errno.EOPNOTSUPP)
+
+    def test_no_reflink(self):
+        self.each(self.no_reflink, 'ext4', 'tmpfs')
+
+    def fill(self, folder):
+        """Take all the room."""
+        fd = os.open(os.path.join(folder, 'filler'), os.O_WRONLY | os.O_CREAT)
+        for size in (MIB, 4096):
+            with contextlib.suppress(OSError):
+                while os.write(fd, bytes(size)):
+                    pass
+            with contextlib.suppress(OSError):
+                os.fsync(fd)
+        os.close(fd)
+
+    def full(self, _, folder):
+        source = put_model(folder, 16 * MIB)
+        old = mountlib.get(source)
+        self.fill(folder)
+        with mountlib.Mount(source, '-o', 'relayout=copy') as at:
+            for key, text in (('general.name', 'x' * 5000), ('my.key', '1')):
+                with self.assertRaises(OSError) as caught:
+                    write(at, key, text)
+                self.assertEqual(caught.exception.errno, errno.ENOSPC)
+                self.assertEqual(mountlib.get(source), old)
+                self.assertEqual(editlib.leftovers(folder), [])
+            self.assertEqual(editlib.read(at, 'general.name'), b'test\n')
+            os.unlink(os.path.join(folder, 'filler'))
+            write(at, 'general.name', 'room again')
+        want = Want(old)
+        want.set(b'general.name', Value('string', b'room again'))
+        want.check(mountlib.get(source))
+
+    def test_full(self):
+        """The edit fails with ENOSPC, the old file stays, alone; with room again it works."""
+        self.each(self.full)
+
+    def full_in_place(self, _, folder):
+        source = put_model(folder, 16 * MIB)
+        log_of(source, '-o', 'relayout=copy,reserve=65536')
+        want = Want(mountlib.get(source))
+        self.fill(folder)
+        filler = os.path.join(folder, 'filler')
+        os.truncate(filler, os.path.getsize(filler) - 2 * MIB)
+        log = log_of(source, '-o', 'relayout=inplace', text='in place')
+        self.assertRegex(log, '; inplace,')
+        want.set(b'general.name', Value('string', b'in place'))
+        want.check(mountlib.get(source))
+
+    def test_full_in_place(self):
+        """In place needs room for the journal alone."""
+        self.each(self.full_in_place, 'ext4', 'xfs')
+
+    def read_only(self, _, folder):
+        source = put_model(folder)
+        old = mountlib.get(source)
+        call('mount', '-o', 'remount,ro', folder)
+        mount = mountlib.Foreground(source)
+        with mount as (at, _):
+            self.assertTrue(os.statvfs(at).f_flag & os.ST_RDONLY)
+            with self.assertRaises(OSError) as caught:
+                write(at, 'general.name', 'x')
+            self.assertEqual(caught.exception.errno, errno.EROFS)
+            self.assertRegex(mount.log(), 'read-only: ')
+        call('mount', '-o', 'remount,rw', folder)
+        self.assertEqual(mountlib.get(source), old)
+
+    def test_read_only(self):
+        self.each(self.read_only)
+
+    # ---- kills and power cuts ----
+
+    def edit_until_it_fails(self, at, begun):
+        """Edits of one key, each waited for: how many were acknowledged."""
+        for count in range(1, 1000000):
+            begun.release()
+            try:
+                write(at, 'general.name', b'%d' % count * (1 + count % 50))
+            except OSError:
+                return count - 1
+        raise AssertionError('nothing happened')
+
+    def interrupt(self, source, options, do_it):
+        """do_it(process) at some moment of some edit. How many edits were acknowledged."""
+        begun = threading.Semaphore(0)
+        mount = mountlib.Foreground(source, *options)
+        at, process = mount.__enter__()
+
+        def strike():
+            for _ in range(random.randrange(1, 8)):
+                begun.acquire()
+            for _ in range(random.randrange(40000)):
+                pass
+            do_it(process)
+
+        thread = threading.Thread(target=strike)
+        thread.start()
+        count = self.edit_until_it_fails(at, begun)
+        thread.join()
+        process.kill()
+        process.wait(mountlib.LIMIT)
+        subprocess.run(['umount', '-l', at], check=False, stderr=subprocess.DEVNULL)
+        mount.err.close()
+        return count
+
+    def check_recovered(self, source, want, count, by_mount):
+        """The last edit that was acknowledged, or the one after it; whole; and nothing else."""
+        if by_mount:
+            with mountlib.Mount(source) as at:
+                os.stat(at)
+        else:
+            done = mountlib.run(mountlib.GGUFS, '--recover', source)
+            self.assertEqual(done.returncode, 0, done.err)
+        file = mountlib.get(source)
+        found = dict(gguf.read(file).kv)[b'general.name'].data
+        texts = [b'%d' % n * (1 + n % 50) if n else b'first' for n in (count, count + 1)]
+        self.assertIn(found, texts)
+        want.set(b'general.name', Value('string', found))
+        want.check(file)
+        self.assertEqual(editlib.leftovers(os.path.dirname(source)), [])
+        figure('edits acknowledged before it', count)
+
+    def rounds(self, kind):
+        """Ways to edit there, each some times."""
+        ways = ['copy', 'inplace'] + (['reflink'] if kind in CLONES else [])
+        return [way for way in ways for _ in range(3 * TIMES)]
+
+    def begin(self, folder):
+        source = put_model(folder, 2 * MIB)
+        log_of(source, '-o', 'relayout=copy,reserve=65536', text='first')
+        return source, Want(mountlib.get(source))
+
+    def kill(self, kind, folder):
+        for number, way in enumerate(self.rounds(kind)):
+            source, want = self.begin(folder)
+            count = self.interrupt(source, ('-o', f'relayout={way},reserve=65536,commit=close'),
+                                   lambda process: process.send_signal(signal.SIGKILL))
+            self.check_recovered(source, want, count, number % 2)
+            figure('daemons killed')
+
+    def test_kill(self):
+        self.each(self.kill)
+
+    def shut_down(self, folder):
+        fd = os.open(folder, os.O_RDONLY)
+        try:
+            fcntl.ioctl(fd, SHUTDOWN, struct.pack('I', NO_LOG_FLUSH))
+        finally:
+            os.close(fd)
+
+    def test_power_cut(self):
+        for kind in ('ext4', 'xfs'):
+            disk = Disk(kind)
+            with self.subTest(filesystem=kind), disk as folder:
+                for number, way in enumerate(self.rounds(kind)):
+                    source, want = self.begin(folder)
+                    options = ('-o', f'relayout={way},reserve=65536,commit=close')
+                    count = self.interrupt(source, options, lambda _: self.shut_down(folder))
+                    disk.umount()
+                    disk.mount()  # replays the file system's journal
+                    self.check_recovered(source, want, count, number % 2)
+                    figure('file systems shut down')
+
+
+def tearDownModule():
+    for what, count in figures.items():
+        print(f'soak: {count} {what}', flush=True)
+
+
+def own_namespace():
+    """Run again in a private mount namespace."""
+    if os.getuid() != 0:
+        mountlib.skip('only root may mount file systems')
+    if os.environ.get('GGUFS_OWN_NAMESPACE'):
+        return
+    if subprocess.run(['unshare', '--mount', 'true'], check=False).returncode != 0:
+        mountlib.skip('may not make a mount namespace')
+    os.environ['GGUFS_OWN_NAMESPACE'] = '1'
+    os.execvp('unshare', ['unshare', '--mount', '--propagation', 'private', sys.executable,
+                          *sys.argv])
+
+
+if __name__ == '__main__':
+    own_namespace()
+    mountlib.main(limit=280 if TIMES == 1 else 3600)

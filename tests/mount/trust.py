@@ -1,0 +1,277 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: MIT
+"""Who may do what, what others can plant beside a model, and what reaches the log."""
+import contextlib
+import errno
+import os
+import re
+import unittest
+
+import editlib
+import ggufmodel as gguf
+import mountlib
+import samples
+from editlib import Want, write
+from ggufmodel import Tensor, Value, array
+from mountlib import Foreground, Mount, run
+
+ROOT = os.getuid() == 0
+OTHER = 65534  # an ordinary user
+JOURNAL = '.model.gguf.ggufs-journal'
+
+# What another user tries, one a line: "what: errno's name" or "what: ok".
+ATTEMPTS = '''
+import errno, os, sys
+at = sys.argv[1]
+def read(name): open(os.path.join(at, name), "rb").read(1)
+def write(name):
+    fd = os.open(os.path.join(at, name), os.O_WRONLY)
+    os.write(fd, b"written by another")
+    os.close(fd)
+for what, act in (
+    ("list", lambda: os.listdir(os.path.join(at, "metadata"))),
+    ("list tensors", lambda: os.listdir(os.path.join(at, "tensors"))),
+    ("read key", lambda: read("metadata/general.name")),
+    ("read raw", lambda: read("tensors/a.weight/raw")),
+    ("read f32", lambda: read("tensors/a.weight/f32")),
+    ("read model", lambda: read("model.gguf")),
+    ("read json", lambda: read("metadata.json")),
+    ("create", lambda: os.open(os.path.join(at, "metadata/new.key"), os.O_WRONLY | os.O_CREAT)),
+    ("remove", lambda: os.unlink(os.path.join(at, "metadata/last.key"))),
+    ("rename", lambda: os.rename(os.path.join(at, "metadata/last.key"),
+                                 os.path.join(at, "metadata/last.name"))),
+    ("truncate", lambda: os.truncate(os.path.join(at, "metadata/general.name"), 0)),
+    ("retype", lambda: os.setxattr(os.path.join(at, "metadata/type.u32"), "user.gguf.type", b"u64")),
+    ("write", lambda: write("metadata/general.name")),
+):
+    try:
+        act()
+        print(what + ": ok")
+    except OSError as e:
+        print(what + ": " + errno.errorcode[e.errno])
+'''
+
+
+def attempts(at):
+    """What the other user can do: {what: result}."""
+    done = run('setpriv', f'--reuid={OTHER}', f'--regid={OTHER}', '--clear-groups',
+               '/usr/bin/python3', '-c', ATTEMPTS, at)
+    assert done.returncode == 0, done.err
+    return dict(line.split(': ') for line in done.out.splitlines())
+
+
+class Trust(unittest.TestCase):
+    def setUp(self):
+        self.folder = mountlib.path('home')
+        os.makedirs(self.folder, exist_ok=True)
+        self.model = os.path.join(self.folder, 'model.gguf')
+        self.data = samples.editable()
+        self.put(self.model, self.data)
+
+    def tearDown(self):
+        for name in os.listdir(self.folder):
+            os.unlink(os.path.join(self.folder, name))
+
+    def put(self, name, data):
+        with open(name, 'wb') as out:
+            out.write(data)
+
+    # ---- who may do what ----
+
+    def as_another(self, mode, *options):
+        """What another user can do where root's daemon serves a model of these bits."""
+        os.chmod(mountlib.folder, 0o755)
+        os.chmod(self.model, mode)
+        at = mountlib.path('open')
+        os.makedirs(at, exist_ok=True)
+        with Mount(self.model, '-o', ','.join(('allow_other',) + options), at=at):
+            return attempts(at)
+
+    @unittest.skipUnless(ROOT, 'for root only')
+    def test_private(self):
+        """A model that is for its owner alone stays so."""
+        self.assertEqual(set(self.as_another(0o600).values()), {'EACCES'})
+        self.assertEqual(mountlib.get(self.model), self.data)
+
+    @unittest.skipUnless(ROOT, 'for root only')
+    def test_readable(self):
+        """Who may read the file reads the tree, and changes nothing."""
+        found = self.as_another(0o644)
+        readers = {what for what in found if what.startswith(('list', 'read'))}
+        self.assertEqual({what for what in found if found[what] == 'ok'}, readers)
+        self.assertEqual({found[what] for what in found if what not in readers}, {'EACCES'})
+        self.assertEqual(mountlib.get(self.model), self.data)
+
+    @unittest.skipUnless(ROOT, 'for root only')
+    def test_writable(self):
+        """Who may write the file edits it; it stays its owner's."""
+        found = self.as_another(0o666)
+        self.assertEqual(found['write'], 'ok', found)
+        status = os.stat(self.model)
+        self.assertEqual((status.st_uid, status.st_gid, status.st_mode & 0o777),
+                         (os.getuid(), os.getgid(), 0o666))
+        self.assertEqual(dict(gguf.read(mountlib.get(self.model)).kv)[b'general.name'].data,
+                         b'written by another')
+
+    @unittest.skipUnless(ROOT, 'for root only')
+    def test_options(self):
+        """uid= gives the tree to another; umask= closes it."""
+        self.assertEqual(set(self.as_another(0o666, 'umask=077').values()), {'EACCES'})
+        found = self.as_another(0o600, f'uid={OTHER}')
+        self.assertEqual((found['read key'], found['write']), ('ok', 'ok'))
+
+    @unittest.skipUnless(ROOT, 'for root only')
+    def test_without_allow_other(self):
+        os.chmod(mountlib.folder, 0o755)
+        os.chmod(self.model, 0o666)
+        at = mountlib.path('closed')
+        os.makedirs(at, exist_ok=True)
+        with Mount(self.model, at=at):
+            self.assertEqual(set(attempts(at).values()), {'EACCES'})
+
+    # ---- what is planted ----
+
+    def victim(self):
+        name = os.path.join(self.folder, 'victim')
+        self.put(name, b'not to be touched')
+        return name
+
+    def test_planted_journal(self):
+        """A link, a pipe or a folder where the journal of an edit in place would be."""
+        with Mount(self.model, '-o', 'relayout=copy,reserve=65536') as at:
+            write(at, 'general.name', 'first')
+        before, victim = mountlib.get(self.model), self.victim()
+        journal, missing = os.path.join(self.folder, JOURNAL), os.path.join(self.folder, 'missing')
+        for plant in (lambda: os.symlink(victim, journal), lambda: os.symlink(missing, journal),
+                      lambda: os.mkfifo(journal), lambda: os.link(victim, journal)):
+            with Mount(self.model, '-o', 'relayout=inplace,reserve=65536') as at:
+                plant()
+                with self.assertRaises(OSError):
+                    write(at, 'general.name', 'second')
+                self.assertEqual(mountlib.get(victim), b'not to be touched')
+                self.assertFalse(os.path.exists(missing))
+                self.assertEqual(mountlib.get(self.model), before)
+            # A mount that finds it is read-only, or reads nothing of it.
+            with contextlib.suppress(mountlib.Refused):
+                with Mount(self.model) as at:
+                    self.assertTrue(os.statvfs(at).f_flag & os.ST_RDONLY)
+            self.assertEqual(mountlib.get(victim), b'not to be touched')
+            os.unlink(journal)
+
+    def test_planted_leftovers(self):
+        """Links that look like what a crash left: neither followed nor emptied."""
+        victim = self.victim()
+        os.symlink(victim, os.path.join(self.folder, '.model.gguf.ggufs-abc123'))
+        os.mkdir(os.path.join(self.folder, '.model.gguf.ggufs-def456'))
+        done = run(mountlib.GGUFS, '--recover', self.model)
+        self.assertEqual(done.returncode, 0, done.err)
+        with Mount(self.model) as at:
+            write(at, 'general.name', 'x')
+        self.assertEqual(mountlib.get(victim), b'not to be touched')
+        os.rmdir(os.path.join(self.folder, '.model.gguf.ggufs-def456'))
+
+    def test_model_becomes_a_link(self):
+        """The path of the model names another file by a link: it is not written through."""
+        victim = self.victim()
+        with Mount(self.model) as at:
+            os.rename(self.model, self.model + '.moved')
+            os.symlink(victim, self.model)
+            with self.assertRaises(OSError) as caught:
+                write(at, 'general.name', 'x')
+            self.assertEqual(caught.exception.errno, errno.ESTALE)
+        self.assertEqual(mountlib.get(victim), b'not to be touched')
+        self.assertTrue(os.path.islink(self.model))
+        self.assertEqual(mountlib.get(self.model + '.moved'), self.data)
+
+    def test_folder_is_moved(self):
+        """Edits follow the folder, not the path that led to it."""
+        moved, decoy = mountlib.path('moved'), mountlib.path('decoy')
+        os.mkdir(decoy)
+        self.put(os.path.join(decoy, 'model.gguf'), self.data)
+        want = Want(self.data)
+        with Mount(self.model) as at:
+            os.rename(self.folder, moved)
+            os.symlink(decoy, self.folder)
+            write(at, 'general.name', 'to the real one')
+            want.set(b'general.name', Value('string', b'to the real one'))
+            want.check(mountlib.get(os.path.join(moved, 'model.gguf')))
+        self.assertEqual(mountlib.get(os.path.join(decoy, 'model.gguf')), self.data)
+        self.assertEqual(os.listdir(decoy), ['model.gguf'])
+        os.unlink(self.folder)
+        os.rename(moved, self.folder)
+
+    # ---- the log ----
+
+    def hostile(self):
+        """Names and values that would move a cursor, set a title, end a line."""
+        escapes = b'\x1b[2J\x1b]0;title\x07\r\n\x08\x7f\xc2\x9b31m\xff'
+        kv = samples.ARCH + [(b'bad.key' + escapes, Value('u32', 7)),
+                             (b'bad.list' + escapes, array('i32', [1])),
+                             (b'bad.text', Value('string', escapes))]
+        tensors = [Tensor(b'one' + escapes, 24, (5,), b'abcde'), Tensor(b'two', 99, (3,), b'xyz')]
+        return gguf.encode(kv, tensors, order=[1, 0], gap=32, trailing=b'x')
+
+    def check_log(self, log):
+        """Lines of printable characters."""
+        self.assertNotEqual(log, '')
+        self.assertIsNone(re.search('[\x00-\x09\x0b-\x1f\x7f-\x9f\udc80-\udcff]', log), repr(log))
+        for line in log.splitlines():
+            self.assertTrue(line.startswith('ggufs: '), repr(line))
+
+    def edit_everything(self, at):
+        """Edits that work and edits that are refused, of every key; each is logged."""
+        place = os.path.join(os.fsencode(at), b'metadata')
+        names = [name for name in os.listdir(place) if name.startswith(b'bad.')]
+        self.assertEqual(len(names), 3)
+        for name in names:
+            for text in (b'\x1b[31mred\x1b[0m\n\x9b', b'99999999999999', b'1'):
+                with contextlib.suppress(OSError):
+                    write(at, name, text)
+            with contextlib.suppress(OSError):
+                os.setxattr(os.path.join(place, name), 'user.gguf.type', b'u\x1b[5m')
+            with contextlib.suppress(OSError):
+                os.rename(os.path.join(place, name), os.path.join(place, name + b'.next'))
+            with contextlib.suppress(OSError):
+                os.unlink(os.path.join(place, name))
+            editlib.sync(at)
+        for name in (b'stray\xc2\x9b2J', b'stray%1B%5B2J', b'st\x1b[2Jray', b'\xff.\xfe'):
+            with contextlib.suppress(OSError):
+                write(at, name, b'1')
+
+    def test_log_of_edits(self):
+        self.put(self.model, self.hostile())
+        mount = Foreground(self.model)
+        with mount as (at, _):
+            self.edit_everything(at)
+            log = mount.log()
+        self.check_log(log)
+        self.assertRegex(log, r'bad\.key\\x1b\[2J')
+
+    def test_log_of_refusal(self):
+        """A file and folders with such names, which cannot be mounted."""
+        name = os.path.join(os.fsencode(self.folder), b'\x1b[31m\xc2\x9b\n.gguf')
+        with open(name, 'wb') as out:
+            out.write(self.hostile()[:-50])
+        for model in (name, name + b'.none'):
+            for arguments in ([model, self.folder], ['--recover', model], [self.model, model],
+                              [self.model, self.folder, model],
+                              ['--unmount', model]):
+                done = run(mountlib.GGUFS, *arguments)
+                if done.returncode != 0:
+                    self.check_log(done.err)
+                    self.assertEqual(done.err.count('\n'), 1, repr(done.err))
+
+    def test_error_attribute(self):
+        """user.gguf.error is shown on terminals too."""
+        self.put(self.model, self.hostile())
+        with Mount(self.model) as at:
+            name = [name for name in editlib.keys(at) if name.startswith(b'bad.key')][0]
+            with self.assertRaises(OSError):
+                write(at, name, b'\x1b[31m\n')
+            error = editlib.error_of(at, name)
+            self.assertTrue(error)
+            self.assertIsNone(re.search('[\x00-\x1f\x7f-\x9f\udc80-\udcff]', error), repr(error))
+
+
+if __name__ == '__main__':
+    mountlib.main()
