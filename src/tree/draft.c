@@ -397,7 +397,7 @@ static void settle_truncation(struct tree *t, struct kfile *f)
         return;
     int r = edits_accept(t, f, &f->draft->text, &e);
     if (r < 0)
-        (void)edits_refused(t, f, &e);
+        t->writer.failed = edits_refused(t, f, &e); /* a release tells nobody */
     else if (r > 0)
         writer_later(t, 0);
 }

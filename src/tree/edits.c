@@ -282,7 +282,7 @@ static int remove_key(struct tree *t, struct kfile *f)
     return r;
 }
 
-void edits_remove_due(struct tree *t)
+int edits_remove_due(struct tree *t)
 {
     struct err e = {0};
     struct mark m = edits_mark(t);
@@ -292,15 +292,17 @@ void edits_remove_due(struct tree *t)
         if (t->keys.file[i] && t->keys.file[i]->state == KFILE_REMOVED)
             r = remove_key(t, t->keys.file[i]);
     if (m.ops == t->writer.next.change.n && r == 0)
-        return;
-    if (finish(t, &m, r, &e) > 0)
-        return;
+        return 0;
+    r = finish(t, &m, r, &e);
+    if (r > 0)
+        return 0;
     for (uint32_t i = 0; i < t->keys.n; i++)
         if (t->keys.file[i] && t->keys.file[i]->state == KFILE_REMOVED) {
             t->keys.file[i]->state = KFILE_KEY;
             t->keys.file[i]->typed = false;
             (void)edits_refused(t, t->keys.file[i], &e);
         }
+    return r;
 }
 
 int edits_rename(struct tree *t, struct kfile *from, struct kfile *to, struct err *e)
@@ -331,11 +333,12 @@ void edits_rebase(struct tree *t)
 {
     struct err e = {0};
     struct pending *p = &t->writer.next;
-    if (p->change.n > 0 && replan(t, &e) == 0)
+    int r = p->change.n > 0 ? replan(t, &e) : 0;
+    if (p->change.n > 0 && r == 0)
         return;
-    if (p->change.n > 0) {
+    if (r < 0) {
         tree_log(t, LOG_ERR, "edits that followed are dropped: %s", e.msg);
-        t->writer.failed = e.code;
+        t->writer.failed = r; /* for who waits for them */
     }
     edit_change_free(&p->change);
     edit_plan_free(&p->plan);

@@ -45,7 +45,7 @@ enum {
     ROW_WHOLE = 1 << 1,  /* a view of the whole model: changes with each generation */
     ROW_VALUES = 1 << 2, /* only where the tensor's values can be decoded */
     ROW_HIDDEN = 1 << 3, /* opens by name; listed with views=all only */
-    ROW_SPLIT = 1 << 5,  /* only in split models */
+    ROW_SPLIT = 1 << 6,  /* only in split models */
     ROW_MOVES = 1 << 4,  /* in a tensor's folder, but may differ between generations */
     ROW_LIVE = 1 << 5,   /* rendered at each open; until then its size is not known: stat says 0 */
 };

@@ -150,8 +150,8 @@ int edits_accept(struct tree *t, struct kfile *f, const struct buf *text, struct
 /* Rename a key to another that is in no generation, or change a type. As edits_accept(). */
 int edits_rename(struct tree *t, struct kfile *from, struct kfile *to, struct err *e);
 int edits_retype(struct tree *t, struct kfile *f, uint32_t type, uint32_t elem, struct err *e);
-/* Make the removals that are due part of the newest generation. */
-void edits_remove_due(struct tree *t);
+/* Make the removals that are due part of the newest generation. 0, or why the keys are back. */
+int edits_remove_due(struct tree *t);
 /* What is pending now; and back to what it was before the edit that was accepted last. */
 struct mark edits_mark(const struct tree *t);
 void edits_take_back(struct tree *t);

@@ -86,9 +86,11 @@ struct kfile {
 struct keys {
     uint32_t n; /* numbers given */
     size_t cap;
-    struct kfile **file;   /* owned, by number; NULL: an untouched key */
-    uint32_t *kv;          /* owned, by number: the key's in the newest generation, or KV_NONE */
-    uint32_t *id;          /* owned, by number in the newest generation */
+    struct kfile **file; /* owned, by number; NULL: an untouched key */
+    uint32_t *kv;        /* owned, by number: the key's in the newest generation, or KV_NONE */
+    uint32_t *id;        /* owned, by number in the newest generation */
+    uint32_t *spare;     /* owned: what id will be in the next; room for cap_id, as in id */
+    size_t cap_id;
     struct kfile **bucket; /* owned: kfiles with a name, by hash */
     size_t buckets;        /* a power of two */
     size_t named;          /* kfiles in buckets */
@@ -99,7 +101,8 @@ struct keys {
 int keys_init(struct keys *k, const struct gguf *g);
 void keys_free(struct keys *k);
 
-/* From generation `old` to `now`: who is where. 0, -ENOMEM (nothing changed). */
+/* From generation `old` to `now`: who is where. 0, -ENOMEM (nothing changed; never on the way
+ * back to a generation that has been the newest). */
 int keys_follow(struct keys *k, const struct gguf *old, const struct gguf *now);
 
 /* The kfile with this name, in any state but DEAD; NULL if there is none. */

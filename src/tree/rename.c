@@ -43,10 +43,12 @@ static bool stays(const struct kfile *f)
            strcmp(f->key, EDIT_RESERVE_KEY) == 0;
 }
 
-static struct kfile *visible(struct tree *t, const char *name)
+/* *ret: the file that is seen under a name, NULL if there is none. 0, -ENOMEM. */
+static int visible(struct tree *t, const char *name, struct kfile **ret)
 {
     uint32_t number = keys_find(&t->keys, t->now.gen, name);
-    return number == KV_NONE ? NULL : keys_touch(&t->keys, t->now.gen, number);
+    *ret = number == KV_NONE ? NULL : keys_touch(&t->keys, t->now.gen, number);
+    return number == KV_NONE || *ret ? 0 : -ENOMEM;
 }
 
 /* ---- unlink ---- */
@@ -93,9 +95,10 @@ int tree_unlink(struct tree *t, uint64_t parent, const char *name)
     if (r < 0)
         return r;
     (void)pthread_mutex_lock(&t->lock);
-    struct kfile *f = visible(t, name);
+    struct kfile *f;
+    r = visible(t, name, &f);
     if (!f)
-        r = -ENOENT;
+        r = r < 0 ? r : -ENOENT;
     else if (is_helper(f))
         unlink_helper(t, f);
     else
@@ -222,17 +225,25 @@ static int key_over_key(struct move *m)
     struct err e = {0};
     if (stays(m->from))
         return -EPERM;
-    edits_remove_due(m->t); /* others: not to be taken back with this */
+    int r = edits_remove_due(m->t); /* others: not to be taken back with this */
+    if (r < 0)
+        return r;
     struct mark before = edits_mark(m->t);
-    int r = copy_text(m->t, m->from, &text);
-    if (r == 0)
-        r = edits_accept(m->t, m->to, &text, &e);
+    r = copy_text(m->t, m->from, &text);
+    if (r < 0)
+        return r;
+    r = edits_accept(m->t, m->to, &text, &e);
     if (r < 0)
         return refused(m, &e);
     m->from->draft = m->to->draft = NULL;
     m->from->state = m->t->keys.kv[m->from->id] == KV_NONE ? KFILE_GONE : KFILE_REMOVED;
-    edits_remove_due(m->t);
+    r = edits_remove_due(m->t);
     m->t->writer.next.last = before;
+    if (r < 0) { /* neither the one nor the other */
+        edits_take_back(m->t);
+        (void)err_set(&e, r, "cannot be renamed: %s", strerror(-r));
+        return edits_refused(m->t, m->to, &e);
+    }
     return outcome(m, m->to, 1, &e);
 }
 
@@ -262,9 +273,9 @@ static int key_to_key(struct move *m)
 static int move(struct move *m, const char *old_name, unsigned flags)
 {
     struct tree *t = m->t;
-    m->from = visible(t, old_name);
+    int r = visible(t, old_name, &m->from);
     if (!m->from)
-        return -ENOENT;
+        return r < 0 ? r : -ENOENT;
     if (flags & ~NOREPLACE)
         return -EINVAL;
     if (flags & NOREPLACE && keys_find(&t->keys, t->now.gen, m->name) != KV_NONE)
@@ -273,7 +284,9 @@ static int move(struct move *m, const char *old_name, unsigned flags)
         return 0;
     m->to = keys_named(&t->keys, m->name);
     if (!m->to)
-        m->to = visible(t, m->name);
+        r = visible(t, m->name, &m->to);
+    if (r < 0)
+        return r;
     enum name_class class = m->to && m->to->key ? NAME_KEY : tree_classify(t, m->name);
     if (class == NAME_INVALID)
         return -EINVAL;
@@ -307,8 +320,10 @@ int tree_rename(struct tree *t, uint64_t parent, const char *name, uint64_t new_
 /* emacs locks a file by a link .#NAME. A key cannot be a link. */
 static int make_link(struct tree *t, const char *name, const char *target, struct tree_entry *ret)
 {
-    if (visible(t, name))
-        return -EEXIST;
+    struct kfile *there;
+    int r = visible(t, name, &there);
+    if (there || r < 0)
+        return r < 0 ? r : -EEXIST;
     if (tree_classify(t, name) != NAME_HELPER)
         return -EPERM;
     keys_clear(&t->keys, name);
@@ -317,7 +332,7 @@ static int make_link(struct tree *t, const char *name, const char *target, struc
         return -ENOMEM;
     buf_str(&f->content, target);
     t->keys.helper_bytes += f->content.len;
-    int r = buf_error(&f->content);
+    r = buf_error(&f->content);
     if (r == 0)
         r = node_entry(t, &t->now, ino_key(f->id), ret);
     if (r < 0)

@@ -61,7 +61,10 @@ static void info_params(const struct gguf *m, struct buf *out)
     struct params p = fact_params(m);
     fact_size_label(&p, count);
     label(out, "parameters:");
-    buf_printf(out, "%s (%" PRIu64 ")\n", count, p.total);
+    if (p.total < 1000)
+        buf_printf(out, "%" PRIu64 "\n", p.total);
+    else
+        buf_printf(out, "%s (%" PRIu64 ")\n", count, p.total);
 }
 
 static void info_types(const struct gguf *m, struct buf *out)

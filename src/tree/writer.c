@@ -242,8 +242,9 @@ static int carry_out(struct tree *t, struct batch *b, const struct gen *g, struc
     bool replaced = b->result.old_fd >= 0;
     if (replaced)
         (void)close(b->result.old_fd);
-    if (r == 0 && replaced)
-        r = tree_store(t, gen_own(g), ret, &b->err); /* readers get the new file */
+    /* Readers get the new file. If it cannot be had, the old one has the same data. */
+    if (r == 0 && replaced && tree_store(t, gen_own(g), ret, &b->err) < 0)
+        tree_log(t, LOG_WARNING, "the old file is kept open for readers: %s", b->err.msg);
     return r;
 }
 
@@ -273,7 +274,9 @@ static void write_pending(struct tree *t)
 {
     struct batch b;
     struct store *s = NULL;
-    edits_remove_due(t);
+    int removed = edits_remove_due(t);
+    if (removed < 0)
+        t->writer.failed = removed;
     if (t->writer.next.change.n == 0) { /* it was taken back, or cancelled itself */
         struct tree_wait *waits = t->writer.next.waits;
         t->writer.next.waits = NULL;
@@ -302,6 +305,8 @@ static void write_pending(struct tree *t)
     else
         failed(t, &b, r);
     keys_land(&t->keys, r == 0);
+    if (r == 0 && b.pending.waits) /* a removal that was to be part of it */
+        r = take_failure(t);
     (void)pthread_mutex_unlock(&t->lock);
     answer(b.pending.waits, r);
     batch_free(&b);

@@ -130,6 +130,26 @@ static void test_all_halves(void)
         }
 }
 
+/* One float at each place of three lengths; huge ones, whose sum is infinite, are finite. */
+static void test_all_finite(void)
+{
+    static const struct {
+        uint32_t bits;
+        bool finite;
+    } rows[] = {{0x7f7fffff, true},  {0xff7fffff, true},  {1, true},          {0x7f800000, false},
+                {0xff800000, false}, {0x7f800001, false}, {0xffc00000, false}};
+    static const size_t lengths[] = {1, 64, 200};
+    for (size_t s = 0; quant_set_at(s); s++)
+        for (size_t k = 0; k < 3 * sizeof(rows) / sizeof(rows[0]); k++)
+            for (size_t i = 0, n = lengths[k % 3]; i < n; i++) {
+                for (size_t j = 0; j < n; j++)
+                    put_u32(raw + 4 * j, 0x7f7fffff, false);
+                put_u32(raw + 4 * i, rows[k / 3].bits, false);
+                CU_ASSERT_EQUAL(quant_set_at(s)->all_finite(raw, n), rows[k / 3].finite);
+            }
+    CU_ASSERT_TRUE(quant_all_finite(raw, 0));
+}
+
 /* Memory between two pages that may not be touched. */
 struct guarded {
     uint8_t *map, *first, *end; /* usable: [first, end) */
@@ -214,6 +234,7 @@ static CU_TestInfo tests[] = {
     {"zero, subnormal, infinite and NaN scales", test_special_scales},
     {"blocks of equal bytes", test_equal_bytes},
     {"16-bit floats, all of them", test_all_halves},
+    {"whether all floats are finite", test_all_finite},
     {"nothing beside the blocks is read, nothing beside the floats written", test_guard_pages},
     {"a read touches only the blocks of its range", test_only_the_blocks},
     CU_TEST_INFO_NULL,

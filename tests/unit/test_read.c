@@ -3,6 +3,7 @@
 #include "cu_main.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -231,6 +232,20 @@ static void test_tensors_json(void)
     image_close(&m);
 }
 
+/* The name of a tree_image's file is not known: what tells of it is cut out. */
+static void info_is(const struct tree_image *m, const char *before, const char *after)
+{
+    size_t n;
+    char *got = image_text(m, "info", &n);
+    char *file = strstr(got, "file:"), *format = strstr(got, "format:");
+    CU_ASSERT_TRUE_FATAL(file && format && file < format);
+    CU_ASSERT_STRING_EQUAL(format, after);
+    *file = '\0';
+    CU_ASSERT_STRING_EQUAL(got, before);
+    CU_ASSERT_EQUAL((size_t)image_stat(m, "info").st_size, n);
+    free(got);
+}
+
 static void test_info(void)
 {
     struct build b;
@@ -238,11 +253,71 @@ static void test_info(void)
     build_str(&b, "general.name", "evil\x1b[31m");
     build_tensor(&b, "t", F32, (uint64_t[]){3, 1}, 2, NULL, 12);
     struct tree_image m = image_open(&b, &plain);
-    text_is(&m, "info",
-            "name:          evil\\x1b[31m\narchitecture:  -\n"
-            "format:        GGUF version 2, little-endian\nsize:          160 bytes (160 bytes)\n"
-            "parameters:    3\nkeys:          1\ntensors:       1\n"
-            "types:         F32  1 tensors, 12 bytes\nalignment:     32\ndata offset:   128\n");
+    info_is(&m,
+            "name:           evil\\x1b[31m\narchitecture:   -\nparameters:     3\n"
+            "size:           160 bytes (160 bytes)\n"
+            "types:          F32  1 tensors, 12 bytes, 100.0%\n",
+            "format:         GGUF version 2, little-endian\nkeys:           1\n"
+            "tensors:        1\nalignment:      32\ndata offset:    128\nreserve:        none\n");
+    image_close(&m);
+}
+
+static void test_info_all(void)
+{
+    struct build b;
+    build_init(&b, 3, false);
+    build_str(&b, "general.name", "A model");
+    build_str(&b, "general.architecture", "llama");
+    build_str(&b, "general.license", "mit");
+    build_u32(&b, "llama.context_length", 4096);
+    build_u32(&b, "llama.block_count", 32);
+    build_u32(&b, "llama.embedding_length", 512);
+    build_u32(&b, "llama.attention.head_count", 8);
+    build_u32(&b, "llama.attention.head_count_kv", 2);
+    build_str(&b, "tokenizer.ggml.model", "gpt2");
+    build_array(&b, "tokenizer.ggml.tokens", GGUF_STRING, 1);
+    build_item_str(&b, "a");
+    build_tensor(&b, "t", F32, (uint64_t[]){8, 3}, 2, NULL, 96);
+    build_tensor(&b, "q", Q8_0, (uint64_t[]){32}, 1, NULL, 34);
+    build_str(&b, "ggufs.reserve", "  ");
+    struct tree_image m = image_open(&b, &plain);
+    info_is(&m,
+            "name:           A model\narchitecture:   llama\nparameters:     56\n"
+            "size:           736 bytes (736 bytes)\n"
+            "types:          F32  1 tensors, 96 bytes, 73.8%\n"
+            "                Q8_0  1 tensors, 34 bytes, 26.2%\n"
+            "context length: 4096\nlayers:         32\nembedding:      512\n"
+            "heads:          8 (2 of keys and values)\n"
+            "vocabulary:     1 tokens, tokenizer gpt2\nlicense:        mit\n",
+            "format:         GGUF version 3, little-endian\nkeys:           11\n"
+            "tensors:        2\nalignment:      32\ndata offset:    576\n"
+            "reserve:        2 bytes\n");
+    image_close(&m);
+}
+
+/* The findings have no size before they are asked for. */
+static void test_check(void)
+{
+    struct build b;
+    char text[4096];
+    build_init(&b, 3, false);
+    build_str(&b, "general.architecture", "test");
+    build_tensor(&b, "output.weight", F32, (uint64_t[]){3}, 1, NULL, 12);
+    b.pad_byte = 1;
+    struct tree_image m = image_open(&b, &plain);
+    struct stat st = image_stat(&m, "check");
+    CU_ASSERT_EQUAL(st.st_size, 0);
+    CU_ASSERT_EQUAL(st.st_blocks, 0);
+    ssize_t n = image_read(&m, "check", 0, sizeof(text) - 1, text);
+    CU_ASSERT_TRUE_FATAL(n > 0);
+    text[n] = '\0';
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "warning: padding that is not zero"));
+    CU_ASSERT_PTR_NULL(strstr(text, "error:"));
+    CU_ASSERT_EQUAL(text[n - 1], '\n');
+    struct tree_file *f = NULL;
+    CU_ASSERT_EQUAL_FATAL(tree_open_file(m.t, image_node(&m, "check"), O_RDONLY, &f), 0);
+    CU_ASSERT_FALSE(tree_cacheable(f));
+    CU_ASSERT_EQUAL(tree_release(m.t, f), 0);
     image_close(&m);
 }
 
@@ -379,6 +454,8 @@ static CU_TestInfo tests[] = {
     {"metadata texts and metadata.json", test_metadata},
     {"tensors.json", test_tensors_json},
     {"info is fit for a terminal", test_info},
+    {"info tells what the model is", test_info_all},
+    {"check tells what is wrong", test_check},
     {"a file cut behind the tree gives EIO and goes on", test_cut_behind},
     {"an incomplete download", test_partial},
     {"as many values as there may be", test_huge},

@@ -65,7 +65,7 @@ static void test_listings(void)
 {
     char want[512], name[301];
     struct tree_image m = model();
-    lists(&m, "", "metadata\ntensors\nmetadata.json\ntensors.json\ninfo\nmodel.gguf\n");
+    lists(&m, "", "metadata\ntensors\nmetadata.json\ntensors.json\ninfo\nmodel.gguf\ncheck\n");
     lists(&m, "tensors", "w\n%\nblk.0%2Fq\nnew\nq5\nscalar\n");
     lists(&m, "tensors/w", "raw\nf32\nf32.npy\nshape\ntype\noffset\n");
     lists(&m, "tensors/q5", "raw\nf32\nf32.npy\nshape\ntype\noffset\n");
@@ -202,7 +202,7 @@ static void walk(const struct tree_image *m, uint64_t dir, struct seen *s)
         s->files += S_ISREG(e.attr.st_mode);
         if (S_ISDIR(e.attr.st_mode))
             walk(m, e.node, s);
-        else
+        else if (strcmp(name, "check") != 0) /* whose size is not known before it is read */
             check_file(m, &e);
     }
     CU_ASSERT_EQUAL(tree_getattr(m->t, dir, &got), 0);
@@ -214,7 +214,7 @@ static void test_walk(void)
     struct tree_image m = model();
     struct seen s = {.ino = {INO_ROOT}, .n = 1};
     walk(&m, INO_ROOT, &s);
-    CU_ASSERT_EQUAL(s.files, 4 + 7 + 5 * 6 + 4);
+    CU_ASSERT_EQUAL(s.files, 5 + 7 + 5 * 6 + 4);
     image_close(&m);
 }
 

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: MIT */
+/* check/filename: the naming convention, read and written. */
+#include "cu_main.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check/filename.h"
+#include "parsed.h"
+
+/* sidecar, base, size, fine tune, version, encoding, type, shard; "" where there is none */
+static const struct {
+    const char *name;
+    const char *part[FILE_PARTS];
+} good[] = {
+    /* The specification's examples */
+    {"Mixtral-8x7B-v0.1-KQ2.gguf", {"", "Mixtral", "8x7B", "", "v0.1", "KQ2", "", ""}},
+    {"Grok-100B-v1.0-Q4_0-00003-of-00009.gguf",
+     {"", "Grok", "100B", "", "v1.0", "Q4_0", "", "00003-of-00009"}},
+    {"Hermes-2-Pro-Llama-3-8B-v1.0-F16.gguf",
+     {"", "Hermes-2-Pro-Llama-3", "8B", "", "v1.0", "F16", "", ""}},
+    {"Phi-3-mini-3.8B-ContextLength4k-instruct-v1.0.gguf",
+     {"", "Phi-3-mini", "3.8B-ContextLength4k", "instruct", "v1.0", "", "", ""}},
+    {"mtp-Qwen3-27B-v1.0-Q4_K_M.gguf", {"mtp", "Qwen3", "27B", "", "v1.0", "Q4_K_M", "", ""}},
+    {"mmproj-Qwen2-VL-7B-v1.0-F16.gguf", {"mmproj", "Qwen2-VL", "7B", "", "v1.0", "F16", "", ""}},
+    /* Others */
+    {"A-7B-v1.gguf", {"", "A", "7B", "", "v1", "", "", ""}},
+    {"A-7B-v1.2.3-LoRA.gguf", {"", "A", "7B", "", "v1.2.3", "", "LoRA", ""}},
+    {"A-7B-v1-Q8_0-vocab.gguf", {"", "A", "7B", "", "v1", "Q8_0", "vocab", ""}},
+    {"A B-7B-v1.gguf", {"", "A B", "7B", "", "v1", "", "", ""}},
+    {"A-30B-A3B-Chat-2-v1.gguf", {"", "A", "30B-A3B", "Chat-2", "v1", "", "", ""}},
+    {"A-7B-v1-v2.gguf", {"", "A", "7B", "v1", "v2", "", "", ""}},
+    {"7B-8B-v1.gguf", {"", "7B", "8B", "", "v1", "", "", ""}},
+    {"mtp-7B-v1.gguf", {"", "mtp", "7B", "", "v1", "", "", ""}},
+    {"mtp-A-7B-v1.gguf", {"mtp", "A", "7B", "", "v1", "", "", ""}},
+};
+
+static const char *const bad[] = {
+    "not-a-known-arrangement.gguf", /* the specification's */
+    "",
+    ".gguf",
+    "A-7B-v1",
+    "A-7B-v1.bin",
+    "A-7B.gguf",
+    "A-v1.gguf",
+    "7B-v1.gguf",
+    "A-7B-1.0.gguf",
+    "Hermes-2-Pro-Llama-3-8B-F16.gguf",
+    "Qwen2.5-7B-v1.gguf",
+    "A-7-v1.gguf",
+    "A-7BB-v1.gguf",
+    "A-7B-v1-LoRAx.gguf",
+    "A-7B-v1-Q8_0-0003-of-0009.gguf",
+    "A-7B-v1-F16-Q8.gguf",
+    "A_B-7B-v1.gguf",
+    "A-7B-C_D-v1.gguf",
+    "A-7B-v.gguf",
+    "A-7B-v1..gguf",
+    "A-7B-v1.x.gguf",
+    "A-x7B-v1.gguf",
+};
+
+static void test_good(void)
+{
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+        struct file_name f;
+        CU_ASSERT_TRUE_FATAL(file_name_parse(good[i].name, &f));
+        for (int k = 0; k < FILE_PARTS; k++) {
+            const char *want = good[i].part[k];
+            CU_ASSERT_EQUAL(f.part[k].at != NULL, want[0] != '\0');
+            CU_ASSERT_TRUE(!f.part[k].at || text_is(f.part[k], want));
+        }
+    }
+}
+
+static void test_bad(void)
+{
+    struct file_name f;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        CU_ASSERT_FALSE(file_name_parse(bad[i], &f));
+    char dashes[600];
+    memset(dashes, '-', sizeof(dashes));
+    memcpy(dashes + sizeof(dashes) - 6, ".gguf", 6);
+    CU_ASSERT_FALSE(file_name_parse(dashes, &f));
+}
+
+static void test_sizes(void)
+{
+    static const struct {
+        const char *label;
+        uint64_t experts;
+        double params;
+    } want[] = {{"7B", 0, 7e9},     {"3.8B", 0, 3.8e9},    {"8x7B", 8, 7e9},
+                {"100M", 0, 100e6}, {"1.5K-A2b", 0, 1500}, {"2T", 0, 2e12}};
+    for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
+        uint64_t experts = 99;
+        double params = 0;
+        struct text t = {want[i].label, strlen(want[i].label)};
+        CU_ASSERT_TRUE(file_size_parse(t, &experts, &params));
+        CU_ASSERT_EQUAL(experts, want[i].experts);
+        CU_ASSERT_TRUE(fabs(params / want[i].params - 1) < 1e-12);
+    }
+    uint64_t experts;
+    double params;
+    CU_ASSERT_FALSE(file_size_parse((struct text){"7Z", 2}, &experts, &params));
+    CU_ASSERT_FALSE(file_size_parse((struct text){"B", 1}, &experts, &params));
+}
+
+static void test_labels(void)
+{
+    static const struct {
+        struct params p;
+        const char *want;
+    } rows[] = {{{7241732096, 7241732096, 0}, "7.2B"},
+                {{8030261248, 8030261248, 0}, "8B"},
+                {{494032768, 494032768, 0}, "494M"},
+                {{12345678901, 12345678901, 0}, "12B"},
+                {{46702792704, 7241732096, 8}, "8x7.2B"},
+                {{128, 128, 0}, "0.13K"},
+                {{999600, 999600, 0}, "1M"},
+                {{70553706496, 70553706496, 0}, "71B"},
+                {{0, 0, 0}, "0K"}};
+    char label[SIZE_LABEL_MAX];
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        fact_size_label(&rows[i].p, label);
+        CU_ASSERT_STRING_EQUAL(label, rows[i].want);
+    }
+}
+
+static void test_fits(void)
+{
+    struct params dense = {7241732096, 7241732096, 0}, mixed = {46702792704, 7241732096, 8};
+    CU_ASSERT_TRUE(file_size_fits((struct text){"7B", 2}, &dense));
+    CU_ASSERT_FALSE(file_size_fits((struct text){"13B", 3}, &dense));
+    CU_ASSERT_FALSE(file_size_fits((struct text){"8x7B", 4}, &dense));
+    CU_ASSERT_TRUE(file_size_fits((struct text){"8x7B", 4}, &mixed));
+    CU_ASSERT_FALSE(file_size_fits((struct text){"4x7B", 4}, &mixed));
+    CU_ASSERT_TRUE(file_size_fits((struct text){"47B", 3}, &mixed));
+}
+
+/* ---- suggestions ---- */
+
+static void suggests(struct build *b, const char *want)
+{
+    CLEANUP(buf_free) struct buf name = BUF_INIT;
+    struct file_name f;
+    struct parsed p = parse_build(b, 0);
+    file_name_suggest(p.g, &name);
+    buf_char(&name, '\0');
+    CU_ASSERT_STRING_EQUAL((const char *)name.data, want);
+    CU_ASSERT_TRUE(file_name_parse((const char *)name.data, &f));
+    parsed_free(&p);
+}
+
+static void test_suggest(void)
+{
+    struct build b;
+    build_init(&b, 3, false);
+    suggests(&b, "model-0K-v1.0.gguf");
+
+    build_init(&b, 3, false);
+    build_str(&b, "general.name", "My Model 7b v2.5 (beta)");
+    build_tensor(&b, "t", 0, (uint64_t[]){1000}, 1, NULL, 4000);
+    suggests(&b, "My-Model-v2-5-beta-1K-v1.0-F32.gguf");
+
+    build_init(&b, 3, false);
+    build_str(&b, "general.basename", "Hermes 2 Pro");
+    build_str(&b, "general.name", "not this");
+    build_str(&b, "general.size_label", "1.1K");
+    build_str(&b, "general.finetune", "chat, 4k");
+    build_str(&b, "general.version", "2.1");
+    build_u32(&b, "general.file_type", 15);
+    build_num(&b, "split.no", GGUF_U16, 2);
+    build_num(&b, "split.count", GGUF_U16, 9);
+    build_tensor(&b, "t", 0, (uint64_t[]){1000}, 1, NULL, 4000);
+    suggests(&b, "Hermes-2-Pro-1.1K-chat-4k-v2.1-Q4_K_M-00003-of-00009.gguf");
+
+    build_init(&b, 3, false); /* a label that the parameters contradict */
+    build_str(&b, "general.type", "adapter");
+    build_str(&b, "general.version", "new");
+    build_str(&b, "general.basename", "\xff/..");
+    build_str(&b, "general.architecture", "llama");
+    build_str(&b, "general.size_label", "7B");
+    build_tensor(&b, "t", 9999, (uint64_t[]){1000}, 1, NULL, 4000);
+    suggests(&b, "llama-1K-v1.0-LoRA.gguf");
+
+    build_init(&b, 3, false);
+    build_str(&b, "general.name", "mistral");
+    build_array(&b, "tokenizer.ggml.tokens", GGUF_STRING, 0);
+    suggests(&b, "mistral-0K-v1.0-vocab.gguf");
+}
+
+static CU_TestInfo tests[] = {
+    {"names that follow the convention", test_good},
+    {"names that do not", test_bad},
+    {"size labels read", test_sizes},
+    {"size labels written", test_labels},
+    {"size labels against parameters", test_fits},
+    {"suggested names", test_suggest},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("filename", tests)

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: MIT */
+/* check/check: what is told of models that break many rules, and of files that do not parse. */
+#include "cu_main.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check/check.h"
+#include "parsed.h"
+
+enum { F32 = 0, Q4_0 = 2 };
+
+/* ---- findings of one rule are cut ---- */
+
+static void count(void *arg, const struct check_finding *f)
+{
+    unsigned *n = arg;
+    if (strcmp(f->rule, "key-syntax") != 0)
+        return;
+    if (++*n > CHECK_MOST)
+        CU_ASSERT_STRING_EQUAL(f->what, "5 more of these");
+}
+
+static void test_many(void)
+{
+    struct build b;
+    unsigned n = 0;
+    char key[16];
+    build_init(&b, 3, false);
+    for (int i = 0; i < CHECK_MOST + 5; i++) {
+        (void)snprintf(key, sizeof(key), "K.%d", i);
+        build_u32(&b, key, 1);
+    }
+    struct parsed p = parse_build(&b, 0);
+    struct check_model m = {.g = p.g};
+    CU_ASSERT_EQUAL(check_rules(&m, count, &n), 0);
+    CU_ASSERT_EQUAL(n, CHECK_MOST + 1);
+    parsed_free(&p);
+}
+
+/* ---- architectures ---- */
+
+struct wanted {
+    unsigned n;
+    const char *key;
+};
+
+static void required(void *arg, const struct check_finding *f)
+{
+    struct wanted *w = arg;
+    if (strcmp(f->rule, "required") != 0)
+        return;
+    w->n++;
+    CU_ASSERT_TRUE(!w->key || strstr(f->what, w->key));
+}
+
+/* How many keys an architecture misses that has none. */
+static void test_required(void)
+{
+    static const struct {
+        const char *arch;
+        unsigned n;
+    } want[] = {{"llama", 7}, {"mpt", 7},     {"gptneox", 7}, {"gptj", 6},
+                {"gpt2", 5},  {"bloom", 6},   {"falcon", 7},  {"mamba", 8},
+                {"rwkv", 5},  {"whisper", 9}, {"other", 0}};
+    for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
+        struct build b;
+        struct wanted w = {0, want[i].arch};
+        build_init(&b, 3, false);
+        build_str(&b, "general.architecture", want[i].arch);
+        struct parsed p = parse_build(&b, 0);
+        CU_ASSERT_EQUAL(check_rules(&(struct check_model){.g = p.g}, required, &w), 0);
+        CU_ASSERT_EQUAL(w.n, want[i].n);
+        parsed_free(&p);
+    }
+}
+
+/* The specification has two spellings of a key; either will do. */
+static void test_spellings(void)
+{
+    struct build b;
+    struct wanted w = {0, NULL};
+    build_init(&b, 3, false);
+    build_str(&b, "general.architecture", "mpt");
+    build_f32(&b, "mpt.attention.max_alibi_bias", 8);
+    build_f32(&b, "mpt.attention.clamp_kqv", 6);
+    struct parsed p = parse_build(&b, 0);
+    CU_ASSERT_EQUAL(check_rules(&(struct check_model){.g = p.g}, required, &w), 0);
+    CU_ASSERT_EQUAL(w.n, 5);
+    parsed_free(&p);
+}
+
+/* ---- faults that the parser goes on after ---- */
+
+struct faults {
+    unsigned n;
+    char all[2048];
+};
+
+static void on_fault(void *arg, const struct err *e)
+{
+    struct faults *f = arg;
+    f->n++;
+    CU_ASSERT_TRUE(e->where > 0 && strncmp(e->msg + e->where, ": ", 2) == 0);
+    (void)strncat(f->all, e->msg, e->where);
+    (void)strcat(f->all, "\n");
+}
+
+static void test_faults(void)
+{
+    struct build b;
+    struct faults f = {0};
+    struct gguf *g = NULL;
+    struct err e = {0};
+    size_t n;
+    build_init(&b, 3, false);
+    build_u32(&b, "a.b", 1);
+    build_u32(&b, "general.alignment", 24);
+    build_u32(&b, "a.b", 2);
+    build_tensor_at(&b, "t", F32, (uint64_t[]){16}, 1, 0, NULL, 64);
+    build_tensor_at(&b, "u", F32, (uint64_t[]){16}, 1, 32, NULL, 64);
+    build_tensor_at(&b, "v", F32, (uint64_t[]){2}, 1, 100, NULL, 8);
+    build_tensor_at(&b, "w", Q4_0, (uint64_t[]){31}, 1, 128, NULL, 8);
+    uint8_t *image = build_finish(&b, &n);
+    struct source s = source_mem(image, n);
+    CU_ASSERT_EQUAL(gguf_parse(&s, 0, &g, &e), -EBADMSG);
+    CU_ASSERT_EQUAL_FATAL(gguf_parse_faults(&s, on_fault, &f, &g, &e), 0);
+    CU_ASSERT_STRING_EQUAL(f.all, "tensor 3 'w': dimension at byte 207\n"
+                                  "key 2 'a.b': name at byte 84\n"
+                                  "key 1 'general.alignment': value at byte 72\n"
+                                  "tensor 2 'v': offset at byte 186\n"
+                                  "tensor 1 'u': offset at byte 153\n");
+    CU_ASSERT_EQUAL(g->n_kv, 3);
+    CU_ASSERT_EQUAL(g->n_tensors, 4);
+    CU_ASSERT_EQUAL(g->alignment, 32);
+    CU_ASSERT_EQUAL(g->tensor[3].n_elem, 0);
+    gguf_free(g);
+    s = source_mem(image, 30); /* within a key: nothing can be made of it */
+    CU_ASSERT_EQUAL(gguf_parse_faults(&s, on_fault, &f, &g, &e), -EBADMSG);
+    free(image);
+}
+
+static CU_TestInfo tests[] = {
+    {"findings of one rule are cut", test_many},
+    {"keys that architectures require", test_required},
+    {"either spelling of a key will do", test_spellings},
+    {"the parser goes on after faults, and tells each", test_faults},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("findings", tests)
