@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """What calls mean: truncation, appending, removal, names, times; and when an edit is on disk."""
+import concurrent.futures
 import errno
 import os
 import subprocess
@@ -10,7 +11,7 @@ import unittest
 import ggufmodel as gguf
 import mountlib
 from editing import (COUNT, KV, LENGTH, NAME, TEMPLATE, TENSORS, Editing, replaced, sizes, until)
-from ggufmodel import Value, array
+from ggufmodel import Tensor, Value, array
 
 ARCHITECTURE = 'general.architecture'
 TAGS = 'general.tags'
@@ -42,8 +43,8 @@ class Edits(Editing):
     def comes(self, changes, kv=KV):
         """The model is so after a while, and what made it so is gone."""
         want = gguf.encode(replaced(changes, kv), TENSORS)
-        folder = mountlib.path('model')
-        until(lambda: mountlib.get(self.model) == want and os.listdir(folder) == ['model.gguf'])
+        until(lambda: mountlib.get(self.model) == want
+              and os.listdir(self.folder) == ['model.gguf'])
         self.assert_model(changes, kv)
 
     def sync(self):
@@ -401,12 +402,9 @@ class Edits(Editing):
         def many(name, values):
             for value in values:
                 self.write(name, b'%d\n' % value)
-        threads = [threading.Thread(target=many, args=(name, range(30)))
-                   for name in (COUNT, LENGTH)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with concurrent.futures.ThreadPoolExecutor() as threads:
+            for done in [threads.submit(many, name, range(30)) for name in (COUNT, LENGTH)]:
+                done.result()
         self.assert_model({COUNT: Value('u32', 29), LENGTH: Value('u64', 29)})
 
     def test_template_copied_back(self):
@@ -455,6 +453,43 @@ class CommitAtSync(Editing):
     def test_refused(self):
         self.assertEqual(shell('echo abc > "$1" 2>/dev/null', self.key(COUNT)), ('', 1))
         self.assertEqual(self.text(COUNT), b'2\n')
+
+
+class CommitLater(Editing):
+    """A copy of a model over 64 MiB is not waited for."""
+
+    options = ('-o', 'relayout=copy')
+    tensors = [Tensor(b'big', 24, (65 << 20,), bytes(65 << 20))]
+    CHANGES = {COUNT: Value('u32', 5), LENGTH: Value('u64', 6), NAME: string('new')}
+
+    def edit(self):
+        out = shell('echo 5 > "$1"; sed -i s/.*/6/ "$2"; cp "$3" "$4" && mv "$4" "$3.tmp" && '
+                    'echo new > "$3.tmp" && mv "$3.tmp" "$3"', self.key(COUNT), self.key(LENGTH),
+                    self.key(NAME), mountlib.path('copy'))
+        self.assertEqual(out, ('', 0))
+        self.assertEqual([self.text(name) for name in self.CHANGES], [b'5\n', b'6\n', b'new\n'])
+        self.assertEqual(os.listdir(self.metadata), [key.decode() for key, _ in KV])
+
+    def test_by_itself(self):
+        before = os.stat(self.model).st_ino
+        self.edit()
+        self.assertTrue(until(lambda: os.stat(self.model).st_ino != before))
+        self.unmount()
+        self.assert_model(self.CHANGES)
+
+    def test_fsync(self):
+        self.edit()
+        subprocess.run(['sync', self.key(COUNT)], check=True)
+        self.assert_model(self.CHANGES)
+
+    def test_refused_at_once(self):
+        """What cannot be written is told when it is edited."""
+        self.link_model()
+        _, status = shell('cp "$1" "$2" 2>/dev/null', mountlib.put('source', b'7\n'),
+                          self.key(COUNT))
+        self.assertEqual(status, 1)
+        self.assertEqual(self.text(COUNT), b'2\n')
+        self.assertIn('hard links', self.error(COUNT))
 
 
 if __name__ == '__main__':

@@ -2,6 +2,8 @@
 """What tests of editing share: a model mounted read-write, and what must hold after an edit."""
 import errno
 import os
+import shutil
+import tempfile
 import time
 import unittest
 
@@ -53,10 +55,13 @@ class Editing(unittest.TestCase):
     """Each test has a model, mounted read-write, in a folder with nothing else in it."""
 
     options = ()
+    tensors = TENSORS
 
     def setUp(self):
-        os.makedirs(mountlib.path('model'), exist_ok=True)
-        self.model = mountlib.put('model/model.gguf', gguf.encode(KV, TENSORS))
+        self.folder = tempfile.mkdtemp(prefix='model-', dir=mountlib.folder)
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.model = mountlib.put(os.path.join(self.folder, 'model.gguf'),
+                                  gguf.encode(KV, self.tensors))
         self.mount = mountlib.Mount(self.model, *self.options)
         self.at = self.mount.__enter__()
         self.metadata = os.path.join(self.at, 'metadata')
@@ -108,8 +113,8 @@ class Editing(unittest.TestCase):
         such file only), and nothing is beside it."""
         file = mountlib.get(self.model)
         self.assertEqual(gguf.read(file).kv, kv)
-        self.assertEqual(file, gguf.encode(kv, TENSORS))
-        self.assertEqual(os.listdir(mountlib.path('model')), ['model.gguf'])
+        self.assertTrue(file == gguf.encode(kv, self.tensors))
+        self.assertEqual(os.listdir(self.folder), ['model.gguf'])
 
     def assert_model(self, changes, kv=KV):
         self.assert_file(replaced(changes, kv))
@@ -119,4 +124,4 @@ class Editing(unittest.TestCase):
         self.assertEqual(os.listdir(self.metadata)[:len(keys)], keys)
         self.assertEqual(sorted(os.listdir(self.metadata)[len(keys):]), sorted(helpers))
         self.assertEqual(mountlib.get(os.path.join(self.at, 'model.gguf')),
-                         gguf.encode(kv, TENSORS))
+                         gguf.encode(kv, self.tensors))

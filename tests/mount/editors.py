@@ -328,4 +328,4 @@ for NAME_OF, ROW in TOOLS.items():
 
 
 if __name__ == '__main__':
-    mountlib.main()
+    mountlib.main(limit=280)
