@@ -49,6 +49,12 @@ static int replace(struct job *j, int (*fill)(struct move *, struct err *), stru
     return r;
 }
 
+/* Errors that tell how the file system fares just now, rather than what it is. */
+static bool is_passing(int r)
+{
+    return r == -EIO || r == -EINTR || r == -ENOMEM;
+}
+
 /* Ask the file system, with a file beside the model. Its answer does not change. */
 static int probe_clone(struct edit_file *f, uint64_t block, struct err *e)
 {
@@ -59,6 +65,10 @@ static int probe_clone(struct edit_file *f, uint64_t block, struct err *e)
         return r;
     r = f->sys->clone_range(f->sys, f->fd, 0, t.fd, 0, n);
     temp_abandon(f, &t);
+    if (is_passing(r))
+        return err_set(e, r, "cannot clone a range: %s", strerror(-r));
+    if (r == -ENOSPC || r == -EDQUOT)
+        return err_set(e, -EOPNOTSUPP, "reflink: there is no room to clone a range");
     f->clone = r == 0 ? EDIT_CLONE_YES : EDIT_CLONE_NO;
     return 0;
 }

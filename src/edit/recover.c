@@ -41,8 +41,11 @@ static int sweep_one(void *arg, const char *name)
     const struct sys *sys = s->f->sys;
     if (!is_temp_name(s, name))
         return 0;
-    int flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;
-    int fd = sys->openat(sys, s->f->dir, name, flags, 0);
+    /* For writing, if that may be: NFS locks nothing else exclusively. */
+    int flags = O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;
+    int fd = sys->openat(sys, s->f->dir, name, O_RDWR | flags, 0);
+    if (fd < 0)
+        fd = sys->openat(sys, s->f->dir, name, O_RDONLY | flags, 0);
     if (fd < 0)
         return 0;
     if (is_left_over(s, fd) && sys->unlinkat(sys, s->f->dir, name) == 0)

@@ -25,9 +25,8 @@
 
 /* Limits on what a file may ask for, each with its reason. */
 enum {
-    GGUF_MAX_DEPTH = 8,       /* nested arrays: the walk is recursive; real files have 1, tests 3 */
-    GGUF_MAX_DIMS = 32,       /* what NumPy 1 can hold; ggml has 4 */
-    GGUF_MAX_ALIGN_LOG2 = 31, /* general.alignment is a u32 */
+    GGUF_MAX_DEPTH = 8, /* nested arrays: the walk is recursive; real files have 1, tests 3 */
+    GGUF_MAX_DIMS = 32, /* what NumPy 1 can hold; ggml has 4 */
 };
 #define GGUF_MAX_STRING ((uint64_t)1 << 30)   /* bytes of a string; ggml's limit */
 #define GGUF_MAX_COUNT ((uint64_t)1 << 30)    /* elements of an array; ggml's limit */

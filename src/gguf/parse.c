@@ -98,37 +98,61 @@ static void trim_nul(struct cursor *c, struct gguf *g)
         g->tensor[i].name_len--;
 }
 
-static uint32_t find(const struct gguf *g, const struct index *ix, uint64_t hash, const void *bytes,
-                     size_t n)
+/* What the name of key or tensor i is made of. */
+struct name {
+    const char *bytes;
+    size_t len;
+};
+
+static struct name name_of(const struct gguf *g, bool keys, uint32_t i)
 {
-    bool keys = ix == &g->keys;
+    if (keys)
+        return (struct name){gguf_key(g, &g->kv[i]), g->kv[i].key_len};
+    return (struct name){gguf_name(g, &g->tensor[i]), g->tensor[i].name_len};
+}
+
+/*
+ * Tensor names are told apart, as the reference reader does, by what stands before the first NUL;
+ * keys by all their bytes.
+ */
+static struct name telling(bool keys, struct name n)
+{
+    return keys ? n : (struct name){n.bytes, strnlen(n.bytes, n.len)};
+}
+
+static bool same(struct name a, struct name b)
+{
+    return a.len == b.len && memcmp(a.bytes, b.bytes, a.len) == 0;
+}
+
+/* The number of a name. `whole`: all bytes must be the same, not only those that tell. */
+static uint32_t find(const struct gguf *g, bool keys, struct name n, bool whole)
+{
     uint32_t i;
-    for (struct probe p = index_probe(ix, hash); index_next(ix, &p, &i);) {
-        size_t len = keys ? g->kv[i].key_len : g->tensor[i].name_len;
-        uint64_t off = keys ? g->kv[i].key_off : g->tensor[i].name_off;
-        if (len == n && memcmp(g->head + off, bytes, n) == 0)
+    struct name t = telling(keys, n);
+    const struct index *ix = keys ? &g->keys : &g->names;
+    for (struct probe p = index_probe(ix, hash_name(t.bytes, t.len)); index_next(ix, &p, &i);) {
+        struct name other = name_of(g, keys, i);
+        if (whole ? same(other, n) : same(telling(keys, other), t))
             return i;
     }
     return UINT32_MAX;
 }
 
 /* Enter number i under its name; a name that is there already is refused. */
-static int enter(struct cursor *c, struct gguf *g, struct index *ix, uint32_t i)
+static int enter(struct cursor *c, struct gguf *g, bool keys, uint32_t i)
 {
-    bool keys = ix == &g->keys;
-    size_t len = keys ? g->kv[i].key_len : g->tensor[i].name_len;
-    uint64_t off = keys ? g->kv[i].key_off : g->tensor[i].name_off;
-    uint64_t hash = hash_name(g->head + off, len);
-    uint32_t first = find(g, ix, hash, g->head + off, len);
+    struct name n = name_of(g, keys, i), t = telling(keys, n);
+    uint32_t first = find(g, keys, n, false);
     if (first == UINT32_MAX) {
-        index_insert(ix, hash, i);
+        index_insert(keys ? &g->keys : &g->names, hash_name(t.bytes, t.len), i);
         return 0;
     }
     c->item = keys ? "key" : "tensor";
     c->item_no = i;
-    c->name_off = off;
-    c->name_len = len;
-    return cursor_fault(c, -EBADMSG, "name", off, "the same name as %s %u", c->item, first);
+    c->name_off = (uint64_t)(n.bytes - (const char *)g->head);
+    c->name_len = n.len;
+    return cursor_fault(c, -EBADMSG, "name", c->name_off, "the same name as %s %u", c->item, first);
 }
 
 static int build_indexes(struct cursor *c, struct gguf *g)
@@ -139,9 +163,9 @@ static int build_indexes(struct cursor *c, struct gguf *g)
     if (r < 0)
         return cursor_fail(c, r, "names", c->pos, "no memory");
     for (uint32_t i = 0; i < g->n_kv && r == 0; i++)
-        r = enter(c, g, &g->keys, i);
+        r = enter(c, g, true, i);
     for (uint32_t i = 0; i < g->n_tensors && r == 0; i++)
-        r = enter(c, g, &g->names, i);
+        r = enter(c, g, false, i);
     return r;
 }
 
@@ -271,12 +295,12 @@ void gguf_free(struct gguf *g)
 
 uint32_t gguf_find_key(const struct gguf *g, const void *key, size_t n)
 {
-    return find(g, &g->keys, hash_name(key, n), key, n);
+    return find(g, true, (struct name){key, n}, true);
 }
 
 uint32_t gguf_find_tensor(const struct gguf *g, const void *name, size_t n)
 {
-    return find(g, &g->names, hash_name(name, n), name, n);
+    return find(g, false, (struct name){name, n}, true);
 }
 
 struct gguf_value gguf_value(const struct gguf *g, const struct gguf_kv *kv)

@@ -67,6 +67,9 @@ static void describe(const struct cursor *c, struct buf *b)
     buf_str(b, ": ");
 }
 
+static int fill(const struct cursor *c, struct err *e, int code, const char *field, uint64_t at,
+                const char *fmt, va_list ap) __attribute__((format(printf, 6, 0)));
+
 /* "ITEM: FIELD at byte AT: REASON" */
 __attribute__((format(printf, 6, 0))) static int fill(const struct cursor *c, struct err *e,
                                                       int code, const char *field, uint64_t at,

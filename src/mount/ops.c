@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -71,92 +70,45 @@ static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
         (void)fuse_reply_attr(req, &e.attr, mnt_timeout(&e));
 }
 
-void mnt_fill_open(struct fuse_file_info *fi, struct tree_file *f)
+int mnt_fill_open(struct tree *t, struct fuse_file_info *fi, struct tree_file *f)
 {
     bool keep = tree_cacheable(f);
-    fi->fh = (uint64_t)(uintptr_t)f;
+    struct reader *r = reader_open(t, f);
+    if (!r) {
+        (void)tree_release(t, f);
+        return -ENOMEM;
+    }
+    fi->fh = (uint64_t)(uintptr_t)r;
     fi->keep_cache = keep; /* what the node shows never changes */
     fi->direct_io = !keep; /* each reader sees what it opened */
     fi->noflush = (fi->flags & O_ACCMODE) == O_RDONLY;
+    return 0;
 }
 
 static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     struct tree_file *f = NULL;
     int r = tree_open_file(tree_of(req), ino, fi->flags, &f);
-    if (r < 0) {
+    if (r == 0)
+        r = mnt_fill_open(tree_of(req), fi, f);
+    if (r < 0)
         (void)fuse_reply_err(req, -r);
-        return;
-    }
-    mnt_fill_open(fi, f);
-    if (fuse_reply_open(req, fi) < 0) /* interrupted: there will be no release */
-        (void)tree_release(tree_of(req), f);
+    else if (fuse_reply_open(req, fi) < 0) /* interrupted: there will be no release */
+        reader_close(reader_of(fi));
 }
 
 static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     (void)ino;
-    (void)tree_release(tree_of(req), file_of(fi));
+    reader_close(reader_of(fi));
     (void)fuse_reply_err(req, 0);
 }
 
-/* ---- read ---- */
-
-/* Each thread keeps the scratch of its largest read; pages that are not used cost nothing. */
-struct scratch {
-    void *bytes;
-    size_t size;
-};
-
-static pthread_key_t scratch_key;
-
-static void scratch_free(void *arg)
-{
-    struct scratch *s = arg;
-    free(s->bytes);
-    free(s);
-}
-
-static void scratch_make_key(void)
-{
-    (void)pthread_key_create(&scratch_key, scratch_free);
-}
-
-static void *scratch_get(size_t size)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    (void)pthread_once(&once, scratch_make_key);
-    struct scratch *s = pthread_getspecific(scratch_key);
-    if (!s) {
-        s = calloc(1, sizeof(*s));
-        if (!s || pthread_setspecific(scratch_key, s) != 0) {
-            free(s);
-            return NULL;
-        }
-    }
-    if (s->size < size) {
-        free(s->bytes);
-        s->bytes = NULL;
-        s->size = posix_memalign(&s->bytes, 4096, size) == 0 ? size : 0;
-    }
-    return s->bytes;
-}
-
-/*
- * Pieces may lie in the mapping of the model. If a page of it is gone, writing the reply fails with
- * EFAULT, and the kernel ends the request with EIO by itself: one reply is enough in any case.
- */
 static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
                     struct fuse_file_info *fi)
 {
     (void)ino;
-    struct reply r = {.scratch = scratch_get(REPLY_SCRATCH(size))};
-    int err = r.scratch ? tree_read(tree_of(req), file_of(fi), (uint64_t)off, size, &r) : -ENOMEM;
-    if (err < 0)
-        (void)fuse_reply_err(req, -err);
-    else
-        (void)fuse_reply_iov(req, r.part, r.parts);
-    tree_reply_done(&r);
+    reader_read(reader_of(fi), req, (uint64_t)off, size);
 }
 
 /* ---- folders ---- */

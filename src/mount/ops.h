@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The FUSE callbacks: each unpacks a request, asks the tree, and replies exactly once. The session's
- * user data is a struct mnt; a file's handle is its struct tree_file, a folder's its struct
+ * user data is a struct mnt; a file's handle is a struct reader, a folder's its struct
  * tree_dir. Those that edit are in ops_edit.c.
  */
 #ifndef MOUNT_OPS_H
@@ -10,6 +10,7 @@
 #define FUSE_USE_VERSION 312
 #include <fuse_lowlevel.h>
 
+#include "mount/reader.h"
 #include "mount/unmount.h"
 #include "tree/tree.h"
 
@@ -29,17 +30,23 @@ static inline struct tree *tree_of(fuse_req_t req)
     return m->tree;
 }
 
+static inline struct reader *reader_of(const struct fuse_file_info *fi)
+{
+    return (struct reader *)(uintptr_t)fi->fh;
+}
+
 static inline struct tree_file *file_of(const struct fuse_file_info *fi)
 {
-    return (struct tree_file *)(uintptr_t)fi->fh;
+    return reader_file(reader_of(fi));
 }
 
 double mnt_timeout(const struct tree_entry *e);
 struct fuse_entry_param mnt_entry(const struct tree_entry *e);
 /* Reply with an entry, or with -r. */
 void mnt_reply_entry(fuse_req_t req, int r, const struct tree_entry *e);
-/* How the kernel is to treat an open file. */
-void mnt_fill_open(struct fuse_file_info *fi, struct tree_file *f);
+/* The handle of an open file, and how the kernel is to treat it. `f` passes: on -ENOMEM it is
+ * released. */
+int mnt_fill_open(struct tree *t, struct fuse_file_info *fi, struct tree_file *f);
 
 void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
                 struct fuse_file_info *fi);

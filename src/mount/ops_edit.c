@@ -60,11 +60,14 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
         return;
     }
     struct fuse_entry_param p = mnt_entry(&e);
-    mnt_fill_open(fi, f);
-    if (fuse_reply_create(req, &p, fi) < 0) {
-        (void)tree_release(tree_of(req), f);
-        tree_forget(tree_of(req), e.node, 1);
-    }
+    r = mnt_fill_open(tree_of(req), fi, f);
+    if (r == 0 && fuse_reply_create(req, &p, fi) == 0)
+        return;
+    if (r < 0)
+        (void)fuse_reply_err(req, -r);
+    else
+        reader_close(reader_of(fi));
+    tree_forget(tree_of(req), e.node, 1);
 }
 
 void op_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t n, off_t off,

@@ -48,15 +48,14 @@ static const char *const passed[] = {
     "allow_other",  "allow_root",
     "auto_unmount", "default_permissions",
     "max_threads=", "max_idle_threads=",
-    "clone_fd",     "max_read=",
-    "suid",         "nosuid",
-    "dev",          "nodev",
-    "exec",         "noexec",
-    "async",        "sync",
-    "dirsync",      "noatime",
-    "nodiratime",   "context=",
-    "fscontext=",   "defcontext=",
-    "rootcontext=",
+    "clone_fd",     "suid",
+    "nosuid",       "dev",
+    "nodev",        "exec",
+    "noexec",       "async",
+    "sync",         "dirsync",
+    "noatime",      "nodiratime",
+    "context=",     "fscontext=",
+    "defcontext=",  "rootcontext=",
 };
 
 /* What mount(8), fstab and systemd pass along for themselves. */
@@ -168,6 +167,8 @@ static int check_values(struct mnt_options *o)
     if (o->umask > 0777)
         return err_set(&o->err, -EINVAL, "option umask: %o is no mask of permission bits",
                        o->umask);
+    if (o->uid == (unsigned)-1 || o->gid == (unsigned)-1)
+        return err_set(&o->err, -EINVAL, "options uid and gid: -1 is nobody's number");
     if (o->ro && o->rw)
         return err_set(&o->err, -EINVAL, "options ro and rw exclude each other");
     if (!o->help && !o->version && !o->model)

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,21 +20,23 @@ static int check_mountpoint(struct mnt_options *o, struct err *e)
     struct stat st;
     if (strncmp(o->mountpoint, "/dev/fd/", 8) == 0) /* already mounted, by mount(8) */
         return 0;
+    char shown[SHOW_MAX];
     char *path = realpath(o->mountpoint, NULL);
+    (void)show(shown, o->mountpoint, strlen(o->mountpoint));
     if (!path || stat(path, &st) < 0) {
-        int r = err_set(e, -errno, "%s: %s", o->mountpoint, strerror(errno));
+        int r = err_set(e, -errno, "%s: %s", shown, strerror(errno));
         free(path);
         return r;
     }
     free(o->mountpoint);
     o->mountpoint = path;
-    return S_ISDIR(st.st_mode) ? 0 : err_set(e, -ENOTDIR, "%s: is not a folder", path);
+    return S_ISDIR(st.st_mode) ? 0 : err_set(e, -ENOTDIR, "%s: is not a folder", shown);
 }
 
 /* Make the session and mount it. */
 static struct fuse_session *mount_session(struct mnt_options *o, struct mnt *m, struct err *e)
 {
-    char why[512];
+    char why[512], shown[SHOW_MAX];
     struct caught c = catch_begin();
     struct fuse_session *se = fuse_session_new(&o->args, &mnt_ops, sizeof(mnt_ops), m);
     if (se && fuse_session_mount(se, o->mountpoint) != 0) {
@@ -42,7 +45,8 @@ static struct fuse_session *mount_session(struct mnt_options *o, struct mnt *m, 
     }
     catch_end(&c, why, sizeof(why));
     if (!se)
-        (void)err_set(e, -EIO, "%s: cannot mount%s%s", o->mountpoint, why[0] ? ": " : "", why);
+        (void)err_set(e, -EIO, "%s: cannot mount%s%s",
+                      show(shown, o->mountpoint, strlen(o->mountpoint)), why[0] ? ": " : "", why);
     return se;
 }
 
@@ -79,6 +83,8 @@ static int loop(struct fuse_session *se, const struct fuse_cmdline_opts *cmd)
 /* Leave the terminal: from here on the parent has ended, and its exit status was 0. */
 static int detach(struct fuse_session *se, const struct mnt_options *o, struct err *e)
 {
+    /* A write over the limit on file sizes is an error of that write (EFBIG), not the end. */
+    (void)signal(SIGXFSZ, SIG_IGN);
     if (fuse_set_signal_handlers(se) < 0)
         return err_set(e, -EIO, "cannot set signal handlers");
     if (fuse_daemonize(o->cmd.foreground) < 0)

@@ -165,11 +165,15 @@ static struct timespec node_mtime(const struct tree *t, const struct view *v, co
     return moves ? v->gen->mtime : t->st.st_mtim;
 }
 
-/* What a writable tree shows may change, but for tensors' folders and what is in them. */
+/*
+ * What a writable tree shows may change, but for tensors' folders and what is in them, and the root:
+ * the kernel asks for the attributes of each folder on a path that are not fixed.
+ */
 static bool node_fixed(const struct tree *t, const struct node *n)
 {
     const struct row *row = node_row(n);
-    if (!t->writable || n->kind == NODE_TENSOR || (n->kind == NODE_DIR && n->row == ROOT_TENSORS))
+    if (!t->writable || n->kind == NODE_ROOT || n->kind == NODE_TENSOR ||
+        (n->kind == NODE_DIR && n->row == ROOT_TENSORS))
         return true;
     return n->kind == NODE_TENSOR_FILE && !(row->flags & ROW_MOVES);
 }

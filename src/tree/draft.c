@@ -72,7 +72,7 @@ static void truncate_helper(struct tree *t, struct kfile *f)
     f->content.len = 0;
 }
 
-static int open_to_write(struct tree *t, struct kfile *f, bool truncate)
+static int open_to_write(struct tree *t, struct tree_file *file, struct kfile *f, bool truncate)
 {
     if (is_helper(f)) {
         if (truncate)
@@ -85,6 +85,7 @@ static int open_to_write(struct tree *t, struct kfile *f, bool truncate)
     if (truncate)
         truncate_draft(f->draft);
     f->draft->writers++;
+    file->draft = f->draft;
     return 0;
 }
 
@@ -96,7 +97,7 @@ int draft_open(struct tree *t, struct tree_file *f, int flags)
         kf = keys_touch(&t->keys, t->now.gen, f->node.number);
     if (writes && !kf)
         return -ENOMEM;
-    int r = writes ? open_to_write(t, kf, flags & O_TRUNC) : 0;
+    int r = writes ? open_to_write(t, f, kf, flags & O_TRUNC) : 0;
     if (r < 0)
         return r;
     f->kf = kf;
@@ -141,11 +142,8 @@ static bool untype(const char *name, char dst[TREE_NAME_MAX + 1], uint32_t *type
     return n > 0;
 }
 
-static int create(struct tree *t, const char *name, struct kfile **ret)
+static int create(struct tree *t, const char *key, struct kfile **ret)
 {
-    char key[TREE_NAME_MAX + 1];
-    uint32_t type = 0, elem = 0;
-    bool typed = untype(name, key, &type, &elem);
     struct kfile *f = keys_named(&t->keys, key);
     enum name_class class = tree_classify(t, key);
     if (f && f->key) {
@@ -160,41 +158,43 @@ static int create(struct tree *t, const char *name, struct kfile **ret)
             return -ENOMEM;
         f->before = KFILE_GONE;
     }
-    if (typed && f->key) {
-        f->typed = true;
-        f->type = type;
-        f->elem = elem;
-    }
     *ret = f;
     return 0;
+}
+
+/* The number of the file to open: of one that is there, or made. Under the lock. */
+static int find_or_create(struct tree *t, const char *name, const char *key, int flags,
+                          uint32_t *ret)
+{
+    struct kfile *f;
+    uint32_t number = keys_find(&t->keys, t->now.gen, name);
+    if (number != KV_NONE && flags & O_EXCL)
+        return -EEXIST;
+    if (number == KV_NONE)
+        number = keys_find(&t->keys, t->now.gen, key);
+    int r = number == KV_NONE ? create(t, key, &f) : 0;
+    if (r == 0)
+        *ret = number == KV_NONE ? f->id : number;
+    return r;
 }
 
 /* Under the lock. */
 static int create_open(struct tree *t, const char *name, int flags, struct tree_entry *ret,
                        struct tree_file *file)
 {
-    struct kfile *f;
-    uint32_t type, elem;
-    uint32_t number = keys_find(&t->keys, t->now.gen, name);
-    if (number != KV_NONE && flags & O_EXCL)
-        return -EEXIST;
-    if (number == KV_NONE) {
-        char key[TREE_NAME_MAX + 1];
-        bool typed = untype(name, key, &type, &elem);
-        number = typed ? keys_find(&t->keys, t->now.gen, key) : KV_NONE;
-        f = number == KV_NONE ? NULL : keys_touch(&t->keys, t->now.gen, number);
-        int r = f ? 0 : create(t, name, &f);
-        if (r < 0)
-            return r;
-        if (typed && f->key) {
-            f->typed = true;
-            f->type = type;
-            f->elem = elem;
-        }
-        number = f->id;
-    }
+    char key[TREE_NAME_MAX + 1];
+    uint32_t type, elem, number = 0;
+    bool typed = untype(name, key, &type, &elem);
+    int r = find_or_create(t, name, key, flags, &number);
+    if (r < 0)
+        return r;
     file->node = ino_node(ino_key(number));
-    int r = draft_open(t, file, (flags & ~O_ACCMODE) | O_RDWR);
+    r = draft_open(t, file, (flags & ~O_ACCMODE) | O_RDWR);
+    if (r == 0 && typed && file->kf->draft) {
+        file->kf->draft->typed = true;
+        file->kf->draft->type = type;
+        file->kf->draft->elem = elem;
+    }
     if (r == 0)
         r = node_entry(t, &t->now, ino_key(number), ret);
     if (r == 0)
@@ -256,11 +256,8 @@ static int put_bytes(struct buf *b, uint64_t off, const void *bytes, size_t n)
 static bool known_type(const struct tree *t, const struct kfile *f, uint32_t *type, uint32_t *elem)
 {
     uint32_t kv = t->keys.kv[f->id];
-    if (f->typed) {
-        *type = f->type;
-        *elem = f->elem;
+    if (kfile_type(f, type, elem))
         return true;
-    }
     if (kv == KV_NONE)
         return false;
     struct gguf_value v = gguf_value(t->now.gen->gguf, &t->now.gen->gguf->kv[kv]);
@@ -269,37 +266,52 @@ static bool known_type(const struct tree *t, const struct kfile *f, uint32_t *ty
     return true;
 }
 
-/* Refuse what no continuation can make valid. */
-static int judge(struct tree *t, struct kfile *f)
+/* A write that fails makes the whole draft one that changes nothing. */
+static int refuse(struct tree *t, struct kfile *f, struct draft *d, int r)
 {
-    struct draft *d = f->draft;
-    uint32_t type, elem;
-    if (!d->whole || !known_type(t, f, &type, &elem))
-        return 0;
-    int r = text_prefix_check(type, elem, d->text.data, d->text.len);
-    if (r < 0) {
-        struct err e = {.code = r};
-        (void)err_set(&e, r, "cannot become a value of its type: %s", strerror(-r));
-        d->refused = edits_refused(t, f, &e);
-    }
+    struct err e = {0};
+    (void)err_set(&e, r, "cannot become a value of its type: %s", strerror(-r));
+    d->refused = edits_refused(t, f, &e);
     return r;
 }
 
-static int write_draft(struct tree *t, struct kfile *f, uint64_t off, const void *bytes, size_t n)
+/* Whether a continuation can make the text valid. 0, -errno. */
+static int judge(const struct tree *t, const struct kfile *f, const struct draft *d)
 {
-    struct draft *d = f->draft;
+    uint32_t type, elem;
+    if (!known_type(t, f, &type, &elem))
+        return 0;
+    return text_prefix_check(type, elem, d->text.data, d->text.len);
+}
+
+/* What is written in part only is no value: any failure refuses the whole draft. */
+static int write_draft(struct tree *t, struct tree_file *file, uint64_t off, const void *bytes,
+                       size_t n)
+{
+    struct draft *d = file->draft;
+    d->whole &= off <= d->text.len;
     int r = put_bytes(&d->text, off, bytes, n);
-    if (r < 0)
-        return r;
     d->written = true;
     d->dirty = true;
-    return judge(t, f);
+    if (d != file->kf->draft)
+        return r;
+    if (r == 0 && (d->whole || file->append)) /* who appends does not change what is before */
+        r = judge(t, file->kf, d);
+    return r < 0 ? refuse(t, file->kf, d, r) : 0;
+}
+
+/* All helpers together have room for f with `len` bytes. */
+static bool helper_fits(const struct tree *t, const struct kfile *f, uint64_t len)
+{
+    uint64_t others = t->keys.helper_bytes - f->content.len;
+    return len <= TEXT_MAX && others <= TEXT_MAX - len;
 }
 
 static int write_helper(struct tree *t, struct kfile *f, uint64_t off, const void *bytes, size_t n)
 {
     size_t was = f->content.len;
-    if (n > TEXT_MAX - t->keys.helper_bytes || off > TEXT_MAX - t->keys.helper_bytes)
+    uint64_t end;
+    if (!add_u64(off, n, &end) || !helper_fits(t, f, end))
         return -ENOSPC;
     int r = put_bytes(&f->content, off, bytes, n);
     t->keys.helper_bytes += f->content.len - was;
@@ -313,23 +325,27 @@ int tree_write(struct tree *t, struct tree_file *f, uint64_t off, const void *by
         return -EBADF;
     (void)pthread_mutex_lock(&t->lock);
     if (f->append)
-        off = kfile_bytes(f->kf)->len;
-    int r = is_helper(f->kf) ? write_helper(t, f->kf, off, bytes, n)
-                             : write_draft(t, f->kf, off, bytes, n);
+        off = f->draft ? f->draft->text.len : f->kf->content.len;
+    int r = f->draft ? write_draft(t, f, off, bytes, n) : write_helper(t, f->kf, off, bytes, n);
     (void)pthread_mutex_unlock(&t->lock);
     return r;
 }
 
 /* ---- from draft to value ---- */
 
+/* Removed while it was open: what is still written to it goes nowhere. */
+static bool nameless(const struct kfile *f)
+{
+    return f->state == KFILE_REMOVED || f->state == KFILE_AWAY || f->state == KFILE_GONE;
+}
+
 /* Accept what was written. 1: it is to be written to disk; 0: nothing is; -errno. */
-static int settle(struct tree *t, struct kfile *f)
+static int settle(struct tree *t, struct kfile *f, struct draft *d)
 {
     struct err e = {0};
-    struct draft *d = f->draft;
-    if (!d || !d->dirty)
-        return d ? d->refused : 0;
-    if (d->refused)
+    if (d != f->draft)
+        return 0;
+    if (!d->dirty || d->refused || nameless(f))
         return d->refused;
     int r = edits_accept(t, f, &d->text, &e);
     if (r < 0) {
@@ -340,22 +356,22 @@ static int settle(struct tree *t, struct kfile *f)
     return r;
 }
 
-static int settle_and_wait(struct tree *t, struct kfile *f, struct tree_wait *w)
+static int settle_and_wait(struct tree *t, const struct tree_file *f, struct tree_wait *w)
 {
     struct err e = {0};
-    int r = settle(t, f);
+    int r = settle(t, f->kf, f->draft);
     if (r <= 0)
         return r;
     r = writer_accepted(t, w, &e);
-    return r < 0 ? edits_refused(t, f, &e) : r;
+    return r < 0 ? edits_refused(t, f->kf, &e) : r;
 }
 
 int tree_flush(struct tree *t, struct tree_file *f, struct tree_wait *w)
 {
-    if (!f->kf || !f->writes || is_helper(f->kf))
+    if (!f->draft)
         return 0;
     (void)pthread_mutex_lock(&t->lock);
-    int r = settle_and_wait(t, f->kf, w);
+    int r = settle_and_wait(t, f, w);
     (void)pthread_mutex_unlock(&t->lock);
     return r;
 }
@@ -366,8 +382,8 @@ int tree_fsync(struct tree *t, struct tree_file *f, struct tree_wait *w)
     if (!t->writable || (f && (!f->kf || is_helper(f->kf))))
         return 0;
     (void)pthread_mutex_lock(&t->lock);
-    if (f && f->writes)
-        r = settle(t, f->kf);
+    if (f && f->draft)
+        r = settle(t, f->kf, f->draft);
     if (r >= 0)
         r = writer_sync(t, w);
     (void)pthread_mutex_unlock(&t->lock);
@@ -386,7 +402,7 @@ static void settle_truncation(struct tree *t, struct kfile *f)
         return;
     int r = edits_accept(t, f, &f->draft->text, &e);
     if (r < 0)
-        (void)edits_refused(t, f, &e);
+        t->writer.failed = edits_refused(t, f, &e); /* a release tells nobody */
     else if (r > 0)
         writer_later(t, 0);
 }
@@ -395,12 +411,12 @@ static void settle_truncation(struct tree *t, struct kfile *f)
 static void end_draft(struct tree *t, struct kfile *f)
 {
     struct draft *d = f->draft;
-    bool only_truncated = d->whole && !d->written && d->refused == 0;
-    if (d->dirty && settle(t, f) > 0) /* no flush came: the process was killed */
+    bool only_truncated = !nameless(f) && d->whole && !d->written && d->refused == 0;
+    if (d->dirty && settle(t, f, d) > 0) /* no flush came: the process was killed */
         writer_later(t, 0);
     else if (only_truncated)
         settle_truncation(t, f);
-    kfile_drop_draft(f);
+    f->draft = NULL;
     if (f->state != KFILE_NEW)
         return;
     /* Removed and created anew, but the new value was refused: the old one is back. */
@@ -412,8 +428,11 @@ int draft_release(struct tree *t, struct tree_file *file)
 {
     struct kfile *f = file->kf;
     f->opens--;
-    if (file->writes && f->draft && --f->draft->writers == 0)
-        end_draft(t, f);
+    if (file->draft && --file->draft->writers == 0) {
+        if (f->draft == file->draft)
+            end_draft(t, f);
+        draft_free(file->draft);
+    }
     if (file->writes && f->state == KFILE_HELPER && tree_classify(t, f->file) == NAME_STRAY)
         tree_stray(t, f);
     keys_reap(&t->keys, f);
@@ -422,21 +441,25 @@ int draft_release(struct tree *t, struct tree_file *file)
 
 /* ---- truncate ---- */
 
-static int truncate_open(struct tree *t, struct kfile *f, uint64_t size)
+static int truncate_open(struct tree *t, const struct tree_file *f, uint64_t size)
 {
-    struct buf *b = kfile_bytes(f);
+    struct draft *d = f->draft;
+    struct buf *b = d ? &d->text : &f->kf->content;
     size_t was = b->len;
+    if (is_helper(f->kf) && !helper_fits(t, f->kf, size))
+        return -ENOSPC;
     int r = set_length(b, size);
     if (r < 0)
         return r;
-    if (is_helper(f)) {
+    if (!d) {
         t->keys.helper_bytes += b->len - was;
         return 0;
     }
     if (size == 0)
-        truncate_draft(f->draft);
+        truncate_draft(d);
     else if (size != was)
-        f->draft->written = f->draft->dirty = true;
+        d->written = d->dirty = true;
+    d->whole &= size <= was;
     return 0;
 }
 
@@ -451,12 +474,13 @@ int tree_truncate(struct tree *t, uint64_t node, struct tree_file *file, uint64_
         return -EACCES;
     bool mine = !file || !file->kf || !file->writes;
     (void)pthread_mutex_lock(&t->lock);
-    int r = mine ? draft_open(t, &own, O_WRONLY) : 0;
-    struct kfile *f = mine ? own.kf : file->kf;
+    int r = node_check(t, t->now.gen, &n);
+    if (r == 0 && mine)
+        r = draft_open(t, &own, O_WRONLY);
     if (r == 0)
-        r = truncate_open(t, f, size);
-    if (r == 0 && mine && !is_helper(f))
-        r = settle_and_wait(t, f, w);
+        r = truncate_open(t, mine ? &own : file, size);
+    if (r == 0 && mine && own.draft)
+        r = settle_and_wait(t, &own, w);
     if (mine && own.kf)
         (void)draft_release(t, &own);
     (void)pthread_mutex_unlock(&t->lock);

@@ -63,23 +63,21 @@ static int adopt(struct tree *t, struct gen *gen)
     return 0;
 }
 
-static int adopt_plan(struct tree *t, struct edit_plan *p)
+static int adopt_plan(struct tree *t, struct edit_plan *p, struct err *e)
 {
     struct timespec now;
     struct gen *gen;
     (void)clock_gettime(CLOCK_REALTIME, &now);
-    struct gguf *g = edit_plan_steal(p);
-    int r = gen_make(g, t->generations + 1, &now, &gen);
-    if (r < 0) {
-        gguf_free(g);
-        return r;
-    }
-    r = adopt(t, gen);
+    int r = tree_gen(t, edit_plan_steal(p), t->generations + 1, &now, &gen, e);
     if (r < 0)
+        return r;
+    r = adopt(t, gen);
+    if (r < 0) {
         gen_unref(gen);
-    else
-        t->generations++;
-    return r;
+        return err_set(e, r, "no memory");
+    }
+    t->generations++;
+    return 0;
 }
 
 /* Plan all that is pending, and show it. On failure nothing has changed. */
@@ -87,25 +85,20 @@ static int replan(struct tree *t, struct err *e)
 {
     const struct gen *base = t->writer.flight ? t->writer.flight : t->writer.disk;
     struct edit_plan p = EDIT_PLAN_INIT;
-    int r = edit_plan_make(base->gguf, &t->writer.next.change, &t->edit, &p, e);
+    int r = edit_plan_make(gen_own(base), &t->writer.next.change, &t->edit, &p, e);
     if (r < 0)
         return r;
-    r = adopt_plan(t, &p);
+    r = adopt_plan(t, &p, e);
     if (r < 0) {
         edit_plan_free(&p);
-        return err_set(e, r, "no memory");
+        return r;
     }
     edit_plan_free(&t->writer.next.plan);
     t->writer.next.plan = p;
     return 0;
 }
 
-/* What a list of operations and its notes are cut back to when the last of them fails. */
-struct mark {
-    size_t ops, bytes, notes;
-};
-
-static struct mark mark(const struct tree *t)
+struct mark edits_mark(const struct tree *t)
 {
     const struct pending *p = &t->writer.next;
     return (struct mark){p->change.n, p->change.bytes.len, p->notes.len};
@@ -128,6 +121,8 @@ static int finish(struct tree *t, const struct mark *m, int r, struct err *e)
         r = replan(t, e);
     if (r < 0)
         cut_back(t, m);
+    else
+        t->writer.next.last = *m;
     return r < 0 ? r : 1;
 }
 
@@ -149,10 +144,9 @@ static void note(struct tree *t, const char *fmt, ...)
 static void choose_type(const struct kfile *f, const struct gguf_value *old, const struct buf *text,
                         uint32_t *type, uint32_t *elem)
 {
-    if (f->typed) {
-        *type = f->type;
-        *elem = f->elem;
-    } else if (old) {
+    if (kfile_type(f, type, elem))
+        return;
+    if (old) {
         *type = old->type;
         *elem = old->elem;
     } else {
@@ -178,7 +172,7 @@ static int set_value(struct tree *t, struct kfile *f, uint32_t type, uint32_t el
                      const struct buf *payload, bool known, struct err *e)
 {
     const uint8_t *old;
-    struct mark m = mark(t);
+    struct mark m = edits_mark(t);
     /* A string's text is what people count, not its length word. */
     size_t word = type == GGUF_STRING ? t->now.gen->gguf->fmt.len_width : 0;
     note_set(t, f, type, elem, known ? stored(t, f, &old) - word : SIZE_MAX, payload->len - word);
@@ -215,8 +209,9 @@ int edits_accept(struct tree *t, struct kfile *f, const struct buf *text, struct
         return r;
     f->state = KFILE_KEY;
     f->typed = false;
-    if (r > 0)
-        (void)clock_gettime(CLOCK_REALTIME, &f->mtime);
+    if (r == 0) /* no edit: what an editor restores after a refused write does not hide why */
+        return 0;
+    (void)clock_gettime(CLOCK_REALTIME, &f->mtime);
     kfile_set_error(f, NULL);
     return r;
 }
@@ -281,31 +276,33 @@ static int remove_key(struct tree *t, struct kfile *f)
     return r;
 }
 
-void edits_remove_due(struct tree *t)
+int edits_remove_due(struct tree *t)
 {
     struct err e = {0};
-    struct mark m = mark(t);
+    struct mark m = edits_mark(t);
     int r = 0;
     /* From the last to the first: each is remembered behind one that is still there. */
     for (uint32_t i = t->keys.n; i-- > 0 && r == 0;)
         if (t->keys.file[i] && t->keys.file[i]->state == KFILE_REMOVED)
             r = remove_key(t, t->keys.file[i]);
     if (m.ops == t->writer.next.change.n && r == 0)
-        return;
-    if (finish(t, &m, r, &e) > 0)
-        return;
+        return 0;
+    r = finish(t, &m, r, &e);
+    if (r > 0)
+        return 0;
     for (uint32_t i = 0; i < t->keys.n; i++)
         if (t->keys.file[i] && t->keys.file[i]->state == KFILE_REMOVED) {
             t->keys.file[i]->state = KFILE_KEY;
             t->keys.file[i]->typed = false;
             (void)edits_refused(t, t->keys.file[i], &e);
         }
+    return r;
 }
 
 int edits_rename(struct tree *t, struct kfile *from, struct kfile *to, struct err *e)
 {
     char a[SHOW_MAX], b[SHOW_MAX];
-    struct mark m = mark(t);
+    struct mark m = edits_mark(t);
     int r = edits_remember(t, from);
     if (r < 0)
         return err_set(e, r, "no memory");
@@ -319,14 +316,24 @@ int edits_rename(struct tree *t, struct kfile *from, struct kfile *to, struct er
 
 /* ---- after a failure ---- */
 
+void edits_take_back(struct tree *t)
+{
+    struct mark last = t->writer.next.last;
+    cut_back(t, &last);
+    edits_rebase(t);
+}
+
 void edits_rebase(struct tree *t)
 {
     struct err e = {0};
     struct pending *p = &t->writer.next;
-    if (p->change.n > 0 && replan(t, &e) == 0)
+    int r = p->change.n > 0 ? replan(t, &e) : 0;
+    if (p->change.n > 0 && r == 0)
         return;
-    if (p->change.n > 0)
+    if (r < 0) {
         tree_log(t, LOG_ERR, "edits that followed are dropped: %s", e.msg);
+        t->writer.failed = r; /* for who waits for them */
+    }
     edit_change_free(&p->change);
     edit_plan_free(&p->plan);
     buf_free(&p->notes);

@@ -29,6 +29,7 @@ const struct row files_tensor[] = {
     {.name = "f16",     .flags = ROW_VALUES | ROW_HIDDEN, VALUES(f16)},
     {.name = "f16.npy", .flags = ROW_VALUES | ROW_HIDDEN, NPY(f16)},
     {.name = "bf16",    .flags = ROW_VALUES | ROW_HIDDEN, VALUES(bf16)},
+    {.name = "shard",   .flags = ROW_SPLIT, .text = shard_text},
 };
 // clang-format on
 
@@ -43,6 +44,8 @@ size_t files_count(enum files_where where)
 
 bool files_exists(const struct gen *g, const struct row *row, const struct gguf_tensor *t)
 {
+    if (row->flags & ROW_SPLIT && !g->shards)
+        return false;
     return !(row->flags & ROW_VALUES) || quant_has_values(gguf_type(t), g->gguf->fmt.big);
 }
 

@@ -45,6 +45,7 @@ enum {
     ROW_WHOLE = 1 << 1,  /* a view of the whole model: changes with each generation */
     ROW_VALUES = 1 << 2, /* only where the tensor's values can be decoded */
     ROW_HIDDEN = 1 << 3, /* opens by name; listed with views=all only */
+    ROW_SPLIT = 1 << 6,  /* only in split models */
     ROW_MOVES = 1 << 4,  /* in a tensor's folder, but may differ between generations */
     ROW_LIVE = 1 << 5,   /* rendered at each open; until then its size is not known: stat says 0 */
 };
@@ -96,6 +97,8 @@ uint64_t raw_size(const struct view *v, const struct row *row, const struct gguf
 int raw_read(const struct view *v, const struct row *row, const struct gguf_tensor *t, uint64_t off,
              size_t n, struct reply *r);
 uint64_t value_size(const struct view *v, const struct row *row, const struct gguf_tensor *t);
+/* True if reads of the row decode, false if they show bytes as they are stored. */
+bool value_decodes(const struct gen *g, const struct row *row, const struct gguf_tensor *t);
 int value_read(const struct view *v, const struct row *row, const struct gguf_tensor *t,
                uint64_t off, size_t n, struct reply *r);
 uint64_t npy_size(const struct view *v, const struct row *row, const struct gguf_tensor *t);
@@ -109,6 +112,7 @@ int model_read(const struct view *v, const struct row *row, const struct gguf_te
 void shape_text(const struct gen *g, const struct gguf_tensor *t, struct buf *out);
 void type_text(const struct gen *g, const struct gguf_tensor *t, struct buf *out);
 void offset_text(const struct gen *g, const struct gguf_tensor *t, struct buf *out);
+void shard_text(const struct gen *g, const struct gguf_tensor *t, struct buf *out);
 void metadata_json(const struct gen *g, const struct gguf_tensor *t, struct buf *out);
 void tensors_json(const struct gen *g, const struct gguf_tensor *t, struct buf *out);
 

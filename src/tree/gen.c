@@ -65,7 +65,8 @@ static void gen_free(struct gen *g)
     free((void *)g->key_size);
     free((void *)g->row_size);
     gguf_free(g->gguf);
-    store_unref(g->pinned);
+    gguf_free(g->own);
+    mapped_unref(g->pinned);
     free(g->pad);
     free(g);
 }
@@ -101,15 +102,25 @@ void gen_unref(struct gen *g)
         gen_free(g);
 }
 
+void gen_unpin(struct gen *g)
+{
+    if (!g->pinned)
+        return;
+    mapped_unref(g->pinned);
+    g->pinned = NULL;
+    g->unpinned = true;
+}
+
 struct view view_ref(const struct view *v)
 {
-    return (struct view){gen_ref(v->gen), store_ref(v->store)};
+    return (struct view){gen_ref(v->gen), store_ref(v->store), NULL};
 }
 
 void view_free(struct view *v)
 {
     gen_unref(v->gen);
     store_unref(v->store);
+    mapped_unref(v->pin);
     *v = VIEW_INIT;
 }
 
@@ -148,6 +159,17 @@ uint32_t gen_find_key(const struct gen *g, const char *file)
 uint32_t gen_find_tensor(const struct gen *g, const char *file)
 {
     return find(g, false, file);
+}
+
+uint64_t gen_offset(const struct gen *g, uint32_t i, size_t *shard)
+{
+    const struct gguf *m = gen_own(g);
+    *shard = 0;
+    while (g->shards && i >= m->n_tensors) {
+        i -= m->n_tensors;
+        m = g->shards->g[++*shard];
+    }
+    return m->tensor[i].off;
 }
 
 bool gen_shows_key(const struct gen *g, uint32_t kv)

@@ -4,8 +4,10 @@
  * never changes an old one. A view is a generation together with the store that its tensor data is
  * read from.
  *
- * The first generation pins its store: what stands between and behind the tensors of a file that
- * others wrote is nowhere else. All later ones are whole without any file of their own: the header
+ * The first generation pins its file: what stands between and behind the tensors of a file that
+ * others wrote is nowhere else. Once the file is replaced only those who have the generation's
+ * model.gguf open hold the pin on, so that no file is kept for a node that the kernel merely
+ * remembers. All later generations are whole without any file of their own: the header
  * is in memory, tensor data in the newest store, all else is zero.
  *
  * Threads: any; what is cached (sizes of texts) is atomic.
@@ -15,15 +17,18 @@
 
 #include <time.h>
 
-#include "tree/store.h"
+#include "tree/shards.h"
 
 struct gen {
     atomic_uint refs;
-    uint64_t number;       /* 0 for the first generation of a mount */
-    struct timespec mtime; /* when it was made; of the first: the model's */
-    struct gguf *gguf;     /* owned */
-    struct store *pinned;  /* a reference, or NULL */
-    uint8_t *pad;          /* owned: of a pinned one, what its file had behind the header */
+    uint64_t number;             /* 0 for the first generation of a mount */
+    struct timespec mtime;       /* when it was made; of the first: the model's */
+    struct gguf *gguf;           /* owned: what is shown */
+    struct gguf *own;            /* owned: of a split model, what its first file holds; else NULL */
+    const struct shards *shards; /* the tree's; NULL if the model is not split */
+    struct mapped *pinned;       /* a reference, or NULL; protected by the tree's lock */
+    bool unpinned;               /* the same: it was, and cannot be opened as a whole any more */
+    uint8_t *pad;                /* owned: of a pinned one, what its file had behind the header */
     size_t pad_len;
     /* Names too long for a file name, by the hash of their file names. */
     struct index long_keys;
@@ -40,12 +45,16 @@ void gen_unref(struct gen *g);
 struct view {
     struct gen *gen;     /* a reference */
     struct store *store; /* a reference */
+    struct mapped *pin;  /* a reference, for model.gguf: what gen pinned at open, or NULL */
 };
 
 #define VIEW_INIT ((struct view){0})
 struct view view_ref(const struct view *v);
 /* For CLEANUP(); nothing is done to an empty one. */
 void view_free(struct view *v);
+
+/* Let go of the pinned store. Under the tree's lock. */
+void gen_unpin(struct gen *g);
 
 /* The number of the key or tensor with this file name, UINT32_MAX if there is none. */
 uint32_t gen_find_key(const struct gen *g, const char *file);
@@ -56,6 +65,15 @@ static inline uint32_t gen_tensor_no(const struct gen *g, const struct gguf_tens
 {
     return (uint32_t)(t - g->gguf->tensor);
 }
+
+/* What the file that is edited holds. */
+static inline const struct gguf *gen_own(const struct gen *g)
+{
+    return g->own ? g->own : g->gguf;
+}
+
+/* Where tensor i's data lies in its file, and which of the shards that is. */
+uint64_t gen_offset(const struct gen *g, uint32_t i, size_t *shard);
 
 /* False for the program's own key, which is not for people. */
 bool gen_shows_key(const struct gen *g, uint32_t kv);

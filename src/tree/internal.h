@@ -15,10 +15,16 @@
 /* Rows of the root that the tree itself knows. */
 enum { ROOT_METADATA = 0, ROOT_TENSORS = 1 };
 
+/* How much a pending change held: what it is cut back to. */
+struct mark {
+    size_t ops, bytes, notes;
+};
+
 /* Edits that are accepted and not yet durable. All protected by the tree's lock. */
 struct pending {
     struct edit_change change; /* since `flight` if that is set, else since `disk` */
     struct edit_plan plan;     /* of the change; its new model is the newest generation's */
+    struct mark last;          /* before the edit that was accepted last */
     struct buf notes;          /* a line for the log for each operation, NUL-terminated */
     struct tree_wait *waits;   /* who waits for it */
 };
@@ -48,6 +54,7 @@ struct tree {
     struct tree_options opt;
     char *path;            /* owned: the model's real path */
     int dir;               /* of its folder */
+    struct shards shards;  /* if the model is split */
     struct stat st;        /* of the model when it was opened: owner, bits */
     bool writable;         /* metadata can be edited */
     char why[SHOW_MAX];    /* why it is not */
@@ -67,6 +74,15 @@ struct tree {
 /* Log a line, if somebody wants it. */
 void tree_log(const struct tree *t, int priority, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+
+/*
+ * A generation of what the edited file holds, which passes to it in any case: merged with the
+ * other shards of a split model.
+ */
+int tree_gen(struct tree *t, struct gguf *own, uint64_t number, const struct timespec *mtime,
+             struct gen **ret, struct err *e);
+/* The store of the edited file as it is now, which `own` tells the layout of. */
+int tree_store(struct tree *t, const struct gguf *own, struct store **ret, struct err *e);
 
 /* References to the newest generation and store. Free with view_free(). */
 struct view tree_view(struct tree *t);
@@ -100,10 +116,13 @@ struct tree_file {
      */
     struct buf text;
     bool rendered;
-    struct gen *gen;  /* NODE_WHOLE: a reference */
-    struct kfile *kf; /* of a writable tree's metadata file, if it is one that was touched */
-    bool writes;      /* open for writing */
-    bool append;      /* each write goes to the end */
+    struct gen *gen;     /* NODE_WHOLE: a reference */
+    struct mapped *pin;  /* a reference: what gen pinned when it was opened, or NULL */
+    struct kfile *kf;    /* of a writable tree's metadata file, if it is one that was touched */
+    struct draft *draft; /* shared: what it writes; NULL if it does not, or writes a helper */
+    bool writes;         /* open for writing */
+    bool append;         /* each write goes to the end */
+    bool decodes;        /* reads decode tensor values */
 };
 
 /* Open and close a metadata file of a writable tree. Under the lock. */
@@ -128,8 +147,11 @@ int edits_accept(struct tree *t, struct kfile *f, const struct buf *text, struct
 /* Rename a key to another that is in no generation, or change a type. As edits_accept(). */
 int edits_rename(struct tree *t, struct kfile *from, struct kfile *to, struct err *e);
 int edits_retype(struct tree *t, struct kfile *f, uint32_t type, uint32_t elem, struct err *e);
-/* Make the removals that are due part of the newest generation. */
-void edits_remove_due(struct tree *t);
+/* Make the removals that are due part of the newest generation. 0, or why the keys are back. */
+int edits_remove_due(struct tree *t);
+/* What is pending now; and back to what it was before the edit that was accepted last. */
+struct mark edits_mark(const struct tree *t);
+void edits_take_back(struct tree *t);
 /* Back to what is on disk, plus what was accepted since. */
 void edits_rebase(struct tree *t);
 /* Remember type and place of a key of the newest generation. */

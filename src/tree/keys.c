@@ -13,12 +13,13 @@
 int keys_init(struct keys *k, const struct gguf *g)
 {
     size_t n = (size_t)g->n_kv + 1;
-    *k = (struct keys){.n = g->n_kv, .cap = n, .buckets = BUCKETS_LEAST};
+    *k = (struct keys){.n = g->n_kv, .cap = n, .cap_id = n, .buckets = BUCKETS_LEAST};
     k->file = calloc(n, sizeof(*k->file));
     k->kv = malloc(n * sizeof(*k->kv));
     k->id = malloc(n * sizeof(*k->id));
+    k->spare = malloc(n * sizeof(*k->spare));
     k->bucket = calloc(k->buckets, sizeof(*k->bucket));
-    if (!k->file || !k->kv || !k->id || !k->bucket) {
+    if (!k->file || !k->kv || !k->id || !k->spare || !k->bucket) {
         keys_free(k);
         return -ENOMEM;
     }
@@ -27,13 +28,22 @@ int keys_init(struct keys *k, const struct gguf *g)
     return 0;
 }
 
-void kfile_drop_draft(struct kfile *f)
+void draft_free(struct draft *d)
 {
-    if (!f->draft)
+    if (!d)
         return;
-    buf_free(&f->draft->text);
-    free(f->draft);
-    f->draft = NULL;
+    buf_free(&d->text);
+    free(d);
+}
+
+bool kfile_type(const struct kfile *f, uint32_t *type, uint32_t *elem)
+{
+    bool told = f->draft && f->draft->typed;
+    if (!told && !f->typed)
+        return false;
+    *type = told ? f->draft->type : f->type;
+    *elem = told ? f->draft->elem : f->elem;
+    return true;
 }
 
 void kfile_set_error(struct kfile *f, const char *why)
@@ -46,7 +56,7 @@ static void kfile_free(struct kfile *f)
 {
     if (!f)
         return;
-    kfile_drop_draft(f);
+    draft_free(f->draft);
     buf_free(&f->content);
     free(f->file);
     free(f->key);
@@ -62,6 +72,7 @@ void keys_free(struct keys *k)
     free(k->file);
     free(k->kv);
     free(k->id);
+    free(k->spare);
     free(k->bucket);
     *k = (struct keys){0};
 }
@@ -282,15 +293,34 @@ static void settle(struct kfile *f, bool there)
 {
     if (there && (f->state == KFILE_GONE || f->state == KFILE_NEW))
         f->state = KFILE_KEY;
-    if (!there && (f->state == KFILE_KEY || f->state == KFILE_REMOVED || f->state == KFILE_AWAY))
+    if (!there && f->state == KFILE_KEY)
         f->state = f->draft ? KFILE_NEW : KFILE_GONE;
+    if (!there && (f->state == KFILE_REMOVED || f->state == KFILE_AWAY))
+        f->state = KFILE_GONE;
+}
+
+/* Room for n numbers in id and spare. What was there once is there again without memory. */
+static int grow_ids(struct keys *k, size_t n)
+{
+    if (n <= k->cap_id)
+        return 0;
+    uint32_t *id = realloc(k->id, n * sizeof(*id));
+    if (id)
+        k->id = id;
+    uint32_t *spare = realloc(k->spare, n * sizeof(*spare));
+    if (spare)
+        k->spare = spare;
+    if (!id || !spare)
+        return -ENOMEM;
+    k->cap_id = n;
+    return 0;
 }
 
 int keys_follow(struct keys *k, const struct gguf *old, const struct gguf *now)
 {
-    uint32_t *id = malloc(((size_t)now->n_kv + 1) * sizeof(*id));
-    if (!id)
+    if (grow_ids(k, (size_t)now->n_kv + 1) < 0)
         return -ENOMEM;
+    uint32_t *id = k->spare;
     for (uint32_t kv = 0; kv < now->n_kv; kv++)
         id[kv] = number_of(k, old, now, kv);
     for (uint32_t i = 0; i < k->n; i++)
@@ -301,7 +331,7 @@ int keys_follow(struct keys *k, const struct gguf *old, const struct gguf *now)
     for (uint32_t i = 0; i < k->n; i++)
         if (k->file[i])
             settle(k->file[i], k->kv[i] != KV_NONE);
-    free(k->id);
+    k->spare = k->id;
     k->id = id;
     return 0;
 }

@@ -37,7 +37,11 @@ enum kfile_state {
     KFILE_DEAD,
 };
 
-/* The text of a file that is being written, shared by all who write it. */
+/*
+ * The text of a file that is being written, shared by all who write it; its writers own it. It is
+ * the kfile's draft until the file is removed or another file takes its name: from then on what is
+ * written to it changes nothing, as with any removed file.
+ */
 struct draft {
     struct buf text;
     unsigned writers; /* handles that are open for writing */
@@ -45,6 +49,8 @@ struct draft {
     bool dirty;       /* something was written since the last accept() */
     bool whole;       /* written from the beginning on, without a hole: its start can be judged */
     int refused;      /* 0, or why a write was refused: such a draft changes nothing */
+    bool typed;       /* opened as KEY:TYPE */
+    uint32_t type, elem;
 };
 
 struct kfile {
@@ -59,11 +65,11 @@ struct kfile {
     struct timespec mtime;
     char *error;         /* owned: why the last write was refused, NULL if it was not */
     struct buf content;  /* HELPER: bytes; LINK: target */
-    struct draft *draft; /* owned: NULL unless it is open for writing */
+    struct draft *draft; /* NULL unless it is open for writing */
     struct kfile *away;  /* HELPER: the key that was renamed to it */
     unsigned opens;      /* handles */
     uint64_t lookups;    /* references of the kernel */
-    /* What is remembered of a key that is gone, or was told by KEY:TYPE. */
+    /* What is remembered of a key that is gone, or a retyping tells for a moment. */
     bool typed;
     uint32_t type, elem;
     char *after; /* owned: the key behind which it stood; NULL: at the end */
@@ -75,9 +81,11 @@ struct kfile {
 struct keys {
     uint32_t n; /* numbers given */
     size_t cap;
-    struct kfile **file;   /* owned, by number; NULL: an untouched key */
-    uint32_t *kv;          /* owned, by number: the key's in the newest generation, or KV_NONE */
-    uint32_t *id;          /* owned, by number in the newest generation */
+    struct kfile **file; /* owned, by number; NULL: an untouched key */
+    uint32_t *kv;        /* owned, by number: the key's in the newest generation, or KV_NONE */
+    uint32_t *id;        /* owned, by number in the newest generation */
+    uint32_t *spare;     /* owned: what id will be in the next; room for cap_id, as in id */
+    size_t cap_id;
     struct kfile **bucket; /* owned: kfiles with a name, by hash */
     size_t buckets;        /* a power of two */
     size_t named;          /* kfiles in buckets */
@@ -88,7 +96,8 @@ struct keys {
 int keys_init(struct keys *k, const struct gguf *g);
 void keys_free(struct keys *k);
 
-/* From generation `old` to `now`: who is where. 0, -ENOMEM (nothing changed). */
+/* From generation `old` to `now`: who is where. 0, -ENOMEM (nothing changed; never on the way
+ * back to a generation that has been the newest). */
 int keys_follow(struct keys *k, const struct gguf *old, const struct gguf *now);
 
 /* The kfile with this name, in any state but DEAD; NULL if there is none. */
@@ -110,6 +119,8 @@ void keys_kill(struct keys *k, struct kfile *f);
 void keys_reap(struct keys *k, struct kfile *f);
 
 void kfile_set_error(struct kfile *f, const char *why); /* NULL: none */
-void kfile_drop_draft(struct kfile *f);
+void draft_free(struct draft *d);                       /* may be NULL */
+/* The type that the value is to have, if it was told or is remembered. */
+bool kfile_type(const struct kfile *f, uint32_t *type, uint32_t *elem);
 
 #endif

@@ -95,40 +95,84 @@ static int load_pad(struct gen *g, const struct source *src, struct err *e)
     return r < 0 ? err_set(e, r, "cannot read: %s", strerror(-r)) : 0;
 }
 
-static int first_store(struct tree *t, const struct gguf *g, struct err *e)
+int tree_store(struct tree *t, const struct gguf *own, struct store **ret, struct err *e)
 {
+    struct mapped *m = NULL;
     int fd = fcntl(t->file.fd, F_DUPFD_CLOEXEC, 0);
     if (fd < 0)
         return err_set(e, -errno, "cannot duplicate: %s", strerror(errno));
-    int r = store_open(fd, g->file_size, g, &t->now.store, e);
-    if (r < 0)
+    int r = mapped_open(fd, own->file_size, &m, e);
+    if (r < 0) {
         (void)close(fd);
-    return r;
+        return r;
+    }
+    r = shards_store(&t->shards, own, m, ret);
+    mapped_unref(m);
+    return r < 0 ? err_set(e, r, "no memory") : 0;
+}
+
+int tree_gen(struct tree *t, struct gguf *own, uint64_t number, const struct timespec *mtime,
+             struct gen **ret, struct err *e)
+{
+    struct gguf *merged = NULL;
+    struct gen *g = NULL;
+    int r = t->shards.n ? shards_merge(&t->shards, own, &merged, e) : 0;
+    if (r == 0) {
+        r = gen_make(merged ? merged : own, number, mtime, &g);
+        if (r < 0)
+            (void)err_set(e, r, "no memory");
+    }
+    if (r < 0) {
+        gguf_free(merged);
+        gguf_free(own);
+        return r;
+    }
+    g->own = merged ? own : NULL;
+    g->shards = merged ? &t->shards : NULL;
+    *ret = g;
+    return 0;
+}
+
+/* The first generation shows its file to the last byte, whatever stands between the tensors. */
+static int pin(struct tree *t, const struct source *src, struct err *e)
+{
+    if (t->shards.n)
+        return 0;
+    t->now.gen->pinned = mapped_ref(t->now.store->file[0]);
+    return load_pad(t->now.gen, src, e);
+}
+
+static int start_editing(struct tree *t)
+{
+    struct err why = {0};
+    if (t->writable && edit_allowed(gen_own(t->now.gen), &why) < 0)
+        not_writable(t, why.msg);
+    t->writer.disk = gen_ref(t->now.gen);
+    return t->writable ? keys_init(&t->keys, t->now.gen->gguf) : 0;
 }
 
 static int first_gen(struct tree *t, const struct source *src, struct err *e)
 {
     struct gguf *g = NULL;
-    struct err why = {0};
-    int r = gguf_parse(src, t->opt.partial ? GGUF_PARTIAL : 0, &g, e);
-    if (r < 0)
-        return r;
-    r = gen_make(g, 0, &t->st.st_mtim, &t->now.gen);
+    unsigned flags = t->opt.partial ? GGUF_PARTIAL : 0;
+    int r = gguf_parse(src, flags, &g, e);
+    if (r == 0 && t->shards.n)
+        r = shards_open(&t->shards, g, flags, e);
     if (r < 0) {
         gguf_free(g);
-        return err_set(e, r, "no memory");
+        return r;
     }
     t->odd = g->odd;
-    r = first_store(t, g, e);
+    for (size_t i = 1; i < t->shards.n; i++)
+        t->odd |= t->shards.g[i]->odd;
+    r = tree_gen(t, g, 0, &t->st.st_mtim, &t->now.gen, e);
+    if (r == 0)
+        r = tree_store(t, g, &t->now.store, e);
+    if (r == 0)
+        r = pin(t, src, e);
     if (r < 0)
         return r;
-    t->now.gen->pinned = store_ref(t->now.store);
-    if (t->writable && edit_allowed(g, &why) < 0)
-        not_writable(t, why.msg);
-    if (t->writable && keys_init(&t->keys, g) < 0)
-        return err_set(e, -ENOMEM, "no memory");
-    t->writer.disk = gen_ref(t->now.gen);
-    return load_pad(t->now.gen, src, e);
+    return start_editing(t) < 0 ? err_set(e, -ENOMEM, "no memory") : 0;
 }
 
 /* The header may be one that an interrupted edit still has to write. */
@@ -154,9 +198,17 @@ static int parse_file(struct tree *t, struct err *e)
 /* The real path, and its folder opened. *name points into the path. */
 static int find_model(struct tree *t, const char *path, const char **name, struct err *e)
 {
-    t->path = realpath(path, NULL);
+    char *first = NULL, shown[SHOW_MAX];
+    if (shards_find(&t->shards, path, &first) < 0)
+        return err_set(e, -ENOMEM, "no memory");
+    t->path = realpath(first ? first : path, NULL);
+    int why = -errno;
+    free(first);
     if (!t->path)
-        return err_set(e, -errno, "%s", strerror(errno));
+        return t->shards.n ? err_set(e, why, "shard %s: %s",
+                                     show(shown, t->shards.name[0], strlen(t->shards.name[0])),
+                                     strerror(-why))
+                           : err_set(e, why, "%s", strerror(-why));
     if (stat(t->path, &t->st) == 0 && S_ISDIR(t->st.st_mode))
         return err_set(e, -EISDIR, "is a folder, not a GGUF file");
     char *slash = strrchr(t->path, '/');
@@ -258,6 +310,7 @@ void tree_close(struct tree *t)
     buf_free(&t->writer.next.notes);
     if (t->keys.file)
         keys_free(&t->keys);
+    shards_free(&t->shards);
     if (t->file.fd >= 0)
         edit_file_close(&t->file);
     if (t->dir >= 0)
@@ -304,7 +357,7 @@ const char *tree_warning(const struct tree *t, unsigned i)
 int tree_statfs(struct tree *t, struct statvfs *ret)
 {
     CLEANUP(view_free) struct view v = tree_view(t);
-    if (fstatvfs(v.store->fd, ret) < 0)
+    if (fstatvfs(v.store->file[0]->fd, ret) < 0)
         return -errno;
     ret->f_namemax = TREE_NAME_MAX;
     return 0;

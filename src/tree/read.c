@@ -46,6 +46,19 @@ static int open_key(struct tree *t, struct tree_file *f, int flags)
     return r;
 }
 
+/* A view of the whole keeps its generation. -ESTALE (the kernel looks again): its file is gone. */
+static int keep_gen(struct tree *t, struct tree_file *f, struct gen *g)
+{
+    (void)pthread_mutex_lock(&t->lock);
+    int r = g->unpinned ? -ESTALE : 0;
+    if (r == 0)
+        f->gen = gen_ref(g);
+    if (r == 0 && g->pinned)
+        f->pin = mapped_ref(g->pinned);
+    (void)pthread_mutex_unlock(&t->lock);
+    return r;
+}
+
 static int open_row(struct tree *t, struct tree_file *f, int flags)
 {
     CLEANUP(view_free) struct view v = VIEW_INIT;
@@ -61,10 +74,12 @@ static int open_row(struct tree *t, struct tree_file *f, int flags)
     f->row = node_row(&f->node);
     f->cacheable = !(t->writable && f->row->flags & ROW_MOVES) && !(f->row->flags & ROW_LIVE);
     if (f->node.kind == NODE_WHOLE)
-        f->gen = gen_ref(v.gen);
-    if (f->row->text || f->row->tell)
+        r = keep_gen(t, f, v.gen);
+    v.pin = f->pin ? mapped_ref(f->pin) : NULL;
+    f->decodes = value_decodes(v.gen, f->row, node_tensor(v.gen, &f->node));
+    if (r == 0 && (f->row->text || f->row->tell))
         render(t, &v, f);
-    return 0;
+    return r;
 }
 
 int tree_open_file(struct tree *t, uint64_t node, int flags, struct tree_file **ret)
@@ -89,6 +104,11 @@ bool tree_cacheable(const struct tree_file *f)
     return f->cacheable;
 }
 
+bool tree_decodes(const struct tree_file *f)
+{
+    return f->decodes;
+}
+
 int tree_release(struct tree *t, struct tree_file *f)
 {
     int r = 0;
@@ -100,6 +120,7 @@ int tree_release(struct tree *t, struct tree_file *f)
         (void)pthread_mutex_unlock(&t->lock);
     }
     gen_unref(f->gen);
+    mapped_unref(f->pin);
     buf_free(&f->text);
     free(f);
     return r;
@@ -115,7 +136,7 @@ static void reply_text(const struct buf *text, uint64_t off, size_t n, struct re
 static void read_live(struct tree *t, struct tree_file *f, uint64_t off, size_t n, struct reply *r)
 {
     (void)pthread_mutex_lock(&t->lock);
-    const struct buf *b = kfile_bytes(f->kf);
+    const struct buf *b = f->draft ? &f->draft->text : kfile_bytes(f->kf);
     size_t from = b ? (size_t)min_u64(off, b->len) : 0;
     size_t count = b ? (size_t)min_u64(n, b->len - from) : 0;
     if (count)
@@ -137,6 +158,7 @@ int tree_read(struct tree *t, struct tree_file *f, uint64_t off, size_t n, struc
     if (f->gen) {
         gen_unref(r->view.gen);
         r->view.gen = gen_ref(f->gen);
+        r->view.pin = f->pin ? mapped_ref(f->pin) : NULL;
     }
     const struct gguf_tensor *tensor = node_tensor(r->view.gen, &f->node);
     uint64_t size = f->row->size(&r->view, f->row, tensor);

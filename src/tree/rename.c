@@ -43,10 +43,12 @@ static bool stays(const struct kfile *f)
            strcmp(f->key, EDIT_RESERVE_KEY) == 0;
 }
 
-static struct kfile *visible(struct tree *t, const char *name)
+/* *ret: the file that is seen under a name, NULL if there is none. 0, -ENOMEM. */
+static int visible(struct tree *t, const char *name, struct kfile **ret)
 {
     uint32_t number = keys_find(&t->keys, t->now.gen, name);
-    return number == KV_NONE ? NULL : keys_touch(&t->keys, t->now.gen, number);
+    *ret = number == KV_NONE ? NULL : keys_touch(&t->keys, t->now.gen, number);
+    return number == KV_NONE || *ret ? 0 : -ENOMEM;
 }
 
 /* ---- unlink ---- */
@@ -54,7 +56,6 @@ static struct kfile *visible(struct tree *t, const char *name)
 static void remove_later(struct tree *t, struct kfile *f)
 {
     f->state = KFILE_REMOVED;
-    (void)clock_gettime(CLOCK_REALTIME, &f->mtime);
     writer_later(t, REMOVE_LATER);
 }
 
@@ -80,6 +81,7 @@ static int unlink_key(struct tree *t, struct kfile *f)
 {
     if (stays(f))
         return -EPERM;
+    f->draft = NULL;
     if (t->keys.kv[f->id] != KV_NONE)
         remove_later(t, f);
     else
@@ -93,9 +95,10 @@ int tree_unlink(struct tree *t, uint64_t parent, const char *name)
     if (r < 0)
         return r;
     (void)pthread_mutex_lock(&t->lock);
-    struct kfile *f = visible(t, name);
+    struct kfile *f;
+    r = visible(t, name, &f);
     if (!f)
-        r = -ENOENT;
+        r = r < 0 ? r : -ENOENT;
     else if (is_helper(f))
         unlink_helper(t, f);
     else
@@ -132,6 +135,14 @@ static int helper_to_helper(struct move *m)
     return keys_rename(&m->t->keys, m->from, m->name);
 }
 
+/* Older backups of a key: who removes one of them does not remove the key. */
+static void forget_copies(struct keys *k, const struct kfile *f)
+{
+    for (uint32_t i = 0; i < k->n; i++)
+        if (k->file[i] && k->file[i]->away == f)
+            k->file[i]->away = NULL;
+}
+
 /* vim's backup: key -> key~. The key is away until it is created anew, or its backup removed. */
 static int key_to_helper(struct move *m)
 {
@@ -145,12 +156,14 @@ static int key_to_helper(struct move *m)
     struct kfile *h = keys_add(k, m->name, KFILE_HELPER);
     if (!h)
         return -ENOMEM;
+    forget_copies(k, m->from);
     h->content = text;
     h->away = m->from;
     h->mtime = m->from->mtime.tv_sec ? m->from->mtime : m->t->st.st_mtim;
     k->helper_bytes += text.len;
     text = BUF_INIT;
-    m->from->state = m->t->keys.kv[m->from->id] == KV_NONE ? KFILE_GONE : KFILE_AWAY;
+    m->from->draft = NULL;
+    m->from->state = k->kv[m->from->id] == KV_NONE ? KFILE_GONE : KFILE_AWAY;
     return 0;
 }
 
@@ -174,19 +187,28 @@ static int target_key(struct move *m)
     return 0;
 }
 
-/* sed -i, rsync, an editor's own way to save: the helper's bytes become the key's value. */
+/* A value was refused: the old one is back, also of a key that was out of the way (sed -i.bak). */
+static int refused(struct move *m, const struct err *e)
+{
+    if (m->to->state == KFILE_AWAY || m->to->state == KFILE_REMOVED)
+        m->to->state = KFILE_KEY;
+    return edits_refused(m->t, m->to, e);
+}
+
+/* sed -i, rsync, an editor's own way to save: the helper's bytes become the key's value. The time
+ * goes with them: gedit compares it the next time that it saves. */
 static int helper_to_key(struct move *m)
 {
     struct err e = {0};
     int r = target_key(m);
     if (r < 0)
         return r;
-    bool back = m->from->away == m->to; /* the backup of the same key comes back */
     r = edits_accept(m->t, m->to, &m->from->content, &e);
     if (r < 0)
-        return edits_refused(m->t, m->to, &e);
-    if (back)
+        return refused(m, &e);
+    if (r > 0)
         m->to->mtime = m->from->mtime;
+    m->to->draft = NULL;
     keys_kill(&m->t->keys, m->from);
     return outcome(m, m->to, r, &e);
 }
@@ -198,13 +220,25 @@ static int key_over_key(struct move *m)
     struct err e = {0};
     if (stays(m->from))
         return -EPERM;
-    int r = copy_text(m->t, m->from, &text);
-    if (r == 0)
-        r = edits_accept(m->t, m->to, &text, &e);
+    int r = edits_remove_due(m->t); /* others: not to be taken back with this */
     if (r < 0)
-        return edits_refused(m->t, m->to, &e);
+        return r;
+    struct mark before = edits_mark(m->t);
+    r = copy_text(m->t, m->from, &text);
+    if (r < 0)
+        return r;
+    r = edits_accept(m->t, m->to, &text, &e);
+    if (r < 0)
+        return refused(m, &e);
+    m->from->draft = m->to->draft = NULL;
     m->from->state = m->t->keys.kv[m->from->id] == KV_NONE ? KFILE_GONE : KFILE_REMOVED;
-    edits_remove_due(m->t);
+    r = edits_remove_due(m->t);
+    m->t->writer.next.last = before;
+    if (r < 0) { /* neither the one nor the other */
+        edits_take_back(m->t);
+        (void)err_set(&e, r, "cannot be renamed: %s", strerror(-r));
+        return edits_refused(m->t, m->to, &e);
+    }
     return outcome(m, m->to, 1, &e);
 }
 
@@ -219,8 +253,8 @@ static int key_to_key(struct move *m)
     if (m->to && m->t->keys.kv[m->to->id] != KV_NONE)
         return key_over_key(m);
     int r = target_key(m);
-    if (r < 0 || m->t->keys.kv[m->from->id] == KV_NONE)
-        return r < 0 ? r : -EBUSY; /* created and not yet written */
+    if (r < 0 || m->t->keys.kv[m->from->id] == KV_NONE || m->from->draft)
+        return r < 0 ? r : -EBUSY; /* it is being written */
     m->to->typed = false;
     r = edits_rename(m->t, m->from, m->to, &e);
     if (r > 0)
@@ -234,9 +268,9 @@ static int key_to_key(struct move *m)
 static int move(struct move *m, const char *old_name, unsigned flags)
 {
     struct tree *t = m->t;
-    m->from = visible(t, old_name);
+    int r = visible(t, old_name, &m->from);
     if (!m->from)
-        return -ENOENT;
+        return r < 0 ? r : -ENOENT;
     if (flags & ~NOREPLACE)
         return -EINVAL;
     if (flags & NOREPLACE && keys_find(&t->keys, t->now.gen, m->name) != KV_NONE)
@@ -245,7 +279,9 @@ static int move(struct move *m, const char *old_name, unsigned flags)
         return 0;
     m->to = keys_named(&t->keys, m->name);
     if (!m->to)
-        m->to = visible(t, m->name);
+        r = visible(t, m->name, &m->to);
+    if (r < 0)
+        return r;
     enum name_class class = m->to && m->to->key ? NAME_KEY : tree_classify(t, m->name);
     if (class == NAME_INVALID)
         return -EINVAL;
@@ -279,8 +315,10 @@ int tree_rename(struct tree *t, uint64_t parent, const char *name, uint64_t new_
 /* emacs locks a file by a link .#NAME. A key cannot be a link. */
 static int make_link(struct tree *t, const char *name, const char *target, struct tree_entry *ret)
 {
-    if (visible(t, name))
-        return -EEXIST;
+    struct kfile *there;
+    int r = visible(t, name, &there);
+    if (there || r < 0)
+        return r < 0 ? r : -EEXIST;
     if (tree_classify(t, name) != NAME_HELPER)
         return -EPERM;
     struct kfile *f = keys_add(&t->keys, name, KFILE_LINK);
@@ -288,7 +326,7 @@ static int make_link(struct tree *t, const char *name, const char *target, struc
         return -ENOMEM;
     buf_str(&f->content, target);
     t->keys.helper_bytes += f->content.len;
-    int r = buf_error(&f->content);
+    r = buf_error(&f->content);
     if (r == 0)
         r = node_entry(t, &t->now, ino_key(f->id), ret);
     if (r < 0)

@@ -9,31 +9,74 @@
 
 #include "base/bytes.h"
 
+int mapped_open(int fd, uint64_t size, struct mapped **ret, struct err *e)
+{
+    struct mapped *m = calloc(1, sizeof(*m));
+    if (!m)
+        return err_set(e, -ENOMEM, "no memory");
+    int r = map_open(&m->map, fd, size);
+    if (r < 0) {
+        free(m);
+        return err_set(e, r, "cannot map: %s", strerror(-r));
+    }
+    atomic_init(&m->refs, 1);
+    m->fd = fd;
+    *ret = m;
+    return 0;
+}
+
+struct mapped *mapped_ref(struct mapped *m)
+{
+    atomic_fetch_add(&m->refs, 1);
+    return m;
+}
+
+void mapped_unref(struct mapped *m)
+{
+    if (!m || atomic_fetch_sub(&m->refs, 1) != 1)
+        return;
+    map_close(&m->map);
+    (void)close(m->fd);
+    free(m);
+}
+
 static void store_free(struct store *s)
 {
-    map_close(&s->map);
-    free(s->off);
-    if (s->fd >= 0)
-        (void)close(s->fd);
+    for (size_t i = 0; s->file && i < s->files; i++)
+        mapped_unref(s->file[i]);
+    free(s->file);
+    free(s->place);
     free(s);
 }
 
-int store_open(int fd, uint64_t size, const struct gguf *g, struct store **ret, struct err *e)
+static void fill(struct store *s, struct mapped *const *file, const struct gguf *const *g)
 {
+    size_t at = 0;
+    for (uint32_t k = 0; k < s->files; k++) {
+        s->file[k] = mapped_ref(file[k]);
+        for (uint32_t i = 0; i < g[k]->n_tensors; i++)
+            s->place[at++] = (struct place_in_store){g[k]->tensor[i].off, k};
+    }
+}
+
+int store_make(struct mapped *const *file, const struct gguf *const *g, size_t n,
+               struct store **ret)
+{
+    size_t tensors = 0;
     struct store *s = calloc(1, sizeof(*s));
     if (!s)
-        return err_set(e, -ENOMEM, "no memory");
+        return -ENOMEM;
+    for (size_t i = 0; i < n; i++)
+        tensors += g[i]->n_tensors;
     atomic_init(&s->refs, 1);
-    s->fd = -1;
-    s->off = malloc(((size_t)g->n_tensors + 1) * sizeof(*s->off));
-    int r = s->off ? map_open(&s->map, fd, size) : -ENOMEM;
-    if (r < 0) {
+    s->file = calloc(n, sizeof(struct mapped *));
+    s->place = malloc((tensors + 1) * sizeof(*s->place));
+    if (!s->file || !s->place) {
         store_free(s);
-        return err_set(e, r, "cannot map: %s", strerror(-r));
+        return -ENOMEM;
     }
-    for (uint32_t i = 0; i < g->n_tensors; i++)
-        s->off[i] = g->tensor[i].off;
-    s->fd = fd;
+    s->files = n;
+    fill(s, file, g);
     *ret = s;
     return 0;
 }
@@ -52,13 +95,14 @@ void store_unref(struct store *s)
 
 const uint8_t *store_data(const struct store *s, uint32_t i, uint64_t first, uint64_t last)
 {
-    uint64_t end;
-    if (!add_u64(s->off[i], last, &end) || end > s->map.size)
+    const struct map *m = &s->file[s->place[i].file]->map;
+    uint64_t off = s->place[i].off, end;
+    if (!add_u64(off, last, &end) || end > m->size)
         return NULL;
-    return s->map.data + s->off[i] + first;
+    return m->data + off + first;
 }
 
 int store_check(const struct store *s, uint32_t i, uint64_t last)
 {
-    return map_check(&s->map, s->off[i] + last);
+    return map_check(&s->file[s->place[i].file]->map, s->place[i].off + last);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A store: an open, mapped model file and where in it each tensor's data lies.
+ * A store: the open, mapped files of a model and where in them each tensor's data lies. One file,
+ * or of a split model one for each shard.
  *
  * Tensor bytes are the same in all generations, so every reader takes them from the newest store,
- * and no file that was replaced is kept alive. Room for models of several files: a tensor's bytes
- * are asked for with store_data(), never by arithmetic on the one mapping.
+ * and no file that was replaced is kept alive.
  *
  * Threads: immutable and counted; any.
  */
@@ -16,15 +16,36 @@
 #include "base/map.h"
 #include "gguf/gguf.h"
 
-struct store {
+/* An open file, mapped whole. Counted. */
+struct mapped {
     atomic_uint refs;
-    int fd;         /* owned: the model file, for reading */
-    struct map map; /* the whole file */
-    uint64_t *off;  /* owned: of each tensor's data in the file */
+    int fd; /* owned */
+    struct map map;
 };
 
-/* Map the first `size` bytes of fd, laid out as g tells. fd passes to the store on success. */
-int store_open(int fd, uint64_t size, const struct gguf *g, struct store **ret, struct err *e);
+/* Map the first `size` bytes of fd, which passes to it on success. */
+int mapped_open(int fd, uint64_t size, struct mapped **ret, struct err *e);
+struct mapped *mapped_ref(struct mapped *m);
+void mapped_unref(struct mapped *m);
+
+struct store {
+    atomic_uint refs;
+    struct mapped **file; /* owned references, in the order of shards */
+    size_t files;
+    struct place_in_store *place; /* owned: of each tensor, in the order of the model */
+};
+
+struct place_in_store {
+    uint64_t off; /* of its data in the file */
+    uint32_t file;
+};
+
+/*
+ * A store of n files, each laid out as g[i] tells; the tensors of the model are theirs, one file
+ * after another. Takes references of its own. 0, -ENOMEM.
+ */
+int store_make(struct mapped *const *file, const struct gguf *const *g, size_t n,
+               struct store **ret);
 struct store *store_ref(struct store *s);
 void store_unref(struct store *s);
 

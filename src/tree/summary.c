@@ -196,7 +196,8 @@ static void add_line(void *arg, const struct check_finding *f)
  */
 static int read_pinned(const struct source *s, uint64_t off, void *dst, size_t n)
 {
-    const struct gen *g = s->mem;
+    const struct view *v = s->mem;
+    const struct gen *g = v->gen;
     uint64_t pad = g->gguf->head_len, data = pad + g->pad_len;
     if (off >= pad && off < data) {
         size_t k = (size_t)min_u64(n, data - off);
@@ -205,7 +206,7 @@ static int read_pinned(const struct source *s, uint64_t off, void *dst, size_t n
         n -= k;
         dst = (uint8_t *)dst + k;
     }
-    return n ? sys_read_all(&sys_libc, g->pinned->fd, dst, n, off) : 0;
+    return n ? sys_read_all(&sys_libc, v->pin->fd, dst, n, off) : 0;
 }
 
 /* A later generation is laid out by this program: nothing is to be looked for between its tensors. */
@@ -213,8 +214,8 @@ void check_text(const struct view *v, const char *path, struct buf *out)
 {
     const struct gen *g = v->gen;
     struct lines l = {out, base_name(path)};
-    struct source src = {.size = g->gguf->file_size, .read = read_pinned, .mem = g};
-    struct check_model m = {.g = g->gguf, .src = g->pinned ? &src : NULL, .file = l.file};
+    struct source src = {.size = g->gguf->file_size, .read = read_pinned, .mem = v};
+    struct check_model m = {.g = g->gguf, .src = v->pin ? &src : NULL, .file = l.file};
     int r = check_rules(&m, add_line, &l);
     if (r < 0 && !out->err)
         out->err = r;

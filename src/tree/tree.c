@@ -58,7 +58,7 @@ int tree_view_of(struct tree *t, const struct node *n, struct view *ret)
     (void)pthread_mutex_lock(&t->lock);
     struct held *h = n->kind == NODE_WHOLE ? find_held(t, n->gen) : NULL;
     if (h)
-        *ret = (struct view){gen_ref(h->gen), store_ref(t->now.store)};
+        *ret = (struct view){gen_ref(h->gen), store_ref(t->now.store), NULL};
     else if (n->kind == NODE_WHOLE && n->gen != t->now.gen->number)
         r = -ESTALE;
     else
@@ -102,8 +102,9 @@ static bool key_has_type(const struct tree *t, const struct gen *g, uint32_t num
                          uint32_t elem)
 {
     uint32_t kv = t->keys.kv[number];
+    uint32_t told, told_elem;
     if (kv == KV_NONE)
-        return t->keys.file[number]->typed;
+        return kfile_type(t->keys.file[number], &told, &told_elem) && told == type;
     struct gguf_value v = gguf_value(g->gguf, &g->gguf->kv[kv]);
     return v.type == type && (type != GGUF_ARRAY || v.elem == elem);
 }

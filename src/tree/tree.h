@@ -104,6 +104,8 @@ int tree_open_file(struct tree *t, uint64_t node, int flags, struct tree_file **
 int tree_release(struct tree *t, struct tree_file *f);
 /* True if the kernel may keep what it read of this file. */
 bool tree_cacheable(const struct tree_file *f);
+/* True if reads of this file decode values: to do so ahead of a program pays. */
+bool tree_decodes(const struct tree_file *f);
 /* Bytes at `off`, fewer than n at the end of the file only. `r->scratch` is the caller's. */
 int tree_read(struct tree *t, struct tree_file *f, uint64_t off, size_t n, struct reply *r);
 /* Let go of what the answer's pieces point to. */

@@ -68,21 +68,25 @@ static int decode(void *arg)
     return 0;
 }
 
+bool value_decodes(const struct gen *g, const struct row *row, const struct gguf_tensor *t)
+{
+    return row->form && (t->type_id != row->form->same || g->gguf->fmt.big);
+}
+
 int value_read(const struct view *v, const struct row *row, const struct gguf_tensor *t,
                uint64_t off, size_t n, struct reply *r)
 {
     const struct quant_type *type = gguf_type(t);
     uint32_t i = gen_tensor_no(v->gen, t);
-    bool big = v->gen->gguf->fmt.big;
     uint64_t first, last;
-    if (t->type_id == row->form->same && !big) /* stored as it is shown */
+    if (!value_decodes(v->gen, row, t)) /* stored as it is shown */
         return reply_mapped(v, t, off, off + n, r);
     quant_extent(type, row->form->width, off, n, &first, &last);
     if (!store_data(v->store, i, first, last))
         return -EIO;
     struct decode d = {.form = row->form,
                        .type = type,
-                       .big = big,
+                       .big = v->gen->gguf->fmt.big,
                        .data = store_data(v->store, i, 0, 0),
                        .off = off,
                        .n = n,
@@ -209,7 +213,7 @@ int model_read(const struct view *v, const struct row *row, const struct gguf_te
     if (end <= head)
         return 0;
     uint64_t first = max_u64(off, head), pad = head + v->gen->pad_len;
-    const struct store *pinned = v->gen->pinned;
+    const struct mapped *pinned = v->pin;
     if (!pinned)
         return data_read(v, first, (size_t)(end - first), r);
     if (first < pad) {

@@ -30,8 +30,15 @@ void type_text(const struct gen *g, const struct gguf_tensor *t, struct buf *out
 
 void offset_text(const struct gen *g, const struct gguf_tensor *t, struct buf *out)
 {
-    (void)g;
-    buf_printf(out, "%" PRIu64 "\n", t->off);
+    size_t shard;
+    buf_printf(out, "%" PRIu64 "\n", gen_offset(g, gen_tensor_no(g, t), &shard));
+}
+
+void shard_text(const struct gen *g, const struct gguf_tensor *t, struct buf *out)
+{
+    size_t shard;
+    (void)gen_offset(g, gen_tensor_no(g, t), &shard);
+    buf_printf(out, "%s\n", g->shards->name[shard]);
 }
 
 void metadata_json(const struct gen *g, const struct gguf_tensor *t, struct buf *out)
@@ -57,9 +64,11 @@ void metadata_json(const struct gen *g, const struct gguf_tensor *t, struct buf 
 void tensors_json(const struct gen *g, const struct gguf_tensor *t, struct buf *out)
 {
     const struct gguf *m = g->gguf;
+    size_t shard;
     (void)t;
     buf_str(out, "[");
     for (uint32_t i = 0; i < m->n_tensors; i++) {
+        uint64_t off = gen_offset(g, i, &shard);
         t = &m->tensor[i];
         buf_str(out, i ? ",\n{\"name\": " : "\n{\"name\": ");
         json_string(out, gguf_name(m, t), t->name_len);
@@ -67,7 +76,12 @@ void tensors_json(const struct gen *g, const struct gguf_tensor *t, struct buf *
         fact_type_name(t, out);
         buf_str(out, "\", \"shape\": [");
         shape_numpy(g, t, ", ", out);
-        buf_printf(out, "], \"offset\": %" PRIu64 ", \"nbytes\": %" PRIu64 "}", t->off, t->nbytes);
+        buf_printf(out, "], \"offset\": %" PRIu64 ", \"nbytes\": %" PRIu64, off, t->nbytes);
+        if (g->shards) {
+            buf_str(out, ", \"shard\": ");
+            json_string(out, g->shards->name[shard], strlen(g->shards->name[shard]));
+        }
+        buf_char(out, '}');
     }
     buf_str(out, "\n]\n");
 }

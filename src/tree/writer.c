@@ -104,15 +104,6 @@ int writer_sync(struct tree *t, struct tree_wait *w)
     return take_failure(t);
 }
 
-/* Drop what was accepted last and cannot be written. */
-static int take_back(struct tree *t, int r)
-{
-    edit_change_free(&t->writer.next.change);
-    t->writer.next.change = EDIT_CHANGE_INIT;
-    edits_rebase(t);
-    return r;
-}
-
 /*
  * In mode auto an edit is waited for if that does not take long. What is not waited for must be
  * possible: the strategy is found and free space looked at now (unless a write is going on, which
@@ -125,8 +116,10 @@ int writer_accepted(struct tree *t, struct tree_wait *w, struct err *e)
         return park(t, w);
     if (!t->writer.flight) {
         int r = edit_prepare(&t->file, &t->writer.next.plan, &t->edit, &how, e);
-        if (r < 0)
-            return take_back(t, r);
+        if (r < 0) {
+            edits_take_back(t);
+            return r;
+        }
     }
     if (t->opt.commit == TREE_COMMIT_SYNC)
         return 0;
@@ -170,21 +163,6 @@ static void on_progress(uint64_t done, uint64_t total, void *arg)
              (unsigned long long)(total >> 20));
 }
 
-/* Readers get the file that was written. */
-static int new_store(struct tree *t, const struct gen *g, struct store **ret, struct err *e)
-{
-    struct store *s = NULL;
-    int fd = fcntl(t->file.fd, F_DUPFD_CLOEXEC, 0);
-    if (fd < 0)
-        return err_set(e, -errno, "cannot duplicate: %s", strerror(errno));
-    int r = store_open(fd, g->gguf->file_size, g->gguf, &s, e);
-    if (r < 0)
-        (void)close(fd);
-    else
-        *ret = s;
-    return r;
-}
-
 static void log_notes(const struct tree *t, const struct batch *b)
 {
     const char *p = (const char *)b->pending.notes.data;
@@ -215,9 +193,19 @@ static void mark_failed(struct tree *t, const struct batch *b)
     }
 }
 
+/* The file that the first generation was read from is replaced. */
+static void unpin(struct tree *t)
+{
+    gen_unpin(t->writer.disk);
+    for (size_t i = 0; i < t->n_held; i++)
+        gen_unpin(t->held[i].gen);
+}
+
 /* The batch is on disk: so is the generation that was in flight. */
 static void landed(struct tree *t, struct store *s)
 {
+    if (s)
+        unpin(t);
     gen_unref(t->writer.disk);
     t->writer.disk = t->writer.flight;
     t->writer.flight = NULL;
@@ -254,8 +242,9 @@ static int carry_out(struct tree *t, struct batch *b, const struct gen *g, struc
     bool replaced = b->result.old_fd >= 0;
     if (replaced)
         (void)close(b->result.old_fd);
-    if (r == 0 && replaced)
-        r = new_store(t, g, ret, &b->err);
+    /* Readers get the new file. If it cannot be had, the old one has the same data. */
+    if (r == 0 && replaced && tree_store(t, gen_own(g), ret, &b->err) < 0)
+        tree_log(t, LOG_WARNING, "the old file is kept open for readers: %s", b->err.msg);
     return r;
 }
 
@@ -284,7 +273,9 @@ static void write_pending(struct tree *t)
 {
     struct batch b;
     struct store *s = NULL;
-    edits_remove_due(t);
+    int removed = edits_remove_due(t);
+    if (removed < 0)
+        t->writer.failed = removed;
     if (t->writer.next.change.n == 0) { /* it was taken back, or cancelled itself */
         struct tree_wait *waits = t->writer.next.waits;
         t->writer.next.waits = NULL;
@@ -310,6 +301,8 @@ static void write_pending(struct tree *t)
         landed(t, s);
     else
         failed(t, &b, r);
+    if (r == 0 && b.pending.waits) /* a removal that was to be part of it */
+        r = take_failure(t);
     (void)pthread_mutex_unlock(&t->lock);
     answer(b.pending.waits, r);
     batch_free(&b);

@@ -54,7 +54,9 @@ static int x_shape(const struct subject *s, struct buf *out)
 
 static int x_offset(const struct subject *s, struct buf *out)
 {
-    buf_printf(out, "%llu", (unsigned long long)s->tensor->off);
+    size_t shard;
+    buf_printf(out, "%llu",
+               (unsigned long long)gen_offset(s->g, gen_tensor_no(s->g, s->tensor), &shard));
     return 0;
 }
 

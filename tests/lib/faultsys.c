@@ -25,8 +25,8 @@ struct fault_entry {
     struct fault_entry *next;
     int dir;
     unsigned flags;
-    bool keep; /* `from` is an unlinked file, to be removed for good when the folder is synced */
     char from[256], to[256];
+    char kept[64]; /* what the change removed: gets the name `from` back, or goes with the sync */
 };
 
 static struct faultsys *self(const struct sys *s)
@@ -100,8 +100,8 @@ static void forget_entries(struct faultsys *fs)
     while (fs->entries) {
         struct fault_entry *e = fs->entries;
         fs->entries = e->next;
-        if (e->keep)
-            (void)unlinkat(e->dir, e->from, 0);
+        if (e->kept[0])
+            (void)unlinkat(e->dir, e->kept, 0);
         free(e);
     }
 }
@@ -110,8 +110,10 @@ static void undo_entry(const struct fault_entry *e)
 {
     if (e->to[0])
         (void)renameat2(e->dir, e->from, e->dir, e->to, e->flags);
-    else
+    else if (!e->kept[0])
         (void)unlinkat(e->dir, e->from, 0);
+    if (e->kept[0])
+        (void)renameat(e->dir, e->kept, e->dir, e->from);
 }
 
 static void lose_write(struct faultsys *fs, const struct fault_write *w)
@@ -163,7 +165,7 @@ static bool fault(const struct sys *s, const char *what, int *ret)
 
 static size_t shorten(const struct sys *s, size_t n)
 {
-    return self(s)->mode == FAULT_SHORT && n > SHORT_MAX ? SHORT_MAX : n;
+    return self(s)->brief && n > SHORT_MAX ? SHORT_MAX : n;
 }
 
 /* The table. */
@@ -335,29 +337,42 @@ static int f_fremovexattr(const struct sys *s, int fd, const char *name)
     return real->fremovexattr(real, fd, name);
 }
 
+/* A second name for a file that is about to lose its own. */
+static void keep(const struct faultsys *fs, int dir, const char *name, char kept[64])
+{
+    (void)snprintf(kept, 64, "kept-by-faultsys-%u", fs->calls);
+    if (linkat(dir, name, dir, kept, 0) < 0)
+        kept[0] = '\0';
+}
+
 static int f_rename(const struct sys *s, int dir, const char *from, const char *to, unsigned flags)
 {
     struct faultsys *fs = self(s);
     FAULT("rename");
     if (fs->no_exchange && flags)
         return -EINVAL;
-    /* A plain rename is not undone: what it replaced is gone. */
-    if (fs->mode == FAULT_POWER && flags)
-        log_entry(fs, dir, from, to)->flags = flags;
-    return real->rename(real, dir, from, to, flags);
+    char kept[64] = "";
+    if (fs->mode == FAULT_POWER && !flags)
+        keep(fs, dir, to, kept);
+    int r = real->rename(real, dir, from, to, flags);
+    if (r == 0 && fs->mode == FAULT_POWER) {
+        struct fault_entry *e = log_entry(fs, dir, to, from);
+        e->flags = flags;
+        memcpy(e->kept, kept, sizeof(kept));
+    }
+    return r;
 }
 
 static int f_unlinkat(const struct sys *s, int dir, const char *name)
 {
     struct faultsys *fs = self(s);
     FAULT("unlinkat");
-    if (fs->mode != FAULT_POWER)
-        return real->unlinkat(real, dir, name);
-    char kept[64];
-    (void)snprintf(kept, sizeof(kept), "kept-by-faultsys-%u", fs->calls);
-    int r = real->rename(real, dir, name, kept, 0);
-    if (r == 0)
-        log_entry(fs, dir, kept, name)->keep = true;
+    char kept[64] = "";
+    if (fs->mode == FAULT_POWER)
+        keep(fs, dir, name, kept);
+    int r = real->unlinkat(real, dir, name);
+    if (r == 0 && fs->mode == FAULT_POWER)
+        memcpy(log_entry(fs, dir, name, "")->kept, kept, sizeof(kept));
     return r;
 }
 
@@ -393,6 +408,7 @@ void faultsys_init(struct faultsys *fs, enum fault_mode mode, unsigned n, int er
                 .unlinkat = f_unlinkat,
                 .list = f_list},
         .mode = mode,
+        .brief = mode == FAULT_SHORT,
         .n = n,
         .error = error,
     };

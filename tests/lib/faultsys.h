@@ -11,7 +11,8 @@
  *
  * FAULT_POWER simulates a power cut at call n (in a child process, which ends there with
  * FAULT_EXIT): of what was written since the last fsync of its file each sector is kept or lost by
- * lot, and of the changes of the folder since its last fsync, the last few are undone.
+ * lot, and of the changes of the folder since its last fsync, the last few are undone. Which, is
+ * told by `seed`.
  *
  * fsync itself is only noted: waiting for the disk would tell nothing, and there are many.
  */
@@ -29,7 +30,7 @@ enum fault_mode {
     FAULT_NONE,
     FAULT_FAIL,   /* call n returns the error and does nothing */
     FAULT_BROKEN, /* and so does every one after it */
-    FAULT_SHORT,  /* every read, write and copy moves at most 1000 bytes */
+    FAULT_SHORT,  /* nothing fails, but `brief` is on */
     FAULT_KILL,   /* the process ends before call n */
     FAULT_POWER,  /* as told above */
 };
@@ -46,6 +47,7 @@ struct faultsys {
     bool hit;         /* call n has come */
     const char *what; /* its name */
     /* What may be asked in addition: */
+    bool brief;         /* every read, write and copy moves at most 1000 bytes */
     bool clone;         /* clone ranges, by copying, with the demands of a file system that does */
     bool no_exchange;   /* rename knows no RENAME_EXCHANGE */
     bool full;          /* the file system has no free block */

@@ -79,6 +79,10 @@ class Readers(unittest.TestCase):
     def test_parallel(self):
         self.race()
 
+    def test_small_requests(self):
+        """Reads in order then are many requests, most of them decoded ahead."""
+        self.race('-o', 'readahead=16')
+
     def test_one_thread(self):
         self.race('-s')
 

@@ -16,6 +16,7 @@
 #include "edit/recover.h"
 #include "faultsys.h"
 #include "model_dir.h"
+#include "soak.h"
 
 /* The strategies and the ways in which they run. */
 struct way {
@@ -86,7 +87,7 @@ static void test_ways(void)
 }
 
 /* C4. */
-static bool fail_at(const struct way *w, unsigned n, int error)
+static bool fail_at(const struct way *w, unsigned n, int error, bool brief)
 {
     struct fixture x;
     struct edit d;
@@ -95,6 +96,7 @@ static bool fail_at(const struct way *w, unsigned n, int error)
     struct err e = {0};
     setup_with(&x, w->pad_byte);
     arm(&fs, w, FAULT_FAIL, n, error);
+    fs.brief = brief;
     make_edit(&d, x.g, x.old, x.old_n, w->s, 'n', w->len);
     struct edit_file f = open_model(&x, &fs.sys);
     int r = commit(&f, &d, &res, &e);
@@ -123,13 +125,14 @@ static bool fail_at(const struct way *w, unsigned n, int error)
 
 static void test_fail(void)
 {
-    static const int errors[] = {-EIO, -ENOSPC, -EINTR, -EOPNOTSUPP};
-    for (size_t i = 0; i < WAYS; i++)
+    static const int errors[] = {-EIO, -ENOSPC, -EDQUOT, -EINTR, -EOPNOTSUPP};
+    for (size_t i = 0; i < 2 * WAYS; i++)
         for (size_t k = 0; k < sizeof(errors) / sizeof(errors[0]); k++) {
             unsigned n = 1;
-            while (fail_at(&ways[i], n, errors[k]))
+            while (fail_at(&ways[i / 2], n, errors[k], i & 1))
                 n++;
             CU_ASSERT_TRUE(n > 10);
+            soak_count("faults injected", n - 1);
         }
 }
 
@@ -171,6 +174,7 @@ static void test_broken(void)
         while (break_at(&ways[i], n))
             n++;
         CU_ASSERT_TRUE(n > 10);
+        soak_count("faults injected", n - 1);
     }
 }
 
@@ -249,17 +253,19 @@ static void test_kill(void)
         while (die_at(&ways[i], FAULT_KILL, n, 0))
             n++;
         CU_ASSERT_TRUE(n > 10);
+        soak_count("kills", n - 1);
     }
 }
 
 static void test_power(void)
 {
     for (size_t i = 0; i < WAYS; i++)
-        for (uint64_t seed = 1; seed <= 4; seed++) {
+        for (uint64_t seed = 1; seed <= soak_size(4); seed++) {
             unsigned n = 1;
             while (die_at(&ways[i], FAULT_POWER, n, seed * 1000003))
                 n++;
             CU_ASSERT_TRUE(n > 10);
+            soak_count("disk states replayed", n);
         }
 }
 

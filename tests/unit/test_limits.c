@@ -173,8 +173,9 @@ static uint8_t *smallest(bool keys, uint8_t version, uint32_t entries, size_t *n
     buf_uint(&b, keys ? entries : 0, width, false);
     for (uint32_t i = 0; i < entries; i++) {
         buf_uint(&b, 3, width, false);
-        buf_uint(&b, i, 4, false);
-        b.len--;                   /* three bytes of name */
+        /* Three bytes of name, six bits in each and none zero: names are told apart up to a NUL. */
+        for (unsigned shift = 0; shift < 18; shift += 6)
+            buf_char(&b, (char)('0' + (i >> shift & 63)));
         buf_uint(&b, 0, 4, false); /* u8, or no dimensions */
         if (keys)
             buf_uint(&b, 0, 1, false);

@@ -368,7 +368,32 @@ static void test_v1_ids(void)
     }
 }
 
+/* Tensor names that differ behind a NUL only are one name to the reference reader. */
+static void test_nul_in_tensor_names(void)
+{
+    for (int differ = 0; differ < 2; differ++) {
+        struct build b;
+        struct gguf *g = NULL;
+        struct err e = {0};
+        size_t n;
+        build_init(&b, 3, false);
+        build_tensor(&b, "aXb", I32, (uint64_t[]){8}, 1, NULL, 32);
+        build_tensor(&b, "aXc", I32, (uint64_t[]){8}, 1, NULL, 32);
+        uint8_t *image = build_finish(&b, &n);
+        for (size_t i = 0; i + 3 <= n; i++)
+            if (memcmp(image + i, "aX", 2) == 0 && (image[i + 2] == 'b' || !differ))
+                image[i + 1] = '\0';
+        struct source s = source_mem(image, n);
+        CU_ASSERT_EQUAL(gguf_parse(&s, 0, &g, &e), differ ? 0 : -EBADMSG);
+        CU_ASSERT_EQUAL(differ ? gguf_find_tensor(g, "a\0b", 3) : 0, 0);
+        CU_ASSERT_EQUAL(differ ? gguf_find_tensor(g, "a", 1) : UINT32_MAX, UINT32_MAX);
+        gguf_free(g);
+        free(image);
+    }
+}
+
 static CU_TestInfo tests[] = {
+    {"tensor names are told apart up to a NUL", test_nul_in_tensor_names},
     {"every layout, version and byte order, all value types", test_layouts},
     {"both paddings of the first draft", test_draft_padding},
     {"version 3 has no counted NUL", test_nul_v3},

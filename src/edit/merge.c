@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: MIT */
+/* Shards as one model: see merge.h. */
+#include "edit/merge.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/bytes.h"
+
+/* An integer key's value, whatever its width; false if there is none. */
+static bool int_key(const struct gguf *g, const char *key, uint64_t *ret)
+{
+    uint32_t i = gguf_find_key(g, key, strlen(key));
+    if (i == UINT32_MAX)
+        return false;
+    struct gguf_value v = gguf_value(g, &g->kv[i]);
+    uint8_t kind = gguf_types[v.type].kind;
+    if (kind != GGUF_KIND_UINT && kind != GGUF_KIND_INT)
+        return false;
+    *ret = kind == GGUF_KIND_INT ? (uint64_t)gguf_int(&v) : gguf_uint(&v);
+    return true;
+}
+
+static int check_key(const struct gguf *g, const char *key, uint64_t want, struct err *e)
+{
+    uint64_t is;
+    if (!int_key(g, key, &is))
+        return err_set(e, -EBADMSG, "%s: the key is missing, or not an integer", key);
+    if (is != want)
+        return err_set(e, -EBADMSG, "%s: is %" PRIu64 ", by its name it must be %" PRIu64, key, is,
+                       want);
+    return 0;
+}
+
+int merge_check(const struct gguf *first, const struct gguf *shard, size_t i, size_t n,
+                struct err *e)
+{
+    int r = check_key(shard, "split.no", i, e);
+    if (r == 0)
+        r = check_key(shard, "split.count", n, e);
+    if (r < 0)
+        return r;
+    if (shard->fmt.draft)
+        return err_set(e, -EBADMSG, "the first draft of version 1 knows no shards");
+    if (shard->fmt.version != first->fmt.version || shard->fmt.big != first->fmt.big ||
+        shard->fmt.draft != first->fmt.draft || shard->fmt.nul != first->fmt.nul)
+        return err_set(e, -EBADMSG, "version or byte order differ from the first shard's");
+    return 0;
+}
+
+static bool is_split_key(const struct gguf *g, const struct gguf_kv *kv)
+{
+    size_t n = sizeof(SPLIT_PREFIX) - 1;
+    return kv->key_len >= n && memcmp(gguf_key(g, kv), SPLIT_PREFIX, n) == 0;
+}
+
+/* Keys of the first shard; returns how many. */
+static uint64_t put_keys(struct buf *out, const struct gguf *g)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < g->n_kv; i++) {
+        if (is_split_key(g, &g->kv[i]))
+            continue;
+        buf_add(out, g->head + g->kv[i].off, (size_t)(g->kv[i].end - g->kv[i].off));
+        n++;
+    }
+    return n;
+}
+
+/* An info as it stands but for the offset, its last word. */
+static void put_info(struct buf *out, const struct gguf *g, uint32_t i, uint64_t off)
+{
+    uint64_t end = i + 1 < g->n_tensors ? g->tensor[i + 1].info_off : g->head_len;
+    uint64_t begin = g->tensor[i].info_off;
+    buf_add(out, g->head + begin, (size_t)(end - begin - 8));
+    buf_uint(out, off, 8, g->fmt.big);
+}
+
+/* All tensor infos; *ret: bytes of the data section. */
+static int put_infos(struct buf *out, const struct gguf *const *shard, size_t n, uint64_t *ret)
+{
+    uint64_t off = 0;
+    for (size_t k = 0; k < n; k++)
+        for (uint32_t i = 0; i < shard[k]->n_tensors; i++) {
+            put_info(out, shard[k], i, off);
+            if (!add_u64(off, shard[k]->tensor[i].nbytes, &off) ||
+                !align_u64(off, shard[0]->alignment, &off) || off > INT64_MAX)
+                return -EBADMSG;
+        }
+    *ret = off;
+    return 0;
+}
+
+/* The merged file: its header from memory, zeros for the data, which the parser does not look at. */
+static int read_image(const struct source *s, uint64_t off, void *dst, size_t n)
+{
+    const struct buf *head = s->mem;
+    size_t from = (size_t)min_u64(off, head->len), have = (size_t)min_u64(n, head->len - from);
+    if (have)
+        memcpy(dst, head->data + from, have);
+    memset((uint8_t *)dst + have, 0, n - have);
+    return 0;
+}
+
+static int parse_image(const struct buf *head, uint64_t data, uint64_t alignment, bool tensors,
+                       struct gguf **ret, struct err *e)
+{
+    struct source s = {.read = read_image, .mem = head, .fd = -1};
+    uint64_t data_off = head->len;
+    if (tensors && !align_u64(data_off, alignment, &data_off))
+        return err_set(e, -EBADMSG, "the merged model is too large");
+    if (!add_u64(data_off, data, &s.size) || s.size > INT64_MAX)
+        return err_set(e, -EBADMSG, "the merged model is too large");
+    return gguf_parse(&s, 0, ret, e);
+}
+
+static int check_total(const struct gguf *const *shard, size_t n, uint64_t total, struct err *e)
+{
+    uint64_t told;
+    for (size_t k = 0; k < n; k++)
+        if (int_key(shard[k], "split.tensors.count", &told) && told != total)
+            return err_set(e, -EBADMSG,
+                           "shard %zu: split.tensors.count is %" PRIu64 ", but the shards have "
+                           "%" PRIu64 " tensors",
+                           k + 1, told, total);
+    return 0;
+}
+
+/* A tensor of unknown type is as large as its own file tells, without the padding of the merged. */
+static void keep_sizes(const struct gguf *const *shard, size_t n, struct gguf *merged)
+{
+    uint32_t at = 0;
+    for (size_t k = 0; k < n; k++)
+        for (uint32_t i = 0; i < shard[k]->n_tensors; i++)
+            merged->tensor[at++].nbytes = shard[k]->tensor[i].nbytes;
+}
+
+int merge_shards(const struct gguf *const *shard, size_t n, struct gguf **ret, struct err *e)
+{
+    CLEANUP(buf_free) struct buf head = BUF_INIT;
+    const struct gguf *g = shard[0];
+    uint64_t tensors = 0, data;
+    for (size_t k = 0; k < n; k++)
+        tensors += shard[k]->n_tensors;
+    int r = check_total(shard, n, tensors, e);
+    if (r < 0)
+        return r;
+    buf_add(&head, g->head, 8); /* magic and version */
+    buf_uint(&head, tensors, g->fmt.len_width, g->fmt.big);
+    size_t count_at = head.len;
+    buf_uint(&head, 0, g->fmt.len_width, g->fmt.big);
+    uint64_t keys = put_keys(&head, g);
+    r = put_infos(&head, shard, n, &data);
+    if (r < 0)
+        return err_set(e, r, "the merged model is too large");
+    if (buf_error(&head))
+        return err_set(e, buf_error(&head), "no memory");
+    put_uint(head.data + count_at, keys, g->fmt.len_width, g->fmt.big);
+    r = parse_image(&head, data, g->alignment, tensors > 0, ret, e);
+    if (r == 0)
+        keep_sizes(shard, n, *ret);
+    return r;
+}

@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Reads of open files, and decoding ahead: see reader.h.
+ *
+ *              begin()          end(), nobody waits         reader_read() of it
+ *     NONE  ------------>  BUSY  --------------->  READY  ---------------------->  TAKEN
+ *      ^                    |  end(), a request waits                               |
+ *      |                    +---------------------------->  TAKEN                   |
+ *      +---------------------------- answered <------------------------------------+
+ *
+ * BUSY and TAKEN belong to one thread, which alone touches `answer` and `room` then.
+ */
+#include "mount/reader.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+/* Reads in order after which a program is taken to go on like that. */
+enum { RUN_MIN = 2 };
+
+enum { PAGE = 4096 };
+
+enum ahead { AHEAD_NONE, AHEAD_BUSY, AHEAD_READY, AHEAD_TAKEN };
+
+struct reader {
+    struct tree *tree;
+    struct tree_file *file; /* owned */
+    bool decodes;           /* false: reads of it are answered at once, nothing below is used */
+    atomic_uint refs;       /* one until it is closed, one for each thread that reads */
+    pthread_mutex_t lock;   /* protects what follows, but for the owner of BUSY and TAKEN */
+    uint64_t next;          /* where the last read ended */
+    unsigned run;           /* reads in order up to that one */
+    enum ahead state;
+    uint64_t off;        /* of the stretch in the file */
+    size_t size;         /* bytes of it that were asked for */
+    int err;             /* of the answer: 0 or -errno */
+    struct reply answer; /* its parts lie in `room` */
+    uint8_t *room;       /* owned: scratch of the answer, or NULL */
+    size_t room_size;    /* counted in ahead_used */
+    fuse_req_t waiting;  /* parked until the stretch is there, or NULL */
+    size_t waiting_size;
+};
+
+/* room_size of all readers. */
+static atomic_size_t ahead_used;
+
+/* ---- scratch ---- */
+
+/*
+ * Memory for answers that are sent at once. The one that was given back last is taken first: it is
+ * still in the processor's cache, whichever of libfuse's threads has its turn. There are as many as
+ * there were reads at the same time, each as large as the largest read that took it.
+ */
+struct scratch {
+    struct scratch *below;
+    size_t size; /* of bytes */
+    void *bytes; /* owned */
+};
+
+static struct scratch *scratch_top; /* protected by scratch_lock */
+static pthread_mutex_t scratch_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void scratch_give(struct scratch *s)
+{
+    if (!s)
+        return;
+    (void)pthread_mutex_lock(&scratch_lock);
+    s->below = scratch_top;
+    scratch_top = s;
+    (void)pthread_mutex_unlock(&scratch_lock);
+}
+
+static struct scratch *scratch_pop(void)
+{
+    (void)pthread_mutex_lock(&scratch_lock);
+    struct scratch *s = scratch_top;
+    if (s)
+        scratch_top = s->below;
+    (void)pthread_mutex_unlock(&scratch_lock);
+    return s ? s : calloc(1, sizeof(*s));
+}
+
+/* At least `size` bytes; NULL: no memory. */
+static struct scratch *scratch_take(size_t size)
+{
+    struct scratch *s = scratch_pop();
+    if (!s || s->size >= size)
+        return s;
+    free(s->bytes);
+    s->size = posix_memalign(&s->bytes, PAGE, size) == 0 ? size : 0;
+    if (s->size > 0)
+        return s;
+    free(s);
+    return NULL;
+}
+
+/* ---- life ---- */
+
+struct reader *reader_open(struct tree *t, struct tree_file *file)
+{
+    struct reader *r = calloc(1, sizeof(*r));
+    if (!r)
+        return NULL;
+    r->tree = t;
+    r->file = file;
+    r->decodes = tree_decodes(file);
+    atomic_init(&r->refs, 1);
+    (void)pthread_mutex_init(&r->lock, NULL);
+    return r;
+}
+
+struct tree_file *reader_file(const struct reader *r)
+{
+    return r->file;
+}
+
+static void room_free(struct reader *r)
+{
+    free(r->room);
+    r->room = NULL;
+    (void)atomic_fetch_sub(&ahead_used, r->room_size);
+    r->room_size = 0;
+}
+
+static void reader_unref(struct reader *r)
+{
+    if (atomic_fetch_sub(&r->refs, 1) != 1)
+        return;
+    room_free(r);
+    (void)tree_release(r->tree, r->file);
+    (void)pthread_mutex_destroy(&r->lock);
+    free(r);
+}
+
+void reader_close(struct reader *r)
+{
+    reader_unref(r);
+}
+
+/* ---- answers ---- */
+
+/*
+ * Pieces may lie in the mapping of the model. If a page of it is gone, writing the reply fails with
+ * EFAULT, and the kernel ends the request with EIO by itself: one reply is enough in any case.
+ */
+static void reply(fuse_req_t req, int err, struct reply *a)
+{
+    if (err < 0)
+        (void)fuse_reply_err(req, -err);
+    else
+        (void)fuse_reply_iov(req, a->part, a->parts);
+    tree_reply_done(a);
+}
+
+/* Uses nothing of the reader once it has replied: it may be closed then. */
+static void answer_now(struct reader *r, fuse_req_t req, uint64_t off, size_t size)
+{
+    struct scratch *s = scratch_take(REPLY_SCRATCH(size));
+    struct reply a = {.scratch = s ? s->bytes : NULL};
+    reply(req, s ? tree_read(r->tree, r->file, off, size, &a) : -ENOMEM, &a);
+    scratch_give(s);
+}
+
+/* Keep the first n bytes of an answer. */
+static void cut(struct reply *a, size_t n)
+{
+    for (int i = 0; i < a->parts; i++) {
+        size_t len = a->part[i].iov_len;
+        a->part[i].iov_len = len < n ? len : n;
+        n -= a->part[i].iov_len;
+    }
+}
+
+/* Answer with the stretch that this thread has TAKEN. */
+static void answer_taken(struct reader *r, fuse_req_t req, size_t size)
+{
+    if (r->err < 0) { /* perhaps for want of room: without it, then */
+        answer_now(r, req, r->off, size);
+    } else {
+        cut(&r->answer, size);
+        reply(req, 0, &r->answer);
+    }
+    (void)pthread_mutex_lock(&r->lock);
+    r->state = AHEAD_NONE;
+    (void)pthread_mutex_unlock(&r->lock);
+}
+
+/* ---- ahead ---- */
+
+static int make_room(struct reader *r, size_t size)
+{
+    void *room;
+    if (r->room_size >= size)
+        return 0;
+    room_free(r);
+    r->room_size = size;
+    if (atomic_fetch_add(&ahead_used, size) + size <= AHEAD_TOTAL &&
+        posix_memalign(&room, PAGE, size) == 0) {
+        r->room = room;
+        return 0;
+    }
+    room_free(r);
+    return -ENOMEM;
+}
+
+/* Locked: shall this thread go ahead with `size` bytes? It is BUSY then. */
+static bool begin(struct reader *r, size_t size)
+{
+    if (r->run < RUN_MIN || r->state == AHEAD_BUSY || r->state == AHEAD_TAKEN)
+        return false;
+    if (r->state == AHEAD_READY && r->off == r->next)
+        return false;
+    r->state = AHEAD_BUSY;
+    r->off = r->next;
+    r->size = size;
+    return true;
+}
+
+/* BUSY: make the answer. Decoded bytes do not change: what they came from is let go of. */
+static void prepare(struct reader *r)
+{
+    r->err = make_room(r, REPLY_SCRATCH(r->size));
+    if (r->err < 0)
+        return;
+    r->answer = (struct reply){.scratch = r->room};
+    r->err = tree_read(r->tree, r->file, r->off, r->size, &r->answer);
+    tree_reply_done(&r->answer);
+}
+
+/* The answer is there: the request that waits for it, now this thread's to answer; or NULL. */
+static fuse_req_t end(struct reader *r)
+{
+    (void)pthread_mutex_lock(&r->lock);
+    fuse_req_t req = r->waiting;
+    r->waiting = NULL;
+    r->state = req ? AHEAD_TAKEN : r->err == 0 ? AHEAD_READY : AHEAD_NONE;
+    (void)pthread_mutex_unlock(&r->lock);
+    return req;
+}
+
+static bool begin_locked(struct reader *r, size_t size)
+{
+    (void)pthread_mutex_lock(&r->lock);
+    bool begun = begin(r, size);
+    (void)pthread_mutex_unlock(&r->lock);
+    return begun;
+}
+
+/* For as long as the program asks for a stretch before it is there. */
+static void go_ahead(struct reader *r, size_t size)
+{
+    while (begin_locked(r, size)) {
+        prepare(r);
+        fuse_req_t req = end(r);
+        if (!req)
+            return;
+        size = r->waiting_size;
+        answer_taken(r, req, size);
+    }
+}
+
+/* ---- reads ---- */
+
+/* Locked: note a read; what is to be done with it. NONE: answered like any. */
+static enum ahead arrive(struct reader *r, fuse_req_t req, uint64_t off, size_t size)
+{
+    bool same = r->off == off && r->size >= size;
+    r->run = off == r->next ? r->run + 1 : 0;
+    r->next = off + size;
+    if (same && r->state == AHEAD_BUSY && !r->waiting) {
+        r->waiting = req;
+        r->waiting_size = size;
+        return AHEAD_BUSY;
+    }
+    if (same && r->state == AHEAD_READY) {
+        r->state = AHEAD_TAKEN;
+        return AHEAD_TAKEN;
+    }
+    return AHEAD_NONE;
+}
+
+static void read_ahead(struct reader *r, fuse_req_t req, uint64_t off, size_t size)
+{
+    (void)pthread_mutex_lock(&r->lock);
+    enum ahead how = arrive(r, req, off, size);
+    (void)pthread_mutex_unlock(&r->lock);
+    if (how == AHEAD_BUSY)
+        return;
+    if (how == AHEAD_TAKEN)
+        answer_taken(r, req, size);
+    else
+        answer_now(r, req, off, size);
+    go_ahead(r, size);
+}
+
+void reader_read(struct reader *r, fuse_req_t req, uint64_t off, size_t size)
+{
+    if (!r->decodes) {
+        answer_now(r, req, off, size);
+        return;
+    }
+    (void)atomic_fetch_add(&r->refs, 1);
+    read_ahead(r, req, off, size);
+    reader_unref(r);
+}

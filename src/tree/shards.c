@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: MIT */
+/* The files of a split model: see shards.h. */
+#include "tree/shards.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "edit/merge.h"
+
+/* "-00001-of-00003.gguf" */
+#define TAIL 20
+
+static bool five_digits(const char *s, unsigned *ret)
+{
+    *ret = 0;
+    for (int i = 0; i < 5; i++) {
+        if (!isdigit((unsigned char)s[i]))
+            return false;
+        *ret = *ret * 10 + (unsigned)(s[i] - '0');
+    }
+    return true;
+}
+
+/* The number of shards that a name tells of, 0 if it is none of a split model. */
+static unsigned shard_count(const char *path, size_t len)
+{
+    unsigned no, count;
+    const char *t = path + len - TAIL;
+    if (len <= TAIL || t[-1] == '/' || t[0] != '-' || strncmp(t + 6, "-of-", 4) != 0 ||
+        strcmp(t + 15, ".gguf") != 0 || !five_digits(t + 1, &no) || !five_digits(t + 10, &count))
+        return 0;
+    return no >= 1 && no <= count && count > 1 ? count : 0;
+}
+
+static char *shard_path(const char *prefix, unsigned no, size_t count)
+{
+    char *path;
+    return asprintf(&path, "%s-%05u-of-%05zu.gguf", prefix, no, count) < 0 ? NULL : path;
+}
+
+/* Lists with room for s->n files, and their names. */
+static int make_lists(struct shards *s)
+{
+    s->name = calloc(s->n, sizeof(char *));
+    s->g = calloc(s->n, sizeof(struct gguf *));
+    s->file = calloc(s->n, sizeof(struct mapped *));
+    if (!s->name || !s->g || !s->file)
+        return -ENOMEM;
+    const char *slash = strrchr(s->prefix, '/');
+    for (unsigned i = 0; i < s->n; i++) {
+        s->name[i] = shard_path(slash ? slash + 1 : s->prefix, i + 1, s->n);
+        if (!s->name[i])
+            return -ENOMEM;
+    }
+    return 0;
+}
+
+int shards_find(struct shards *s, const char *path, char **first)
+{
+    size_t len = strlen(path);
+    *s = (struct shards){.n = shard_count(path, len)};
+    if (s->n == 0)
+        return 0;
+    s->prefix = strndup(path, len - TAIL);
+    *first = s->prefix ? shard_path(s->prefix, 1, s->n) : NULL;
+    if (*first && make_lists(s) == 0)
+        return 0;
+    free(*first);
+    *first = NULL;
+    shards_free(s);
+    return -ENOMEM;
+}
+
+void shards_free(struct shards *s)
+{
+    for (size_t i = 0; i < s->n; i++) {
+        if (s->name)
+            free(s->name[i]);
+        if (s->g)
+            gguf_free(s->g[i]);
+        if (s->file)
+            mapped_unref(s->file[i]);
+    }
+    free(s->name);
+    free((void *)s->g);
+    free((void *)s->file);
+    free(s->prefix);
+    *s = (struct shards){0};
+}
+
+static int open_fd(const struct shards *s, size_t i, int *ret, struct err *e)
+{
+    char *path = shard_path(s->prefix, (unsigned)i + 1, s->n);
+    if (!path)
+        return err_set(e, -ENOMEM, "no memory");
+    *ret = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int r = *ret < 0 ? err_set(e, -errno, "%s", strerror(errno)) : 0;
+    free(path);
+    return r;
+}
+
+/* Parse and map one; its descriptor passes to s->file[i] on success. */
+static int take_file(struct shards *s, size_t i, int fd, unsigned flags, struct err *e)
+{
+    struct source src;
+    int r = source_fd(fd, &src, e);
+    if (r == 0)
+        r = gguf_parse(&src, flags, &s->g[i], e);
+    return r < 0 ? r : mapped_open(fd, src.size, &s->file[i], e);
+}
+
+static int open_shard(struct shards *s, const struct gguf *first, size_t i, unsigned flags,
+                      struct err *e)
+{
+    int fd = -1;
+    int r = open_fd(s, i, &fd, e);
+    if (r < 0)
+        return r;
+    r = take_file(s, i, fd, flags, e);
+    if (r < 0) {
+        (void)close(fd);
+        return r;
+    }
+    return merge_check(first, s->g[i], i, s->n, e);
+}
+
+/* A file whose number is above the count belongs to another split, or the count is wrong. */
+static int check_extra(const struct shards *s, struct err *e)
+{
+    char *path = shard_path(s->prefix, (unsigned)s->n + 1, s->n);
+    if (!path)
+        return err_set(e, -ENOMEM, "no memory");
+    char shown[SHOW_MAX];
+    int r = 0;
+    if (access(path, F_OK) == 0)
+        r = err_set(e, -EBADMSG, "shard %s: one more than there are",
+                    show(shown, path, strlen(path)));
+    free(path);
+    return r;
+}
+
+int shards_open(struct shards *s, const struct gguf *g, unsigned parse_flags, struct err *e)
+{
+    char shown[SHOW_MAX];
+    size_t i = 0;
+    int r = merge_check(g, g, 0, s->n, e);
+    while (r == 0 && ++i < s->n)
+        r = open_shard(s, g, i, parse_flags, e);
+    if (r < 0)
+        return err_prefix(e, "shard %s", show(shown, s->name[i], strlen(s->name[i])));
+    return check_extra(s, e);
+}
+
+int shards_merge(const struct shards *s, const struct gguf *g, struct gguf **ret, struct err *e)
+{
+    const struct gguf **all = malloc(s->n * sizeof(struct gguf *));
+    if (!all)
+        return err_set(e, -ENOMEM, "no memory");
+    memcpy((void *)all, (const void *)s->g, s->n * sizeof(struct gguf *));
+    all[0] = g;
+    int r = merge_shards(all, s->n, ret, e);
+    free((void *)all);
+    return r;
+}
+
+int shards_store(const struct shards *s, const struct gguf *g, struct mapped *first,
+                 struct store **ret)
+{
+    size_t n = s->n ? s->n : 1;
+    const struct gguf **all = calloc(n, sizeof(struct gguf *));
+    struct mapped **file = calloc(n, sizeof(struct mapped *));
+    int r = all && file ? 0 : -ENOMEM;
+    for (size_t i = 1; i < n && r == 0; i++) {
+        all[i] = s->g[i];
+        file[i] = s->file[i];
+    }
+    if (r == 0) {
+        all[0] = g;
+        file[0] = first;
+        r = store_make(file, all, n, ret);
+    }
+    free((void *)all);
+    free((void *)file);
+    return r;
+}

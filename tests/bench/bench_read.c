@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Reads files in turns and prints how long each turn took: the stop-watch of scripts/bench.
+ *
+ *     bench_read [-r ROUNDS] [-b BYTES] [-m N] [-c] FILE...
+ *
+ * A FILE may be several paths joined by commas: they are read at the same time, each by a process
+ * of its own. A round reads each FILE once, in an order that moves on by one from round to round, so that a
+ * slow moment of the machine and the place in the order hit all files alike. A line for each turn:
+ * round, number of the FILE (from 0), seconds.
+ *
+ *   -b   bytes of one read(2), into one buffer that is used again and again (default 1 MiB)
+ *   -m   instead: touch N places of the file, each at a random multiple of 4 KiB, through mmap, and
+ *        copy the 4 KiB there
+ *   -c   cold: before each turn the kernel drops the file's pages. On a mount that empties the
+ *        mount's own cache and leaves the cache of the model file, which is another file, as it is
+ *
+ * Without -c a turn that is not timed comes first for each file.
+ */
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { PAGE = 4096, MAX_PATHS = 64, MAX_FILES = 64 };
+
+struct how {
+    unsigned rounds;
+    size_t chunk;  /* bytes of a read */
+    size_t places; /* of random access; 0: read in order */
+    bool cold;     /* drop the file's pages before each turn */
+};
+
+/* What a turn reads. */
+struct file {
+    int number;
+    char *path[MAX_PATHS];
+    size_t n;
+};
+
+static _Noreturn void die(const char *what)
+{
+    perror(what);
+    exit(1);
+}
+
+static double now(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static uint64_t next_random(uint64_t *state)
+{
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    return *state;
+}
+
+static void drop_pages(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) != 0)
+        die(path);
+    (void)close(fd);
+}
+
+static uint64_t read_in_order(int fd, const struct how *h, void *buffer)
+{
+    uint64_t total = 0;
+    ssize_t n;
+    while ((n = read(fd, buffer, h->chunk)) > 0)
+        total += (uint64_t)n;
+    return n < 0 ? 0 : total;
+}
+
+static uint64_t read_places(int fd, const struct how *h, void *buffer, uint64_t seed)
+{
+    struct stat st;
+    if (fstat(fd, &st) < 0 || st.st_size < PAGE)
+        return 0;
+    const uint8_t *map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
+    if (map == MAP_FAILED || madvise((void *)(uintptr_t)map, (size_t)st.st_size, MADV_RANDOM) < 0)
+        return 0;
+    const uint64_t pages = (uint64_t)st.st_size / PAGE;
+    for (size_t i = 0; i < h->places; i++)
+        memcpy(buffer, map + next_random(&seed) % pages * PAGE, PAGE);
+    (void)munmap((void *)(uintptr_t)map, (size_t)st.st_size);
+    return (uint64_t)h->places * PAGE;
+}
+
+static uint64_t read_file(const char *path, const struct how *h, void *buffer, uint64_t seed)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        die(path);
+    uint64_t n = h->places ? read_places(fd, h, buffer, seed) : read_in_order(fd, h, buffer);
+    (void)close(fd);
+    if (n == 0)
+        die(path);
+    return n;
+}
+
+/* All of them start when the pipe's other end is closed. */
+static _Noreturn void child(const char *path, const struct how *h, void *buffer, uint64_t seed,
+                            const int gate[2])
+{
+    char byte;
+    (void)close(gate[1]);
+    (void)!read(gate[0], &byte, 1);
+    (void)read_file(path, h, buffer, seed);
+    _exit(0);
+}
+
+static double time_many(const struct file *f, const struct how *h, void *buffer, uint64_t seed)
+{
+    int gate[2], status;
+    if (pipe(gate) < 0)
+        die("pipe");
+    for (size_t i = 0; i < f->n; i++) {
+        pid_t pid = fork();
+        if (pid < 0)
+            die("fork");
+        if (pid == 0)
+            child(f->path[i], h, buffer, seed + i, gate);
+    }
+    double start = now();
+    (void)close(gate[0]);
+    (void)close(gate[1]);
+    for (size_t i = 0; i < f->n; i++)
+        if (wait(&status) < 0 || status != 0)
+            die("a reader failed");
+    return now() - start;
+}
+
+static double time_one(const struct file *f, const struct how *h, void *buffer, uint64_t seed)
+{
+    double start = now();
+    (void)read_file(f->path[0], h, buffer, seed);
+    return now() - start;
+}
+
+static void turn(unsigned round, const struct file *f, const struct how *h, void *buffer)
+{
+    const uint64_t seed = 88172645463325252u + round;
+    for (size_t i = 0; h->cold && i < f->n; i++)
+        drop_pages(f->path[i]);
+    double seconds = f->n > 1 ? time_many(f, h, buffer, seed) : time_one(f, h, buffer, seed);
+    (void)printf("%u\t%d\t%.9f\n", round, f->number, seconds);
+}
+
+static void split(char *arg, struct file *f)
+{
+    for (char *path = strtok(arg, ","); path && f->n < MAX_PATHS; path = strtok(NULL, ","))
+        f->path[f->n++] = path;
+}
+
+static int usage(void)
+{
+    (void)fprintf(stderr, "usage: bench_read [-r ROUNDS] [-b BYTES] [-m N] [-c] FILE...\n");
+    return 2;
+}
+
+static unsigned long number_of(const char *text)
+{
+    return strtoul(text, NULL, 10);
+}
+
+static bool parse(int argc, char **argv, struct how *h)
+{
+    for (int c; (c = getopt(argc, argv, "r:b:m:c")) != -1;) {
+        if (c == 'r')
+            h->rounds = (unsigned)number_of(optarg);
+        else if (c == 'b')
+            h->chunk = number_of(optarg);
+        else if (c == 'm')
+            h->places = number_of(optarg);
+        else if (c == 'c')
+            h->cold = true;
+        else
+            return false;
+    }
+    return optind < argc && argc - optind <= MAX_FILES && h->chunk >= PAGE;
+}
+
+static struct file file[MAX_FILES];
+
+int main(int argc, char **argv)
+{
+    struct how h = {.rounds = 11, .chunk = 1 << 20};
+    if (!parse(argc, argv, &h))
+        return usage();
+    const int files = argc - optind;
+    void *buffer = NULL;
+    if (posix_memalign(&buffer, PAGE, h.chunk) != 0)
+        die("memory");
+    memset(buffer, 1, h.chunk);
+    (void)setvbuf(stdout, NULL, _IOLBF, 0);
+    for (int i = 0; i < files; i++) {
+        file[i].number = i;
+        split(argv[optind + i], &file[i]);
+        for (size_t k = 0; !h.cold && k < file[i].n; k++)
+            (void)read_file(file[i].path[k], &h, buffer, 1);
+    }
+    for (unsigned round = 0; round < h.rounds; round++)
+        for (int i = 0; i < files; i++)
+            turn(round, &file[(i + (int)round) % files], &h, buffer);
+    free(buffer);
+    return 0;
+}

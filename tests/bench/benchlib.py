@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: MIT
+"""What the benchmarks share: servers that are started and ended, stop-watch runs, tables.
+
+Environment: GGUFS (the program), BENCH_PROGRAMS (the folder of the programs of tests/bench).
+"""
+import contextlib
+import os
+import select
+import statistics
+import subprocess
+import tempfile
+
+GGUFS = os.environ.get('GGUFS', 'ggufs')
+PROGRAMS = os.environ.get('BENCH_PROGRAMS', '.')
+LIMIT = 60  # seconds for a mount to appear or to end
+
+
+def program(name):
+    return os.path.join(PROGRAMS, name)
+
+
+# ---- servers ----
+
+def mounted(at):
+    with open('/proc/self/mountinfo', encoding='utf-8') as lines:
+        return any(line.split()[4] == at for line in lines)
+
+
+def wait_mounted(at, process):
+    """The kernel reports each change of the list of mounts as a poll event."""
+    poll = select.poll()
+    with open('/proc/self/mountinfo', 'rb') as table:
+        poll.register(table, select.POLLPRI)
+        while not mounted(at):
+            if process.poll() is not None:
+                raise SystemExit(f'{process.args} ended with status {process.returncode}')
+            poll.poll(100)
+
+
+def bdi(at):
+    device = os.stat(at).st_dev
+    return f'/sys/class/bdi/{os.major(device)}:{os.minor(device)}/read_ahead_kb'
+
+
+def set_readahead(at, kib):
+    """False if this user may not set it and it is another."""
+    with contextlib.suppress(OSError), open(bdi(at), 'w', encoding='utf-8') as file:
+        file.write(str(kib))
+    with open(bdi(at), encoding='utf-8') as file:
+        return int(file.read()) == kib
+
+
+@contextlib.contextmanager
+def serve(work, *command, readahead=None):
+    """Run a FUSE server in the foreground at a new folder, which is added to its command line.
+    Gives (folder, process); the server is ended afterwards."""
+    at = tempfile.mkdtemp(prefix='mnt-', dir=work)
+    process = subprocess.Popen([*command, '-f', at], stdin=subprocess.DEVNULL,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        wait_mounted(at, process)
+        os.stat(at)  # answered: the exchange of settings with the kernel is over
+        if readahead:
+            set_readahead(at, readahead)
+        yield at, process
+    finally:
+        subprocess.run(['fusermount3', '-u', at], check=True)
+        process.wait(LIMIT)
+        os.rmdir(at)
+
+
+def ggufs(work, model, *options, readahead=None):
+    own = ['-o', f'readahead={readahead}'] if readahead else []
+    return serve(work, GGUFS, *options, *own, model, readahead=readahead)
+
+
+def ready(work, size, *options, readahead=None):
+    return serve(work, program('ready_server'), str(size), *options, readahead=readahead)
+
+
+# ---- figures ----
+
+def spread(values):
+    """(median, least, most)"""
+    return statistics.median(values), min(values), max(values)
+
+
+def turns(files, *options, rounds):
+    """Seconds of each file in each round: a list for each file. See bench_read.c."""
+    done = subprocess.run([program('bench_read'), '-r', str(rounds), *options, *files], check=True,
+                          stdout=subprocess.PIPE, text=True)
+    seconds = [[0.0] * rounds for _ in files]
+    for line in done.stdout.splitlines():
+        turn, number, value = line.split('\t')
+        seconds[int(number)][int(turn)] = float(value)
+    return seconds
+
+
+def speed_ratio(base, other):
+    """How fast `other` is, as a fraction of `base`, pair by pair: (median, least, most)."""
+    return spread([b / o for b, o in zip(base, other)])
+
+
+def show_ratio(ratio):
+    return f'{ratio[0]:.2f} ({ratio[1]:.2f}-{ratio[2]:.2f})'
+
+
+def gb_per_s(size, seconds):
+    return f'{size / statistics.median(seconds) / 1e9:.2f}'
+
+
+def show_ms(seconds):
+    middle, least, most = spread(seconds)
+    return f'{middle * 1e3:.1f} ({least * 1e3:.1f}-{most * 1e3:.1f})'
+
+
+# ---- tables ----
+
+class Table:
+    """Rows of text under a title."""
+
+    def __init__(self, title, *columns):
+        self.title, self.columns, self.rows = title, columns, []
+
+    def add(self, *cells):
+        self.rows.append([str(cell) for cell in cells])
+
+    def plain(self):
+        lines = [list(self.columns)] + self.rows
+        widths = [max(len(line[i]) for line in lines) for i in range(len(self.columns))]
+        return '\n'.join([self.title] + ['  ' + '  '.join(
+            cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in lines])
+
+    def markdown(self):
+        lines = [list(self.columns), ['---'] * len(self.columns)] + self.rows
+        return '\n'.join([f'**{self.title}**', ''] + [f'| {" | ".join(line)} |' for line in lines])
+
+    def tsv(self):
+        return '\n'.join('\t'.join([self.title, *line]) for line in [self.columns, *self.rows])
+
+
+def goal(value, bound, at_least=True, unit=''):
+    met = value >= bound if at_least else value <= bound
+    sign = '>=' if at_least else '<='
+    return f'{sign} {bound:g}{unit}: {"met" if met else "MISSED"}'

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Allocations that fail: malloc and its kin come here first, in a program that is linked with
+ * -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc (alloc_dep in meson.build). Those inside of
+ * libraries do not.
+ *
+ * Threads: any may allocate; one arms.
+ */
+#ifndef TESTS_LIB_ALLOC_H
+#define TESTS_LIB_ALLOC_H
+
+#include <stdbool.h>
+
+/* From now on call n, from 1, fails; with `rest` also all after it. 0: none does. */
+void alloc_arm(unsigned n, bool rest);
+/* No more failures. True if a call failed since alloc_arm(). */
+bool alloc_disarm(void);
+
+#endif

@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: MIT
+"""Edits of a mounted model by plain system calls, and what the model file has to be after them.
+
+    want = Want(data)                     the file before
+    write(at, 'general.name', 'x')        an edit
+    want.set(b'general.name', Value('string', b'x'))
+    want.check(mountlib.get(model))       every byte that should be there is, and no other
+"""
+import contextlib
+import errno
+import fcntl
+import os
+import time
+
+import ggufmodel as gguf
+import mountlib
+
+RESERVE = b'ggufs.reserve'
+FICLONE = 0x40049409  # linux/fs.h
+
+
+# ---- the strict reader ----
+
+class Entry:
+    """A key, its type word and its value's bytes as they stand in the file."""
+
+    def __init__(self, key, type_id, raw):
+        self.key, self.type_id, self.raw = key, type_id, raw
+
+    def __eq__(self, other):
+        return (self.key, self.type_id, self.raw) == (other.key, other.type_id, other.raw)
+
+    def __repr__(self):
+        return f'{self.key!r}: {gguf.TYPE_NAMES[self.type_id]} {self.raw[:40].hex()}'
+
+
+def entries(file):
+    """(entries in order, where the tensor infos begin)."""
+    source, found = gguf.Reader(file), []
+    _, n_kv = source.number('Q'), source.number('Q')
+    for _ in range(n_kv):
+        key, type_id = source.string(), source.number('I')
+        begin = source.at
+        source.value(gguf.TYPE_NAMES[type_id])
+        found.append(Entry(key, type_id, file[begin:source.at]))
+    return found, source.at
+
+
+def is_zero(data):
+    return not any(data)
+
+
+def strict(file, unknown=()):
+    """Assert what the strictest reader asks for. `unknown`: bytes of each tensor of unknown type."""
+    source, model = gguf.Reader(file), gguf.read(file)
+    n_tensors, _ = source.number('Q'), source.number('Q')
+    kv, source.at = entries(file)
+    keys = [entry.key for entry in kv]
+    assert len(set(keys)) == len(keys), 'a key twice'
+    for _ in range(n_tensors):
+        source.info()
+    alignment = dict(model.kv).get(b'general.alignment', gguf.Value('u32', 32)).data
+    at = model.data_offset
+    if not n_tensors:
+        assert source.at == len(file), 'bytes behind the header'
+        return model
+    assert at == source.at + gguf.pad(source.at, alignment)
+    assert is_zero(file[source.at:at]), 'padding of the header'
+    unknown = list(unknown)
+    for tensor in model.tensors:
+        assert tensor.offset == at, f'{tensor.name}: at {tensor.offset}, not {at}'
+        known = tensor.type_id in gguf.GEOMETRY
+        size = gguf.nbytes(tensor.type_id, tensor.dims) if known else unknown.pop(0)
+        end = at + size + gguf.pad(size, alignment)
+        if not known and tensor is model.tensors[-1]:
+            end = at + size  # what followed would become part of it
+        assert len(file) >= end and is_zero(file[at + size:end]), f'{tensor.name}: padding'
+        at = end
+    assert at == len(file), f'{len(file) - at} bytes behind the data'
+    return model
+
+
+def description(tensor):
+    return tensor.name, tensor.type_id, tensor.dims
+
+
+class Want:
+    """What a model file has to hold. The program's own key is left out."""
+
+    def __init__(self, file):
+        self.head, self.before = file[:8], gguf.read(file)
+        self.kv = [entry for entry in entries(file)[0] if entry.key != RESERVE]
+        self.writer = gguf.Writer(gguf.Reader(file).version, gguf.Reader(file).order == '>')
+        self.unknown = [len(t.data) for t in self.before.tensors if t.type_id not in gguf.GEOMETRY]
+
+    def index(self, key):
+        return [entry.key for entry in self.kv].index(key)
+
+    def set(self, key, value, after=None):
+        """A value for a key that is there, or for a new one at the end or behind `after`."""
+        entry = Entry(key, gguf.TYPE_IDS[value.type], self.writer.value(value))
+        if key in [old.key for old in self.kv]:
+            self.kv[self.index(key)] = entry
+        else:
+            self.kv.insert(len(self.kv) if after is None else self.index(after) + 1, entry)
+
+    def remove(self, *keys):
+        for key in keys:
+            del self.kv[self.index(key)]
+
+    def rename(self, old, new):
+        self.kv[self.index(old)].key = new
+
+    def check(self, file):
+        assert file[:8] == self.head, 'version or byte order'
+        model = strict(file, self.unknown)
+        found = [entry for entry in entries(file)[0] if entry.key != RESERVE]
+        assert [entry.key for entry in found] == [entry.key for entry in self.kv], \
+            [entry.key for entry in found]
+        for entry, wanted in zip(found, self.kv):
+            assert entry == wanted, (entry, wanted)
+        self.check_tensors(model)
+        return model
+
+    def check_tensors(self, model):
+        assert list(map(description, model.tensors)) == \
+            list(map(description, self.before.tensors))
+        for new, old in zip(model.tensors, self.before.tensors):
+            assert new.data == old.data, f'{new.name}: its bytes'
+
+
+# ---- edits ----
+
+def place(at, key, folder='metadata'):
+    return os.path.join(os.fsencode(at), os.fsencode(folder), os.fsencode(key))
+
+
+def as_bytes(text):
+    return text if isinstance(text, bytes) else text.encode()
+
+
+@contextlib.contextmanager
+def opened(name, flags, mode=0o600):
+    """A descriptor; a failure of its close is seen."""
+    fd = os.open(name, flags, mode)
+    try:
+        yield fd
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.close(fd)
+        raise
+    os.close(fd)
+
+
+def write_all(fd, text, piece=1 << 20):
+    text = as_bytes(text)
+    for begin in range(0, len(text), piece):
+        assert os.write(fd, text[begin:begin + piece]) == len(text[begin:begin + piece])
+
+
+def write(at, key, text, *, fsync=False, piece=1 << 20):
+    """As `>` does it: truncate or create, write, close."""
+    with opened(place(at, key), os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as fd:
+        write_all(fd, text, piece)
+        if fsync:
+            os.fsync(fd)
+
+
+def sync(at, folder='metadata'):
+    """All that was accepted is durable."""
+    with opened(os.path.join(os.fsencode(at), os.fsencode(folder)), os.O_RDONLY) as fd:
+        os.fsync(fd)
+
+
+def read(at, key):
+    return mountlib.get(place(at, key))
+
+
+def keys(at):
+    return os.listdir(os.path.join(os.fsencode(at), b'metadata'))
+
+
+def retype(at, key, name):
+    os.setxattr(place(at, key), 'user.gguf.type', name.encode())
+
+
+def type_of(at, key):
+    return os.getxattr(place(at, key), 'user.gguf.type').decode()
+
+
+def error_of(at, key):
+    """user.gguf.error, None if there is none."""
+    try:
+        return os.getxattr(place(at, key), 'user.gguf.error').decode()
+    except OSError as e:
+        assert e.errno == errno.ENODATA
+        return None
+
+
+def until(condition):
+    """For what follows from a call but not before it returns."""
+    end = time.monotonic() + mountlib.LIMIT
+    while not condition():
+        assert time.monotonic() < end, 'it did not come'
+        time.sleep(0.001)
+
+
+def clones(folder):
+    """Whether the folder's file system has reflinks."""
+    with open(os.path.join(folder, 'from'), 'w+b') as a, open(os.path.join(folder, 'to'), 'w') as b:
+        a.write(bytes(65536))
+        a.flush()
+        try:
+            fcntl.ioctl(b.fileno(), FICLONE, a.fileno())
+            return True
+        except OSError:
+            return False
+        finally:
+            os.unlink(a.name)
+            os.unlink(b.name)
+
+
+def leftovers(folder):
+    """Files of ours beside a model."""
+    return [name for name in os.listdir(folder) if '.ggufs-' in name]

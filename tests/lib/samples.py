@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: MIT
+"""Models for the tests of edits."""
+import json
+import random
+import struct
+
+import ggufmodel as gguf
+from ggufmodel import Tensor, Value, array
+
+F16 = 1
+ARCH = [(b'general.architecture', Value('string', b'llama'))]
+
+# Keywords of encode(): where data lies otherwise than a strict writer puts it.
+LAYOUTS = ({}, {'order': [3, 0, 4, 1, 2]}, {'gap': 64}, {'tail': False}, {'trailing': b'behind'},
+           {'order': [4, 3, 2, 1, 0], 'gap': 32, 'tail': False})
+
+
+def small(count=5, size=3):
+    """Tensors of sizes that need padding, of noise."""
+    rng = random.Random(8)
+    return [Tensor(b'%c.weight' % (97 + i), F16, (i + size,), rng.randbytes(2 * (i + size)))
+            for i in range(count)]
+
+
+def one_of_each(second=False):
+    """A key of each type and of arrays of each; `second`: other values, arrays longer."""
+    k = 1 if second else 0
+    floats = [(0.5, -0.25, float('inf')), (1e10, 0.10000000149011612, -float('inf'), 3.0)][k]
+    for name in gguf.SCALARS:
+        if name == 'bool':
+            one, many = bool(k), [1, 0, 1][:2 + k]
+        elif name[0] == 'f':
+            one, many = floats[1], list(floats)
+        else:
+            one, many = [100, 101][k], [[1, 2, 3], [0, 127, 5, 6, 7]][k]
+        yield b'type.%s' % name.encode(), Value(name, one)
+        yield b'list.%s' % name.encode(), array(name, many)
+    yield b'type.string', Value('string', [b'text', b'another text\n'][k])
+    yield b'list.string', array('string', [[b'a', b'', b'"\n'], [b'\xc3\xbc'] * 9][k])
+
+
+def keys():
+    nested = array('array', [array('i32', [1, -2]), array('string', [b'a'])])
+    return (ARCH + [(b'general.name', Value('string', b'test'))] + list(one_of_each())
+            + [(b'list.array', nested), (b'last.key', Value('u32', 3))])
+
+
+def editable(**how):
+    """A model with all of them; keywords as of encode()."""
+    kv = keys()
+    if 'alignment' in how:
+        kv.append((b'general.alignment', Value('u32', how['alignment'])))
+    return gguf.encode(kv, small(), **how)
+
+
+def unknown_types():
+    made = small()
+    made[1] = made[1]._replace(type_id=99, data=bytes(range(100)))
+    made[4] = made[4]._replace(type_id=31, data=bytes(range(1, 65)))
+    return gguf.encode(keys(), made)
+
+
+def odd():
+    """Values whose text is that of another value too."""
+    def nan(word):
+        return struct.unpack('<f', struct.pack('<I', word))[0]
+    return [(b'odd.nan', Value('f64', struct.unpack('<d', struct.pack('<Q', 0x7ff8dead00000001))[0])),
+            (b'odd.bool', Value('bool', 7)), (b'odd.bools', array('bool', [0, 1, 2, 255])),
+            (b'odd.nans', array('f32', [nan(0x7fc00001), nan(0xffc12345), 1.0])),
+            (b'odd.string', Value('string', b'\xff\xfe not UTF-8')),
+            (b'odd.strings', array('string', [b'\xff', b'ok', b'\xed\xa0\x80'])),
+            (b'odd.newlines', Value('string', b'\n\n\n')), (b'odd.nul', Value('string', b'a\0b'))]
+
+
+def as_json(value):
+    """As another_reader.mjs prints it."""
+    def one(kind, item):
+        if kind == 'string':
+            return item.decode()
+        if kind == 'bool':
+            return bool(item)
+        if kind in ('f32', 'f64'):
+            return item if abs(item) != float('inf') else str(item)
+        return str(item) if kind in ('u64', 'i64') else item
+    if value.type == 'array':
+        return [one(value.elem, item) for item in value.data]
+    return one(value.type, value.data)
+
+
+def dump(value):
+    return json.dumps(as_json(value))

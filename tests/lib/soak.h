@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Tests that can run for as long as one likes, and the figures that they give (scripts/soak).
+ *
+ * GGUFS_SOAK in the environment is how many times the usual size; without it the size fits a test
+ * run. Figures are printed when the program's tests are done, a line "soak: N WHAT" each.
+ *
+ * Threads: for the main one only.
+ */
+#ifndef TESTS_LIB_SOAK_H
+#define TESTS_LIB_SOAK_H
+
+#include <stdint.h>
+
+/* The size of something that is `usual` in a test run. */
+uint64_t soak_size(uint64_t usual);
+
+/* n more of what the figure `what` counts: a text that lasts. */
+void soak_count(const char *what, uint64_t n);
+void soak_print(void);
+
+#endif

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT */
+/* Edits of a tree, waited for: see tree_edit.h. */
+#include "tree_edit.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <semaphore.h>
+#include <string.h>
+
+struct waiter {
+    struct tree_wait wait; /* first */
+    sem_t answered;
+    int result;
+};
+
+static void answer(struct tree_wait *w, int result)
+{
+    struct waiter *me = (struct waiter *)w;
+    me->result = result;
+    (void)sem_post(&me->answered);
+}
+
+static void prepare(struct waiter *w)
+{
+    *w = (struct waiter){.wait = {.done = answer, .who = w}};
+    (void)sem_init(&w->answered, 0, 0);
+}
+
+/* What a call that may have been parked comes to. */
+static int finish(struct waiter *w, int r)
+{
+    if (r == TREE_PARKED) {
+        while (sem_wait(&w->answered) < 0)
+            ;
+        r = w->result;
+    }
+    (void)sem_destroy(&w->answered);
+    return r;
+}
+
+static uint64_t metadata(void)
+{
+    return ino_row(0);
+}
+
+/* A node that the kernel then knows; let_go() ends that. 0 or -errno. */
+static int find(struct tree *t, const char *name, uint64_t *ret)
+{
+    struct tree_entry e;
+    int r = tree_lookup(t, metadata(), name, &e);
+    if (r == 0)
+        *ret = e.node;
+    return r;
+}
+
+static void let_go(struct tree *t, uint64_t node)
+{
+    if (node)
+        tree_forget(t, node, 1);
+}
+
+static int open_or_create(struct tree *t, const char *name, int flags, uint64_t *node,
+                          struct tree_file **f)
+{
+    struct tree_entry e;
+    int r = find(t, name, node);
+    if (r == 0)
+        return tree_open_file(t, *node, flags, f);
+    if (r != -ENOENT)
+        return r;
+    r = tree_create(t, metadata(), name, flags | O_CREAT, &e, f);
+    if (r == 0)
+        *node = e.node;
+    return r;
+}
+
+static int write_through(struct tree *t, const char *name, int flags, const void *text, size_t n)
+{
+    struct tree_file *f = NULL;
+    struct waiter w;
+    uint64_t node = 0;
+    int r = open_or_create(t, name, flags, &node, &f);
+    if (r == 0 && n)
+        r = tree_write(t, f, 0, text, n);
+    if (f) { /* the kernel flushes and releases also what could not be written */
+        prepare(&w);
+        int flushed = finish(&w, tree_flush(t, f, &w.wait));
+        (void)tree_release(t, f);
+        r = r ? r : flushed;
+    }
+    let_go(t, node);
+    return r;
+}
+
+int do_write(struct tree *t, const char *name, const void *text, size_t n)
+{
+    return write_through(t, name, O_WRONLY | O_TRUNC, text, n);
+}
+
+int do_append(struct tree *t, const char *name, const void *text, size_t n)
+{
+    return write_through(t, name, O_WRONLY | O_APPEND, text, n);
+}
+
+int do_truncate(struct tree *t, const char *name)
+{
+    struct waiter w;
+    uint64_t node = 0;
+    int r = find(t, name, &node);
+    if (r == 0) {
+        prepare(&w);
+        r = finish(&w, tree_truncate(t, node, NULL, 0, &w.wait));
+    }
+    let_go(t, node);
+    return r;
+}
+
+int do_unlink(struct tree *t, const char *name)
+{
+    return tree_unlink(t, metadata(), name);
+}
+
+int do_rename(struct tree *t, const char *from, const char *to)
+{
+    struct waiter w;
+    prepare(&w);
+    return finish(&w, tree_rename(t, metadata(), from, metadata(), to, 0, &w.wait));
+}
+
+int do_retype(struct tree *t, const char *name, const char *type)
+{
+    struct waiter w;
+    uint64_t node = 0;
+    int r = find(t, name, &node);
+    if (r == 0) {
+        prepare(&w);
+        r = finish(&w, tree_setxattr(t, node, "user.gguf.type", type, strlen(type), &w.wait));
+    }
+    let_go(t, node);
+    return r;
+}
+
+int do_sync(struct tree *t)
+{
+    struct waiter w;
+    prepare(&w);
+    return finish(&w, tree_fsync(t, NULL, &w.wait));
+}

@@ -1,0 +1,349 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: MIT
+"""The world moves under the mount: the model replaced, cut, removed, locked, linked; no space."""
+import errno
+import os
+import re
+import shutil
+import struct
+import subprocess
+import unittest
+
+import editlib
+import ggufmodel as gguf
+import mountlib
+import samples
+from editlib import Want, place, sync, write
+from ggufmodel import Tensor, Value
+
+MIB = 1 << 20
+ACL = 'system.posix_acl_access'
+
+
+def large(size):
+    """A model with one tensor of `size` bytes."""
+    return gguf.encode(samples.keys(), [Tensor(b'w', 24, (size,), os.urandom(size))])
+
+
+def acl():
+    """u::rw-,u:99:r--,g::r--,m::r--,o::--- as the kernel keeps it."""
+    rows = ((1, 6, 0xffffffff), (2, 4, 99), (4, 4, 0xffffffff), (16, 4, 0xffffffff),
+            (32, 0, 0xffffffff))
+    return struct.pack('<I', 2) + b''.join(struct.pack('<HHI', *row) for row in rows)
+
+
+class Disk:
+    """`with Disk('tmpfs', MIB) as folder:` a file system of its own. As root only."""
+
+    def __init__(self, kind, size):
+        self.kind, self.size = kind, size
+
+    def __enter__(self):
+        self.at = mountlib.path('disk')
+        os.makedirs(self.at, exist_ok=True)
+        what, options = 'none', f'size={self.size}'
+        if self.kind != 'tmpfs':
+            what, options = mountlib.path('disk.image'), 'loop'
+            with open(what, 'wb') as file:
+                file.truncate(self.size)
+            subprocess.run([f'mkfs.{self.kind}', '-q', what], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(['mount', '-t', self.kind, '-o', options, what, self.at], check=True)
+        return self.at
+
+    def __exit__(self, *error):
+        subprocess.run(['umount', *(['-l'] if error[0] else []), self.at], check=True)
+
+
+def each_mode(test):
+    """A method that is run with a mount, (self, mount, at), in modes that tell at once."""
+    def run(self):
+        for mode in ('auto', 'close'):
+            with self.subTest(mode=mode):
+                self.setUp()
+                mount = mountlib.Foreground(self.source, '-o', f'commit={mode}')
+                with mount as (at, _):
+                    test(self, mount, at)
+    run.__doc__ = test.__doc__
+    return run
+
+
+class Behind(unittest.TestCase):
+    def setUp(self):
+        self.folder = mountlib.path('models')
+        shutil.rmtree(self.folder, ignore_errors=True)
+        os.mkdir(self.folder)
+        self.source = mountlib.put('models/model.gguf', samples.editable())
+        self.data = mountlib.get(self.source)
+        self.want = Want(self.data)
+
+    def fails(self, code, call, *args, **how):
+        with self.assertRaises(OSError, msg=args) as caught:
+            call(*args, **how)
+        self.assertEqual(errno.errorcode[caught.exception.errno], errno.errorcode[code], args)
+
+    def refused(self, mount, at, code, pattern):
+        """An edit fails so; the old value is back, the log and the attribute tell why."""
+        self.fails(code, write, at, 'general.name', 'x' * 9999)
+        self.assertEqual(editlib.read(at, 'general.name'), b'test\n')
+        self.assertEqual(os.stat(place(at, 'general.name')).st_size, 5)
+        self.assertRegex(editlib.error_of(at, 'general.name'), pattern)
+        self.assertRegex(mount.log(), 'general.name.*' + pattern)
+        self.assertEqual(editlib.leftovers(os.path.dirname(self.source)), [])
+
+    @each_mode
+    def test_replaced(self, mount, at):
+        other = gguf.encode(samples.ARCH, samples.small())
+        os.rename(mountlib.put('models/other.gguf', other), self.source)
+        self.refused(mount, at, errno.ESTALE, 'changed')
+        self.assertEqual(mountlib.get(self.source), other)
+        self.assertEqual(mountlib.get(os.path.join(at, 'model.gguf')), self.data)
+        self.assertEqual(mountlib.get(os.path.join(at, 'tensors/a.weight/raw')),
+                         self.want.before.tensors[0].data)
+
+    @each_mode
+    def test_removed(self, mount, at):
+        os.unlink(self.source)
+        self.refused(mount, at, errno.ESTALE, 'removed|changed|gone|not there')
+        self.assertEqual(os.listdir(self.folder), [])
+
+    @each_mode
+    def test_written_to(self, mount, at):
+        with open(self.source, 'r+b') as file:
+            file.seek(len(self.data) - 1)
+            file.write(b'\x01')
+        self.refused(mount, at, errno.ESTALE, 'changed')
+
+    @each_mode
+    def test_truncated(self, mount, at):
+        os.truncate(self.source, len(self.data) - 64)
+        self.refused(mount, at, errno.ESTALE, 'changed')
+        self.assertEqual(os.stat(self.source).st_size, len(self.data) - 64)
+        self.assertEqual(editlib.read(at, 'type.u32'), b'100\n')
+
+    @each_mode
+    def test_stale_rename_and_unlink(self, mount, at):
+        """The kernel repeats some calls once after ESTALE: the error stays."""
+        os.utime(self.source, (5, 5))
+        self.fails(errno.ESTALE, os.rename, place(at, 'type.u8'), place(at, 'my.u8'))
+        self.fails(errno.ESTALE, editlib.retype, at, 'type.u8', 'u16')
+        os.unlink(place(at, 'type.u8'))
+        self.fails(errno.ESTALE, sync, at)
+        self.assertEqual(editlib.read(at, 'type.u8'), b'100\n')
+        self.assertEqual(mountlib.get(self.source), self.data)
+
+    def test_lost_at_unmount(self):
+        """What was accepted and cannot be written: the daemon's exit status tells."""
+        mount = mountlib.Foreground(self.source, '-o', 'commit=sync')
+        with self.assertRaisesRegex(AssertionError, 'exit status 1'):
+            with mount as (at, _):
+                write(at, 'general.name', 'y')
+                self.assertEqual(editlib.read(at, 'general.name'), b'y\n')
+                os.utime(self.source, (5, 5))
+        self.assertEqual(mountlib.get(self.source), self.data)
+
+    @unittest.skipIf(os.getuid() == 0, 'root may write everywhere')
+    @each_mode
+    def test_folder_read_only(self, mount, at):
+        os.chmod(self.folder, 0o555)
+        try:
+            self.refused(mount, at, errno.EACCES, 'ermission')
+        finally:
+            os.chmod(self.folder, 0o755)
+        write(at, 'general.name', 'y')
+
+    @unittest.skipIf(os.getuid() == 0, 'root may write everywhere')
+    def test_mounted_read_only(self):
+        """A file or folder that is not writable makes the mount read-only, and the log says so."""
+        for path in (self.source, self.folder):
+            with self.subTest(path):
+                mode = os.stat(path).st_mode
+                os.chmod(path, mode & 0o555)
+                mount = mountlib.Foreground(self.source)
+                with mount as (at, _):
+                    editlib.until(lambda: 'read-only: ' in mount.log())
+                    with self.assertRaises(OSError) as caught:
+                        write(at, 'my.key', '1')
+                    self.assertIn(caught.exception.errno, (errno.EROFS, errno.EACCES))
+                os.chmod(path, mode)
+
+    def test_second_mount(self):
+        """One writer: the second mount is read-only and says so, for as long as the first lives."""
+        with mountlib.Mount(self.source) as at:
+            for _ in range(2):
+                second = mountlib.Foreground(self.source)
+                with second as (there, _):
+                    editlib.until(lambda: 'read-only: ' in second.log())
+                    self.fails(errno.EROFS, write, there, 'general.name', 'x')
+                write(at, 'general.name', 'y')  # the lock is on the new file too
+        with mountlib.Mount(self.source) as at:
+            write(at, 'general.name', 'z')
+
+    def test_hash_names(self):
+        name = 'sha256-' + 'a0' * 32
+        os.rename(self.source, os.path.join(self.folder, name))
+        self.source = os.path.join(self.folder, name)
+        mount = mountlib.Foreground(self.source)
+        with mount as (at, _):
+            self.fails(errno.EROFS, write, at, 'general.name', 'x')
+            self.assertRegex(mount.log(), 'read-only: .*hash')
+        with mountlib.Mount(self.source, '-o', 'rw') as at:
+            write(at, 'general.name', 'x')
+
+    @each_mode
+    def test_hard_links(self, mount, at):
+        other = os.path.join(self.folder, 'other.gguf')
+        os.link(self.source, other)
+        self.refused(mount, at, errno.EMLINK, 'hard link')
+        os.unlink(other)
+        write(at, 'general.name', 'y')
+
+    def test_hard_links_broken(self):
+        other = os.path.join(self.folder, 'other.gguf')
+        os.link(self.source, other)
+        with mountlib.Mount(self.source, '-o', 'hardlinks=break') as at:
+            write(at, 'general.name', 'z')
+        self.assertEqual(mountlib.get(other), self.data)
+        self.assertNotEqual(os.stat(other).st_ino, os.stat(self.source).st_ino)
+
+    def test_symbolic_link(self):
+        link = mountlib.path('link.gguf')
+        os.symlink('models/model.gguf', link)
+        with mountlib.Mount(link) as at:
+            write(at, 'general.name', 'y')
+        self.assertEqual(os.readlink(link), 'models/model.gguf')
+        self.want.set(b'general.name', Value('string', b'y'))
+        self.want.check(mountlib.get(self.source))
+        os.unlink(link)
+
+    def test_attributes_are_kept(self):
+        """Mode, owner, extended attributes and ACL of the model, by each strategy."""
+        os.chmod(self.source, 0o640)
+        os.setxattr(self.source, 'user.note', b'kept')
+        if os.getuid() == 0:
+            os.chown(self.source, 1234, 5678)
+            os.setxattr(self.source, 'trusted.note', b'kept too')
+        os.setxattr(self.source, ACL, acl())
+        before = os.stat(self.source)
+        names = {name: os.getxattr(self.source, name) for name in os.listxattr(self.source)}
+        self.assertIn(ACL, names)
+        for strategy in ('copy', 'auto'):
+            with mountlib.Mount(self.source, '-o', f'relayout={strategy}') as at:
+                write(at, 'general.name', strategy)
+            after = os.stat(self.source)
+            self.assertNotEqual(after.st_ino, before.st_ino)
+            for field in ('st_mode', 'st_uid', 'st_gid'):
+                self.assertEqual(getattr(after, field), getattr(before, field), field)
+            self.assertEqual({name: os.getxattr(self.source, name)
+                              for name in os.listxattr(self.source)}, names)
+
+    def test_mountpoint_covers_the_folder(self):
+        """Mounted over the folder that the model is in: paths go through a handle of before."""
+        with mountlib.Mount(self.source, at=self.folder) as at:
+            write(at, 'general.name', 'y')
+            sync(at)
+        self.want.set(b'general.name', Value('string', b'y'))
+        self.want.check(mountlib.get(self.source))
+
+    def test_folder_renamed(self):
+        there = mountlib.path('moved')
+        with mountlib.Mount(self.source) as at:
+            os.rename(self.folder, there)
+            write(at, 'general.name', 'y')
+        self.want.set(b'general.name', Value('string', b'y'))
+        self.want.check(mountlib.get(os.path.join(there, 'model.gguf')))
+        shutil.rmtree(there)
+
+    def test_file_size_limit(self):
+        """RLIMIT_FSIZE of the daemon: EFBIG, not a signal; the old file stays."""
+        limit = len(self.data) + 4096
+        with mountlib.Mount(self.source) as at:
+            write(at, 'general.name', 'warm')
+        self.want.set(b'general.name', Value('string', b'warm'))
+        mount = mountlib.Foreground(self.source, program=('prlimit', f'--fsize={limit}', '--',
+                                                          mountlib.GGUFS))
+        with mount as (at, _):
+            self.fails(errno.EFBIG, write, at, 'general.name', 'x' * 20000)
+            self.assertEqual(editlib.read(at, 'general.name'), b'warm\n')
+            self.assertEqual(editlib.leftovers(self.folder), [])
+            write(at, 'general.name', 'z')
+        self.want.set(b'general.name', Value('string', b'z'))
+        self.want.check(mountlib.get(self.source))
+
+
+@unittest.skipIf(os.getuid() != 0, 'mounts disks')
+class Disks(unittest.TestCase):
+    def fails(self, code, call, *args, **how):
+        with self.assertRaises(OSError, msg=args) as caught:
+            call(*args, **how)
+        self.assertEqual(errno.errorcode[caught.exception.errno], errno.errorcode[code], args)
+
+    def test_no_space(self):
+        """Each way to fill a disk: asked before, or only seen while the file is written."""
+        for kind, size in (('tmpfs', 8 * MIB), ('ext4', 24 * MIB)):
+            for mode in ('auto', 'close', 'sync'):
+                with self.subTest(kind=kind, mode=mode), Disk(kind, size) as folder:
+                    self.fill(folder, mode)
+
+    def fill(self, folder, mode):
+        source = os.path.join(folder, 'model.gguf')
+        with open(source, 'wb') as file:
+            file.write(large(3 * MIB))
+        want = Want(mountlib.get(source))
+        filler = os.path.join(folder, 'filler')
+        with mountlib.Foreground(source, '-o', f'commit={mode}') as (at, _):
+            write(at, 'general.name', 'before')
+            want.set(b'general.name', Value('string', b'before'))
+            sync(at)
+            with open(filler, 'wb') as file:
+                free = os.statvfs(folder)
+                file.write(bytes(free.f_bfree * free.f_frsize - 2 * MIB))
+            self.fails(errno.ENOSPC, write, at, 'general.name', 'x' * 1000)
+            self.assertEqual(editlib.read(at, 'general.name'), b'before\n')
+            self.assertTrue(editlib.error_of(at, 'general.name'))
+            self.assertEqual(editlib.leftovers(folder), [])
+            want.check(mountlib.get(source))
+            os.unlink(filler)
+            write(at, 'general.name', 'after')
+            want.set(b'general.name', Value('string', b'after'))
+            sync(at)
+            want.check(mountlib.get(source))
+
+    def test_accepted_before_the_disk_is_full(self):
+        """An edit that has no room does not take those down that were accepted before it."""
+        with Disk('tmpfs', 8 * MIB) as folder:
+            source = os.path.join(folder, 'model.gguf')
+            with open(source, 'wb') as file:
+                file.write(large(3 * MIB))
+            want = Want(mountlib.get(source))
+            with mountlib.Foreground(source, '-o', 'commit=sync') as (at, _):
+                write(at, 'my.first', '1')
+                self.fails(errno.ENOSPC, write, at, 'general.name', 'x' * 5 * MIB)
+                self.assertEqual(editlib.read(at, 'general.name'), b'test\n')
+                self.assertEqual(editlib.read(at, 'my.first'), b'1\n')
+                sync(at)
+            want.set(b'my.first', Value('u32', 1))
+            want.check(mountlib.get(source))
+
+    def test_xfs_reflink(self):
+        """Where the file system clones: the data is shared with the old file."""
+        if not shutil.which('mkfs.xfs'):
+            self.skipTest('no mkfs.xfs')
+        with Disk('xfs', 320 * MIB) as folder:
+            self.assertTrue(editlib.clones(folder))
+            source = os.path.join(folder, 'model.gguf')
+            with open(source, 'wb') as file:
+                file.write(large(20 * MIB))
+            want = Want(mountlib.get(source))
+            mount = mountlib.Foreground(source, '-o', 'relayout=reflink,reserve=65536')
+            with mount as (at, _):
+                for text in (b'x' * 100, b'y' * 9000, b'z' * 300000, b''):
+                    write(at, 'general.name', text + b'\n')
+                    want.set(b'general.name', Value('string', text))
+                    want.check(mountlib.get(source))
+                    self.assertEqual(mountlib.get(os.path.join(at, 'model.gguf')),
+                                     mountlib.get(source))
+                self.assertEqual(len(re.findall('general.name.*reflink', mount.log())), 4)
+
+
+if __name__ == '__main__':
+    mountlib.main(limit=200)

@@ -1,0 +1,441 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: MIT
+"""What calls mean: truncation, appending, removal, names, times; and when an edit is on disk."""
+import errno
+import os
+import subprocess
+import threading
+import unittest
+
+import ggufmodel as gguf
+import mountlib
+from editing import (COUNT, KV, LENGTH, NAME, TEMPLATE, TENSORS, Editing, replaced, sizes, until)
+from ggufmodel import Value, array
+
+ARCHITECTURE = 'general.architecture'
+TAGS = 'general.tags'
+
+
+def string(text):
+    return Value('string', text.encode())
+
+
+def shell(script, *arguments):
+    """What the script printed and its exit status."""
+    done = mountlib.run('bash', '-c', script, 'bash', *arguments)
+    return done.out, done.returncode
+
+
+class Edits(Editing):
+    def write(self, name, text, flags=os.O_CREAT | os.O_TRUNC):
+        fd = os.open(self.key(name), os.O_WRONLY | flags, 0o644)
+        try:
+            os.write(fd, text)
+        finally:
+            os.close(fd)
+
+    def assert_errno(self, number, function, *arguments):
+        with self.assertRaises(OSError) as caught:
+            function(*arguments)
+        self.assertEqual(caught.exception.errno, number)
+
+    def comes(self, changes, kv=KV):
+        """The model is so after a while, and what made it so is gone."""
+        want = gguf.encode(replaced(changes, kv), TENSORS)
+        folder = mountlib.path('model')
+        until(lambda: mountlib.get(self.model) == want and os.listdir(folder) == ['model.gguf'])
+        self.assert_model(changes, kv)
+
+    def sync(self):
+        fd = os.open(self.metadata, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    # ---- truncation ----
+
+    def test_redirect_nothing(self):
+        """: > key empties a string and an array, and nothing else."""
+        before = self.state()
+        for name in (COUNT, LENGTH, 'llama.rope.freq_base'):
+            self.assertEqual(shell(': > "$1"', self.key(name)), ('', 0))
+        self.assertEqual(self.text(COUNT), b'2\n')
+        self.assertEqual(self.state(), before)
+        shell(': > "$1"', self.key(NAME))
+        self.comes({NAME: string('')})
+        self.assertEqual(self.text(NAME), b'\n')
+        shell(': > "$1"', self.key(TAGS))
+        self.comes({NAME: string(''), TAGS: array('string', [])})
+        self.assertEqual(self.text(TAGS), b'')
+
+    def test_command_that_fails(self):
+        """A value that nothing was written to after the truncation stays, if it cannot be empty."""
+        before = self.state()
+        self.assertEqual(shell('no-such-command 2>/dev/null > "$1"', self.key(LENGTH)), ('', 127))
+        self.assertEqual(self.text(LENGTH), b'2048\n')
+        self.assertEqual(self.state(), before)
+
+    def test_truncate(self):
+        self.assertEqual(shell('truncate -s 3 "$1"', self.key(NAME)), ('', 0))
+        self.assert_model({NAME: string('old')})
+        self.assertEqual(shell('truncate -s 2 "$1"', self.key(LENGTH)), ('', 0))
+        self.assert_model({NAME: string('old'), LENGTH: Value('u64', 20)})
+        os.truncate(self.key(NAME), 0)
+        self.comes({NAME: string(''), LENGTH: Value('u64', 20)})
+        self.assert_errno(errno.EINVAL, os.truncate, self.key(COUNT), 5)
+        self.assertEqual(self.text(COUNT), b'2\n')
+
+    # ---- parts ----
+
+    def test_dd_over_the_beginning(self):
+        out, status = shell('printf OLD | dd of="$1" conv=notrunc status=none', self.key(NAME))
+        self.assertEqual((out, status), ('', 0))
+        self.assert_model({NAME: string('OLD name')})
+        _, status = shell('printf abc | dd of="$1" conv=notrunc status=none', self.key(LENGTH))
+        self.assertNotEqual(status, 0)
+        self.assertEqual(self.text(LENGTH), b'2048\n')
+        self.assertIsNotNone(self.error(LENGTH))
+
+    def test_dd_with_a_hole(self):
+        """Blocks in another order than they lie: nothing is refused before it is whole."""
+        fd = os.open(self.key(TAGS), os.O_WRONLY | os.O_TRUNC)
+        os.pwrite(fd, b'"second"]\n', 9)
+        os.pwrite(fd, b'["first",', 0)
+        os.close(fd)
+        self.assert_model({TAGS: array('string', [b'first', b'second'])})
+
+    def test_append(self):
+        self.assertEqual(shell('echo more >> "$1"', self.key(NAME)), ('', 0))
+        self.assert_model({NAME: string('old name\nmore')})
+        shell('''echo '"three"' >> "$1"''', self.key(TAGS))
+        self.assert_model({NAME: string('old name\nmore'),
+                           TAGS: array('string', [b'one', b'two', b'three'])})
+
+    def test_append_to_a_number(self):
+        """bash ignores what close says: refused at write."""
+        before = self.state()
+        self.assertEqual(shell('echo 5 >> "$1" 2>/dev/null', self.key(LENGTH)), ('', 1))
+        self.assertEqual(self.text(LENGTH), b'2048\n')
+        self.assertIsNotNone(self.error(LENGTH))
+        self.assertEqual(self.state(), before)
+
+    def test_two_append(self):
+        """One draft: both see each other's lines, and so does stat."""
+        first, second = (os.open(self.key(NAME), os.O_WRONLY | os.O_APPEND) for _ in range(2))
+        os.write(first, b'a\n')
+        os.write(second, b'b\n')
+        os.write(first, b'c\n')
+        self.assertEqual(os.fstat(second).st_size, len('old name\na\nb\nc\n'))
+        self.assertEqual(os.stat(self.key(NAME)).st_size, len('old name\na\nb\nc\n'))
+        self.assertEqual(self.text(NAME), b'old name\na\nb\nc\n')
+        os.close(first)
+        os.close(second)
+        self.assert_model({NAME: string('old name\na\nb\nc')})
+
+    def test_truncated_under_an_appender(self):
+        out, status = shell('exec 3>> "$1"; : > "$1"; echo 77 >&3', self.key(COUNT))
+        self.assertEqual((out, status), ('', 0))
+        self.assert_model({COUNT: Value('u32', 77)})
+
+    def test_refused_then_good(self):
+        self.assert_errno(errno.EINVAL, self.write, COUNT, b'abc\n')
+        self.assert_errno(errno.ERANGE, self.write, COUNT, b'4294967296\n')
+        self.assertIsNotNone(self.error(COUNT))
+        self.write(COUNT, b'4294967295\n')
+        self.assertIsNone(self.error(COUNT))
+        self.assert_model({COUNT: Value('u32', 4294967295)})
+
+    def test_refused_in_parts(self):
+        """What comes after a write that was refused does not save it."""
+        fd = os.open(self.key(COUNT), os.O_WRONLY | os.O_TRUNC)
+        self.assert_errno(errno.EINVAL, os.write, fd, b'7x')
+        self.assert_errno(errno.EINVAL, os.fsync, fd)
+        self.assert_errno(errno.EINVAL, os.close, fd)
+        self.assertTrue(until(lambda: self.text(COUNT) == b'2\n'))
+        self.assert_model({})
+
+    def test_too_much(self):
+        """A text over 1 GiB is not taken in part."""
+        fd = os.open(self.key(NAME), os.O_WRONLY | os.O_TRUNC)
+        os.write(fd, b'some')
+        self.assert_errno(errno.EFBIG, os.pwrite, fd, b'more', 1 << 30)
+        self.assert_errno(errno.EFBIG, os.close, fd)
+        self.assertTrue(until(lambda: self.text(NAME) == b'old name\n'))
+        self.assert_model({})
+
+    # ---- new keys ----
+
+    def test_touch(self):
+        """An old key: nothing. A new one is an empty string, or what the standard has."""
+        before, marks = self.state(), self.marks()
+        self.assertEqual(shell('touch "$1" "$2"', self.key(NAME), self.key(LENGTH)), ('', 0))
+        self.assertEqual(self.state(), before)
+        self.assertEqual(self.marks(), marks)
+        self.assertEqual(shell('touch "$1"', self.key('my.key')), ('', 0))
+        self.comes({'my.key': string('')})
+        self.assertEqual(self.text('my.key'), b'\n')
+        shell('touch "$1"', self.key('llama.expert_count'))
+        self.assertTrue(until(lambda: 'llama.expert_count' not in os.listdir(self.metadata)))
+        self.assert_model({'my.key': string('')})
+
+    def test_types(self):
+        shell('cd "$1" && echo 1 > my.flag:u8 && cat my.flag:u8 > my.copy && echo 2 > my.flag && '
+              'echo true > my.bool && echo -5 > my.int && echo "[1, 2]" > my.list:array[u16]',
+              self.metadata)
+        self.assert_model({'my.flag': Value('u8', 2), 'my.copy': Value('u32', 1),
+                           'my.bool': Value('bool', 1), 'my.int': Value('i32', -5),
+                           'my.list': array('u16', [1, 2])})
+        self.assertNotIn('my.flag:u8', os.listdir(self.metadata))
+
+    def test_names(self):
+        for name, number in (('my..key', errno.EINVAL), ('a b.c', errno.EINVAL),
+                             ('split.count', errno.EPERM), ('ggufs.reserve', errno.EPERM)):
+            self.assert_errno(number, self.write, name, b'1\n')
+        self.write('stray', b'1\n')
+        self.assertEqual(self.text('stray'), b'1\n')
+        self.assert_listing(KV, 'stray')
+        self.unmount()
+        self.assert_model({})
+
+    def test_temporary_file(self):
+        """Created, removed, written, closed: it never was."""
+        for name in ('my.key', COUNT):
+            fd = os.open(self.key(name), os.O_RDWR | os.O_CREAT)
+            os.write(fd, b'5\n')
+            os.unlink(self.key(name))
+            os.pwrite(fd, b'6\n', 0)
+            self.assertEqual(os.pread(fd, 9, 0), b'6\n')
+            os.close(fd)
+            self.assertNotIn(name, os.listdir(self.metadata))
+        self.comes({}, [row for row in KV if row[0] != COUNT.encode()])
+
+    # ---- removal ----
+
+    def test_remove(self):
+        os.unlink(self.key(NAME))
+        self.assertNotIn(NAME, os.listdir(self.metadata))
+        self.assertFalse(os.path.exists(self.key(NAME)))
+        self.comes({}, [row for row in KV if row[0] != NAME.encode()])
+        self.assert_errno(errno.ENOENT, os.unlink, self.key(NAME))
+
+    def test_remove_and_sync(self):
+        os.unlink(self.key(NAME))
+        self.sync()
+        self.assert_model({}, [row for row in KV if row[0] != NAME.encode()])
+
+    def test_remove_and_back(self):
+        """Before the removal is written, and after: type and place are the old ones."""
+        os.unlink(self.key(LENGTH))
+        self.write(LENGTH, b'1\n')
+        self.assert_model({LENGTH: Value('u64', 1)})
+        os.unlink(self.key(LENGTH))
+        self.sync()
+        self.write(LENGTH, b'2\n')
+        self.assert_model({LENGTH: Value('u64', 2)})
+
+    def test_remove_and_back_refused(self):
+        os.unlink(self.key(LENGTH))
+        self.assert_errno(errno.EINVAL, self.write, LENGTH, b'abc\n')
+        self.assertTrue(until(lambda: os.path.exists(self.key(LENGTH))
+                              and self.text(LENGTH) == b'2048\n'))
+        self.assertIsNotNone(self.error(LENGTH))
+        self.sync()
+        self.assert_model({})
+
+    def test_remove_with_another_edit(self):
+        os.unlink(self.key(COUNT))
+        self.write(NAME, b'new\n')
+        self.assert_model({NAME: string('new')}, [row for row in KV if row[0] != COUNT.encode()])
+
+    def test_remove_architecture(self):
+        self.assert_errno(errno.EPERM, os.unlink, self.key(ARCHITECTURE))
+        self.assert_errno(errno.EPERM, os.rename, self.key(ARCHITECTURE), self.key('my.key'))
+
+    def test_remove_all(self):
+        shell('rm -rf "$1" 2>/dev/null', self.metadata)
+        self.sync()
+        self.assert_model({}, KV[:1])
+
+    # ---- names ----
+
+    def test_rename(self):
+        os.rename(self.key(LENGTH), self.key('my.length'))
+        kv = [(b'my.length' if key == LENGTH.encode() else key, value) for key, value in KV]
+        self.assert_file(kv)
+        self.assert_listing(kv)
+        os.rename(self.key('my.length'), self.key(LENGTH))
+        self.assert_model({})
+
+    def test_rename_over(self):
+        """The target keeps place and type, takes the value; the source is gone."""
+        self.assertEqual(shell('mv "$1" "$2"', self.key(COUNT), self.key(LENGTH)), ('', 0))
+        left = [row for row in KV if row[0] != COUNT.encode()]
+        self.assert_model({LENGTH: Value('u64', 2)}, left)
+        self.assert_listing(replaced({LENGTH: Value('u64', 2)}, left))
+
+    def test_rename_over_refused(self):
+        before = self.state()
+        self.assert_errno(errno.EINVAL, os.rename, self.key(NAME), self.key(LENGTH))
+        self.assertEqual(self.text(NAME), b'old name\n')
+        self.assertEqual(self.text(LENGTH), b'2048\n')
+        self.assertEqual(self.state(), before)
+
+    def test_rename_away_and_stay(self):
+        """A key under a helper's name is back at the next mount."""
+        os.rename(self.key(NAME), self.key(NAME + '~'))
+        self.assertNotIn(NAME, os.listdir(self.metadata))
+        self.assertEqual(self.text(NAME + '~'), b'old name\n')
+        self.write(COUNT, b'3\n')
+        self.unmount()
+        self.assert_model({COUNT: Value('u32', 3)})
+
+    def test_rename_away_and_remove(self):
+        os.rename(self.key(NAME), self.key(NAME + '~'))
+        os.unlink(self.key(NAME + '~'))
+        self.sync()
+        self.assert_model({}, [row for row in KV if row[0] != NAME.encode()])
+
+    def test_older_backup_removed(self):
+        """Only the last copy of a key that is away stands for it."""
+        os.rename(self.key(NAME), self.key(NAME + '.bak'))
+        self.write(NAME, b'second\n')
+        os.rename(self.key(NAME), self.key(NAME + '.old'))
+        os.unlink(self.key(NAME + '.bak'))
+        self.unmount()
+        self.assert_model({NAME: string('second')})
+
+    def test_refused_over_what_is_away(self):
+        """sed -i.bak: the key is back when the new value is refused."""
+        os.rename(self.key(COUNT), self.key(COUNT + '.bak'))
+        self.write('sedAbCdEf', b'abc\n')
+        self.assert_errno(errno.EINVAL, os.rename, self.key('sedAbCdEf'), self.key(COUNT))
+        self.assertEqual(self.text(COUNT), b'2\n')
+        self.assertIsNotNone(self.error(COUNT))
+
+    def test_replaced_while_open(self):
+        """Who still writes to what was replaced changes nothing."""
+        old = os.open(self.key(NAME), os.O_WRONLY)
+        self.write(NAME + '.tmp', b'new\n')
+        os.rename(self.key(NAME + '.tmp'), self.key(NAME))
+        os.write(old, b'XXXX')
+        os.close(old)
+        self.assertEqual(self.text(NAME), b'new\n')
+        self.assert_model({NAME: string('new')})
+
+    def test_lock_link(self):
+        """emacs locks by a link that leads nowhere."""
+        link = self.key('.#' + NAME)
+        os.symlink('me@here.1:2', link)
+        self.assertEqual(os.readlink(link), 'me@here.1:2')
+        self.assert_errno(errno.EEXIST, os.symlink, 'other', link)
+        self.assert_errno(errno.EPERM, os.symlink, 'other', self.key('my.link'))
+        self.assertTrue(os.path.islink(link))
+        self.assertIn('.#' + NAME, sizes(self.metadata))
+        os.unlink(link)
+        self.assert_listing(KV)
+
+    # ---- times ----
+
+    def test_time_goes_with_the_file(self):
+        """A file that is moved over a key brings its time along, as anywhere: gedit compares it."""
+        self.write(NAME + '.tmp', b'new\n')
+        time = os.stat(self.key(NAME + '.tmp')).st_mtime_ns
+        os.rename(self.key(NAME + '.tmp'), self.key(NAME))
+        self.assertEqual(os.stat(self.key(NAME)).st_mtime_ns, time)
+
+    def test_attributes_without_effect(self):
+        before = self.marks()
+        path = self.key(NAME)
+        os.chmod(path, 0o600)
+        os.chown(path, os.getuid(), os.getgid())
+        os.utime(path, (1, 1))
+        self.assertEqual(self.marks(), before)
+        self.assert_model({})
+
+    # ---- together ----
+
+    def test_listing_meanwhile(self):
+        """Each listing has each key once, whatever is being written."""
+        stop, faults = threading.Event(), []
+        keys = {key.decode() for key, _ in KV}
+
+        def look():
+            while not stop.is_set():
+                names = os.listdir(self.metadata)
+                if len(names) != len(set(names)) or not keys <= set(names):
+                    faults.append(names)
+        thread = threading.Thread(target=look)
+        thread.start()
+        for number in range(20):
+            self.write(COUNT, b'%d\n' % number)
+            self.write(COUNT + '.tmp', b'%d\n' % (number + 100))
+            os.rename(self.key(COUNT + '.tmp'), self.key(COUNT))
+        stop.set()
+        thread.join()
+        self.assertEqual(faults, [])
+        self.assert_model({COUNT: Value('u32', 119)})
+
+    def test_writers_of_two_keys(self):
+        """Edits that come while one is being written are gathered, none is lost."""
+        def many(name, values):
+            for value in values:
+                self.write(name, b'%d\n' % value)
+        threads = [threading.Thread(target=many, args=(name, range(30)))
+                   for name in (COUNT, LENGTH)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assert_model({COUNT: Value('u32', 29), LENGTH: Value('u64', 29)})
+
+    def test_template_copied_back(self):
+        """Multi-line text through a copy and back."""
+        before = self.state()
+        path = self.key('tokenizer.chat_template')
+        self.assertEqual(self.text('tokenizer.chat_template'), TEMPLATE + b'\n')
+        shell('cp "$1" "$2" && cp "$2" "$1"', path, mountlib.path('copy'))
+        self.assertEqual(self.state(), before)
+
+
+class CommitAtClose(Editing):
+    options = ('-o', 'commit=close')
+
+    def test_close(self):
+        self.assertEqual(shell('echo 5 > "$1"', self.key(COUNT)), ('', 0))
+        self.assert_model({COUNT: Value('u32', 5)})
+
+
+class CommitAtSync(Editing):
+    options = ('-o', 'commit=sync')
+
+    def edit(self):
+        self.assertEqual(shell('echo 5 > "$1" && rm "$2"', self.key(COUNT), self.key(NAME)),
+                         ('', 0))
+        self.assertEqual(self.text(COUNT), b'5\n')
+        self.assertNotIn(NAME, os.listdir(self.metadata))
+
+    KV = [row for row in KV if row[0] != NAME.encode()]
+
+    def test_unmount(self):
+        before = self.state()
+        self.edit()
+        self.assertEqual(self.state(), before)
+        self.unmount()
+        self.assert_model({COUNT: Value('u32', 5)}, self.KV)
+
+    def test_sync_command(self):
+        before = self.state()
+        self.edit()
+        self.assertEqual(self.state(), before)
+        subprocess.run(['sync', self.metadata], check=True)
+        self.assert_model({COUNT: Value('u32', 5)}, self.KV)
+        self.assert_listing(replaced({COUNT: Value('u32', 5)}, self.KV))
+
+    def test_refused(self):
+        self.assertEqual(shell('echo abc > "$1" 2>/dev/null', self.key(COUNT)), ('', 1))
+        self.assertEqual(self.text(COUNT), b'2\n')
+
+
+if __name__ == '__main__':
+    mountlib.main()

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: MIT
+"""What tests of editing share: a model mounted read-write, and what must hold after an edit."""
+import errno
+import os
+import time
+import unittest
+
+import ggufmodel as gguf
+import mountlib
+from ggufmodel import Tensor, Value, array
+
+TEMPLATE = b"{% for m in messages %}\n  {{ m['content'] }}\n{% endfor %}\n"
+KV = [(b'general.architecture', Value('string', b'llama')),
+      (b'general.name', Value('string', b'old name')),
+      (b'llama.block_count', Value('u32', 2)),
+      (b'llama.context_length', Value('u64', 2048)),
+      (b'general.tags', array('string', [b'one', b'two'])),
+      (b'tokenizer.chat_template', Value('string', TEMPLATE)),
+      (b'llama.rope.freq_base', Value('f32', 10000.0))]
+TENSORS = [Tensor(b'first', 0, (24,), bytes(range(96))),
+           Tensor(b'last', 24, (1000,), bytes(b % 251 for b in range(1000)))]
+COUNT, LENGTH, NAME = 'llama.block_count', 'llama.context_length', 'general.name'
+
+
+def replaced(changes, kv=KV):
+    """The list of keys with other values, at their old places; new keys at the end."""
+    known = [key for key, _ in kv]
+    return ([(key, changes.get(key.decode(), value)) for key, value in kv]
+            + [(key.encode(), value) for key, value in changes.items()
+               if key.encode() not in known])
+
+
+def until(is_so):
+    """Wait for what the mount does by itself. Returns whether it came."""
+    end = time.monotonic() + mountlib.LIMIT
+    while not is_so() and time.monotonic() < end:
+        time.sleep(0.01)
+    return is_so()
+
+
+def sizes(folder):
+    """What ls -l sees, and that it can: a file may go between listing and stat."""
+    found = {}
+    for entry in os.scandir(folder):
+        try:
+            found[entry.name] = entry.stat(follow_symlinks=False).st_size
+        except FileNotFoundError:
+            pass
+    return found
+
+
+class Editing(unittest.TestCase):
+    """Each test has a model, mounted read-write, in a folder with nothing else in it."""
+
+    options = ()
+
+    def setUp(self):
+        os.makedirs(mountlib.path('model'), exist_ok=True)
+        self.model = mountlib.put('model/model.gguf', gguf.encode(KV, TENSORS))
+        self.mount = mountlib.Mount(self.model, *self.options)
+        self.at = self.mount.__enter__()
+        self.metadata = os.path.join(self.at, 'metadata')
+        self.addCleanup(self.unmount)
+
+    def unmount(self):
+        """A child of a tool may end after it (rsync's), and keeps the mount busy until then."""
+        if self.mount:
+            mount, self.mount = self.mount, None
+            until(lambda: mountlib.run('fusermount3', '-u', self.at).returncode == 0)
+            mount.__exit__(None, None, None)
+
+    def key(self, name):
+        return os.path.join(self.metadata, name)
+
+    def text(self, name):
+        return mountlib.get(self.key(name))
+
+    def error(self, name):
+        """What was refused; None if nothing was."""
+        try:
+            return os.getxattr(self.key(name), 'user.gguf.error').decode()
+        except OSError as e:
+            self.assertEqual(e.errno, errno.ENODATA)
+            return None
+
+    def state(self):
+        """What moves when the model file is written."""
+        st = os.stat(self.model)
+        return st.st_ino, st.st_mtime_ns, mountlib.get(self.model)
+
+    def marks(self):
+        """By name: what stays of a key that nobody wrote."""
+        return {entry.name: (entry.inode(), entry.stat().st_ino, entry.stat().st_mtime_ns)
+                for entry in os.scandir(self.metadata)}
+
+    def assert_file(self, kv):
+        """The model holds these keys and the tensors of old, laid out by the rules (there is one
+        such file only), and nothing is beside it."""
+        file = mountlib.get(self.model)
+        self.assertEqual(gguf.read(file).kv, kv)
+        self.assertEqual(file, gguf.encode(kv, TENSORS))
+        self.assertEqual(os.listdir(mountlib.path('model')), ['model.gguf'])
+
+    def assert_model(self, changes, kv=KV):
+        self.assert_file(replaced(changes, kv))
+
+    def assert_listing(self, kv, *helpers):
+        keys = [key.decode() for key, _ in kv]
+        self.assertEqual(os.listdir(self.metadata)[:len(keys)], keys)
+        self.assertEqual(sorted(os.listdir(self.metadata)[len(keys):]), sorted(helpers))
+        self.assertEqual(mountlib.get(os.path.join(self.at, 'model.gguf')),
+                         gguf.encode(kv, TENSORS))

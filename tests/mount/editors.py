@@ -1,0 +1,312 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: MIT
+"""The programs that people edit with, each on a mount of its own.
+
+A tool is a function that makes one line the whole content of a file, and returns whether it told
+that this went well. Each goes through the same trials: see Editors.
+"""
+import os
+import shlex
+import shutil
+import sys
+import unittest
+
+import mountlib
+from editing import COUNT, KV, LENGTH, NAME, Editing, replaced, sizes
+from ggufmodel import Value
+from terminal import Terminal
+
+VIM_ERRORS = 'E512: Close failed', 'E514: Write error', 'E667: Fsync failed'
+TOOLS = {}  # name -> (function, programs that it needs, helpers that stay)
+
+
+def tool(name, *programs, stays=()):
+    def register(function):
+        TOOLS[name] = function, programs, stays
+        return function
+    return register
+
+
+def succeeds(*command, **options):
+    """Whether the exit status tells success. A failure must be told in words too: of a write that
+    was refused (dash and vim have words of their own) or of a rename (mv knows one reason only)."""
+    done = mountlib.run(*command, **options)
+    words = ('Invalid argument', 'I/O error', 'to a subdirectory of itself', *VIM_ERRORS)
+    if done.returncode and not any(text in done.out + done.err for text in words):
+        raise AssertionError(f'{command}: {done.returncode}: {done.out}{done.err}')
+    return done.returncode == 0
+
+
+def source(line):
+    return mountlib.put('source', line.encode() + b'\n')
+
+
+# ---- shells and the like ----
+
+def shell_tool(name, script, *programs, stays=()):
+    """$1: the file, $2: the line, $3: a file that holds the line."""
+    @tool(name, *programs, stays=stays)
+    def run(path, line):
+        return succeeds('bash', '-c', script, 'bash', path, line, source(line))
+
+
+shell_tool('echo', 'echo "$2" > "$1"')
+shell_tool('dash', 'dash -c \'echo "$1" > "$2"\' dash "$2" "$1"', 'dash')
+shell_tool('cat', 'cat "$3" > "$1"')
+shell_tool('tee', 'echo "$2" | tee "$1" > /dev/null')
+shell_tool('dd', 'dd if="$3" of="$1" status=none')
+shell_tool('dd-bytes', 'dd if="$3" of="$1" bs=1 status=none')
+shell_tool('cp', 'cp "$3" "$1"')
+shell_tool('cp-a', 'cp -a "$3" "$1"')
+shell_tool('cp-p', 'cp -p "$3" "$1"')
+shell_tool('cp-force', 'cp --remove-destination "$3" "$1"')
+shell_tool('cp-backup', 'cp --backup "$3" "$1"', stays=['~'])
+shell_tool('mv', 'mv "$3" "$1"')
+shell_tool('mv-backup', 'mv --backup=simple "$3" "$1"', stays=['~'])
+shell_tool('mv-helper', 'cp "$3" "$1.new" && mv "$1.new" "$1"; s=$?; rm -f "$1.new"; exit $s')
+shell_tool('mv-dance', 'mv "$1" "$1.old" && if cp "$3" "$1"; then rm "$1.old"; else '
+           'mv "$1.old" "$1"; exit 1; fi')
+shell_tool('rm-and-cp', 'rm "$1" && cp "$3" "$1"')
+shell_tool('install', 'install -m 600 "$3" "$1"')
+shell_tool('sed', 'sed -i "1s/.*/$2/" "$1"')
+shell_tool('sed-suffix', 'sed -i.bak "1s/.*/$2/" "$1"', stays=['.bak'])
+shell_tool('perl', 'perl -i -pe "s/.*/$2/" "$1"', 'perl')
+shell_tool('perl-suffix', 'perl -i.orig -pe "s/.*/$2/" "$1"', 'perl', stays=['.orig'])
+shell_tool('rsync', 'rsync -I "$3" "$1"', 'rsync')
+shell_tool('rsync-a', 'rsync -aI "$3" "$1"', 'rsync')
+shell_tool('rsync-inplace', 'rsync -I --inplace "$3" "$1"', 'rsync')
+shell_tool('rsync-backup', 'rsync -Ib "$3" "$1"', 'rsync', stays=['~'])
+shell_tool('gio-save', 'gio save "$1" < "$3"', 'gio')
+shell_tool('gio-save-backup', 'gio save --backup "$1" < "$3"', 'gio', stays=['~'])
+shell_tool('ed', r'printf "1c\n%s\n.\nw\nq\n" "$2" | ed "$1"', 'ed')
+
+
+# ---- Python ----
+
+def python_tool(name):
+    def register(function):
+        @tool(name)
+        def run(path, line):
+            try:
+                function(path, line)
+            except OSError as e:
+                if 'Invalid argument' not in str(e):
+                    raise
+                return False
+            return True
+        return run
+    return register
+
+
+@python_tool('python-write')
+def python_write(path, line):
+    with open(path, 'w', encoding='utf-8') as file:
+        file.write(line + '\n')
+
+
+@python_tool('python-replace')
+def python_replace(path, line):
+    with open(path + '.tmp', 'w', encoding='utf-8') as file:
+        file.write(line + '\n')
+        os.fsync(file.fileno())
+    try:
+        os.replace(path + '.tmp', path)
+    finally:
+        if os.path.exists(path + '.tmp'):
+            os.unlink(path + '.tmp')
+
+
+@python_tool('python-update')
+def python_update(path, line):
+    with open(path, 'r+', encoding='utf-8') as file:
+        file.write(line + '\n')
+        file.truncate()
+
+
+@python_tool('python-append')
+def python_append(path, line):
+    with open(path, 'a', encoding='utf-8') as file:
+        file.truncate(0)
+        file.write(line + '\n')
+
+
+# ---- editors ----
+
+def vim_tool(name, *settings, stays=()):
+    @tool(name, 'vim', 'tmux', stays=stays)
+    def run(path, line):
+        commands = [word for text in ('backupskip=', *settings) for word in ('-c', 'set ' + text)]
+        with Terminal('vim', '-u', 'NONE', '-N', '-i', 'NONE', *commands, path) as term:
+            term.see('1L, ')
+            term.type(':%s/.*/' + line + '/')
+            term.keys('Enter')
+            term.type(':w')
+            term.keys('Enter')
+            good = term.see('B written', *VIM_ERRORS) == 'B written'
+            term.keys('Enter')
+            term.type(':qa!')
+            term.keys('Enter')
+        return good
+
+
+vim_tool('vim')
+vim_tool('vim-copy', 'backupcopy=yes')
+vim_tool('vim-rename', 'backupcopy=no')
+vim_tool('vim-copy-backup', 'backup', 'backupcopy=yes', stays=['~'])
+vim_tool('vim-rename-backup', 'backup', 'backupcopy=no', stays=['~'])
+vim_tool('vim-no-fsync', 'backupcopy=no', 'nofsync')
+vim_tool('vim-no-writebackup', 'nowritebackup')
+
+
+@tool('ex', 'ex')
+def ex(path, line):
+    script = mountlib.put('script', f'%s/.*/{line}/\nwq\nq!\n'.encode())
+    return succeeds('bash', '-c', 'ex -s -V1 -u NONE "$1" < "$2"', 'bash', path, script)
+
+
+def nano_tool(name, *options, stays=()):
+    @tool(name, 'nano', 'tmux', stays=stays)
+    def run(path, line):
+        with Terminal('nano', '--ignorercfiles', *options, path) as term:
+            term.see('Read 1 line')
+            term.keys('C-k')
+            term.type(line)
+            term.keys('C-s')
+            good = term.see('Wrote', 'Invalid argument') == 'Wrote'
+            term.keys('C-x')
+            if not good:
+                term.see('Save modified')
+                term.type('n')
+        return good
+
+
+nano_tool('nano')
+nano_tool('nano-backup', '--backup', stays=['~'])
+nano_tool('nano-locking', '--locking')
+
+
+def emacs_tool(name, *settings, stays=()):
+    settings = ('(setq backup-enable-predicate (lambda (name) t))',
+                '(add-hook (quote after-save-hook) (lambda () (message "All is saved")))',
+                "(global-set-key [f5] 'kill-emacs)", *settings)
+    lisp = '(progn ' + ' '.join(settings) + ')'
+
+    @tool(name, 'emacs', 'tmux', stays=stays)
+    def full_screen(path, line):
+        with Terminal('emacs', '-nw', '-Q', '--eval', lisp, path) as term:
+            term.see(os.path.basename(path) + ' ')
+            term.keys('C-x', 'h', 'C-w')
+            term.type(line)
+            term.keys('Enter', 'C-x', 'C-s')
+            good = term.see('All is saved', 'nvalid argument') == 'All is saved'
+            term.keys('F5')
+        return good
+
+    @tool(name + '-batch', 'emacs', stays=stays)
+    def batch(path, line):
+        edit = f'(progn (erase-buffer) (insert "{line}\\n") (save-buffer))'
+        return succeeds('emacs', '--batch', '-Q', '--eval', lisp, path, '--eval', edit)
+
+
+emacs_tool('emacs', stays=['~'])
+emacs_tool('emacs-copying', '(setq backup-by-copying t)', stays=['~'])
+emacs_tool('emacs-precious', '(setq file-precious-flag t)', stays=['~'])
+emacs_tool('emacs-no-backup', '(setq make-backup-files nil)')
+
+
+# ---- trials ----
+
+class Editors(Editing):
+    """One test for each tool; made below."""
+
+    def use(self, function, name, line):
+        """Run a tool, and look at the listing all the time."""
+        good = function(self.key(name), line)
+        self.assertIn(name, sizes(self.metadata))
+        return good
+
+    def trial(self, function, stays):
+        before = self.marks()
+        self.assertTrue(self.use(function, NAME, 'a new name'))
+        self.assertEqual(self.text(NAME), b'a new name\n')
+        named = {NAME: Value('string', b'a new name')}
+        self.assert_model(named)
+        self.assertTrue(self.use(function, LENGTH, '409600000000'))
+        changes = {**named, LENGTH: Value('u64', 409600000000)}
+        self.assert_model(changes)
+        self.assert_marks(before, {NAME, LENGTH})
+        self.unchanged(function)
+        helpers = [name + end for name in (NAME, LENGTH) for end in stays]
+        self.assert_listing(replaced(changes), *helpers)
+        self.refused(function, changes)
+        self.remove_leftovers(helpers)
+        self.assert_listing(replaced(changes), *helpers)
+        self.unmount()
+        self.assert_model(changes)
+
+    def remove_leftovers(self, helpers):
+        """Of a failure; a key stays when its copies go."""
+        keep = [key.decode() for key, _ in KV] + helpers
+        for name in os.listdir(self.metadata):
+            if name not in keep:
+                os.unlink(self.key(name))
+
+    def assert_marks(self, before, written):
+        """Numbers stay; the time of a key moves if it was written, and only then."""
+        after = self.marks()
+        for name in (key.decode() for key, _ in KV):
+            mark = before[name]
+            self.assertEqual(after[name][:2], mark[:2], name)
+            self.assertEqual(after[name][2] != mark[2], name in written, name)
+
+    def unchanged(self, function):
+        """A text that is written back as it was rewrites nothing."""
+        before, marks = self.state(), self.marks()
+        self.assertTrue(self.use(function, LENGTH, '409600000000'))
+        self.assertEqual(self.state(), before)
+        self.assert_marks(marks, set())
+
+    def refused(self, function, changes):
+        """No value of the type: the tool tells, and the old value stays."""
+        before, marks = self.state(), self.marks()
+        self.assertFalse(self.use(function, COUNT, 'abc'))
+        self.assertEqual(self.text(COUNT), b'2\n')
+        self.assertIsNotNone(self.error(COUNT))
+        self.assert_model(changes)
+        self.assertEqual(self.state(), before)
+        self.assert_marks(marks, set())
+
+
+    @unittest.skipUnless(shutil.which('gio'), 'gio: not installed')
+    def test_gio_etag(self):
+        """gedit compares the tag that it got when it saved with the file's at the next save."""
+        path = self.key(NAME)
+        saved = mountlib.run('bash', '-c', 'gio save --print-etag "$1" < "$2"', 'bash', path,
+                             source('first')).out.split()[-1]
+        again = mountlib.run('bash', '-c', 'gio save --etag="$3" "$1" < "$2"', 'bash', path,
+                             source('second'), saved)
+        self.assertEqual((again.returncode, again.err), (0, ''))
+        self.assertEqual(self.text(NAME), b'second\n')
+        again = mountlib.run('bash', '-c', 'gio save --etag="$3" "$1" < "$2"', 'bash', path,
+                             source('third'), saved)
+        self.assertNotEqual(again.returncode, 0)
+        self.assertEqual(self.text(NAME), b'second\n')
+
+
+def make_test(name, function, programs, stays):
+    missing = [program for program in programs if not shutil.which(program)]
+    if missing:
+        print(f'skipped: {name}: not installed: {" ".join(missing)}')
+
+    @unittest.skipIf(missing, f'{name}: not installed: {" ".join(missing)}')
+    def test(self):
+        self.trial(function, stays)
+    return test
+
+
+for NAME_OF, ROW in TOOLS.items():
+    setattr(Editors, 'test_' + NAME_OF.replace('-', '_'), make_test(NAME_OF, *ROW))
+
+
+if __name__ == '__main__':
+    mountlib.main()

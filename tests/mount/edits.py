@@ -1,0 +1,345 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: MIT
+"""Every kind of edit, on models of every dialect and layout, by each strategy and commit mode.
+
+After each edit the model file is read by a strict reader that shares nothing with the program; at
+the end another independent reader (see another_reader.mjs) has to agree with it.
+"""
+import itertools
+import json
+import math
+import os
+import shutil
+import subprocess
+import unittest
+
+import editlib
+import ggufmodel as gguf
+import mountlib
+import oracle
+import samples
+from editlib import Want, retype, sync, write
+from ggufmodel import Value, array
+
+MIB = 1 << 20
+
+
+def text_of(value):
+    """The text of a value, as it may be written."""
+    def number(kind, item):
+        if kind == 'bool':
+            return 'true' if item else 'false'
+        if kind in ('f32', 'f64') and not math.isfinite(item):
+            return {'inf': 'Infinity', '-inf': '-Infinity', 'nan': 'NaN'}[str(item)]
+        return repr(item)
+
+    def line(kind, item):
+        if kind == 'array':
+            return '[' + ', '.join(line(item.elem, part) for part in item.data) + ']'
+        if kind == 'string':
+            return json.dumps(item.decode('utf-8', 'surrogateescape'))
+        return number(kind, item)
+
+    if value.type == 'string':
+        return value.data + b'\n'
+    if value.type == 'array':
+        return ''.join(line(value.elem, item) + '\n' for item in value.data)
+    return number(value.type, value.data).lower().replace('infinity', 'inf') + '\n'
+
+
+class Case:
+    """A mounted model and what it has to be."""
+
+    def __init__(self, at, source, *, settle):
+        self.at, self.source, self.settle = at, source, settle
+        self.want = Want(mountlib.get(source))
+
+    def check(self):
+        """The edit is durable, or (settle) has to be made so; and the tree shows it."""
+        if self.settle:
+            sync(self.at)
+        file = mountlib.get(self.source)
+        self.want.check(file)
+        shown = [oracle.file_name(entry.key) for entry in self.want.kv]
+        assert editlib.keys(self.at) == shown, editlib.keys(self.at)
+        assert mountlib.get(os.path.join(self.at, 'model.gguf')) == file
+        assert editlib.leftovers(os.path.dirname(self.source)) == []
+        return file
+
+    def put(self, key, value, text=None, **how):
+        """Write a value's text; the file has it then, and shows it."""
+        text = text_of(value) if text is None else text
+        if text:
+            write(self.at, key, text, **how)
+        else:  # a mere truncation; by a handle it would be an edit only after close returned
+            os.truncate(editlib.place(self.at, key), 0)
+            sync(self.at)
+        self.want.set(key, value)
+        self.check()
+        shown = editlib.read(self.at, key)
+        assert oracle.is_text(value, shown), (key, shown[:100])
+        assert os.stat(editlib.place(self.at, key)).st_size == len(shown)
+        assert editlib.type_of(self.at, key) == value.type_name()
+        assert editlib.error_of(self.at, key) is None
+
+
+# ---- the edits: each takes a Case ----
+
+def values(case):
+    """Same size, longer, shorter, empty, and back."""
+    for text in (b'Name', b'a longer name than before, by much ' * 20, b'n', b'', b'two\nlines\n',
+                 b'\n', 'ü€🦙'.encode(), b'test'):
+        case.put(b'general.name', Value('string', text))
+
+
+def every_type(case):
+    """A value of each of the 13 types, as it was, and larger; scalars keep their size."""
+    for key, value in samples.one_of_each():
+        case.put(key, value)
+    for key, value in samples.one_of_each(second=True):
+        case.put(key, value)
+
+
+def unchanged(case):
+    """Text written back as it is: no byte is rewritten, the file is the same one."""
+    before = os.stat(case.source)
+    for key in editlib.keys(case.at):
+        write(case.at, key, editlib.read(case.at, key))
+        sync(case.at)
+        after = os.stat(case.source)
+        assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns), key
+    case.check()
+
+
+def names(case):
+    """Added at the end, renamed in place, removed, and back at its place."""
+    case.put(b'my.first', Value('u32', 1))
+    case.put(b'my.second', Value('string', b'second'), text='second')
+    os.rename(editlib.place(case.at, 'general.name'), editlib.place(case.at, 'my.name'))
+    case.want.rename(b'general.name', b'my.name')
+    case.check()
+    os.unlink(editlib.place(case.at, 'my.first'))
+    case.want.remove(b'my.first')
+    sync(case.at)
+    case.check()
+    os.rename(editlib.place(case.at, 'my.name'), editlib.place(case.at, 'general.name'))
+    case.want.rename(b'my.name', b'general.name')
+    case.check()
+
+
+def over(case):
+    """A key renamed over a key: the target keeps place and type and takes the value."""
+    write(case.at, 'my.source', '77')
+    case.want.set(b'my.source', Value('u32', 77))
+    case.check()
+    os.rename(editlib.place(case.at, 'my.source'), editlib.place(case.at, 'type.i64'))
+    case.want.set(b'type.i64', Value('i64', 77))
+    case.want.remove(b'my.source')
+    case.check()
+
+
+def types(case):
+    """user.gguf.type, where the value fits."""
+    case.put(b'type.u32', Value('u32', 100))
+    for kind in ('u64', 'i8', 'u16', 'i32', 'f32', 'string', 'f64', 'i64', 'u8', 'i16', 'u32'):
+        retype(case.at, 'type.u32', kind)
+        data = {'f': 100.0, 's': b'100'}.get(kind[0], 100)
+        case.want.set(b'type.u32', Value(kind, data))
+        case.check()
+        assert editlib.type_of(case.at, 'type.u32') == kind
+    case.put(b'list.i32', array('i32', [1, -2]))
+    retype(case.at, 'list.i32', 'array[i64]')
+    case.want.set(b'list.i32', array('i64', [1, -2]))
+    case.check()
+
+
+EDITS = (values, every_type, unchanged, names, types, over)
+
+
+class Edits(unittest.TestCase):
+    kept = []  # copies of edited files, for the other reader
+
+    def run_edits(self, data, *options, edits=EDITS, settle=False, first=None):
+        """The edits one after another, in one mount. first: options of an edit before them."""
+        source = mountlib.put('model.gguf', data)
+        if first:
+            with mountlib.Mount(source, *first) as at:
+                write(at, 'general.name', 'the first edit')
+        with mountlib.Mount(source, *options) as at:
+            case = Case(at, source, settle=settle)
+            for edit in edits:
+                with self.subTest(edit.__name__):
+                    edit(case)
+        case.want.check(mountlib.get(source))
+        self.keep(source)
+
+    def keep(self, source):
+        self.kept.append(mountlib.path(f'kept-{len(self.kept)}.gguf'))
+        shutil.copyfile(source, self.kept[-1])
+
+    def test_dialects(self):
+        for version, big in itertools.product((2, 3), (False, True)):
+            with self.subTest(version=version, big=big):
+                self.run_edits(samples.editable(version=version, big=big))
+
+    def test_layouts(self):
+        for layout in samples.LAYOUTS:
+            with self.subTest(**layout):
+                self.run_edits(samples.editable(**layout), edits=(names, values, unchanged))
+
+    def test_unknown_types(self):
+        self.run_edits(samples.unknown_types(), edits=(names, values, unchanged))
+
+    def test_few(self):
+        """Without tensors, without keys."""
+        tensors = samples.small()
+        for kv, made in ((samples.ARCH, []), ([], tensors), ([], [])):
+            with self.subTest(kv=len(kv), tensors=len(made)):
+                def add(case):
+                    case.put(b'my.first', Value('u32', 1))
+                    case.put(b'general.name', Value('string', b'x' * 1000))
+                    os.unlink(editlib.place(case.at, 'my.first'))
+                    case.want.remove(b'my.first')
+                    sync(case.at)
+                    case.check()
+                self.run_edits(gguf.encode(kv, made), edits=(add,))
+
+    def test_strategies(self):
+        """Each of them in each commit mode; in place only where a reserve has been made."""
+        reserve = 'reserve=262144'
+        for strategy, mode in itertools.product(('auto', 'copy', 'inplace', 'reflink'),
+                                                ('auto', 'close', 'sync')):
+            if strategy == 'reflink' and not editlib.clones(mountlib.folder):
+                continue
+            with self.subTest(strategy=strategy, mode=mode):
+                first = ('-o', f'relayout=copy,{reserve}') if strategy == 'inplace' else None
+                self.run_edits(samples.editable(), '-o', f'relayout={strategy},commit={mode},{reserve}',
+                               settle=mode == 'sync', first=first)
+
+    def test_reserve_none(self):
+        self.run_edits(samples.editable(), '-o', 'reserve=0', edits=(names, values))
+        self.assertNotIn(editlib.RESERVE, mountlib.get(self.kept[-1]))
+
+    def test_reserve_is_removed(self):
+        """reserve=0 removes one that is there; it is never shown."""
+        self.run_edits(samples.editable(), '-o', 'reserve=0', edits=(names, values),
+                       first=('-o', 'reserve=4096'))
+        self.assertNotIn(editlib.RESERVE, mountlib.get(self.kept[-1]))
+
+    def test_reserve_is_not_shown(self):
+        source = mountlib.put('model.gguf', samples.editable())
+        with mountlib.Mount(source, '-o', 'reserve=4096') as at:
+            write(at, 'general.name', 'x')
+            self.assertIn(editlib.RESERVE, mountlib.get(source))
+            self.assertNotIn(editlib.RESERVE, editlib.keys(at))
+            self.assertNotIn(editlib.RESERVE, mountlib.get(os.path.join(at, 'metadata.json')))
+            with self.assertRaises(OSError):
+                os.stat(editlib.place(at, editlib.RESERVE))
+
+    def test_reflink(self):
+        if not editlib.clones(mountlib.folder):
+            self.skipTest('the file system has no reflinks')
+        self.run_edits(samples.editable(), '-o', 'relayout=reflink,reserve=65536')
+
+    def test_alignments(self):
+        """Models that have an alignment, and each written to each other."""
+        powers = [8 << k for k in range(0, 14)]
+        for power in powers:
+            with self.subTest(alignment=power):
+                self.run_edits(samples.editable(alignment=power), edits=(names,))
+
+        def each(case):
+            for power in powers + [1 << 20, 32]:
+                case.put(b'general.alignment', Value('u32', power))
+            os.unlink(editlib.place(case.at, 'general.alignment'))
+            case.want.remove(b'general.alignment')
+            sync(case.at)
+            case.check()
+            case.put(b'general.alignment', Value('u32', 64), text='64')
+
+        for layout in samples.LAYOUTS:
+            with self.subTest(**layout):
+                self.run_edits(samples.editable(**layout), edits=(each,))
+
+    def test_large_arrays(self):
+        """250,000 strings, all replaced and one changed; a list of numbers as one JSON array."""
+        tokens = [b'token \xc3\xbc %d' % count for count in range(250000)]
+
+        def large(case):
+            case.put(b'tokenizer.ggml.tokens', array('string', tokens))
+            changed = tokens[:123456] + [b'"new"\n'] + tokens[123457:]
+            case.put(b'tokenizer.ggml.tokens', array('string', changed), piece=4096)
+            case.put(b'tokenizer.ggml.token_type', array('i32', range(250000)),
+                     text=json.dumps(list(range(250000))))
+            case.put(b'tokenizer.ggml.tokens', array('string', []), text='[]')
+
+        self.run_edits(samples.editable(), edits=(large,))
+
+    def test_nested_arrays(self):
+        def nested(case):
+            for data in ([array('i32', [5]), array('string', [b'x', b'y'])], [],
+                         [array('array', [array('i32', [1, -2, 3])])]):
+                case.put(b'list.array', array('array', data))
+        self.run_edits(samples.editable(), edits=(nested,))
+
+    def test_odd_bytes_survive(self):
+        """What text shows alike keeps its bytes: NaN payloads, odd bools, strings not UTF-8."""
+        kv = samples.ARCH + samples.odd()
+        source = mountlib.put('model.gguf', gguf.encode(kv, samples.small()))
+        with mountlib.Mount(source) as at:
+            case = Case(at, source, settle=False)
+            unchanged(case)
+            names_before = editlib.keys(at)
+            case.put(b'my.key', Value('u32', 5))
+            unchanged(case)
+            self.assertEqual(editlib.keys(at), names_before + [b'my.key'])
+
+    def test_views_of_the_whole(self):
+        """metadata.json, tensors.json, offsets and sizes follow each edit."""
+        source = mountlib.put('model.gguf', samples.editable())
+        with mountlib.Mount(source) as at:
+            write(at, 'general.name', 'x' * 5000)
+            model = gguf.read(mountlib.get(source))
+            shown = oracle.load_json(mountlib.get(os.path.join(at, 'metadata.json')).decode())
+            self.assertEqual(shown['general.name'], {'type': 'string', 'value': 'x' * 5000})
+            self.assertEqual([key.encode() for key in shown], [key for key, _ in model.kv])
+            rows = json.loads(mountlib.get(os.path.join(at, 'tensors.json')))
+            for row, tensor in zip(rows, model.tensors):
+                self.assertEqual(row['offset'], tensor.offset)
+                place = editlib.place(at, tensor.name, 'tensors')
+                self.assertEqual(mountlib.get(os.path.join(place, b'offset')),
+                                 b'%d\n' % tensor.offset)
+                self.assertEqual(os.getxattr(place, 'user.gguf.offset'), b'%d' % tensor.offset)
+                self.assertEqual(mountlib.get(os.path.join(place, b'raw')), tensor.data)
+            for name in ('model.gguf', 'metadata.json', 'tensors.json', 'info'):
+                file = os.path.join(at, name)
+                self.assertEqual(os.stat(file).st_size, len(mountlib.get(file)))
+
+    def test_zz_another_reader(self):
+        """Last: the files that the tests before have left."""
+        modules = os.environ.get('GGUFS_NODE_MODULES', '')
+        if not os.path.isdir(os.path.join(modules, '@huggingface', 'gguf')):
+            self.skipTest('no @huggingface/gguf in GGUFS_NODE_MODULES')
+        script = os.path.join(mountlib.SOURCE, 'tests/mount/another_reader.mjs')
+        self.assertTrue(self.kept)
+        for file in self.kept:
+            done = mountlib.run('node', script, modules, file)
+            self.assertEqual(done.returncode, 0, done.err)
+            self.compare(json.loads(done.out), gguf.read(mountlib.get(file)))
+
+    def compare(self, theirs, ours):
+        self.assertEqual([row['key'].encode() for row in theirs['kv']], [key for key, _ in ours.kv])
+        for row, (key, value) in zip(theirs['kv'], ours.kv):
+            self.assertEqual(row['type'], gguf.TYPE_IDS[value.type], key)
+            if value.elem != 'array':
+                self.assertEqual(row['value'], samples.as_json(value), key)
+        if ours.tensors:
+            self.assertEqual(theirs['data_offset'], ours.data_offset)
+        self.assertEqual([(row['name'].encode(), row['type'], tuple(row['dims']), row['offset'])
+                          for row in theirs['tensors']],
+                         [(t.name, t.type_id, t.dims, t.offset - ours.data_offset)
+                          for t in ours.tensors])
+
+
+if __name__ == '__main__':
+    mountlib.main(limit=240)

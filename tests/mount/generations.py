@@ -1,0 +1,176 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: MIT
+"""Readers of the whole model while it is edited: each keeps what it opened, to the last byte."""
+import mmap
+import os
+import unittest
+
+import editlib
+import ggufmodel as gguf
+import mountlib
+import samples
+from editlib import Want, opened, place, sync, write
+from ggufmodel import Value
+
+WHOLE = ('model.gguf', 'metadata.json', 'tensors.json', 'info')
+
+
+class Reader:
+    """A view of the whole, held open; model.gguf is mapped too. `copy`: what it was at open."""
+
+    def __init__(self, at, name):
+        self.name, self.fd = name, os.open(os.path.join(at, name), os.O_RDONLY)
+        self.stat = os.fstat(self.fd)
+        self.map = mmap.mmap(self.fd, 0, prot=mmap.PROT_READ) if name == 'model.gguf' else None
+        with open(f'/proc/self/fd/{self.fd}', 'rb') as again:
+            self.copy = again.read()
+        assert len(self.copy) == self.stat.st_size
+
+    def check(self):
+        """All of it again: read, in a direction that is not read ahead, and mapped."""
+        piece = 65536
+        for off in reversed(range(0, len(self.copy) + piece, piece)):
+            assert os.pread(self.fd, piece, off) == self.copy[off:off + piece], (self.name, off)
+        assert os.fstat(self.fd).st_size == len(self.copy), self.name
+        if self.map:
+            assert self.map[:] == self.copy
+
+    def close(self):
+        if self.map:
+            self.map.close()
+        os.close(self.fd)
+
+
+def edits(at, want):
+    """Ten edits: longer and shorter headers, another layout, keys that come and go."""
+    for count in range(3):
+        text = b'%d' % count * 5000 * (count + 1)
+        write(at, 'general.name', text)
+        want.set(b'general.name', Value('string', text))
+        yield
+    write(at, 'general.alignment', '4096')
+    want.set(b'general.alignment', Value('u32', 4096))
+    yield
+    for key in (b'list.string', b'type.u8', b'general.name'):
+        os.unlink(place(at, key))
+        sync(at)
+        want.remove(key)
+        yield
+    os.unlink(place(at, 'general.alignment'))
+    sync(at)
+    want.remove(b'general.alignment')
+    yield
+    write(at, 'my.new', 'x' * 100000)
+    want.set(b'my.new', Value('string', b'x' * 100000))
+    yield
+    write(at, 'type.u32', '9')
+    want.set(b'type.u32', Value('u32', 9))
+    yield
+
+
+class Generations(unittest.TestCase):
+    def data(self, **how):
+        tensors = samples.small() + samples.small(count=1, size=150001)[:1]
+        tensors[-1] = tensors[-1]._replace(name=b'large.weight')
+        return gguf.encode(samples.keys(), tensors, **how)
+
+    def check_tensors(self, at, want):
+        for tensor in want.before.tensors:
+            folder = place(at, tensor.name, 'tensors')
+            self.assertEqual(mountlib.get(os.path.join(folder, b'raw')), tensor.data)
+            self.assertEqual(len(mountlib.get(os.path.join(folder, b'f32'))), 2 * len(tensor.data))
+
+    def run_edits(self, data, *options, first=None):
+        source = mountlib.put('model.gguf', data)
+        if first:
+            with mountlib.Mount(source, *first) as at:
+                write(at, 'general.name', 'the first edit')
+        want, readers = Want(mountlib.get(source)), []
+        with mountlib.Mount(source, *options) as at:
+            readers += [Reader(at, name) for name in WHOLE]
+            self.assertEqual(readers[0].copy, mountlib.get(source))
+            raw = os.open(os.path.join(at, 'tensors/large.weight/raw'), os.O_RDONLY)
+            held = mmap.mmap(raw, 0, prot=mmap.PROT_READ)
+            for _ in edits(at, want):
+                want.check(mountlib.get(source))
+                readers += [Reader(at, name) for name in WHOLE]
+                self.assertEqual(readers[-4].copy, mountlib.get(source))
+                self.assertEqual([reader.stat.st_ino for reader in readers[-4:]],
+                                 [reader.stat.st_ino for reader in readers[:4]])
+                self.assertEqual(held[:], want.before.tensors[-1].data)
+                for reader in readers:
+                    reader.check()
+            self.check_tensors(at, want)
+            for reader in readers:
+                reader.close()
+            held.close()
+            os.close(raw)
+        want.check(mountlib.get(source))
+
+    def test_copy(self):
+        self.run_edits(self.data(), '-o', 'relayout=copy')
+
+    def test_irregular(self):
+        """What is between and behind the tensors of the first generation is in no later file."""
+        for layout in samples.LAYOUTS[1:]:
+            if 'order' not in layout:
+                with self.subTest(**layout):
+                    self.run_edits(self.data(**layout))
+
+    def test_in_place(self):
+        """The header changes in the file that the first generation was read from."""
+        source = mountlib.put('model.gguf', self.data())
+        with mountlib.Mount(source, '-o', 'relayout=copy,reserve=100000') as at:
+            write(at, 'general.name', 'the first edit')
+        inode = os.stat(source).st_ino
+        with mountlib.Mount(source, '-o', 'relayout=inplace,reserve=100000') as at:
+            readers = []
+            for count in range(10):
+                readers.append(Reader(at, 'model.gguf'))
+                write(at, 'general.name', b'%d' % count * 3000 * (count % 3 + 1))
+                for reader in readers:
+                    reader.check()
+            self.assertEqual(mountlib.get(os.path.join(at, 'model.gguf')), mountlib.get(source))
+            for reader in readers:
+                reader.close()
+        self.assertEqual(os.stat(source).st_ino, inode)
+
+    def deleted(self, pid):
+        """Files without a name that the daemon has open or mapped."""
+        found = []
+        for fd in os.listdir(f'/proc/{pid}/fd'):
+            try:
+                found.append(os.readlink(f'/proc/{pid}/fd/{fd}'))
+            except FileNotFoundError:
+                pass
+        with open(f'/proc/{pid}/maps', encoding='utf-8') as lines:
+            found += lines.read().splitlines()
+        return [name for name in found if '(deleted)' in name and 'model.gguf' in name]
+
+    def test_old_files_are_let_go(self):
+        """A replaced model is kept by its readers, and by nobody when they are gone."""
+        source = mountlib.put('model.gguf', self.data())
+        with mountlib.Foreground(source) as (at, process):
+            for count in range(3):
+                with opened(os.path.join(at, 'model.gguf'), os.O_RDONLY) as fd:
+                    os.pread(fd, 100, 0)
+                    write(at, 'general.name', 'x' * 1000 * (count + 1))
+                # Nobody looks at model.gguf again: the program itself has to let go.
+                editlib.until(lambda: not self.deleted(process.pid))
+            write(at, 'general.name', 'y')
+            editlib.until(lambda: not self.deleted(process.pid))
+
+    def test_times(self):
+        """A key's time moves when it is written; those of views of the whole with each edit."""
+        source = mountlib.put('model.gguf', self.data())
+        os.utime(source, (1000, 1000))
+        with mountlib.Mount(source) as at:
+            write(at, 'general.name', 'x' * 9999)
+            for name in WHOLE + ('tensors/a.weight/offset', 'metadata/general.name'):
+                self.assertGreater(os.stat(os.path.join(at, name)).st_mtime, 1000, name)
+            for name in ('metadata/type.u32', 'tensors/a.weight/raw', 'tensors/a.weight', 'tensors'):
+                self.assertEqual(os.stat(os.path.join(at, name)).st_mtime, 1000, name)
+
+
+if __name__ == '__main__':
+    mountlib.main(limit=120)

@@ -1,0 +1,185 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: MIT
+"""Split models: one tree for all shards, the merged file, edits of the first shard, and what is
+wrong with a set of shards."""
+import json
+import os
+import random
+import unittest
+
+import ggufmodel as gguf
+import mountlib
+from ggufmodel import Tensor, Value
+
+F32, F16, Q8_0 = 0, 1, 8
+KEYS = [(b'general.architecture', Value('string', b'llama')), (b'general.name', Value('string', b'x')),
+        (b'llama.block_count', Value('u32', 2)), (b'x.u64', Value('u64', 2 ** 40))]
+NAME = 'model-%05d-of-%05d.gguf'
+
+
+def tensors():
+    rand = random.Random(7)
+    shapes = [(F32, (5,)), (Q8_0, (64, 3)), (F16, (7, 2)), (F32, (0, 4)), (F32, (33,)), (Q8_0, (32,))]
+    return [Tensor(b't.%d' % i, kind, dims, rand.randbytes(gguf.nbytes(kind, dims)))
+            for i, (kind, dims) in enumerate(shapes)]
+
+
+def split_keys(no, count, total):
+    return [(b'split.no', Value('u16', no)), (b'split.tensors.count', Value('i32', total)),
+            (b'split.count', Value('u16', count))]
+
+
+def shards(where, parts, **dialect):
+    """Write the shards, parts[i] being the tensors of number i. Returns their paths."""
+    os.makedirs(mountlib.path(where))
+    total = sum(map(len, parts))
+    paths = []
+    for no, part in enumerate(parts):
+        keys = (KEYS if no == 0 else []) + split_keys(no, len(parts), total)
+        name = os.path.join(where, NAME % (no + 1, len(parts)))
+        paths.append(mountlib.put(name, gguf.encode(keys, part, **dialect)))
+    return paths
+
+
+def cut(count=3):
+    """All tensors, in so many parts, one of them empty."""
+    all_of_them = tensors()
+    return [all_of_them[:2], [], all_of_them[2:]] if count == 3 else [[], all_of_them]
+
+
+class Split(unittest.TestCase):
+    def check(self, at, whole, parts, names):
+        model = gguf.read(whole)
+        self.assertEqual(mountlib.get(at + '/model.gguf'), whole)
+        self.assertEqual(os.listdir(at + '/metadata'), [key.decode() for key, _ in model.kv])
+        self.assertEqual(os.listdir(at + '/tensors'), [t.name.decode() for t in model.tensors])
+        for no, part in enumerate(parts):
+            stored = {t.name: t for t in gguf.read(mountlib.get(names[no])).tensors}
+            for tensor in part:
+                place = f'{at}/tensors/{tensor.name.decode()}/'
+                self.assertEqual(mountlib.get(place + 'raw'), tensor.data)
+                self.assertEqual(mountlib.get(place + 'shard').decode(),
+                                 os.path.basename(names[no]) + '\n')
+                self.assertEqual(int(mountlib.get(place + 'offset')), stored[tensor.name].offset)
+        rows = json.loads(mountlib.get(at + '/tensors.json'))
+        self.assertEqual([row['shard'] for row in rows],
+                         [os.path.basename(names[no]) for no, part in enumerate(parts) for _ in part])
+
+    def test_one_tree(self):
+        """By whichever shard it is given, in both byte orders, with and without tensors in the
+        first; model.gguf is what an unsplit file would be."""
+        for count in (3, 2):
+            for dialect in ({}, {'big': True}, {'version': 2}, {'tail': False}):
+                with self.subTest(count=count, **dialect):
+                    where = f'tree-{count}-' + '-'.join(map(str, dialect))
+                    parts = cut(count)
+                    names = shards(where, parts, **dialect)
+                    how = {key: value for key, value in dialect.items() if key != 'tail'}
+                    whole = gguf.encode(KEYS, tensors(), **how)
+                    for name in names:
+                        with mountlib.Mount(name) as at:
+                            self.check(at, whole, parts, names)
+
+    def test_links(self):
+        """In caches shards are links to files that are called by a hash."""
+        names = shards('blobs', cut())
+        os.mkdir(mountlib.path('links'))
+        links = []
+        for no, name in enumerate(names):
+            blob = os.path.join(os.path.dirname(name), '%064x' % no)
+            os.rename(name, blob)
+            links.append(mountlib.path('links', os.path.basename(name)))
+            os.symlink(blob, links[-1])
+        with mountlib.Mount(links[2]) as at:
+            self.assertEqual(mountlib.get(at + '/model.gguf'), gguf.encode(KEYS, tensors()))
+            with self.assertRaises(OSError):  # read-only: the name would become a lie
+                with open(at + '/metadata/general.name', 'w') as file:
+                    file.write('y')
+
+    def test_edit(self):
+        """Edits go to the first shard; the others stay as they are, and so do all tensors."""
+        parts = cut()
+        names = shards('edit', parts)
+        before = [mountlib.get(name) for name in names]
+        long = b'a much longer name, so that the data of the first shard moves' * 9
+        with mountlib.Mount(names[1]) as at:
+            with open(at + '/model.gguf', 'rb') as old:
+                with open(at + '/metadata/general.name', 'wb') as file:
+                    file.write(long)
+                os.unlink(at + '/metadata/x.u64')
+                os.sync()
+                folder = os.open(at + '/metadata', os.O_RDONLY)
+                os.fsync(folder)
+                os.close(folder)
+                self.assertEqual(old.read(), gguf.encode(KEYS, tensors()))
+            keys = [KEYS[0], (b'general.name', Value('string', long)), KEYS[2]]
+            self.check(at, gguf.encode(keys, tensors()), parts, names)
+            with self.assertRaises(PermissionError):
+                with open(at + '/metadata/split.count', 'w') as file:
+                    file.write('9')
+        self.assertEqual([mountlib.get(name) for name in names[1:]], before[1:])
+        first = gguf.read(mountlib.get(names[0]))
+        self.assertEqual(first.kv, keys + split_keys(0, 3, len(tensors())))
+        with mountlib.Mount(names[2]) as at:
+            self.check(at, gguf.encode(keys, tensors()), parts, names)
+
+    def refused(self, path, *words):
+        with self.assertRaises(mountlib.Refused) as caught:
+            with mountlib.Mount(path):
+                pass
+        done = caught.exception.done
+        self.assertEqual((done.returncode, done.err.count('\n')), (1, 1), done.err)
+        for word in words:
+            self.assertIn(word, done.err)
+
+    def test_missing(self):
+        for no in range(3):
+            names = shards(f'missing-{no}', cut())
+            os.unlink(names[no])
+            self.refused(names[(no + 1) % 3], os.path.basename(names[no]), 'No such file')
+
+    def test_inconsistent(self):
+        one = tensors()[:1]
+        cases = [
+            ('no', split_keys(2, 3, 6), {}, 'split.no'),
+            ('count', split_keys(1, 4, 6), {}, 'split.count'),
+            ('none', [], {}, 'split.no'),
+            ('text', [(b'split.no', Value('string', b'1'))], {}, 'split.no'),
+            ('order', split_keys(1, 3, 6), {'big': True}, 'byte order'),
+            ('version', split_keys(1, 3, 6), {'version': 2}, 'version'),
+        ]
+        for where, keys, dialect, word in cases:
+            with self.subTest(where):
+                names = shards('bad-' + where, cut())
+                mountlib.put(names[1], gguf.encode(keys, [], **dialect))
+                self.refused(names[0], os.path.basename(names[1]), word)
+        names = shards('bad-total', cut())
+        mountlib.put(names[1], gguf.encode(split_keys(1, 3, 6), [Tensor(b'more', F32, (1,), b'1234')]))
+        self.refused(names[0], 'split.tensors.count')
+        names = shards('bad-twice', [one, one])
+        self.refused(names[0], 'same name', 't.0')
+
+    def test_extra_and_damaged(self):
+        names = shards('extra', cut())
+        extra = os.path.join(os.path.dirname(names[0]), NAME % (4, 3))
+        mountlib.put(extra, mountlib.get(names[2]))
+        self.refused(names[0], os.path.basename(extra))
+        names = shards('damaged', cut())
+        mountlib.put(names[2], mountlib.get(names[2])[:-64])
+        self.refused(names[0], os.path.basename(names[2]), 'missing', 'partial')
+        with mountlib.Mount(names[0], '-o', 'partial') as at:
+            self.assertEqual(mountlib.get(at + '/tensors/t.1/raw'), tensors()[1].data)
+            with self.assertRaises(OSError):
+                mountlib.get(at + '/tensors/t.5/raw')
+
+    def test_single(self):
+        """Not split: one of one, or a name that only looks like a shard's."""
+        for name in (NAME % (1, 1), 'x-0001-of-0003.gguf', 'x-00004-of-00003.gguf'):
+            path = mountlib.put(name, gguf.encode(KEYS, tensors()))
+            with mountlib.Mount(path) as at:
+                self.assertEqual(mountlib.get(at + '/model.gguf'), mountlib.get(path))
+                self.assertFalse(os.path.exists(at + '/tensors/t.0/shard'))
+
+
+if __name__ == '__main__':
+    mountlib.main()

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: MIT
+"""A program on a terminal of its own (tmux): keys in, screen out."""
+import os
+import subprocess
+import time
+
+import mountlib
+
+
+class Terminal:
+    """`with Terminal('vim', file) as term:`. Leaves when the program has ended; kills it otherwise."""
+
+    def __init__(self, *command, env=()):
+        self.socket = mountlib.path('tmux')
+        self.command = ['env', 'TERM=screen', 'LC_ALL=C.UTF-8', *env, *command]
+
+    def tmux(self, *arguments, check=True):
+        done = subprocess.run(['tmux', '-S', self.socket, '-f', '/dev/null', *arguments],
+                              check=check, stdin=subprocess.DEVNULL, capture_output=True,
+                              timeout=mountlib.LIMIT)
+        return done.stdout.decode(errors='replace')
+
+    def __enter__(self):
+        self.tmux('new-session', '-d', '-x', '150', '-y', '24', *self.command)
+        return self
+
+    def screen(self):
+        """Empty when the program has ended."""
+        return self.tmux('capture-pane', '-p', check=False)
+
+    def running(self):
+        return self.tmux('list-panes', check=False) != ''
+
+    def until(self, what, is_so):
+        """Look until it is so."""
+        end = time.monotonic() + mountlib.LIMIT
+        while not is_so():
+            if time.monotonic() > end:
+                raise AssertionError(f'{self.command}: no {what} on:\n{self.screen()}')
+            time.sleep(0.01)
+
+    def see(self, *texts):
+        """Wait until one of the texts is on the screen; returns that."""
+        found = []
+
+        def seen():
+            screen = self.screen()
+            found[:] = [text for text in texts if text in screen]
+            return found
+        self.until(' or '.join(texts), seen)
+        return found[0]
+
+    def keys(self, *names):
+        """Keys by tmux's names."""
+        self.tmux('send-keys', *names)
+
+    def type(self, text):
+        self.tmux('send-keys', '-l', text)
+
+    def ended(self):
+        self.until('end', lambda: not self.running())
+
+    def __exit__(self, *error):
+        if not error[0]:
+            self.ended()
+        self.tmux('kill-server', check=False)
+        if os.path.exists(self.socket):
+            os.unlink(self.socket)

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: MIT */
+/* base/sys: the real system calls answer -errno, and the loops around them move all or fail. */
+#include "cu_main.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "base/sys.h"
+#include "faultsys.h"
+
+static const struct sys *const real = &sys_libc;
+
+static int make_dir(char path[32])
+{
+    (void)snprintf(path, 32, "/tmp/ggufs-sys-XXXXXX");
+    CU_ASSERT_PTR_NOT_NULL_FATAL(mkdtemp(path));
+    int dir = real->openat(real, AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    CU_ASSERT_TRUE_FATAL(dir >= 0);
+    return dir;
+}
+
+static int make_file(int dir, const char *name, const char *text)
+{
+    int fd = real->openat(real, dir, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    CU_ASSERT_TRUE_FATAL(fd >= 0);
+    CU_ASSERT_EQUAL(sys_write_all(real, fd, text, strlen(text), 0), 0);
+    return fd;
+}
+
+static int remove_one(void *arg, const char *name)
+{
+    return real->unlinkat(real, *(int *)arg, name);
+}
+
+static void drop_dir(int dir, const char *path)
+{
+    CU_ASSERT_EQUAL(real->list(real, dir, remove_one, &dir), 0);
+    sys_close(real, &dir);
+    CU_ASSERT_EQUAL(dir, -1);
+    CU_ASSERT_EQUAL(rmdir(path), 0);
+}
+
+static void test_errors(void)
+{
+    char path[32], byte;
+    struct stat st;
+    uint64_t at = 7;
+    int dir = make_dir(path), closed = -1;
+    CU_ASSERT_EQUAL(real->openat(real, dir, "none", O_RDONLY, 0), -ENOENT);
+    CU_ASSERT_EQUAL(real->fstatat(real, dir, "none", &st), -ENOENT);
+    CU_ASSERT_EQUAL(real->unlinkat(real, dir, "none"), -ENOENT);
+    CU_ASSERT_EQUAL(real->rename(real, dir, "none", "other", 0), -ENOENT);
+    CU_ASSERT_EQUAL(real->pread(real, dir, &byte, 1, 0), -EISDIR);
+    CU_ASSERT_EQUAL(real->fsync(real, -1), -EBADF);
+    CU_ASSERT_EQUAL(real->seek(real, -1, 0, SEEK_DATA, &at), -EBADF);
+    CU_ASSERT_EQUAL(at, 7);
+    sys_close(real, &closed);
+    CU_ASSERT_EQUAL(sys_sync_dir(real, dir), 0);
+    CU_ASSERT_EQUAL(sys_sync_dir(real, -1), -EBADF);
+    drop_dir(dir, path);
+}
+
+static void test_whole(void)
+{
+    char path[32], got[16] = "";
+    int dir = make_dir(path), fd = make_file(dir, "a", "0123456789");
+    CU_ASSERT_EQUAL(sys_read_all(real, fd, got, 4, 6), 0);
+    CU_ASSERT_STRING_EQUAL(got, "6789");
+    CU_ASSERT_EQUAL(sys_read_all(real, fd, got, 5, 6), -EIO);
+    CU_ASSERT_EQUAL(sys_read_all(real, fd, got, 0, 100), 0);
+    CU_ASSERT_EQUAL(sys_write_all(real, fd, "x", 1, 3), 0);
+    CU_ASSERT_EQUAL(sys_read_all(real, fd, got, 10, 0), 0);
+    CU_ASSERT_EQUAL(memcmp(got, "012x456789", 10), 0);
+    sys_close(real, &fd);
+    drop_dir(dir, path);
+}
+
+/* A call that a signal interrupted is made again; one that moved less goes on. */
+static void test_again(void)
+{
+    static char from[5000], to[5000];
+    char path[32];
+    struct faultsys fs;
+    int dir = make_dir(path), fd = make_file(dir, "a", "");
+    memset(from, 'f', sizeof(from));
+    faultsys_init(&fs, FAULT_SHORT, 0, 0);
+    CU_ASSERT_EQUAL(sys_write_all(&fs.sys, fd, from, sizeof(from), 0), 0);
+    CU_ASSERT_EQUAL(sys_read_all(&fs.sys, fd, to, sizeof(to), 0), 0);
+    CU_ASSERT_EQUAL(fs.calls, 10);
+    CU_ASSERT_EQUAL(memcmp(from, to, sizeof(to)), 0);
+    faultsys_init(&fs, FAULT_FAIL, 1, -EINTR);
+    CU_ASSERT_EQUAL(sys_write_all(&fs.sys, fd, from, 10, 0), 0);
+    faultsys_init(&fs, FAULT_FAIL, 1, -EINTR);
+    CU_ASSERT_EQUAL(sys_read_all(&fs.sys, fd, to, 10, 0), 0);
+    faultsys_init(&fs, FAULT_FAIL, 1, -EINTR);
+    CU_ASSERT_EQUAL(sys_sync(&fs.sys, fd), 0);
+    CU_ASSERT_EQUAL(fs.calls, 2);
+    faultsys_init(&fs, FAULT_FAIL, 1, -ENOSPC);
+    CU_ASSERT_EQUAL(sys_write_all(&fs.sys, fd, from, 10, 0), -ENOSPC);
+    /* A folder that knows no fsync has nothing to sync; one that fails has. */
+    faultsys_init(&fs, FAULT_FAIL, 1, -EINVAL);
+    CU_ASSERT_EQUAL(sys_sync_dir(&fs.sys, dir), 0);
+    faultsys_init(&fs, FAULT_FAIL, 1, -EIO);
+    CU_ASSERT_EQUAL(sys_sync_dir(&fs.sys, dir), -EIO);
+    sys_close(real, &fd);
+    drop_dir(dir, path);
+}
+
+static int count_until(void *arg, const char *name)
+{
+    unsigned *left = arg;
+    CU_ASSERT_TRUE(name[0] != '.');
+    return --*left ? 0 : -ECANCELED;
+}
+
+static void test_list(void)
+{
+    char path[32], name[8];
+    int dir = make_dir(path);
+    for (int i = 0; i < 5; i++) {
+        (void)snprintf(name, sizeof(name), "f%d", i);
+        int fd = make_file(dir, name, "");
+        sys_close(real, &fd);
+    }
+    for (int again = 0; again < 2; again++) { /* the folder's own offset does not matter */
+        unsigned left = 100;
+        CU_ASSERT_EQUAL(real->list(real, dir, count_until, &left), 0);
+        CU_ASSERT_EQUAL(left, 95);
+    }
+    unsigned left = 3;
+    CU_ASSERT_EQUAL(real->list(real, dir, count_until, &left), -ECANCELED);
+    CU_ASSERT_EQUAL(left, 0);
+    drop_dir(dir, path);
+}
+
+static void test_moves(void)
+{
+    char path[32], got[8] = "";
+    struct stat a, b;
+    int dir = make_dir(path), fa = make_file(dir, "a", "aaaa"), fb = make_file(dir, "b", "bb");
+    CU_ASSERT_EQUAL(real->copy_range(real, fa, 1, fb, 2, 3), 3);
+    CU_ASSERT_EQUAL(sys_read_all(real, fb, got, 5, 0), 0);
+    CU_ASSERT_STRING_EQUAL(got, "bbaaa");
+    CU_ASSERT_EQUAL(real->ftruncate(real, fb, 1), 0);
+    CU_ASSERT_EQUAL(real->fstat(real, fb, &b), 0);
+    CU_ASSERT_EQUAL(b.st_size, 1);
+    CU_ASSERT_EQUAL(real->rename(real, dir, "a", "b", RENAME_EXCHANGE), 0);
+    CU_ASSERT_EQUAL(real->fstatat(real, dir, "a", &a), 0);
+    CU_ASSERT_EQUAL(a.st_ino, b.st_ino);
+    CU_ASSERT_EQUAL(real->flock(real, fa, LOCK_EX | LOCK_NB), 0);
+    int other = real->openat(real, dir, "b", O_RDONLY | O_CLOEXEC, 0);
+    CU_ASSERT_EQUAL(real->flock(real, other, LOCK_EX | LOCK_NB), -EWOULDBLOCK);
+    sys_close(real, &other);
+    sys_close(real, &fa);
+    sys_close(real, &fb);
+    drop_dir(dir, path);
+}
+
+static CU_TestInfo tests[] = {
+    {"errors are negative, and outputs then untouched", test_errors},
+    {"all bytes are read and written, or it is an error", test_whole},
+    {"short and interrupted calls go on", test_again},
+    {"a folder is listed whole, or until told to stop", test_list},
+    {"ranges, names and locks are the kernel's", test_moves},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("sys", tests)

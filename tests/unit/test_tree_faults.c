@@ -1,0 +1,491 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Every kind of edit of a tree, by each strategy, while a system call or an allocation fails, or the
+ * process or the power goes away: the file is the old or the new one, whole, the tree shows what the
+ * file is, and the next edit works.
+ */
+#include "cu_main.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "alloc.h"
+#include "build_gguf.h"
+#include "faultsys.h"
+#include "model_dir.h"
+#include "soak.h"
+#include "tree/internal.h"
+#include "tree_edit.h"
+#include "tree_image.h"
+
+/* ---- kinds of edits ---- */
+
+static int longer(struct tree *t)
+{
+    char text[2500];
+    memset(text, 'n', sizeof(text));
+    return do_write(t, "general.name", text, sizeof(text));
+}
+
+static int same_length(struct tree *t)
+{
+    return do_write(t, "general.name", "NAME\n", 5);
+}
+
+/* What a call leaves for later is waited for. */
+static int then_sync(struct tree *t, int r)
+{
+    return r < 0 ? r : do_sync(t);
+}
+
+static int shorter(struct tree *t)
+{
+    return then_sync(t, do_truncate(t, "general.name"));
+}
+
+static int new_key(struct tree *t)
+{
+    return do_write(t, "my.flag:u8", "1", 1);
+}
+
+static int more_elements(struct tree *t)
+{
+    return do_append(t, "my.list", "4\n5\n6\n", 6);
+}
+
+static int remove_key(struct tree *t)
+{
+    return then_sync(t, do_unlink(t, "my.number"));
+}
+
+static int rename_key(struct tree *t)
+{
+    return do_rename(t, "my.number", "my.renamed");
+}
+
+static int rename_over(struct tree *t)
+{
+    return then_sync(t, do_rename(t, "my.number", "my.other"));
+}
+
+static int retype_key(struct tree *t)
+{
+    return do_retype(t, "my.number", "u64");
+}
+
+static int align(struct tree *t)
+{
+    return do_write(t, "general.alignment", "64", 2);
+}
+
+/* Written by another name and renamed over the key, as editors do. */
+static int by_helper(struct tree *t)
+{
+    int r = do_write(t, "general.name.tmp", "by a helper", 11);
+    return r < 0 ? r : do_rename(t, "general.name.tmp", "general.name");
+}
+
+struct kind {
+    const char *name;
+    int (*run)(struct tree *t);
+};
+
+static const struct kind kinds[] = {
+    {"longer", longer},     {"same length", same_length}, {"shorter", shorter},
+    {"new key", new_key},   {"array", more_elements},     {"remove", remove_key},
+    {"rename", rename_key}, {"rename over", rename_over}, {"retype", retype_key},
+    {"alignment", align},   {"helper", by_helper},
+};
+enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
+
+/* ---- a model in a folder ---- */
+
+struct way {
+    const char *name;
+    enum edit_strategy strategy;
+    bool clone;
+};
+
+static const struct way ways[] = {
+    {"copy", EDIT_COPY, false},
+    {"reflink", EDIT_REFLINK, true},
+    {"inplace", EDIT_INPLACE, false},
+    {"auto", EDIT_AUTO, false},
+};
+enum { WAYS = sizeof(ways) / sizeof(ways[0]) };
+
+struct image {
+    uint8_t *bytes;
+    size_t n;
+};
+
+/* A kind of edit done in a way: the file before and after it. */
+struct edit_case {
+    const struct kind *kind;
+    const struct way *way;
+    struct image old, new;
+};
+
+static struct image make_model(void)
+{
+    struct build b;
+    struct image i;
+    char spaces[6000];
+    memset(spaces, ' ', sizeof(spaces));
+    build_init(&b, 3, false);
+    build_str(&b, "general.architecture", "test");
+    build_str(&b, "general.name", "name");
+    build_u32(&b, "my.number", 7);
+    build_u32(&b, "my.other", 8);
+    build_array(&b, "my.list", GGUF_I32, 3);
+    for (uint32_t k = 1; k <= 3; k++)
+        build_item_num(&b, GGUF_I32, k);
+    build_str_n(&b, EDIT_RESERVE_KEY, spaces, sizeof(spaces));
+    build_tensor(&b, "a", F32, SHAPE(5), NULL, 20);
+    build_tensor(&b, "b", I8, SHAPE(20001), NULL, 20001);
+    i.bytes = build_finish(&b, &i.n);
+    return i;
+}
+
+struct place {
+    char folder[64], model[96];
+    int dir;
+};
+
+static void make_place(struct place *p, const struct image *i)
+{
+    const char *root = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
+    (void)snprintf(p->folder, sizeof(p->folder), "%s/ggufs-test-XXXXXX", root);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(mkdtemp(p->folder));
+    (void)snprintf(p->model, sizeof(p->model), "%s/" NAME, p->folder);
+    p->dir = open(p->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    put_file(p->dir, NAME, i->bytes, i->n);
+}
+
+static int count_or_remove(void *arg, const char *name)
+{
+    int *state = arg; /* a folder's descriptor; or less than 0: minus the files seen, minus 1 */
+    if (*state < 0)
+        --*state;
+    else
+        (void)unlinkat(*state, name, 0);
+    return 0;
+}
+
+static int files_in(const struct place *p)
+{
+    int seen = -1;
+    (void)sys_libc.list(&sys_libc, p->dir, count_or_remove, &seen);
+    return -1 - seen;
+}
+
+static void drop_place(struct place *p)
+{
+    (void)sys_libc.list(&sys_libc, p->dir, count_or_remove, &p->dir);
+    CU_ASSERT_EQUAL(rmdir(p->folder), 0);
+    (void)close(p->dir);
+}
+
+static struct image file_now(const struct place *p)
+{
+    struct image i;
+    i.bytes = get_file(p->dir, NAME, &i.n);
+    return i;
+}
+
+static bool same(const struct image *a, const struct image *b)
+{
+    return a->n == b->n && memcmp(a->bytes, b->bytes, a->n) == 0;
+}
+
+static bool file_is(const struct place *p, const struct image *want)
+{
+    struct image now = file_now(p);
+    bool is = same(&now, want);
+    free(now.bytes);
+    return is;
+}
+
+/* ---- a tree on it ---- */
+
+static void arm(struct faultsys *fs, const struct edit_case *c, enum fault_mode mode, unsigned n,
+                int error)
+{
+    faultsys_init(fs, mode, n, error);
+    fs->clone = c->way->clone;
+}
+
+/* The tree, with this table of system calls for its edits. */
+static struct tree *start(const struct place *p, const struct edit_case *c, struct faultsys *fs)
+{
+    struct tree_options o = {
+        .strategy = c->way->strategy, .reserve = EDIT_RESERVE_AUTO, .commit = TREE_COMMIT_CLOSE};
+    struct tree *t = NULL;
+    struct err e = {0};
+    int r = tree_open(p->model, &o, &t, &e);
+    if (r < 0)
+        (void)printf("\n%s\n", e.msg);
+    CU_ASSERT_EQUAL_FATAL(r, 0);
+    CU_ASSERT_TRUE_FATAL(tree_writable(t));
+    t->file.sys = &fs->sys;
+    CU_ASSERT_EQUAL_FATAL(tree_start(t, NULL), 0);
+    return t;
+}
+
+/* What model.gguf shows. */
+static struct image shown(struct tree *t)
+{
+    const struct tree_image m = {.t = t};
+    struct image i;
+    i.bytes = (uint8_t *)image_text(&m, "model.gguf", &i.n);
+    return i;
+}
+
+/* The tree shows what the file is, and can be edited. */
+static void check_goes_on(const struct place *p, struct tree *t, struct faultsys *fs,
+                          const struct edit_case *c, const char *when)
+{
+    struct image file = file_now(p), view = shown(t);
+    bool fits = same(&file, &view);
+    if (!fits)
+        (void)printf("\n%s, %s, %s: the tree shows another file\n", c->kind->name, c->way->name,
+                     when);
+    CU_ASSERT_TRUE(fits);
+    free(file.bytes);
+    free(view.bytes);
+    arm(fs, c, FAULT_NONE, 0, 0);
+    int r = do_write(t, "general.name", "next", 4);
+    if (r < 0)
+        (void)printf("\n%s, %s, %s: the next edit fails: %d\n", c->kind->name, c->way->name, when,
+                     r);
+    CU_ASSERT_EQUAL(r, 0);
+    file = file_now(p);
+    view = shown(t);
+    CU_ASSERT_TRUE(same(&file, &view));
+    CU_ASSERT_PTR_NOT_NULL(
+        memmem(file.bytes, file.n, "general.name\x08\0\0\0\x04\0\0\0\0\0\0\0next", 28));
+    free(file.bytes);
+    free(view.bytes);
+}
+
+static void stop(const struct place *p, struct tree *t)
+{
+    CU_ASSERT_EQUAL(tree_finish(t), 0);
+    tree_close(t);
+    CU_ASSERT_EQUAL(files_in(p), 1);
+}
+
+/* Do the edit without faults, for what the file is after it. False: the way is not for the kind. */
+static bool try_case(struct edit_case *c)
+{
+    struct place p;
+    struct faultsys fs;
+    c->old = make_model();
+    make_place(&p, &c->old);
+    arm(&fs, c, FAULT_NONE, 0, 0);
+    struct tree *t = start(&p, c, &fs);
+    int r = c->kind->run(t);
+    CU_ASSERT_TRUE(r == 0 || r == -EOPNOTSUPP);
+    c->new = file_now(&p);
+    CU_ASSERT_EQUAL(same(&c->old, &c->new), r < 0);
+    stop(&p, t);
+    drop_place(&p);
+    return r == 0;
+}
+
+static unsigned each_case(void (*test)(const struct edit_case *c))
+{
+    unsigned n = 0;
+    for (size_t k = 0; k < KINDS; k++)
+        for (size_t w = 0; w < WAYS; w++) {
+            struct edit_case c = {.kind = &kinds[k], .way = &ways[w]};
+            if (try_case(&c)) {
+                test(&c);
+                n++;
+            }
+            free(c.old.bytes);
+            free(c.new.bytes);
+        }
+    return n;
+}
+
+/* ---- failing calls ---- */
+
+static bool fail_at(const struct edit_case *c, unsigned n, int error)
+{
+    struct place p;
+    struct faultsys fs;
+    char when[64];
+    make_place(&p, &c->old);
+    arm(&fs, c, FAULT_NONE, 0, 0);
+    struct tree *t = start(&p, c, &fs);
+    arm(&fs, c, FAULT_FAIL, n, error);
+    int r = c->kind->run(t);
+    (void)snprintf(when, sizeof(when), "call %u (%s) fails with %d", n, fs.hit ? fs.what : "-",
+                   error);
+    bool good = file_is(&p, r == 0 ? &c->new : &c->old);
+    /* A key that is given up for another strategy makes another, but whole, file. */
+    if (!good)
+        (void)printf("\n%s, %s, %s: returned %d\n", c->kind->name, c->way->name, when, r);
+    CU_ASSERT_TRUE(good);
+    bool hit = fs.hit;
+    check_goes_on(&p, t, &fs, c, when);
+    stop(&p, t);
+    drop_place(&p);
+    return hit;
+}
+
+static void fail_each(const struct edit_case *c)
+{
+    static const int errors[] = {-EIO, -ENOSPC, -EDQUOT, -EINTR};
+    for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
+        unsigned n = 1;
+        while (fail_at(c, n, errors[i]))
+            n++;
+        CU_ASSERT_TRUE(n > 10);
+        soak_count("faults injected", n - 1);
+    }
+}
+
+static void test_fail(void)
+{
+    CU_ASSERT_TRUE(each_case(fail_each) > 3 * KINDS);
+}
+
+/* ---- failing allocations ---- */
+
+static bool no_memory_at(const struct edit_case *c, unsigned n, bool rest)
+{
+    struct place p;
+    struct faultsys fs;
+    char when[64];
+    make_place(&p, &c->old);
+    arm(&fs, c, FAULT_NONE, 0, 0);
+    struct tree *t = start(&p, c, &fs);
+    alloc_arm(n, rest);
+    int r = c->kind->run(t);
+    bool hit = alloc_disarm();
+    (void)snprintf(when, sizeof(when), "allocation %u fails%s", n, rest ? " and all after it" : "");
+    bool good = file_is(&p, r == 0 ? &c->new : &c->old);
+    if (!good || (r < 0 && r != -ENOMEM))
+        (void)printf("\n%s, %s, %s: returned %d\n", c->kind->name, c->way->name, when, r);
+    CU_ASSERT_TRUE(good);
+    CU_ASSERT_TRUE(r == 0 || r == -ENOMEM);
+    check_goes_on(&p, t, &fs, c, when);
+    stop(&p, t);
+    drop_place(&p);
+    return hit;
+}
+
+static void no_memory(const struct edit_case *c)
+{
+    for (int rest = 0; rest < 2; rest++) {
+        unsigned n = 1;
+        while (no_memory_at(c, n, rest))
+            n++;
+        CU_ASSERT_TRUE(n > 5);
+        soak_count("allocations refused", n - 1);
+    }
+}
+
+static void test_no_memory(void)
+{
+    CU_ASSERT_TRUE(each_case(no_memory) > 3 * KINDS);
+}
+
+/* ---- kills and power cuts ---- */
+
+static int die(const struct place *p, const struct edit_case *c, enum fault_mode mode, unsigned n,
+               uint64_t seed)
+{
+    int status = 0;
+    pid_t child = fork();
+    CU_ASSERT_TRUE_FATAL(child >= 0);
+    if (child == 0) {
+        struct faultsys fs;
+        arm(&fs, c, FAULT_NONE, 0, 0);
+        struct tree *t = start(p, c, &fs);
+        arm(&fs, c, mode, n, 0);
+        fs.seed = seed;
+        int r = c->kind->run(t);
+        if (mode == FAULT_POWER)
+            faultsys_power_cut(&fs);
+        _exit(r == 0 ? 0 : 1);
+    }
+    CU_ASSERT_EQUAL(waitpid(child, &status, 0), child);
+    CU_ASSERT_TRUE_FATAL(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static bool die_at(const struct edit_case *c, enum fault_mode mode, unsigned n, uint64_t seed)
+{
+    struct place p;
+    struct faultsys fs;
+    struct edit_recovered found;
+    struct err e = {0};
+    make_place(&p, &c->old);
+    int status = die(&p, c, mode, n, seed);
+    CU_ASSERT_TRUE(status == 0 || status == FAULT_EXIT);
+    /* By --recover, or by the next mount. */
+    if (n & 1) {
+        int r = tree_recover(p.model, &found, &e);
+        CU_ASSERT_EQUAL(r, 0);
+        CU_ASSERT_EQUAL(files_in(&p), 1);
+    }
+    arm(&fs, c, FAULT_NONE, 0, 0);
+    struct tree *t = start(&p, c, &fs);
+    bool done = file_is(&p, &c->new), good = done || file_is(&p, &c->old);
+    if (!good || (status == 0 && !done))
+        (void)printf("\n%s, %s: cut at call %u, seed %llu: %s\n", c->kind->name, c->way->name, n,
+                     (unsigned long long)seed, e.msg);
+    CU_ASSERT_TRUE(good);
+    CU_ASSERT_TRUE(status == FAULT_EXIT || done);
+    check_goes_on(&p, t, &fs, c, "after a cut");
+    stop(&p, t);
+    drop_place(&p);
+    return status == FAULT_EXIT;
+}
+
+static void kill_each(const struct edit_case *c)
+{
+    unsigned n = 1;
+    while (die_at(c, FAULT_KILL, n, 0))
+        n++;
+    CU_ASSERT_TRUE(n > 10);
+    soak_count("kills", n - 1);
+}
+
+static void test_kill(void)
+{
+    CU_ASSERT_TRUE(each_case(kill_each) > 3 * KINDS);
+}
+
+static void cut_each(const struct edit_case *c)
+{
+    for (uint64_t seed = 1; seed <= soak_size(1); seed++) {
+        unsigned n = 1;
+        while (die_at(c, FAULT_POWER, n, seed * 1000003))
+            n++;
+        soak_count("disk states replayed", n);
+    }
+}
+
+static void test_power(void)
+{
+    CU_ASSERT_TRUE(each_case(cut_each) > 3 * KINDS);
+}
+
+static CU_TestInfo tests[] = {
+    {"any call that fails leaves the old file, shown and editable", test_fail},
+    {"any allocation that fails leaves the old file, shown and editable", test_no_memory},
+    {"a kill at any call leaves the old or the new file", test_kill},
+    {"a power cut at any call leaves the old or the new file", test_power},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("tree_faults", tests)
