@@ -71,9 +71,8 @@ static int fill(const struct cursor *c, struct err *e, int code, const char *fie
                 const char *fmt, va_list ap) __attribute__((format(printf, 6, 0)));
 
 /* "ITEM: FIELD at byte AT: REASON" */
-__attribute__((format(printf, 6, 0))) static int fill(const struct cursor *c, struct err *e,
-                                                      int code, const char *field, uint64_t at,
-                                                      const char *fmt, va_list ap)
+static int fill(const struct cursor *c, struct err *e, int code, const char *field, uint64_t at,
+                const char *fmt, va_list ap)
 {
     char reason[256], byte[32];
     (void)vsnprintf(reason, sizeof(reason), fmt, ap);
