@@ -25,14 +25,12 @@ struct buf *kfile_bytes(struct kfile *f)
 {
     if (f->draft)
         return &f->draft->text;
-    return f->state == KFILE_HELPER || f->state == KFILE_LINK || f->state == KFILE_DEAD
-               ? &f->content
-               : NULL;
+    return f->state >= KFILE_HELPER ? &f->content : NULL;
 }
 
 static bool is_helper(const struct kfile *f)
 {
-    return f->state == KFILE_HELPER || f->state == KFILE_DEAD;
+    return f->state == KFILE_HELPER || f->state == KFILE_ASIDE || f->state == KFILE_DEAD;
 }
 
 /* ---- open ---- */
@@ -144,8 +142,9 @@ static bool untype(const char *name, char dst[TREE_NAME_MAX + 1], uint32_t *type
 
 static int create(struct tree *t, const char *key, struct kfile **ret)
 {
-    struct kfile *f = keys_named(&t->keys, key);
     enum name_class class = tree_classify(t, key);
+    keys_clear(&t->keys, key);
+    struct kfile *f = keys_named(&t->keys, key);
     if (f && f->key) {
         come_back(f);
     } else if (class == NAME_INVALID) {
@@ -293,6 +292,7 @@ static int write_draft(struct tree *t, struct tree_file *file, uint64_t off, con
     int r = put_bytes(&d->text, off, bytes, n);
     d->written = true;
     d->dirty = true;
+    d->closed = false;
     if (d != file->kf->draft)
         return r;
     if (r == 0 && (d->whole || file->append)) /* who appends does not change what is before */
@@ -333,19 +333,13 @@ int tree_write(struct tree *t, struct tree_file *f, uint64_t off, const void *by
 
 /* ---- from draft to value ---- */
 
-/* Removed while it was open: what is still written to it goes nowhere. */
-static bool nameless(const struct kfile *f)
-{
-    return f->state == KFILE_REMOVED || f->state == KFILE_AWAY || f->state == KFILE_GONE;
-}
-
 /* Accept what was written. 1: it is to be written to disk; 0: nothing is; -errno. */
 static int settle(struct tree *t, struct kfile *f, struct draft *d)
 {
     struct err e = {0};
     if (d != f->draft)
         return 0;
-    if (!d->dirty || d->refused || nameless(f))
+    if (!d->dirty || d->refused)
         return d->refused;
     int r = edits_accept(t, f, &d->text, &e);
     if (r < 0) {
@@ -371,6 +365,7 @@ int tree_flush(struct tree *t, struct tree_file *f, struct tree_wait *w)
     if (!f->draft)
         return 0;
     (void)pthread_mutex_lock(&t->lock);
+    f->draft->closed = true;
     int r = settle_and_wait(t, f, w);
     (void)pthread_mutex_unlock(&t->lock);
     return r;
@@ -407,14 +402,18 @@ static void settle_truncation(struct tree *t, struct kfile *f)
         writer_later(t, 0);
 }
 
+static bool only_truncated(const struct draft *d)
+{
+    return d->whole && !d->written && d->refused == 0;
+}
+
 /* The last writer is gone. A key that got no value is what it was before. */
 static void end_draft(struct tree *t, struct kfile *f)
 {
     struct draft *d = f->draft;
-    bool only_truncated = !nameless(f) && d->whole && !d->written && d->refused == 0;
     if (d->dirty && settle(t, f, d) > 0) /* no flush came: the process was killed */
         writer_later(t, 0);
-    else if (only_truncated)
+    else if (only_truncated(d))
         settle_truncation(t, f);
     f->draft = NULL;
     if (f->state != KFILE_NEW)
@@ -437,6 +436,15 @@ int draft_release(struct tree *t, struct tree_file *file)
         tree_stray(t, f);
     keys_reap(&t->keys, f);
     return 0;
+}
+
+void draft_finish(struct tree *t)
+{
+    for (uint32_t i = 0; i < t->keys.n; i++) {
+        struct kfile *f = t->keys.file[i];
+        if (f && f->draft && f->draft->closed && only_truncated(f->draft))
+            settle_truncation(t, f);
+    }
 }
 
 /* ---- truncate ---- */

@@ -140,6 +140,12 @@ static void note(struct tree *t, const char *fmt, ...)
 
 /* ---- values ---- */
 
+/* An empty text has no memory, but an address all the same: there is arithmetic on it. */
+static const uint8_t *bytes_of(const struct buf *text)
+{
+    return text->len ? text->data : (const uint8_t *)"";
+}
+
 /* The type that the text is to have. */
 static void choose_type(const struct kfile *f, const struct gguf_value *old, const struct buf *text,
                         uint32_t *type, uint32_t *elem)
@@ -150,7 +156,7 @@ static void choose_type(const struct kfile *f, const struct gguf_value *old, con
         *type = old->type;
         *elem = old->elem;
     } else {
-        text_new_type(key_find(f->key, f->key_len), text->data, text->len, type, elem);
+        text_new_type(key_find(f->key, f->key_len), bytes_of(text), text->len, type, elem);
     }
 }
 
@@ -198,7 +204,7 @@ int edits_accept(struct tree *t, struct kfile *f, const struct buf *text, struct
     if (is_program_key(f))
         return err_set(e, -EPERM, "is not for editing");
     choose_type(f, known ? &old : NULL, text, &type, &elem);
-    int r = text_parse(&t->now.gen->gguf->fmt, type, elem, text->data, text->len,
+    int r = text_parse(&t->now.gen->gguf->fmt, type, elem, bytes_of(text), text->len,
                        known ? &old : NULL, &payload, e);
     if (r < 0)
         return r;

@@ -38,6 +38,22 @@ static bool known_dotless(const char *s)
     return strncmp(s, "sed", 3) == 0 || strncmp(s, "tmp", 3) == 0 || n == 8 /* perl -i */;
 }
 
+static bool six(const char *s)
+{
+    size_t n = 0;
+    while (n < 6 && isalnum((unsigned char)s[n]))
+        n++;
+    return n == 6;
+}
+
+/* helix's backup: the key's name, six letters or digits, ".bck". */
+static bool is_helix(const char *file, size_t len, key_known_fn *known, void *ctx)
+{
+    enum { TAIL = 6 + 4 };
+    return len > TAIL && strcmp(file + len - 4, ".bck") == 0 && six(file + len - TAIL) &&
+           known(ctx, file, len - TAIL);
+}
+
 enum name_class name_classify(const char *file, key_known_fn *known, void *ctx)
 {
     char raw[TREE_NAME_MAX + 1];
@@ -48,6 +64,8 @@ enum name_class name_classify(const char *file, key_known_fn *known, void *ctx)
     if (!dot)
         return known_dotless(file) ? NAME_HELPER : NAME_STRAY;
     if (helper_suffix(dot + 1) && known(ctx, file, (size_t)(dot - file)))
+        return NAME_HELPER;
+    if (is_helix(file, len, known, ctx))
         return NAME_HELPER;
     if (name_decode(file, raw, &n) < 0 || !key_valid(raw, n))
         return NAME_INVALID;

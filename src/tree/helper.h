@@ -22,7 +22,8 @@ typedef bool key_known_fn(void *ctx, const char *file, size_t n);
 
 /*
  * Helpers begin with "." or "#", end in "~", or have no dot; or they are a key's name with a
- * suffix: .bak .orig .tmp .new .old .rej .swp .save, or a dot and six letters or digits.
+ * suffix: .bak .orig .tmp .new .old .rej .swp .save, or a dot and six letters or digits, or six
+ * letters or digits and .bck.
  */
 enum name_class name_classify(const char *file, key_known_fn *known, void *ctx);
 

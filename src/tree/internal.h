@@ -129,6 +129,9 @@ struct tree_file {
 int draft_open(struct tree *t, struct tree_file *f, int flags);
 int draft_release(struct tree *t, struct tree_file *f);
 
+/* At the end: what was truncated and closed, but the kernel did not tell the release any more. */
+void draft_finish(struct tree *t);
+
 /* What a file name in metadata/ is. */
 enum name_class tree_classify(struct tree *t, const char *name);
 /* A file that is no key and no known helper was written: tell that it is not saved. */

@@ -262,6 +262,33 @@ void keys_kill(struct keys *k, struct kfile *f)
     keys_reap(k, f);
 }
 
+void keys_clear(struct keys *k, const char *file)
+{
+    struct kfile *f = keys_named(k, file);
+    if (f && f->state == KFILE_ASIDE)
+        keys_kill(k, f);
+}
+
+void keys_take_off(struct keys *k)
+{
+    for (uint32_t i = 0; i < k->n; i++)
+        if (k->file[i] && k->file[i]->state == KFILE_ASIDE)
+            k->file[i]->in_flight = true;
+}
+
+void keys_land(struct keys *k, bool written)
+{
+    for (uint32_t i = 0; i < k->n; i++) {
+        struct kfile *f = k->file[i];
+        if (!f || f->state != KFILE_ASIDE || !f->in_flight)
+            continue;
+        f->in_flight = false;
+        f->state = KFILE_HELPER;
+        if (written)
+            keys_kill(k, f);
+    }
+}
+
 void keys_reap(struct keys *k, struct kfile *f)
 {
     if (f->state != KFILE_DEAD || f->opens || f->lookups)

@@ -13,6 +13,8 @@
  *   AWAY     a key that was renamed to a helper: hidden, but kept        create() -> KEY (open)
  *   GONE     in no generation; its type and place are remembered         create() -> NEW
  *   HELPER, LINK   in memory only                                        unlink() -> DEAD
+ *   ASIDE    a helper that was renamed over a key, which is not on disk  written -> DEAD,
+ *            yet: hidden                                                 failed -> HELPER
  *   DEAD     has no name any more; freed when nobody knows it any more
  *
  * Threads: everything is protected by the tree's lock.
@@ -34,6 +36,7 @@ enum kfile_state {
     KFILE_GONE,
     KFILE_HELPER,
     KFILE_LINK,
+    KFILE_ASIDE,
     KFILE_DEAD,
 };
 
@@ -47,6 +50,7 @@ struct draft {
     unsigned writers; /* handles that are open for writing */
     bool written;     /* by write(2), not only truncated */
     bool dirty;       /* something was written since the last accept() */
+    bool closed;      /* the last that was seen of it is a flush, as close(2) sends it */
     bool whole;       /* written from the beginning on, without a hole: its start can be judged */
     int refused;      /* 0, or why a write was refused: such a draft changes nothing */
     bool typed;       /* opened as KEY:TYPE */
@@ -67,6 +71,7 @@ struct kfile {
     struct buf content;  /* HELPER: bytes; LINK: target */
     struct draft *draft; /* NULL unless it is open for writing */
     struct kfile *away;  /* HELPER: the key that was renamed to it */
+    bool in_flight;      /* ASIDE: the key is being written */
     unsigned opens;      /* handles */
     uint64_t lookups;    /* references of the kernel */
     /* What is remembered of a key that is gone, or a retyping tells for a moment. */
@@ -115,6 +120,11 @@ struct kfile *keys_add(struct keys *k, const char *file, enum kfile_state state)
 int keys_rename(struct keys *k, struct kfile *f, const char *file);
 /* Take away the name of a helper or a key that never was: DEAD; freed now or later. */
 void keys_kill(struct keys *k, struct kfile *f);
+/* Before a new file is made: end the helper of this name that stands aside, if there is one. */
+void keys_clear(struct keys *k, const char *file);
+/* The helpers that stand aside are in flight now; what was in flight was written, or not. */
+void keys_take_off(struct keys *k);
+void keys_land(struct keys *k, bool written);
 /* Free a DEAD kfile that nobody knows any more. */
 void keys_reap(struct keys *k, struct kfile *f);
 

@@ -209,8 +209,13 @@ static int helper_to_key(struct move *m)
     if (r > 0)
         m->to->mtime = m->from->mtime;
     m->to->draft = NULL;
-    keys_kill(&m->t->keys, m->from);
-    return outcome(m, m->to, r, &e);
+    m->from->state = KFILE_ASIDE;
+    r = outcome(m, m->to, r, &e);
+    if (r == 0)
+        keys_kill(&m->t->keys, m->from);
+    else if (r < 0)
+        m->from->state = KFILE_HELPER;
+    return r;
 }
 
 /* Over a key that is there: it keeps place and type and takes the value; the source is gone. */
@@ -321,6 +326,7 @@ static int make_link(struct tree *t, const char *name, const char *target, struc
         return r < 0 ? r : -EEXIST;
     if (tree_classify(t, name) != NAME_HELPER)
         return -EPERM;
+    keys_clear(&t->keys, name);
     struct kfile *f = keys_add(&t->keys, name, KFILE_LINK);
     if (!f)
         return -ENOMEM;

@@ -262,6 +262,7 @@ static void take(struct tree *t, struct batch *b)
     t->writer.due_set = false;
     t->writer.flight = gen_ref(t->now.gen);
     t->writer.flight_waits = b->pending.waits;
+    keys_take_off(&t->keys);
     bool cancel = false;
     for (w = b->pending.waits; w; w = w->next)
         cancel |= w->interrupted;
@@ -281,6 +282,8 @@ static void write_pending(struct tree *t)
         t->writer.next.waits = NULL;
         t->writer.due_set = false;
         int r = waits ? take_failure(t) : 0;
+        keys_take_off(&t->keys);
+        keys_land(&t->keys, r == 0);
         (void)pthread_mutex_unlock(&t->lock);
         answer(waits, r);
         (void)pthread_mutex_lock(&t->lock);
@@ -301,6 +304,7 @@ static void write_pending(struct tree *t)
         landed(t, s);
     else
         failed(t, &b, r);
+    keys_land(&t->keys, r == 0);
     if (r == 0 && b.pending.waits) /* a removal that was to be part of it */
         r = take_failure(t);
     (void)pthread_mutex_unlock(&t->lock);
@@ -361,6 +365,7 @@ int writer_stop(struct tree *t)
     if (!t->writer.started)
         return 0;
     (void)pthread_mutex_lock(&t->lock);
+    draft_finish(t);
     t->writer.stop = true;
     (void)pthread_cond_signal(&t->writer.wake);
     (void)pthread_mutex_unlock(&t->lock);

@@ -69,6 +69,14 @@ class Edits(Editing):
         self.comes({NAME: string(''), TAGS: array('string', [])})
         self.assertEqual(self.text(TAGS), b'')
 
+    def test_redirect_nothing_and_unmount(self):
+        """Also if the kernel had no time to tell the release."""
+        shell(': > "$1"; fusermount3 -u "$2"', self.key(NAME), self.at)
+        self.mount.wait()
+        self.mount.__exit__(None, None, None)
+        self.mount = None
+        self.assert_model({NAME: string('')})
+
     def test_command_that_fails(self):
         """A value that nothing was written to after the truncation stays, if it cannot be empty."""
         before = self.state()
@@ -334,6 +342,18 @@ class Edits(Editing):
         self.assertIn('.#' + NAME, sizes(self.metadata))
         os.unlink(link)
         self.assert_listing(KV)
+
+    def test_helper_outlives_failure(self):
+        """What was renamed over a key is still there if the model could not be written."""
+        self.write(COUNT + '.tmp', b'7\n')
+        other = self.link_model()
+        self.assert_errno(errno.EMLINK, os.rename, self.key(COUNT + '.tmp'), self.key(COUNT))
+        self.assertEqual(self.text(COUNT + '.tmp'), b'7\n')
+        self.assertEqual(self.text(COUNT), b'2\n')
+        os.unlink(other)
+        os.rename(self.key(COUNT + '.tmp'), self.key(COUNT))
+        self.assert_model({COUNT: Value('u32', 7)})
+        self.assert_listing(replaced({COUNT: Value('u32', 7)}))
 
     # ---- times ----
 

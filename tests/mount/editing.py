@@ -62,10 +62,20 @@ class Editing(unittest.TestCase):
         self.metadata = os.path.join(self.at, 'metadata')
         self.addCleanup(self.unmount)
 
+    def link_model(self):
+        """Give the model another name: it cannot be written from then on. Returns that name."""
+        other = mountlib.path('other-name')
+        os.link(self.model, other)
+        self.addCleanup(lambda: os.path.exists(other) and os.unlink(other))
+        return other
+
     def unmount(self):
-        """A child of a tool may end after it (rsync's), and keeps the mount busy until then."""
+        """A child of a tool may end after it (rsync's), and keeps the mount busy until then. The
+        kernel forgets the releases of files that the daemon has not yet read: an answer to a later
+        request tells that it has."""
         if self.mount:
             mount, self.mount = self.mount, None
+            os.statvfs(self.at)
             until(lambda: mountlib.run('fusermount3', '-u', self.at).returncode == 0)
             mount.__exit__(None, None, None)
 

@@ -16,6 +16,7 @@ from editing import COUNT, KV, LENGTH, NAME, Editing, replaced, sizes
 from ggufmodel import Value
 from terminal import Terminal
 
+ERRORS = 'Invalid argument', 'Too many links'
 VIM_ERRORS = 'E512: Close failed', 'E514: Write error', 'E667: Fsync failed'
 TOOLS = {}  # name -> (function, programs that it needs, helpers that stay)
 
@@ -31,7 +32,7 @@ def succeeds(*command, **options):
     """Whether the exit status tells success. A failure must be told in words too: of a write that
     was refused (dash and vim have words of their own) or of a rename (mv knows one reason only)."""
     done = mountlib.run(*command, **options)
-    words = ('Invalid argument', 'I/O error', 'to a subdirectory of itself', *VIM_ERRORS)
+    words = (*ERRORS, 'I/O error', 'to a subdirectory of itself', *VIM_ERRORS)
     if done.returncode and not any(text in done.out + done.err for text in words):
         raise AssertionError(f'{command}: {done.returncode}: {done.out}{done.err}')
     return done.returncode == 0
@@ -52,6 +53,7 @@ def shell_tool(name, script, *programs, stays=()):
 
 shell_tool('echo', 'echo "$2" > "$1"')
 shell_tool('dash', 'dash -c \'echo "$1" > "$2"\' dash "$2" "$1"', 'dash')
+DEAF = [TOOLS[name][0] for name in ('echo', 'dash')]  # shells do not ask what close(2) says
 shell_tool('cat', 'cat "$3" > "$1"')
 shell_tool('tee', 'echo "$2" | tee "$1" > /dev/null')
 shell_tool('dd', 'dd if="$3" of="$1" status=none')
@@ -66,6 +68,8 @@ shell_tool('mv-backup', 'mv --backup=simple "$3" "$1"', stays=['~'])
 shell_tool('mv-helper', 'cp "$3" "$1.new" && mv "$1.new" "$1"; s=$?; rm -f "$1.new"; exit $s')
 shell_tool('mv-dance', 'mv "$1" "$1.old" && if cp "$3" "$1"; then rm "$1.old"; else '
            'mv "$1.old" "$1"; exit 1; fi')
+shell_tool('mv-dance-helix', 'mv "$1" "$1Ab1Cd2.bck" && if cp "$3" "$1"; then rm "$1Ab1Cd2.bck"; '
+           'else mv "$1Ab1Cd2.bck" "$1"; exit 1; fi')
 shell_tool('rm-and-cp', 'rm "$1" && cp "$3" "$1"')
 shell_tool('install', 'install -m 600 "$3" "$1"')
 shell_tool('sed', 'sed -i "1s/.*/$2/" "$1"')
@@ -90,7 +94,7 @@ def python_tool(name):
             try:
                 function(path, line)
             except OSError as e:
-                if 'Invalid argument' not in str(e):
+                if not any(text in str(e) for text in ERRORS):
                     raise
                 return False
             return True
@@ -172,7 +176,7 @@ def nano_tool(name, *options, stays=()):
             term.keys('C-k')
             term.type(line)
             term.keys('C-s')
-            good = term.see('Wrote', 'Invalid argument') == 'Wrote'
+            good = term.see('Wrote', *ERRORS) == 'Wrote'
             term.keys('C-x')
             if not good:
                 term.see('Save modified')
@@ -198,7 +202,7 @@ def emacs_tool(name, *settings, stays=()):
             term.keys('C-x', 'h', 'C-w')
             term.type(line)
             term.keys('Enter', 'C-x', 'C-s')
-            good = term.see('All is saved', 'nvalid argument') == 'All is saved'
+            good = term.see('All is saved', *ERRORS) == 'All is saved'
             term.keys('F5')
         return good
 
@@ -241,6 +245,9 @@ class Editors(Editing):
         self.refused(function, changes)
         self.remove_leftovers(helpers)
         self.assert_listing(replaced(changes), *helpers)
+        self.not_written(function, changes)
+        self.remove_leftovers(helpers)
+        self.assert_listing(replaced(changes), *helpers)
         self.unmount()
         self.assert_model(changes)
 
@@ -265,6 +272,18 @@ class Editors(Editing):
         self.assertTrue(self.use(function, LENGTH, '409600000000'))
         self.assertEqual(self.state(), before)
         self.assert_marks(marks, set())
+
+    def not_written(self, function, changes):
+        """A good value that the model file cannot take, for it has another name."""
+        other = self.link_model()
+        before = self.state()
+        told = not self.use(function, COUNT, '7')
+        self.assertEqual(told, function not in DEAF)
+        self.assertEqual(self.text(COUNT), b'2\n')
+        self.assertIn('hard links', self.error(COUNT))
+        self.assertEqual(self.state(), before)
+        os.unlink(other)
+        self.assert_model(changes)
 
     def refused(self, function, changes):
         """No value of the type: the tool tells, and the old value stays."""
