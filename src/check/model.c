@@ -155,9 +155,11 @@ int rule_per_layer(struct checker *c)
         return 0;
     for (uint32_t i = 0; i < c->g->n_kv; i++) {
         const struct gguf_kv *kv = &c->g->kv[i];
-        const struct key_row *row = key_find(gguf_key(c->g, kv), kv->key_len);
         struct gguf_value v = gguf_value(c->g, kv);
-        if (row && row->flags & KEY_PER_LAYER && v.type == GGUF_ARRAY && v.count != blocks)
+        if (v.type != GGUF_ARRAY || v.count == blocks)
+            continue;
+        const struct key_row *row = key_find(gguf_key(c->g, kv), kv->key_len);
+        if (row && row->flags & KEY_PER_LAYER)
             tell(c, CHECK_ERROR, where_key(c->g, i, where),
                  "%" PRIu64 " elements for %" PRIu64 " blocks", v.count, blocks);
     }

@@ -62,15 +62,25 @@ static void check_part(struct checker *c, enum file_part part, struct text says)
              file_part_name[part], wanted);
 }
 
-static void suggest(struct checker *c, const char *fmt)
+/* A shard has a part of the parameters only, and the first one alone has the model's keys. */
+static bool can_suggest(const struct gguf *g)
+{
+    return !fact_shard(g) || (!fact_later_shard(g) && fact_text(g, "general.size_label").at);
+}
+
+static void suggest(struct checker *c, const char *why)
 {
     CLEANUP(buf_free) struct buf name = BUF_INIT;
     char shown[SHOW_MAX];
+    if (!can_suggest(c->g)) {
+        tell(c, CHECK_WARNING, "file name", "%s", why);
+        return;
+    }
     file_name_suggest(c->g, &name);
     if (buf_error(&name))
         return;
     (void)show(shown, name.data, name.len);
-    tell(c, CHECK_WARNING, "file name", "%s: the name would be %s", fmt, shown);
+    tell(c, CHECK_WARNING, "file name", "%s: the name would be %s", why, shown);
 }
 
 /* A name in a store that calls files by the hash of their content. */
@@ -110,7 +120,7 @@ int rule_file_name(struct checker *c)
     }
     for (int i = 0; i < FILE_PARTS; i++)
         check_part(c, (enum file_part)i, f.part[i]);
-    if (c->told)
+    if (c->told && can_suggest(c->g))
         suggest(c, "with all that the model says");
     return 0;
 }

@@ -6,6 +6,9 @@
 
 #include "check/filename.h"
 
+/* Bytes of a part: a file name has 255 in all. */
+enum { WORDS_LEN = 60, LABEL_LEN = 16 };
+
 static bool is_alnum(char c)
 {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
@@ -20,6 +23,8 @@ static void add_words(struct buf *out, struct text t, bool (*keep)(const char *w
             n++;
         if (n == 0 || !keep(t.at + i, n))
             continue;
+        if (out->len - start + 1 + n > WORDS_LEN)
+            return;
         if (out->len > start)
             buf_char(out, '-');
         buf_add(out, t.at + i, n);
@@ -61,7 +66,7 @@ static void suggest_size(const struct gguf *g, struct buf *out)
     struct text told = fact_text(g, "general.size_label");
     uint64_t experts;
     double params;
-    bool label_fits = told.at && !memchr(told.at, '-', told.len) &&
+    bool label_fits = told.at && told.len <= LABEL_LEN && !memchr(told.at, '-', told.len) &&
                       file_size_parse(told, &experts, &params) &&
                       (p.total == 0 || fact_shard(g) || file_size_fits(told, &p));
     if (label_fits) {
@@ -83,7 +88,7 @@ static void suggest_version(const struct gguf *g, struct buf *out)
             return;
         digit = t.at[i] != '.';
     }
-    if (!digit)
+    if (!digit || t.len > LABEL_LEN)
         return;
     buf_char(out, 'v');
     buf_add(out, t.at + from, t.len - from);

@@ -3,6 +3,8 @@
 #include "tree/files.h"
 
 #include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/bytes.h"
@@ -209,13 +211,26 @@ static int read_pinned(const struct source *s, uint64_t off, void *dst, size_t n
     return n ? sys_read_all(&sys_libc, v->pin->fd, dst, n, off) : 0;
 }
 
+/* The name that the model as a whole would have: without the number of the shard. */
+static void whole_name(const struct gen *g, const char *file, char dst[NAME_MAX + 1])
+{
+    static const char shard[] = "-00001-of-00002.gguf";
+    size_t n = strlen(file);
+    if (g->shards && n > strlen(shard))
+        (void)snprintf(dst, NAME_MAX + 1, "%.*s.gguf", (int)(n - strlen(shard)), file);
+    else
+        (void)snprintf(dst, NAME_MAX + 1, "%s", file);
+}
+
 /* A later generation is laid out by this program: nothing is to be looked for between its tensors. */
 void check_text(const struct view *v, const char *path, struct buf *out)
 {
     const struct gen *g = v->gen;
+    char name[NAME_MAX + 1];
     struct lines l = {out, base_name(path)};
     struct source src = {.size = g->gguf->file_size, .read = read_pinned, .mem = v};
-    struct check_model m = {.g = g->gguf, .src = v->pin ? &src : NULL, .file = l.file};
+    struct check_model m = {.g = g->gguf, .src = v->pin ? &src : NULL, .file = name};
+    whole_name(g, l.file, name);
     int r = check_rules(&m, add_line, &l);
     if (r < 0 && !out->err)
         out->err = r;
