@@ -277,7 +277,7 @@ class Filesystems(unittest.TestCase):
         want.set(b'general.name', Value('string', found))
         want.check(file)
         self.assertEqual(editlib.leftovers(os.path.dirname(source)), [])
-        figure('edits acknowledged before it', count)
+        figure('edits acknowledged before a kill or cut', count)
 
     def rounds(self, kind):
         """Ways to edit there, each some times."""
@@ -322,6 +322,7 @@ class Filesystems(unittest.TestCase):
 
 
 def tearDownModule():
+    print()  # ends unittest's line of dots
     for what, count in figures.items():
         print(f'soak: {count} {what}', flush=True)
 
