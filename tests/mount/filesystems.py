@@ -332,6 +332,7 @@ def own_namespace():
     if os.getuid() != 0:
         mountlib.skip('only root may mount file systems')
     if os.environ.get('GGUFS_OWN_NAMESPACE'):
+        mountlib.leave_mounts_of_others()
         return
     if subprocess.run(['unshare', '--mount', 'true'], check=False).returncode != 0:
         mountlib.skip('may not make a mount namespace')

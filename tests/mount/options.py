@@ -159,7 +159,10 @@ class Options(unittest.TestCase):
         odd = mountlib.put('with space,comma.gguf', MODEL)
         table = mountlib.put('fstab', f'{odd} {at} fuse.ggufs ro,nofail,user,_netdev,x-a.b 0 0\n'
                              .replace('with space', 'with\\040space').encode())
-        script = ('set -e; bin=$1 at=$2 model=$3; shift 3; mount --bind "$bin" /usr/local/sbin; '
+        # The copies of other tests' mounts would keep their daemons alive.
+        script = ("awk '/ - fuse[.]ggufs /{ print $5 }' /proc/self/mountinfo | "
+                  'while read -r other; do umount --lazy "$other" || true; done; '
+                  'set -e; bin=$1 at=$2 model=$3; shift 3; mount --bind "$bin" /usr/local/sbin; '
                   'mount "$@"; cmp "$at/model.gguf" "$model"; umount "$at"')
         for command in (['-t', 'fuse.ggufs', self.model, at, '-o', 'ro,nofail,_netdev'],
                         ['-T', table, at]):
