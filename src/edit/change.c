@@ -120,10 +120,11 @@ static bool is(struct text a, const char *name)
     return equal(a, (struct text){name, strlen(name)});
 }
 
-/* Keys that only the program writes. */
-static bool is_own(struct text name)
+bool edit_is_own_key(const void *key, size_t n)
 {
-    return is(name, EDIT_RESERVE_KEY) || (name.n >= 6 && memcmp(name.p, "split.", 6) == 0);
+    size_t split = sizeof(EDIT_SPLIT_PREFIX) - 1;
+    return is((struct text){key, n}, EDIT_RESERVE_KEY) ||
+           (n >= split && memcmp(key, EDIT_SPLIT_PREFIX, split) == 0);
 }
 
 static int refuse(struct err *e, int code, struct text name, const char *why)
@@ -197,17 +198,20 @@ static int check_name(struct text name, struct err *e)
         return err_set(e, -EINVAL, "a key's name is empty");
     if (name.n > EDIT_MAX_KEY)
         return refuse(e, -EINVAL, name, "the name is over 65535 bytes");
-    if (is_own(name))
+    if (edit_is_own_key(name.p, name.n))
         return refuse(e, -EPERM, name, "is kept by the program itself");
     return 0;
 }
 
-static int check_alignment(const struct gguf *g, uint32_t type, struct text value, struct err *e)
+int edit_check_value(const struct gguf *g, const void *key, size_t key_len, uint32_t type,
+                     const void *value, size_t value_len, struct err *e)
 {
-    struct text name = {alignment_key, sizeof(alignment_key) - 1};
-    if (type != GGUF_U32 || value.n != 4)
+    struct text name = {key, key_len};
+    if (!is(name, alignment_key))
+        return 0;
+    if (type != GGUF_U32 || value_len != 4)
         return refuse(e, -EINVAL, name, "must be a u32");
-    uint64_t v = get_u32(value.p, g->fmt.big);
+    uint64_t v = get_u32(value, g->fmt.big);
     if (!is_pow2(v) || v < EDIT_MIN_ALIGNMENT || v > EDIT_MAX_ALIGNMENT)
         return refuse(e, -EINVAL, name, "must be a power of two from 8 to 1048576");
     return 0;
@@ -217,7 +221,7 @@ static int do_set(struct slots *s, const struct edit_change *c, const struct edi
                   struct err *e)
 {
     struct text name = part(c, op->key, op->key_len), value = part(c, op->arg, op->arg_len);
-    int r = is(name, alignment_key) ? check_alignment(s->g, op->type, value, e) : 0;
+    int r = edit_check_value(s->g, name.p, name.n, op->type, value.p, value.n, e);
     if (r < 0)
         return r;
     uint32_t i = find_slot(s, name, false);

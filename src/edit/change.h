@@ -24,6 +24,7 @@
 #ifndef EDIT_CHANGE_H
 #define EDIT_CHANGE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -33,6 +34,9 @@
 
 /* The one key that the program adds: spaces that let the header grow (see plan.h). */
 #define EDIT_RESERVE_KEY "ggufs.reserve"
+
+/* What the keys of a split model's files begin with. */
+#define EDIT_SPLIT_PREFIX "split."
 
 #define EDIT_MIN_ALIGNMENT ((uint64_t)8)
 #define EDIT_MAX_ALIGNMENT ((uint64_t)1 << 20)
@@ -67,6 +71,12 @@ int edit_remove(struct edit_change *c, const void *key, size_t key_len);
 int edit_rename(struct edit_change *c, const void *from, size_t from_len, const void *to,
                 size_t to_len);
 void edit_change_free(struct edit_change *c);
+
+/* What edit_apply() refuses of a value whatever the model has: the alignment. 0, -EINVAL. */
+int edit_check_value(const struct gguf *g, const void *key, size_t key_len, uint32_t type,
+                     const void *value, size_t value_len, struct err *e);
+/* True for keys that only the program writes: `split.*`, `ggufs.reserve`. */
+bool edit_is_own_key(const void *key, size_t n);
 
 /* An entry of the new header: a range of the old header, or of edit_keys.bytes. */
 struct edit_entry {

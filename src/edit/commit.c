@@ -229,20 +229,32 @@ static int check_no_journal(struct edit_file *f, struct err *e)
     return 0;
 }
 
-static int begin(struct job *j, struct err *e)
+static int check_file(const struct edit_file *f, const struct edit_options *o, struct stat *st,
+                      struct err *e)
 {
-    int r = j->f->sys->fstat(j->f->sys, j->f->fd, &j->st);
+    int r = f->sys->fstat(f->sys, f->fd, st);
     if (r < 0)
         return err_set(e, r, "cannot stat the model: %s", strerror(-r));
-    if (j->st.st_nlink > 1 && !j->o->break_hardlinks)
+    if (st->st_nlink > 1 && !o->break_hardlinks)
         return err_set(e, -EMLINK,
                        "the model has %lu other names (hard links), which would keep "
                        "the old content (-o hardlinks=break)",
-                       (unsigned long)j->st.st_nlink - 1);
+                       (unsigned long)st->st_nlink - 1);
+    return edit_file_fresh(f, e);
+}
+
+int edit_possible(const struct edit_file *f, const struct edit_options *o, struct err *e)
+{
+    struct stat st;
+    return check_file(f, o, &st, e);
+}
+
+static int begin(struct job *j, struct err *e)
+{
     if (j->p->old_size != j->f->id.size)
         return err_set(e, -ESTALE, "the edit was planned for a file of %llu bytes, not of %llu",
                        (unsigned long long)j->p->old_size, (unsigned long long)j->f->id.size);
-    return edit_file_fresh(j->f, e);
+    return check_file(j->f, j->o, &j->st, e);
 }
 
 int edit_prepare(struct edit_file *f, const struct edit_plan *p, const struct edit_options *o,

@@ -54,6 +54,11 @@ struct edit_result {
 };
 
 /*
+ * Whether an edit could be made at all, before there is one. 0, -EMLINK, -ESTALE as below, -errno.
+ */
+int edit_possible(const struct edit_file *f, const struct edit_options *o, struct err *e);
+
+/*
  * Find the strategy without touching the model, and see that there is room. The file system is
  * asked once (with a file beside the model) whether it clones.
  * 0; -EOPNOTSUPP, -EMLINK (other hard links, and not break_hardlinks), -ESTALE, -ENOSPC, -errno.

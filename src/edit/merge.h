@@ -11,8 +11,6 @@
 
 #include "gguf/gguf.h"
 
-#define SPLIT_PREFIX "split."
-
 /*
  * Check that shard number i (from 0) of n is one: split.no, split.count, and version and byte order
  * those of the first. 0, -EBADMSG with a line.

@@ -8,6 +8,7 @@
 #include "mount/ops.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 
 struct parked {
@@ -206,14 +207,16 @@ void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
     (void)fuse_reply_err(req, EPERM);
 }
 
-/* Regular files come by create: the kernel falls back to this only for devices and pipes. */
+/* tar makes files like this to give them their attributes before their content. */
 void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t dev)
 {
-    (void)parent;
-    (void)name;
-    (void)mode;
+    struct tree_entry e;
+    struct tree_file *f = NULL;
     (void)dev;
-    (void)fuse_reply_err(req, EPERM);
+    int r = S_ISREG(mode) ? tree_create(tree_of(req), parent, name, O_EXCL, &e, &f) : -EPERM;
+    if (r == 0)
+        (void)tree_release(tree_of(req), f);
+    mnt_reply_entry(req, r, &e);
 }
 
 void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t new_parent, const char *new_name)

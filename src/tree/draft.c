@@ -39,6 +39,9 @@ static bool is_helper(const struct kfile *f)
 static int begin_draft(struct tree *t, struct kfile *f, bool truncate)
 {
     uint32_t kv = t->keys.kv[f->id];
+    struct err e = {0};
+    if (writer_ready(t, &e) < 0)
+        return edits_refused(t, f, &e);
     struct draft *d = calloc(1, sizeof(*d));
     if (!d)
         return -ENOMEM;
@@ -130,6 +133,13 @@ static void come_back(struct kfile *f)
     f->state = KFILE_NEW;
 }
 
+/* It could not be opened. */
+static void uncreate(struct kfile *f)
+{
+    if (f && f->state == KFILE_NEW && f->opens == 0)
+        f->state = f->before;
+}
+
 /* KEY:TYPE is KEY, with that type. Copies KEY to dst; true if it was so. */
 static bool untype(const char *name, char dst[TREE_NAME_MAX + 1], uint32_t *type, uint32_t *elem)
 {
@@ -149,7 +159,7 @@ static int create(struct tree *t, const char *key, struct kfile **ret)
         come_back(f);
     } else if (class == NAME_INVALID) {
         return -EINVAL;
-    } else if (strncmp(key, "split.", 6) == 0 || strcmp(key, EDIT_RESERVE_KEY) == 0) {
+    } else if (edit_is_own_key(key, strlen(key))) {
         return -EPERM;
     } else {
         f = keys_add(&t->keys, key, class == NAME_KEY ? KFILE_NEW : KFILE_HELPER);
@@ -189,6 +199,8 @@ static int create_open(struct tree *t, const char *name, int flags, struct tree_
         return r;
     file->node = ino_node(ino_key(number));
     r = draft_open(t, file, (flags & ~O_ACCMODE) | O_RDWR);
+    if (r < 0)
+        uncreate(t->keys.file[number]);
     if (r == 0 && typed && file->kf->draft) {
         file->kf->draft->typed = true;
         file->kf->draft->type = type;
@@ -251,53 +263,26 @@ static int put_bytes(struct buf *b, uint64_t off, const void *bytes, size_t n)
     return r;
 }
 
-/* The type of the value that a draft is to become, as far as it is known already. */
-static bool known_type(const struct tree *t, const struct kfile *f, uint32_t *type, uint32_t *elem)
-{
-    uint32_t kv = t->keys.kv[f->id];
-    if (kfile_type(f, type, elem))
-        return true;
-    if (kv == KV_NONE)
-        return false;
-    struct gguf_value v = gguf_value(t->now.gen->gguf, &t->now.gen->gguf->kv[kv]);
-    *type = v.type;
-    *elem = v.elem;
-    return true;
-}
-
-/* A write that fails makes the whole draft one that changes nothing. */
-static int refuse(struct tree *t, struct kfile *f, struct draft *d, int r)
-{
-    struct err e = {0};
-    (void)err_set(&e, r, "cannot become a value of its type: %s", strerror(-r));
-    d->refused = edits_refused(t, f, &e);
-    return r;
-}
-
-/* Whether a continuation can make the text valid. 0, -errno. */
-static int judge(const struct tree *t, const struct kfile *f, const struct draft *d)
-{
-    uint32_t type, elem;
-    if (!known_type(t, f, &type, &elem))
-        return 0;
-    return text_prefix_check(type, elem, d->text.data, d->text.len);
-}
-
 /* What is written in part only is no value: any failure refuses the whole draft. */
 static int write_draft(struct tree *t, struct tree_file *file, uint64_t off, const void *bytes,
                        size_t n)
 {
     struct draft *d = file->draft;
+    struct err e = {0};
     d->whole &= off <= d->text.len;
     int r = put_bytes(&d->text, off, bytes, n);
+    if (r < 0)
+        (void)err_set(&e, r, "cannot be written: %s", strerror(-r));
     d->written = true;
     d->dirty = true;
     d->closed = false;
     if (d != file->kf->draft)
         return r;
     if (r == 0 && (d->whole || file->append)) /* who appends does not change what is before */
-        r = judge(t, file->kf, d);
-    return r < 0 ? refuse(t, file->kf, d, r) : 0;
+        r = draft_judge(t, file->kf, d->text.len == n, &e);
+    if (r < 0)
+        d->refused = edits_refused(t, file->kf, &e);
+    return r;
 }
 
 /* All helpers together have room for f with `len` bytes. */
@@ -391,7 +376,7 @@ static void settle_truncation(struct tree *t, struct kfile *f)
     struct err e = {0};
     uint32_t type = GGUF_STRING, elem = 0;
     const struct key_row *row = key_find(f->key, f->key_len);
-    if (!known_type(t, f, &type, &elem) && row)
+    if (!edits_known_type(t, f, &type, &elem) && row)
         type = row->type;
     if (type != GGUF_STRING && type != GGUF_ARRAY)
         return;

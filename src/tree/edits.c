@@ -30,14 +30,25 @@ void tree_log(const struct tree *t, int priority, const char *fmt, ...)
     t->opt.log(priority, line);
 }
 
-/* The key's value in the newest generation; false if it is in none. */
-static bool value_now(const struct tree *t, const struct kfile *f, struct gguf_value *ret)
+bool edits_value(const struct tree *t, const struct kfile *f, struct gguf_value *ret)
 {
     const struct gguf *g = t->now.gen->gguf;
     uint32_t kv = t->keys.kv[f->id];
     if (kv == KV_NONE)
         return false;
     *ret = gguf_value(g, &g->kv[kv]);
+    return true;
+}
+
+bool edits_known_type(const struct tree *t, const struct kfile *f, uint32_t *type, uint32_t *elem)
+{
+    struct gguf_value v;
+    if (kfile_type(f, type, elem))
+        return true;
+    if (!edits_value(t, f, &v))
+        return false;
+    *type = v.type;
+    *elem = v.elem;
     return true;
 }
 
@@ -150,18 +161,11 @@ static const uint8_t *bytes_of(const struct buf *text)
     return text->len ? text->data : (const uint8_t *)"";
 }
 
-/* The type that the text is to have. */
-static void choose_type(const struct kfile *f, const struct gguf_value *old, const struct buf *text,
-                        uint32_t *type, uint32_t *elem)
+void edits_type(const struct tree *t, const struct kfile *f, const struct buf *text, uint32_t *type,
+                uint32_t *elem)
 {
-    if (kfile_type(f, type, elem))
-        return;
-    if (old) {
-        *type = old->type;
-        *elem = old->elem;
-    } else {
+    if (!edits_known_type(t, f, type, elem))
         text_new_type(key_find(f->key, f->key_len), bytes_of(text), text->len, type, elem);
-    }
 }
 
 static void note_set(struct tree *t, const struct kfile *f, uint32_t type, uint32_t elem,
@@ -193,21 +197,16 @@ static int set_value(struct tree *t, struct kfile *f, uint32_t type, uint32_t el
     return finish(t, &m, r, e);
 }
 
-static bool is_program_key(const struct kfile *f)
-{
-    return strncmp(f->key, "split.", 6) == 0 || strcmp(f->key, EDIT_RESERVE_KEY) == 0;
-}
-
 int edits_accept(struct tree *t, struct kfile *f, const struct buf *text, struct err *e)
 {
     CLEANUP(buf_free) struct buf payload = BUF_INIT;
     struct gguf_value old;
     const uint8_t *bytes;
     uint32_t type, elem;
-    bool known = value_now(t, f, &old);
-    if (is_program_key(f))
+    bool known = edits_value(t, f, &old);
+    if (edit_is_own_key(f->key, f->key_len))
         return err_set(e, -EPERM, "is not for editing");
-    choose_type(f, known ? &old : NULL, text, &type, &elem);
+    edits_type(t, f, text, &type, &elem);
     int r = text_parse(&t->now.gen->gguf->fmt, type, elem, bytes_of(text), text->len,
                        known ? &old : NULL, &payload, e);
     if (r < 0)

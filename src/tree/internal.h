@@ -140,7 +140,23 @@ enum name_class tree_classify(struct tree *t, const char *name);
 /* A file that is no key and no known helper was written: tell that it is not saved. */
 void tree_stray(const struct tree *t, const struct kfile *f);
 
+/*
+ * Whether the text of a draft, or a continuation of it, can be the value of its key, as far as that
+ * is cheap to tell. at_once: all of the text was written by one write, so that it is parsed if it
+ * looks whole; who writes by echo learns of a failure only here, for shells do not look at what
+ * close(2) gives. 0, or -errno with a line.
+ */
+int draft_judge(const struct tree *t, const struct kfile *f, bool at_once, struct err *e);
+
 /* ---- edits: all under the tree's lock ---- */
+
+/* The key's value in the newest generation; false if it is in none. */
+bool edits_value(const struct tree *t, const struct kfile *f, struct gguf_value *ret);
+/* The type of the value that is to come, as far as it is known before there is a text. */
+bool edits_known_type(const struct tree *t, const struct kfile *f, uint32_t *type, uint32_t *elem);
+/* The type that this text is to have. */
+void edits_type(const struct tree *t, const struct kfile *f, const struct buf *text, uint32_t *type,
+                uint32_t *elem);
 
 /* The bytes that a kfile shows while it is written, or as a helper; NULL: those of its key. */
 struct buf *kfile_bytes(struct kfile *f);
@@ -170,6 +186,9 @@ int edits_refused(struct tree *t, struct kfile *f, const struct err *e);
 int writer_start(struct tree *t, struct err *e);
 /* Write what is pending, end the thread. 0, or why something was not written. */
 int writer_stop(struct tree *t);
+/* Whether the model could be edited at this moment; told before there is an edit, since shells do
+ * not look at what close(2) gives. While a write goes on, which finds out by itself: 0. */
+int writer_ready(const struct tree *t, struct err *e);
 /* Something was accepted: wait for it, or have it written later, by the commit mode. */
 int writer_accepted(struct tree *t, struct tree_wait *w, struct err *e);
 /*

@@ -39,8 +39,7 @@ static bool is_helper(const struct kfile *f)
 /* Keys without which the file is no model, or which this program keeps for itself. */
 static bool stays(const struct kfile *f)
 {
-    return strcmp(f->key, "general.architecture") == 0 || strncmp(f->key, "split.", 6) == 0 ||
-           strcmp(f->key, EDIT_RESERVE_KEY) == 0;
+    return strcmp(f->key, "general.architecture") == 0 || edit_is_own_key(f->key, f->key_len);
 }
 
 /* *ret: the file that is seen under a name, NULL if there is none. 0, -ENOMEM. */
@@ -79,8 +78,11 @@ static void unlink_helper(struct tree *t, struct kfile *f)
 
 static int unlink_key(struct tree *t, struct kfile *f)
 {
+    struct err e = {0};
     if (stays(f))
         return -EPERM;
+    if (writer_ready(t, &e) < 0)
+        return edits_refused(t, f, &e);
     f->draft = NULL;
     if (t->keys.kv[f->id] != KV_NONE)
         remove_later(t, f);

@@ -114,6 +114,11 @@ int writer_sync(struct tree *t, struct tree_wait *w, bool own)
     return take_failure(t);
 }
 
+int writer_ready(const struct tree *t, struct err *e)
+{
+    return t->writer.flight ? 0 : edit_possible(&t->file, &t->edit, e);
+}
+
 /*
  * In mode auto an edit is waited for if that does not take long. What is not waited for must be
  * possible: the strategy is found and free space looked at now (unless a write is going on, which

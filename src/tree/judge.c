@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+/* Refusing a text at the write that spoils it: see internal.h. */
+#include <errno.h>
+#include <string.h>
+
+#include "tree/internal.h"
+#include "tree/scan.h"
+#include "tree/text_parse.h"
+
+/*
+ * Whether a text that ends in a newline is one to which only blanks, or further lines of an array,
+ * can be added: then what is wrong with it stays wrong. In brackets it is if it ends with one (a
+ * string of JSON holds no newline). Of arrays of arrays nothing is said.
+ */
+static bool looks_whole(uint32_t type, uint32_t elem, const struct buf *text)
+{
+    const uint8_t *p = text->data;
+    size_t n = text->len;
+    if (n == 0 || p[n - 1] != '\n' || type == GGUF_STRING ||
+        (type == GGUF_ARRAY && elem == GGUF_ARRAY))
+        return false;
+    scan_trim(&p, &n);
+    return n > 0 && (*p != '[' || p[n - 1] == ']');
+}
+
+static int parse(const struct tree *t, const struct kfile *f, uint32_t type, uint32_t elem,
+                 struct err *e)
+{
+    CLEANUP(buf_free) struct buf payload = BUF_INIT;
+    const struct buf *text = &f->draft->text;
+    const struct gguf *g = t->now.gen->gguf;
+    struct gguf_value old;
+    bool known = edits_value(t, f, &old);
+    int r =
+        text_parse(&g->fmt, type, elem, text->data, text->len, known ? &old : NULL, &payload, e);
+    return r < 0 ? r : edit_check_value(g, f->key, f->key_len, type, payload.data, payload.len, e);
+}
+
+int draft_judge(const struct tree *t, const struct kfile *f, bool at_once, struct err *e)
+{
+    const struct buf *text = &f->draft->text;
+    uint32_t type, elem;
+    bool told = edits_known_type(t, f, &type, &elem);
+    if (!told)
+        edits_type(t, f, text, &type, &elem);
+    bool whole = at_once && looks_whole(type, elem, text);
+    if (!told && !whole) /* the type may become another */
+        return 0;
+    int r = text_prefix_check(type, elem, text->data, text->len);
+    if (r == 0 && !whole)
+        return 0;
+    int why = parse(t, f, type, elem, e);
+    if (r == 0) /* only these stay: a part of the old text can be what only the old text may be */
+        return why == -EINVAL || why == -ERANGE ? why : 0;
+    return why < 0 ? r : err_set(e, r, "cannot become a value of its type: %s", strerror(-r));
+}
