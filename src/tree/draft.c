@@ -384,7 +384,7 @@ static void settle_truncation(struct tree *t, struct kfile *f)
     if (r < 0)
         t->writer.failed = edits_refused(t, f, &e); /* a release tells nobody */
     else if (r > 0)
-        writer_later(t, 0);
+        writer_later(t, WRITER_SOON);
 }
 
 static bool only_truncated(const struct draft *d)
