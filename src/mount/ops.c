@@ -70,15 +70,18 @@ static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
         (void)fuse_reply_attr(req, &e.attr, mnt_timeout(&e));
 }
 
-int mnt_fill_open(struct tree *t, struct fuse_file_info *fi, struct tree_file *f)
+int mnt_fill_open(struct mnt *m, struct fuse_file_info *fi, struct tree_file *f)
 {
     bool keep = tree_cacheable(f);
-    struct reader *r = reader_open(t, f);
+    struct reader *r = reader_open(m->tree, f);
     if (!r) {
-        (void)tree_release(t, f);
+        (void)tree_release(m->tree, f);
         return -ENOMEM;
     }
-    fi->fh = (uint64_t)(uintptr_t)r;
+    struct handle *h = handle_open(&m->handles, r, NULL);
+    if (!h)
+        return -ENOMEM;
+    fi->fh = (uint64_t)(uintptr_t)h;
     fi->keep_cache = keep; /* what the node shows never changes */
     fi->direct_io = !keep; /* each reader sees what it opened */
     fi->noflush = (fi->flags & O_ACCMODE) == O_RDONLY;
@@ -87,20 +90,22 @@ int mnt_fill_open(struct tree *t, struct fuse_file_info *fi, struct tree_file *f
 
 static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
+    struct mnt *m = mnt_of(req);
     struct tree_file *f = NULL;
-    int r = tree_open_file(tree_of(req), ino, fi->flags, &f);
+    int r = tree_open_file(m->tree, ino, fi->flags, &f);
     if (r == 0)
-        r = mnt_fill_open(tree_of(req), fi, f);
+        r = mnt_fill_open(m, fi, f);
     if (r < 0)
         (void)fuse_reply_err(req, -r);
     else if (fuse_reply_open(req, fi) < 0) /* interrupted: there will be no release */
-        reader_close(reader_of(fi));
+        handle_close(&m->handles, handle_of(fi));
 }
 
+/* Of a file or a folder. */
 static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     (void)ino;
-    reader_close(reader_of(fi));
+    handle_close(&mnt_of(req)->handles, handle_of(fi));
     (void)fuse_reply_err(req, 0);
 }
 
@@ -115,29 +120,24 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 
 static struct tree_dir *dir_of(const struct fuse_file_info *fi)
 {
-    return (struct tree_dir *)(uintptr_t)fi->fh;
+    return handle_of(fi)->dir;
 }
 
 static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
+    struct mnt *m = mnt_of(req);
     struct tree_dir *d = NULL;
-    int r = tree_opendir(tree_of(req), ino, &d);
-    if (r < 0) {
-        (void)fuse_reply_err(req, -r);
-        return;
+    int r = tree_opendir(m->tree, ino, &d);
+    if (r == 0) {
+        fi->cache_readdir = tree_dir_cacheable(m->tree, d);
+        fi->keep_cache = fi->cache_readdir;
+        fi->fh = (uint64_t)(uintptr_t)handle_open(&m->handles, NULL, d);
+        r = fi->fh ? 0 : -ENOMEM;
     }
-    fi->fh = (uint64_t)(uintptr_t)d;
-    fi->cache_readdir = tree_dir_cacheable(tree_of(req), d);
-    fi->keep_cache = fi->cache_readdir;
-    if (fuse_reply_open(req, fi) < 0)
-        tree_closedir(d);
-}
-
-static void op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
-{
-    (void)ino;
-    tree_closedir(dir_of(fi));
-    (void)fuse_reply_err(req, 0);
+    if (r < 0)
+        (void)fuse_reply_err(req, -r);
+    else if (fuse_reply_open(req, fi) < 0)
+        handle_close(&m->handles, handle_of(fi));
 }
 
 /* Add an entry to a listing. Returns the bytes that it takes, also when they are not there. */
@@ -251,7 +251,7 @@ const struct fuse_lowlevel_ops mnt_ops = {
     .read = op_read,
     .release = op_release,
     .opendir = op_opendir,
-    .releasedir = op_releasedir,
+    .releasedir = op_release,
     .readdir = op_readdir,
     .readdirplus = op_readdirplus,
     .statfs = op_statfs,

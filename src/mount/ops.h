@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The FUSE callbacks: each unpacks a request, asks the tree, and replies exactly once. The session's
- * user data is a struct mnt; a file's handle is a struct reader, a folder's its struct
- * tree_dir. Those that edit are in ops_edit.c.
+ * user data is a struct mnt; what is open has a struct handle. Those that edit are in ops_edit.c.
  */
 #ifndef MOUNT_OPS_H
 #define MOUNT_OPS_H
@@ -10,7 +9,7 @@
 #define FUSE_USE_VERSION 312
 #include <fuse_lowlevel.h>
 
-#include "mount/reader.h"
+#include "mount/handles.h"
 #include "mount/unmount.h"
 #include "tree/tree.h"
 
@@ -21,18 +20,28 @@ extern const struct fuse_lowlevel_ops mnt_ops;
 
 struct mnt {
     struct tree *tree;
+    struct handles handles;
     char daemon[DAEMON_TEXT_MAX]; /* value of DAEMON_XATTR */
 };
 
+static inline struct mnt *mnt_of(fuse_req_t req)
+{
+    return fuse_req_userdata(req);
+}
+
 static inline struct tree *tree_of(fuse_req_t req)
 {
-    const struct mnt *m = fuse_req_userdata(req);
-    return m->tree;
+    return mnt_of(req)->tree;
+}
+
+static inline struct handle *handle_of(const struct fuse_file_info *fi)
+{
+    return (struct handle *)(uintptr_t)fi->fh;
 }
 
 static inline struct reader *reader_of(const struct fuse_file_info *fi)
 {
-    return (struct reader *)(uintptr_t)fi->fh;
+    return handle_of(fi)->reader;
 }
 
 static inline struct tree_file *file_of(const struct fuse_file_info *fi)
@@ -46,7 +55,7 @@ struct fuse_entry_param mnt_entry(const struct tree_entry *e);
 void mnt_reply_entry(fuse_req_t req, int r, const struct tree_entry *e);
 /* The handle of an open file, and how the kernel is to treat it. `f` passes: on -ENOMEM it is
  * released. */
-int mnt_fill_open(struct tree *t, struct fuse_file_info *fi, struct tree_file *f);
+int mnt_fill_open(struct mnt *m, struct fuse_file_info *fi, struct tree_file *f);
 
 void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
                 struct fuse_file_info *fi);

@@ -120,6 +120,7 @@ static int serve(struct fuse_session *se, const struct mnt_options *o, struct mn
     }
     fuse_remove_signal_handlers(se);
     fuse_session_unmount(se);
+    handles_end(&m->handles);
     int lost = tree_finish(m->tree);
     if (lost < 0 && r == 0)
         r = err_set(e, lost, "an edit was lost: %s", strerror(-lost));
@@ -129,7 +130,7 @@ static int serve(struct fuse_session *se, const struct mnt_options *o, struct mn
 
 static int run_tree(struct mnt_options *o, struct tree *t, struct err *e)
 {
-    struct mnt m = {.tree = t};
+    struct mnt m = {.tree = t, .handles = HANDLES_INIT};
     int r = mnt_options_finish(o, t);
     if (r < 0)
         return err_set(e, r, "no memory");

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/* What is open: see handles.h. */
+#include "mount/handles.h"
+
+#include <stdlib.h>
+
+static void close_it(struct reader *reader, struct tree_dir *dir)
+{
+    if (reader)
+        reader_close(reader);
+    if (dir)
+        tree_closedir(dir);
+}
+
+struct handle *handle_open(struct handles *l, struct reader *reader, struct tree_dir *dir)
+{
+    struct handle *h = malloc(sizeof(*h));
+    if (!h) {
+        close_it(reader, dir);
+        return NULL;
+    }
+    (void)pthread_mutex_lock(&l->lock);
+    *h = (struct handle){.reader = reader, .dir = dir, .next = l->first};
+    if (l->first)
+        l->first->prev = h;
+    l->first = h;
+    (void)pthread_mutex_unlock(&l->lock);
+    return h;
+}
+
+void handle_close(struct handles *l, struct handle *h)
+{
+    (void)pthread_mutex_lock(&l->lock);
+    if (h->prev)
+        h->prev->next = h->next;
+    else
+        l->first = h->next;
+    if (h->next)
+        h->next->prev = h->prev;
+    (void)pthread_mutex_unlock(&l->lock);
+    close_it(h->reader, h->dir);
+    free(h);
+}
+
+void handles_end(struct handles *l)
+{
+    while (l->first)
+        handle_close(l, l->first);
+}
