@@ -181,7 +181,7 @@ static void on_progress(uint64_t done, uint64_t total, void *arg)
 static void log_notes(const struct tree *t, const struct batch *b)
 {
     const char *p = (const char *)b->pending.notes.data;
-    const char *end = p + b->pending.notes.len;
+    const char *end = p ? p + b->pending.notes.len : NULL;
     for (; p && p < end; p += strlen(p) + 1)
         tree_log(t, LOG_INFO, "%s; %s, %llu ms", p, edit_strategy_name(b->result.strategy),
                  (unsigned long long)elapsed_ms(b));
@@ -190,7 +190,7 @@ static void log_notes(const struct tree *t, const struct batch *b)
 static void log_failure(const struct tree *t, const struct batch *b)
 {
     const char *p = (const char *)b->pending.notes.data;
-    const char *end = p + b->pending.notes.len;
+    const char *end = p ? p + b->pending.notes.len : NULL;
     for (; p && p < end; p += strlen(p) + 1)
         tree_log(t, LOG_ERR, "%s: not written: %s", p, b->err.msg);
 }

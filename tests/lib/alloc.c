@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: MIT */
-/* Allocations that fail: see alloc.h. */
+/* Allocations that fail or are counted: see alloc.h. */
 #include "alloc.h"
 
+#include <malloc.h>
 #include <stdatomic.h>
-#include <stddef.h>
 
 void *__real_malloc(size_t n);
 void *__real_calloc(size_t n, size_t size);
 void *__real_realloc(void *p, size_t n);
+void __real_free(void *p);
 void *__wrap_malloc(size_t n);
 void *__wrap_calloc(size_t n, size_t size);
 void *__wrap_realloc(void *p, size_t n);
+void __wrap_free(void *p);
 
 static atomic_uint calls, fail_at;
 static atomic_bool all_after, failed;
+static atomic_llong live, peak; /* bytes; live begins at 0 and may fall below */
 
 void alloc_arm(unsigned n, bool rest)
 {
@@ -38,17 +41,54 @@ static bool fails(void)
     return due;
 }
 
+void alloc_count(void)
+{
+    atomic_store(&live, 0);
+    atomic_store(&peak, 0);
+}
+
+size_t alloc_peak(void)
+{
+    return (size_t)atomic_load(&peak);
+}
+
+static void *add(void *p)
+{
+    long long n = (long long)malloc_usable_size(p), now = atomic_fetch_add(&live, n) + n;
+    long long most = atomic_load(&peak);
+    while (now > most && !atomic_compare_exchange_weak(&peak, &most, now))
+        ;
+    return p;
+}
+
+static void sub(size_t n)
+{
+    atomic_fetch_sub(&live, (long long)n);
+}
+
 void *__wrap_malloc(size_t n)
 {
-    return fails() ? NULL : __real_malloc(n);
+    return fails() ? NULL : add(__real_malloc(n));
 }
 
 void *__wrap_calloc(size_t n, size_t size)
 {
-    return fails() ? NULL : __real_calloc(n, size);
+    return fails() ? NULL : add(__real_calloc(n, size));
 }
 
 void *__wrap_realloc(void *p, size_t n)
 {
-    return fails() ? NULL : __real_realloc(p, n);
+    size_t was = malloc_usable_size(p);
+    if (fails())
+        return NULL;
+    void *now = __real_realloc(p, n);
+    if (now)
+        sub(was);
+    return now ? add(now) : NULL;
+}
+
+void __wrap_free(void *p)
+{
+    sub(malloc_usable_size(p));
+    __real_free(p);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Allocations that fail: malloc and its kin come here first, in a program that is linked with
- * -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc (alloc_dep in meson.build). Those inside of
+ * Allocations that fail, and that are counted: malloc and its kin come here first, in a program
+ * that is linked with -Wl,--wrap=malloc and so on (alloc_dep in meson.build). Those inside of
  * libraries do not.
  *
  * Threads: any may allocate; one arms.
@@ -10,10 +10,15 @@
 #define TESTS_LIB_ALLOC_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 /* From now on call n, from 1, fails; with `rest` also all after it. 0: none does. */
 void alloc_arm(unsigned n, bool rest);
 /* No more failures. True if a call failed since alloc_arm(). */
 bool alloc_disarm(void);
+
+/* Count from here. alloc_peak(): the most bytes since then that were allocated at once. */
+void alloc_count(void);
+size_t alloc_peak(void);
 
 #endif

@@ -48,6 +48,12 @@ def call(*command):
     assert done.returncode == 0, done.err
 
 
+def skip(reason):
+    """Say so: unittest counts what is skipped, but does not tell why."""
+    print('skipped:', reason, flush=True)
+    raise unittest.SkipTest(reason)
+
+
 class Disk:
     """`with Disk('xfs') as folder:`: a new file system, mounted there; skips where there is none."""
 
@@ -61,7 +67,7 @@ class Disk:
             call('mount', '-t', 'tmpfs', '-o', f'size={SIZE}', 'tmpfs', self.folder)
             return self.folder
         if not shutil.which(KINDS[self.kind][0]):
-            raise unittest.SkipTest(f'no {KINDS[self.kind][0]}')
+            skip(f'{self.kind}: no {KINDS[self.kind][0]}')
         with open(self.image, 'wb') as image:
             image.truncate(SIZE)
         call(*KINDS[self.kind], self.image)
@@ -71,7 +77,7 @@ class Disk:
     def mount(self):
         done = mountlib.run('mount', '-o', 'loop', self.image, self.folder)
         if done.returncode != 0:
-            raise unittest.SkipTest(f'cannot mount {self.kind}: {done.err}')
+            skip(f'{self.kind}: cannot mount it: {done.err}')
 
     def umount(self):
         call('umount', self.folder)
@@ -271,7 +277,7 @@ class Filesystems(unittest.TestCase):
         want.set(b'general.name', Value('string', found))
         want.check(file)
         self.assertEqual(editlib.leftovers(os.path.dirname(source)), [])
-        figure('edits acknowledged before it', count)
+        figure('edits acknowledged before a kill or cut', count)
 
     def rounds(self, kind):
         """Ways to edit there, each some times."""
@@ -316,6 +322,7 @@ class Filesystems(unittest.TestCase):
 
 
 def tearDownModule():
+    print()  # ends unittest's line of dots
     for what, count in figures.items():
         print(f'soak: {count} {what}', flush=True)
 
