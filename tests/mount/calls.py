@@ -243,28 +243,6 @@ class Edits(Editing):
         self.write(LENGTH, b'2\n')
         self.assert_model({LENGTH: Value('u64', 2)})
 
-    def test_made_by_mknod(self):
-        """tar --xattrs: unlink, mknod, setxattr, then open and write."""
-        name = self.key(NAME)
-        os.unlink(name)
-        os.mknod(name, 0o600)
-        os.setxattr(name, 'user.gguf.name', NAME.encode())
-        self.write(NAME, b'by tar\n', flags=0)
-        self.assert_model({NAME: string('by tar')})
-        self.assert_errno(errno.EEXIST, os.mknod, name)
-
-    def test_tar(self):
-        """Out and in again: not a byte is another."""
-        archive = mountlib.path('metadata.tar')
-        # What cannot be removed is overwritten only.
-        for options in ('--overwrite', '--exclude=general.architecture',
-                        '--xattrs --exclude=general.architecture'):
-            out = shell('tar -C "$1" --xattrs -cf "$2" metadata && tar -C "$1" $3 -xf "$2"',
-                        self.at, archive, options)
-            self.assertEqual(out, ('', 0))
-            self.sync()
-            self.assert_model({})
-
     def test_remove_and_back_refused(self):
         os.unlink(self.key(LENGTH))
         self.assert_errno(errno.EINVAL, self.write, LENGTH, b'abc\n')
