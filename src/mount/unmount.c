@@ -95,13 +95,22 @@ static int run_fusermount(const char *mountpoint, struct err *e)
     return 0;
 }
 
-static int take_down(const char *mountpoint, struct err *e)
+static int take_down_path(const char *path, struct err *e)
 {
-    if (umount2(mountpoint, UMOUNT_NOFOLLOW) == 0)
+    if (umount2(path, UMOUNT_NOFOLLOW) == 0)
         return 0;
     if (errno == EPERM)
-        return run_fusermount(mountpoint, e);
+        return run_fusermount(path, e);
     return err_set(e, -errno, "cannot unmount: %s", strerror(errno));
+}
+
+/* umount(2) and fusermount3 take a symbolic link to a mount for no mount. */
+static int take_down(const char *mountpoint, struct err *e)
+{
+    char *path = realpath(mountpoint, NULL);
+    int r = take_down_path(path ? path : mountpoint, e);
+    free(path);
+    return r;
 }
 
 static int last_words(const struct daemon *d, struct err *e)

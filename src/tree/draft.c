@@ -126,18 +126,11 @@ enum name_class tree_classify(struct tree *t, const char *name)
     return name_classify(name, key_known, t);
 }
 
-/* A name that was hidden or gone comes back as a key without a value. */
-static void come_back(struct kfile *f)
+/* It got no value: a key that was removed or out of the way is back, a new one is none. */
+static void no_value(const struct tree *t, struct kfile *f)
 {
-    f->before = f->state;
-    f->state = KFILE_NEW;
-}
-
-/* It could not be opened. */
-static void uncreate(struct kfile *f)
-{
-    if (f && f->state == KFILE_NEW && f->opens == 0)
-        f->state = f->before;
+    if (f->state == KFILE_NEW)
+        f->state = t->keys.kv[f->id] != KV_NONE ? KFILE_KEY : KFILE_GONE;
 }
 
 /* KEY:TYPE is KEY, with that type. Copies KEY to dst; true if it was so. */
@@ -156,7 +149,7 @@ static int create(struct tree *t, const char *key, struct kfile **ret)
     keys_clear(&t->keys, key);
     struct kfile *f = keys_named(&t->keys, key);
     if (f && f->key) {
-        come_back(f);
+        f->state = KFILE_NEW;
     } else if (class == NAME_INVALID) {
         return -EINVAL;
     } else if (edit_is_own_key(key, strlen(key))) {
@@ -165,7 +158,6 @@ static int create(struct tree *t, const char *key, struct kfile **ret)
         f = keys_add(&t->keys, key, class == NAME_KEY ? KFILE_NEW : KFILE_HELPER);
         if (!f)
             return -ENOMEM;
-        f->before = KFILE_GONE;
     }
     *ret = f;
     return 0;
@@ -199,8 +191,8 @@ static int create_open(struct tree *t, const char *name, int flags, struct tree_
         return r;
     file->node = ino_node(ino_key(number));
     r = draft_open(t, file, (flags & ~O_ACCMODE) | O_RDWR);
-    if (r < 0)
-        uncreate(t->keys.file[number]);
+    if (r < 0 && t->keys.file[number])
+        no_value(t, t->keys.file[number]);
     if (r == 0 && typed && file->kf->draft) {
         file->kf->draft->typed = true;
         file->kf->draft->type = type;
@@ -384,7 +376,7 @@ static void settle_truncation(struct tree *t, struct kfile *f)
     if (r < 0)
         t->writer.failed = edits_refused(t, f, &e); /* a release tells nobody */
     else if (r > 0)
-        writer_later(t, 0);
+        writer_later(t, WRITER_SOON);
 }
 
 static bool only_truncated(const struct draft *d)
@@ -401,11 +393,7 @@ static void end_draft(struct tree *t, struct kfile *f)
     else if (only_truncated(d))
         settle_truncation(t, f);
     f->draft = NULL;
-    if (f->state != KFILE_NEW)
-        return;
-    /* Removed and created anew, but the new value was refused: the old one is back. */
-    bool there = t->keys.kv[f->id] != KV_NONE;
-    f->state = there ? KFILE_KEY : KFILE_GONE;
+    no_value(t, f);
 }
 
 int draft_release(struct tree *t, struct tree_file *file)

@@ -196,6 +196,8 @@ int writer_accepted(struct tree *t, struct tree_wait *w, struct err *e);
  * 0: it is already; -errno: an earlier failure.
  */
 int writer_sync(struct tree *t, struct tree_wait *w, bool own);
+/* Seconds after which a removal or a mere truncation is written: most often a value follows. */
+#define WRITER_SOON 1
 /* Have it written in `seconds`, if nobody asks for it before. */
 void writer_later(struct tree *t, unsigned seconds);
 

@@ -60,9 +60,8 @@ struct draft {
 struct kfile {
     uint32_t id;
     enum kfile_state state;
-    enum kfile_state before; /* of NEW: what it was before it was created */
-    char *file;              /* owned: file name */
-    char *key;               /* owned: the key; NULL for helpers */
+    char *file; /* owned: file name */
+    char *key;  /* owned: the key; NULL for helpers */
     size_t key_len;
     uint64_t hash;      /* of the file name */
     struct kfile *next; /* in the same bucket */

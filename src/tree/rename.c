@@ -13,9 +13,6 @@
 #include <string.h>
 #include <syslog.h>
 
-/* Seconds after which a removal is written, if the key does not come back. */
-#define REMOVE_LATER 1
-
 void tree_stray(const struct tree *t, const struct kfile *f)
 {
     char name[SHOW_MAX];
@@ -55,7 +52,7 @@ static int visible(struct tree *t, const char *name, struct kfile **ret)
 static void remove_later(struct tree *t, struct kfile *f)
 {
     f->state = KFILE_REMOVED;
-    writer_later(t, REMOVE_LATER);
+    writer_later(t, WRITER_SOON);
 }
 
 /* The last copy of a key that was renamed away: then it was meant. */

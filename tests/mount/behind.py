@@ -126,10 +126,47 @@ class Behind(unittest.TestCase):
         os.utime(self.source, (5, 5))
         self.fails(errno.ESTALE, os.rename, place(at, 'type.u8'), place(at, 'my.u8'))
         self.fails(errno.ESTALE, editlib.retype, at, 'type.u8', 'u16')
-        os.unlink(place(at, 'type.u8'))
-        self.fails(errno.ESTALE, sync, at)
+        self.fails(errno.ESTALE, os.unlink, place(at, 'type.u8'))
         self.assertEqual(editlib.read(at, 'type.u8'), b'100\n')
         self.assertEqual(mountlib.get(self.source), self.data)
+
+    def test_stale_after_unlink(self):
+        """What was removed before the model changed: who syncs is told, and the key is back."""
+        mount = mountlib.Foreground(self.source, '-o', 'commit=sync')
+        with mount as (at, _):
+            os.unlink(place(at, 'type.u8'))
+            os.utime(self.source, (5, 5))
+            self.fails(errno.ESTALE, sync, at)
+            self.assertEqual(editlib.read(at, 'type.u8'), b'100\n')
+        self.assertEqual(mountlib.get(self.source), self.data)
+
+    @each_mode
+    def test_told_at_open(self, mount, at):
+        """Shells do not look at what close(2) gives: who opens for writing is told."""
+        os.link(self.source, mountlib.path('models/other.gguf'))
+        for flags in (os.O_WRONLY, os.O_RDWR | os.O_TRUNC):
+            self.fails(errno.EMLINK, os.open, place(at, 'general.name'), flags)
+        self.fails(errno.EMLINK, os.truncate, place(at, 'general.name'), 0)
+        self.fails(errno.EMLINK, os.open, place(at, 'my.new'), os.O_WRONLY | os.O_CREAT)
+        self.fails(errno.EMLINK, os.unlink, place(at, 'general.name'))
+        self.assertNotIn(b'my.new', editlib.keys(at))
+        self.assertEqual(editlib.read(at, 'general.name'), b'test\n')
+        os.unlink(mountlib.path('models/other.gguf'))
+        write(at, 'my.new', 'x')
+        self.assertEqual(editlib.read(at, 'my.new'), b'x\n')
+
+    def test_created_anew_but_refused(self):
+        """The old value is back, as after any other refusal; also if the key is out of the way."""
+        with mountlib.Mount(self.source, '-o', 'commit=sync') as at:
+            os.unlink(place(at, 'type.u8'))
+            os.link(self.source, mountlib.path('models/other.gguf'))
+            self.fails(errno.EMLINK, os.open, place(at, 'type.u8'), os.O_WRONLY | os.O_CREAT)
+            self.assertEqual(editlib.read(at, 'type.u8'), b'100\n')
+            os.rename(place(at, 'type.u16'), place(at, 'type.u16~'))
+            self.fails(errno.EMLINK, os.open, place(at, 'type.u16'), os.O_WRONLY | os.O_CREAT)
+            self.assertEqual(editlib.read(at, 'type.u16'), b'100\n')
+            os.unlink(mountlib.path('models/other.gguf'))
+        self.want.check(mountlib.get(self.source))
 
     def test_lost_at_unmount(self):
         """What was accepted and cannot be written: the daemon's exit status tells."""

@@ -173,8 +173,6 @@ class Options(unittest.TestCase):
 
     def test_unmount(self):
         """--unmount returns when the daemon has ended, not earlier."""
-        if '--unmount' not in run(GGUFS, '--help').out:
-            self.skipTest('no --unmount yet')
         mount = Mount(self.model)
         with mount as at:
             done = run(GGUFS, '--unmount', at)
@@ -182,6 +180,15 @@ class Options(unittest.TestCase):
             self.assertIsNone(mountlib.mount_of(at))
             self.assertTrue(select.select([mount.life], [], [], 0)[0])
         self.refused(1, '--unmount', at, names=[at])
+
+    def test_unmount_by_a_link(self):
+        at, link = mountlib.path('linked'), mountlib.path('link')
+        os.mkdir(at)
+        os.symlink('linked', link)
+        for command in ([self.model, link], ['--unmount', link]):
+            done = run(GGUFS, *command)
+            self.assertEqual((done.returncode, done.err), (0, ''))
+        self.assertIsNone(mountlib.mount_of(at))
 
     def test_unmount_at_once(self):
         """A mount that was only just made is not busy with anything of the daemon's own."""

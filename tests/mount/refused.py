@@ -107,6 +107,34 @@ class Refused(unittest.TestCase):
                 self.fails(errno.EINVAL, os.close, fd)
                 self.untouched()
 
+    def test_early_of_whole_texts(self):
+        """A text that one write brings whole is parsed by it: echo sees no error of close(2)."""
+        for key, text, code in (('list.i32', '1\n"a"\n', errno.EINVAL),
+                                ('list.i32', '[1, "a"]\n', errno.EINVAL),
+                                ('list.u8', '1\n2\n256\n', errno.ERANGE),
+                                ('general.alignment', '48\n', errno.EINVAL),
+                                ('general.file_type', 'many\n', errno.EINVAL),
+                                ('my.flag:u8', '256\n', errno.ERANGE)):
+            with self.subTest(key=key, text=text):
+                fd = os.open(place(self.at, key), CREATE)
+                self.fails(code, os.write, fd, text.encode())
+                self.fails(code, os.close, fd)
+                self.untouched()
+
+    def test_not_too_early(self):
+        """What is not whole yet is not judged: brackets that are open, text without a newline."""
+        def pieces(key, *texts):
+            with opened(place(self.at, key), CREATE) as fd:
+                for text in texts:
+                    os.write(fd, text.encode())
+        pieces('list.i32', '[1,\n', '2\n', ']\n')
+        self.want.set(b'list.i32', array('i32', [1, 2]))
+        pieces('list.i32', '7', '8\n', '9\n')
+        self.want.set(b'list.i32', array('i32', [78, 9]))
+        pieces('list.array', '[1,\n', '2]\n')
+        self.want.set(b'list.array', array('array', [array('i32', [1, 2])]))
+        self.want.check(mountlib.get(self.source))
+
     def test_too_large(self):
         """Over 1 GiB; a draft of which a write was refused changes nothing."""
         limit = 1 << 30
