@@ -75,6 +75,11 @@ static void make_first(struct run *r)
     r->first.bytes = build_finish(&b, &r->first.n);
 }
 
+static const char *type_name(enum gguf_value_type t)
+{
+    return gguf_types[t].name;
+}
+
 /* ---- mounts ---- */
 
 static void open_tree(struct run *r)
@@ -137,6 +142,9 @@ static void check_key(const struct run *r, const struct gguf *g, unsigned i)
     if (kv == UINT32_MAX)
         return;
     struct gguf_value v = gguf_value(g, &g->kv[kv]);
+    if (v.type != r->key[i].type)
+        (void)printf("\n  %s is %s, not %s, after %lu operations", name, gguf_types[v.type].name,
+                     type_name(r->key[i].type), r->ops);
     CU_ASSERT_EQUAL(v.type, r->key[i].type);
     (void)snprintf(want, sizeof(want), "%u\n", r->key[i].value);
     text_value(&text, &v);
@@ -187,11 +195,6 @@ static void sync_and_check(struct run *r)
 
 /* ---- operations ---- */
 
-static const char *type_name(enum gguf_value_type t)
-{
-    return gguf_types[t].name;
-}
-
 static void op_write(struct run *r, unsigned i)
 {
     char name[32], typed[48], text[16];
@@ -217,7 +220,7 @@ static void op_remove(struct run *r, unsigned i)
     char name[32];
     struct key *k = &r->key[i];
     CU_ASSERT_EQUAL(do_unlink(r->t, name_of(i, name)), k->there ? 0 : -ENOENT);
-    k->removed = k->there;
+    k->removed |= k->there;
     k->there = false;
 }
 
