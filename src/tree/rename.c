@@ -257,12 +257,17 @@ static int key_to_key(struct move *m)
     if (m->to && m->t->keys.kv[m->to->id] != KV_NONE)
         return key_over_key(m);
     int r = target_key(m);
-    if (r < 0 || m->t->keys.kv[m->from->id] == KV_NONE || m->from->draft)
+    /* What was closed and accepted may still have its draft: the last close is told later. */
+    struct draft *d = m->from->draft;
+    if (r < 0 || m->t->keys.kv[m->from->id] == KV_NONE || (d && (d->dirty || !d->written)))
         return r < 0 ? r : -EBUSY; /* it is being written */
+    m->from->draft = NULL;
     m->to->typed = false;
     r = edits_rename(m->t, m->from, m->to, &e);
     if (r > 0)
         m->to->state = KFILE_KEY;
+    else
+        m->from->draft = d;
     return outcome(m, m->to, r, &e);
 }
 
