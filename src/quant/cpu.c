@@ -17,13 +17,21 @@ static bool has_avx2(void)
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
            __builtin_cpu_supports("bmi2") && has_f16c();
 }
+
+/* What servers have had since 2017; it never comes without AVX2. */
+static bool has_avx512(void)
+{
+    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
 #endif
 
 const struct quant_set *quant_set_at(size_t i)
 {
-    const struct quant_set *usable[2] = {&quant_set_generic};
+    const struct quant_set *usable[] = {&quant_set_generic, NULL, NULL};
 #ifdef QUANT_X86
     usable[1] = has_avx2() ? &quant_set_avx2 : NULL;
+    usable[2] = has_avx512() ? &quant_set_avx512 : NULL;
 #endif
-    return i < 2 ? usable[i] : NULL;
+    return i < sizeof(usable) / sizeof(usable[0]) ? usable[i] : NULL;
 }

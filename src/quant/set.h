@@ -22,7 +22,7 @@ struct quant_set {
 /* Compiled for the baseline of the architecture: runs everywhere. */
 extern const struct quant_set quant_set_generic;
 #ifdef QUANT_X86
-extern const struct quant_set quant_set_avx2;
+extern const struct quant_set quant_set_avx2, quant_set_avx512;
 #endif
 
 /* The sets that this machine can run, slowest first; [0] is generic. NULL past the last. */
