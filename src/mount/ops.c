@@ -72,7 +72,7 @@ static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 
 int mnt_fill_open(struct mnt *m, struct fuse_file_info *fi, struct tree_file *f)
 {
-    bool keep = tree_cacheable(f);
+    bool cacheable = tree_cacheable(f), keep = tree_cached_right(f);
     struct reader *r = reader_open(m->tree, f);
     if (!r) {
         (void)tree_release(m->tree, f);
@@ -82,8 +82,8 @@ int mnt_fill_open(struct mnt *m, struct fuse_file_info *fi, struct tree_file *f)
     if (!h)
         return -ENOMEM;
     fi->fh = (uint64_t)(uintptr_t)h;
-    fi->keep_cache = keep; /* what the node shows never changes */
-    fi->direct_io = !keep; /* each reader sees what it opened */
+    fi->keep_cache = keep;      /* what the node shows never changes */
+    fi->direct_io = !cacheable; /* each reader sees what it opened */
     fi->noflush = (fi->flags & O_ACCMODE) == O_RDONLY;
     return 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reads of open files, and decoding ahead: see reader.h.
+ * Reads of open files, and working ahead: see reader.h.
  *
  *              begin()          end(), nobody waits         reader_read() of it
  *     NONE  ------------>  BUSY  --------------->  READY  ---------------------->  TAKEN
@@ -27,7 +27,6 @@ enum ahead { AHEAD_NONE, AHEAD_BUSY, AHEAD_READY, AHEAD_TAKEN };
 struct reader {
     struct tree *tree;
     struct tree_file *file; /* owned */
-    bool decodes;           /* false: reads of it are answered at once, nothing below is used */
     atomic_uint refs;       /* one until it is closed, one for each thread that reads */
     pthread_mutex_t lock;   /* protects what follows, but for the owner of BUSY and TAKEN */
     uint64_t next;          /* where the last read ended */
@@ -36,7 +35,7 @@ struct reader {
     uint64_t off;        /* of the stretch in the file */
     size_t size;         /* bytes of it that were asked for */
     int err;             /* of the answer: 0 or -errno */
-    struct reply answer; /* its parts lie in `room` */
+    struct reply answer; /* in `room` */
     uint8_t *room;       /* owned: scratch of the answer, or NULL */
     size_t room_size;    /* counted in ahead_used */
     fuse_req_t waiting;  /* parked until the stretch is there, or NULL */
@@ -105,7 +104,6 @@ struct reader *reader_open(struct tree *t, struct tree_file *file)
         return NULL;
     r->tree = t;
     r->file = file;
-    r->decodes = tree_decodes(file);
     atomic_init(&r->refs, 1);
     (void)pthread_mutex_init(&r->lock, NULL);
     return r;
@@ -142,35 +140,25 @@ void reader_close(struct reader *r)
 /* ---- answers ---- */
 
 /*
- * Pieces may lie in the mapping of the model. If a page of it is gone, writing the reply fails with
- * EFAULT, and the kernel ends the request with EIO by itself: one reply is enough in any case.
+ * The answer may lie in the mapping of the model. If a page of it is gone, writing the reply fails
+ * with EFAULT, and the kernel ends the request with EIO by itself: one reply is enough in any case.
  */
 static void reply(fuse_req_t req, int err, struct reply *a)
 {
     if (err < 0)
         (void)fuse_reply_err(req, -err);
     else
-        (void)fuse_reply_iov(req, a->part, a->parts);
+        (void)fuse_reply_buf(req, (const char *)a->bytes, a->len);
     tree_reply_done(a);
 }
 
 /* Uses nothing of the reader once it has replied: it may be closed then. */
 static void answer_now(struct reader *r, fuse_req_t req, uint64_t off, size_t size)
 {
-    struct scratch *s = scratch_take(REPLY_SCRATCH(size));
+    struct scratch *s = scratch_take(size);
     struct reply a = {.scratch = s ? s->bytes : NULL};
     reply(req, s ? tree_read(r->tree, r->file, off, size, &a) : -ENOMEM, &a);
     scratch_give(s);
-}
-
-/* Keep the first n bytes of an answer. */
-static void cut(struct reply *a, size_t n)
-{
-    for (int i = 0; i < a->parts; i++) {
-        size_t len = a->part[i].iov_len;
-        a->part[i].iov_len = len < n ? len : n;
-        n -= a->part[i].iov_len;
-    }
 }
 
 /* Answer with the stretch that this thread has TAKEN. */
@@ -179,7 +167,8 @@ static void answer_taken(struct reader *r, fuse_req_t req, size_t size)
     if (r->err < 0) { /* perhaps for want of room: without it, then */
         answer_now(r, req, r->off, size);
     } else {
-        cut(&r->answer, size);
+        if (r->answer.len > size)
+            r->answer.len = size;
         reply(req, 0, &r->answer);
     }
     (void)pthread_mutex_lock(&r->lock);
@@ -218,15 +207,14 @@ static bool begin(struct reader *r, size_t size)
     return true;
 }
 
-/* BUSY: make the answer. Decoded bytes do not change: what they came from is let go of. */
+/* BUSY: make the answer. */
 static void prepare(struct reader *r)
 {
-    r->err = make_room(r, REPLY_SCRATCH(r->size));
+    r->err = make_room(r, r->size);
     if (r->err < 0)
         return;
     r->answer = (struct reply){.scratch = r->room};
     r->err = tree_read(r->tree, r->file, r->off, r->size, &r->answer);
-    tree_reply_done(&r->answer);
 }
 
 /* The answer is there: the request that waits for it, now this thread's to answer; or NULL. */
@@ -297,7 +285,7 @@ static void read_ahead(struct reader *r, fuse_req_t req, uint64_t off, size_t si
 
 void reader_read(struct reader *r, fuse_req_t req, uint64_t off, size_t size)
 {
-    if (!r->decodes) {
+    if (!tree_ahead(r->file, size)) {
         answer_now(r, req, off, size);
         return;
     }

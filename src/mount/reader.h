@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reads of an open file, and decoding ahead of a program that reads it in order.
+ * Reads of an open file, and working ahead of a program that reads it in order.
  *
  * The kernel asks for the next stretch of a file when the program begins to use the last one, and
- * the program waits if the answer is late. So the thread that has answered a read goes on to decode
- * the stretch that will be asked for next. A request that comes meanwhile is parked and answered by
- * the same thread. (docs/performance.md: why bytes that are shown as stored have nothing of this.)
+ * the program waits if the answer is late. So the thread that has answered a read goes on to make
+ * (decode, or copy from the mapping) the stretch that will be asked for next. A request that comes
+ * meanwhile is parked and answered by the same thread.
  *
  * A reader holds at most one stretch, and only plain bytes: no generation of the model is kept
  * alive by it. All readers together hold at most AHEAD_TOTAL bytes; one that does not read in order
@@ -21,7 +21,7 @@
 
 #include "tree/tree.h"
 
-/* Bytes that are decoded ahead for all open files together. */
+/* Bytes that are made ahead for all open files together. */
 #define AHEAD_TOTAL ((size_t)64 << 20)
 
 struct reader;

@@ -13,30 +13,28 @@
 #ifndef TREE_FILES_H
 #define TREE_FILES_H
 
-#include <sys/uio.h>
-
 #include "base/buf.h"
 #include "tree/gen.h"
 
-/*
- * An answer to a read: up to four pieces of memory. Pieces point into the generation (its header
- * or mapping), which `view` keeps alive, or into `scratch`.
- */
-#define REPLY_PARTS 4
+/* An answer to a read. */
 struct reply {
-    struct iovec part[REPLY_PARTS];
-    int parts;
-    uint8_t *scratch; /* given by the caller: room for as many bytes as were asked for, + 4 KiB */
-    size_t used;      /* bytes of scratch in use */
-    struct view view; /* what pieces point into; empty, or the reply's references */
+    const uint8_t *bytes; /* in `scratch`, the text of the open file, or `mapped` */
+    size_t len;
+    uint8_t *scratch;      /* given by the caller: room for as many bytes as were asked for */
+    struct mapped *mapped; /* owned reference; NULL if the bytes are elsewhere */
+    uint64_t end;          /* of the bytes in `mapped` */
 };
 
-/* The scratch that a reply to a read of n bytes needs. */
-#define REPLY_SCRATCH(n) ((n) + 4096)
+/*
+ * The most bytes of a file that are copied to scratch to answer a read: a copy that stays in the
+ * processor's second cache (1 MiB on most) makes the kernel's faster by what it costs.
+ */
+#define REPLY_COPY_MAX ((size_t)256 << 10)
 
-/* Add a piece that lies in memory, or n bytes of scratch to be filled (returned). */
-void reply_add(struct reply *r, const void *p, size_t n);
+/* n more bytes of the answer, to be filled, or copied from p; or all of it, at `first`. */
 uint8_t *reply_room(struct reply *r, size_t n);
+void reply_copy(struct reply *r, const void *p, size_t n);
+void reply_point(struct reply *r, struct mapped *m, uint64_t first, size_t n);
 
 enum files_where { FILES_ROOT, FILES_TENSOR };
 
@@ -96,9 +94,9 @@ extern const struct form form_f32, form_f16, form_bf16;
 uint64_t raw_size(const struct view *v, const struct row *row, const struct gguf_tensor *t);
 int raw_read(const struct view *v, const struct row *row, const struct gguf_tensor *t, uint64_t off,
              size_t n, struct reply *r);
-uint64_t value_size(const struct view *v, const struct row *row, const struct gguf_tensor *t);
 /* True if reads of the row decode, false if they show bytes as they are stored. */
 bool value_decodes(const struct gen *g, const struct row *row, const struct gguf_tensor *t);
+uint64_t value_size(const struct view *v, const struct row *row, const struct gguf_tensor *t);
 int value_read(const struct view *v, const struct row *row, const struct gguf_tensor *t,
                uint64_t off, size_t n, struct reply *r);
 uint64_t npy_size(const struct view *v, const struct row *row, const struct gguf_tensor *t);

@@ -125,7 +125,9 @@ struct tree_file {
     struct draft *draft; /* shared: what it writes; NULL if it does not, or writes a helper */
     bool writes;         /* open for writing */
     bool append;         /* each write goes to the end */
-    bool decodes;        /* reads decode tensor values */
+    bool cut;            /* when it was opened, the model's file was known to have been cut */
+    bool piecewise;      /* answered piecewise: see files.h */
+    bool decodes;        /* piecewise, from tensor values */
 };
 
 /* Open and close a metadata file of a writable tree. Under the lock. */

@@ -73,9 +73,11 @@ static int open_row(struct tree *t, struct tree_file *f, int flags)
         return t->writable ? -EACCES : -EROFS;
     f->row = node_row(&f->node);
     f->cacheable = !(t->writable && f->row->flags & ROW_MOVES) && !(f->row->flags & ROW_LIVE);
+    f->cut = store_cut(v.store);
     if (f->node.kind == NODE_WHOLE)
         r = keep_gen(t, f, v.gen);
     v.pin = f->pin ? mapped_ref(f->pin) : NULL;
+    f->piecewise = f->row->read != NULL;
     f->decodes = value_decodes(v.gen, f->row, node_tensor(v.gen, &f->node));
     if (r == 0 && (f->row->text || f->row->tell))
         render(t, &v, f);
@@ -104,9 +106,14 @@ bool tree_cacheable(const struct tree_file *f)
     return f->cacheable;
 }
 
-bool tree_decodes(const struct tree_file *f)
+bool tree_cached_right(const struct tree_file *f)
 {
-    return f->decodes;
+    return f->cacheable && !f->cut;
+}
+
+bool tree_ahead(const struct tree_file *f, size_t n)
+{
+    return f->piecewise && (f->decodes || n <= REPLY_COPY_MAX);
 }
 
 int tree_release(struct tree *t, struct tree_file *f)
@@ -128,8 +135,10 @@ int tree_release(struct tree *t, struct tree_file *f)
 
 static void reply_text(const struct buf *text, uint64_t off, size_t n, struct reply *r)
 {
-    if (off < text->len)
-        reply_add(r, text->data + off, (size_t)min_u64(n, text->len - off));
+    if (off >= text->len)
+        return;
+    r->bytes = text->data + off;
+    r->len = (size_t)min_u64(n, text->len - off);
 }
 
 /* What is written by others meanwhile may move: copied, under the lock. */
@@ -140,34 +149,40 @@ static void read_live(struct tree *t, struct tree_file *f, uint64_t off, size_t 
     size_t from = b ? (size_t)min_u64(off, b->len) : 0;
     size_t count = b ? (size_t)min_u64(n, b->len - from) : 0;
     if (count)
-        memcpy(reply_room(r, count), b->data + from, count);
+        reply_copy(r, b->data + from, count);
     (void)pthread_mutex_unlock(&t->lock);
+}
+
+/* What is answered piecewise: of the newest generation, or of that which the file keeps. */
+static int read_row(struct tree *t, struct tree_file *f, uint64_t off, size_t n, struct reply *r)
+{
+    CLEANUP(view_free) struct view v = tree_view(t);
+    if (f->gen) {
+        gen_unref(v.gen);
+        v.gen = gen_ref(f->gen);
+        v.pin = f->pin ? mapped_ref(f->pin) : NULL;
+    }
+    const struct gguf_tensor *tensor = node_tensor(v.gen, &f->node);
+    uint64_t size = f->row->size(&v, f->row, tensor);
+    if (off >= size || n == 0)
+        return 0;
+    return f->row->read(&v, f->row, tensor, off, (size_t)min_u64(n, size - off), r);
 }
 
 int tree_read(struct tree *t, struct tree_file *f, uint64_t off, size_t n, struct reply *r)
 {
-    if (f->rendered) {
+    if (!f->rendered && !f->kf)
+        return read_row(t, f, off, n, r);
+    if (f->rendered)
         reply_text(&f->text, off, n, r);
-        return 0;
-    }
-    if (f->kf) {
+    else
         read_live(t, f, off, n, r);
-        return 0;
-    }
-    r->view = tree_view(t);
-    if (f->gen) {
-        gen_unref(r->view.gen);
-        r->view.gen = gen_ref(f->gen);
-        r->view.pin = f->pin ? mapped_ref(f->pin) : NULL;
-    }
-    const struct gguf_tensor *tensor = node_tensor(r->view.gen, &f->node);
-    uint64_t size = f->row->size(&r->view, f->row, tensor);
-    if (off >= size || n == 0)
-        return 0;
-    return f->row->read(&r->view, f->row, tensor, off, (size_t)min_u64(n, size - off), r);
+    return 0;
 }
 
 void tree_reply_done(struct reply *r)
 {
-    view_free(&r->view);
+    if (r->mapped)
+        (void)mapped_check(r->mapped, r->end);
+    mapped_unref(r->mapped);
 }

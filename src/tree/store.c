@@ -40,6 +40,14 @@ void mapped_unref(struct mapped *m)
     free(m);
 }
 
+int mapped_check(struct mapped *m, uint64_t end)
+{
+    int r = map_check(&m->map, end);
+    if (r < 0)
+        atomic_store(&m->cut, true);
+    return r;
+}
+
 static void store_free(struct store *s)
 {
     for (size_t i = 0; s->file && i < s->files; i++)
@@ -104,5 +112,13 @@ const uint8_t *store_data(const struct store *s, uint32_t i, uint64_t first, uin
 
 int store_check(const struct store *s, uint32_t i, uint64_t last)
 {
-    return map_check(&s->file[s->place[i].file]->map, s->place[i].off + last);
+    return mapped_check(s->file[s->place[i].file], s->place[i].off + last);
+}
+
+bool store_cut(const struct store *s)
+{
+    bool cut = false;
+    for (size_t i = 0; i < s->files; i++)
+        cut |= atomic_load(&s->file[i]->cut);
+    return cut;
 }

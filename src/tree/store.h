@@ -19,7 +19,8 @@
 /* An open file, mapped whole. Counted. */
 struct mapped {
     atomic_uint refs;
-    int fd; /* owned */
+    int fd;          /* owned */
+    atomic_bool cut; /* a check has failed: the file is shorter than it was */
     struct map map;
 };
 
@@ -27,6 +28,8 @@ struct mapped {
 int mapped_open(int fd, uint64_t size, struct mapped **ret, struct err *e);
 struct mapped *mapped_ref(struct mapped *m);
 void mapped_unref(struct mapped *m);
+/* 0 if the file still has its first `end` bytes, else -EIO. */
+int mapped_check(struct mapped *m, uint64_t end);
 
 struct store {
     atomic_uint refs;
@@ -53,5 +56,7 @@ void store_unref(struct store *s);
 const uint8_t *store_data(const struct store *s, uint32_t i, uint64_t first, uint64_t last);
 /* -EIO if the file has been cut since, so that these bytes are not all there any more. */
 int store_check(const struct store *s, uint32_t i, uint64_t last);
+/* True if a file was seen to have been cut. */
+bool store_cut(const struct store *s);
 
 #endif

@@ -106,11 +106,18 @@ int tree_open_file(struct tree *t, uint64_t node, int flags, struct tree_file **
 int tree_release(struct tree *t, struct tree_file *f);
 /* True if the kernel may keep what it read of this file. */
 bool tree_cacheable(const struct tree_file *f);
-/* True if reads of this file decode values: to do so ahead of a program pays. */
-bool tree_decodes(const struct tree_file *f);
-/* Bytes at `off`, fewer than n at the end of the file only. `r->scratch` is the caller's. */
+/* True if what it kept of it before is right. It is not once the model's file was cut: the page in
+ * which it ends now may have been read in the moment of the cut, with zeros behind the end. */
+bool tree_cached_right(const struct tree_file *f);
+/* True if reads of n bytes of this file are made in scratch: to do so ahead of a program pays. */
+bool tree_ahead(const struct tree_file *f, size_t n);
+/*
+ * Bytes at `off`, fewer than n at the end of the file only. `r->scratch` is the caller's, all else
+ * of *r zero; the answer is good until scratch is used again, tree_reply_done() or the release.
+ * 0, -EIO, -ENOMEM.
+ */
 int tree_read(struct tree *t, struct tree_file *f, uint64_t off, size_t n, struct reply *r);
-/* Let go of what the answer's pieces point to. */
+/* After each tree_read(), when the answer was given. */
 void tree_reply_done(struct reply *r);
 
 /* Extended attributes: the value, or the NUL-separated names, into `out`. -ENODATA. */

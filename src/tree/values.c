@@ -3,9 +3,10 @@
  * Files that are answered piecewise: tensor data as stored and as floats, and the model as one
  * file. See files.h.
  *
- * Bytes that need no work are answered from the mapping. Everything else is decoded into scratch
- * under map_guard(), and the file's size is looked at afterwards: a page that was cut in two reads
- * as zeros without a signal.
+ * Values are decoded into scratch under map_guard(), and the file's size is looked at afterwards: a
+ * page that was cut in two reads as zeros without a signal. Bytes that are shown as they are stored
+ * are copied there in the same way, for which the kernel's own copy is faster by as much; but not
+ * if they are more than fit the processor's cache: these it gets straight from the mapping.
  */
 #include "tree/files.h"
 
@@ -15,16 +16,39 @@
 
 #include "base/bytes.h"
 
-/* Bytes [first, last) of the tensor's data, straight from the mapping. */
-static int reply_mapped(const struct view *v, const struct gguf_tensor *t, uint64_t first,
+struct copy {
+    void *dst;
+    const void *src;
+    size_t n;
+};
+
+static int copy(void *arg)
+{
+    const struct copy *c = arg;
+    memcpy(c->dst, c->src, c->n);
+    return 0;
+}
+
+/* Bytes [first, first + n) of a mapped file. */
+static int reply_mapped(struct mapped *m, uint64_t first, size_t n, struct reply *r)
+{
+    if (first > m->map.size || n > m->map.size - first)
+        return -EIO;
+    if (n > REPLY_COPY_MAX && r->len == 0) {
+        reply_point(r, m, first, n);
+        return mapped_check(m, first + n);
+    }
+    struct copy c = {reply_room(r, n), m->map.data + first, n};
+    int err = map_guard(copy, &c), cut = mapped_check(m, first + n);
+    return err < 0 ? err : cut;
+}
+
+/* Bytes [first, last) of the tensor's data, as they are stored. */
+static int reply_stored(const struct view *v, const struct gguf_tensor *t, uint64_t first,
                         uint64_t last, struct reply *r)
 {
-    uint32_t i = gen_tensor_no(v->gen, t);
-    const uint8_t *p = store_data(v->store, i, first, last);
-    if (!p || store_check(v->store, i, last) < 0)
-        return -EIO;
-    reply_add(r, p, (size_t)(last - first));
-    return 0;
+    const struct place_in_store *place = &v->store->place[gen_tensor_no(v->gen, t)];
+    return reply_mapped(v->store->file[place->file], place->off + first, (size_t)(last - first), r);
 }
 
 uint64_t raw_size(const struct view *v, const struct row *row, const struct gguf_tensor *t)
@@ -38,7 +62,7 @@ int raw_read(const struct view *v, const struct row *row, const struct gguf_tens
              size_t n, struct reply *r)
 {
     (void)row;
-    return reply_mapped(v, t, off, off + n, r);
+    return reply_stored(v, t, off, off + n, r);
 }
 
 const struct form form_f32 = {4, 0, "<f4", quant_read_f32};
@@ -79,8 +103,8 @@ int value_read(const struct view *v, const struct row *row, const struct gguf_te
     const struct quant_type *type = gguf_type(t);
     uint32_t i = gen_tensor_no(v->gen, t);
     uint64_t first, last;
-    if (!value_decodes(v->gen, row, t)) /* stored as it is shown */
-        return reply_mapped(v, t, off, off + n, r);
+    if (!value_decodes(v->gen, row, t))
+        return reply_stored(v, t, off, off + n, r);
     quant_extent(type, row->form->width, off, n, &first, &last);
     if (!store_data(v->store, i, first, last))
         return -EIO;
@@ -91,8 +115,8 @@ int value_read(const struct view *v, const struct row *row, const struct gguf_te
                        .off = off,
                        .n = n,
                        .dst = reply_room(r, n)};
-    int err = map_guard(decode, &d);
-    return err < 0 ? err : store_check(v->store, i, last);
+    int err = map_guard(decode, &d), cut = store_check(v->store, i, last);
+    return err < 0 ? err : cut;
 }
 
 /*
@@ -132,7 +156,7 @@ int npy_read(const struct view *v, const struct row *row, const struct gguf_tens
         return buf_error(&head);
     size_t from_head = off < len ? (size_t)min_u64(n, len - off) : 0;
     if (from_head)
-        memcpy(reply_room(r, from_head), head.data + off, from_head);
+        reply_copy(r, head.data + off, from_head);
     if (n == from_head)
         return 0;
     return value_read(v, row, t, off + from_head - len, n - from_head, r);
@@ -166,64 +190,64 @@ struct assemble {
     uint8_t *dst;
 };
 
-/* Bytes [off, off + n) of the data section: tensors from the store, zeros between them. */
+/* Bytes [at, end) that lie before the tensor, and those of it; returns where they end, 0: -EIO. */
+static uint64_t piece(const struct assemble *a, uint32_t i, uint64_t at, uint64_t end)
+{
+    const struct gguf_tensor *t = &a->v->gen->gguf->tensor[i];
+    uint64_t first = min_u64(max_u64(at, t->off), end), last = min_u64(end, t->off + t->nbytes);
+    memset(a->dst + (at - a->off), 0, (size_t)(first - at));
+    if (first == end)
+        return end;
+    const uint8_t *p = store_data(a->v->store, i, first - t->off, last - t->off);
+    if (!p)
+        return 0;
+    memcpy(a->dst + (first - a->off), p, (size_t)(last - first));
+    return store_check(a->v->store, i, last - t->off) < 0 ? 0 : last;
+}
+
+/* Bytes [off, off + n) of a regular data section: tensors from the store, zeros between them. */
 static int assemble(void *arg)
 {
     const struct assemble *a = arg;
     const struct gguf *m = a->v->gen->gguf;
-    uint64_t end = a->off + a->n;
-    memset(a->dst, 0, a->n);
-    for (uint32_t i = tensor_at(m, a->off); i < m->n_tensors && m->tensor[i].off < end; i++) {
-        const struct gguf_tensor *t = &m->tensor[i];
-        uint64_t first = max_u64(a->off, t->off), last = min_u64(end, t->off + t->nbytes);
-        if (first >= last)
-            continue;
-        const uint8_t *p = store_data(a->v->store, i, first - t->off, last - t->off);
-        if (!p)
-            return -EIO;
-        memcpy(a->dst + (first - a->off), p, (size_t)(last - first));
-        if (store_check(a->v->store, i, last - t->off) < 0)
+    uint64_t at = a->off, end = a->off + a->n;
+    for (uint32_t i = tensor_at(m, at); i < m->n_tensors && at < end; i++) {
+        at = piece(a, i, at, end);
+        if (at == 0)
             return -EIO;
     }
+    memset(a->dst + (at - a->off), 0, (size_t)(end - at));
     return 0;
 }
 
-/* Data of a regular generation. Most reads lie within one tensor: straight from the mapping. */
+/* Most reads lie within one tensor. */
 static int data_read(const struct view *v, uint64_t off, size_t n, struct reply *r)
 {
     const struct gguf *m = v->gen->gguf;
     uint32_t i = tensor_at(m, off);
-    if (i < m->n_tensors && m->tensor[i].off <= off &&
-        off + n <= m->tensor[i].off + m->tensor[i].nbytes)
-        return reply_mapped(v, &m->tensor[i], off - m->tensor[i].off, off + n - m->tensor[i].off,
-                            r);
-    struct assemble a = {.v = v, .off = off, .n = n, .dst = reply_room(r, n)};
+    const struct gguf_tensor *t = i < m->n_tensors ? &m->tensor[i] : NULL;
+    if (t && t->off <= off && off + n <= t->off + t->nbytes)
+        return reply_stored(v, t, off - t->off, off + n - t->off, r);
+    struct assemble a = {v, off, n, reply_room(r, n)};
     return map_guard(assemble, &a);
 }
 
-/* The header from memory, all else from the file itself or, if that is not needed, assembled. */
+/* The header and the padding from memory, the data from the file itself or assembled. */
 int model_read(const struct view *v, const struct row *row, const struct gguf_tensor *t,
                uint64_t off, size_t n, struct reply *r)
 {
     uint64_t end = off + n, head = v->gen->gguf->head_len;
+    uint64_t pad = head + (v->pin ? v->gen->pad_len : 0);
     (void)row;
     (void)t;
     if (off < head)
-        reply_add(r, v->gen->gguf->head + off, (size_t)(min_u64(end, head) - off));
-    if (end <= head)
+        reply_copy(r, v->gen->gguf->head + off, (size_t)(min_u64(end, head) - off));
+    off = max_u64(off, head);
+    if (off < end && off < pad)
+        reply_copy(r, v->gen->pad + (off - head), (size_t)(min_u64(end, pad) - off));
+    off = max_u64(off, pad);
+    if (off >= end)
         return 0;
-    uint64_t first = max_u64(off, head), pad = head + v->gen->pad_len;
-    const struct mapped *pinned = v->pin;
-    if (!pinned)
-        return data_read(v, first, (size_t)(end - first), r);
-    if (first < pad) {
-        reply_add(r, v->gen->pad + (first - head), (size_t)(min_u64(end, pad) - first));
-        first = min_u64(end, pad);
-    }
-    if (first == end)
-        return 0;
-    if (end > pinned->map.size || map_check(&pinned->map, end) < 0)
-        return -EIO;
-    reply_add(r, pinned->map.data + first, (size_t)(end - first));
-    return 0;
+    return v->pin ? reply_mapped(v->pin, off, (size_t)(end - off), r)
+                  : data_read(v, off, (size_t)(end - off), r);
 }

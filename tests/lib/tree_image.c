@@ -84,28 +84,25 @@ struct stat image_stat(const struct tree_image *m, const char *path)
     return e.attr;
 }
 
-static ssize_t gather(const struct reply *r, size_t most, uint8_t *dst)
+static ssize_t take(const struct reply *r, size_t most, void *dst)
 {
-    size_t n = 0;
-    for (int i = 0; i < r->parts; i++) {
-        if (n + r->part[i].iov_len > most)
-            abort();
-        memcpy(dst + n, r->part[i].iov_base, r->part[i].iov_len);
-        n += r->part[i].iov_len;
-    }
-    return (ssize_t)n;
+    if (r->len > most)
+        abort();
+    if (r->len)
+        memcpy(dst, r->bytes, r->len);
+    return (ssize_t)r->len;
 }
 
 ssize_t image_read(const struct tree_image *m, const char *path, uint64_t off, size_t n, void *dst)
 {
     uint64_t node = image_node(m, path);
     struct tree_file *f = NULL;
-    struct reply r = {.scratch = malloc(REPLY_SCRATCH(n))};
+    struct reply r = {.scratch = malloc(n)};
     ssize_t got = node ? tree_open_file(m->t, node, O_RDONLY, &f) : -ENOENT;
     if (got == 0)
         got = tree_read(m->t, f, off, n, &r);
     if (got == 0)
-        got = gather(&r, n, dst);
+        got = take(&r, n, dst);
     tree_reply_done(&r);
     (void)tree_release(m->t, f);
     free(r.scratch);

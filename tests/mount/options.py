@@ -248,6 +248,15 @@ class Options(unittest.TestCase):
             self.lost(at, 'tensors/first/f32')
             self.assertEqual(sorted(os.listdir(os.path.join(at, 'tensors'))), ['first', 'last'])
 
+    def test_cut_behind_the_cache(self):
+        """Once a read has failed, what the kernel kept of lost bytes is no longer shown."""
+        with Mount(self.model) as at:
+            last = os.path.join(at, 'tensors/last/raw')
+            self.assertEqual(mountlib.get(last), DATA[1])
+            os.truncate(self.model, len(MODEL) - SIZE // 2)
+            self.lost(at, 'model.gguf')
+            self.lost(last)
+
     def test_partial(self):
         at, missing = self.folder(), 12345
         os.truncate(self.model, len(MODEL) - missing)
