@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: MIT
+"""Real file systems for tests: images that are mounted by a loop device, and tmpfs. For root, in a
+mount namespace of its own (own_namespace()), so that nothing can be left behind.
+
+GGUFS_SOAK is how many times the usual size of a test (see tests/lib/soak.h).
+"""
+import contextlib
+import os
+import random
+import shutil
+import subprocess
+import sys
+import unittest
+
+import ggufmodel as gguf
+import mountlib
+import samples
+from editlib import write
+from ggufmodel import Tensor
+
+MIB = 1 << 20
+TIMES = int(os.environ.get('GGUFS_SOAK', '1'))
+# How each is made; None: not from an image. XFS takes no less than 300 MiB.
+KINDS = {'ext4': ['mkfs.ext4', '-qF'], 'xfs': ['mkfs.xfs', '-qf'], 'btrfs': ['mkfs.btrfs', '-qf'],
+         'tmpfs': None}
+SIZE = 320 * MIB
+CLONES = ('xfs', 'btrfs')
+figures = {}
+
+
+def figure(what, count=1):
+    figures[what] = figures.get(what, 0) + count
+
+
+def print_figures():
+    print()  # ends unittest's line of dots
+    for what, count in figures.items():
+        print(f'soak: {count} {what}', flush=True)
+
+
+def call(*command):
+    done = mountlib.run(*command)
+    assert done.returncode == 0, done.err
+
+
+def skip(reason):
+    """Say so: unittest counts what is skipped, but does not tell why."""
+    print('skipped:', reason, flush=True)
+    raise unittest.SkipTest(reason)
+
+
+def make_image(kind, image, *options):
+    """An empty file system; skips where its tool is not."""
+    if not shutil.which(KINDS[kind][0]):
+        skip(f'{kind}: no {KINDS[kind][0]}')
+    with open(image, 'wb') as file:
+        file.truncate(SIZE)
+    call(*KINDS[kind], *options, image)
+
+
+class Disk:
+    """`with Disk('xfs') as folder:`: a new file system, mounted there; skips where there is none."""
+
+    def __init__(self, kind):
+        self.kind, self.folder = kind, mountlib.path('disk-' + kind)
+        self.image = self.folder + '.image'
+
+    def __enter__(self):
+        os.makedirs(self.folder, exist_ok=True)
+        if KINDS[self.kind] is None:
+            call('mount', '-t', 'tmpfs', '-o', f'size={SIZE}', 'tmpfs', self.folder)
+            return self.folder
+        make_image(self.kind, self.image)
+        self.mount()
+        return self.folder
+
+    def mount(self):
+        done = mountlib.run('mount', '-o', 'loop', self.image, self.folder)
+        if done.returncode != 0:
+            skip(f'{self.kind}: cannot mount it: {done.err}')
+
+    def umount(self):
+        call('umount', self.folder)
+
+    def __exit__(self, *error):
+        if error[0]:
+            subprocess.run(['umount', '-l', self.folder], check=False)
+        else:
+            self.umount()
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.image)
+
+
+def model_data(size):
+    """With data that is not all zeros, which a file system might not store."""
+    tensors = samples.small() + [Tensor(b'large.weight', 24, (size,), random.randbytes(size))]
+    return gguf.encode(samples.keys(), tensors)
+
+
+def put_model(folder, size=MIB):
+    source = os.path.join(folder, 'model.gguf')
+    with open(source, 'wb') as out:
+        out.write(model_data(size))
+    return source
+
+
+def log_of(source, *options, key='general.name', text='an edit'):
+    """The log of a mount with one edit."""
+    mount = mountlib.Foreground(source, *options)
+    with mount as (at, _):
+        write(at, key, text)
+        return mount.log()
+
+
+def own_namespace():
+    """Run again in a private mount namespace."""
+    if os.getuid() != 0:
+        mountlib.skip('only root may mount file systems')
+    if os.environ.get('GGUFS_OWN_NAMESPACE'):
+        mountlib.leave_mounts_of_others()
+        return
+    if subprocess.run(['unshare', '--mount', 'true'], check=False).returncode != 0:
+        mountlib.skip('may not make a mount namespace')
+    os.environ['GGUFS_OWN_NAMESPACE'] = '1'
+    os.execvp('unshare', ['unshare', '--mount', '--propagation', 'private', sys.executable,
+                          *sys.argv])

@@ -1,0 +1,326 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: MIT
+"""Power cuts on real file systems. A disk logs what is written to it and when it is flushed, while
+models on it are edited. Then, for points in the log, the disks that a cut may have left there: all
+that came before the last flush, and of what came after it any part. Each is mounted, the model is
+recovered and compared: whole, no older than the last edit that was acknowledged, and alone.
+
+A sector of 512 bytes is written whole or not at all. So is the super block of ext4 and of btrfs, of
+1024 and 4096 bytes: they have one with a sum that they read, and do not mount with a torn one.
+"""
+import bisect
+import contextlib
+import os
+import random
+import shutil
+import struct
+import subprocess
+import tempfile
+import unittest
+
+import disks
+import editlib
+import ggufmodel as gguf
+import mountlib
+from disks import CLONES, TIMES, figure
+from editlib import Want, write
+from ggufmodel import Value
+
+SEED = int(os.environ.get('GGUFS_SEED', '0'))  # another one: other states
+STATES = 40  # of each recording
+SECTOR = 512
+# Where what is written is never torn: the super block.
+WHOLE = {'ext4': range(0, 4096), 'xfs': range(0), 'btrfs': range(65536, 69632)}
+KINDS = tuple(WHOLE)
+# So that nothing is written in the background that has nothing to do with edits.
+OPTIONS = {'ext4': ['-E', 'lazy_itable_init=0,lazy_journal_init=0'], 'xfs': [], 'btrfs': []}
+FLUSH = 2 ** 64 - 1
+KEEP = os.environ.get('GGUFS_TEST_DIR')  # where disks go that show a fault
+
+
+def name_of(edit):
+    """The value that an edit writes: each is longer than the one before."""
+    return b'%d:' % edit + bytes([97 + edit % 26]) * (100 + 350 * edit)
+
+
+class Log:
+    """What reached the disk: records (offset, bytes), or None for a flush."""
+
+    def __init__(self, name):
+        data, at = mountlib.get(name), 0
+        self.records, self.ends, self.flushes = [], [], []
+        while at < len(data):
+            offset, count = struct.unpack_from('=QQ', data, at)
+            at += 16 + count
+            if offset == FLUSH:
+                self.flushes.append(len(self.records))
+            self.records.append(None if offset == FLUSH else (offset, data[at - count:at]))
+            self.ends.append(at)
+
+    def index(self, position):
+        """Records that are whole in so many bytes of the log."""
+        return bisect.bisect_right(self.ends, position)
+
+    def pending(self, cut):
+        """The writes before record `cut` of which nothing is known."""
+        begin = bisect.bisect_left(self.flushes, cut)
+        begin = self.flushes[begin - 1] + 1 if begin else 0
+        return begin, [record for record in self.records[begin:cut] if record]
+
+
+def sectors(record, whole):
+    """A write, cut up where a disk may cut it."""
+    offset, data = record
+    while data:
+        count = len(data) if offset in whole else SECTOR - offset % SECTOR
+        yield offset, data[:count]
+        offset, data = offset + count, data[count:]
+
+
+# What of the pending writes a cut leaves: (writes, lot, what is never torn) -> writes.
+
+def leave_none(*_):
+    return []
+
+
+def leave_all(writes, *_):
+    return writes
+
+
+def leave_first(writes, rng, whole):
+    """In order; the last one torn."""
+    count = rng.randrange(len(writes) + 1)
+    torn = [part for part in sectors(writes[count], whole) if rng.random() < 0.5] \
+        if count < len(writes) else []
+    return writes[:count] + torn
+
+
+def leave_some(writes, rng, _):
+    chance = rng.choice((0.1, 0.5, 0.9))
+    return [record for record in writes if rng.random() < chance]
+
+
+def leave_sectors(writes, rng, whole):
+    chance = rng.choice((0.1, 0.5, 0.9))
+    return [part for record in writes for part in sectors(record, whole) if rng.random() < chance]
+
+
+def leave_all_but_one(writes, rng, _):
+    lost = rng.randrange(len(writes)) if writes else 0
+    return writes[:lost] + writes[lost + 1:]
+
+
+LEAVE = (leave_none, leave_sectors, leave_first, leave_some, leave_all_but_one, leave_sectors,
+         leave_all)
+
+
+class Recorder:
+    """`with Recorder(image, log) as device:` a loop device on a file that logs."""
+
+    def __init__(self, image, log):
+        self.at = image + '.disk'
+        self.command = [os.environ['GGUFS_DISKLOG'], image, log, self.at]
+
+    def live(self):
+        assert self.process.poll() is None, 'the recorder has ended'
+        return mountlib.mount_of(self.at)
+
+    def __enter__(self):
+        with open(self.at, 'wb'):
+            pass
+        self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL)
+        editlib.until(self.live)
+        done = mountlib.run('losetup', '--direct-io=on', '--show', '-f', self.at)
+        if done.returncode != 0:
+            disks.skip(f'no loop device: {done.err}')
+        self.device = done.out.strip()
+        return self.device
+
+    def __exit__(self, *error):
+        """The device is gone when the file system that uses it is."""
+        subprocess.run(['umount', *(['-l'] if error[0] else []), self.at], check=not error[0])
+        if error[0]:
+            self.process.kill()
+        assert self.process.wait(mountlib.LIMIT) == 0 or error[0]
+
+
+class Recording:
+    """Edits of a model on a disk; of each, where in the log it began and was acknowledged."""
+
+    def __init__(self, kind):
+        self.kind, self.edit = kind, 0
+        self.begun, self.done = [], []  # (bytes of the log, edit)
+        self.image = mountlib.path(f'power-{kind}.image')
+        self.base, self.log_name = self.image + '.base', self.image + '.log'
+        self.folder = mountlib.path('power-' + kind)
+
+    def mark(self, marks):
+        marks.append((os.path.getsize(self.log_name), self.edit))
+
+    def write(self, at, fsync):
+        self.edit += 1
+        self.mark(self.begun)
+        write(at, 'general.name', name_of(self.edit), fsync=fsync)
+
+    def edit_by(self, way, commit):
+        """Three edits; with commit=sync the second by fsync, the third by the unmount."""
+        options = ('-o', f'relayout={way},reserve=65536,commit={commit}')
+        with mountlib.Mount(self.source, *options) as at:
+            for number in range(3):
+                self.write(at, commit == 'sync' and number == 1)
+                if commit == 'close' or number == 1:
+                    self.mark(self.done)
+                if number == 0:
+                    disks.call('sync', '-f', self.folder)
+        self.mark(self.done)
+
+    def make(self):
+        disks.make_image(self.kind, self.image, *OPTIONS[self.kind])
+        disks.call('fallocate', '--dig-holes', self.image)
+        disks.call('cp', '--sparse=always', self.image, self.base)
+        os.makedirs(self.folder, exist_ok=True)
+
+    def begin(self):
+        """The model, with room in its header, durable."""
+        home = os.path.join(self.folder, 'home')
+        os.mkdir(home)
+        self.source = disks.put_model(home, 100000)
+        disks.log_of(self.source, '-o', 'relayout=copy,reserve=65536', text=name_of(0))
+        disks.call('sync', '-f', self.folder)
+        self.want = Want(mountlib.get(self.source))
+        self.mark(self.begun)
+        self.mark(self.done)
+
+    def run(self):
+        self.make()
+        with Recorder(self.image, self.log_name) as device:
+            done = mountlib.run('mount', device, self.folder)
+            disks.call('losetup', '-d', device)  # when it is not used any more
+            if done.returncode != 0:
+                disks.skip(f'{self.kind}: cannot mount it: {done.err}')
+            try:
+                self.begin()
+                for way in ['copy', 'inplace'] + (['reflink'] if self.kind in CLONES else []):
+                    for commit in ('close', 'sync'):
+                        self.edit_by(way, commit)
+            finally:
+                disks.call('umount', self.folder)
+        self.read_log()
+
+    def read_log(self):
+        log = self.log = Log(self.log_name)
+        os.unlink(self.log_name)
+        self.begun = [(log.index(position), edit) for position, edit in self.begun]
+        self.done = [(log.index(position), edit) for position, edit in self.done]
+        # The device hands flushes on: none of the acknowledged edits is without one.
+        for (at, edit), (last, before) in zip(self.done[1:], self.done):
+            assert edit == before or any(last <= flush < at for flush in log.flushes), \
+                'an edit without a flush'
+
+    def edits_at(self, cut):
+        """The last edit that must be there, the last one that may."""
+        return (max(edit for at, edit in self.done if at <= cut),
+                max(edit for at, edit in self.begun if at <= cut))
+
+
+def apply(image, records):
+    with open(image, 'r+b') as out:
+        for record in records:
+            if record:
+                os.pwrite(out.fileno(), record[1], record[0])
+
+
+class State:
+    """What a cut left, mounted: `with State(recording, image) as folder:`"""
+
+    def __init__(self, recording, image):
+        self.kind, self.image, self.folder = recording.kind, image, recording.folder
+
+    def __enter__(self):
+        done = mountlib.run('mount', '-o', 'loop', self.image, self.folder)
+        assert done.returncode == 0, f'not a file system: {done.err}'
+        return os.path.join(self.folder, 'home')
+
+    def __exit__(self, *error):
+        subprocess.run(['umount', *(['-l'] if error[0] else []), self.folder], check=not error[0])
+
+
+class PowerCut(unittest.TestCase):
+    def recover(self, source, by_mount):
+        if by_mount:
+            with mountlib.Mount(source) as at:
+                os.stat(at)
+        else:
+            done = mountlib.run(mountlib.GGUFS, '--recover', source)
+            self.assertEqual(done.returncode, 0, done.err)
+
+    def compare(self, recording, home, cut):
+        first, last = recording.edits_at(cut)
+        file = mountlib.get(os.path.join(home, 'model.gguf'))
+        found = dict(gguf.read(file).kv)[b'general.name'].data
+        edit = int(found.split(b':')[0])
+        self.assertEqual(found, name_of(edit))
+        self.assertTrue(first <= edit <= last, f'edit {edit}, not {first} to {last}')
+        recording.want.set(b'general.name', Value('string', found))
+        recording.want.check(file)
+        self.assertEqual(os.listdir(home), ['model.gguf'])
+
+    def check(self, recording, image, cut, by_mount):
+        with State(recording, image) as home:
+            self.recover(os.path.join(home, 'model.gguf'), by_mount)
+            self.compare(recording, home, cut)
+
+    def keep(self, image, what):
+        """A state that failed, for whoever looks into it."""
+        fd, kept = tempfile.mkstemp(prefix='powercut-', suffix='.image',
+                                    dir=KEEP)
+        os.close(fd)
+        disks.call('cp', '--sparse=always', image, kept)
+        return f'{what}; the disk is kept: {kept}'
+
+    def replay(self, recording, rng):
+        """States in the order of the log, so that what is durable only grows."""
+        log, state = recording.log, recording.image + '.state'
+        first, durable = recording.begun[0][0], 0
+        cuts = sorted(rng.randrange(first, len(log.records) + 1) for _ in range(STATES))
+        for number, cut in enumerate(cuts):
+            flushed, pending = log.pending(cut)
+            apply(recording.base, log.records[durable:flushed])
+            durable = flushed
+            disks.call('cp', '--sparse=auto', recording.base, state)
+            leave = LEAVE[number % len(LEAVE)]
+            apply(state, leave(pending, rng, WHOLE[recording.kind]))
+            try:
+                self.check(recording, state, cut, number % 4 == 3)
+            except Exception as e:
+                what = f'{recording.kind}, record {cut} of {len(log.records)}, {leave.__name__}'
+                raise AssertionError(f'{e}\n{self.keep(state, what)}') from e
+            figure(f'disks after a power cut, {recording.kind}')
+
+    def test_power_cut(self):
+        for kind in KINDS:
+            for number in range(TIMES):
+                with self.subTest(filesystem=kind, number=number):
+                    recording = Recording(kind)
+                    with contextlib.ExitStack() as stack:
+                        stack.callback(self.remove, recording)
+                        recording.run()
+                        self.replay(recording, random.Random(1000 * SEED + number))
+
+    def remove(self, recording):
+        for name in os.listdir(mountlib.folder):
+            if name.startswith(os.path.basename(recording.image)):
+                os.unlink(mountlib.path(name))
+
+
+def tearDownModule():
+    disks.print_figures()
+
+
+if __name__ == '__main__':
+    disks.own_namespace()
+    if not shutil.which('losetup'):
+        mountlib.skip('no losetup')
+    if os.access('/dev/shm', os.R_OK | os.W_OK | os.X_OK):
+        os.environ['GGUFS_TEST_DIR'] = '/dev/shm'  # the disks are in memory: no other disk is waited for
+    mountlib.main(limit=120 if TIMES == 1 else 7200)
