@@ -22,7 +22,8 @@ struct fault_write {
 
 /* How a change of the folder is undone: by a rename, or (to is empty) by removing `from`. */
 struct fault_entry {
-    struct fault_entry *next;
+    struct fault_entry *next; /* the one before */
+    bool lost;
     int dir;
     unsigned flags;
     char from[256], to[256];
@@ -128,17 +129,41 @@ static void lose_write(struct faultsys *fs, const struct fault_write *w)
         abort();
 }
 
+static bool names(const struct fault_entry *e, const char *name)
+{
+    return strcmp(e->from, name) == 0 || (name[0] && strcmp(e->to, name) == 0);
+}
+
+/* Has an earlier change of one of its names been lost? */
+static bool lost_before(const struct fault_entry *e)
+{
+    for (const struct fault_entry *p = e->next; p; p = p->next)
+        if (p->lost && (names(p, e->from) || names(p, e->to)))
+            return true;
+    return false;
+}
+
+/* From the oldest on, which is the last of the list. */
+static void choose_lost(struct faultsys *fs, struct fault_entry *e)
+{
+    if (!e)
+        return;
+    choose_lost(fs, e->next);
+    bool unlucky = lot(fs) & 1;
+    e->lost = unlucky || lost_before(e);
+}
+
 void faultsys_power_cut(struct faultsys *fs)
 {
     for (struct fault_write *w = fs->writes; w; w = w->next)
         lose_write(fs, w);
-    /* The folder's changes are lost from the newest on. */
-    while (fs->entries && (lot(fs) & 1)) {
-        struct fault_entry *e = fs->entries;
-        fs->entries = e->next;
-        undo_entry(e);
-        free(e);
-    }
+    choose_lost(fs, fs->entries);
+    /* The newest first. A change that stays has no name in common with a lost one before it. */
+    for (struct fault_entry *e = fs->entries; e; e = e->next)
+        if (e->lost) {
+            undo_entry(e);
+            e->kept[0] = '\0';
+        }
     forget_entries(fs);
 }
 

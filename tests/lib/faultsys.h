@@ -11,8 +11,9 @@
  *
  * FAULT_POWER simulates a power cut at call n (in a child process, which ends there with
  * FAULT_EXIT): of what was written since the last fsync of its file each sector is kept or lost by
- * lot, and of the changes of the folder since its last fsync, the last few are undone. Which, is
- * told by `seed`.
+ * lot, and so is each change of the folder since its last fsync, in no order but this: what was
+ * done to a name after a change of it that is lost, is lost too. A rename, also an exchange, changes
+ * both names in one step. Which are lost, is told by `seed`.
  *
  * fsync itself is only noted: waiting for the disk would tell nothing, and there are many.
  */

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -269,6 +270,104 @@ static void test_power(void)
         }
 }
 
+/* Two edits in a row, so that what the first leaves to be synced meets the second. */
+
+struct pair {
+    struct fixture x;
+    const struct way *way[2];
+    struct edit d[2];
+    struct gguf *mid; /* between the two */
+};
+
+static void make_pair(struct pair *p, const struct way *first, const struct way *second)
+{
+    struct fixture *x = &p->x;
+    setup_with(x, 0);
+    p->way[0] = first;
+    p->way[1] = second;
+    make_edit(&p->d[0], x->g, x->old, x->old_n, first->s, 'n', first->len);
+    struct source s = source_mem(p->d[0].image, (size_t)p->d[0].p.size);
+    CU_ASSERT_EQUAL_FATAL(gguf_parse(&s, 0, &p->mid, NULL), 0);
+    make_edit(&p->d[1], p->mid, p->d[0].image, (size_t)p->d[0].p.size, second->s, 'm', second->len);
+}
+
+static void free_pair(struct pair *p)
+{
+    gguf_free(p->mid);
+    edit_done(&p->d[0]);
+    edit_done(&p->d[1]);
+    teardown(&p->x);
+}
+
+/* In the child. *acked: edits that returned 0; -1: one failed. */
+static void run_pair(struct pair *p, unsigned n, uint64_t seed, int *acked)
+{
+    struct faultsys fs;
+    arm(&fs, p->way[0], FAULT_POWER, n, 0);
+    fs.seed = seed;
+    struct edit_file f = open_model(&p->x, &fs.sys);
+    for (int i = 0; i < 2; i++) {
+        struct edit_result res;
+        fs.clone = p->way[i]->clone;
+        fs.no_exchange = p->way[i]->no_exchange;
+        f.clone = EDIT_CLONE_UNKNOWN;
+        *acked = commit(&f, &p->d[i], &res, NULL) == 0 ? i + 1 : -1;
+        if (*acked < 0)
+            _exit(0);
+    }
+    faultsys_power_cut(&fs);
+    _exit(0);
+}
+
+static bool check_pair(struct pair *p, int acked)
+{
+    struct edit_recovered found;
+    struct err e = {0};
+    struct edit_file f = open_model(&p->x, calm());
+    int r = edit_recover(&f, &found, &e);
+    bool good = r == 0 && ((acked == 0 && is_old(&p->x)) ||
+                           (acked <= 1 && is_new(&p->x, &p->d[0])) || is_new(&p->x, &p->d[1]));
+    if (!good)
+        (void)printf("\n%s, %s, %d done: %d, %s\n", p->way[0]->name, p->way[1]->name, acked, r,
+                     e.msg);
+    CU_ASSERT_EQUAL(files(&p->x), 1);
+    check_next(&p->x, &f);
+    edit_file_close(&f);
+    return good;
+}
+
+static bool cut_pair(const struct way *first, const struct way *second, unsigned n, uint64_t seed)
+{
+    struct pair p;
+    int status = 0;
+    make_pair(&p, first, second);
+    int *acked = mmap(NULL, sizeof(int), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pid_t child = fork();
+    CU_ASSERT_TRUE_FATAL(child >= 0);
+    if (child == 0)
+        run_pair(&p, n, seed, acked);
+    CU_ASSERT_EQUAL(waitpid(child, &status, 0), child);
+    CU_ASSERT_TRUE_FATAL(WIFEXITED(status));
+    CU_ASSERT_TRUE(*acked >= 0);
+    CU_ASSERT_TRUE(check_pair(&p, *acked));
+    (void)munmap(acked, sizeof(int));
+    free_pair(&p);
+    return WEXITSTATUS(status) == FAULT_EXIT;
+}
+
+static void test_pairs(void)
+{
+    static const size_t used[] = {0, 3, 4, 7}; /* copy, with a plain rename, reflink, inplace */
+    for (uint64_t seed = 1; seed <= soak_size(4); seed++)
+        for (size_t i = 0; i < 16; i++) {
+            unsigned n = 1;
+            while (cut_pair(&ways[used[i / 4]], &ways[used[i % 4]], n, seed * 1000003 + i))
+                n++;
+            CU_ASSERT_TRUE(n > 20);
+            soak_count("disk states replayed", n);
+        }
+}
+
 static CU_TestInfo tests[] = {
     {"each strategy makes the planned file", test_ways},
     {"any call that fails leaves the old file and nothing else", test_fail},
@@ -276,6 +375,7 @@ static CU_TestInfo tests[] = {
     {"reads and writes may be short", test_short},
     {"a kill at any call leaves the old or the new file", test_kill},
     {"a power cut at any call leaves the old or the new file", test_power},
+    {"a power cut in two edits leaves the first once it is done", test_pairs},
     CU_TEST_INFO_NULL,
 };
 
