@@ -128,6 +128,7 @@ static int check_all(struct check *c, int n, char **files)
 bool command_check(int argc, char **argv, int *status)
 {
     struct check c = {0};
+    char shown[SHOW_MAX];
     int first = parse(argc, argv, &c);
     if (!c.wanted)
         return false;
@@ -135,7 +136,8 @@ bool command_check(int argc, char **argv, int *status)
     c.opt.arg = &c;
     c.opt.progress = isatty(STDERR_FILENO) ? draw_bar : NULL;
     if (c.wrong)
-        (void)fprintf(stderr, "ggufs: --check: unknown option '%s'\n", c.wrong);
+        (void)fprintf(stderr, "ggufs: --check: unknown option '%s'\n",
+                      show(shown, c.wrong, strlen(c.wrong)));
     else if (first >= argc)
         (void)fputs("ggufs: --check: MODEL is missing\n", stderr);
     else

@@ -45,13 +45,13 @@ static size_t printable(const uint8_t *p, size_t n)
     return len == 2 && p[0] == 0xc2 && p[1] < 0xa0 ? 0 : len;
 }
 
-const char *show(char dst[SHOW_MAX], const void *bytes, size_t n)
+const char *show_in(char *dst, size_t room, const void *bytes, size_t n)
 {
     const uint8_t *p = bytes;
     size_t at = 0;
     for (size_t i = 0; i < n;) {
         size_t len = printable(p + i, n - i);
-        if (at + (len ? len : 4) + sizeof("...") > SHOW_MAX) {
+        if (at + (len ? len : 4) + sizeof("...") > room) {
             memcpy(dst + at, "...", 3);
             at += 3;
             break;
@@ -65,4 +65,9 @@ const char *show(char dst[SHOW_MAX], const void *bytes, size_t n)
     }
     dst[at] = '\0';
     return dst;
+}
+
+const char *show(char dst[SHOW_MAX], const void *bytes, size_t n)
+{
+    return show_in(dst, SHOW_MAX, bytes, n);
 }

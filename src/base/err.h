@@ -28,13 +28,15 @@ int err_set(struct err *e, int code, const char *fmt, ...) __attribute__((format
 /* Put "prefix: " before the line that e already holds. Returns e->code. */
 int err_prefix(struct err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Room that show() needs for any name it prints (longer names end in "..."). */
-#define SHOW_MAX 160
-
 /*
  * n bytes made safe to print: printable ASCII and valid UTF-8 outside the C1 controls as they are,
- * anything else as \xNN; cut with "..." where it does not fit. Returns dst, NUL-terminated.
+ * anything else as \xNN; cut with "..." where they do not fit in room (8 or more). What was made
+ * safe stays as it is when it is shown again. Returns dst, NUL-terminated.
  */
+const char *show_in(char *dst, size_t room, const void *bytes, size_t n);
+
+/* Room for any name that is part of a line (longer ones end in "..."). */
+#define SHOW_MAX 160
 const char *show(char dst[SHOW_MAX], const void *bytes, size_t n);
 
 #endif

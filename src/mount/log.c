@@ -11,19 +11,27 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/err.h"
+
+#define LOG_LINE_MAX 1024 /* bytes; what syslogd takes at least */
+
 static atomic_bool daemonized;
 
 void log_plain(int priority, const char *line)
 {
+    /* Names were made safe where the line was made; what libfuse says, and a character that was cut
+     * at the end of a line, only here. */
+    char safe[LOG_LINE_MAX];
+    (void)show_in(safe, sizeof(safe), line, strlen(line));
     if (atomic_load(&daemonized))
-        syslog(priority, "%s", line);
+        syslog(priority, "%s", safe);
     else
-        (void)fprintf(stderr, "ggufs: %s\n", line);
+        (void)fprintf(stderr, "ggufs: %s\n", safe);
 }
 
 void log_line(int priority, const char *fmt, ...)
 {
-    char line[1024];
+    char line[LOG_LINE_MAX];
     va_list ap;
     va_start(ap, fmt);
     (void)vsnprintf(line, sizeof(line), fmt, ap);
@@ -43,7 +51,7 @@ static void on_libfuse(enum fuse_log_level level, const char *fmt, va_list ap)
 /* The levels of libfuse are those of syslog. */
 static void on_libfuse(enum fuse_log_level level, const char *fmt, va_list ap)
 {
-    char line[1024];
+    char line[LOG_LINE_MAX];
     (void)vsnprintf(line, sizeof(line), fmt, ap);
     line[strcspn(line, "\n")] = '\0';
     log_plain((int)level, line);

@@ -6,6 +6,7 @@ import errno
 import os
 import re
 import unittest
+from unittest import mock
 
 import editlib
 import ggufmodel as gguf
@@ -17,6 +18,7 @@ from mountlib import Foreground, Mount, run
 
 ROOT = os.getuid() == 0
 OTHER = 65534  # an ordinary user
+LOGTAP = os.environ.get('GGUFS_LOGTAP', '')
 JOURNAL = '.model.gguf.ggufs-journal'
 
 # What another user tries, one a line: "what: errno's name" or "what: ok".
@@ -205,16 +207,21 @@ class Trust(unittest.TestCase):
     def hostile(self):
         """Names and values that would move a cursor, set a title, end a line."""
         escapes = b'\x1b[2J\x1b]0;title\x07\r\n\x08\x7f\xc2\x9b31m\xff'
-        kv = samples.ARCH + [(b'bad.key' + escapes, Value('u32', 7)),
+        kv = samples.ARCH + [(b'general.name', Value('string', escapes)),
+                             (b'bad.key' + escapes, Value('u32', 7)),
                              (b'bad.list' + escapes, array('i32', [1])),
                              (b'bad.text', Value('string', escapes))]
         tensors = [Tensor(b'one' + escapes, 24, (5,), b'abcde'), Tensor(b'two', 99, (3,), b'xyz')]
         return gguf.encode(kv, tensors, order=[1, 0], gap=32, trailing=b'x')
 
+    def check_printable(self, text):
+        """No control, also of C1, no byte that is not UTF-8."""
+        self.assertNotEqual(text, '')
+        self.assertIsNone(re.search('[\x00-\x09\x0b-\x1f\x7f-\x9f\udc80-\udcff]', text), repr(text))
+
     def check_log(self, log):
         """Lines of printable characters."""
-        self.assertNotEqual(log, '')
-        self.assertIsNone(re.search('[\x00-\x09\x0b-\x1f\x7f-\x9f\udc80-\udcff]', log), repr(log))
+        self.check_printable(log)
         for line in log.splitlines():
             self.assertTrue(line.startswith('ggufs: '), repr(line))
 
@@ -247,6 +254,54 @@ class Trust(unittest.TestCase):
         self.check_log(log)
         self.assertRegex(log, r'bad\.key\\x1b\[2J')
 
+    @unittest.skipIf(not os.path.exists(LOGTAP) or mountlib.sanitized('asan')
+                     or mountlib.sanitized('tsan'), 'no tap on syslog')
+    def test_syslog_of_edits(self):
+        """A daemon's lines, as syslog(3) gets them; the path of the model is hostile too."""
+        model = os.path.join(os.fsencode(self.folder), b'\x1b[31m\xc2\x9b\xff\n.gguf')
+        self.put(model, self.hostile())
+        tap = mountlib.path('tap')
+        with mock.patch.dict(os.environ, {'LOGTAP': tap, 'LD_PRELOAD': LOGTAP}):
+            with Mount(model) as at:
+                self.edit_everything(at)
+        lines = mountlib.get(tap).decode(errors='surrogateescape').split('\0')
+        self.assertEqual(lines.pop(), '')
+        self.check_printable(''.join(lines))
+        self.assertEqual([line for line in lines if '\n' in line], [])
+        log = '\n'.join(lines)
+        self.assertRegex(log, r'bad\.key\\x1b\[2J')
+        self.assertRegex(log, r'\\x1b\[31m\\xc2\\x9b\\xff\\x0a\.gguf: mounted on ')
+        os.unlink(tap)
+
+    def test_long_line(self):
+        """A line that does not fit is not cut within a character."""
+        name = os.path.join(self.folder, 'ü' * 110 + '.gguf')
+        kv = samples.ARCH + [(('ü' * 60).encode() + b'.k', Value('u32', 7))]
+        self.put(name, gguf.encode(kv, samples.small()))
+        mount = Foreground(name, '-d')
+        with mount as (at, _):
+            for key in editlib.keys(at):
+                for text in ('ü' * 2000, 'ä' * 70000 + '\xff'):
+                    with contextlib.suppress(OSError):
+                        write(at, key, text)
+            for count in range(100, 120):
+                with contextlib.suppress(OSError):
+                    write(at, ('ü' * count).encode()[:255], '1')
+                with contextlib.suppress(OSError):
+                    os.listdir(os.path.join(at, 'ü' * count + '\x1b'))
+            self.check_log(mount.log())
+
+    def test_summary(self):
+        """What people look at in a terminal: the summary, the findings; and --check."""
+        self.put(self.model, self.hostile())
+        with Mount(self.model) as at:
+            for name in ('info', 'check'):
+                self.check_printable(mountlib.get(os.path.join(at, name))
+                                     .decode(errors='surrogateescape'))
+        done = run(mountlib.GGUFS, '--check', self.model)
+        self.check_printable(done.out)
+        self.assertEqual(done.returncode, 1)
+
     def test_log_of_refusal(self):
         """A file and folders with such names, which cannot be mounted."""
         name = os.path.join(os.fsencode(self.folder), b'\x1b[31m\xc2\x9b\n.gguf')
@@ -255,7 +310,9 @@ class Trust(unittest.TestCase):
         for model in (name, name + b'.none'):
             for arguments in ([model, self.folder], ['--recover', model], [self.model, model],
                               [self.model, self.folder, model],
-                              ['--unmount', model]):
+                              ['--unmount', model],
+                              ['-o', b'max_threads=' + os.path.basename(model), model, self.folder],
+                              ['--check', b'--' + os.path.basename(model), model]):
                 done = run(mountlib.GGUFS, *arguments)
                 if done.returncode != 0:
                     self.check_log(done.err)
