@@ -8,6 +8,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/err.h"
+
 struct caught catch_begin(void)
 {
     struct caught c = {.stderr_fd = -1, .file = memfd_create("ggufs-stderr", MFD_CLOEXEC)};
@@ -47,5 +49,6 @@ void catch_end(struct caught *c, char *dst, size_t size)
     }
     if (c->file >= 0)
         (void)close(c->file);
-    (void)snprintf(dst, size, "%s", last_line(all));
+    const char *line = last_line(all);
+    (void)show_in(dst, size, line, strlen(line));
 }

@@ -16,8 +16,8 @@ struct caught {
 };
 
 struct caught catch_begin(void);
-/* Give standard error back. The last line that was caught, without the name of who wrote it, or
- * an empty one, into dst. */
+/* Give standard error back. The last line that was caught, without the name of who wrote it and safe
+ * to print, or an empty one, into dst. */
 void catch_end(struct caught *c, char *dst, size_t size);
 
 #endif

@@ -312,6 +312,7 @@ class Trust(unittest.TestCase):
                               [self.model, self.folder, model],
                               ['--unmount', model],
                               ['-o', b'max_threads=' + os.path.basename(model), model, self.folder],
+                              ['-o', b'max_threads=\x1b[31m\xc2\x9b', model, self.folder],
                               ['--check', b'--' + os.path.basename(model), model]):
                 done = run(mountlib.GGUFS, *arguments)
                 if done.returncode != 0:
