@@ -14,7 +14,8 @@ void *__wrap_calloc(size_t n, size_t size);
 void *__wrap_realloc(void *p, size_t n);
 void __wrap_free(void *p);
 
-static atomic_uint calls, fail_at;
+static atomic_uint calls, fail_at; /* calls: since alloc_arm() */
+static atomic_uint counted;        /* since alloc_count() */
 static atomic_bool all_after, failed;
 static atomic_llong live, peak; /* bytes; live begins at 0 and may fall below */
 
@@ -34,6 +35,7 @@ bool alloc_disarm(void)
 
 static bool fails(void)
 {
+    atomic_fetch_add(&counted, 1);
     unsigned at = atomic_load(&fail_at), call = at ? atomic_fetch_add(&calls, 1) + 1 : 0;
     bool due = at && (call == at || (call > at && atomic_load(&all_after)));
     if (due)
@@ -45,11 +47,22 @@ void alloc_count(void)
 {
     atomic_store(&live, 0);
     atomic_store(&peak, 0);
+    atomic_store(&counted, 0);
 }
 
 size_t alloc_peak(void)
 {
     return (size_t)atomic_load(&peak);
+}
+
+long long alloc_live(void)
+{
+    return atomic_load(&live);
+}
+
+unsigned alloc_calls(void)
+{
+    return atomic_load(&counted);
 }
 
 static void *add(void *p)

@@ -17,8 +17,11 @@ void alloc_arm(unsigned n, bool rest);
 /* No more failures. True if a call failed since alloc_arm(). */
 bool alloc_disarm(void);
 
-/* Count from here. alloc_peak(): the most bytes since then that were allocated at once. */
+/* Count from here. Since then: the most bytes that were allocated at once; those allocated and not
+ * freed (less than 0: older ones were freed); the calls that asked for memory. */
 void alloc_count(void);
 size_t alloc_peak(void);
+long long alloc_live(void);
+unsigned alloc_calls(void);
 
 #endif
