@@ -18,6 +18,8 @@ from editlib import Want, opened, place, sync, write
 from ggufmodel import Value
 
 SEED = int(os.environ.get('GGUFS_SEED', '0'))  # another one: other random operations
+TIMES = int(os.environ.get('GGUFS_SOAK', '1'))  # how many times the usual number of them
+operations = 0
 
 fork = multiprocessing.get_context('fork')
 
@@ -180,6 +182,8 @@ def in_processes(jobs):
 
 class Random(unittest.TestCase):
     def run_them(self, *options, writers=4, readers=8, count=60):
+        global operations
+        count *= TIMES
         tensors = samples.small(count=4, size=700)
         source = mountlib.put('model.gguf', gguf.encode(samples.keys(), tensors))
         want, datas = Want(mountlib.get(source)), [tensor.data for tensor in tensors]
@@ -187,6 +191,7 @@ class Random(unittest.TestCase):
             jobs = [(Writer(at, number, number + 100 * SEED).run, (count,)) for number in range(writers)]
             jobs += [(read_all, (at, count, number + 100 * SEED, datas)) for number in range(readers)]
             kept = in_processes(jobs)[:writers]
+        operations += count * len(jobs)
         file = mountlib.get(source)
         self.assertEqual(editlib.leftovers(os.path.dirname(source)), [])
         found = {key.decode(): value.data for key, value in editlib.strict(file).kv
@@ -232,5 +237,9 @@ class Random(unittest.TestCase):
         self.assertIn(dict(gguf.read(mountlib.get(source)).kv)[b'general.name'].data, texts)
 
 
+def tearDownModule():
+    print(f'\nsoak: {operations} operations of readers and writers at once', flush=True)
+
+
 if __name__ == '__main__':
-    mountlib.main(limit=280)
+    mountlib.main(limit=280 * TIMES)
