@@ -200,9 +200,16 @@ static size_t shorten(const struct sys *s, size_t n)
     if (fault(s, name, &failed)) \
     return failed
 
+static void note_name(const struct sys *s, int dir, const char *name)
+{
+    self(s)->loose |= dir < 0 || strchr(name, '/') || strcmp(name, "..") == 0;
+}
+
 static int f_openat(const struct sys *s, int dir, const char *name, int flags, mode_t mode)
 {
     FAULT("openat");
+    note_name(s, dir, name);
+    self(s)->loose |= !(flags & O_NOFOLLOW) || !(flags & O_CREAT) != !(flags & O_EXCL);
     int fd = real->openat(real, dir, name, flags, mode);
     if (fd >= 0 && (flags & O_CREAT)) {
         self(s)->created++;
@@ -312,6 +319,7 @@ static int f_fstat(const struct sys *s, int fd, struct stat *ret)
 static int f_fstatat(const struct sys *s, int dir, const char *name, struct stat *ret)
 {
     FAULT("fstatat");
+    note_name(s, dir, name);
     return real->fstatat(real, dir, name, ret);
 }
 
@@ -374,6 +382,8 @@ static int f_rename(const struct sys *s, int dir, const char *from, const char *
 {
     struct faultsys *fs = self(s);
     FAULT("rename");
+    note_name(s, dir, from);
+    note_name(s, dir, to);
     if (fs->no_exchange && flags)
         return -EINVAL;
     char kept[64] = "";
@@ -392,6 +402,7 @@ static int f_unlinkat(const struct sys *s, int dir, const char *name)
 {
     struct faultsys *fs = self(s);
     FAULT("unlinkat");
+    note_name(s, dir, name);
     char kept[64] = "";
     if (fs->mode == FAULT_POWER)
         keep(fs, dir, name, kept);

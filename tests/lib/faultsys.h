@@ -58,6 +58,9 @@ struct faultsys {
     void (*hook)(void *arg);
     void *arg;
     unsigned created; /* files made */
+    /* A name was used that could lead elsewhere: not in the folder's handle, through a link, or made
+     * where one was. */
+    bool loose;
     /* FAULT_POWER: */
     uint64_t seed;
     struct fault_write *writes; /* newest first */

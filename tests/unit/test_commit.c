@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include "base/bytes.h"
@@ -105,6 +106,56 @@ static void test_stale(void)
             if (s != EDIT_INPLACE || !renames)
                 check_stale(&intruders[i], s);
         }
+}
+
+/* C6. What a hook finds when the new file is about to take the name. */
+struct guard {
+    const struct fixture *x;
+    unsigned files, locked; /* beside the model */
+};
+
+static int guard_one(void *arg, const char *name)
+{
+    struct guard *w = arg;
+    if (strcmp(name, NAME) == 0)
+        return 0;
+    w->files++;
+    int fd = openat(w->x->dir, name, O_RDONLY | O_CLOEXEC);
+    w->locked += flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK;
+    (void)close(fd);
+    return 0;
+}
+
+static void look_at_locks(void *arg)
+{
+    struct guard *w = arg;
+    (void)sys_libc.list(&sys_libc, w->x->dir, guard_one, w);
+}
+
+static void test_lock(void)
+{
+    for (int i = 0; i < 4; i++) {
+        struct fixture x;
+        struct edit d;
+        struct faultsys fs;
+        struct edit_result res;
+        struct guard w = {.x = &x};
+        setup_with(&x, 0);
+        faultsys_init(&fs, FAULT_NONE, 0, 0);
+        fs.clone = true;
+        fs.no_exchange = i & 1;
+        fs.hook = look_at_locks;
+        fs.arg = &w;
+        fs.before = "rename";
+        make_edit(&d, x.g, x.old, x.old_n, i & 2 ? EDIT_REFLINK : EDIT_COPY, 'n', 10);
+        struct edit_file f = open_model(&x, &fs.sys);
+        CU_ASSERT_EQUAL(commit(&f, &d, &res, NULL), 0);
+        CU_ASSERT_EQUAL(w.files, 1);
+        CU_ASSERT_EQUAL(w.locked, 1);
+        edit_file_close(&f);
+        edit_done(&d);
+        teardown(&x);
+    }
 }
 
 static void test_links(void)
@@ -381,6 +432,7 @@ static void test_large(void)
 
 static CU_TestInfo tests[] = {
     {"a file that changed is not replaced, up to the last moment", test_stale},
+    {"the new file has the lock before it has the name", test_lock},
     {"hard links are not broken unless asked", test_links},
     {"strategies that do not apply touch nothing", test_refused},
     {"data is cloned where the file system can", test_real_clone},

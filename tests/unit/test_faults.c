@@ -79,6 +79,7 @@ static void test_ways(void)
         CU_ASSERT_EQUAL(res.old_fd >= 0, ways[i].s != EDIT_INPLACE);
         CU_ASSERT_EQUAL(res.strategy, ways[i].does);
         CU_ASSERT_EQUAL(edit_file_fresh(&f, NULL), 0);
+        CU_ASSERT_FALSE(fs.loose);
         check_next(&x, &f);
         edit_file_close(&f);
         CU_ASSERT_FALSE(is_locked(&x));
@@ -227,9 +228,12 @@ static bool die_at(const struct way *w, enum fault_mode mode, unsigned n, uint64
     bool old_before = is_old(&x), new_before = is_new(&x, &d);
     /* C1: without the recovery, only inplace may show something else. */
     CU_ASSERT_TRUE(old_before || new_before || w->s == EDIT_INPLACE);
-    struct edit_file f = open_model(&x, calm());
+    struct faultsys fs;
+    faultsys_init(&fs, FAULT_NONE, 0, 0);
+    struct edit_file f = open_model(&x, &fs.sys);
     struct edit_recovered found;
     int r = edit_recover(&f, &found, &e);
+    CU_ASSERT_FALSE(fs.loose);
     bool good = is_old(&x) || is_new(&x, &d);
     if (r < 0 || !good)
         (void)printf("\n%s: cut at call %u, seed %llu: %s\n", w->name, n, (unsigned long long)seed,

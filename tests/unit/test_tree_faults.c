@@ -18,6 +18,7 @@
 #include "build_gguf.h"
 #include "faultsys.h"
 #include "model_dir.h"
+#include "place.h"
 #include "soak.h"
 #include "tree/internal.h"
 #include "tree_edit.h"
@@ -119,11 +120,6 @@ static const struct way ways[] = {
 };
 enum { WAYS = sizeof(ways) / sizeof(ways[0]) };
 
-struct image {
-    uint8_t *bytes;
-    size_t n;
-};
-
 /* A kind of edit done in a way: the file before and after it. */
 struct edit_case {
     const struct kind *kind;
@@ -150,65 +146,6 @@ static struct image make_model(void)
     build_tensor(&b, "b", I8, SHAPE(20001), NULL, 20001);
     i.bytes = build_finish(&b, &i.n);
     return i;
-}
-
-struct place {
-    char folder[64], model[96];
-    int dir;
-};
-
-static void make_place(struct place *p, const struct image *i)
-{
-    const char *root = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
-    (void)snprintf(p->folder, sizeof(p->folder), "%s/ggufs-test-XXXXXX", root);
-    CU_ASSERT_PTR_NOT_NULL_FATAL(mkdtemp(p->folder));
-    (void)snprintf(p->model, sizeof(p->model), "%s/" NAME, p->folder);
-    p->dir = open(p->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    put_file(p->dir, NAME, i->bytes, i->n);
-}
-
-static int count_or_remove(void *arg, const char *name)
-{
-    int *state = arg; /* a folder's descriptor; or less than 0: minus the files seen, minus 1 */
-    if (*state < 0)
-        --*state;
-    else
-        (void)unlinkat(*state, name, 0);
-    return 0;
-}
-
-static int files_in(const struct place *p)
-{
-    int seen = -1;
-    (void)sys_libc.list(&sys_libc, p->dir, count_or_remove, &seen);
-    return -1 - seen;
-}
-
-static void drop_place(struct place *p)
-{
-    (void)sys_libc.list(&sys_libc, p->dir, count_or_remove, &p->dir);
-    CU_ASSERT_EQUAL(rmdir(p->folder), 0);
-    (void)close(p->dir);
-}
-
-static struct image file_now(const struct place *p)
-{
-    struct image i;
-    i.bytes = get_file(p->dir, NAME, &i.n);
-    return i;
-}
-
-static bool same(const struct image *a, const struct image *b)
-{
-    return a->n == b->n && memcmp(a->bytes, b->bytes, a->n) == 0;
-}
-
-static bool file_is(const struct place *p, const struct image *want)
-{
-    struct image now = file_now(p);
-    bool is = same(&now, want);
-    free(now.bytes);
-    return is;
 }
 
 /* ---- a tree on it ---- */
@@ -422,6 +359,23 @@ static int die(const struct place *p, const struct edit_case *c, enum fault_mode
     return WEXITSTATUS(status);
 }
 
+/* A mount that may not write reads through the journal, and leaves everything as it is. */
+static void check_read_only(const struct place *p, const struct edit_case *c)
+{
+    struct tree_options o = {.read_only = true};
+    struct tree *t = NULL;
+    struct image file = file_now(p);
+    int files = files_in(p);
+    CU_ASSERT_EQUAL_FATAL(tree_open(p->model, &o, &t, NULL), 0);
+    struct image view = shown(t);
+    CU_ASSERT_TRUE(same(&view, &c->old) || same(&view, &c->new));
+    tree_close(t);
+    CU_ASSERT_TRUE(file_is(p, &file));
+    CU_ASSERT_EQUAL(files_in(p), files);
+    free(file.bytes);
+    free(view.bytes);
+}
+
 static bool die_at(const struct edit_case *c, enum fault_mode mode, unsigned n, uint64_t seed)
 {
     struct place p;
@@ -431,6 +385,7 @@ static bool die_at(const struct edit_case *c, enum fault_mode mode, unsigned n, 
     make_place(&p, &c->old);
     int status = die(&p, c, mode, n, seed);
     CU_ASSERT_TRUE(status == 0 || status == FAULT_EXIT);
+    check_read_only(&p, c);
     /* By --recover, or by the next mount. */
     if (n & 1) {
         int r = tree_recover(p.model, &found, &e);

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+/* A file in a folder of its own: see place.h. */
+#include "place.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cu_main.h"
+#include "model_dir.h"
+
+void make_place(struct place *p, const struct image *i)
+{
+    const char *root = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
+    (void)snprintf(p->folder, sizeof(p->folder), "%s/ggufs-test-XXXXXX", root);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(mkdtemp(p->folder));
+    (void)snprintf(p->model, sizeof(p->model), "%s/" NAME, p->folder);
+    p->dir = open(p->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    put_file(p->dir, NAME, i->bytes, i->n);
+}
+
+static int count_one(void *arg, const char *name)
+{
+    (void)name;
+    ++*(int *)arg;
+    return 0;
+}
+
+static int remove_one(void *arg, const char *name)
+{
+    return unlinkat(*(int *)arg, name, 0);
+}
+
+int files_in(const struct place *p)
+{
+    int seen = 0;
+    (void)sys_libc.list(&sys_libc, p->dir, count_one, &seen);
+    return seen;
+}
+
+void drop_place(struct place *p)
+{
+    (void)sys_libc.list(&sys_libc, p->dir, remove_one, &p->dir);
+    CU_ASSERT_EQUAL(rmdir(p->folder), 0);
+    (void)close(p->dir);
+}
+
+struct image file_now(const struct place *p)
+{
+    struct image i;
+    i.bytes = get_file(p->dir, NAME, &i.n);
+    return i;
+}
+
+bool same(const struct image *a, const struct image *b)
+{
+    return a->n == b->n && memcmp(a->bytes, b->bytes, a->n) == 0;
+}
+
+bool file_is(const struct place *p, const struct image *want)
+{
+    struct image now = file_now(p);
+    bool is = same(&now, want);
+    free(now.bytes);
+    return is;
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/* A model file of given bytes in a folder of its own, and what is there later. */
+#ifndef TESTS_LIB_PLACE_H
+#define TESTS_LIB_PLACE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct image {
+    uint8_t *bytes;
+    size_t n;
+};
+
+struct place {
+    char folder[64], model[96];
+    int dir;
+};
+
+/* In memory, where that can be. */
+void make_place(struct place *p, const struct image *i);
+void drop_place(struct place *p);
+
+/* Files in the folder. */
+int files_in(const struct place *p);
+/* The model's bytes; free() them. */
+struct image file_now(const struct place *p);
+bool same(const struct image *a, const struct image *b);
+bool file_is(const struct place *p, const struct image *want);
+
+#endif
