@@ -126,24 +126,42 @@ static int inplace_applies(struct job *j, struct err *e)
     return move_check_padding(j->f->sys, j->p, j->f->fd, e);
 }
 
+static int settle_sectors(struct edit_file *f)
+{
+    int r = sys_sync(f->sys, f->fd);
+    return r == 0 ? edit_file_note(f, NULL) : r;
+}
+
 static int write_sectors(struct edit_file *f, const uint8_t *bytes, uint64_t lo, uint64_t n)
 {
     int r = sys_write_all(f->sys, f->fd, bytes + lo, (size_t)n, lo);
-    if (r == 0)
-        r = sys_sync(f->sys, f->fd);
-    return r == 0 ? edit_file_note(f, NULL) : r;
+    return r == 0 ? settle_sectors(f) : r;
+}
+
+/* Does the range read as in the old header? Then the write that failed has reached none of it. */
+static bool is_untouched(struct edit_file *f, const uint8_t *old, uint64_t lo, uint64_t n)
+{
+    uint8_t *now = malloc((size_t)n);
+    bool same = now && sys_read_all(f->sys, f->fd, now, (size_t)n, lo) == 0 &&
+                memcmp(now, old + lo, (size_t)n) == 0;
+    free(now);
+    return same && edit_file_note(f, NULL) == 0; /* a write that fails may set the time */
 }
 
 /* Step 2 of the journal, undone if it fails. While it is undone the journal stays (J2). */
 static int overwrite(struct job *j, const uint8_t *old, uint64_t lo, uint64_t n, struct err *e)
 {
-    int r = write_sectors(j->f, j->p->head.data, lo, n);
-    if (r == 0 || write_sectors(j->f, old, lo, n) == 0) {
-        journal_remove(j->f);
+    struct edit_file *f = j->f;
+    int r = sys_write_all(f->sys, f->fd, j->p->head.data + lo, (size_t)n, lo);
+    bool as_before = r < 0 && is_untouched(f, old, lo, n);
+    if (r == 0)
+        r = settle_sectors(f);
+    if (r == 0 || as_before || write_sectors(f, old, lo, n) == 0) {
+        journal_remove(f);
         return r < 0 ? err_set(e, r, "cannot write the header: %s", strerror(-r)) : 0;
     }
     /* Whatever the header is now, it is not what f knows: no edit until the recovery. */
-    j->f->id = (struct edit_id){0};
+    f->id = (struct edit_id){0};
     return err_set(e, r,
                    "cannot write the header, nor the old one back: %s; the journal beside the "
                    "model finishes the edit (ggufs --recover)",

@@ -234,6 +234,8 @@ static ssize_t f_pread(const struct sys *s, int fd, void *dst, size_t n, uint64_
 static ssize_t f_pwrite(const struct sys *s, int fd, const void *src, size_t n, uint64_t off)
 {
     FAULT("pwrite");
+    if (self(s)->frozen && fd == self(s)->frozen)
+        return -EPERM;
     log_write(self(s), fd, off, n);
     return real->pwrite(real, fd, src, shorten(s, n), off);
 }

@@ -54,6 +54,7 @@ struct faultsys {
     bool full;          /* the file system has no free block */
     int no_xattr;       /* setting an attribute fails with this */
     int no_range;       /* copy_file_range fails with this */
+    int frozen;         /* a descriptor that cannot be written any more (EPERM); 0: none */
     const char *before; /* a call's name: run hook once before the first such call */
     void (*hook)(void *arg);
     void *arg;

@@ -121,6 +121,52 @@ class Behind(unittest.TestCase):
         self.assertEqual(editlib.read(at, 'type.u32'), b'100\n')
 
     @each_mode
+    def test_folder_is_gone(self, mount, at):
+        """With all that is in it: edits are refused, what was read before still is."""
+        shutil.rmtree(self.folder)
+        self.fails(errno.ESTALE, write, at, 'general.name', 'x' * 9999)
+        self.assertEqual(editlib.read(at, 'general.name'), b'test\n')
+        self.assertRegex(mount.log(), 'general.name.*gone')
+        self.assertEqual(mountlib.get(os.path.join(at, 'model.gguf')), self.data)
+        self.assertEqual(mountlib.get(os.path.join(at, 'tensors/a.weight/raw')),
+                         self.want.before.tensors[0].data)
+        self.assertFalse(os.path.exists(self.folder))
+
+    @each_mode
+    def test_made_read_only(self, mount, at):
+        """Who has it open may go on; a new file has the bits that the old one has got."""
+        os.chmod(self.source, 0o444)
+        write(at, 'general.name', 'y')
+        sync(at)
+        self.want.set(b'general.name', Value('string', b'y'))
+        self.want.check(mountlib.get(self.source))
+        self.assertEqual(os.stat(self.source).st_mode & 0o777, 0o444)
+        self.assertEqual(editlib.leftovers(self.folder), [])
+
+    @unittest.skipIf(os.getuid() != 0, 'for root only')
+    def test_made_immutable(self):
+        """Not even root may write the file, rename it or its folder's files."""
+        log_room = ('-o', 'relayout=copy,reserve=65536')
+        with mountlib.Mount(self.source, *log_room) as at:
+            write(at, 'general.name', 'first')
+        before = mountlib.get(self.source)
+        for what in (self.source, self.folder):
+            for way in ('copy', 'inplace', 'auto'):
+                with mountlib.Mount(self.source, '-o', f'relayout={way},reserve=65536') as at:
+                    if subprocess.run(['chattr', '+i', what], check=False).returncode != 0:
+                        self.skipTest('no immutable files here')
+                    try:
+                        self.fails(errno.EPERM, write, at, 'general.name', 'second')
+                        self.assertEqual(editlib.read(at, 'general.name'), b'first\n')
+                        self.assertEqual(mountlib.get(self.source), before)
+                        self.assertEqual(os.listdir(self.folder), ['model.gguf'])
+                    finally:
+                        subprocess.run(['chattr', '-i', what], check=True)
+                    self.assertEqual(editlib.leftovers(self.folder), [])
+        with mountlib.Mount(self.source) as at:
+            write(at, 'general.name', 'third')
+
+    @each_mode
     def test_stale_rename_and_unlink(self, mount, at):
         """The kernel repeats some calls once after ESTALE: the error stays."""
         os.utime(self.source, (5, 5))

@@ -180,6 +180,27 @@ static void test_broken(void)
     }
 }
 
+/* C4: a header that never could be written needs no recovery, which would finish the edit. */
+static void test_frozen(void)
+{
+    struct fixture x;
+    struct edit d;
+    struct faultsys fs;
+    struct edit_result res;
+    setup_with(&x, 0);
+    faultsys_init(&fs, FAULT_NONE, 0, 0);
+    make_edit(&d, x.g, x.old, x.old_n, EDIT_INPLACE, 'n', 100);
+    struct edit_file f = open_model(&x, &fs.sys);
+    fs.frozen = f.fd;
+    CU_ASSERT_EQUAL(commit(&f, &d, &res, NULL), -EPERM);
+    CU_ASSERT_TRUE(is_old(&x));
+    CU_ASSERT_EQUAL(files(&x), 1);
+    check_next(&x, &f);
+    edit_file_close(&f);
+    edit_done(&d);
+    teardown(&x);
+}
+
 static void test_short(void)
 {
     for (size_t i = 0; i < WAYS; i++) {
@@ -376,6 +397,7 @@ static CU_TestInfo tests[] = {
     {"each strategy makes the planned file", test_ways},
     {"any call that fails leaves the old file and nothing else", test_fail},
     {"a medium that stays broken leaves what can be recovered", test_broken},
+    {"a file that cannot be written any more stays, alone", test_frozen},
     {"reads and writes may be short", test_short},
     {"a kill at any call leaves the old or the new file", test_kill},
     {"a power cut at any call leaves the old or the new file", test_power},
