@@ -7,6 +7,7 @@ import re
 import shutil
 import struct
 import subprocess
+import tempfile
 import unittest
 
 import editlib
@@ -43,9 +44,11 @@ class Disk:
         os.makedirs(self.at, exist_ok=True)
         what, options = 'none', f'size={self.size}'
         if self.kind != 'tmpfs':
-            what, options = mountlib.path('disk.image'), 'loop'
-            with open(what, 'wb') as file:
-                file.truncate(self.size)
+            # Never the file of an earlier disk, which a mount namespace made meanwhile may still hold.
+            fd, what = tempfile.mkstemp(prefix='disk-', dir=mountlib.folder)
+            os.truncate(fd, self.size)
+            os.close(fd)
+            options = 'loop'
             subprocess.run([f'mkfs.{self.kind}', '-q', what], check=True, stdout=subprocess.DEVNULL)
         subprocess.run(['mount', '-t', self.kind, '-o', options, what, self.at], check=True)
         return self.at
