@@ -23,9 +23,9 @@
  *  C4. On failure the model is the old one, bit for bit, f is as before (for inplace its mtime may
  *      differ) and no file of ours is left. Two exceptions, for which a medium must fail twice (or
  *      once, at the sync of the folder, where the file system knows no exchange): the new file
- *      could not be taken back, or the old header could not be written back; then the journal
- *      stays for edit_recover(). In both, readers go on with f.fd as it is, and edits fail with
- *      -ESTALE until the model is opened anew.
+ *      could not be taken back, or the old header, of which some was overwritten, could not be
+ *      written back; then the journal stays for edit_recover(). In both, readers go on with f.fd
+ *      as it is, and edits fail with -ESTALE until the model is opened anew.
  *  C5. A file that is not the one that was opened (inode, size, mtime) is not replaced: -ESTALE.
  *      Nor is a plan carried out that was made for a file of another size.
  *  C6. The new file has the lock before it has the name.

@@ -287,7 +287,7 @@ class PowerCut(unittest.TestCase):
             flushed, pending = log.pending(cut)
             apply(recording.base, log.records[durable:flushed])
             durable = flushed
-            disks.call('cp', '--sparse=auto', recording.base, state)
+            disks.call('cp', '--remove-destination', '--sparse=auto', recording.base, state)
             leave = LEAVE[number % len(LEAVE)]
             apply(state, leave(pending, rng, WHOLE[recording.kind]))
             try:
