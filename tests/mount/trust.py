@@ -116,6 +116,17 @@ class Trust(unittest.TestCase):
                          b'written by another')
 
     @unittest.skipUnless(ROOT, 'for root only')
+    def test_group(self):
+        """The bits of the group are for its members alone, and go before those of all others."""
+        os.chown(self.model, -1, OTHER)
+        found = self.as_another(0o640)
+        self.assertEqual((found['read raw'], found['list'], found['write']), ('ok', 'ok', 'EACCES'))
+        self.assertEqual(set(self.as_another(0o606).values()), {'EACCES'})
+        self.assertEqual(mountlib.get(self.model), self.data)
+        self.assertEqual(self.as_another(0o660)['write'], 'ok')
+        self.assertEqual(os.stat(self.model).st_gid, OTHER)
+
+    @unittest.skipUnless(ROOT, 'for root only')
     def test_options(self):
         """uid= gives the tree to another; umask= closes it."""
         self.assertEqual(set(self.as_another(0o666, 'umask=077').values()), {'EACCES'})
