@@ -9,8 +9,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-void syslog(int priority, const char *fmt, ...);
-void __syslog_chk(int priority, int flag, const char *fmt, ...);
+void syslog(int priority, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void __syslog_chk(int priority, int flag, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+static void tap(const char *fmt, va_list ap) __attribute__((format(printf, 1, 0)));
 
 static void tap(const char *fmt, va_list ap)
 {
