@@ -231,9 +231,12 @@ int rule_required(struct checker *c)
     return 0;
 }
 
+/* Of files that go together more is known: file.c tells it. */
 int rule_split(struct checker *c)
 {
     uint64_t no, count;
+    if (c->shards)
+        return 0;
     bool has_no = fact_uint(c->g, "split.no", &no), has = fact_uint(c->g, "split.count", &count);
     if (has_no != has)
         tell(c, CHECK_ERROR, "metadata", "of split.no and split.count only one is there");

@@ -10,6 +10,8 @@ struct checker {
     const struct gguf *g;
     const struct source *src;
     const char *file;
+    const char *label;
+    size_t shards;
     bool faults_told;
     const char *rule; /* id of the rule */
     unsigned told;    /* findings of this rule */
