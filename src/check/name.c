@@ -38,8 +38,10 @@ static bool part_fits(const struct gguf *g, enum file_part part, struct text say
                       const struct buf *want)
 {
     struct params p = fact_params(g);
+    if (part == PART_SHARD) /* of a shard the rule "split" tells */
+        return !says.at || want->len > 0;
     if (want->len == 0)
-        return part != PART_SHARD || !says.at;
+        return true;
     if (part == PART_SIZE)
         return file_size_fits(says, &p);
     return says.at ? same(says, want) : part == PART_ENCODING;
@@ -91,8 +93,7 @@ static void suggest(struct checker *c, const char *why)
     tell(c, CHECK_WARNING, "file name", "%s: the name would be %s", why, shown);
 }
 
-/* A name in a store that calls files by the hash of their content. */
-static bool is_hash(const char *name)
+bool name_is_hash(const char *name)
 {
     if (strncmp(name, "sha256-", 7) == 0)
         name += 7;
@@ -128,7 +129,7 @@ int rule_file_name(struct checker *c)
 {
     struct file_name f;
     char name[NAME_MAX + 1];
-    if (!c->file || is_hash(c->file))
+    if (!c->file || name_is_hash(c->file))
         return 0;
     whole_name(c, name);
     if (!file_name_parse(name, &f)) {
