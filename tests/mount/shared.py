@@ -13,6 +13,7 @@ import numpy as np
 import ggufmodel as gguf
 import mountlib
 import oracle
+import second_reader
 
 MODELS = sorted(glob.glob(os.path.join(mountlib.SHARED, 'models', '*.gguf')))
 SHARD = re.compile(r'(.*)-\d{5}-of-\d{5}\.gguf$')
@@ -123,6 +124,8 @@ class Shared(unittest.TestCase):
                 self.assertEqual(mountlib.get(os.path.join(at, b'tensors', tensor.name, b'raw')),
                                  tensor.data)
             self.assertEqual(mountlib.get(os.path.join(at, b'model.gguf')), mountlib.get(whole))
+            if second_reader.there():
+                second_reader.compare(self, os.path.join(os.fsdecode(at), 'model.gguf'))
 
 
 def add(source):
