@@ -57,11 +57,15 @@ static int open_file(struct part *p, struct err *e)
 
 static int parse(struct part *p, struct checker *structure, struct err *e)
 {
-    int r = gguf_parse(&p->src, 0, &p->g, NULL);
+    struct err first = {0};
+    int r = gguf_parse(&p->src, 0, &p->g, &first);
     if (r == 0)
         return 0;
     p->faults = true;
+    unsigned told = structure->told;
     (void)gguf_parse_faults(&p->src, on_fault, structure, &p->g, e);
+    if (structure->told == told && e->code == 0) /* it was the medium, or memory, that failed */
+        *e = first;
     return r;
 }
 
