@@ -210,6 +210,63 @@ class Whole(Set):
                 self.assertEqual(mountlib.get(at + '/check'), b'')
 
 
+class Info(Set):
+    """What a person wants to see first."""
+    KEYS = {'general__license': llama.text('apache-2.0'), 'general__size_label': llama.text('1.2K'),
+            'llama__attention__head_count_kv': llama.u32(2),
+            'tokenizer__ggml__model': llama.text('gpt2'), 'tokenizer__ggml__pre': llama.text('bpe')}
+    WANT = """\
+name:           Tiny
+architecture:   llama
+parameters:     1.2K (1152)
+size:           {size}
+types:          Q8_0  1 tensors, 1.1 KiB, 68.0%
+                F32  1 tensors, 512 bytes, 32.0%
+context length: 64
+layers:         1
+embedding:      32
+heads:          4 (2 of keys and values)
+vocabulary:     4 tokens, tokenizer gpt2, bpe
+license:        apache-2.0
+file:           {file}
+file name says: BaseName Tiny, SizeLabel 1K, Version v1.0, Encoding Q8_0{shard}
+format:         GGUF version 3, little-endian
+keys:           {keys}
+tensors:        2
+alignment:      32
+data offset:    {data}
+reserve:        {reserve}
+"""
+
+    def is_info(self, path, file, shard='', shards='', reserve='none', *options):
+        with Mount(path, *options) as at:
+            whole = mountlib.get(at + '/model.gguf')
+            model = gguf.read(whole)
+            text = mountlib.get(at + '/info')
+            self.assertEqual(os.stat(at + '/info').st_size, len(text))
+        want = self.WANT.format(size=f'{len(whole) / 1024:.1f} KiB ({len(whole)} bytes)', file=file,
+                                shard=shard, keys=len(model.kv), data=model.data_offset,
+                                reserve=reserve).replace('format: ', shards + 'format: ')
+        self.assertEqual(text.decode(), want)
+
+    def test_one(self):
+        self.make()
+        path = mountlib.put(self.at(llama.NAME), llama.image(**self.KEYS))
+        self.is_info(path, llama.NAME)
+        with Mount(path, '-o', 'reserve=65536,relayout=copy,commit=close') as at:
+            with open(at + '/metadata/general.name', 'w') as file:
+                file.write('Tina')
+            with open(at + '/metadata/general.name', 'w') as file:
+                file.write('Tiny')
+        reserve = dict(gguf.read(mountlib.get(path)).kv)[b'ggufs.reserve'].data
+        self.is_info(path, llama.NAME, reserve=f'{len(reserve) / 1024:.1f} KiB')
+
+    def test_split(self):
+        self.make(first(**self.KEYS), second())
+        self.is_info(self.at(self.names[1]), self.names[0], shard=', Shard 00001-of-00002',
+                     shards='shards:         2\n')
+
+
 class Refusals(Set):
     def test_missing(self):
         for no, name in enumerate(names()):
