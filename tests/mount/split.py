@@ -210,6 +210,34 @@ class Split(unittest.TestCase):
             with self.assertRaises(OSError):
                 mountlib.get(at + '/tensors/t.5/raw')
 
+    def test_changed_behind(self):
+        """A shard that is cut gives EIO where bytes are gone, and no zeros; one that is replaced or
+        removed stays as it was mounted. Edits of the first shard go on."""
+        names = shards('cut', cut())
+        cold = os.path.getsize(names[2])
+        with mountlib.Mount(names[0], '-o', 'commit=close') as at:
+            os.unlink(names[1])
+            os.truncate(names[2], cold - 64)
+            for place in ('/tensors/t.5/raw', '/tensors/t.5/f32', '/model.gguf'):
+                with self.assertRaises(OSError) as caught:
+                    mountlib.get(at + place)
+                self.assertEqual(caught.exception.errno, errno.EIO, place)
+            self.assertEqual(mountlib.get(at + '/tensors/t.1/raw'), tensors()[1].data)
+            editlib.write(at, 'general.name', 'new')
+            self.assertEqual(mountlib.get(at + '/tensors/t.1/raw'), tensors()[1].data)
+        self.assertEqual(dict(gguf.read(mountlib.get(names[0])).kv)[b'general.name'].data, b'new')
+
+    def test_first_changed_behind(self):
+        """Then an edit is refused: it would overwrite what is not known."""
+        names = shards('changed', cut())
+        with mountlib.Mount(names[2], '-o', 'commit=close') as at:
+            other = mountlib.get(names[0]) + b'x'
+            mountlib.put(names[0], other)
+            with self.assertRaises(OSError) as caught:
+                editlib.write(at, 'general.name', 'new')
+            self.assertEqual(caught.exception.errno, errno.ESTALE)
+        self.assertEqual(mountlib.get(names[0]), other)
+
     def test_single(self):
         """Not split: one of one, or a name that only looks like a shard's."""
         for name in (NAME % (1, 1), 'x-0001-of-0003.gguf', 'x-00004-of-00003.gguf'):

@@ -2,9 +2,13 @@
 # SPDX-License-Identifier: MIT
 """--check of split models: one judgement of the whole, and one of each file; and the same words in
 the mount. Sets that do not go together are refused by both."""
+import contextlib
 import json
 import os
+import pty
+import re
 import struct
+import subprocess
 import unittest
 
 import ggufmodel as gguf
@@ -153,6 +157,32 @@ class Whole(Set):
         self.tells(0)
         self.tells(1, f'{b}: error: 32 values are NaN, 0 infinite, 1 blocks have such a scale; '
                    "the first at element 224 (tensor 'blk.0.attn_q.weight')", option='--check=full')
+
+    def test_progress(self):
+        """One bar for all files, that does not go back."""
+        size, keys = 100 << 20, [split_keys(0), split_keys(1)]
+        self.make(*(gguf.header(keys[no], [Tensor(b't.%d' % no, llama.F32, (size // 4,))], [0])
+                    for no in range(2)))
+        for name in self.names:
+            os.truncate(self.at(name), gguf.pad(os.path.getsize(self.at(name)), 32)
+                        + os.path.getsize(self.at(name)) + size)
+        ours, theirs = pty.openpty()
+        with subprocess.Popen([GGUFS, '--check=full', self.names[0]], stdout=subprocess.DEVNULL,
+                              stderr=theirs, cwd=self.folder) as program:
+            os.close(theirs)
+            drawn = b''
+            with contextlib.suppress(OSError):  # EIO: the program has ended
+                while piece := os.read(ours, 4096):
+                    drawn += piece
+            os.close(ours)
+            self.assertEqual(program.wait(), 1)
+        shown = re.findall(r'(\d+)% of ([0-9.]+) GB', drawn.decode())
+        self.assertTrue(shown)
+        self.assertEqual({total for _, total in shown}, {'0.2'})
+        parts = [int(part) for part, _ in shown]
+        self.assertEqual(parts, sorted(parts))
+        self.assertLessEqual(parts[-1], 100)
+        self.assertTrue(drawn.endswith(b'\r\x1b[K'), drawn[-20:])
 
     def test_edit(self):
         """After an edit of the first file both say the same again."""
