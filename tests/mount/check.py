@@ -123,10 +123,14 @@ class Check(unittest.TestCase):
     def test_link(self):
         """The name that is checked is the link's, as in a cache of downloads."""
         blob = self.file(image(), 'blob')
-        link = os.path.join(os.path.dirname(blob), 'Tiny-1K-v1.0.gguf')
-        os.symlink('blob', link)
+        link = os.path.join(os.path.dirname(blob), 'links', NAME)
+        os.mkdir(os.path.dirname(link))
+        os.symlink('../blob', link)
         self.assertEqual(check('--check', link).returncode, 0)
         self.assertEqual(check('--check', blob).returncode, 1)
+        with Mount(link, '-o', 'ro') as at:
+            self.assertEqual(mountlib.get(at + '/check'), b'')
+            self.assertIn(f'file:           {NAME}\n', mountlib.get(at + '/info').decode())
 
     def test_names_are_escaped(self):
         done = check('--check', self.file(image(), 'evil\x1b[31m.gguf'))

@@ -317,6 +317,8 @@ class Refusals(Set):
              split_keys(2 ** 64 - 1, 2, kind='u64')),
             ('split.no: the key is missing, or no number', split_keys(-1, 2, kind='i8')),
             ('split.no: the key is missing, or no number', []),
+            ('split.no: the key is missing, or no number', split_keys(1)[1:]),
+            ('split.count: the key is missing, or no number', split_keys(1)[:2]),
             ('split.tensors.count is 3, but the shards have 2 tensors', split_keys(1, 2, 3)),
             ('split.tensors.count: is no number', split_keys(1, 2, -2)),
         ]
@@ -326,8 +328,10 @@ class Refusals(Set):
                 done = self.check(b)
                 self.assertIn(f'{b}: error: {what}\n', done.out)
                 self.assertEqual(done.returncode, 2)
+                model, = json.loads(self.check('--json', b).out)
+                self.assertEqual([(f['file'], f['what']) for f in model['findings']
+                                  if f['rule'] != 'key-type'], [(b, what)])
                 self.refused(what.split(',')[0])
-                self.assertNotIn('blk.0', done.out)
 
     def test_types(self):
         """Texts, floats and arrays are no numbers."""
