@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import re
+import resource
 import struct
 import subprocess
 import unittest
@@ -39,6 +40,10 @@ def second(how=None, q8=bytes(34 * 32), keys=None, tensors=None):
     """The block."""
     keys = split_keys(1) if keys is None else keys
     return gguf.encode(keys, llama.tensors(q8)[1:] if tensors is None else tensors, **(how or {}))
+
+
+def few_files():
+    resource.setrlimit(resource.RLIMIT_NOFILE, (20, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 
 
 class Set(unittest.TestCase):
@@ -102,6 +107,16 @@ class Whole(Set):
         self.tells(0)
         self.tells(0, option='--check=full')
         self.assertEqual(self.mounted(), '')
+
+    def test_many(self):
+        """More files than may be open by the soft limit."""
+        count = 40
+        self.make(gguf.encode(llama.keys() + split_keys(0, count), llama.tensors()),
+                  *(gguf.encode(split_keys(no, count), []) for no in range(1, count)))
+        done = run(GGUFS, '--check', *self.names, cwd=self.folder, preexec_fn=few_files)
+        self.assertEqual((done.returncode, done.out), (0, ''))
+        with Mount(self.at(self.names[7]), preexec_fn=few_files) as at:
+            self.assertEqual(mountlib.get(at + '/model.gguf'), llama.image())
 
     def test_model(self):
         """What is wrong with the model is told once, of the first file."""
