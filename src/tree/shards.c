@@ -107,6 +107,18 @@ static int check_extra(const struct shards *s, struct err *e)
     return r;
 }
 
+/* On failure *i is the number of the shard whose count is wrong. */
+static int check_totals(const struct shards *s, const struct gguf *first, size_t *i, struct err *e)
+{
+    uint64_t total = first->n_tensors;
+    for (size_t k = 1; k < s->n; k++)
+        total += s->g[k]->n_tensors;
+    for (*i = 0; *i < s->n; ++*i)
+        if (merge_check_total(*i ? s->g[*i] : first, total, e) < 0)
+            return -EBADMSG;
+    return 0;
+}
+
 int shards_open(struct shards *s, const struct gguf *g, unsigned parse_flags, struct err *e)
 {
     char shown[SHOW_MAX];
@@ -114,6 +126,8 @@ int shards_open(struct shards *s, const struct gguf *g, unsigned parse_flags, st
     int r = merge_check(g, g, 0, s->n, e);
     while (r == 0 && ++i < s->n)
         r = open_shard(s, g, i, parse_flags, e);
+    if (r == 0)
+        r = check_totals(s, g, &i, e);
     if (r < 0)
         return err_prefix(e, "shard %s",
                           s->name[i] ? show(shown, s->name[i], strlen(s->name[i])) : "");
