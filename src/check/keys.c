@@ -250,7 +250,12 @@ static void check_shard_name(struct checker *c, uint64_t no, uint64_t count)
 /* Of files that go together more is known: file.c tells it. */
 int rule_split(struct checker *c)
 {
+    static const char tensors[] = "split.tensors.count";
     uint64_t no, count;
+    if (fact_shard(c->g) && !fact_later_shard(c->g) &&
+        gguf_find_key(c->g, tensors, strlen(tensors)) == UINT32_MAX)
+        tell(c, CHECK_WARNING, "metadata",
+             "the key split.tensors.count is missing: llama.cpp refuses the model");
     if (c->shards)
         return 0;
     bool has_no = fact_uint(c->g, "split.no", &no), has = fact_uint(c->g, "split.count", &count);

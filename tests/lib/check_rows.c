@@ -305,6 +305,18 @@ static void other_version(struct build *b)
     build_str(b, "general.version", "v2.0");
 }
 
+static void first_of_two(struct build *b)
+{
+    build_num(b, "split.no", GGUF_U16, 0);
+    build_num(b, "split.count", GGUF_U16, 2);
+}
+
+static void first_with_total(struct build *b)
+{
+    first_of_two(b);
+    build_num(b, "split.tensors.count", GGUF_I32, 4);
+}
+
 static void part_of_two(struct build *b)
 {
     build_num(b, "split.no", GGUF_U16, 1);
@@ -437,7 +449,9 @@ const struct check_row check_rows[] = {
     {"split", CHECK_ERROR, .add = far_split},
     {"split", CHECK_WARNING, .add = part_of_two},
     {"split", CHECK_WARNING, .add = part_of_two, .file = "Tiny-1K-v1.0-Q4_0-00001-of-00002.gguf"},
-    {.keeps = " split ", .add = part_of_two, .file = "Tiny-1K-v1.0-Q4_0-00002-of-00002.gguf"},
+    {"split", CHECK_WARNING, .add = first_of_two, .file = "Tiny-1K-v1.0-Q4_0-00001-of-00002.gguf"},
+    {.keeps = " split ", .add = first_with_total, .file = "Tiny-1K-v1.0-Q4_0-00001-of-00002.gguf"},
+    {.add = part_of_two, .file = "Tiny-1K-v1.0-Q4_0-00002-of-00002.gguf"},
     {"tokenizer-arrays", CHECK_ERROR, .add = few_scores},
     {"token-types", CHECK_WARNING, .add = odd_token_type}, {.keeps = " token-types ", .add = token_types},
     {"token-ids", CHECK_ERROR, .add = far_token}, {.keeps = " token-ids ", .add = last_token},

@@ -141,6 +141,13 @@ class Whole(Set):
                    "'My.key')")
         self.mounted()
 
+    def test_no_total(self):
+        a, _ = names()
+        keys = [pair for pair in llama.keys() + split_keys(0) if pair[0] != b'split.tensors.count']
+        self.make(gguf.encode(keys, llama.tensors()[:1]), second())
+        self.tells(1, f'{a}: warning: the key split.tensors.count is missing: llama.cpp refuses')
+        self.mounted()
+
     def test_padding(self):
         """Also in what stands before the data of the first file."""
         a, b = names()
