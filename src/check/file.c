@@ -88,6 +88,14 @@ static void load(struct job *j, size_t i, const char *path)
 
 /* ---- whether they go together ---- */
 
+/* Files that are missing and files that do not fit are counted apart: many must not hide one. */
+static void end_set(struct job *j, const char *path)
+{
+    j->set.label = path;
+    tell_rest(&j->set);
+    j->set.told = 0;
+}
+
 static void check_part(struct job *j, size_t i, uint64_t tensors)
 {
     const struct part *p = j->part[i];
@@ -132,8 +140,7 @@ static void check_set(struct job *j, const char *path)
         if (j->part[i])
             check_part(j, i, tensors);
     check_extra(j, path);
-    j->set.label = path;
-    tell_rest(&j->set);
+    end_set(j, path);
 }
 
 /* ---- rules ---- */
@@ -250,8 +257,10 @@ static void check_parts(struct job *j, const char *path)
 {
     for (size_t i = 0; i < j->n; i++)
         load(j, i, path);
-    if (j->split.n)
+    if (j->split.n) {
+        end_set(j, path);
         check_set(j, path);
+    }
     for (size_t i = 0; i < j->n; i++)
         if (j->part[i])
             apply_file(j, j->part[i]);

@@ -460,7 +460,12 @@ class Refusals(Set):
         self.assertEqual([line for line in told if 'more of these' in line],
                          [f'{name}: error: 65514 more of these'])
         self.assertLess(len(told), 30)
+        mountlib.put(self.at(name), gguf.encode(llama.keys() + split_keys(0, 3), []))
+        self.assertIn(f'{name}: error: split.count: is 3, by its name it must be 65535\n',
+                      self.check(name).out)
         self.assertEqual(done.returncode, 2)
+        self.refused(name, 'split.count: is 3', file=name)
+        mountlib.put(self.at(name), gguf.encode(llama.keys() + split_keys(0, 65535), []))
         self.refused('x-00002-of-65535.gguf', 'No such file', file=name)
 
     def test_not_split(self):
