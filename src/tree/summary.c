@@ -66,7 +66,7 @@ static void info_types(const struct gguf *m, struct buf *out)
     for (size_t i = 0; i < n; i++) {
         label(out, i ? "" : "types:");
         fact_type_name(s[i].first, out);
-        buf_printf(out, "  %" PRIu64 " tensors, ", s[i].tensors);
+        buf_printf(out, "  %" PRIu64 " tensor%s, ", s[i].tensors, s[i].tensors == 1 ? "" : "s");
         size_text(out, s[i].bytes);
         buf_printf(out, ", %.1f%%\n", all > 0 ? 100 * (double)s[i].bytes / all : 0);
     }

@@ -262,8 +262,8 @@ name:           Tiny
 architecture:   llama
 parameters:     1.2K (1152)
 size:           {size}
-types:          Q8_0  1 tensors, 1.1 KiB, 68.0%
-                F32  1 tensors, 512 bytes, 32.0%
+types:          Q8_0  1 tensor, 1.1 KiB, 68.0%
+                F32  1 tensor, 512 bytes, 32.0%
 context length: 64
 layers:         1
 embedding:      32
