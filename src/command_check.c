@@ -3,18 +3,21 @@
 #include "command_check.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "check/report.h"
+#include "edit/split.h"
 
 struct check {
     struct check_options opt;
     const char *wrong; /* an option that there is not */
     bool wanted, json;
-    const char *file;      /* that is being checked */
     struct report *report; /* with --json */
+    char **split;          /* owned: first files of the split models that were checked */
+    size_t n_split, cap_split;
     bool bar;              /* a progress bar is drawn */
     struct timespec drawn; /* when it was last */
 };
@@ -79,20 +82,62 @@ static void sink(void *arg, const struct check_finding *f)
         report_finding(c->report, f);
         return;
     }
-    report_line(&line, c->file, f);
+    report_line(&line, f);
     (void)fwrite(line.data, 1, line.len, stdout);
 }
 
-static enum check_outcome check_one(struct check *c, const char *file)
+/* ---- models ---- */
+
+/* Whether the split model with this first file was checked before. */
+static bool seen(const struct check *c, const char *first)
 {
-    c->file = file;
+    for (size_t i = 0; i < c->n_split; i++)
+        if (strcmp(c->split[i], first) == 0)
+            return true;
+    return false;
+}
+
+static enum check_outcome check_model(struct check *c, const char *file, size_t shards)
+{
     if (c->report)
-        report_file(c->report, file);
+        report_file(c->report, file, shards);
     enum check_outcome outcome = check_file(file, &c->opt, sink, c);
     clear_bar(c);
     if (c->report)
         report_outcome(c->report, outcome);
     return outcome;
+}
+
+/* A split model is checked once, whichever and however many of its files are given. */
+static enum check_outcome check_one(struct check *c, const char *file)
+{
+    struct split s;
+    enum check_outcome outcome = CHECK_CLEAN;
+    int r = split_find(file, &s);
+    char *first = r == 0 && s.n ? split_path(&s, 0) : NULL;
+    if (r < 0 || (s.n && (!first || array_grow(&c->split, &c->cap_split, c->n_split,
+                                               sizeof(*c->split)) < 0))) {
+        (void)fputs("ggufs: no memory\n", stderr);
+        outcome = CHECK_UNUSABLE;
+    } else if (!first) {
+        outcome = check_model(c, file, 0);
+    } else if (!seen(c, first)) {
+        outcome = check_model(c, first, s.n);
+        c->split[c->n_split++] = first;
+        first = NULL;
+    }
+    free(first);
+    if (r == 0)
+        split_free(&s);
+    return outcome;
+}
+
+static void free_all(struct check *c)
+{
+    for (size_t i = 0; i < c->n_split; i++)
+        free(c->split[i]);
+    free((void *)c->split);
+    report_free(c->report);
 }
 
 static int print_json(const struct check *c)
@@ -117,7 +162,7 @@ static int check_all(struct check *c, int n, char **files)
     }
     if (c->report && print_json(c) < 0)
         worst = CHECK_UNUSABLE;
-    report_free(c->report);
+    free_all(c);
     if (fflush(stdout) != 0) {
         (void)fputs("ggufs: cannot write the findings\n", stderr);
         worst = CHECK_UNUSABLE;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* ggufs: the command. Exit status: 0 mounted (or help), 1 failed, 2 wrong option. */
 #include <stdio.h>
+#include <sys/resource.h>
 
 #include "command.h"
 #include "mount/session.h"
@@ -52,10 +53,21 @@ static int run(struct mnt_options *o)
     return 1;
 }
 
+/* Each file of a split model is kept open, and there may be more than the soft limit, 1024. */
+static void allow_open_files(void)
+{
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) < 0)
+        return;
+    files.rlim_cur = files.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &files);
+}
+
 int main(int argc, char **argv)
 {
     struct mnt_options o;
     int status = 2;
+    allow_open_files();
     if (command_run(argc, argv, &status))
         return status;
     if (mnt_options_parse(argc, argv, &o) < 0)

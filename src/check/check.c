@@ -13,40 +13,41 @@ const char *const check_severity_name[] = {"note", "warning", "error"};
 static const struct {
     const char *id;
     int (*run)(struct checker *c);
+    enum check_scope scope; /* CHECK_FILE, CHECK_WHOLE */
 } rules[] = {
     /* The container */
-    {"missing",              rule_missing},
-    {"version",              rule_version},
-    {"alignment",            rule_alignment},
-    {"order",                rule_order},
-    {"gaps",                 rule_gaps},
-    {"tail",                 rule_tail},
-    {"trailing",             rule_trailing},
-    {"padding",              rule_padding},
-    {"tensor-name",          rule_tensor_name},
-    {"tensor-dims",          rule_tensor_dims},
-    {"tensor-type",          rule_tensor_type},
+    {"missing",              rule_missing,      CHECK_FILE},
+    {"version",              rule_version,      CHECK_FILE},
+    {"alignment",            rule_alignment,    CHECK_FILE},
+    {"order",                rule_order,        CHECK_FILE},
+    {"gaps",                 rule_gaps,         CHECK_FILE},
+    {"tail",                 rule_tail,         CHECK_FILE},
+    {"trailing",             rule_trailing,     CHECK_FILE},
+    {"padding",              rule_padding,      CHECK_FILE},
+    {"tensor-name",          rule_tensor_name,  CHECK_FILE},
+    {"tensor-dims",          rule_tensor_dims,  CHECK_FILE},
+    {"tensor-type",          rule_tensor_type,  CHECK_FILE},
     /* Keys */
-    {"key-syntax",           rule_key_syntax},
-    {"key-type",             rule_key_type},
-    {"utf8",                 rule_utf8},
-    {"bool",                 rule_bool},
-    {"nested",               rule_nested},
-    {"architecture",         rule_architecture},
-    {"required",             rule_required},
-    {"quantization-version", rule_quantization},
-    {"split",                rule_split},
+    {"key-syntax",           rule_key_syntax,   CHECK_FILE},
+    {"key-type",             rule_key_type,     CHECK_FILE},
+    {"utf8",                 rule_utf8,         CHECK_FILE},
+    {"bool",                 rule_bool,         CHECK_FILE},
+    {"nested",               rule_nested,       CHECK_FILE},
+    {"architecture",         rule_architecture, CHECK_WHOLE},
+    {"required",             rule_required,     CHECK_WHOLE},
+    {"quantization-version", rule_quantization, CHECK_WHOLE},
+    {"split",                rule_split,        CHECK_FILE},
     /* What keys and tensors say together */
-    {"tokenizer-arrays",     rule_tokens},
-    {"token-types",          rule_token_types},
-    {"token-ids",            rule_token_ids},
-    {"vocabulary",           rule_vocabulary},
-    {"heads",                rule_heads},
-    {"per-layer",            rule_per_layer},
-    {"blocks",               rule_blocks},
-    {"tensor-known",         rule_known_name},
-    {"size-label",           rule_size_label},
-    {"file-name",            rule_file_name},
+    {"tokenizer-arrays",     rule_tokens,       CHECK_WHOLE},
+    {"token-types",          rule_token_types,  CHECK_WHOLE},
+    {"token-ids",            rule_token_ids,    CHECK_WHOLE},
+    {"vocabulary",           rule_vocabulary,   CHECK_WHOLE},
+    {"heads",                rule_heads,        CHECK_WHOLE},
+    {"per-layer",            rule_per_layer,    CHECK_WHOLE},
+    {"blocks",               rule_blocks,       CHECK_WHOLE},
+    {"tensor-known",         rule_known_name,   CHECK_WHOLE},
+    {"size-label",           rule_size_label,   CHECK_WHOLE},
+    {"file-name",            rule_file_name,    CHECK_WHOLE},
 };
 // clang-format on
 
@@ -67,7 +68,7 @@ void tell(struct checker *c, enum check_severity s, const char *where, const cha
     va_start(ap, fmt);
     (void)vsnprintf(what, sizeof(what), fmt, ap);
     va_end(ap);
-    c->sink(c->arg, &(struct check_finding){s, c->rule, what, where});
+    c->sink(c->arg, &(struct check_finding){s, c->rule, c->label, what, where});
 }
 
 void tell_rest(const struct checker *c)
@@ -76,7 +77,7 @@ void tell_rest(const struct checker *c)
     if (c->told <= CHECK_MOST)
         return;
     (void)snprintf(what, sizeof(what), "%u more of these", c->told - CHECK_MOST);
-    c->sink(c->arg, &(struct check_finding){c->last, c->rule, what, ""});
+    c->sink(c->arg, &(struct check_finding){c->last, c->rule, c->label, what, ""});
 }
 
 int check_rules(const struct check_model *m, check_sink *sink, void *arg)
@@ -84,17 +85,28 @@ int check_rules(const struct check_model *m, check_sink *sink, void *arg)
     struct checker c = {.g = m->g,
                         .src = m->src,
                         .file = m->file,
+                        .label = m->label,
+                        .shards = m->shards,
                         .faults_told = m->faults_told,
                         .sink = sink,
                         .arg = arg};
     int r = 0;
     for (size_t i = 0; i < RULES && r == 0; i++) {
+        if (m->scope != CHECK_ALL && m->scope != rules[i].scope)
+            continue;
         c.rule = rules[i].id;
         c.told = 0;
         r = rules[i].run(&c);
         tell_rest(&c);
     }
     return r;
+}
+
+void check_tell_journal(const char *label, check_sink *sink, void *arg)
+{
+    tell(&(struct checker){.rule = "structure", .label = label, .sink = sink, .arg = arg},
+         CHECK_WARNING, "journal",
+         "an edit was interrupted; what it was about to write is checked (--recover writes it)");
 }
 
 const char *where_key(const struct gguf *g, uint32_t i, char dst[WHERE_MAX])

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* A model file checked: see file.h. */
+/* A model checked, of one file or of many: see file.h. */
 #include "check/file.h"
 
 #include <errno.h>
-#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "check/rule.h"
+#include "check/part.h"
 #include "check/scan.h"
-#include "edit/recover.h"
+#include "edit/merge.h"
+#include "edit/split.h"
 
 struct job {
     const struct check_options *opt;
@@ -18,10 +19,11 @@ struct job {
     void *arg;
     enum check_outcome outcome;
     struct checker structure; /* tells the parser's faults */
-    struct edit_file file;
-    struct edit_overlay overlay;
-    struct source src;
-    struct gguf *g;
+    struct checker set;       /* tells how the files of a split model fail to go together */
+    struct split split;
+    struct part **part; /* owned; NULL: not there, or nothing could be made of it */
+    size_t n;
+    uint64_t before, total; /* bytes: looked at in the parts before, and in all */
 };
 
 /* In front of the caller's sink: the outcome follows from the findings. */
@@ -33,136 +35,265 @@ static void count(void *arg, const struct check_finding *f)
     j->sink(j->arg, f);
 }
 
-/* A line "WHERE: WHY" becomes a finding. */
-static void tell_err(struct job *j, const struct err *e)
+static void unusable(struct job *j, struct checker *c, const char *label, const struct err *e)
 {
-    char where[sizeof(e->msg)];
-    memcpy(where, e->msg, e->where);
-    where[e->where] = '\0';
-    tell(&j->structure, CHECK_ERROR, where, "%s", e->msg + (e->where ? e->where + 2 : 0));
-}
-
-static void on_fault(void *arg, const struct err *e)
-{
-    tell_err(arg, e);
-}
-
-static void unusable(struct job *j, const struct err *e)
-{
-    tell_err(j, e);
+    c->label = label;
+    if (e->code)
+        tell_err(c, e);
     j->outcome = CHECK_UNUSABLE;
 }
 
-/* ---- open ---- */
-
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
-static int open_dir(const char *real, struct err *e)
-{
-    size_t n = (size_t)(base_name(real) - real);
-    char *dir = strndup(real, n);
-    int fd = dir ? open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
-    int r = dir ? -errno : -ENOMEM;
-    free(dir);
-    return fd >= 0 ? fd : err_set(e, r, "cannot open its folder: %s", strerror(-r));
-}
-
-static int open_file(struct job *j, const char *path, struct err *e)
-{
-    char *real = realpath(path, NULL);
-    if (!real)
-        return err_set(e, -errno, "%s", strerror(errno));
-    int r = open_dir(real, e);
-    if (r >= 0) {
-        int dir = r;
-        r = edit_file_open(&j->file, &sys_libc, dir, base_name(real), false, e);
-        if (r == 0)
-            r = edit_overlay(&j->file, &j->overlay, e);
-        (void)close(dir);
-        j->file.dir = -1;
-    }
-    free(real);
-    return r < 0 ? r : edit_overlay_source(&j->overlay, &j->file, &j->src, e);
-}
-
-/* ---- parse ---- */
-
-static int parse(struct job *j)
+static void no_memory(struct job *j, const char *label)
 {
     struct err e = {0};
-    int r = gguf_parse(&j->src, 0, &j->g, &e);
-    if (r == 0)
-        return 0;
-    r = gguf_parse_faults(&j->src, on_fault, j, &j->g, &e);
-    if (r < 0)
-        tell_err(j, &e);
-    tell_rest(&j->structure);
-    j->outcome = CHECK_UNUSABLE;
-    return r;
+    (void)err_set(&e, -ENOMEM, "no memory");
+    unusable(j, &j->structure, label, &e);
 }
 
-/* ---- check ---- */
+/* ---- open all files ---- */
 
-static int scan_mapped(struct job *j, const struct map *map)
+static void missing(struct job *j, size_t i, const char *label, const struct err *e)
 {
-    struct scan s = {.g = j->g, .map = map, .progress = j->opt->progress, .arg = j->opt->arg};
-    struct scan_result *found = calloc((size_t)j->g->n_tensors + 1, sizeof(*found));
+    char where[64];
+    (void)snprintf(where, sizeof(where), "shard %zu of %zu", i + 1, j->n);
+    j->set.label = label;
+    tell(&j->set, CHECK_ERROR, where, "%s", e->msg);
+    j->outcome = CHECK_UNUSABLE;
+}
+
+static void load(struct job *j, size_t i, const char *path)
+{
+    struct err e = {0};
+    char *own = j->split.n ? split_path(&j->split, i) : strdup(path);
+    struct part *p = own ? malloc(sizeof(*p)) : NULL;
+    if (!p) {
+        free(own);
+        no_memory(j, path);
+        return;
+    }
+    j->structure.label = own;
+    j->structure.told = 0;
+    int r = part_open(own, &j->structure, p, &e);
+    if (r == -ENOENT && j->split.n)
+        missing(j, i, own, &e);
+    else if (r < 0)
+        unusable(j, &j->structure, own, &e);
+    tell_rest(&j->structure);
+    j->part[i] = p->g ? p : NULL;
+    if (!p->g) {
+        part_free(p);
+        free(p);
+    }
+}
+
+/* ---- whether they go together ---- */
+
+/* Files that are missing and files that do not fit are counted apart: many must not hide one. */
+static void end_set(struct job *j, const char *path)
+{
+    j->set.label = path;
+    tell_rest(&j->set);
+    j->set.told = 0;
+}
+
+static void check_part(struct job *j, size_t i, uint64_t tensors)
+{
+    const struct part *p = j->part[i];
+    const struct gguf *first = j->part[0] ? j->part[0]->g : p->g;
+    struct err e = {0};
+    int r = merge_check(first, p->g, i, j->n, &e);
+    if (r == 0 && tensors != UINT64_MAX)
+        r = merge_check_total(p->g, tensors, &e);
+    if (r < 0)
+        unusable(j, &j->set, p->path, &e);
+}
+
+static void check_extra(struct job *j, const char *path)
+{
+    struct err e = {0};
+    char *extra = split_path(&j->split, j->n);
+    if (!extra) {
+        no_memory(j, path);
+    } else if (access(extra, F_OK) == 0) {
+        (void)err_set(&e, -EBADMSG, "one shard more than the %zu that there are", j->n);
+        unusable(j, &j->set, extra, &e);
+    }
+    free(extra);
+}
+
+/* Tensors of all files, UINT64_MAX if one of them cannot be read. */
+static uint64_t count_tensors(const struct job *j)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < j->n; i++) {
+        if (!j->part[i] || j->part[i]->faults)
+            return UINT64_MAX;
+        n += j->part[i]->g->n_tensors;
+    }
+    return n;
+}
+
+static void check_set(struct job *j, const char *path)
+{
+    uint64_t tensors = count_tensors(j);
+    for (size_t i = 0; i < j->n; i++)
+        if (j->part[i])
+            check_part(j, i, tensors);
+    check_extra(j, path);
+    end_set(j, path);
+}
+
+/* ---- rules ---- */
+
+static void apply(struct job *j, const struct check_model *m)
+{
+    struct err e = {0};
+    int r = check_rules(m, count, j);
+    if (r < 0) {
+        (void)err_set(&e, r, "cannot read: %s", strerror(-r));
+        unusable(j, &j->structure, m->label, &e);
+    }
+}
+
+static void apply_file(struct job *j, const struct part *p)
+{
+    struct check_model m = {.g = p->g,
+                            .src = &p->src,
+                            .file = part_name(p->path),
+                            .label = p->path,
+                            .scope = j->split.n ? CHECK_FILE : CHECK_ALL,
+                            .shards = j->split.n,
+                            .faults_told = p->faults};
+    if (p->overlay.bytes.len)
+        check_tell_journal(p->path, count, j);
+    apply(j, &m);
+}
+
+/* Where the files do not go together, the first one's keys are all that is known of the model. */
+static void apply_whole(struct job *j)
+{
+    const struct gguf **g = calloc(j->n, sizeof(struct gguf *));
+    struct gguf *merged = NULL;
+    struct err e = {0};
+    const struct part *first = j->part[0];
+    for (size_t i = 0; g && i < j->n && j->part[i]; i++)
+        g[i] = j->part[i]->g;
+    if (!g)
+        no_memory(j, j->part[0]->path);
+    else if (j->outcome != CHECK_UNUSABLE && merge_shards(g, j->n, &merged, &e) < 0)
+        unusable(j, &j->set, first->path, &e);
+    apply(j, &(struct check_model){.g = merged ? merged : first->g,
+                                   .file = part_name(first->path),
+                                   .label = first->path,
+                                   .scope = CHECK_WHOLE,
+                                   .shards = merged ? j->n : 0});
+    gguf_free(merged);
+    free((void *)g);
+}
+
+/* ---- values ---- */
+
+static void progress(void *arg, uint64_t done, uint64_t total)
+{
+    const struct job *j = arg;
+    (void)total;
+    j->opt->progress(j->opt->arg, j->before + done, j->total);
+}
+
+static uint64_t bytes_of(const struct part *p)
+{
+    struct map size = {.size = p->src.size};
+    return scan_bytes(&(struct scan){.g = p->g, .map = &size});
+}
+
+static int scan_mapped(struct job *j, const struct part *p, const struct map *map)
+{
+    struct scan s = {
+        .g = p->g, .map = map, .progress = j->opt->progress ? progress : NULL, .arg = j};
+    struct scan_result *found = calloc((size_t)p->g->n_tensors + 1, sizeof(*found));
     int r = found ? scan_run(&s, found) : -ENOMEM;
     if (r == 0)
-        scan_tell(j->g, found, count, j);
+        scan_tell(p->g, p->path, found, count, j);
     free(found);
     return r;
 }
 
-static int scan_values(struct job *j)
+static void scan_part(struct job *j, const struct part *p)
 {
     struct map map;
-    int r = map_guard_init();
-    if (r == 0)
-        r = map_open(&map, j->file.fd, j->src.size);
-    if (r < 0)
-        return r;
-    quant_init();
-    r = scan_mapped(j, &map);
-    map_close(&map);
-    return r;
-}
-
-static void apply(struct job *j, const char *name)
-{
-    struct check_model m = {
-        .g = j->g, .src = &j->src, .file = name, .faults_told = j->outcome == CHECK_UNUSABLE};
     struct err e = {0};
-    if (j->overlay.bytes.len)
-        tell(
-            &j->structure, CHECK_WARNING, "journal",
-            "an edit was interrupted; what it was about to write is checked (--recover writes it)");
-    int r = check_rules(&m, count, j);
-    if (r == 0 && j->opt->values)
-        r = scan_values(j);
+    int r = map_open(&map, p->file.fd, p->src.size);
+    if (r == 0) {
+        r = scan_mapped(j, p, &map);
+        map_close(&map);
+    }
     if (r < 0) {
         (void)err_set(&e, r, "cannot read: %s", strerror(-r));
-        unusable(j, &e);
+        unusable(j, &j->structure, p->path, &e);
     }
+    j->before += bytes_of(p);
+}
+
+static void scan_all(struct job *j, const char *path)
+{
+    struct err e = {0};
+    int r = map_guard_init();
+    if (r < 0) {
+        (void)err_set(&e, r, "cannot handle SIGBUS: %s", strerror(-r));
+        unusable(j, &j->structure, path, &e);
+        return;
+    }
+    quant_init();
+    for (size_t i = 0; i < j->n; i++)
+        j->total += j->part[i] ? bytes_of(j->part[i]) : 0;
+    for (size_t i = 0; i < j->n; i++)
+        if (j->part[i])
+            scan_part(j, j->part[i]);
+}
+
+/* ---- all of it ---- */
+
+static void check_parts(struct job *j, const char *path)
+{
+    for (size_t i = 0; i < j->n; i++)
+        load(j, i, path);
+    if (j->split.n) {
+        end_set(j, path);
+        check_set(j, path);
+    }
+    for (size_t i = 0; i < j->n; i++)
+        if (j->part[i])
+            apply_file(j, j->part[i]);
+    if (j->split.n && j->part[0])
+        apply_whole(j);
+    if (j->opt->values)
+        scan_all(j, path);
+}
+
+static void free_parts(struct job *j)
+{
+    for (size_t i = 0; j->part && i < j->n; i++) {
+        if (j->part[i])
+            part_free(j->part[i]);
+        free(j->part[i]);
+    }
+    free((void *)j->part);
+    split_free(&j->split);
 }
 
 enum check_outcome check_file(const char *path, const struct check_options *o, check_sink *sink,
                               void *arg)
 {
-    struct err e = {0};
-    struct job j = {.opt = o, .sink = sink, .arg = arg, .file = {.fd = -1, .sys = &sys_libc}};
+    struct job j = {.opt = o, .sink = sink, .arg = arg};
     j.structure = (struct checker){.rule = "structure", .sink = count, .arg = &j};
-    if (open_file(&j, path, &e) < 0)
-        unusable(&j, &e);
-    else if (parse(&j) == 0)
-        apply(&j, base_name(path));
-    gguf_free(j.g);
-    edit_overlay_free(&j.overlay);
-    if (j.file.fd >= 0)
-        edit_file_close(&j.file);
+    j.set = (struct checker){.rule = "split", .sink = count, .arg = &j};
+    int r = split_find(path, &j.split);
+    j.n = j.split.n ? j.split.n : 1;
+    j.part = r == 0 ? calloc(j.n, sizeof(struct part *)) : NULL;
+    if (j.part)
+        check_parts(&j, path);
+    else
+        no_memory(&j, path);
+    free_parts(&j);
     return j.outcome;
 }

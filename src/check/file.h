@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* A model file checked: opened, parsed as far as it goes, all rules applied. */
+/*
+ * A model checked: opened, parsed as far as it goes, all rules applied. Of a split model all files
+ * are: each by the rules of files, and merged by those of models.
+ */
 #ifndef CHECK_FILE_H
 #define CHECK_FILE_H
 
@@ -16,9 +19,12 @@ struct check_options {
 };
 
 /*
- * Check the file at `path` (symbolic links are followed; the name that is checked is the path's). A
- * header that an interrupted edit still has to write is applied in memory. Unusable is what a mount
- * refuses; the sink is told why, as an error of the rule "structure".
+ * Check the model at `path` (symbolic links are followed; the name that is checked is the path's);
+ * of a split model any file may be given, and the others are found as edit/split.h tells. A header
+ * that an interrupted edit still has to write is applied in memory. Unusable is what a mount
+ * refuses; the sink is told why, as an error of the rule "structure", or "split" where the files do
+ * not go together. Findings are labelled by the path of the file that they are about; those of a
+ * split model as a whole by the first file's.
  */
 enum check_outcome check_file(const char *path, const struct check_options *o, check_sink *sink,
                               void *arg);

@@ -91,6 +91,12 @@ static bool is_version(struct text w)
     }
 }
 
+/* One that is no word of a fine tune: what follows it, even a "v2", is the encoding. */
+static bool is_dotted_version(struct text w)
+{
+    return is_version(w) && memchr(w.at, '.', w.len);
+}
+
 static bool starts_with(struct text w, const char *word)
 {
     return w.len >= strlen(word) && memcmp(w.at, word, strlen(word)) == 0;
@@ -155,7 +161,8 @@ static size_t take_end(const struct words *w, struct file_name *f)
     }
     if (n >= 1 && is_type(w->word[n - 1]))
         f->part[PART_TYPE] = w->word[--n];
-    if (n >= 2 && !is_version(w->word[n - 1]) && is_encoding(w->word[n - 1]))
+    if (n >= 2 && is_encoding(w->word[n - 1]) &&
+        (!is_version(w->word[n - 1]) || is_dotted_version(w->word[n - 2])))
         f->part[PART_ENCODING] = w->word[--n];
     if (n == 0 || !is_version(w->word[n - 1]))
         return 0;

@@ -10,6 +10,7 @@
 #include "base/utf8.h"
 #include "check/facts.h"
 #include "check/rule.h"
+#include "edit/split.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -231,14 +232,39 @@ int rule_required(struct checker *c)
     return 0;
 }
 
+/* A shard whose name does not tell its number is taken for a whole model. */
+static void check_shard_name(struct checker *c, uint64_t no, uint64_t count)
+{
+    char tail[SPLIT_TAIL + 32];
+    int n = snprintf(tail, sizeof(tail), "-%05" PRIu64 "-of-%05" PRIu64 ".gguf", no + 1, count);
+    size_t len = c->file ? strlen(c->file) : 0;
+    if (len == 0 || name_is_hash(c->file) ||
+        (len > (size_t)n && strcmp(c->file + len - (size_t)n, tail) == 0))
+        return;
+    tell(c, CHECK_WARNING, "key 'split.no'",
+         "is file %" PRIu64 " of %" PRIu64 " of a split model, but its name does not end in %s: "
+         "readers do not find the others",
+         no + 1, count, tail);
+}
+
+/* Of files that go together more is known: file.c tells it. */
 int rule_split(struct checker *c)
 {
+    static const char tensors[] = "split.tensors.count";
     uint64_t no, count;
+    if (fact_shard(c->g) && !fact_later_shard(c->g) &&
+        gguf_find_key(c->g, tensors, strlen(tensors)) == UINT32_MAX)
+        tell(c, CHECK_WARNING, "metadata",
+             "the key split.tensors.count is missing: llama.cpp refuses the model");
+    if (c->shards)
+        return 0;
     bool has_no = fact_uint(c->g, "split.no", &no), has = fact_uint(c->g, "split.count", &count);
     if (has_no != has)
         tell(c, CHECK_ERROR, "metadata", "of split.no and split.count only one is there");
     else if (has && count > 0 && no >= count)
         tell(c, CHECK_ERROR, "key 'split.no'",
              "%" PRIu64 " is not below split.count, which is %" PRIu64, no, count);
+    else if (has && count > 1)
+        check_shard_name(c, no, count);
     return 0;
 }

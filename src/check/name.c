@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* The rule of the file's name: whether it follows the convention, and says what the model is. */
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
 #include "check/filename.h"
 #include "check/rule.h"
+#include "edit/split.h"
 
 /* Words compare without case; "1.0" and "v1.0", "Llama 3" and "Llama-3" are the same by now. */
 static bool same(struct text a, const struct buf *b)
@@ -36,8 +38,10 @@ static bool part_fits(const struct gguf *g, enum file_part part, struct text say
                       const struct buf *want)
 {
     struct params p = fact_params(g);
+    if (part == PART_SHARD) /* of a shard the rule "split" tells */
+        return !says.at || want->len > 0;
     if (want->len == 0)
-        return part != PART_SHARD || !says.at;
+        return true;
     if (part == PART_SIZE)
         return file_size_fits(says, &p);
     return says.at ? same(says, want) : part == PART_ENCODING;
@@ -68,6 +72,8 @@ static bool can_suggest(const struct gguf *g)
     return !fact_shard(g) || (!fact_later_shard(g) && fact_text(g, "general.size_label").at);
 }
 
+static const char suffix[] = ".gguf";
+
 static void suggest(struct checker *c, const char *why)
 {
     CLEANUP(buf_free) struct buf name = BUF_INIT;
@@ -77,14 +83,17 @@ static void suggest(struct checker *c, const char *why)
         return;
     }
     file_name_suggest(c->g, &name);
+    if (c->shards) {
+        name.len -= strlen(suffix);
+        buf_printf(&name, "-00001-of-%05zu%s", c->shards, suffix);
+    }
     if (buf_error(&name))
         return;
     (void)show(shown, name.data, name.len);
     tell(c, CHECK_WARNING, "file name", "%s: the name would be %s", why, shown);
 }
 
-/* A name in a store that calls files by the hash of their content. */
-static bool is_hash(const char *name)
+bool name_is_hash(const char *name)
 {
     if (strncmp(name, "sha256-", 7) == 0)
         name += 7;
@@ -109,12 +118,21 @@ int rule_size_label(struct checker *c)
     return 0;
 }
 
+/* The name that is checked: of a split model without the number of the file, which is right. */
+static void whole_name(const struct checker *c, char dst[NAME_MAX + 1])
+{
+    size_t n = strlen(c->file), tail = c->shards && n > SPLIT_TAIL ? SPLIT_TAIL : 0;
+    (void)snprintf(dst, NAME_MAX + 1, "%.*s%s", (int)(n - tail), c->file, tail ? suffix : "");
+}
+
 int rule_file_name(struct checker *c)
 {
     struct file_name f;
-    if (!c->file || is_hash(c->file))
+    char name[NAME_MAX + 1];
+    if (!c->file || name_is_hash(c->file))
         return 0;
-    if (!file_name_parse(c->file, &f)) {
+    whole_name(c, name);
+    if (!file_name_parse(name, &f)) {
         suggest(c, "is not BaseName-SizeLabel-FineTune-Version-Encoding-Type-Shard.gguf");
         return 0;
     }

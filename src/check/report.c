@@ -22,9 +22,9 @@ static void add_shown(struct buf *out, const char *name)
     }
 }
 
-void report_line(struct buf *out, const char *file, const struct check_finding *f)
+void report_line(struct buf *out, const struct check_finding *f)
 {
-    add_shown(out, file);
+    add_shown(out, f->file);
     buf_printf(out, ": %s: %s", check_severity_name[f->severity], f->what);
     if (f->where[0])
         buf_printf(out, " (%s)", f->where);
@@ -60,6 +60,17 @@ static void add_text(struct report *r, cJSON *to, const char *name, const char *
     r->failed |= !cJSON_AddStringToObject(to, name, text);
 }
 
+static void add_path(struct report *r, cJSON *to, const char *path)
+{
+    CLEANUP(buf_free) struct buf shown = BUF_INIT;
+    add_shown(&shown, path);
+    buf_char(&shown, '\0');
+    if (buf_error(&shown))
+        r->failed = true;
+    else
+        add_text(r, to, "file", (const char *)shown.data);
+}
+
 static void add_name(struct report *r, const char *file)
 {
     const char *slash = strrchr(file, '/');
@@ -76,19 +87,16 @@ static void add_name(struct report *r, const char *file)
             add_text(r, name, file_part_name[i], show(part, f.part[i].at, f.part[i].len));
 }
 
-void report_file(struct report *r, const char *file)
+void report_file(struct report *r, const char *file, size_t shards)
 {
-    CLEANUP(buf_free) struct buf shown = BUF_INIT;
-    add_shown(&shown, file);
-    buf_char(&shown, '\0');
     r->findings = NULL;
     r->file = cJSON_CreateObject();
-    r->failed |= buf_error(&shown) != 0;
-    if (!r->file || !cJSON_AddItemToArray(r->files, r->file) || r->failed) {
+    if (!r->file || !cJSON_AddItemToArray(r->files, r->file)) {
         r->failed = true;
         return;
     }
-    add_text(r, r->file, "file", (const char *)shown.data);
+    add_path(r, r->file, file);
+    r->failed |= !cJSON_AddNumberToObject(r->file, "shards", (double)shards);
     add_name(r, file);
     r->findings = cJSON_AddArrayToObject(r->file, "findings");
     r->failed |= !r->findings;
@@ -103,6 +111,7 @@ void report_finding(struct report *r, const struct check_finding *f)
     }
     add_text(r, row, "severity", check_severity_name[f->severity]);
     add_text(r, row, "rule", f->rule);
+    add_path(r, row, f->file);
     add_text(r, row, "what", f->what);
     add_text(r, row, "where", f->where);
 }

@@ -7,18 +7,19 @@
 #include "check/file.h"
 
 /* "FILE: error: what (where)\n". The name of the file is made safe to print. */
-void report_line(struct buf *out, const char *file, const struct check_finding *f);
+void report_line(struct buf *out, const struct check_finding *f);
 
 /*
- * JSON: an array with an object for each file, in the order of the calls:
- *   {"file": PATH, "result": "clean|findings|unusable",
+ * JSON: an array with an object for each model, in the order of the calls:
+ *   {"file": PATH, "shards": N (0: not split), "result": "clean|findings|unusable",
  *    "name": {"BaseName": ..., ...} or null where it does not follow the convention,
- *    "findings": [{"severity": ..., "rule": ..., "what": ..., "where": ...}, ...]}
+ *    "findings": [{"severity": ..., "rule": ..., "file": ..., "what": ...,
+ *                  "where": ...}, ...]}
  */
 struct report;
 struct report *report_new(void); /* NULL: no memory */
 void report_free(struct report *r);
-void report_file(struct report *r, const char *file);
+void report_file(struct report *r, const char *file, size_t shards);
 void report_finding(struct report *r, const struct check_finding *f); /* of the last file */
 void report_outcome(struct report *r, enum check_outcome outcome);    /* of the last file */
 /* The text. 0, -ENOMEM if there was no memory for all of it. */

@@ -10,6 +10,8 @@ struct checker {
     const struct gguf *g;
     const struct source *src;
     const char *file;
+    const char *label;
+    size_t shards;
     bool faults_told;
     const char *rule; /* id of the rule */
     unsigned told;    /* findings of this rule */
@@ -29,6 +31,9 @@ void tell_rest(const struct checker *c);
 const char *where_key(const struct gguf *g, uint32_t i, char dst[WHERE_MAX]);
 const char *where_tensor(const struct gguf *g, uint32_t i, char dst[WHERE_MAX]);
 const char *where_bytes(uint64_t first, uint64_t last, char dst[WHERE_MAX]);
+
+/* A name in a store that calls files by the hash of their content. */
+bool name_is_hash(const char *name);
 
 /* The rules: 0 or -errno. layout.c */
 int rule_missing(struct checker *c);

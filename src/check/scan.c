@@ -258,6 +258,12 @@ static uint64_t measure(const struct scan *s, uint64_t *end)
     return total;
 }
 
+uint64_t scan_bytes(const struct scan *s)
+{
+    uint64_t end = 0;
+    return measure(s, &end);
+}
+
 static unsigned thread_count(const struct scan *s, uint64_t total)
 {
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
@@ -294,17 +300,19 @@ static void tell_tensor(struct checker *c, uint32_t i, const struct scan_result 
              f->nan, f->inf, f->scales, f->first);
 }
 
-void scan_tell(const struct gguf *g, const struct scan_result *found, check_sink *sink, void *arg)
+void scan_tell(const struct gguf *g, const char *label, const struct scan_result *found,
+               check_sink *sink, void *arg)
 {
-    struct checker c = {.g = g, .rule = "values", .sink = sink, .arg = arg};
+    struct checker c = {.g = g, .label = label, .rule = "values", .sink = sink, .arg = arg};
     uint32_t unread = 0;
     for (uint32_t i = 0; i < g->n_tensors; i++) {
         tell_tensor(&c, i, &found[i]);
         unread += found[i].unread;
     }
     tell_rest(&c);
+    c.told = 0;
     if (unread)
-        tell(&(struct checker){.g = g, .rule = "values", .sink = sink, .arg = arg}, CHECK_NOTE,
-             "tensors", "%" PRIu32 " of %" PRIu32 " have no values that could be looked at", unread,
+        tell(&c, CHECK_NOTE, "tensors",
+             "%" PRIu32 " of %" PRIu32 " have no values that could be looked at", unread,
              g->n_tensors);
 }

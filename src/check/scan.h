@@ -6,7 +6,7 @@
  *     struct scan s = {.g = g, .map = &map, .threads = 4};
  *     struct scan_result *found = calloc(g->n_tensors, sizeof(*found));
  *     r = scan_run(&s, found);
- *     scan_tell(g, found, sink, arg);
+ *     scan_tell(g, path, found, sink, arg);
  *
  * Needs map_guard_init() and, to be fast, quant_init().
  */
@@ -36,7 +36,11 @@ struct scan {
 /* found: n_tensors zeroed results. 0, -EIO (the file was cut, or the medium failed), -ENOMEM. */
 int scan_run(const struct scan *s, struct scan_result *found);
 
-/* A finding for each tensor with something in it. */
-void scan_tell(const struct gguf *g, const struct scan_result *found, check_sink *sink, void *arg);
+/* The bytes that scan_run() has to look at: the total that it tells. Of s->map only the size counts. */
+uint64_t scan_bytes(const struct scan *s);
+
+/* A finding for each tensor with something in it. label: what findings call the file. */
+void scan_tell(const struct gguf *g, const char *label, const struct scan_result *found,
+               check_sink *sink, void *arg);
 
 #endif

@@ -4,13 +4,14 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
 #include "base/bytes.h"
 #include "edit/change.h"
 
-/* An integer key's value, whatever its width; false if there is none. */
+/* An integer key's value, whatever its width; false if there is none, or it is negative. */
 static bool int_key(const struct gguf *g, const char *key, uint64_t *ret)
 {
     uint32_t i = gguf_find_key(g, key, strlen(key));
@@ -18,7 +19,7 @@ static bool int_key(const struct gguf *g, const char *key, uint64_t *ret)
         return false;
     struct gguf_value v = gguf_value(g, &g->kv[i]);
     uint8_t kind = gguf_types[v.type].kind;
-    if (kind != GGUF_KIND_UINT && kind != GGUF_KIND_INT)
+    if (kind != GGUF_KIND_UINT && (kind != GGUF_KIND_INT || gguf_int(&v) < 0))
         return false;
     *ret = kind == GGUF_KIND_INT ? (uint64_t)gguf_int(&v) : gguf_uint(&v);
     return true;
@@ -28,7 +29,7 @@ static int check_key(const struct gguf *g, const char *key, uint64_t want, struc
 {
     uint64_t is;
     if (!int_key(g, key, &is))
-        return err_set(e, -EBADMSG, "%s: the key is missing, or not an integer", key);
+        return err_set(e, -EBADMSG, "%s: the key is missing, or no number", key);
     if (is != want)
         return err_set(e, -EBADMSG, "%s: is %" PRIu64 ", by its name it must be %" PRIu64, key, is,
                        want);
@@ -117,17 +118,92 @@ static int parse_image(const struct buf *head, uint64_t data, uint64_t alignment
     return gguf_parse(&s, 0, ret, e);
 }
 
-static int check_total(const struct gguf *const *shard, size_t n, uint64_t total, struct err *e)
+int merge_check_total(const struct gguf *shard, uint64_t total, struct err *e)
 {
+    static const char key[] = "split.tensors.count";
     uint64_t told;
-    for (size_t k = 0; k < n; k++)
-        if (int_key(shard[k], "split.tensors.count", &told) && told != total)
-            return err_set(e, -EBADMSG,
-                           "shard %zu: split.tensors.count is %" PRIu64 ", but the shards have "
-                           "%" PRIu64 " tensors",
-                           k + 1, told, total);
+    if (gguf_find_key(shard, key, strlen(key)) == UINT32_MAX)
+        return 0;
+    if (!int_key(shard, key, &told))
+        return err_set(e, -EBADMSG, "%s: is no number", key);
+    if (told != total)
+        return err_set(e, -EBADMSG, "%s is %" PRIu64 ", but the shards have %" PRIu64 " tensors",
+                       key, told, total);
     return 0;
 }
+
+static int check_totals(const struct gguf *const *shard, size_t n, uint64_t total, struct err *e)
+{
+    for (size_t k = 0; k < n; k++)
+        if (merge_check_total(shard[k], total, e) < 0)
+            return e ? err_prefix(e, "shard %zu", k + 1) : -EBADMSG;
+    return 0;
+}
+
+/* ---- names that are in two shards ---- */
+
+/* Names of tensors already seen: number i of the index is tensor i of all shards. */
+struct seen {
+    struct index names;
+    const char **name;
+    uint32_t *len; /* up to a NUL: what tells names apart */
+    uint32_t *shard;
+};
+
+static void seen_free(struct seen *s)
+{
+    index_free(&s->names);
+    free((void *)s->name);
+    free(s->len);
+    free(s->shard);
+}
+
+static int seen_init(struct seen *s, uint64_t total)
+{
+    s->name = calloc((size_t)total + 1, sizeof(*s->name));
+    s->len = calloc((size_t)total + 1, sizeof(*s->len));
+    s->shard = calloc((size_t)total + 1, sizeof(*s->shard));
+    return s->name && s->len && s->shard ? index_init(&s->names, (size_t)total) : -ENOMEM;
+}
+
+/* Enter number i; the shard that has its name already, else its own. */
+static uint32_t enter(struct seen *s, uint32_t i)
+{
+    uint32_t other;
+    uint64_t hash = hash_name(s->name[i], s->len[i]);
+    for (struct probe p = index_probe(&s->names, hash); index_next(&s->names, &p, &other);)
+        if (s->len[other] == s->len[i] && memcmp(s->name[other], s->name[i], s->len[i]) == 0)
+            return s->shard[other];
+    index_insert(&s->names, hash, i);
+    return s->shard[i];
+}
+
+/* A line that names both shards, where the parser of the merged model only says that it fails. */
+static int check_names(const struct gguf *const *shard, size_t n, uint64_t total, struct err *e)
+{
+    CLEANUP(seen_free) struct seen s = {0};
+    char shown[SHOW_MAX];
+    uint32_t at = 0;
+    if (total >= UINT32_MAX)
+        return err_set(e, -EBADMSG, "the merged model is too large");
+    if (seen_init(&s, total) < 0)
+        return err_set(e, -ENOMEM, "no memory");
+    for (size_t k = 0; k < n; k++)
+        for (uint32_t i = 0; i < shard[k]->n_tensors; i++, at++) {
+            const struct gguf_tensor *t = &shard[k]->tensor[i];
+            s.name[at] = gguf_name(shard[k], t);
+            s.len[at] = (uint32_t)strnlen(s.name[at], t->name_len);
+            s.shard[at] = (uint32_t)k;
+            uint32_t first = enter(&s, at);
+            if (first != k)
+                return err_set(e, -EBADMSG,
+                               "shard %zu: tensor '%s' has the same name as one of shard %u", k + 1,
+                               show(shown, s.name[at], t->name_len), first + 1);
+        }
+    return 0;
+}
+
+/* ---- the merged model ---- */
 
 /* A tensor of unknown type is as large as its own file tells, without the padding of the merged. */
 static void keep_sizes(const struct gguf *const *shard, size_t n, struct gguf *merged)
@@ -145,7 +221,7 @@ int merge_shards(const struct gguf *const *shard, size_t n, struct gguf **ret, s
     uint64_t tensors = 0, data;
     for (size_t k = 0; k < n; k++)
         tensors += shard[k]->n_tensors;
-    int r = check_total(shard, n, tensors, e);
+    int r = check_totals(shard, n, tensors, e);
     if (r < 0)
         return r;
     buf_add(&head, g->head, 8); /* magic and version */
@@ -162,5 +238,6 @@ int merge_shards(const struct gguf *const *shard, size_t n, struct gguf **ret, s
     r = parse_image(&head, data, g->alignment, tensors > 0, ret, e);
     if (r == 0)
         keep_sizes(shard, n, *ret);
-    return r;
+    int twice = r == -EBADMSG ? check_names(shard, n, tensors, e) : 0;
+    return twice < 0 ? twice : r;
 }

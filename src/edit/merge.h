@@ -18,6 +18,11 @@
 int merge_check(const struct gguf *first, const struct gguf *shard, size_t i, size_t n,
                 struct err *e);
 /*
+ * Check that a shard's split.tensors.count, where it has one, is what all of them have. 0, -EBADMSG
+ * with a line.
+ */
+int merge_check_total(const struct gguf *shard, uint64_t total, struct err *e);
+/*
  * Merge n shards that were checked. 0; -EBADMSG (split.tensors.count is not what they have, a
  * tensor's name is in two of them, sizes overflow), -EFBIG, -ENOMEM. *ret is the caller's.
  */

@@ -88,7 +88,7 @@ static uint64_t whole_size(const struct tree *t, const struct view *v, uint32_t 
         return known - 1;
     struct buf m = BUF_MEASURE;
     if (row->tell)
-        row->tell(v, t->path, &m);
+        row->tell(v, t->name, &m);
     else
         row->text(g, NULL, &m);
     atomic_store_explicit(&g->row_size[i], m.len + 1, memory_order_relaxed);

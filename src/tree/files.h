@@ -114,9 +114,9 @@ void shard_text(const struct gen *g, const struct gguf_tensor *t, struct buf *ou
 void metadata_json(const struct gen *g, const struct gguf_tensor *t, struct buf *out);
 void tensors_json(const struct gen *g, const struct gguf_tensor *t, struct buf *out);
 
-/* The rows that tell of the model: summary.c. */
-void info_text(const struct view *v, const char *path, struct buf *out);
-void check_text(const struct view *v, const char *path, struct buf *out);
+/* The rows that tell of the model, whose file's name is given: summary.c, findings.c. */
+void info_text(const struct view *v, const char *file, struct buf *out);
+void check_text(const struct view *v, const char *file, struct buf *out);
 
 /* The shape in NumPy's order, the reverse of the stored one, `between` each two dimensions. */
 void shape_numpy(const struct gen *g, const struct gguf_tensor *t, const char *between,

@@ -28,8 +28,9 @@ struct gen {
     const struct shards *shards; /* the tree's; NULL if the model is not split */
     struct mapped *pinned;       /* a reference, or NULL; protected by the tree's lock */
     bool unpinned;               /* the same: it was, and cannot be opened as a whole any more */
-    uint8_t *pad;                /* owned: of a pinned one, what its file had behind the header */
+    uint8_t *pad;                /* owned: of the first, what its file had behind the header */
     size_t pad_len;
+    bool journal; /* an interrupted edit was applied in memory */
     /* Names too long for a file name, by the hash of their file names. */
     struct index long_keys;
     struct index long_tensors;

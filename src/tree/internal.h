@@ -56,6 +56,7 @@ struct held {
 struct tree {
     struct tree_options opt;
     char *path;            /* owned: the model's real path */
+    char *name;            /* owned: what the file was called, by a link perhaps */
     int dir;               /* of its folder */
     struct shards shards;  /* if the model is split */
     struct stat st;        /* of the model when it was opened: owner, bits */

@@ -85,13 +85,14 @@ static void recover(struct tree *t)
 /* What stands between the header and the data: an edit in place may overwrite it. */
 static int load_pad(struct gen *g, const struct source *src, struct err *e)
 {
-    uint64_t end = g->gguf->data_off < src->size ? g->gguf->data_off : src->size;
-    size_t n = end > g->gguf->head_len ? (size_t)(end - g->gguf->head_len) : 0;
+    const struct gguf *own = gen_own(g);
+    uint64_t end = own->data_off < src->size ? own->data_off : src->size;
+    size_t n = end > own->head_len ? (size_t)(end - own->head_len) : 0;
     g->pad = malloc(n + 1);
     g->pad_len = n;
     if (!g->pad)
         return err_set(e, -ENOMEM, "no memory");
-    int r = src->read(src, g->gguf->head_len, g->pad, n);
+    int r = src->read(src, own->head_len, g->pad, n);
     return r < 0 ? err_set(e, r, "cannot read: %s", strerror(-r)) : 0;
 }
 
@@ -136,9 +137,9 @@ int tree_gen(struct tree *t, struct gguf *own, uint64_t number, const struct tim
 /* The first generation shows its file to the last byte, whatever stands between the tensors. */
 static int pin(struct tree *t, const struct source *src, struct err *e)
 {
-    if (t->shards.n)
-        return 0;
-    t->now.gen->pinned = mapped_ref(t->now.store->file[0]);
+    t->now.store->original = true;
+    if (!t->shards.n)
+        t->now.gen->pinned = mapped_ref(t->now.store->file[0]);
     return load_pad(t->now.gen, src, e);
 }
 
@@ -191,8 +192,17 @@ static int parse_file(struct tree *t, struct err *e)
         r = edit_overlay_source(&overlay, &t->file, &src, e);
     if (r == 0)
         r = first_gen(t, &src, e);
+    if (r == 0)
+        t->now.gen->journal = overlay.bytes.len > 0;
     edit_overlay_free(&overlay);
     return r;
+}
+
+/* A copy of what is behind the last slash. */
+static char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return strdup(slash ? slash + 1 : path);
 }
 
 /* The real path, and its folder opened. *name points into the path. */
@@ -203,7 +213,10 @@ static int find_model(struct tree *t, const char *path, const char **name, struc
         return err_set(e, -ENOMEM, "no memory");
     t->path = realpath(first ? first : path, NULL);
     int why = -errno;
+    t->name = base_name(first ? first : path);
     free(first);
+    if (!t->name)
+        return err_set(e, -ENOMEM, "no memory");
     if (!t->path)
         return t->shards.n ? err_set(e, why, "shard %s: %s",
                                      show(shown, t->shards.name[0], strlen(t->shards.name[0])),
@@ -317,6 +330,7 @@ void tree_close(struct tree *t)
         (void)close(t->dir);
     (void)pthread_mutex_destroy(&t->lock);
     free(t->path);
+    free(t->name);
     free(t);
 }
 

@@ -13,7 +13,7 @@ static void render(const struct tree *t, const struct view *v, struct tree_file 
 {
     f->rendered = true;
     if (f->row->tell)
-        f->row->tell(v, t->path, &f->text);
+        f->row->tell(v, t->name, &f->text);
     else
         f->row->text(v->gen, node_tensor(v->gen, &f->node), &f->text);
 }

@@ -2,48 +2,15 @@
 /* The files of a split model: see shards.h. */
 #include "tree/shards.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "edit/merge.h"
 
-/* "-00001-of-00003.gguf" */
-#define TAIL 20
-
-static bool five_digits(const char *s, unsigned *ret)
-{
-    *ret = 0;
-    for (int i = 0; i < 5; i++) {
-        if (!isdigit((unsigned char)s[i]))
-            return false;
-        *ret = *ret * 10 + (unsigned)(s[i] - '0');
-    }
-    return true;
-}
-
-/* The number of shards that a name tells of, 0 if it is none of a split model. */
-static unsigned shard_count(const char *path, size_t len)
-{
-    unsigned no, count;
-    const char *t = path + len - TAIL;
-    if (len <= TAIL || t[-1] == '/' || t[0] != '-' || strncmp(t + 6, "-of-", 4) != 0 ||
-        strcmp(t + 15, ".gguf") != 0 || !five_digits(t + 1, &no) || !five_digits(t + 10, &count))
-        return 0;
-    return no >= 1 && no <= count && count > 1 ? count : 0;
-}
-
-static char *shard_path(const char *prefix, unsigned no, size_t count)
-{
-    char *path;
-    return asprintf(&path, "%s-%05u-of-%05zu.gguf", prefix, no, count) < 0 ? NULL : path;
-}
-
-/* Lists with room for s->n files, and their names. */
+/* Lists with room for s->n files. Names are made as files are found: a name may lie about n. */
 static int make_lists(struct shards *s)
 {
     s->name = calloc(s->n, sizeof(char *));
@@ -51,23 +18,18 @@ static int make_lists(struct shards *s)
     s->file = calloc(s->n, sizeof(struct mapped *));
     if (!s->name || !s->g || !s->file)
         return -ENOMEM;
-    const char *slash = strrchr(s->prefix, '/');
-    for (unsigned i = 0; i < s->n; i++) {
-        s->name[i] = shard_path(slash ? slash + 1 : s->prefix, i + 1, s->n);
-        if (!s->name[i])
-            return -ENOMEM;
-    }
-    return 0;
+    s->name[0] = split_name(&s->split, 0);
+    return s->name[0] ? 0 : -ENOMEM;
 }
 
 int shards_find(struct shards *s, const char *path, char **first)
 {
-    size_t len = strlen(path);
-    *s = (struct shards){.n = shard_count(path, len)};
-    if (s->n == 0)
-        return 0;
-    s->prefix = strndup(path, len - TAIL);
-    *first = s->prefix ? shard_path(s->prefix, 1, s->n) : NULL;
+    *s = (struct shards){0};
+    int r = split_find(path, &s->split);
+    s->n = s->split.n;
+    if (r < 0 || s->n == 0)
+        return r;
+    *first = split_path(&s->split, 0);
     if (*first && make_lists(s) == 0)
         return 0;
     free(*first);
@@ -89,13 +51,13 @@ void shards_free(struct shards *s)
     free(s->name);
     free((void *)s->g);
     free((void *)s->file);
-    free(s->prefix);
+    split_free(&s->split);
     *s = (struct shards){0};
 }
 
 static int open_fd(const struct shards *s, size_t i, int *ret, struct err *e)
 {
-    char *path = shard_path(s->prefix, (unsigned)i + 1, s->n);
+    char *path = split_path(&s->split, i);
     if (!path)
         return err_set(e, -ENOMEM, "no memory");
     *ret = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -118,7 +80,8 @@ static int open_shard(struct shards *s, const struct gguf *first, size_t i, unsi
                       struct err *e)
 {
     int fd = -1;
-    int r = open_fd(s, i, &fd, e);
+    s->name[i] = split_name(&s->split, i);
+    int r = s->name[i] ? open_fd(s, i, &fd, e) : err_set(e, -ENOMEM, "no memory");
     if (r < 0)
         return r;
     r = take_file(s, i, fd, flags, e);
@@ -132,7 +95,7 @@ static int open_shard(struct shards *s, const struct gguf *first, size_t i, unsi
 /* A file whose number is above the count belongs to another split, or the count is wrong. */
 static int check_extra(const struct shards *s, struct err *e)
 {
-    char *path = shard_path(s->prefix, (unsigned)s->n + 1, s->n);
+    char *path = split_path(&s->split, s->n);
     if (!path)
         return err_set(e, -ENOMEM, "no memory");
     char shown[SHOW_MAX];
@@ -144,6 +107,18 @@ static int check_extra(const struct shards *s, struct err *e)
     return r;
 }
 
+/* On failure *i is the number of the shard whose count is wrong. */
+static int check_totals(const struct shards *s, const struct gguf *first, size_t *i, struct err *e)
+{
+    uint64_t total = first->n_tensors;
+    for (size_t k = 1; k < s->n; k++)
+        total += s->g[k]->n_tensors;
+    for (*i = 0; *i < s->n; ++*i)
+        if (merge_check_total(*i ? s->g[*i] : first, total, e) < 0)
+            return -EBADMSG;
+    return 0;
+}
+
 int shards_open(struct shards *s, const struct gguf *g, unsigned parse_flags, struct err *e)
 {
     char shown[SHOW_MAX];
@@ -151,8 +126,11 @@ int shards_open(struct shards *s, const struct gguf *g, unsigned parse_flags, st
     int r = merge_check(g, g, 0, s->n, e);
     while (r == 0 && ++i < s->n)
         r = open_shard(s, g, i, parse_flags, e);
+    if (r == 0)
+        r = check_totals(s, g, &i, e);
     if (r < 0)
-        return err_prefix(e, "shard %s", show(shown, s->name[i], strlen(s->name[i])));
+        return err_prefix(e, "shard %s",
+                          s->name[i] ? show(shown, s->name[i], strlen(s->name[i])) : "");
     return check_extra(s, e);
 }
 

@@ -1,28 +1,26 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The files of a split model: NAME-00001-of-00003.gguf and its siblings, as the splitting tools of
- * llama.cpp name them. The first is the one that is edited; the others are opened once and stay.
- *
- * Siblings are found beside the path that was given, before links are followed: in caches the
- * names are links to files that are called by a hash.
+ * The files of a split model, opened (edit/split.h tells how they are found). The first is the one
+ * that is edited; the others are opened once and stay.
  *
  * Threads: immutable once opened.
  */
 #ifndef TREE_SHARDS_H
 #define TREE_SHARDS_H
 
+#include "edit/split.h"
 #include "tree/store.h"
 
 struct shards {
     size_t n;             /* files; 0: the model is not split */
-    char *prefix;         /* owned: path up to NAME */
-    char **name;          /* owned: file names */
+    struct split split;   /* owned: their paths */
+    char **name;          /* owned: file names, of those that were opened */
     struct gguf **g;      /* owned; that of the first, which changes, is NULL */
     struct mapped **file; /* owned references; the first is NULL */
 };
 
 /*
- * If `path` has the name of a shard: 0 with s->n files to be opened, and the first one's path in
+ * If `path` is a shard by its name: 0 with s->n files to be opened, and the first one's path in
  * *first (free() it). 0 with s->n 0 if it has not. -ENOMEM.
  */
 int shards_find(struct shards *s, const char *path, char **first);

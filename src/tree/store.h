@@ -35,6 +35,7 @@ struct store {
     atomic_uint refs;
     struct mapped **file; /* owned references, in the order of shards */
     size_t files;
+    bool original;                /* the files as they were when they were mounted */
     struct place_in_store *place; /* owned: of each tensor, in the order of the model */
 };
 

@@ -1,25 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* The files that tell of the model as a whole: `info` and `check`. See files.h. */
+/* The file that tells people of the model as a whole: `info`. See files.h. */
 #include "tree/files.h"
 
 #include <inttypes.h>
-#include <limits.h>
-#include <stdio.h>
 #include <string.h>
 
-#include "base/bytes.h"
-#include "base/sys.h"
 #include "check/filename.h"
-#include "check/report.h"
 #include "edit/change.h"
-
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
-/* ---- info ---- */
 
 static void label(struct buf *out, const char *name)
 {
@@ -79,7 +66,7 @@ static void info_types(const struct gguf *m, struct buf *out)
     for (size_t i = 0; i < n; i++) {
         label(out, i ? "" : "types:");
         fact_type_name(s[i].first, out);
-        buf_printf(out, "  %" PRIu64 " tensors, ", s[i].tensors);
+        buf_printf(out, "  %" PRIu64 " tensor%s, ", s[i].tensors, s[i].tensors == 1 ? "" : "s");
         size_text(out, s[i].bytes);
         buf_printf(out, ", %.1f%%\n", all > 0 ? 100 * (double)s[i].bytes / all : 0);
     }
@@ -152,7 +139,7 @@ static void info_layout(const struct gguf *m, struct buf *out)
     buf_char(out, '\n');
 }
 
-void info_text(const struct view *v, const char *path, struct buf *out)
+void info_text(const struct view *v, const char *file, struct buf *out)
 {
     const struct gguf *m = v->gen->gguf;
     text_line(out, "name:", fact_text(m, "general.name"), true);
@@ -168,7 +155,11 @@ void info_text(const struct view *v, const char *path, struct buf *out)
     info_heads(m, out);
     info_vocabulary(m, out);
     text_line(out, "license:", fact_text(m, "general.license"), false);
-    info_file(base_name(path), out);
+    info_file(file, out);
+    if (v->gen->shards) {
+        label(out, "shards:");
+        buf_printf(out, "%zu\n", v->gen->shards->n);
+    }
     label(out, "format:");
     buf_printf(out, "GGUF version %u%s, %s-endian\n", m->fmt.version,
                m->fmt.draft ? " (first draft)" : "", m->fmt.big ? "big" : "little");
@@ -177,61 +168,4 @@ void info_text(const struct view *v, const char *path, struct buf *out)
     label(out, "tensors:");
     buf_printf(out, "%" PRIu32 "\n", m->n_tensors);
     info_layout(m, out);
-}
-
-/* ---- check ---- */
-
-struct lines {
-    struct buf *out;
-    const char *file;
-};
-
-static void add_line(void *arg, const struct check_finding *f)
-{
-    const struct lines *l = arg;
-    report_line(l->out, l->file, f);
-}
-
-/*
- * The bytes of a pinned generation behind its header. An edit in place may have written over what is
- * before the data, so that comes from memory.
- */
-static int read_pinned(const struct source *s, uint64_t off, void *dst, size_t n)
-{
-    const struct view *v = s->mem;
-    const struct gen *g = v->gen;
-    uint64_t pad = g->gguf->head_len, data = pad + g->pad_len;
-    if (off >= pad && off < data) {
-        size_t k = (size_t)min_u64(n, data - off);
-        memcpy(dst, g->pad + (off - pad), k);
-        off += k;
-        n -= k;
-        dst = (uint8_t *)dst + k;
-    }
-    return n ? sys_read_all(&sys_libc, v->pin->fd, dst, n, off) : 0;
-}
-
-/* The name that the model as a whole would have: without the number of the shard. */
-static void whole_name(const struct gen *g, const char *file, char dst[NAME_MAX + 1])
-{
-    static const char shard[] = "-00001-of-00002.gguf";
-    size_t n = strlen(file);
-    if (g->shards && n > strlen(shard))
-        (void)snprintf(dst, NAME_MAX + 1, "%.*s.gguf", (int)(n - strlen(shard)), file);
-    else
-        (void)snprintf(dst, NAME_MAX + 1, "%s", file);
-}
-
-/* A later generation is laid out by this program: nothing is to be looked for between its tensors. */
-void check_text(const struct view *v, const char *path, struct buf *out)
-{
-    const struct gen *g = v->gen;
-    char name[NAME_MAX + 1];
-    struct lines l = {out, base_name(path)};
-    struct source src = {.size = g->gguf->file_size, .read = read_pinned, .mem = v};
-    struct check_model m = {.g = g->gguf, .src = v->pin ? &src : NULL, .file = name};
-    whole_name(g, l.file, name);
-    int r = check_rules(&m, add_line, &l);
-    if (r < 0 && !out->err)
-        out->err = r;
 }

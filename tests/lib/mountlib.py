@@ -7,8 +7,10 @@ parent holds the time limit and cleans up, also after a crash or a hang. Exit st
 Environment: GGUFS (the program), GGUFS_TEST_DIR (where the test's folder is made), GGUFS_SHARED
 (a folder with more test data; default: `shared` beside the checkout).
 """
+import contextlib
 import glob
 import os
+import pty
 import select
 import shutil
 import signal
@@ -91,6 +93,24 @@ def run(*command, limit=LIMIT, **options):
             file.seek(0)
             setattr(done, name, file.read().decode(errors='surrogateescape'))
     return done
+
+
+def drawn(*command, **options):
+    """Run a command whose standard error is a terminal: exit status, standard output, and all that
+    it drew there."""
+    ours, theirs = pty.openpty()
+    with tempfile.TemporaryFile() as out:
+        with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=theirs,
+                              env=environment(), **options) as program:
+            os.close(theirs)
+            shown = b''
+            with contextlib.suppress(OSError):  # EIO: the program has ended
+                while piece := os.read(ours, 4096):
+                    shown += piece
+            os.close(ours)
+            status = program.wait()
+        out.seek(0)
+        return status, out.read().decode(), shown.decode()
 
 
 class Refused(AssertionError):

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Hostile and damaged files: each is mounted or refused as its verdict says, with one line."""
+"""Hostile and damaged files: each is mounted or refused as its verdict says, with one line, and
+--check says the same."""
 import csv
 import os
 import re
@@ -32,6 +33,7 @@ class Bad(unittest.TestCase):
             with mountlib.Mount(os.path.join(FOLDER, name), '-o', 'ro', at=at, limit=20,
                                 preexec_fn=None if SANITIZED else limit_memory):
                 self.walk(at)
+                self.said = mountlib.get(os.path.join(at, 'check')).decode('utf-8')
             return True
         except mountlib.Refused as refused:
             self.assertEqual(refused.done.returncode, 1, refused)
@@ -52,6 +54,22 @@ class Bad(unittest.TestCase):
             self.assertRegex(text, r'\bbyte \d+')
         self.assertIsNone(re.search(r'[\x00-\x1f\x7f-\x9f]', text[:-1]), f'{name}: {text!r}')
 
+    def check_command(self, name, accepted):
+        """--check refuses what a mount refuses, and else says what `check` in the mount says."""
+        how = {} if SANITIZED else {'preexec_fn': limit_memory}
+        done = mountlib.run(mountlib.GGUFS, '--check', name, cwd=FOLDER, **how)
+        if accepted:
+            self.assertIn(done.returncode, (0, 1))
+            self.assertEqual(done.out, self.said)
+        else:
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(': error: ', done.out)
+        self.assertIsNone(re.search(r'[\x00-\x09\x0b-\x1f\x7f-\x9f]', done.out), done.out)
+        full = mountlib.run(mountlib.GGUFS, '--check=full', name, cwd=FOLDER, **how)
+        self.assertEqual(full.err, '')
+        self.assertTrue(full.out.startswith(done.out), full.out)
+        self.assertGreaterEqual(full.returncode, done.returncode)
+
     def test_verdicts(self):
         at = mountlib.path('mnt')
         os.mkdir(at)
@@ -60,6 +78,7 @@ class Bad(unittest.TestCase):
                 accepted = self.attempt(name, at)
                 if verdict != 'either':
                     self.assertEqual('accept' if accepted else 'reject', verdict)
+                self.check_command(name, accepted)
                 mountlib.assert_no_faults()
 
 

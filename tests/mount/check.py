@@ -4,51 +4,14 @@
 import glob
 import json
 import os
-import pty
 import struct
-import subprocess
 import unittest
 
 import ggufmodel as gguf
 import mountlib
-from ggufmodel import Tensor, Value, array
+from ggufmodel import Tensor, Value
+from llama import F32, NAME, image, keys, tensors
 from mountlib import GGUFS, Mount, run
-
-F32, Q8_0 = 0, 8
-NAME = 'Tiny-1K-v1.0-Q8_0.gguf'
-
-
-def text(value):
-    return Value('string', value.encode())
-
-
-def u32(value):
-    return Value('u32', value)
-
-
-def keys(**changed):
-    """A llama's; dots are written as two underscores, None leaves a key out."""
-    all_keys = {
-        'general.architecture': text('llama'), 'general.name': text('Tiny'),
-        'general.file_type': u32(7), 'general.quantization_version': u32(2),
-        'llama.context_length': u32(64), 'llama.embedding_length': u32(32),
-        'llama.block_count': u32(1), 'llama.feed_forward_length': u32(64),
-        'llama.rope.dimension_count': u32(8), 'llama.attention.head_count': u32(4),
-        'llama.attention.layer_norm_rms_epsilon': Value('f32', 1e-5),
-        'tokenizer.ggml.tokens': array('string', [b'a', b'b', b'c', b'd']),
-    }
-    all_keys.update({key.replace('__', '.'): value for key, value in changed.items()})
-    return [(key.encode(), value) for key, value in all_keys.items() if value]
-
-
-def tensors(q8=bytes(34 * 32)):
-    return [Tensor(b'token_embd.weight', F32, (32, 4), bytes(512)),
-            Tensor(b'blk.0.attn_q.weight', Q8_0, (32, 32), q8)]
-
-
-def image(q8=bytes(34 * 32), how=None, **changed):
-    return gguf.encode(keys(**changed), tensors(q8), **(how or {}))
-
 
 def check(*arguments):
     return run(GGUFS, *arguments)
@@ -148,18 +111,24 @@ class Check(unittest.TestCase):
                                         'Encoding': 'Q8_0'})
         self.assertEqual(bad['result'], 'findings')
         self.assertIsNone(bad['name'])
+        self.assertEqual((good['shards'], bad['shards']), (0, 0))
+        self.assertEqual({f['file'] for f in bad['findings']}, {bad['file']})
         self.assertTrue(bad['file'].endswith('odd\\xff"name.gguf'), bad['file'])
         self.assertEqual([(f['severity'], f['rule']) for f in bad['findings']],
                          [('error', 'required'), ('warning', 'file-name')])
-        self.assertEqual(set(bad['findings'][0]), {'severity', 'rule', 'what', 'where'})
+        self.assertEqual(set(bad['findings'][0]), {'severity', 'rule', 'file', 'what', 'where'})
 
     def test_link(self):
         """The name that is checked is the link's, as in a cache of downloads."""
         blob = self.file(image(), 'blob')
-        link = os.path.join(os.path.dirname(blob), 'Tiny-1K-v1.0.gguf')
-        os.symlink('blob', link)
+        link = os.path.join(os.path.dirname(blob), 'links', NAME)
+        os.mkdir(os.path.dirname(link))
+        os.symlink('../blob', link)
         self.assertEqual(check('--check', link).returncode, 0)
         self.assertEqual(check('--check', blob).returncode, 1)
+        with Mount(link, '-o', 'ro') as at:
+            self.assertEqual(mountlib.get(at + '/check'), b'')
+            self.assertIn(f'file:           {NAME}\n', mountlib.get(at + '/info').decode())
 
     def test_names_are_escaped(self):
         done = check('--check', self.file(image(), 'evil\x1b[31m.gguf'))
@@ -167,15 +136,9 @@ class Check(unittest.TestCase):
 
     def test_progress(self):
         """On a terminal a bar is drawn and taken away; findings are on standard output."""
-        ours, theirs = pty.openpty()
         model = self.file(image(bytes(range(34)) * 32))
-        done = subprocess.run([GGUFS, '--check=full', model], stdout=subprocess.PIPE, stderr=theirs,
-                              timeout=mountlib.LIMIT, check=False)
-        os.close(theirs)
-        drawn = os.read(ours, 10000).decode()
-        os.close(ours)
-        self.assertEqual(done.returncode, 0)
-        self.assertEqual(done.stdout, b'')
+        status, out, drawn = mountlib.drawn(GGUFS, '--check=full', model)
+        self.assertEqual((status, out), (0, ''))
         self.assertIn('%', drawn)
         self.assertTrue(drawn.endswith('\r\x1b[K'), drawn)
 

@@ -3,7 +3,7 @@
 """Every kind of edit, on models of every dialect and layout, by each strategy and commit mode.
 
 After each edit the model file is read by a strict reader that shares nothing with the program; at
-the end another independent reader (see another_reader.mjs) has to agree with it.
+the end another independent reader (see second_reader.py) has to agree with it.
 """
 import itertools
 import json
@@ -18,6 +18,7 @@ import ggufmodel as gguf
 import mountlib
 import oracle
 import samples
+import second_reader
 from editlib import Want, retype, sync, write
 from ggufmodel import Value, array
 
@@ -317,28 +318,11 @@ class Edits(unittest.TestCase):
 
     def test_zz_another_reader(self):
         """Last: the files that the tests before have left."""
-        modules = os.environ.get('GGUFS_NODE_MODULES', '')
-        if not os.path.isdir(os.path.join(modules, '@huggingface', 'gguf')):
+        if not second_reader.there():
             self.skipTest('no @huggingface/gguf in GGUFS_NODE_MODULES')
-        script = os.path.join(mountlib.SOURCE, 'tests/mount/another_reader.mjs')
         self.assertTrue(self.kept)
         for file in self.kept:
-            done = mountlib.run('node', script, modules, file)
-            self.assertEqual(done.returncode, 0, done.err)
-            self.compare(json.loads(done.out), gguf.read(mountlib.get(file)))
-
-    def compare(self, theirs, ours):
-        self.assertEqual([row['key'].encode() for row in theirs['kv']], [key for key, _ in ours.kv])
-        for row, (key, value) in zip(theirs['kv'], ours.kv):
-            self.assertEqual(row['type'], gguf.TYPE_IDS[value.type], key)
-            if value.elem != 'array':
-                self.assertEqual(row['value'], samples.as_json(value), key)
-        if ours.tensors:
-            self.assertEqual(theirs['data_offset'], ours.data_offset)
-        self.assertEqual([(row['name'].encode(), row['type'], tuple(row['dims']), row['offset'])
-                          for row in theirs['tensors']],
-                         [(t.name, t.type_id, t.dims, t.offset - ours.data_offset)
-                          for t in ours.tensors])
+            second_reader.compare(self, file)
 
 
 if __name__ == '__main__':

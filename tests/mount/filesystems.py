@@ -38,15 +38,16 @@ class Filesystems(unittest.TestCase):
     def run_edits(self, kind, folder):
         names = [] if TIMES > 1 else ['Edits.test_strategies', 'Edits.test_layouts',
                                       'Edits.test_reflink', 'Edits.test_few']
-        program = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'edits.py')
-        env = {**os.environ, 'GGUFS_TEST_DIR': folder}
-        done = subprocess.run([sys.executable, program, *names], env=env, check=False,
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT)
-        self.assertEqual(done.returncode, 0, f'{kind}: {done.stdout.decode()}')
+        for program, tests in (('edits.py', names), ('split.py', ['Split.test_strategies'])):
+            program = os.path.join(os.path.dirname(os.path.abspath(__file__)), program)
+            env = {**os.environ, 'GGUFS_TEST_DIR': folder}
+            done = subprocess.run([sys.executable, program, *tests], env=env, check=False,
+                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT)
+            self.assertEqual(done.returncode, 0, f'{kind}: {done.stdout.decode()}')
 
     def test_edits(self):
-        """The tests of edits, there. All of them in a long run."""
+        """The tests of edits, also of shards, there. All of them in a long run."""
         self.each(self.run_edits)
 
     def reflink(self, _, folder):

@@ -13,6 +13,7 @@ import numpy as np
 import ggufmodel as gguf
 import mountlib
 import oracle
+import second_reader
 
 MODELS = sorted(glob.glob(os.path.join(mountlib.SHARED, 'models', '*.gguf')))
 SHARD = re.compile(r'(.*)-\d{5}-of-\d{5}\.gguf$')
@@ -57,6 +58,15 @@ class Shared(unittest.TestCase):
             self.check_keys()
             self.check_tensors()
             self.assertEqual(mountlib.get(os.path.join(self.at, b'model.gguf')), self.file)
+            self.check_findings(source)
+
+    def check_findings(self, source):
+        """`check` is what --check says."""
+        folder, name = os.path.split(source)
+        done = mountlib.run(mountlib.GGUFS, '--check', name, cwd=folder)
+        self.assertEqual(done.err, '')
+        self.assertIn(done.returncode, (0, 1))
+        self.assertEqual(mountlib.get(os.path.join(self.at, b'check')).decode(), done.out)
 
     def check_keys(self):
         rows = self.want['kv']
@@ -114,7 +124,7 @@ class Shared(unittest.TestCase):
         """A split model shows the keys without split.*, and the tensors of the unsplit one."""
         model = gguf.read(mountlib.get(whole))
         with mountlib.Mount(source, '-o', 'ro') as at:
-            at = os.fsencode(at)
+            self.at = at = os.fsencode(at)
             self.assertEqual(os.listdir(os.path.join(at, b'metadata')),
                              [oracle.file_name(key) for key, _ in model.kv])
             self.assertEqual(os.listdir(os.path.join(at, b'tensors')),
@@ -123,6 +133,9 @@ class Shared(unittest.TestCase):
                 self.assertEqual(mountlib.get(os.path.join(at, b'tensors', tensor.name, b'raw')),
                                  tensor.data)
             self.assertEqual(mountlib.get(os.path.join(at, b'model.gguf')), mountlib.get(whole))
+            self.check_findings(source)
+            if second_reader.there():
+                second_reader.compare(self, os.path.join(os.fsdecode(at), 'model.gguf'))
 
 
 def add(source):

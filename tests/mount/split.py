@@ -2,13 +2,16 @@
 # SPDX-License-Identifier: MIT
 """Split models: one tree for all shards, the merged file, edits of the first shard, and what is
 wrong with a set of shards."""
+import errno
 import json
 import os
 import random
 import unittest
 
+import editlib
 import ggufmodel as gguf
 import mountlib
+import second_reader
 from ggufmodel import Tensor, Value
 
 F32, F16, Q8_0 = 0, 1, 8
@@ -123,6 +126,41 @@ class Split(unittest.TestCase):
         with mountlib.Mount(names[2]) as at:
             self.check(at, gguf.encode(keys, tensors()), parts, names)
 
+    def edit_by(self, way, names, text):
+        """One edit by the strategy; whether the first shard is still the same file."""
+        before = os.stat(names[0]).st_ino
+        with mountlib.Mount(names[2], '-o', f'relayout={way},reserve=65536,commit=close') as at:
+            editlib.write(at, 'general.name', text)
+        return os.stat(names[0]).st_ino == before
+
+    def test_strategies(self):
+        """Each of them on the first shard, which stays a shard; the others are not touched."""
+        clones = editlib.clones(mountlib.folder)
+        for way in ('copy', 'inplace', 'reflink'):
+            with self.subTest(way):
+                parts = cut()
+                names = shards('way-' + way, parts)
+                before = [mountlib.get(name) for name in names]
+                self.assertFalse(self.edit_by('copy', names, 'first'))
+                if way == 'reflink' and not clones:
+                    with self.assertRaises(OSError) as caught:
+                        self.edit_by(way, names, 'second')
+                    self.assertEqual(caught.exception.errno, errno.EOPNOTSUPP)
+                    continue
+                self.assertEqual(self.edit_by(way, names, 'second'), way == 'inplace')
+                want = editlib.Want(before[0])
+                name = Value('string', b'second')
+                want.set(b'general.name', name)
+                want.check(mountlib.get(names[0]))
+                self.assertEqual([mountlib.get(name) for name in names[1:]], before[1:])
+                self.assertEqual(editlib.leftovers(os.path.dirname(names[0])), [])
+                with mountlib.Mount(names[1], '-o', 'ro') as at:
+                    merged = editlib.Want(gguf.encode(KEYS, tensors()))
+                    merged.set(b'general.name', name)
+                    merged.check(mountlib.get(at + '/model.gguf'))
+                    if second_reader.there():
+                        second_reader.compare(self, at + '/model.gguf')
+
     def refused(self, path, *words):
         with self.assertRaises(mountlib.Refused) as caught:
             with mountlib.Mount(path):
@@ -171,6 +209,34 @@ class Split(unittest.TestCase):
             self.assertEqual(mountlib.get(at + '/tensors/t.1/raw'), tensors()[1].data)
             with self.assertRaises(OSError):
                 mountlib.get(at + '/tensors/t.5/raw')
+
+    def test_changed_behind(self):
+        """A shard that is cut gives EIO where bytes are gone, and no zeros; one that is replaced or
+        removed stays as it was mounted. Edits of the first shard go on."""
+        names = shards('cut', cut())
+        cold = os.path.getsize(names[2])
+        with mountlib.Mount(names[0], '-o', 'commit=close') as at:
+            os.unlink(names[1])
+            os.truncate(names[2], cold - 64)
+            for place in ('/tensors/t.5/raw', '/tensors/t.5/f32', '/model.gguf'):
+                with self.assertRaises(OSError) as caught:
+                    mountlib.get(at + place)
+                self.assertEqual(caught.exception.errno, errno.EIO, place)
+            self.assertEqual(mountlib.get(at + '/tensors/t.1/raw'), tensors()[1].data)
+            editlib.write(at, 'general.name', 'new')
+            self.assertEqual(mountlib.get(at + '/tensors/t.1/raw'), tensors()[1].data)
+        self.assertEqual(dict(gguf.read(mountlib.get(names[0])).kv)[b'general.name'].data, b'new')
+
+    def test_first_changed_behind(self):
+        """Then an edit is refused: it would overwrite what is not known."""
+        names = shards('changed', cut())
+        with mountlib.Mount(names[2], '-o', 'commit=close') as at:
+            other = mountlib.get(names[0]) + b'x'
+            mountlib.put(names[0], other)
+            with self.assertRaises(OSError) as caught:
+                editlib.write(at, 'general.name', 'new')
+            self.assertEqual(caught.exception.errno, errno.ESTALE)
+        self.assertEqual(mountlib.get(names[0]), other)
 
     def test_single(self):
         """Not split: one of one, or a name that only looks like a shard's."""

@@ -256,7 +256,7 @@ static void test_info(void)
     info_is(&m,
             "name:           evil\\x1b[31m\narchitecture:   -\nparameters:     3\n"
             "size:           160 bytes (160 bytes)\n"
-            "types:          F32  1 tensors, 12 bytes, 100.0%\n",
+            "types:          F32  1 tensor, 12 bytes, 100.0%\n",
             "format:         GGUF version 2, little-endian\nkeys:           1\n"
             "tensors:        1\nalignment:      32\ndata offset:    128\nreserve:        none\n");
     image_close(&m);
@@ -284,8 +284,8 @@ static void test_info_all(void)
     info_is(&m,
             "name:           A model\narchitecture:   llama\nparameters:     56\n"
             "size:           736 bytes (736 bytes)\n"
-            "types:          F32  1 tensors, 96 bytes, 73.8%\n"
-            "                Q8_0  1 tensors, 34 bytes, 26.2%\n"
+            "types:          F32  1 tensor, 96 bytes, 73.8%\n"
+            "                Q8_0  1 tensor, 34 bytes, 26.2%\n"
             "context length: 4096\nlayers:         32\nembedding:      512\n"
             "heads:          8 (2 of keys and values)\n"
             "vocabulary:     1 tokens, tokenizer gpt2\nlicense:        mit\n",

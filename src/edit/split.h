@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The names of a split model's files: NAME-00001-of-00003.gguf and its siblings, as the splitting
+ * tools of llama.cpp write them.
+ *
+ *     r = split_find("dir/x-00002-of-00003.gguf", &s);     s.n is 3; 0 if the model is not split
+ *     path = split_path(&s, 0);                            "dir/x-00001-of-00003.gguf"
+ *     split_free(&s);
+ *
+ * Siblings are looked for beside the path that was given, before links are followed: in caches the
+ * names are links to files that are called by a hash. Where there is no first shard, or the link
+ * is not called as shards are, they are looked for beside the file that it links to.
+ *
+ * Threads: immutable once found.
+ */
+#ifndef EDIT_SPLIT_H
+#define EDIT_SPLIT_H
+
+#include <stddef.h>
+
+struct split {
+    size_t n;     /* files; 0: the model is not split */
+    char *prefix; /* owned: path up to NAME; NULL if it is not split */
+};
+
+/* Bytes of "-00001-of-00003.gguf", which stands behind NAME. */
+#define SPLIT_TAIL 20
+
+/* 0, also if the model is not split or not there; -ENOMEM. */
+int split_find(const char *path, struct split *ret);
+void split_free(struct split *s);
+
+/* The path of file number i, from 0; i == n is the one that must not be there. free() it. */
+char *split_path(const struct split *s, size_t i);
+/* The same without folders. */
+char *split_name(const struct split *s, size_t i);
+
+#endif

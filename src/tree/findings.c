@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT */
+/* The file `check`: what --check tells of the model with all edits applied. See files.h. */
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/sys.h"
+#include "check/report.h"
+#include "tree/files.h"
+
+static void add_line(void *arg, const struct check_finding *f)
+{
+    report_line(arg, f);
+}
+
+/*
+ * A file behind its header. An edit in place may have written over what the first file has before
+ * its data, so that comes from memory.
+ */
+struct behind {
+    const struct gen *gen; /* NULL: all of it is in the file */
+    int fd;
+};
+
+static int read_behind(const struct source *s, uint64_t off, void *dst, size_t n)
+{
+    const struct behind *b = s->mem;
+    uint64_t pad = b->gen ? gen_own(b->gen)->head_len : 0;
+    uint64_t data = b->gen ? pad + b->gen->pad_len : 0;
+    if (off >= pad && off < data) {
+        size_t k = (size_t)min_u64(n, data - off);
+        memcpy(dst, b->gen->pad + (off - pad), k);
+        off += k;
+        n -= k;
+        dst = (uint8_t *)dst + k;
+    }
+    return n ? sys_read_all(&sys_libc, b->fd, dst, n, off) : 0;
+}
+
+/*
+ * The descriptor of the first file as it was when it was mounted, -1 if there is none any more: a
+ * later one is laid out by this program, and nothing is to be looked for between its tensors.
+ */
+static int first_fd(const struct view *v)
+{
+    if (v->pin)
+        return v->pin->fd;
+    return v->gen->number == 0 && v->store->original ? v->store->file[0]->fd : -1;
+}
+
+/* Rules of file number i; of a model that is not split also those of the model. */
+static int check_one(const struct view *v, size_t i, const char *name, struct buf *out)
+{
+    const struct gen *gen = v->gen;
+    const struct gguf *g = i ? gen->shards->g[i] : gen_own(gen);
+    struct behind behind = {i ? NULL : gen, i ? gen->shards->file[i]->fd : first_fd(v)};
+    struct source src = {.size = g->file_size, .read = read_behind, .mem = &behind};
+    struct check_model m = {.g = g,
+                            .src = behind.fd >= 0 ? &src : NULL,
+                            .file = name,
+                            .label = name,
+                            .scope = gen->shards ? CHECK_FILE : CHECK_ALL,
+                            .shards = gen->shards ? gen->shards->n : 0};
+    if (i == 0 && gen->journal)
+        check_tell_journal(name, add_line, out);
+    return check_rules(&m, add_line, out);
+}
+
+void check_text(const struct view *v, const char *file, struct buf *out)
+{
+    const struct shards *s = v->gen->shards;
+    int r = 0;
+    if (!s)
+        r = check_one(v, 0, file, out);
+    for (size_t i = 0; s && i < s->n && r == 0; i++)
+        r = check_one(v, i, s->name[i], out);
+    if (s && r == 0)
+        r = check_rules(&(struct check_model){.g = v->gen->gguf,
+                                              .file = s->name[0],
+                                              .label = s->name[0],
+                                              .scope = CHECK_WHOLE,
+                                              .shards = s->n},
+                        add_line, out);
+    if (r < 0 && !out->err)
+        out->err = r;
+}

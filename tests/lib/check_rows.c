@@ -1,0 +1,479 @@
+/* SPDX-License-Identifier: MIT */
+/* Models for the tests of rules: see check_rows.h. */
+#include "check_rows.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { F32 = 0, Q4_0 = 2, TOKENS = 4, WIDTH = 32, NO_SUCH = 9999 };
+
+/* ---- the good model ---- */
+
+static void put_vocabulary(struct build *b)
+{
+    build_array(b, "tokenizer.ggml.tokens", GGUF_STRING, TOKENS);
+    for (int i = 0; i < TOKENS; i++)
+        build_item_str(b, (const char *[]){"<unk>", "<s>", "</s>", "a"}[i]);
+}
+
+static void put_rms(struct build *b)
+{
+    build_f32(b, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
+}
+
+/* In the order in which they are put; value 0: by the function. */
+static const struct {
+    const char *key;
+    const char *text;
+    uint32_t number;
+    void (*put)(struct build *b);
+} good_keys[] = {
+    {"general.architecture", "llama", 0, NULL},
+    {"general.name", "Tiny", 0, NULL},
+    {"general.version", "1.0", 0, NULL},
+    {"general.file_type", NULL, 2, NULL},
+    {"general.quantization_version", NULL, 2, NULL},
+    {"llama.context_length", NULL, 64, NULL},
+    {"llama.embedding_length", NULL, WIDTH, NULL},
+    {"llama.block_count", NULL, 1, NULL},
+    {"llama.feed_forward_length", NULL, 64, NULL},
+    {"llama.rope.dimension_count", NULL, 8, NULL},
+    {"llama.attention.head_count", NULL, 4, NULL},
+    {"llama.attention.layer_norm_rms_epsilon", NULL, 0, put_rms},
+    {"tokenizer.ggml.tokens", NULL, 0, put_vocabulary},
+    {"tokenizer.ggml.bos_token_id", NULL, 1, NULL},
+};
+
+void check_put_keys(struct build *b, const char *without)
+{
+    for (size_t i = 0; i < sizeof(good_keys) / sizeof(good_keys[0]); i++) {
+        if (without && strcmp(good_keys[i].key, without) == 0)
+            continue;
+        if (good_keys[i].put)
+            good_keys[i].put(b);
+        else if (good_keys[i].text)
+            build_str(b, good_keys[i].key, good_keys[i].text);
+        else
+            build_u32(b, good_keys[i].key, good_keys[i].number);
+    }
+}
+
+void check_put_tensors(struct build *b)
+{
+    build_tensor(b, "token_embd.weight", F32, (uint64_t[]){WIDTH, TOKENS}, 2, NULL,
+                 4 * WIDTH * TOKENS);
+    build_tensor(b, "blk.0.attn_q.weight", Q4_0, (uint64_t[]){WIDTH, WIDTH}, 2, NULL, 18 * WIDTH);
+}
+
+/* ---- what breaks a rule ---- */
+
+static void small_tensor(struct build *b, const char *name)
+{
+    build_tensor(b, name, F32, (uint64_t[]){3}, 1, NULL, 12);
+}
+
+static void trailing(struct build *b)
+{
+    buf_zero(&b->data, 32);
+}
+
+static void no_tail(struct build *b)
+{
+    small_tensor(b, "output.bias");
+    b->no_tail = true;
+}
+
+static void dirty(struct build *b)
+{
+    small_tensor(b, "output.bias");
+    b->pad_byte = 1;
+}
+
+static void align_4(struct build *b)
+{
+    b->alignment = 4;
+    build_u32(b, "general.alignment", 4);
+}
+
+static void gap(struct build *b)
+{
+    build_tensor_at(b, "output.bias", F32, (uint64_t[]){8}, 1, 2048, NULL, 32);
+}
+
+static void swapped(struct build *b)
+{
+    build_tensor_at(b, "output.bias", F32, (uint64_t[]){8}, 1, 1120, NULL, 32);
+    build_tensor_at(b, "output.weight", F32, (uint64_t[]){8}, 1, 1088, NULL, 32);
+}
+
+static void long_name(struct build *b)
+{
+    char name[66] = {0};
+    memset(name, 'x', 65);
+    small_tensor(b, name);
+}
+
+static void ggml_name(struct build *b)
+{
+    char name[65] = {0};
+    memset(name, 'x', 64);
+    small_tensor(b, name);
+}
+
+static void five_dims(struct build *b)
+{
+    build_tensor(b, "output.bias", F32, (uint64_t[]){3, 1, 1, 1, 1}, 5, NULL, 12);
+}
+
+static void unknown_type(struct build *b)
+{
+    build_tensor(b, "output.bias", NO_SUCH, (uint64_t[]){3}, 1, NULL, 32);
+}
+
+static void gone_type(struct build *b)
+{
+    build_tensor(b, "output.bias", 4, (uint64_t[]){32}, 1, NULL, 32);
+}
+
+static void upper_key(struct build *b)
+{
+    build_u32(b, "my.Key", 1);
+}
+
+static void no_key(struct build *b)
+{
+    build_u32(b, "my..key", 1);
+}
+
+static void wrong_type(struct build *b)
+{
+    build_u32(b, "general.license", 1);
+}
+
+static void wide_count(struct build *b)
+{
+    build_num(b, "llama.context_length", GGUF_U64, 64);
+}
+
+static void wide_number(struct build *b)
+{
+    build_num(b, "general.file_type", GGUF_U64, 2);
+}
+
+static void not_utf8(struct build *b)
+{
+    build_str(b, "general.description", "\xff");
+}
+
+static void odd_bool(struct build *b)
+{
+    build_raw(b, "my.flag", strlen("my.flag"), GGUF_BOOL, "\2", 1);
+}
+
+static void nested(struct build *b)
+{
+    build_array(b, "my.list", GGUF_ARRAY, 1);
+    build_item_array(b, GGUF_U8, 0);
+}
+
+static void odd_architecture(struct build *b)
+{
+    build_str(b, "general.architecture", "Llama 2");
+}
+
+static void dash_architecture(struct build *b)
+{
+    build_str(b, "general.architecture", "command-r");
+}
+
+static void half_split(struct build *b)
+{
+    build_num(b, "split.no", GGUF_U16, 0);
+}
+
+static void far_split(struct build *b)
+{
+    build_num(b, "split.no", GGUF_U16, 1);
+    build_num(b, "split.count", GGUF_U16, 1);
+}
+
+static void few_scores(struct build *b)
+{
+    build_array(b, "tokenizer.ggml.scores", GGUF_F32, TOKENS - 1);
+    for (int i = 0; i < TOKENS - 1; i++)
+        build_item_num(b, GGUF_F32, 0);
+}
+
+static void put_token_types(struct build *b, uint32_t last)
+{
+    build_array(b, "tokenizer.ggml.token_type", GGUF_I32, TOKENS);
+    for (int i = 0; i < TOKENS - 1; i++)
+        build_item_num(b, GGUF_I32, 1);
+    build_item_num(b, GGUF_I32, last);
+}
+
+static void token_types(struct build *b)
+{
+    put_token_types(b, 6);
+}
+
+static void odd_token_type(struct build *b)
+{
+    put_token_types(b, 7);
+}
+
+static void last_token(struct build *b)
+{
+    build_u32(b, "tokenizer.ggml.eos_token_id", TOKENS - 1);
+}
+
+static void far_token(struct build *b)
+{
+    build_u32(b, "tokenizer.ggml.eos_token_id", TOKENS);
+}
+
+static void other_vocabulary(struct build *b)
+{
+    build_u32(b, "llama.vocab_size", TOKENS + 1);
+}
+
+static void five_heads(struct build *b)
+{
+    build_u32(b, "llama.attention.head_count", 5);
+}
+
+static void five_long_heads(struct build *b)
+{
+    five_heads(b);
+    build_u32(b, "llama.attention.key_length", 8);
+}
+
+static void three_kv_heads(struct build *b)
+{
+    build_u32(b, "llama.attention.head_count_kv", 3);
+}
+
+static void put_lengths(struct build *b, uint32_t n)
+{
+    build_array(b, "llama.feed_forward_length", GGUF_I32, n);
+    for (uint32_t i = 0; i < n; i++)
+        build_item_num(b, GGUF_I32, 64);
+}
+
+static void one_length(struct build *b)
+{
+    put_lengths(b, 1);
+}
+
+static void two_lengths(struct build *b)
+{
+    put_lengths(b, 2);
+}
+
+static void two_blocks(struct build *b)
+{
+    build_u32(b, "llama.block_count", 2);
+}
+
+static void many_blocks(struct build *b)
+{
+    build_num(b, "llama.block_count", GGUF_U64, UINT64_MAX);
+}
+
+static void second_block(struct build *b)
+{
+    small_tensor(b, "blk.1.attn_norm.weight");
+}
+
+static void own_name(struct build *b)
+{
+    small_tensor(b, "rope_freqs.weight");
+}
+
+static void wrong_label(struct build *b)
+{
+    build_str(b, "general.size_label", "7B");
+}
+
+static void right_label(struct build *b)
+{
+    build_str(b, "general.size_label", "1K");
+}
+
+static void other_version(struct build *b)
+{
+    build_str(b, "general.version", "v2.0");
+}
+
+static void first_of_two(struct build *b)
+{
+    build_num(b, "split.no", GGUF_U16, 0);
+    build_num(b, "split.count", GGUF_U16, 2);
+}
+
+static void first_with_total(struct build *b)
+{
+    first_of_two(b);
+    build_num(b, "split.tensors.count", GGUF_I32, 4);
+}
+
+static void part_of_two(struct build *b)
+{
+    build_num(b, "split.no", GGUF_U16, 1);
+    build_num(b, "split.count", GGUF_U16, 2);
+}
+
+/* ---- what keeps one, narrowly ---- */
+
+static void align_64(struct build *b)
+{
+    b->alignment = 64;
+    build_u32(b, "general.alignment", 64);
+}
+
+static void padded(struct build *b)
+{
+    small_tensor(b, "output.bias");
+    small_tensor(b, "output_norm.weight");
+}
+
+static void longest_name(struct build *b)
+{
+    char name[64] = {0};
+    memset(name, 'x', 63);
+    small_tensor(b, name);
+}
+
+static void four_dims(struct build *b)
+{
+    build_tensor(b, "output.bias", F32, (uint64_t[]){3, 1, 1, 1}, 4, NULL, 12);
+}
+
+static void last_type(struct build *b)
+{
+    build_tensor(b, "output.bias", 42, (uint64_t[]){64}, 1, NULL, 18); /* Q2_0 */
+}
+
+static void snake_key(struct build *b)
+{
+    build_u32(b, "my_2.key_3", 1);
+}
+
+static void utf8(struct build *b)
+{
+    build_str(b, "general.description", "\xc3\xbc \xf0\x9f\x98\x80");
+}
+
+static void plain_bool(struct build *b)
+{
+    build_raw(b, "my.flag", strlen("my.flag"), GGUF_BOOL, "\1", 1);
+}
+
+static void flat(struct build *b)
+{
+    build_array(b, "my.list", GGUF_U8, 1);
+    build_item_num(b, GGUF_U8, 1);
+}
+
+static void all_scores(struct build *b)
+{
+    build_array(b, "tokenizer.ggml.scores", GGUF_F32, TOKENS);
+    for (int i = 0; i < TOKENS; i++)
+        build_item_num(b, GGUF_F32, 0);
+}
+
+static void same_vocabulary(struct build *b)
+{
+    build_u32(b, "llama.vocab_size", TOKENS);
+}
+
+static void two_kv_heads(struct build *b)
+{
+    build_u32(b, "llama.attention.head_count_kv", 2);
+}
+
+static void both_blocks(struct build *b)
+{
+    two_blocks(b);
+    second_block(b);
+}
+
+/* ---- the table ---- */
+
+// clang-format off
+const struct check_row check_rows[] = {
+    {.keeps = " missing version order trailing tail key-type architecture required"
+              " quantization-version tensor-known "},
+    {.keeps = " alignment ", .add = align_64},
+    {.keeps = " gaps padding ", .add = padded},
+    {.keeps = " tensor-name ", .add = longest_name},
+    {.keeps = " tensor-dims ", .add = four_dims},
+    {.keeps = " tensor-type ", .add = last_type},
+    {.keeps = " key-syntax ", .add = snake_key},
+    {.keeps = " utf8 ", .add = utf8},
+    {.keeps = " bool ", .add = plain_bool},
+    {.keeps = " nested ", .add = flat},
+    {.keeps = " tokenizer-arrays ", .add = all_scores},
+    {.keeps = " vocabulary ", .add = same_vocabulary},
+    {.keeps = " heads ", .add = two_kv_heads},
+    {.keeps = " blocks ", .without = "llama.block_count", .add = both_blocks},
+    {"missing", CHECK_ERROR, .cut = 40},
+    {"version", CHECK_WARNING, .version = 1}, {.version = 2},
+    {"version", CHECK_NOTE, .big = true},
+    {"alignment", CHECK_WARNING, .add = align_4},
+    {"order", CHECK_WARNING, .add = swapped},
+    {"gaps", CHECK_WARNING, .add = gap},
+    {"tail", CHECK_WARNING, .add = no_tail},
+    {"trailing", CHECK_WARNING, .add = trailing},
+    {"padding", CHECK_WARNING, .add = dirty},
+    {"tensor-name", CHECK_ERROR, .add = long_name},
+    {"tensor-name", CHECK_WARNING, .add = ggml_name},
+    {"tensor-dims", CHECK_ERROR, .add = five_dims},
+    {"tensor-type", CHECK_ERROR, .add = unknown_type},
+    {"tensor-type", CHECK_ERROR, .add = gone_type},
+    {"key-syntax", CHECK_WARNING, .add = upper_key},
+    {"key-syntax", CHECK_ERROR, .add = no_key},
+    {"key-type", CHECK_ERROR, .add = wrong_type},
+    {"key-type", CHECK_ERROR, .without = "general.file_type", .add = wide_number},
+    {NULL, 0, .without = "llama.context_length", .add = wide_count},
+    {"utf8", CHECK_WARNING, .add = not_utf8},
+    {"bool", CHECK_WARNING, .add = odd_bool},
+    {"nested", CHECK_WARNING, .add = nested},
+    {"architecture", CHECK_ERROR, .without = "general.architecture"},
+    {"architecture", CHECK_WARNING, .without = "general.architecture", .add = odd_architecture},
+    {"architecture", CHECK_NOTE, .without = "general.architecture", .add = dash_architecture},
+    {"required", CHECK_ERROR, .without = "llama.context_length"},
+    {"required", CHECK_ERROR, .without = "llama.attention.layer_norm_rms_epsilon"},
+    {"quantization-version", CHECK_ERROR, .without = "general.quantization_version"},
+    {"split", CHECK_ERROR, .add = half_split},
+    {"split", CHECK_ERROR, .add = far_split},
+    {"split", CHECK_WARNING, .add = part_of_two},
+    {"split", CHECK_WARNING, .add = part_of_two, .file = "Tiny-1K-v1.0-Q4_0-00001-of-00002.gguf"},
+    {"split", CHECK_WARNING, .add = first_of_two, .file = "Tiny-1K-v1.0-Q4_0-00001-of-00002.gguf"},
+    {.keeps = " split ", .add = first_with_total, .file = "Tiny-1K-v1.0-Q4_0-00001-of-00002.gguf"},
+    {.add = part_of_two, .file = "Tiny-1K-v1.0-Q4_0-00002-of-00002.gguf"},
+    {"tokenizer-arrays", CHECK_ERROR, .add = few_scores},
+    {"token-types", CHECK_WARNING, .add = odd_token_type}, {.keeps = " token-types ", .add = token_types},
+    {"token-ids", CHECK_ERROR, .add = far_token}, {.keeps = " token-ids ", .add = last_token},
+    {"vocabulary", CHECK_WARNING, .add = other_vocabulary},
+    {"heads", CHECK_ERROR, .without = "llama.attention.head_count", .add = five_heads},
+    {NULL, 0, .without = "llama.attention.head_count", .add = five_long_heads},
+    {"heads", CHECK_ERROR, .add = three_kv_heads},
+    {"per-layer", CHECK_ERROR, .without = "llama.feed_forward_length", .add = two_lengths},
+    {.keeps = " per-layer ", .without = "llama.feed_forward_length", .add = one_length},
+    {"blocks", CHECK_ERROR, .without = "llama.block_count", .add = two_blocks},
+    {"blocks", CHECK_ERROR, .without = "llama.block_count", .add = many_blocks},
+    {"blocks", CHECK_WARNING, .add = second_block},
+    {"tensor-known", CHECK_NOTE, .add = own_name},
+    {"size-label", CHECK_WARNING, .add = wrong_label}, {.keeps = " size-label ", .add = right_label},
+    {"file-name", CHECK_WARNING, .file = "model.gguf"},
+    {"file-name", CHECK_WARNING, .file = "Tiny-7B-v1.0-Q4_0.gguf"},
+    {"file-name", CHECK_WARNING, .file = "Tiny-1K-v1.0-Q5_0.gguf"},
+    {"file-name", CHECK_WARNING, .file = "Tiny-1K-v1.0-Q4_0-00001-of-00002.gguf"},
+    {"file-name", CHECK_WARNING, .without = "general.version", .add = other_version},
+    {.keeps = " file-name ", .file = "Tiny-1K-Chat-v1.0.gguf"},
+    {.file = "sha256-0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"},
+};
+// clang-format on
+
+const size_t n_check_rows = sizeof(check_rows) / sizeof(check_rows[0]);

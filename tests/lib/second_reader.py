@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: MIT
+"""What another reader, which shares nothing with the program or its tests, makes of a file: the
+@huggingface/gguf in the folder GGUFS_NODE_MODULES (see tests/mount/another_reader.mjs)."""
+import json
+import os
+
+import ggufmodel as gguf
+import mountlib
+import samples
+
+MODULES = os.environ.get('GGUFS_NODE_MODULES', '')
+SCRIPT = os.path.join(mountlib.SOURCE, 'tests/mount/another_reader.mjs')
+
+
+def there():
+    return os.path.isdir(os.path.join(MODULES, '@huggingface', 'gguf'))
+
+
+def compare(test, file):
+    """It reads the same from `file` as ggufmodel does."""
+    done = mountlib.run('node', SCRIPT, MODULES, file)
+    test.assertEqual(done.returncode, 0, done.err)
+    theirs, ours = json.loads(done.out), gguf.read(mountlib.get(file))
+    test.assertEqual([row['key'].encode() for row in theirs['kv']], [key for key, _ in ours.kv])
+    for row, (key, value) in zip(theirs['kv'], ours.kv):
+        test.assertEqual(row['type'], gguf.TYPE_IDS[value.type], key)
+        if value.elem != 'array':
+            test.assertEqual(row['value'], samples.as_json(value), key)
+    if ours.tensors:
+        test.assertEqual(theirs['data_offset'], ours.data_offset)
+    test.assertEqual([(row['name'].encode(), row['type'], tuple(row['dims']), row['offset'])
+                      for row in theirs['tensors']],
+                     [(t.name, t.type_id, t.dims, t.offset - ours.data_offset)
+                      for t in ours.tensors])

@@ -1,0 +1,484 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: MIT
+"""--check of split models: one judgement of the whole, and one of each file; and the same words in
+the mount. Sets that do not go together are refused by both."""
+import json
+import os
+import re
+import resource
+import struct
+import unittest
+
+import ggufmodel as gguf
+import llama
+import mountlib
+from ggufmodel import Tensor, Value
+from mountlib import GGUFS, Mount, Refused, run
+
+STEM = 'Tiny-1K-v1.0-Q8_0'
+
+
+def names(count=2, stem=STEM):
+    return [f'{stem}-{no + 1:05}-of-{count:05}.gguf' for no in range(count)]
+
+
+def split_keys(no, count=2, total=2, kind='u16'):
+    return [(b'split.no', Value(kind, no)), (b'split.tensors.count', Value('i32', total)),
+            (b'split.count', Value(kind, count))]
+
+
+def first(how=None, more=(), **changed):
+    """The embedding and the keys of the model."""
+    keys = llama.keys(**changed) + split_keys(0) + list(more)
+    return gguf.encode(keys, llama.tensors()[:1], **(how or {}))
+
+
+def second(how=None, q8=bytes(34 * 32), keys=None, tensors=None):
+    """The block."""
+    keys = split_keys(1) if keys is None else keys
+    return gguf.encode(keys, llama.tensors(q8)[1:] if tensors is None else tensors, **(how or {}))
+
+
+def few_files():
+    resource.setrlimit(resource.RLIMIT_NOFILE, (20, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+
+
+class Set(unittest.TestCase):
+    """A folder with a split model; commands run in it, so that paths are names."""
+
+    def make(self, *files, stem=STEM):
+        self.folder = mountlib.path(self.id().rsplit('.', 1)[-1])
+        run('rm', '-rf', self.folder)
+        os.mkdir(self.folder)
+        self.names = names(max(len(files), 2), stem)
+        for name, data in zip(self.names, files):
+            if data is not None:
+                mountlib.put(self.at(name), data)
+
+    def at(self, name):
+        return os.path.join(self.folder, name)
+
+    def check(self, *arguments):
+        done = run(GGUFS, '--check', *arguments, cwd=self.folder)
+        self.assertEqual(done.err, '')
+        return done
+
+    def tells(self, status, *lines, option=None):
+        """By whichever file, and by all of them, exactly these lines (their beginnings)."""
+        options = [option] if option else []
+        there = [name for name in self.names if os.path.lexists(self.at(name))]
+        for files in [[name] for name in there] + [there]:
+            done = self.check(*options, *files)
+            told = done.out.splitlines()
+            self.assertEqual(len(told), len(lines), done.out)
+            for line, want in zip(told, lines):
+                self.assertTrue(line.startswith(want), (line, want))
+            self.assertEqual(done.returncode, status)
+        return told
+
+    def mounted(self):
+        """What `check` in the mount says is what --check says, by whichever file it is mounted."""
+        said = [self.check(self.names[0]).out]
+        for name in self.names:
+            with Mount(self.at(name)) as at:
+                self.assertEqual(os.stat(at + '/check').st_size, 0)
+                said.append(mountlib.get(at + '/check').decode())
+        self.assertEqual(said[1:], said[:1] * len(self.names))
+        return said[0]
+
+    def refused(self, *words, file=None):
+        """By the mount, in one line."""
+        with self.assertRaises(Refused) as caught:
+            with Mount(self.at(file or self.names[0])):
+                pass
+        done = caught.exception.done
+        self.assertEqual((done.returncode, done.err.count('\n')), (1, 1), done.err)
+        for word in words:
+            self.assertIn(word, done.err)
+
+
+class Whole(Set):
+    def test_clean(self):
+        """Neither file alone has a tensor for each block, or keys: together they have."""
+        self.make(first(), second())
+        self.tells(0)
+        self.tells(0, option='--check=full')
+        self.assertEqual(self.mounted(), '')
+
+    def test_many(self):
+        """More files than may be open by the soft limit."""
+        count = 40
+        self.make(gguf.encode(llama.keys() + split_keys(0, count), llama.tensors()),
+                  *(gguf.encode(split_keys(no, count), []) for no in range(1, count)))
+        done = run(GGUFS, '--check', *self.names, cwd=self.folder, preexec_fn=few_files)
+        self.assertEqual((done.returncode, done.out), (0, ''))
+        with Mount(self.at(self.names[7]), preexec_fn=few_files) as at:
+            self.assertEqual(mountlib.get(at + '/model.gguf'), llama.image())
+
+    def test_model(self):
+        """What is wrong with the model is told once, of the first file."""
+        a, _ = names()
+        self.make(first(llama__context_length=None, llama__block_count=llama.u32(2),
+                        general__quantization_version=None), second())
+        self.tells(1, f'{a}: error: the key llama.context_length must be there (metadata)',
+                   f'{a}: error: is quantised (Q8_0), so the key general.quantization_version',
+                   f'{a}: error: 1 of 2 blocks have no tensor, the first is blk.1')
+        self.assertEqual(self.mounted().count('\n'), 3)
+
+    def test_files(self):
+        """What is wrong with a file is told of that file."""
+        a, b = names()
+        data = bytearray(first({'gap': 32}, general__file_type=Value('u64', 7)))
+        self.make(bytes(data), second({'trailing': b'\1' * 8}, keys=split_keys(1) + [
+            (b'My.key', Value('u8', 1))]))
+        self.tells(1, f"{a}: warning: its data begins at byte ",
+                   f"{a}: error: is u64, must be u32 (key 'general.file_type')",
+                   f'{b}: warning: 8 bytes behind the data',
+                   f"{b}: warning: segments are to be lower_snake_case: a to z, 0 to 9 and _ (key "
+                   "'My.key')")
+        self.mounted()
+
+    def test_no_total(self):
+        a, _ = names()
+        keys = [pair for pair in llama.keys() + split_keys(0) if pair[0] != b'split.tensors.count']
+        self.make(gguf.encode(keys, llama.tensors()[:1]), second())
+        self.tells(1, f'{a}: warning: the key split.tensors.count is missing: llama.cpp refuses')
+        self.mounted()
+
+    def test_padding(self):
+        """Also in what stands before the data of the first file."""
+        a, b = names()
+        data = [bytearray(first()), bytearray(second())]
+        for file in data:
+            file[gguf.read(bytes(file)).data_offset - 1] = 7
+        self.make(*map(bytes, data))
+        self.tells(1, f'{a}: warning: padding that is not zero, first at byte ',
+                   f'{b}: warning: padding that is not zero, first at byte ')
+        self.mounted()
+
+    def test_name(self):
+        """The name is judged without the number, and suggested with it."""
+        self.make(first(), second(), stem='model')
+        a, _ = self.names
+        self.tells(1, f'{a}: warning: is not BaseName-SizeLabel-FineTune-Version-Encoding-Type-'
+                   'Shard.gguf: the name would be Tiny-1.2K-v1.0-Q8_0-00001-of-00002.gguf (file ')
+        self.mounted()
+        self.make(first(), second(), stem='Tiny-7B-v1.0-Q8_0')
+        line, _ = self.tells(1, f"{self.names[0]}: warning: its SizeLabel says '7B', the model "
+                             "'1.2K'", f'{self.names[0]}: warning: with all that the model says')
+        self.mounted()
+
+    def test_values(self):
+        _, b = names()
+        q8 = bytearray(34 * 32)
+        struct.pack_into('<e', q8, 34 * 7, float('inf'))
+        self.make(first(), second(q8=bytes(q8)))
+        self.tells(0)
+        self.tells(1, f'{b}: error: 32 values are NaN, 0 infinite, 1 blocks have such a scale; '
+                   "the first at element 224 (tensor 'blk.0.attn_q.weight')", option='--check=full')
+
+    def test_progress(self):
+        """One bar for all files, that does not go back."""
+        size, keys = 100 << 20, [split_keys(0), split_keys(1)]
+        self.make(*(gguf.header(keys[no], [Tensor(b't.%d' % no, llama.F32, (size // 4,))], [0])
+                    for no in range(2)))
+        for name in self.names:
+            os.truncate(self.at(name), gguf.pad(os.path.getsize(self.at(name)), 32)
+                        + os.path.getsize(self.at(name)) + size)
+        status, out, drawn = mountlib.drawn(GGUFS, '--check=full', self.names[0], cwd=self.folder)
+        self.assertEqual(status, 1)
+        self.assertIn('the key general.architecture must be there', out)
+        shown = re.findall(r'(\d+)% of ([0-9.]+) GB', drawn)
+        self.assertTrue(shown)
+        self.assertEqual({total for _, total in shown}, {'0.2'})
+        parts = [int(part) for part, _ in shown]
+        self.assertEqual(parts, sorted(parts))
+        self.assertLessEqual(parts[-1], 100)
+        self.assertTrue(drawn.endswith('\r\x1b[K'), drawn[-20:])
+
+    def test_edit(self):
+        """After an edit of the first file both say the same again."""
+        self.make(first(), second())
+        with Mount(self.at(self.names[1])) as at:
+            with open(at + '/metadata/llama.attention.head_count', 'w') as file:
+                file.write('5\n')
+            said = mountlib.get(at + '/check').decode()
+        self.assertEqual(said, f'{self.names[0]}: error: 5 heads do not divide an embedding of 32, '
+                         'and there is no attention.key_length (key '
+                         "'llama.attention.head_count')\n")
+        self.assertEqual(self.mounted(), said)
+
+    def test_json(self):
+        self.make(first(llama__context_length=None), second({'trailing': b'\1' * 8}))
+        alone = llama.image()
+        mountlib.put(self.at(llama.NAME), alone)
+        a, b = self.names
+        models = json.loads(self.check('--json', b, llama.NAME, a).out)
+        self.assertEqual([(m['file'], m['shards'], m['result']) for m in models],
+                         [(a, 2, 'findings'), (llama.NAME, 0, 'clean')])
+        self.assertEqual(models[0]['name'], {
+            'BaseName': 'Tiny', 'SizeLabel': '1K', 'Version': 'v1.0', 'Encoding': 'Q8_0',
+            'Shard': '00001-of-00002'})
+        self.assertEqual([(f['file'], f['rule']) for f in models[0]['findings']],
+                         [(b, 'trailing'), (a, 'required')])
+
+    def test_escaped(self):
+        """Names of files and keys, as lines, as JSON, and in the mount."""
+        self.make(first(more=[(b'x.\x1b[31m', Value('u8', 1))]), second(), stem='x\x1b[2J\n')
+        shown = 'x\\x1b[2J\\x0a-00001-of-00002.gguf'
+        lines = self.tells(1, f"{shown}: error: is not a key: ASCII segments with single dots "
+                           "between (key 'x.\\x1b[31m')", f'{shown}: warning: is not BaseName')
+        self.assertFalse(any('\x1b' in line for line in lines))
+        self.assertEqual(json.loads(self.check('--json', self.names[0]).out)[0]['file'], shown)
+        self.assertNotIn('\x1b', self.mounted())
+
+    def test_links(self):
+        """Links called as shards are, to files called by a hash; and any link to a shard."""
+        self.make(first(), second())
+        os.mkdir(self.at('blobs'))
+        os.mkdir(self.at('else'))
+        for no, name in enumerate(self.names):
+            os.rename(self.at(name), self.at('blobs/%064x' % no))
+            os.symlink('blobs/%064x' % no, self.at(name))
+        self.tells(0)
+        self.assertEqual(self.mounted(), '')
+        self.make(first(), second())
+        os.mkdir(self.at('else'))
+        for name, target in (('m.gguf', self.names[0]), (self.names[1], self.names[1])):
+            os.symlink('../' + target, self.at('else/' + name))
+            self.assertEqual(self.check('else/' + name).returncode, 0)
+            with Mount(self.at('else/' + name), '-o', 'ro') as at:
+                self.assertEqual(len(os.listdir(at + '/tensors')), 2)
+                self.assertEqual(mountlib.get(at + '/check'), b'')
+
+
+class Info(Set):
+    """What a person wants to see first."""
+    KEYS = {'general__license': llama.text('apache-2.0'), 'general__size_label': llama.text('1.2K'),
+            'llama__attention__head_count_kv': llama.u32(2),
+            'tokenizer__ggml__model': llama.text('gpt2'), 'tokenizer__ggml__pre': llama.text('bpe')}
+    WANT = """\
+name:           Tiny
+architecture:   llama
+parameters:     1.2K (1152)
+size:           {size}
+types:          Q8_0  1 tensor, 1.1 KiB, 68.0%
+                F32  1 tensor, 512 bytes, 32.0%
+context length: 64
+layers:         1
+embedding:      32
+heads:          4 (2 of keys and values)
+vocabulary:     4 tokens, tokenizer gpt2, bpe
+license:        apache-2.0
+file:           {file}
+file name says: BaseName Tiny, SizeLabel 1K, Version v1.0, Encoding Q8_0{shard}
+format:         GGUF version 3, little-endian
+keys:           {keys}
+tensors:        2
+alignment:      32
+data offset:    {data}
+reserve:        {reserve}
+"""
+
+    def is_info(self, path, file, shard='', shards='', reserve='none', *options):
+        with Mount(path, *options) as at:
+            whole = mountlib.get(at + '/model.gguf')
+            model = gguf.read(whole)
+            text = mountlib.get(at + '/info')
+            self.assertEqual(os.stat(at + '/info').st_size, len(text))
+        want = self.WANT.format(size=f'{len(whole) / 1024:.1f} KiB ({len(whole)} bytes)', file=file,
+                                shard=shard, keys=len(model.kv), data=model.data_offset,
+                                reserve=reserve).replace('format: ', shards + 'format: ')
+        self.assertEqual(text.decode(), want)
+
+    def test_one(self):
+        self.make()
+        path = mountlib.put(self.at(llama.NAME), llama.image(**self.KEYS))
+        self.is_info(path, llama.NAME)
+        with Mount(path, '-o', 'reserve=65536,relayout=copy,commit=close') as at:
+            with open(at + '/metadata/general.name', 'w') as file:
+                file.write('Tina')
+            with open(at + '/metadata/general.name', 'w') as file:
+                file.write('Tiny')
+        reserve = dict(gguf.read(mountlib.get(path)).kv)[b'ggufs.reserve'].data
+        self.is_info(path, llama.NAME, reserve=f'{len(reserve) / 1024:.1f} KiB')
+
+    def test_split(self):
+        self.make(first(**self.KEYS), second())
+        self.is_info(self.at(self.names[1]), self.names[0], shard=', Shard 00001-of-00002',
+                     shards='shards:         2\n')
+
+
+class Refusals(Set):
+    def test_missing(self):
+        for no, name in enumerate(names()):
+            self.make(first(), second())
+            os.unlink(self.at(name))
+            self.tells(2, f'{name}: error: No such file or directory (shard {no + 1} of 2)')
+            self.refused(name, 'No such file', file=names()[1 - no])
+
+    def test_numbers(self):
+        """Of the second file; and the first file is still looked at."""
+        _, b = names()
+        cases = [
+            ('split.no: is 0, by its name it must be 1', split_keys(0)),
+            ('split.count: is 3, by its name it must be 2', split_keys(1, 3)),
+            ('split.count: is 0, by its name it must be 2', split_keys(1, 0)),
+            ('split.count: is 1, by its name it must be 2', split_keys(1, 1)),
+            ('split.no: is 18446744073709551615, by its name it must be 1',
+             split_keys(2 ** 64 - 1, 2, kind='u64')),
+            ('split.no: the key is missing, or no number', split_keys(-1, 2, kind='i8')),
+            ('split.no: the key is missing, or no number', []),
+            ('split.no: the key is missing, or no number', split_keys(1)[1:]),
+            ('split.count: the key is missing, or no number', split_keys(1)[:2]),
+            ('split.tensors.count is 3, but the shards have 2 tensors', split_keys(1, 2, 3)),
+            ('split.tensors.count: is no number', split_keys(1, 2, -2)),
+        ]
+        for what, keys in cases:
+            with self.subTest(what):
+                self.make(first(), second(keys=keys))
+                done = self.check(b)
+                self.assertIn(f'{b}: error: {what}\n', done.out)
+                self.assertEqual(done.returncode, 2)
+                model, = json.loads(self.check('--json', b).out)
+                self.assertEqual([(f['file'], f['what']) for f in model['findings']
+                                  if f['rule'] != 'key-type'], [(b, what)])
+                self.refused(b, what)
+
+    def test_types(self):
+        """Texts, floats and arrays are no numbers."""
+        _, b = names()
+        for value in (llama.text('1'), Value('f32', 1.0), gguf.array('u16', [1]),
+                      Value('bool', 1)):
+            for key in (b'split.no', b'split.count', b'split.tensors.count'):
+                with self.subTest(key=key, value=value):
+                    keys = [(k, value if k == key else v) for k, v in split_keys(1)]
+                    self.make(first(), second(keys=keys))
+                    done = self.check(b)
+                    self.assertIn(f'{b}: error: {key.decode()}: ', done.out)
+                    self.assertIn('no number', done.out)
+                    self.assertEqual(done.returncode, 2)
+                    self.refused(b, key.decode())
+
+    def test_extra(self):
+        extra = 'Tiny-1K-v1.0-Q8_0-00003-of-00002.gguf'
+        self.make(first(), second())
+        mountlib.put(self.at(extra), second())
+        done = self.check(names()[0])
+        self.assertIn(f'{extra}: error: one shard more than the 2 that there are\n', done.out)
+        self.assertEqual(done.returncode, 2)
+        self.refused(extra)
+
+    def test_twice(self):
+        """A tensor in both files."""
+        self.make(first(), second(tensors=llama.tensors()[:1]))
+        done = self.check(names()[1])
+        self.assertIn(f"{names()[0]}: error: shard 2: tensor 'token_embd.weight' has the same name "
+                      'as one of shard 1\n', done.out)
+        self.assertEqual(done.returncode, 2)
+        self.refused("shard 2: tensor 'token_embd.weight'")
+
+    def test_dialects(self):
+        _, b = names()
+        for how in ({'big': True}, {'version': 2}, {'version': 1}):
+            with self.subTest(**how):
+                self.make(first(), second(how))
+                done = self.check(b)
+                self.assertIn(f'{b}: error: version or byte order differ', done.out)
+                self.assertEqual(done.returncode, 2)
+                self.refused(b, 'version or byte order')
+
+    def test_alignments(self):
+        """Each file has its own; the merged one has the first's."""
+        keys = split_keys(1) + [(b'general.alignment', llama.u32(64))]
+        self.make(first(), second({'alignment': 64}, keys=keys))
+        self.tells(0)
+        with Mount(self.at(self.names[0])) as at:
+            self.assertEqual(mountlib.get(at + '/model.gguf'), llama.image())
+
+    def test_damaged(self):
+        """The faults of each file, and the rules of the others."""
+        a, b = names()
+        self.make(first(general__file_type=Value('u64', 7)), second()[:-64])
+        done = self.check('--check=full', b)
+        self.assertIn(f'{b}: error: 64 bytes are missing', done.out)
+        self.assertIn(f"{a}: error: is u64, must be u32 (key 'general.file_type')", done.out)
+        self.assertEqual(done.returncode, 2)
+        self.make(first(), b'GGUX' + second()[4:])
+        self.assertIn(f"{b}: error: 'GGUX' is not 'GGUF' (magic at byte 0)",
+                      self.check(a).out)
+
+    def test_no_files(self):
+        """What is no regular file is neither waited for nor read."""
+        def fifo(path):
+            os.mkfifo(path)
+
+        def loop(path):
+            os.symlink(os.path.basename(path), path)
+
+        for make, words in ((fifo, 'regular file'), (os.mkdir, ''), (loop, 'symbolic links')):
+            for no in range(2):
+                with self.subTest(make=make.__name__, no=no):
+                    self.make(*[data if k != no else None
+                                for k, data in enumerate((first(), second()))])
+                    make(self.at(self.names[no]))
+                    done = self.check(self.names[1 - no])
+                    self.assertIn(f'{self.names[no]}: error: ', done.out)
+                    self.assertIn(words, done.out)
+                    self.assertEqual(done.returncode, 2)
+                    self.refused(words, file=self.names[1 - no])
+
+    def test_unreadable(self):
+        if os.getuid() == 0:
+            self.skipTest('root reads all')
+        self.make(first(), second())
+        os.chmod(self.at(self.names[1]), 0)
+        done = self.check(self.names[0])
+        self.assertIn(f'{self.names[1]}: error: cannot open the model: Permission denied', done.out)
+        self.assertEqual(done.returncode, 2)
+        self.refused(self.names[1], 'Permission denied')
+
+    def test_many(self):
+        """A name and a key that tell of 65535 files, of which there is one: it is told briefly."""
+        self.make()
+        name = 'x-00001-of-65535.gguf'
+        mountlib.put(self.at(name), gguf.encode(llama.keys() + split_keys(0, 65535), []))
+        done = self.check(name)
+        told = done.out.splitlines()
+        self.assertEqual(told[0], 'x-00002-of-65535.gguf: error: No such file or directory '
+                         '(shard 2 of 65535)')
+        self.assertEqual([line for line in told if 'more of these' in line],
+                         [f'{name}: error: 65514 more of these'])
+        self.assertLess(len(told), 30)
+        mountlib.put(self.at(name), gguf.encode(llama.keys() + split_keys(0, 3), []))
+        self.assertIn(f'{name}: error: split.count: is 3, by its name it must be 65535\n',
+                      self.check(name).out)
+        self.assertEqual(done.returncode, 2)
+        self.refused(name, 'split.count: is 3', file=name)
+        mountlib.put(self.at(name), gguf.encode(llama.keys() + split_keys(0, 65535), []))
+        self.refused('x-00002-of-65535.gguf', 'No such file', file=name)
+
+    def test_not_split(self):
+        """Names that only look like a shard's: the file is all there is."""
+        self.make()
+        for name in ('x-00001-of-00001.gguf', 'x-00001-of-1000000.gguf', 'x-00000-of-00002.gguf',
+                     'x-00003-of-00002.gguf', './-00001-of-00002.gguf', 'x-0000a-of-00002.gguf'):
+            mountlib.put(self.at(name), llama.image())
+            done = self.check(name)
+            self.assertNotIn('error', done.out)
+            with Mount(self.at(name)) as at:
+                self.assertEqual(mountlib.get(at + '/model.gguf'), llama.image())
+                said = mountlib.get(at + '/check').decode()
+                self.assertEqual(name[:-len(os.path.basename(name))] + said, done.out)
+
+    def test_single(self):
+        """A shard that is not called so: readers do not find the others."""
+        self.make()
+        mountlib.put(self.at('a.gguf'), first())
+        self.assertIn('a.gguf: warning: is file 1 of 2 of a split model, but its name does not end '
+                      "in -00001-of-00002.gguf: readers do not find the others (key 'split.no')\n",
+                      self.check('a.gguf').out)
+
+
+if __name__ == '__main__':
+    mountlib.main()

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT */
+/* check/file: models in files: interrupted edits, and no memory. */
+#include "cu_main.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "alloc.h"
+#include "check/report.h"
+#include "check_rows.h"
+#include "edit/journal.h"
+#include "model_dir.h"
+#include "tree_image.h"
+
+enum { TEXT_MAX = 4096 };
+
+/* ---- a journal ---- */
+
+static void add_line(void *arg, const struct check_finding *f)
+{
+    report_line(arg, f);
+}
+
+/* What check_file() tells of a file in the folder. free() it. */
+static char *told(const struct fixture *x, enum check_outcome *outcome)
+{
+    struct buf lines = BUF_INIT;
+    struct check_options o = {0};
+    char back[4096];
+    CU_ASSERT_PTR_NOT_NULL_FATAL(getcwd(back, sizeof(back)));
+    CU_ASSERT_EQUAL_FATAL(chdir(x->path), 0);
+    *outcome = check_file(NAME, &o, add_line, &lines);
+    CU_ASSERT_EQUAL_FATAL(chdir(back), 0);
+    buf_char(&lines, '\0');
+    return (char *)buf_steal(&lines);
+}
+
+/* What `check` in a tree that may not write tells. free() it. */
+static char *shown(const struct fixture *x)
+{
+    char path[128];
+    struct tree_image m = {.fd = -1};
+    struct tree_options o = {.read_only = true};
+    struct err e = {0};
+    char *text = calloc(1, TEXT_MAX + 1); /* its size is not told */
+    (void)snprintf(path, sizeof(path), "%s/%s", x->path, NAME);
+    CU_ASSERT_EQUAL_FATAL(tree_open(path, &o, &m.t, &e), 0);
+    CU_ASSERT_TRUE(image_read(&m, "check", 0, TEXT_MAX, text) > 0);
+    tree_close(m.t);
+    return text;
+}
+
+/* An edit in place that was cut off behind the journal: its header is checked, and it is told. */
+static void test_journal(void)
+{
+    static const char want[] =
+        NAME ": warning: an edit was interrupted; what it was about to write "
+             "is checked (--recover writes it) (journal)\n";
+    struct fixture x;
+    struct edit d;
+    enum check_outcome outcome;
+    uint64_t lo, len;
+    setup(&x);
+    make_edit(&d, x.g, x.old, x.old_n, EDIT_INPLACE, 'n', 2900);
+    struct edit_file f = open_model(&x, calm());
+    journal_range(x.old, d.p.head.data, d.p.head.len, &lo, &len);
+    CU_ASSERT_EQUAL(journal_write(&f, lo, x.old + lo, d.p.head.data + lo, len, NULL), 0);
+    char *file = told(&x, &outcome), *tree = shown(&x);
+    CU_ASSERT_EQUAL(outcome, CHECK_FINDINGS);
+    CU_ASSERT_EQUAL(strncmp(file, want, strlen(want)), 0);
+    CU_ASSERT_STRING_EQUAL(file, tree);
+    free(file);
+    free(tree);
+    edit_file_close(&f);
+    edit_done(&d);
+    teardown(&x);
+}
+
+/* ---- no memory ---- */
+
+static void put_shard(int dir, int no)
+{
+    struct build b;
+    char name[64];
+    size_t n;
+    build_init(&b, 3, false);
+    if (no == 0)
+        check_put_keys(&b, NULL);
+    build_num(&b, "split.no", GGUF_U16, (uint64_t)no);
+    build_num(&b, "split.tensors.count", GGUF_I32, 2);
+    build_num(&b, "split.count", GGUF_U16, 2);
+    if (no == 1)
+        check_put_tensors(&b);
+    uint8_t *image = build_finish(&b, &n);
+    (void)snprintf(name, sizeof(name), "Tiny-1K-v1.0-Q4_0-%05d-of-00002.gguf", no + 1);
+    put_file(dir, name, image, n);
+    free(image);
+}
+
+static void ignore(void *arg, const struct check_finding *f)
+{
+    unsigned *n = arg;
+    CU_ASSERT_PTR_NOT_NULL(f->file);
+    ++*n;
+}
+
+/* The n-th allocation fails: the model is unusable and that is told, or is as clean as it is. */
+static void test_memory(void)
+{
+    struct fixture x;
+    char path[128];
+    setup(&x);
+    put_shard(x.dir, 0);
+    put_shard(x.dir, 1);
+    (void)snprintf(path, sizeof(path), "%s/Tiny-1K-v1.0-Q4_0-00002-of-00002.gguf", x.path);
+    struct check_options o = {.values = true};
+    for (unsigned at = 1, hit = 1; hit; at++) {
+        unsigned n = 0;
+        alloc_arm(at, false);
+        enum check_outcome outcome = check_file(path, &o, ignore, &n);
+        hit = alloc_disarm();
+        CU_ASSERT_TRUE(outcome == CHECK_CLEAN || (hit && outcome == CHECK_UNUSABLE));
+        CU_ASSERT_TRUE((outcome == CHECK_CLEAN) == (n == 0));
+        CU_ASSERT_TRUE(hit || at > 20);
+    }
+    teardown(&x);
+}
+
+static CU_TestInfo tests[] = {
+    {"an interrupted edit", test_journal},
+    {"no memory", test_memory},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("check_file", tests)
