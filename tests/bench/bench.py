@@ -25,6 +25,7 @@ import contextlib
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -441,6 +442,8 @@ def arguments():
 
 
 def main():
+    # As Ctrl-C does: what is mounted is unmounted on the way out.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     args = arguments()
     run = Run(args)
     tsv = open(args.tsv or os.path.join(run.work, 'results.tsv'), 'w', encoding='utf-8')

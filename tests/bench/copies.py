@@ -2,13 +2,14 @@
 """Edits that copy the model: their speed, and what goes on meanwhile."""
 import contextlib
 import os
+import signal
 import statistics
 import subprocess
 import tempfile
 
 import benchlib
 import edits
-from benchlib import Skipped, Table, ggufs, goal, quiet, show_ratio, speed_ratio, timed, turns
+from benchlib import Skipped, Table, ggufs, goal, quiet, show_ms, show_ratio, speed_ratio, timed, turns
 
 GIB = 1 << 30
 OPTIONS = ('-o', 'relayout=copy,commit=close')
@@ -95,12 +96,12 @@ def nothing():
 
 
 def start_native(folder):
-    return subprocess.Popen(['sh', '-c', CP, 'sh', folder])
+    return subprocess.Popen(['sh', '-c', CP, 'sh', folder], start_new_session=True)
 
 
 def start_edit(metadata, i):
     return subprocess.Popen(['sh', '-c', 'echo "$1" > "$2"', 'sh', f'during {i}',
-                             os.path.join(metadata, edits.KEY)])
+                             os.path.join(metadata, edits.KEY)], start_new_session=True)
 
 
 # what -> seconds that it takes once
@@ -110,6 +111,17 @@ SAMPLES = {
     'raw of F32': lambda at: turns([os.path.join(at, 'tensors/F32/raw')], '-c', rounds=1)[0][0],
 }
 IDLE = 5  # samples of each kind where no copy runs
+
+
+@contextlib.contextmanager
+def running(load):
+    """It is ended with what goes on meanwhile, if that fails."""
+    try:
+        yield load
+    finally:
+        if load and load.poll() is None:
+            os.killpg(load.pid, signal.SIGKILL)
+            load.wait()
 
 
 def sample(at, load):
@@ -138,7 +150,8 @@ def during_rounds(folder, at, rounds):
         for which in (0, 1, 2) if i % 2 else (0, 2, 1):
             for once in SAMPLES.values():  # the pages of the new file, mapped
                 once(at)
-            found[which] = sample(at, loads[which]())
+            with running(loads[which]()) as load:
+                found[which] = sample(at, load)
             clean(folder)
         for what, columns in seen.items():
             if all(f[what] for f in found):
@@ -157,6 +170,6 @@ def during(run):
                 table.add(what, '', '', '', '', 'not seen: copies end too soon')
                 continue
             ratio = speed_ratio(columns[1], columns[2])
-            table.add(what, *(benchlib.show_ms(column) for column in columns), show_ratio(ratio),
+            table.add(what, *(show_ms(column) for column in columns), show_ratio(ratio),
                       goal(round(ratio[0], 2), 0.9))
     yield table

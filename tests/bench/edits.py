@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Edits of a model of 100 GiB whose data is not copied: on file systems that clone, and in place."""
 import collections
+import contextlib
 import os
 import random
 import re
@@ -62,9 +63,8 @@ EDITS = {
 class Log:
     """The log of a mount, by which we know how edits were written."""
 
-    def __init__(self, folder):
-        self.file = tempfile.TemporaryFile(dir=folder)
-        self.seen = 0
+    def __init__(self, file):
+        self.file, self.seen = file, 0
 
     def strategies(self):
         """Of the edits since the last call: {strategy: count}."""
@@ -128,17 +128,24 @@ def instant(kind, metadata, log):
     return table
 
 
+@contextlib.contextmanager
+def edited(run, folder, commit):
+    """(metadata, log) of a new mount of a new model."""
+    model = put_model(run, folder)
+    with tempfile.TemporaryFile(dir=run.work) as log, \
+            ggufs(run.work, model, '-o', f'commit={commit}', log=log) as (at, _):
+        yield os.path.join(at, 'metadata'), Log(log)
+    os.unlink(model)
+
+
 def on_disk(run, kind, table):
     """Yields the table of edits that stay instant, where that ends at all."""
     with benchlib.disk(run.work, kind, DISK) as folder:
         for commit in ('auto', 'close'):
-            model, log = put_model(run, folder), Log(run.work)
-            with ggufs(run.work, model, '-o', f'commit={commit}', log=log.file) as (at, _):
-                metadata = os.path.join(at, 'metadata')
+            with edited(run, folder, commit) as (metadata, log):
                 all_kinds(table, kind, commit, metadata, log)
                 if kind == 'ext4' and commit == 'close':
                     yield instant(kind, metadata, log)
-            os.unlink(model)
 
 
 def edit(run):

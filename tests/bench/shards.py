@@ -10,6 +10,7 @@ from benchlib import Skipped, Table, ggufs, goal, quiet, ready, show_ratio, spee
 GIB = 1 << 30
 READAHEADS = (128, 1024)  # KiB
 ROOM = 5 * GIB  # the shards and what is made of them
+NEEDED = 8 * GIB  # memory, of which that is a part
 
 
 def sh(script, *args):
@@ -28,10 +29,12 @@ def once(script, args, out, cold):
 CAT = 'out=$1; shift; cat "$@" > "$out"'
 COPY = 'cp "$2" "$1"'
 DIRECT = 'dd if="$2" of="$1" bs=1M iflag=direct status=none'
+TO_DISK = ' && sync "$out"', ' && sync "$1"'
 
 
 def compare(table, kib, ways, out, size, rounds):
-    """ways: (label, script, files, files to drop, goal); the first is what the others are held to."""
+    """ways: (label, script, files, files to drop, goal); the first is what the others are held to.
+    A round that does not count comes first."""
     seconds = [[] for _ in ways]
     for i in range(rounds + 1):
         for k in range(len(ways)):
@@ -46,33 +49,43 @@ def compare(table, kib, ways, out, size, rounds):
                   goal(round(ratio[0], 2), bound) if bound else '')
 
 
-def split_at(run, folder, table):
-    for path in run.shards():
-        quiet('cp', path, folder)
+def in_memory(shards, merged, hot):
+    return [('', CAT, shards, [], None),
+            ('cp model.gguf', COPY, [merged], [merged], 1.0),
+            ('cp of ready bytes', COPY, [hot], [hot], None),
+            ('dd iflag=direct bs=1M', DIRECT, [merged], [merged], None)]
+
+
+def on_disk(shards, merged, _):
+    return [('', CAT + TO_DISK[0], shards, [], None),
+            ('cp model.gguf', COPY + TO_DISK[1], [merged], [merged], 1.0)]
+
+
+def split_at(run, folder, ways, table):
+    """The shards are there."""
     paths = [os.path.join(folder, os.path.basename(path)) for path in run.shards()]
     out, size = os.path.join(folder, 'whole.gguf'), sum(os.stat(path).st_size for path in paths)
     for kib in READAHEADS:
         with ggufs(run.work, paths[0], '-o', 'ro', readahead=kib) as (at, _), \
                 ready(run.work, size, readahead=kib) as (base, _):
-            if not (benchlib.set_readahead(at, kib) and benchlib.set_readahead(base, kib)):
-                continue
-            merged, hot = os.path.join(at, 'model.gguf'), os.path.join(base, 'hot0')
-            compare(table, kib, [
-                ('', CAT, paths, [], None),
-                ('cp model.gguf', COPY, [merged], [merged], 1.0),
-                ('cp of ready bytes', COPY, [hot], [hot], None),
-                ('dd iflag=direct bs=1M', DIRECT, [merged], [merged], None),
-            ], out, size, max(3, run.rounds // 2))
+            if benchlib.set_readahead(at, kib) and benchlib.set_readahead(base, kib):
+                merged, hot = os.path.join(at, 'model.gguf'), os.path.join(base, 'hot0')
+                compare(table, kib, ways(paths, merged, hot), out, size, max(3, run.rounds // 2))
 
 
 def split(run):
-    table = Table('Three shards of 2 GB made one, in memory (tmpfs)', 'by', 'readahead', 'cat GB/s',
-                  'this GB/s', 'ratio', 'goal')
+    columns = 'by', 'readahead', 'cat GB/s', 'this GB/s', 'ratio', 'goal'
+    table = Table('Three shards of 2 GB made one, in the work folder, to the disk', *columns)
+    split_at(run, run.work, on_disk, table)
+    yield table
+    table = Table('Three shards of 2 GB made one, in memory (tmpfs)', *columns)
     try:
-        if benchlib.available() < 2 * ROOM:
-            raise Skipped(f'tmpfs: needs {2 * ROOM // GIB} GiB of memory')
+        if benchlib.available() < NEEDED:
+            raise Skipped(f'tmpfs: needs {NEEDED // GIB} GiB of memory')
         with benchlib.disk(run.work, 'tmpfs', ROOM) as folder:
-            split_at(run, folder, table)
+            for path in run.shards():
+                quiet('cp', path, folder)
+            split_at(run, folder, in_memory, table)
     except Skipped as why:
         table.add('skipped: ' + str(why), *[''] * 5)
     yield table
