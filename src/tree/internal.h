@@ -44,6 +44,7 @@ struct writer {
     struct tree_wait *flight_owner; /* as pending.owner */
     struct pending next;
     int failed;         /* 0, or why a write that nobody waited for failed; told once */
+    bool freeing;       /* the file that was replaced last still takes its room */
     atomic_bool cancel; /* stops a copy */
 };
 

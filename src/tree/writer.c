@@ -122,7 +122,7 @@ int writer_ready(const struct tree *t, struct err *e)
 /*
  * In mode auto an edit is waited for if that does not take long. What is not waited for must be
  * possible: the strategy is found and free space looked at now (unless a write is going on, which
- * has done so just before).
+ * has done so just before, or has taken the room that it is about to free).
  */
 int writer_accepted(struct tree *t, struct tree_wait *w, struct err *e)
 {
@@ -131,7 +131,7 @@ int writer_accepted(struct tree *t, struct tree_wait *w, struct err *e)
         return park(t, w, true);
     if (!t->writer.flight) {
         int r = edit_prepare(&t->file, &t->writer.next.plan, &t->edit, &how, e);
-        if (r < 0) {
+        if (r < 0 && !(r == -ENOSPC && t->writer.freeing)) {
             edits_take_back(t);
             return r;
         }
@@ -216,18 +216,28 @@ static void unpin(struct tree *t)
         gen_unpin(t->held[i].gen);
 }
 
-/* The batch is on disk: so is the generation that was in flight. */
-static void landed(struct tree *t, struct store *s)
+/*
+ * The batch is on disk: so is the generation that was in flight. Returns the store that nobody
+ * needs any more, or NULL. It is let go of without the lock, and of a large model after those who
+ * wait are answered: freeing a file takes a good part of the time that its copy took.
+ */
+static struct store *landed(struct tree *t, struct store *s)
 {
-    if (s)
+    struct store *old = s ? t->now.store : NULL;
+    if (s) {
         unpin(t);
+        t->now.store = s;
+    }
     gen_unref(t->writer.disk);
     t->writer.disk = t->writer.flight;
     t->writer.flight = NULL;
-    if (s) {
-        store_unref(t->now.store);
-        t->now.store = s;
-    }
+    return old;
+}
+
+static void drop_store(struct store **s)
+{
+    store_unref(*s);
+    *s = NULL;
 }
 
 static void failed(struct tree *t, const struct batch *b, int r)
@@ -285,7 +295,7 @@ static void take(struct tree *t, struct batch *b)
 static void write_pending(struct tree *t)
 {
     struct batch b;
-    struct store *s = NULL;
+    struct store *s = NULL, *old = NULL;
     int removed = edits_remove_due(t);
     if (removed < 0)
         t->writer.failed = removed;
@@ -314,16 +324,21 @@ static void write_pending(struct tree *t)
     t->writer.flight_waits = NULL;
     t->writer.flight_owner = NULL;
     if (r == 0)
-        landed(t, s);
+        old = landed(t, s);
     else
         failed(t, &b, r);
+    bool freeing = t->writer.freeing = old && b.pending.plan.size > SMALL_MODEL;
     keys_land(&t->keys, r == 0);
     if (r == 0 && b.pending.waits) /* a removal that was to be part of it */
         r = take_failure(t);
     (void)pthread_mutex_unlock(&t->lock);
+    if (!freeing)
+        drop_store(&old);
     answer(b.pending.waits, r);
+    drop_store(&old);
     batch_free(&b);
     (void)pthread_mutex_lock(&t->lock);
+    t->writer.freeing = false;
 }
 
 static bool is_due(const struct writer *w)

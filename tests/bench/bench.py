@@ -12,6 +12,11 @@ all rounds and, in brackets, the least and the most. WHAT is any of
   parallel    1, 2, 4 and 8 readers at a time, against the server of ready bytes
   start       mount, list, memory and unmount: a small model and one of 1 TB with 20,000 tensors
   vocabulary  a model with a large vocabulary: parsing, and mount, read all metadata, unmount
+  edit        each kind of edit of a 100 GiB model, on XFS, btrfs and ext4 in images
+  copy        an edit by copy of a 2 GB model, against cp
+  during      `ls -l metadata` and reads of tensors while such a copy runs, against while cp runs
+  split       `cp model.gguf` of a split model, against cat of the shards
+  check       --check=full of a 2 GB model, against decoding alone
 
 (default: all). docs/performance.md tells how each is measured and what it is held to.
 """
@@ -20,13 +25,17 @@ import contextlib
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 
 import benchlib
-from benchlib import Table, ggufs, goal, ready, show_ms, show_ratio, speed_ratio, turns
+import copies
+import edits
+import shards
+from benchlib import Table, ggufs, goal, quiet, ready, show_ms, show_ratio, speed_ratio, timed, turns
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SOURCE = os.path.dirname(os.path.dirname(HERE))
@@ -35,6 +44,7 @@ import ggufmodel  # noqa: E402
 
 MIB = 1 << 20
 VALUES = 64 * MIB  # bytes of each tensor's float32 values in the model of all types
+LARGE = 176  # MiB of each tensor's float32 values in the model of 2 GB
 TYPES = [name for _, (name, _, _) in sorted(ggufmodel.GEOMETRY.items())]
 READAHEADS = (128, 1024)  # KiB: what FUSE mounts get, and what root may set (the default then)
 
@@ -56,6 +66,17 @@ class Run:
 
     def types(self):
         return self.made('types.gguf', sys.executable, os.path.join(HERE, 'make-types'))
+
+    def large(self):
+        """The same with 2 GB of data."""
+        return self.made('large.gguf', sys.executable, os.path.join(HERE, 'make-types'), '--mib',
+                         str(LARGE))
+
+    def shards(self):
+        """The same in three files."""
+        return [self.made(f'large-{i:05d}-of-00003.gguf', sys.executable,
+                          os.path.join(HERE, 'make-types'), '--mib', str(LARGE), '--shard', f'{i}/3')
+                for i in (1, 2, 3)]
 
     def script(self, name, script, *options):
         return self.made(name, sys.executable, os.path.join(SOURCE, 'scripts', script), *options)
@@ -269,12 +290,6 @@ def parallel(run):
 
 # ---- mounting ----
 
-def timed(function, *args):
-    begin = time.perf_counter()
-    function(*args)
-    return time.perf_counter() - begin
-
-
 def daemon_of(at):
     """The process whose command line ends in this mount point."""
     for pid in filter(str.isdigit, os.listdir('/proc')):
@@ -307,10 +322,6 @@ def unmount(at, pid):
 def mount_and_list(model, at):
     mount(model, at)
     os.listdir(at)
-
-
-def quiet(*command):
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 
 def header_size(model):
@@ -396,7 +407,8 @@ def vocabulary(run):
 
 
 BENCHES = {f.__name__: f for f in (decode, sequential, disk, cached, random, parallel, start,
-                                   vocabulary)}
+                                   vocabulary, edits.edit, copies.copy, copies.during, shards.split,
+                                   shards.check)}
 
 
 def machine():
@@ -430,6 +442,8 @@ def arguments():
 
 
 def main():
+    # As Ctrl-C does: what is mounted is unmounted on the way out.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     args = arguments()
     run = Run(args)
     tsv = open(args.tsv or os.path.join(run.work, 'results.tsv'), 'w', encoding='utf-8')

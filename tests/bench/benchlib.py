@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: MIT
-"""What the benchmarks share: servers that are started and ended, stop-watch runs, tables.
+"""What the benchmarks share: servers that are started and ended, disks, stop-watch runs, tables.
 
 Environment: GGUFS (the program), BENCH_PROGRAMS (the folder of the programs of tests/bench).
 """
 import contextlib
 import os
 import select
+import shutil
 import statistics
 import subprocess
 import tempfile
+import time
 
 GGUFS = os.environ.get('GGUFS', 'ggufs')
 PROGRAMS = os.environ.get('BENCH_PROGRAMS', '.')
@@ -51,12 +53,13 @@ def set_readahead(at, kib):
 
 
 @contextlib.contextmanager
-def serve(work, *command, readahead=None):
+def serve(work, *command, readahead=None, log=subprocess.DEVNULL):
     """Run a FUSE server in the foreground at a new folder, which is added to its command line.
-    Gives (folder, process); the server is ended afterwards."""
+    Gives (folder, process); the server is ended afterwards. It is no part of the terminal's
+    foreground: Ctrl-C reaches it by way of this program alone."""
     at = tempfile.mkdtemp(prefix='mnt-', dir=work)
     process = subprocess.Popen([*command, '-f', at], stdin=subprocess.DEVNULL,
-                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                               stdout=subprocess.DEVNULL, stderr=log, start_new_session=True)
     try:
         wait_mounted(at, process)
         os.stat(at)  # answered: the exchange of settings with the kernel is over
@@ -64,21 +67,97 @@ def serve(work, *command, readahead=None):
             set_readahead(at, readahead)
         yield at, process
     finally:
-        subprocess.run(['fusermount3', '-u', at], check=True)
+        if mounted(at):
+            subprocess.run(['fusermount3', '-u', at], check=True)
+        else:
+            process.terminate()
         process.wait(LIMIT)
         os.rmdir(at)
 
 
-def ggufs(work, model, *options, readahead=None):
+def ggufs(work, model, *options, readahead=None, log=subprocess.DEVNULL):
     own = ['-o', f'readahead={readahead}'] if readahead else []
-    return serve(work, GGUFS, *options, *own, model, readahead=readahead)
+    return serve(work, GGUFS, *options, *own, model, readahead=readahead, log=log)
 
 
 def ready(work, size, *options, readahead=None):
     return serve(work, program('ready_server'), str(size), *options, readahead=readahead)
 
 
+# ---- disks ----
+
+class Skipped(Exception):
+    """Why something cannot be measured here."""
+
+
+MAKE = {'ext4': ['mkfs.ext4', '-qF'], 'xfs': ['mkfs.xfs', '-qf', '-m', 'reflink=1'],
+        'btrfs': ['mkfs.btrfs', '-qf']}
+
+
+def call(*command):
+    """Skipped if that does not work."""
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                          stderr=subprocess.PIPE, text=True, check=False)
+    if done.returncode != 0:
+        raise Skipped(f'{" ".join(command[:3])}: {done.stderr.strip()}')
+
+
+@contextlib.contextmanager
+def mounted_at(folder, *command):
+    """A file system, mounted by a command and unmounted afterwards, whatever happens."""
+    call(*command, folder)
+    try:
+        yield folder
+    finally:
+        if subprocess.run(['umount', folder], check=False).returncode != 0:
+            subprocess.run(['umount', '-l', folder], check=True)
+
+
+@contextlib.contextmanager
+def disk(work, kind, size):
+    """A new file system of `size` bytes: in a sparse image by a loop device, or tmpfs. Skipped where
+    that cannot be done. Gives its folder."""
+    if os.geteuid() != 0:
+        raise Skipped(f'{kind}: only root can mount it')
+    if kind in MAKE and not shutil.which(MAKE[kind][0]):
+        raise Skipped(f'{kind}: no {MAKE[kind][0]}')
+    with tempfile.TemporaryDirectory(prefix=f'disk-{kind}-', dir=work) as home:
+        folder, image = os.path.join(home, 'at'), os.path.join(home, 'image')
+        os.mkdir(folder)
+        command = ['mount', '-t', 'tmpfs', '-o', f'size={size}', 'tmpfs']
+        if kind in MAKE:
+            with open(image, 'wb') as file:
+                file.truncate(size)
+            call(*MAKE[kind], image)
+            command = ['mount', '-o', 'loop', image]
+        with mounted_at(folder, *command):
+            yield folder
+
+
+def available():
+    """Bytes of memory that can be had."""
+    with open('/proc/meminfo', encoding='utf-8') as lines:
+        fields = dict(line.split(':', 1) for line in lines)
+    return int(fields['MemAvailable'].split()[0]) * 1024
+
+
 # ---- figures ----
+
+def timed(function, *args):
+    begin = time.perf_counter()
+    function(*args)
+    return time.perf_counter() - begin
+
+
+def quiet(*command):
+    subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+
+
+def drop(path):
+    """Have the kernel forget the file's pages."""
+    with open(path, 'rb') as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
 
 def spread(values):
     """(median, least, most)"""

@@ -10,13 +10,16 @@ import contextlib
 import errno
 import fcntl
 import os
+import threading
 import time
+import unittest
 
 import ggufmodel as gguf
 import mountlib
 
 RESERVE = b'ggufs.reserve'
 FICLONE = 0x40049409  # linux/fs.h
+GATE = os.environ.get('GGUFS_GATE', '')
 
 
 # ---- the strict reader ----
@@ -223,3 +226,63 @@ def clones(folder):
 def leftovers(folder):
     """Files of ours beside a model."""
     return [name for name in os.listdir(folder) if '.ggufs-' in name]
+
+
+# ---- a program that waits ----
+
+class Call:
+    """A call in a thread: what it raised, when it is done."""
+
+    def __init__(self, function, *arguments):
+        self.error = None
+        self.thread = threading.Thread(target=self.run, args=(function, arguments))
+        self.thread.start()
+
+    def run(self, function, arguments):
+        try:
+            function(*arguments)
+        except OSError as e:
+            self.error = e
+
+    def wait(self):
+        self.thread.join(mountlib.LIMIT)
+        assert not self.thread.is_alive(), 'it hangs'
+        return self.error
+
+
+needs_gate = unittest.skipIf(not os.path.exists(GATE) or mountlib.sanitized('asan'), 'no gate')
+
+
+class Gate:
+    """A FIFO at which the program waits: see gate.c."""
+
+    def __init__(self, name):
+        self.name, self.fd = name, -1
+
+    @contextlib.contextmanager
+    def before(self, what):
+        """Programs that are started meanwhile wait before that: GATE, GATE_FREE."""
+        os.environ[what], os.environ['LD_PRELOAD'] = self.name, GATE
+        try:
+            yield
+        finally:
+            del os.environ[what], os.environ['LD_PRELOAD']
+
+    def shut(self):
+        os.mkfifo(self.name)
+
+    def wait(self):
+        """Until somebody stands before it."""
+        self.fd = os.open(self.name, os.O_WRONLY)
+
+    def open(self):
+        os.unlink(self.name)
+        os.close(self.fd)
+        self.fd = -1
+
+    def remove(self):
+        """Whatever has become of the test."""
+        if self.fd >= 0:
+            self.open()
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.name)

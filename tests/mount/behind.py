@@ -14,7 +14,7 @@ import editlib
 import ggufmodel as gguf
 import mountlib
 import samples
-from editlib import Want, place, sync, write
+from editlib import Call, Gate, Want, needs_gate, place, sync, write
 from ggufmodel import Tensor, Value
 
 MIB = 1 << 20
@@ -408,6 +408,32 @@ class Disks(unittest.TestCase):
                 self.assertEqual(editlib.read(at, 'my.first'), b'1\n')
                 sync(at)
             want.set(b'my.first', Value('u32', 1))
+            want.check(mountlib.get(source))
+
+    @needs_gate
+    def test_room_that_is_about_to_be_free(self):
+        """While the file that was replaced is let go of, its room counts as free."""
+        gate = Gate(mountlib.path('gate'))
+        self.addCleanup(gate.remove)
+        with Disk('tmpfs', 160 * MIB) as folder:
+            source = os.path.join(folder, 'model.gguf')
+            with open(source, 'wb') as file:
+                file.write(large(65 * MIB))
+            want, mount = Want(mountlib.get(source)), mountlib.Foreground(source, '-o', 'commit=sync')
+            with gate.before('GATE_FREE'):
+                at, _ = mount.__enter__()
+            write(at, 'my.first', '1')
+            gate.shut()
+            first = Call(sync, at)
+            gate.wait()
+            self.assertIsNone(first.wait())
+            write(at, 'my.second', '2')
+            self.assertEqual(editlib.read(at, 'my.second'), b'2\n')
+            gate.open()
+            sync(at)
+            mount.__exit__(None, None, None)
+            for key, value in ((b'my.first', 1), (b'my.second', 2)):
+                want.set(key, Value('u32', value))
             want.check(mountlib.get(source))
 
     def test_xfs_reflink(self):

@@ -8,18 +8,16 @@ import multiprocessing
 import os
 import signal
 import struct
-import threading
 import unittest
 
 import editlib
 import ggufmodel as gguf
 import mountlib
 import samples
-from editlib import Want, place, sync, write
+from editlib import Call, Gate, Want, needs_gate, place, sync, write
 from ggufmodel import Tensor, Value
 
 MIB = 1 << 20
-GATE = os.environ.get('GGUFS_GATE', '')
 IN_MOVED_TO = 0x80
 
 fork = multiprocessing.get_context('fork')
@@ -49,69 +47,20 @@ class Rewrites:
         os.close(self.fd)
 
 
-class Call:
-    """A call in a thread: what it raised, when it is done."""
-
-    def __init__(self, function, *arguments):
-        self.error = None
-        self.thread = threading.Thread(target=self.run, args=(function, arguments))
-        self.thread.start()
-
-    def run(self, function, arguments):
-        try:
-            function(*arguments)
-        except OSError as e:
-            self.error = e
-
-    def wait(self):
-        self.thread.join(mountlib.LIMIT)
-        assert not self.thread.is_alive(), 'it hangs'
-        return self.error
-
-
-class Gate:
-    """A FIFO at which the program waits before it copies."""
-
-    def __init__(self, name):
-        self.name, self.fd = name, -1
-
-    def shut(self):
-        os.mkfifo(self.name)
-
-    def wait(self):
-        """Until somebody stands before it."""
-        self.fd = os.open(self.name, os.O_WRONLY)
-
-    def open(self):
-        os.unlink(self.name)
-        os.close(self.fd)
-        self.fd = -1
-
-    def remove(self):
-        """Whatever has become of the test."""
-        if self.fd >= 0:
-            self.open()
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self.name)
-
-
 def process_state(pid):
     with open(f'/proc/{pid}/stat', encoding='utf-8') as stat:
         return stat.read().rpartition(')')[2].split()[0]
 
 
-@unittest.skipIf(not os.path.exists(GATE) or mountlib.sanitized('asan'), 'no gate')
+@needs_gate
 class WhileCopying(unittest.TestCase):
     def setUp(self):
         self.source = mountlib.put('model.gguf', samples.editable())
         self.want, self.gate = Want(mountlib.get(self.source)), Gate(mountlib.path('gate'))
         self.addCleanup(self.gate.remove)
-        os.environ['GATE'], os.environ['LD_PRELOAD'] = self.gate.name, GATE
         self.mount = mountlib.Foreground(self.source, '-o', 'relayout=copy')
-        try:
+        with self.gate.before('GATE'):
             self.at, self.process = self.mount.__enter__()
-        finally:
-            del os.environ['GATE'], os.environ['LD_PRELOAD']
         self.rewrites = Rewrites(self.source)
         self.addCleanup(self.rewrites.close)
 
@@ -276,6 +225,36 @@ class WhileCopying(unittest.TestCase):
             call.wait()  # an answer, or the connection's end
         self.process.wait(mountlib.LIMIT)
         self.done()
+
+
+@needs_gate
+class WhileFreeing(unittest.TestCase):
+    def test_nobody_waits(self):
+        """The old file of a large model is let go of when the edit has been answered, and whatever
+        that takes, others go on."""
+        data = bytes(65 * MIB)
+        source = mountlib.put('model.gguf', gguf.encode(
+            samples.keys(), [Tensor(b'w', 24, (len(data),), data)]))
+        want, gate = Want(mountlib.get(source)), Gate(mountlib.path('gate'))
+        self.addCleanup(gate.remove)
+        mount = mountlib.Foreground(source, '-o', 'relayout=copy,commit=close')
+        with gate.before('GATE_FREE'):
+            at, _ = mount.__enter__()
+        gate.shut()
+        first = Call(write, at, 'my.first', 'one')
+        gate.wait()
+        want.set(b'my.first', Value('string', b'one'))
+        self.assertIsNone(first.wait())
+        want.check(mountlib.get(source))
+        self.assertEqual(editlib.read(at, 'my.first'), b'one\n')
+        self.assertEqual(mountlib.get(os.path.join(at, 'tensors/w/raw')), data)
+        second = Call(write, at, 'my.second', 'two')
+        want.set(b'my.second', Value('string', b'two'))
+        editlib.until(lambda: b'my.second' in editlib.keys(at))
+        gate.open()
+        self.assertIsNone(second.wait())
+        mount.__exit__(None, None, None)
+        want.check(mountlib.get(source))
 
 
 class Later(unittest.TestCase):
