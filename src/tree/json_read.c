@@ -202,10 +202,10 @@ struct items items_begin_text(struct reader *r, bool may_be_array)
 {
     struct reader peek = *r;
     reader_skip_space(&peek);
-    if (!may_be_array || !reader_at(&peek, '['))
+    if (!reader_at(&peek, '['))
         return (struct items){.r = r, .first = true};
     *r = peek;
-    return items_begin_array(r);
+    return may_be_array ? items_begin_array(r) : (struct items){.r = r, .first = true};
 }
 
 static int next_in_array(struct items *it)

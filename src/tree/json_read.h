@@ -55,7 +55,10 @@ struct items {
 
 /* The values of the array at r->at, "[". */
 struct items items_begin_array(struct reader *r);
-/* The values of a whole text: lines; or an array if it begins with "[" and may_be_array. */
+/*
+ * The values of a whole text: lines; or an array if it begins with "[" and may_be_array. Blank lines
+ * before a "[" are skipped.
+ */
 struct items items_begin_text(struct reader *r, bool may_be_array);
 /* 1: r->at is at the next value; 0: there is none (r->at is behind the array); or an error. */
 int items_next(struct items *it);

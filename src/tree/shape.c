@@ -12,6 +12,7 @@ static void add_integer(struct shape *s, const struct integer *v)
 {
     uint64_t *most = v->minus ? &s->max_negative : &s->max;
     *most = max_u64(*most, v->magnitude);
+    s->minus_zero |= v->minus && v->magnitude == 0;
     s->kinds |= SHAPE_INTEGER;
 }
 
@@ -37,20 +38,31 @@ bool shape_add_word(struct shape *s, const uint8_t *word, size_t n)
 
 static int nested(struct reader *r, struct shape *s, unsigned depth);
 
+static int add_array(struct reader *r, struct shape *s, unsigned depth)
+{
+    struct shape inner;
+    uint32_t elem;
+    int e = nested(r, &inner, depth + 1);
+    if (e < 0)
+        return e;
+    s->kinds |= SHAPE_ARRAY;
+    s->mixed |= inner.mixed || (inner.kinds && !shape_type(&inner, &elem));
+    if (s->depth <= inner.depth)
+        s->depth = inner.depth + 1;
+    return 0;
+}
+
 static int add_item(struct reader *r, struct shape *s, unsigned depth)
 {
     struct buf skipped = BUF_MEASURE;
-    struct shape inner;
     const uint8_t *word;
     size_t n;
     if (reader_at(r, '"')) {
         s->kinds |= SHAPE_STRING;
         return reader_string(r, &skipped);
     }
-    if (reader_at(r, '[')) {
-        s->kinds |= SHAPE_ARRAY;
-        return nested(r, &inner, depth + 1);
-    }
+    if (reader_at(r, '['))
+        return add_array(r, s, depth);
     int e = reader_word(r, &word, &n);
     if (e < 0 || shape_add_word(s, word, n))
         return e;
@@ -61,7 +73,7 @@ static int add_item(struct reader *r, struct shape *s, unsigned depth)
 static int nested(struct reader *r, struct shape *s, unsigned depth)
 {
     int e;
-    *s = (struct shape){0};
+    *s = (struct shape){.depth = 1};
     if (depth >= GGUF_MAX_DEPTH)
         return reader_fail(r, -EINVAL, "arrays are nested more than %d deep", GGUF_MAX_DEPTH);
     struct items it = items_begin_array(r);
@@ -106,11 +118,11 @@ bool shape_type(const struct shape *s, uint32_t *elem)
 {
     static const uint8_t order[] = {GGUF_U32, GGUF_I32,    GGUF_U64,  GGUF_I64,  GGUF_F32,
                                     GGUF_F64, GGUF_STRING, GGUF_BOOL, GGUF_ARRAY};
-    /* Integers that no integer type holds are not silently rounded to floats. */
-    bool no_float = s->kinds == SHAPE_INTEGER;
+    /* Integers that no integer type holds are not silently rounded to floats; -0 is a float's. */
+    bool integers = s->kinds == SHAPE_INTEGER, floats = s->minus_zero && !s->huge;
     for (size_t i = 0; s->kinds && i < sizeof(order); i++) {
         bool is_float = gguf_types[order[i]].kind == GGUF_KIND_FLOAT;
-        if ((is_float && no_float) || !shape_fits(s, order[i]))
+        if ((integers && is_float != floats) || !shape_fits(s, order[i]))
             continue;
         *elem = order[i];
         return true;

@@ -21,13 +21,19 @@ struct shape {
     uint64_t max;          /* largest magnitude of an integer that is not negative ... */
     uint64_t max_negative; /* ... and of one that is */
     bool huge;             /* an integer is over u64 */
+    bool minus_zero;       /* an integer is -0: of the types, only floats hold it */
     bool wide;             /* a float is outside the range of f32 */
+    bool mixed;            /* an array further in has no type (shape_type()) */
+    unsigned depth;        /* of the deepest array further in; 1: there is none */
 };
 
 /* Add the value whose text is the word; false if it is none (a bare word). */
 bool shape_add_word(struct shape *s, const uint8_t *word, size_t n);
 
-/* Read the array at r->at, "[", to behind its end. 0, or an error in r->err. */
+/*
+ * Read the array at r->at, "[", to behind its end. Brackets may be GGUF_MAX_DEPTH deep. 0, or an
+ * error in r->err.
+ */
 int shape_array(struct reader *r, struct shape *s);
 
 /* True if an array of this element type can hold the values. */
@@ -35,8 +41,8 @@ bool shape_fits(const struct shape *s, uint32_t elem);
 
 /*
  * The element type for values of one kind: integers the first of u32, i32, u64, i64 that holds all,
- * numbers with a float among them f32 (f64 if one is outside the range of f32), string, bool, array. False if the kinds are mixed, integers
- * too large for any, or there are no values.
+ * numbers with a float or a -0 among them f32 (f64 if one is outside the range of f32), string,
+ * bool, array. False if the kinds are mixed, integers too large for any, or there are no values.
  */
 bool shape_type(const struct shape *s, uint32_t *elem);
 

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "gguf/value.h"
+#include "gguf/gguf.h"
 #include "tree/scan.h"
 #include "tree/shape.h"
 
@@ -14,8 +14,8 @@ static bool infer_array(const uint8_t *text, size_t n, uint32_t *elem)
     struct shape s;
     if (shape_array(&r, &s) < 0 || r.at != r.end)
         return false;
-    if (shape_type(&s, elem))
-        return true;
+    if (shape_type(&s, elem)) /* arrays stand in one more: the text's lines */
+        return *elem != GGUF_ARRAY || (!s.mixed && s.depth < GGUF_MAX_DEPTH);
     *elem = GGUF_STRING;
     return s.kinds == 0;
 }

@@ -13,9 +13,10 @@
 
 /*
  * From the text alone: true or false is bool; an integer the first of u32, i32, u64, i64 that holds
- * it; another number (a point, an exponent, inf, nan) f32, or f64 if f32 is too narrow; a JSON array whose values are of one
- * kind an array of them (of no values: of strings); anything else a string. An array of arrays is
- * one line of text, so one inner array, of which it is the only element.
+ * it; another number (-0, a point, an exponent, inf, nan) f32, or f64 if f32 is too narrow; a JSON
+ * array whose values are of one kind, also further in, an array of them (of no values: of strings);
+ * anything else a string. An array of arrays is one inner array, of which it is the only element,
+ * as a line of such a text is. text_parse() takes the text as what is found here.
  */
 void text_infer(const uint8_t *text, size_t n, uint32_t *type, uint32_t *elem);
 

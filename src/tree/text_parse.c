@@ -218,7 +218,7 @@ static int inner_type(struct parse *p, const struct beside *b, uint32_t *elem)
     if (r < 0)
         return r;
     *elem = b->any ? b->item.elem : (uint32_t)GGUF_U32;
-    if (shape_fits(&s, *elem) || shape_type(&s, elem))
+    if (((b->any || s.kinds == 0) && shape_fits(&s, *elem)) || shape_type(&s, elem))
         return 0;
     if (s.kinds == SHAPE_INTEGER)
         return reader_fail(&p->r, -ERANGE, "an integer is outside the range of u64 and i64");

@@ -7,6 +7,7 @@
 
 #include "gguf/value.h"
 #include "tree/text_infer.h"
+#include "tree/text_parse.h"
 
 enum { NONE = GGUF_VALUE_TYPES }; /* elem: not an array */
 
@@ -39,7 +40,8 @@ static void test_scalars(void)
     infers("true\n", GGUF_BOOL, NONE);
     infers("false", GGUF_BOOL, NONE);
     infers(" 5 \r\n", GGUF_U32, NONE);
-    infers("-0", GGUF_U32, NONE);
+    infers("-0", GGUF_F32, NONE); /* no integer type holds it */
+    infers("0", GGUF_U32, NONE);
     infers("4294967295\n", GGUF_U32, NONE);
     infers("-1\n", GGUF_I32, NONE);
     infers("-2147483648\n", GGUF_I32, NONE);
@@ -74,7 +76,12 @@ static void test_strings(void)
     infers("[18446744073709551615, -1]\n", GGUF_STRING, NONE);
     infers("[18446744073709551616]\n", GGUF_STRING, NONE);
     infers("[1,]\n", GGUF_STRING, NONE);
-    infers("[[[[[[[[[1]]]]]]]]]\n", GGUF_STRING, NONE); /* nested 9 deep */
+    infers("[[[[[[[[1]]]]]]]]\n", GGUF_STRING, NONE); /* 8 brackets in an array: 9 deep */
+    infers("[[[[[[[[[1]]]]]]]]]\n", GGUF_STRING, NONE);
+    infers("[[1, \"x\"]]\n", GGUF_STRING, NONE);
+    infers("[[1], [[2], [3, true]]]\n", GGUF_STRING, NONE);
+    infers("[[1], [18446744073709551616]]\n", GGUF_STRING, NONE);
+    infers("[-0, 18446744073709551616]\n", GGUF_STRING, NONE);
 }
 
 static void test_arrays(void)
@@ -90,6 +97,35 @@ static void test_arrays(void)
     infers("[true]\n", GGUF_ARRAY, GGUF_BOOL);
     infers("[[1], [\"x\"]]\n", GGUF_ARRAY, GGUF_ARRAY);
     infers("[]\n", GGUF_ARRAY, GGUF_STRING);
+    infers("[-0, 1]\n", GGUF_ARRAY, GGUF_F32);
+    infers("[-0, -1e39]\n", GGUF_ARRAY, GGUF_F64);
+}
+
+/* What is inferred can be parsed as that. */
+static void parses(const char *text)
+{
+    static const struct gguf_format fmt = {.version = 3, .len_width = 8};
+    CLEANUP(buf_free) struct buf payload = BUF_INIT;
+    uint32_t type = NONE, elem = NONE;
+    struct err e = {0};
+    text_infer((const uint8_t *)text, strlen(text), &type, &elem);
+    is(type, elem, GGUF_ARRAY, GGUF_ARRAY, text);
+    int r = text_parse(&fmt, type, elem, (const uint8_t *)text, strlen(text), NULL, &payload, &e);
+    CU_ASSERT_EQUAL(r, 0);
+    if (r < 0)
+        (void)fprintf(stderr, "'%s': %s\n", text, e.msg);
+}
+
+static void test_arrays_of_arrays(void)
+{
+    parses("[[1], [\"x\"]]\n");
+    parses("[[1, 2],\n [3]]\n");
+    parses("[\n  [1],\r\n\n  []\n]\n\n");
+    parses("\n[[1]]\n");
+    parses(" \r\n\n\t[[-0]]\n");
+    parses("[[[[[[[1]]]]]]]\n"); /* 7 brackets in an array: as deep as can be */
+    parses("[[], [[]]]\n");
+    parses("[[1e39], [1.5, -0], [true]]\n");
 }
 
 static void test_keys(void)
@@ -114,6 +150,7 @@ static CU_TestInfo tests[] = {
     {"bools and numbers", test_scalars},
     {"anything else is a string", test_strings},
     {"arrays of one kind", test_arrays},
+    {"arrays of arrays can be parsed", test_arrays_of_arrays},
     {"standardized keys have their type", test_keys},
     CU_TEST_INFO_NULL,
 };

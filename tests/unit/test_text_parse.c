@@ -259,6 +259,12 @@ static void test_nested(void)
     /* A lone line is one element, whose elements are arrays. */
     gives(GGUF_ARRAY, GGUF_ARRAY, "[[1], []]\n", "aaa4a", GGUF_ARRAY, 1u, GGUF_ARRAY, 2u, GGUF_U32,
           1u, 1u, GGUF_U32, 0u);
+    /* Also over several lines, and after blank ones. */
+    gives(GGUF_ARRAY, GGUF_ARRAY, "\n \r\n[[1],\n\n []\n]\n[\n2]\n", "aaa4aa4", GGUF_ARRAY, 2u,
+          GGUF_ARRAY, 2u, GGUF_U32, 1u, 1u, GGUF_U32, 0u, GGUF_U32, 1u, 2u);
+    gives(GGUF_ARRAY, GGUF_ARRAY, "[-0, 1]\n[[-0]]\n[0]\n", "aa44aa4a4", GGUF_ARRAY, 3u, GGUF_F32,
+          2u, 0x80000000u, 0x3f800000u, GGUF_ARRAY, 1u, GGUF_F32, 1u, 0x80000000u, GGUF_U32, 1u,
+          0u);
     gives(GGUF_ARRAY, GGUF_ARRAY, "", "a", GGUF_ARRAY, 0u);
     gives(GGUF_ARRAY, GGUF_ARRAY, "[[[[[[[]]]]]]]", "aaaaaaaa", GGUF_ARRAY, 1u, GGUF_ARRAY, 1u,
           GGUF_ARRAY, 1u, GGUF_ARRAY, 1u, GGUF_ARRAY, 1u, GGUF_ARRAY, 1u, GGUF_ARRAY, 1u, GGUF_U32,
@@ -273,6 +279,7 @@ static void test_nested_errors(void)
     refuses(GGUF_ARRAY, GGUF_ARRAY, "[1]\n[null]\n", -EINVAL, "line 2: 'null' is not a JSON value");
     refuses(GGUF_ARRAY, GGUF_ARRAY, "[18446744073709551616]\n", -ERANGE,
             "line 1: an integer is outside the range of u64 and i64");
+    refuses(GGUF_ARRAY, GGUF_ARRAY, "\n[1]\n\n[2]\n", -EINVAL, "line 3: the line is empty");
     refuses(GGUF_ARRAY, GGUF_ARRAY, "[1] [2]\n", -EINVAL,
             "line 1: the end of the line is expected at '[2]\\x0a'");
     refuses(GGUF_ARRAY, GGUF_ARRAY, "[[[[[[[[]]]]]]]]", -EINVAL,
