@@ -10,6 +10,7 @@
 #include "edit/file.h"
 #include "tree/helper.h"
 #include "tree/keys.h"
+#include "tree/texts.h"
 #include "tree/tree.h"
 
 /* Rows of the root that the tree itself knows. */
@@ -65,6 +66,7 @@ struct tree {
     char why[SHOW_MAX];    /* why it is not */
     struct edit_file file; /* the writer's; while nothing is written, protected by lock */
     struct edit_options edit;
+    struct texts texts; /* that open files show */
     pthread_mutex_t lock;
     /* Protected by lock: */
     struct view now; /* the newest generation and store */
@@ -119,7 +121,8 @@ struct tree_file {
      * A view of the whole keeps its generation; tensor data comes from the newest store at each
      * read.
      */
-    struct buf text;
+    struct rendered *shared; /* a reference: the text, or NULL and it is in: */
+    struct buf text;         /* its own: small ones, and what has no number of a generation */
     bool rendered;
     struct gen *gen;     /* NODE_WHOLE: a reference */
     struct mapped *pin;  /* a reference: what gen pinned when it was opened, or NULL */

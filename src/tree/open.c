@@ -262,6 +262,7 @@ static struct tree *tree_new(const struct tree_options *o)
     t->edit = (struct edit_options){
         .strategy = o->strategy, .reserve = o->reserve, .break_hardlinks = o->break_hardlinks};
     (void)pthread_mutex_init(&t->lock, NULL);
+    texts_init(&t->texts);
     return t;
 }
 
@@ -329,6 +330,7 @@ void tree_close(struct tree *t)
     if (t->dir >= 0)
         (void)close(t->dir);
     (void)pthread_mutex_destroy(&t->lock);
+    texts_free(&t->texts);
     free(t->path);
     free(t->name);
     free(t);

@@ -9,29 +9,64 @@
 
 #include "base/bytes.h"
 
-static void render(const struct tree *t, const struct view *v, struct tree_file *f)
+/* What a text is rendered from. */
+struct subject {
+    const struct tree *t;
+    const struct view *v;
+    const struct tree_file *f;
+    uint32_t kv; /* of a key's file */
+};
+
+static void render(const void *arg, struct buf *out)
 {
-    f->rendered = true;
-    if (f->row->tell)
-        f->row->tell(v, t->name, &f->text);
+    const struct subject *s = arg;
+    const struct gen *g = s->v->gen;
+    if (!s->f->row)
+        key_text(g, s->kv, out);
+    else if (s->f->row->tell)
+        s->f->row->tell(s->v, s->t->name, out);
     else
-        f->row->text(v->gen, node_tensor(v->gen, &f->node), &f->text);
+        s->f->row->text(g, node_tensor(g, &s->f->node), out);
 }
 
-/* The text of a metadata file as it is now. Of a writable tree: under the lock. */
-static void render_key(struct tree *t, struct tree_file *f)
+/* Texts of tensors are small, and a live one is not the same twice: each handle has its own. */
+static int render_row(struct tree *t, const struct view *v, struct tree_file *f)
+{
+    const struct subject s = {t, v, f, KV_NONE};
+    f->rendered = true;
+    if (f->node.kind == NODE_WHOLE && !(f->row->flags & ROW_LIVE))
+        return texts_get(&t->texts, v->gen->number, ino_whole(v->gen->number, f->node.row), render,
+                         &s, &f->shared);
+    render(&s, &f->text);
+    return 0;
+}
+
+static int render_key(struct tree *t, struct gen *g, uint32_t kv, struct tree_file *f)
+{
+    const struct view v = {.gen = g};
+    const struct subject s = {t, &v, f, kv};
+    return texts_get(&t->texts, g->number, ino_key(f->node.number), render, &s, &f->shared);
+}
+
+/*
+ * What a metadata file that is opened to be read shows: bytes in memory, or (a reference) the
+ * generation whose key *kv is to be rendered. Of a writable tree: under the lock.
+ */
+static struct gen *key_shown(struct tree *t, struct tree_file *f, uint32_t *kv)
 {
     struct buf *bytes = f->kf ? kfile_bytes(f->kf) : NULL;
-    uint32_t kv = t->writable ? t->keys.kv[f->node.number] : f->node.number;
+    *kv = t->writable ? t->keys.kv[f->node.number] : f->node.number;
     f->rendered = true;
     if (bytes)
         buf_add(&f->text, bytes->data, bytes->len);
-    else if (kv != KV_NONE)
-        key_text(t->now.gen, kv, &f->text);
+    return bytes || *kv == KV_NONE ? NULL : gen_ref(t->now.gen);
 }
 
+/* A large text takes a while: it is rendered without the lock. */
 static int open_key(struct tree *t, struct tree_file *f, int flags)
 {
+    struct gen *g = NULL;
+    uint32_t kv = KV_NONE;
     int r = 0;
     (void)pthread_mutex_lock(&t->lock);
     if (node_check(t, t->now.gen, &f->node) < 0)
@@ -41,8 +76,11 @@ static int open_key(struct tree *t, struct tree_file *f, int flags)
     else if ((flags & O_ACCMODE) != O_RDONLY)
         r = -EROFS;
     if (r == 0 && !f->writes && !(f->kf && f->kf->state == KFILE_HELPER))
-        render_key(t, f);
+        g = key_shown(t, f, &kv);
     (void)pthread_mutex_unlock(&t->lock);
+    if (g)
+        r = render_key(t, g, kv, f);
+    gen_unref(g);
     return r;
 }
 
@@ -80,7 +118,7 @@ static int open_row(struct tree *t, struct tree_file *f, int flags)
     f->piecewise = f->row->read != NULL;
     f->decodes = value_decodes(v.gen, f->row, node_tensor(v.gen, &f->node));
     if (r == 0 && (f->row->text || f->row->tell))
-        render(t, &v, f);
+        r = render_row(t, &v, f);
     return r;
 }
 
@@ -128,6 +166,7 @@ int tree_release(struct tree *t, struct tree_file *f)
     }
     gen_unref(f->gen);
     mapped_unref(f->pin);
+    rendered_unref(f->shared);
     buf_free(&f->text);
     free(f);
     return r;
@@ -174,7 +213,7 @@ int tree_read(struct tree *t, struct tree_file *f, uint64_t off, size_t n, struc
     if (!f->rendered && !f->kf)
         return read_row(t, f, off, n, r);
     if (f->rendered)
-        reply_text(&f->text, off, n, r);
+        reply_text(f->shared ? &f->shared->bytes : &f->text, off, n, r);
     else
         read_live(t, f, off, n, r);
     return 0;

@@ -147,6 +147,25 @@ class Generations(unittest.TestCase):
             found += lines.read().splitlines()
         return [name for name in found if '(deleted)' in name and 'model.gguf' in name]
 
+    def test_keys(self):
+        """A handle of a key reads what it opened, to whatever that and other keys change."""
+        def keep(name):
+            fd = os.open(place(at, name), os.O_RDONLY)
+            return fd, os.pread(fd, 1 << 20, 0)
+        tokens = ''.join(f'"{i}"\n' for i in range(20000))
+        with mountlib.Mount(mountlib.put('model.gguf', self.data())) as at:
+            held = []
+            for text in (tokens, '"x"\n' * 100, '', tokens.replace('9', '8')):
+                write(at, 'list.string', text)
+                write(at, 'general.name', text)
+                held += [(keep('list.string'), text), (keep('list.string'), text),
+                         (keep('general.name'), text or '\n')]
+            os.unlink(place(at, 'list.string'))
+            for (fd, got), text in held:
+                self.assertEqual(got.decode(), text)
+                self.assertEqual(os.pread(fd, 1 << 20, 0), got)
+                os.close(fd)
+
     def test_old_files_are_let_go(self):
         """A replaced model is kept by its readers, and by nobody when they are gone."""
         source = mountlib.put('model.gguf', self.data())

@@ -217,6 +217,36 @@ static void test_metadata(void)
     image_close(&m);
 }
 
+/* Where the first byte of an open file's answer lies. */
+static const void *answered(const struct tree_image *m, struct tree_file *f)
+{
+    struct reply r = {0};
+    CU_ASSERT_EQUAL_FATAL(tree_read(m->t, f, 0, 1, &r), 0);
+    CU_ASSERT_EQUAL_FATAL(r.parts, 1);
+    const void *at = r.part[0].iov_base;
+    tree_reply_done(&r);
+    return at;
+}
+
+/* Handles of a key or a view of the whole hold one text, not one each. */
+static void test_one_text(void)
+{
+    static const char *const path[] = {"metadata/a.list", "metadata.json", "tensors.json", "info"};
+    struct tree_image m = model(false);
+    for (size_t i = 0; i < sizeof(path) / sizeof(path[0]); i++) {
+        struct tree_file *a = NULL, *b = NULL;
+        uint64_t node = image_node(&m, path[i]);
+        CU_ASSERT_EQUAL_FATAL(tree_open_file(m.t, node, O_RDONLY, &a), 0);
+        CU_ASSERT_EQUAL_FATAL(tree_open_file(m.t, node, O_RDONLY, &b), 0);
+        const void *at = answered(&m, a);
+        CU_ASSERT_PTR_EQUAL(at, answered(&m, b));
+        (void)tree_release(m.t, a);
+        CU_ASSERT_PTR_EQUAL(at, answered(&m, b));
+        (void)tree_release(m.t, b);
+    }
+    image_close(&m);
+}
+
 static void test_tensors_json(void)
 {
     struct build b;
@@ -452,6 +482,7 @@ static CU_TestInfo tests[] = {
     {"offset tells where raw is", test_offset},
     {"model.gguf is the file", test_model},
     {"metadata texts and metadata.json", test_metadata},
+    {"handles share a text", test_one_text},
     {"tensors.json", test_tensors_json},
     {"info is fit for a terminal", test_info},
     {"info tells what the model is", test_info_all},

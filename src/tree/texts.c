@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+/* Rendered texts that handles share: see texts.h. */
+#include "tree/texts.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/hash.h"
+
+void texts_init(struct texts *l)
+{
+    *l = (struct texts){.bucket = {NULL}};
+    (void)pthread_mutex_init(&l->lock, NULL);
+}
+
+void texts_free(struct texts *l)
+{
+    (void)pthread_mutex_destroy(&l->lock);
+}
+
+static struct rendered **bucket_of(struct texts *l, uint64_t gen, uint64_t node)
+{
+    uint64_t id[] = {gen, node};
+    return &l->bucket[hash_name(id, sizeof(id)) % TEXTS_BUCKETS];
+}
+
+static struct rendered *rendered_new(struct texts *l, uint64_t gen, uint64_t node)
+{
+    struct rendered *x = calloc(1, sizeof(*x));
+    if (!x)
+        return NULL;
+    x->in = l;
+    x->gen = gen;
+    x->node = node;
+    (void)pthread_mutex_init(&x->making, NULL);
+    return x;
+}
+
+/* A reference to the text, which may still have to be made. Under the lock. NULL: no memory. */
+static struct rendered *find_or_add(struct texts *l, uint64_t gen, uint64_t node)
+{
+    struct rendered **at = bucket_of(l, gen, node), *x = *at;
+    while (x && (x->gen != gen || x->node != node))
+        x = x->next;
+    if (!x && (x = rendered_new(l, gen, node))) {
+        x->next = *at;
+        *at = x;
+    }
+    if (x)
+        x->refs++;
+    return x;
+}
+
+int texts_get(struct texts *l, uint64_t gen, uint64_t node,
+              void (*render)(const void *arg, struct buf *out), const void *arg,
+              struct rendered **ret)
+{
+    (void)pthread_mutex_lock(&l->lock);
+    struct rendered *x = find_or_add(l, gen, node);
+    (void)pthread_mutex_unlock(&l->lock);
+    if (!x)
+        return -ENOMEM;
+    (void)pthread_mutex_lock(&x->making);
+    if (!x->made)
+        render(arg, &x->bytes);
+    x->made = true;
+    (void)pthread_mutex_unlock(&x->making);
+    int r = buf_error(&x->bytes);
+    if (r < 0)
+        rendered_unref(x);
+    else
+        *ret = x;
+    return r;
+}
+
+/* Out of its bucket, if that was the last reference. */
+static bool drop(struct rendered *x)
+{
+    (void)pthread_mutex_lock(&x->in->lock);
+    bool last = --x->refs == 0;
+    struct rendered **at = bucket_of(x->in, x->gen, x->node);
+    while (last && *at != x)
+        at = &(*at)->next;
+    if (last)
+        *at = x->next;
+    (void)pthread_mutex_unlock(&x->in->lock);
+    return last;
+}
+
+void rendered_unref(struct rendered *x)
+{
+    if (!x || !drop(x))
+        return;
+    (void)pthread_mutex_destroy(&x->making);
+    buf_free(&x->bytes);
+    free(x);
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Texts that are shown as a whole, rendered once for all handles that show the same: a key or a view
+ * of the whole, in one generation. A text is there for as long as somebody holds it; it keeps
+ * nothing else alive, neither the generation nor its file.
+ *
+ * Threads: any. Who comes while a text is being rendered waits for it, and for no other.
+ */
+#ifndef TREE_TEXTS_H
+#define TREE_TEXTS_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+
+enum { TEXTS_BUCKETS = 64 }; /* of handles there are seldom more than a few thousand */
+
+struct rendered {
+    struct texts *in;
+    uint64_t gen, node;
+    struct rendered *next;  /* in its bucket; protected by in->lock, as refs is */
+    unsigned refs;          /* handles that hold it, or wait for it */
+    pthread_mutex_t making; /* held while it is rendered; protects made */
+    bool made;
+    struct buf bytes; /* once made: constant */
+};
+
+struct texts {
+    pthread_mutex_t lock;
+    struct rendered *bucket[TEXTS_BUCKETS];
+};
+
+void texts_init(struct texts *l);
+void texts_free(struct texts *l); /* when nobody holds a text any more */
+
+/*
+ * The text of a node in a generation, made by render(arg, ...) if nobody has it. 0 and a reference
+ * for rendered_unref(); -ENOMEM, or what render() left as the buf's error.
+ */
+int texts_get(struct texts *l, uint64_t gen, uint64_t node,
+              void (*render)(const void *arg, struct buf *out), const void *arg,
+              struct rendered **ret);
+void rendered_unref(struct rendered *x); /* may be NULL */
+
+#endif
