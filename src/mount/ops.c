@@ -109,11 +109,17 @@ static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
     (void)fuse_reply_err(req, 0);
 }
 
+/*
+ * Only what the kernel hands to a program as it comes (direct I/O, which tells a lock owner) may be
+ * brief. It also fills pages, even of a file that is open for direct I/O if it is mapped: there a
+ * brief answer would show zeros and move the end of the file. So a page of which a byte is missing
+ * is EIO.
+ */
 static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
                     struct fuse_file_info *fi)
 {
     (void)ino;
-    reader_read(reader_of(fi), req, (uint64_t)off, size);
+    reader_read(reader_of(fi), req, (uint64_t)off, size, fi->lock_owner != 0);
 }
 
 /* ---- folders ---- */

@@ -153,10 +153,10 @@ static void reply(fuse_req_t req, int err, struct reply *a)
 }
 
 /* Uses nothing of the reader once it has replied: it may be closed then. */
-static void answer_now(struct reader *r, fuse_req_t req, uint64_t off, size_t size)
+static void answer_now(struct reader *r, fuse_req_t req, uint64_t off, size_t size, bool brief)
 {
     struct scratch *s = scratch_take(size);
-    struct reply a = {.scratch = s ? s->bytes : NULL};
+    struct reply a = {.scratch = s ? s->bytes : NULL, .brief = brief};
     reply(req, s ? tree_read(r->tree, r->file, off, size, &a) : -ENOMEM, &a);
     scratch_give(s);
 }
@@ -165,7 +165,7 @@ static void answer_now(struct reader *r, fuse_req_t req, uint64_t off, size_t si
 static void answer_taken(struct reader *r, fuse_req_t req, size_t size)
 {
     if (r->err < 0) { /* perhaps for want of room: without it, then */
-        answer_now(r, req, r->off, size);
+        answer_now(r, req, r->off, size, false);
     } else {
         if (r->answer.len > size)
             r->answer.len = size;
@@ -279,14 +279,15 @@ static void read_ahead(struct reader *r, fuse_req_t req, uint64_t off, size_t si
     if (how == AHEAD_TAKEN)
         answer_taken(r, req, size);
     else
-        answer_now(r, req, off, size);
+        answer_now(r, req, off, size, false);
     go_ahead(r, size);
 }
 
-void reader_read(struct reader *r, fuse_req_t req, uint64_t off, size_t size)
+/* Nothing is done ahead of a file of which bytes are missing: all others are never brief. */
+void reader_read(struct reader *r, fuse_req_t req, uint64_t off, size_t size, bool brief)
 {
     if (!tree_ahead(r->file, size)) {
-        answer_now(r, req, off, size);
+        answer_now(r, req, off, size, brief);
         return;
     }
     (void)atomic_fetch_add(&r->refs, 1);

@@ -31,7 +31,10 @@ struct reader *reader_open(struct tree *t, struct tree_file *file);
 void reader_close(struct reader *r);
 struct tree_file *reader_file(const struct reader *r);
 
-/* Answer a read: exactly one reply, by this thread or by one that is at these bytes already. */
-void reader_read(struct reader *r, fuse_req_t req, uint64_t off, size_t size);
+/*
+ * Answer a read: exactly one reply, by this thread or by one that is at these bytes already. brief:
+ * it may end before a byte that is missing.
+ */
+void reader_read(struct reader *r, fuse_req_t req, uint64_t off, size_t size, bool brief);
 
 #endif

@@ -6,21 +6,23 @@
 #include <string.h>
 
 // clang-format off
+#define PIECES(n) .size = n##_size, .read = n##_read, .missing = n##_missing
+
 const struct row files_root[] = {
     {.name = "metadata",      .flags = ROW_DIR},
     {.name = "tensors",       .flags = ROW_DIR},
     {.name = "metadata.json", .flags = ROW_WHOLE, .text = metadata_json},
     {.name = "tensors.json",  .flags = ROW_WHOLE, .text = tensors_json},
     {.name = "info",          .flags = ROW_WHOLE, .tell = info_text},
-    {.name = "model.gguf",    .flags = ROW_WHOLE, .size = model_size, .read = model_read},
+    {.name = "model.gguf",    .flags = ROW_WHOLE, PIECES(model)},
     {.name = "check",         .flags = ROW_WHOLE | ROW_LIVE, .tell = check_text},
 };
 
-#define VALUES(n) .form = &form_##n, .size = value_size, .read = value_read
-#define NPY(n)    .form = &form_##n, .size = npy_size, .read = npy_read
+#define VALUES(n) .form = &form_##n, PIECES(value)
+#define NPY(n)    .form = &form_##n, PIECES(npy)
 
 const struct row files_tensor[] = {
-    {.name = "raw",     .size = raw_size, .read = raw_read},
+    {.name = "raw",     PIECES(raw)},
     {.name = "f32",     .flags = ROW_VALUES, VALUES(f32)},
     {.name = "f32.npy", .flags = ROW_VALUES, NPY(f32)},
     {.name = "shape",   .text = shape_text},

@@ -23,6 +23,7 @@ struct reply {
     uint8_t *scratch;      /* given by the caller: room for as many bytes as were asked for */
     struct mapped *mapped; /* owned reference; NULL if the bytes are elsewhere */
     uint64_t end;          /* of the bytes in `mapped` */
+    bool brief;            /* by the caller: to end before a byte that is missing is no failure */
 };
 
 /*
@@ -69,6 +70,9 @@ struct row {
     uint64_t (*size)(const struct view *v, const struct row *row, const struct gguf_tensor *t);
     int (*read)(const struct view *v, const struct row *row, const struct gguf_tensor *t,
                 uint64_t off, size_t n, struct reply *r);
+    /* Piecewise: the first byte of [off, end) that an incomplete model lacks; end: it lacks none. */
+    uint64_t (*missing)(const struct view *v, const struct row *row, const struct gguf_tensor *t,
+                        uint64_t off, uint64_t end);
 };
 
 /* The largest number of rows in a table: the low bits of an inode number hold them. */
@@ -94,17 +98,25 @@ extern const struct form form_f32, form_f16, form_bf16;
 uint64_t raw_size(const struct view *v, const struct row *row, const struct gguf_tensor *t);
 int raw_read(const struct view *v, const struct row *row, const struct gguf_tensor *t, uint64_t off,
              size_t n, struct reply *r);
+uint64_t raw_missing(const struct view *v, const struct row *row, const struct gguf_tensor *t,
+                     uint64_t off, uint64_t end);
 /* True if reads of the row decode, false if they show bytes as they are stored. */
 bool value_decodes(const struct gen *g, const struct row *row, const struct gguf_tensor *t);
 uint64_t value_size(const struct view *v, const struct row *row, const struct gguf_tensor *t);
 int value_read(const struct view *v, const struct row *row, const struct gguf_tensor *t,
                uint64_t off, size_t n, struct reply *r);
+uint64_t value_missing(const struct view *v, const struct row *row, const struct gguf_tensor *t,
+                       uint64_t off, uint64_t end);
 uint64_t npy_size(const struct view *v, const struct row *row, const struct gguf_tensor *t);
 int npy_read(const struct view *v, const struct row *row, const struct gguf_tensor *t, uint64_t off,
              size_t n, struct reply *r);
+uint64_t npy_missing(const struct view *v, const struct row *row, const struct gguf_tensor *t,
+                     uint64_t off, uint64_t end);
 uint64_t model_size(const struct view *v, const struct row *row, const struct gguf_tensor *t);
 int model_read(const struct view *v, const struct row *row, const struct gguf_tensor *t,
                uint64_t off, size_t n, struct reply *r);
+uint64_t model_missing(const struct view *v, const struct row *row, const struct gguf_tensor *t,
+                       uint64_t off, uint64_t end);
 
 /* The rendered rows: views.c. */
 void shape_text(const struct gen *g, const struct gguf_tensor *t, struct buf *out);

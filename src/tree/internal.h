@@ -133,6 +133,7 @@ struct tree_file {
     bool cut;            /* when it was opened, the model's file was known to have been cut */
     bool piecewise;      /* answered piecewise: see files.h */
     bool decodes;        /* piecewise, from tensor values */
+    bool gaps;           /* piecewise, and some of it is missing: of an incomplete model */
 };
 
 /* Open and close a metadata file of a writable tree. Under the lock. */

@@ -97,6 +97,16 @@ static int keep_gen(struct tree *t, struct tree_file *f, struct gen *g)
     return r;
 }
 
+/* Whether some of a file that is answered piecewise is missing. */
+static bool has_gaps(const struct tree *t, const struct view *v, const struct tree_file *f)
+{
+    const struct gguf_tensor *tensor = node_tensor(v->gen, &f->node);
+    if (!t->opt.partial || !f->row->missing)
+        return false;
+    uint64_t size = f->row->size(v, f->row, tensor);
+    return f->row->missing(v, f->row, tensor, 0, size) < size;
+}
+
 static int open_row(struct tree *t, struct tree_file *f, int flags)
 {
     CLEANUP(view_free) struct view v = VIEW_INIT;
@@ -117,6 +127,8 @@ static int open_row(struct tree *t, struct tree_file *f, int flags)
     v.pin = f->pin ? mapped_ref(f->pin) : NULL;
     f->piecewise = f->row->read != NULL;
     f->decodes = value_decodes(v.gen, f->row, node_tensor(v.gen, &f->node));
+    f->gaps = has_gaps(t, &v, f);
+    f->cacheable &= !f->gaps;
     if (r == 0 && (f->row->text || f->row->tell))
         r = render_row(t, &v, f);
     return r;
@@ -151,7 +163,7 @@ bool tree_cached_right(const struct tree_file *f)
 
 bool tree_ahead(const struct tree_file *f, size_t n)
 {
-    return f->piecewise && (f->decodes || n <= REPLY_COPY_MAX);
+    return f->piecewise && !f->gaps && (f->decodes || n <= REPLY_COPY_MAX);
 }
 
 int tree_release(struct tree *t, struct tree_file *f)
@@ -192,6 +204,14 @@ static void read_live(struct tree *t, struct tree_file *f, uint64_t off, size_t 
     (void)pthread_mutex_unlock(&t->lock);
 }
 
+/* Before the first byte that is missing, unless that is the one at `off`. */
+static uint64_t brief_end(const struct tree_file *f, const struct view *v,
+                          const struct gguf_tensor *tensor, uint64_t off, uint64_t end)
+{
+    uint64_t missing = f->row->missing(v, f->row, tensor, off, end);
+    return missing > off ? missing : end;
+}
+
 /* What is answered piecewise: of the newest generation, or of that which the file keeps. */
 static int read_row(struct tree *t, struct tree_file *f, uint64_t off, size_t n, struct reply *r)
 {
@@ -205,7 +225,10 @@ static int read_row(struct tree *t, struct tree_file *f, uint64_t off, size_t n,
     uint64_t size = f->row->size(&v, f->row, tensor);
     if (off >= size || n == 0)
         return 0;
-    return f->row->read(&v, f->row, tensor, off, (size_t)min_u64(n, size - off), r);
+    uint64_t end = off + min_u64(n, size - off);
+    if (f->gaps && r->brief)
+        end = brief_end(f, &v, tensor, off, end);
+    return f->row->read(&v, f->row, tensor, off, (size_t)(end - off), r);
 }
 
 int tree_read(struct tree *t, struct tree_file *f, uint64_t off, size_t n, struct reply *r)

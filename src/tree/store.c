@@ -110,6 +110,12 @@ const uint8_t *store_data(const struct store *s, uint32_t i, uint64_t first, uin
     return m->data + off + first;
 }
 
+uint64_t store_there(const struct store *s, uint32_t i, uint64_t n)
+{
+    uint64_t size = s->file[s->place[i].file]->map.size, off = s->place[i].off;
+    return off < size ? min_u64(n, size - off) : 0;
+}
+
 int store_check(const struct store *s, uint32_t i, uint64_t last)
 {
     return mapped_check(s->file[s->place[i].file], s->place[i].off + last);

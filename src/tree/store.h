@@ -55,6 +55,8 @@ void store_unref(struct store *s);
 
 /* Bytes [first, last) of tensor i's data in the mapping; NULL if they are not all in the file. */
 const uint8_t *store_data(const struct store *s, uint32_t i, uint64_t first, uint64_t last);
+/* How many of tensor i's n bytes are in the file, from the first on. */
+uint64_t store_there(const struct store *s, uint32_t i, uint64_t n);
 /* -EIO if the file has been cut since, so that these bytes are not all there any more. */
 int store_check(const struct store *s, uint32_t i, uint64_t last);
 /* True if a file was seen to have been cut. */

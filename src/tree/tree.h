@@ -104,16 +104,19 @@ void tree_interrupt(struct tree *t, const void *who);
 /* Open a file; flags as of open(2). It keeps the generation that it saw, if that is what it shows. */
 int tree_open_file(struct tree *t, uint64_t node, int flags, struct tree_file **ret);
 int tree_release(struct tree *t, struct tree_file *f);
-/* True if the kernel may keep what it read of this file. */
+/* True if the kernel may keep what it read of this file. Not where some of it is missing: of a page
+ * that is there in part it would show the rest as zeros. */
 bool tree_cacheable(const struct tree_file *f);
 /* True if what it kept of it before is right. It is not once the model's file was cut: the page in
  * which it ends now may have been read in the moment of the cut, with zeros behind the end. */
 bool tree_cached_right(const struct tree_file *f);
-/* True if reads of n bytes of this file are made in scratch: to do so ahead of a program pays. */
+/* True if reads of n bytes of this file are made in scratch, and nothing of it is missing: to do so
+ * ahead of a program pays. */
 bool tree_ahead(const struct tree_file *f, size_t n);
 /*
- * Bytes at `off`, fewer than n at the end of the file only. `r->scratch` is the caller's, all else
- * of *r zero; the answer is good until scratch is used again, tree_reply_done() or the release.
+ * Bytes at `off`, fewer than n at the end of the file only, or if r->brief before one that is
+ * missing from an incomplete model. `r->scratch` and `brief` are the caller's, all else of *r zero;
+ * the answer is good until scratch is used again, tree_reply_done() or the release.
  * 0, -EIO, -ENOMEM.
  */
 int tree_read(struct tree *t, struct tree_file *f, uint64_t off, size_t n, struct reply *r);

@@ -7,6 +7,9 @@
  * page that was cut in two reads as zeros without a signal. Bytes that are shown as they are stored
  * are copied there in the same way, for which the kernel's own copy is faster by as much; but not
  * if they are more than fit the processor's cache: these it gets straight from the mapping.
+ *
+ * NAME_missing() tells where what is not there begins, so that a read can end before it; a read of
+ * what is missing itself is -EIO.
  */
 #include "tree/files.h"
 
@@ -65,6 +68,14 @@ int raw_read(const struct view *v, const struct row *row, const struct gguf_tens
     return reply_stored(v, t, off, off + n, r);
 }
 
+uint64_t raw_missing(const struct view *v, const struct row *row, const struct gguf_tensor *t,
+                     uint64_t off, uint64_t end)
+{
+    uint64_t there = store_there(v->store, gen_tensor_no(v->gen, t), t->nbytes);
+    (void)row;
+    return there == t->nbytes ? end : min_u64(end, max_u64(off, there));
+}
+
 const struct form form_f32 = {4, 0, "<f4", quant_read_f32};
 const struct form form_f16 = {2, 1, "<f2", quant_read_f16};
 const struct form form_bf16 = {2, 30, NULL, quant_read_bf16};
@@ -119,6 +130,16 @@ int value_read(const struct view *v, const struct row *row, const struct gguf_te
     return err < 0 ? err : cut;
 }
 
+/* A block that is there in part has no values. */
+uint64_t value_missing(const struct view *v, const struct row *row, const struct gguf_tensor *t,
+                       uint64_t off, uint64_t end)
+{
+    const struct quant_type *type = gguf_type(t);
+    uint64_t there = store_there(v->store, gen_tensor_no(v->gen, t), t->nbytes);
+    uint64_t values = there / type->block_bytes * type->block_len;
+    return there == t->nbytes ? end : min_u64(end, max_u64(off, values * row->form->width));
+}
+
 /*
  * NumPy's format 1.0: magic, version, u16 length of what follows, a Python dict padded with spaces
  * and ended by a newline so that the data begins at a multiple of 64.
@@ -160,6 +181,16 @@ int npy_read(const struct view *v, const struct row *row, const struct gguf_tens
     if (n == from_head)
         return 0;
     return value_read(v, row, t, off + from_head - len, n - from_head, r);
+}
+
+uint64_t npy_missing(const struct view *v, const struct row *row, const struct gguf_tensor *t,
+                     uint64_t off, uint64_t end)
+{
+    struct buf m = BUF_MEASURE;
+    uint64_t len = npy_header(v->gen, row, t, &m);
+    if (end <= len)
+        return end;
+    return len + value_missing(v, row, t, off > len ? off - len : 0, end - len);
 }
 
 uint64_t model_size(const struct view *v, const struct row *row, const struct gguf_tensor *t)
@@ -250,4 +281,25 @@ int model_read(const struct view *v, const struct row *row, const struct gguf_te
         return 0;
     return v->pin ? reply_mapped(v->pin, off, (size_t)(end - off), r)
                   : data_read(v, off, (size_t)(end - off), r);
+}
+
+/* Of a model in shards: what is between tensors is there. */
+static uint64_t data_missing(const struct view *v, uint64_t off, uint64_t end)
+{
+    const struct gguf *m = v->gen->gguf;
+    for (uint32_t i = tensor_at(m, off); i < m->n_tensors && m->tensor[i].off < end; i++) {
+        const struct gguf_tensor *t = &m->tensor[i];
+        uint64_t there = store_there(v->store, i, t->nbytes);
+        if (there < t->nbytes)
+            return min_u64(end, max_u64(off, t->off + there));
+    }
+    return end;
+}
+
+uint64_t model_missing(const struct view *v, const struct row *row, const struct gguf_tensor *t,
+                       uint64_t off, uint64_t end)
+{
+    (void)row;
+    (void)t;
+    return v->pin ? min_u64(end, max_u64(off, v->pin->map.size)) : data_missing(v, off, end);
 }

@@ -1,0 +1,149 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: MIT
+"""Incomplete models (-o partial): what is there can be read to the last byte, what is missing is EIO
+and never zeros, whichever way a program reads."""
+import errno
+import mmap
+import os
+import signal
+import subprocess
+import sys
+import unittest
+
+import ggufmodel as gguf
+import mountlib
+from ggufmodel import Tensor, Value
+
+PAGE = mmap.PAGESIZE
+F32, Q8_0 = 0, 8
+SIZE = {'tiny': 3, 'large': 3000}  # blocks of Q8_0
+KEYS = [(b'general.architecture', Value('string', b'llama')), (b'general.name', Value('string', b'p'))]
+
+# Reads the byte at argv[2] of the mapped file argv[1] and the whole page around it.
+LOOK = """
+import mmap, sys
+with open(sys.argv[1], 'rb') as file:
+    map = mmap.mmap(file.fileno(), 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ)
+at = int(sys.argv[2]) // mmap.PAGESIZE * mmap.PAGESIZE
+sys.stdout.buffer.write(map[at:at + mmap.PAGESIZE])
+"""
+
+
+def nonzero(count, seed):
+    """Bytes none of which could be taken for one that is missing."""
+    return bytes(1 + (i * 7 + seed) % 255 for i in range(count))
+
+
+def tensors(blocks):
+    return [Tensor(b'a', F32, (5,), nonzero(20, 1)), Tensor(b'q', Q8_0, (32 * blocks,), nonzero(34 * blocks, 2)),
+            Tensor(b'z', F32, (9,), nonzero(36, 3))]
+
+
+class Partial(unittest.TestCase):
+    def reads(self, name, want, there, sizes=(1, 100, 4096, 1 << 20)):
+        """Read in pieces of each size: all that is there, then EIO, and nothing else."""
+        for size in sizes:
+            with self.subTest(name=name, size=size):
+                fd = os.open(name, os.O_RDONLY)
+                off = max(0, there - 50 * size)
+                while off < there:
+                    got = os.pread(fd, size, off)
+                    self.assertEqual(got, want[off:min(there, off + size)])
+                    off += len(got)
+                for at in (there, (there + len(want)) // 2, len(want) - 1):
+                    with self.assertRaises(OSError) as caught:
+                        os.pread(fd, size, at)
+                    self.assertEqual(caught.exception.errno, errno.EIO)
+                self.assertEqual(os.pread(fd, size, len(want)), b'')
+                self.assertEqual(os.fstat(fd).st_size, len(want))
+                os.close(fd)
+        self.assertEqual(os.stat(name).st_size, len(want))
+
+    def mapped(self, name, want, there):
+        """Whole pages of a private mapping, and no byte of one that is there in part."""
+        for at in (0, there - PAGE, there, there + PAGE):
+            page = at // PAGE * PAGE
+            if not 0 <= page < len(want):
+                continue
+            done = subprocess.run([sys.executable, '-c', LOOK, name, str(page)], capture_output=True)
+            if page + PAGE <= there:
+                self.assertEqual((done.returncode, done.stdout), (0, want[page:page + PAGE]))
+            else:
+                self.assertEqual((done.returncode, done.stdout), (-signal.SIGBUS, b''))
+        self.assertEqual(os.stat(name).st_size, len(want))
+
+    def tools(self, name, want, there):
+        """cat and cp give what is there, and fail."""
+        to = mountlib.path('copied')
+        for command in (['cp', name, to], ['dd', f'if={name}', f'of={to}', 'bs=64k', 'status=none']):
+            done = mountlib.run(*command)
+            self.assertEqual((done.returncode, mountlib.get(to)), (1, want[:there]), command)
+            self.assertIn('Input/output error', done.err)
+            os.unlink(to)
+
+    @unittest.skipIf(mountlib.sanitized('tsan'), 'it does not always hand on SIGBUS')
+    def test_cut(self):
+        for kind, blocks in SIZE.items():
+            data = gguf.encode(KEYS, tensors(blocks))
+            parsed = gguf.read(data)
+            at_q = data.index(parsed.tensors[1].data)
+            for kept in (1, 34, 34 * blocks // 2 + 1, 34 * blocks - 1):
+                with self.subTest(kind=kind, kept=kept):
+                    self.check_cut(data[:at_q + kept], data, kept, kept // 34 * 32)
+
+    def check_cut(self, left, data, kept, values):
+        whole = mountlib.put('whole.gguf', data)
+        with mountlib.Mount(whole) as full, \
+             mountlib.Mount(mountlib.put('left.gguf', left), '-o', 'partial') as at:
+            for name, there in (('model.gguf', len(left)), ('tensors/q/raw', kept),
+                                ('tensors/q/f32', 4 * values), ('tensors/q/f32.npy', 128 + 4 * values),
+                                ('tensors/q/f16', 2 * values)):
+                want = mountlib.get(os.path.join(full, name))
+                if name == 'model.gguf':
+                    want = want[:os.stat(os.path.join(at, name)).st_size]  # the padding at the end
+                name = os.path.join(at, name)
+                self.reads(name, want, there)
+                self.mapped(name, want, there)
+                self.tools(name, want, there)
+            self.assertEqual(mountlib.get(at + '/tensors/a/raw'), tensors(1)[0].data)
+            with self.assertRaises(OSError) as caught:
+                mountlib.get(at + '/tensors/z/raw')
+            self.assertEqual(caught.exception.errno, errno.EIO)
+
+    def test_middle_shard(self):
+        """What is missing lies between what is there: the shards after it can be read."""
+        parts = [tensors(3)[:1], tensors(3)[1:2], tensors(3)[2:]]
+        names = []
+        for no, part in enumerate(parts):
+            split = [(b'split.no', Value('u16', no)), (b'split.tensors.count', Value('i32', 3)),
+                     (b'split.count', Value('u16', 3))]
+            names.append(mountlib.put('s-%05d-of-00003.gguf' % (no + 1),
+                                      gguf.encode((KEYS if no == 0 else []) + split, part)))
+        with mountlib.Mount(names[0]) as at:
+            whole = mountlib.get(at + '/model.gguf')
+        first, end = whole.index(parts[1][0].data) + 40, whole.index(parts[1][0].data) + 34 * 3
+        shard = mountlib.get(names[1])
+        mountlib.put(os.path.basename(names[1]), shard[:shard.index(parts[1][0].data) + 40])
+        with mountlib.Mount(names[0], '-o', 'partial') as at:
+            fd = os.open(at + '/model.gguf', os.O_RDONLY)
+            self.assertEqual(os.pread(fd, len(whole), 0), whole[:first])
+            for off in (first, end - 1):
+                with self.assertRaises(OSError) as caught:
+                    os.pread(fd, len(whole), off)
+                self.assertEqual(caught.exception.errno, errno.EIO)
+            self.assertEqual(os.pread(fd, len(whole), end), whole[end:])
+            os.close(fd)
+            self.assertEqual(mountlib.get(at + '/tensors/z/raw'), parts[2][0].data)
+
+    def test_whole(self):
+        """Of a model that lacks nothing the option takes nothing: it is mapped as ever."""
+        data = gguf.encode(KEYS, tensors(100))
+        with mountlib.Mount(mountlib.put('model.gguf', data), '-o', 'partial') as at:
+            with open(at + '/model.gguf', 'rb') as file:
+                held = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+                self.assertEqual(held[:], data)
+                held.close()
+
+
+if __name__ == '__main__':
+    mountlib.main()

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: MIT */
+/* tree: what reads give when data is gone: cut behind the tree, or missing from the beginning. */
+#include "cu_main.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tree_image.h"
+
+enum { F32 = 0, Q8_0 = 8, I8 = 24 };
+
+static const struct tree_options plain;
+static const struct tree_options partial = {.partial = true};
+
+static void text_is(const struct tree_image *m, const char *path, const char *want)
+{
+    size_t n;
+    char *text = image_text(m, path, &n);
+    CU_ASSERT_STRING_EQUAL(text, want);
+    free(text);
+}
+
+enum { PAGE = 4096, BLOCKS = 600, Q8_BYTES = BLOCKS * 34 };
+
+/* Two tensors of some pages: "a" plain, "q" in blocks; each ends in its own page. */
+static struct tree_image large(const struct tree_options *o)
+{
+    struct build b;
+    build_init(&b, 3, false);
+    build_str(&b, "general.name", "large");
+    build_tensor(&b, "a", F32, (uint64_t[]){3 * PAGE}, 1, NULL, 12 * PAGE);
+    build_tensor(&b, "q", Q8_0, (uint64_t[]){32 * BLOCKS}, 1, NULL, Q8_BYTES);
+    return image_open(&b, o);
+}
+
+static size_t offset_of(const struct tree_image *m, const char *path)
+{
+    size_t n;
+    char *text = image_text(m, path, &n);
+    size_t off = strtoul(text, NULL, 10);
+    free(text);
+    return off;
+}
+
+/* The header, texts and listings do not need the data. */
+static void header_works(const struct tree_image *m)
+{
+    uint8_t byte[8];
+    text_is(m, "metadata/general.name", "large\n");
+    text_is(m, "tensors/q/type", "Q8_0\n");
+    CU_ASSERT_EQUAL(image_read(m, "model.gguf", 0, 8, byte), 8);
+    CU_ASSERT_EQUAL(memcmp(byte, "GGUF\3\0\0\0", 8), 0);
+    CU_ASSERT_EQUAL(image_stat(m, "tensors/q/raw").st_size, Q8_BYTES);
+    CU_ASSERT_EQUAL(image_stat(m, "tensors/q/f32").st_size, BLOCKS * 32 * 4);
+    CU_ASSERT_EQUAL(image_stat(m, "model.gguf").st_size, (off_t)m->size);
+}
+
+/* The file ends `kept` bytes into the data of q: what is before can be read, nothing from there. */
+static void cut_in_q(const struct tree_image *m, size_t kept)
+{
+    uint8_t byte[256];
+    size_t q = offset_of(m, "tensors/q/offset"), whole = kept / 34;
+    CU_ASSERT_EQUAL(image_read(m, "tensors/a/raw", 0, 256, byte), 256);
+    CU_ASSERT_EQUAL(memcmp(byte, m->image + offset_of(m, "tensors/a/offset"), 256), 0);
+    CU_ASSERT_EQUAL(image_read(m, "tensors/q/raw", kept - 16, 16, byte), 16);
+    CU_ASSERT_EQUAL(memcmp(byte, m->image + q + kept - 16, 16), 0);
+    CU_ASSERT_EQUAL(image_read(m, "tensors/q/raw", kept - 16, 17, byte), -EIO);
+    CU_ASSERT_EQUAL(image_read(m, "tensors/q/raw", kept, 1, byte), -EIO);
+    CU_ASSERT_EQUAL(image_read(m, "tensors/q/raw", Q8_BYTES - 1, 1, byte), -EIO);
+    CU_ASSERT_EQUAL(image_read(m, "tensors/q/f32", 128 * whole - 4, 4, byte), 4);
+    CU_ASSERT_EQUAL(image_read(m, "tensors/q/f32", 128 * whole, 4, byte), -EIO);
+    CU_ASSERT_EQUAL(image_read(m, "tensors/q/f32", 128 * BLOCKS - 4, 4, byte), -EIO);
+    CU_ASSERT_EQUAL(image_read(m, "tensors/q/f32.npy", 0, 128, byte), 128);
+    CU_ASSERT_EQUAL(image_read(m, "tensors/q/f32.npy", 128 * BLOCKS, 256, byte), -EIO);
+    CU_ASSERT_EQUAL(image_read(m, "tensors/q/f32", 128 * BLOCKS, 4, byte), 0); /* at the end */
+    CU_ASSERT_EQUAL(image_read(m, "model.gguf", q, 256, byte), 256);
+    CU_ASSERT_EQUAL(image_read(m, "model.gguf", q + kept, 1, byte), -EIO);
+    header_works(m);
+}
+
+/* Cut behind the tree: inside a page (zeros, no signal) and whole pages (SIGBUS). */
+static void test_cut_behind(void)
+{
+    static const size_t kept[] = {4 * PAGE + 100, 4 * PAGE, 1000};
+    struct tree_image m = large(&plain);
+    size_t q = offset_of(&m, "tensors/q/offset");
+    for (int i = 0; i < 3; i++) {
+        CU_ASSERT_EQUAL(ftruncate(m.fd, (off_t)(q + kept[i])), 0);
+        cut_in_q(&m, kept[i]);
+    }
+    CU_ASSERT_EQUAL(ftruncate(m.fd, 0), 0);
+    header_works(&m);
+    /* Grown again, with other bytes: no handle is stuck on the error. */
+    CU_ASSERT_EQUAL(pwrite(m.fd, m.image, m.size, 0), (ssize_t)m.size);
+    text_is(&m, "tensors/q/type", "Q8_0\n");
+    uint8_t byte[64];
+    CU_ASSERT_EQUAL(image_read(&m, "tensors/q/f32", 128 * BLOCKS - 64, 64, byte), 64);
+    image_close(&m);
+}
+
+/* A read by who takes fewer bytes, of as many as fit: how many come, or -errno. */
+static ssize_t brief(const struct tree_image *m, const char *path, uint64_t off, void *dst)
+{
+    static uint8_t scratch[1 << 20];
+    struct reply r = {.scratch = scratch, .brief = true};
+    struct tree_file *f = NULL;
+    CU_ASSERT_EQUAL_FATAL(tree_open_file(m->t, image_node(m, path), O_RDONLY, &f), 0);
+    CU_ASSERT_FALSE(tree_cacheable(f));
+    CU_ASSERT_FALSE(tree_ahead(f, 4096));
+    int e = tree_read(m->t, f, off, sizeof(scratch), &r);
+    if (e == 0 && r.len)
+        memcpy(dst, r.bytes, r.len);
+    tree_reply_done(&r);
+    (void)tree_release(m->t, f);
+    return e < 0 ? e : (ssize_t)r.len;
+}
+
+/* What is there comes, up to the first byte that is missing; there it is -EIO. */
+static void ends_at(const struct tree_image *m, const struct tree_image *whole, const char *path,
+                    size_t there)
+{
+    static uint8_t got[1 << 20];
+    size_t size;
+    char *want = image_text(whole, path, &size);
+    size = (size_t)image_stat(m, path).st_size; /* without the last padding */
+    CU_ASSERT_TRUE_FATAL(there > 0 && there < size && size < sizeof(got));
+    size_t from[] = {0, 1, 127, 128, 129, there / 2, there - 1, there, there + 1, size - 1};
+    for (size_t i = 0; i < sizeof(from) / sizeof(from[0]); i++) {
+        ssize_t n = brief(m, path, from[i], got);
+        CU_ASSERT_EQUAL(n, from[i] < there ? (ssize_t)(there - from[i]) : -EIO);
+        if (n > 0)
+            CU_ASSERT_EQUAL(memcmp(got, want + from[i], (size_t)n), 0);
+    }
+    CU_ASSERT_EQUAL(brief(m, path, size, got), 0);
+    free(want);
+}
+
+static void brief_in_q(const struct tree_image *m, const struct tree_image *whole, size_t kept)
+{
+    size_t values = kept / 34 * 32;
+    struct tree_file *f = NULL;
+    ends_at(m, whole, "tensors/q/raw", kept);
+    ends_at(m, whole, "tensors/q/f32", 4 * values);
+    ends_at(m, whole, "tensors/q/f32.npy", 128 + 4 * values);
+    ends_at(m, whole, "tensors/q/bf16", 2 * values);
+    ends_at(m, whole, "model.gguf", offset_of(m, "tensors/q/offset") + kept);
+    /* The kernel may keep what is whole. */
+    CU_ASSERT_EQUAL_FATAL(tree_open_file(m->t, image_node(m, "tensors/a/raw"), O_RDONLY, &f), 0);
+    CU_ASSERT_TRUE(tree_cacheable(f));
+    (void)tree_release(m->t, f);
+}
+
+static void test_partial(void)
+{
+    struct tree_image whole = large(&plain), m;
+    size_t kept = 2 * PAGE + 10, n = offset_of(&whole, "tensors/q/offset") + kept;
+    struct err e = {0};
+    CU_ASSERT_EQUAL(image_try(whole.image, n, &plain, &m, &e), -ENODATA);
+    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "bytes are missing"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "-o partial"));
+    CU_ASSERT_EQUAL_FATAL(image_try(whole.image, n, &partial, &m, &e), 0);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(tree_warning(m.t, 0));
+    const char *last = NULL, *line;
+    for (unsigned i = 0; (line = tree_warning(m.t, i)); i++)
+        last = line;
+    CU_ASSERT_STRING_EQUAL(last, "the file is incomplete: reads of what is missing give EIO");
+    m.image = malloc(whole.size);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(m.image);
+    memcpy(m.image, whole.image, whole.size);
+    m.size = (size_t)image_stat(&m, "model.gguf").st_size;
+    CU_ASSERT_EQUAL(m.size, offset_of(&whole, "tensors/q/offset") + Q8_BYTES);
+    cut_in_q(&m, kept);
+    brief_in_q(&m, &whole, kept);
+    image_close(&m);
+    image_close(&whole);
+}
+
+/* As many elements as there may be: the largest sizes that are shown. */
+static void test_huge(void)
+{
+    struct build b;
+    struct tree_image m;
+    struct err e = {0};
+    size_t n;
+    build_init(&b, 3, false);
+    build_tensor(&b, "h", I8, (uint64_t[]){GGUF_MAX_ELEMENTS}, 1, NULL, 0);
+    uint8_t *image = build_finish(&b, &n);
+    CU_ASSERT_EQUAL(image_try(image, n, &plain, &m, &e), -ENODATA);
+    CU_ASSERT_EQUAL_FATAL(image_try(image, n, &partial, &m, &e), 0);
+    CU_ASSERT_EQUAL(image_stat(&m, "tensors/h/raw").st_size, 1ll << 60);
+    CU_ASSERT_EQUAL(image_stat(&m, "tensors/h/f32").st_size, 1ll << 62);
+    CU_ASSERT_EQUAL(image_stat(&m, "tensors/h/f32.npy").st_size, (1ll << 62) + 128);
+    CU_ASSERT_EQUAL(image_read(&m, "tensors/h/raw", 1ull << 59, 1, &e), -EIO);
+    CU_ASSERT_EQUAL(image_read(&m, "tensors/h/f32", (1ull << 62) - 1, 1, &e), -EIO);
+    CU_ASSERT_EQUAL(image_read(&m, "tensors/h/f32", 1ull << 62, 1, &e), 0);
+    free(image);
+    image_close(&m);
+}
+
+static CU_TestInfo tests[] = {
+    {"a file cut behind the tree gives EIO and goes on", test_cut_behind},
+    {"an incomplete download", test_partial},
+    {"as many values as there may be", test_huge},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("gone", tests)
