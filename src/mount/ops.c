@@ -93,6 +93,8 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     struct mnt *m = mnt_of(req);
     struct tree_file *f = NULL;
     int r = tree_open_file(m->tree, ino, fi->flags, &f);
+    if (r == 0 && (fi->flags & O_ACCMODE) != O_RDONLY)
+        mnt_made(m, NULL);
     if (r == 0)
         r = mnt_fill_open(m, fi, f);
     if (r < 0)

@@ -9,6 +9,8 @@
 #define FUSE_USE_VERSION 312
 #include <fuse_lowlevel.h>
 
+#include <stdatomic.h>
+
 #include "mount/handles.h"
 #include "mount/unmount.h"
 #include "tree/tree.h"
@@ -21,6 +23,11 @@ extern const struct fuse_lowlevel_ops mnt_ops;
 struct mnt {
     struct tree *tree;
     struct handles handles;
+    /*
+     * What mknod(2) made last, still open, owned; or NULL. Its value has not come yet: the next
+     * open for writing, most likely of the same file, takes its draft over.
+     */
+    _Atomic(struct tree_file *) made;
     char daemon[DAEMON_TEXT_MAX]; /* value of DAEMON_XATTR */
 };
 
@@ -56,6 +63,9 @@ void mnt_reply_entry(fuse_req_t req, int r, const struct tree_entry *e);
 /* The handle of an open file, and how the kernel is to treat it. `f` passes: on -ENOMEM it is
  * released. */
 int mnt_fill_open(struct mnt *m, struct fuse_file_info *fi, struct tree_file *f);
+
+/* Release what mknod made before, and keep another open (NULL: none). */
+void mnt_made(struct mnt *m, struct tree_file *f);
 
 void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
                 struct fuse_file_info *fi);

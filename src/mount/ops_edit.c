@@ -104,6 +104,7 @@ void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_
     (void)ino;
     (void)datasync;
     (void)fi;
+    mnt_made(mnt_of(req), NULL);
     struct parked *p = park(req);
     if (p)
         finish(p, tree_fsync(tree_of(req), NULL, &p->wait));
@@ -192,9 +193,7 @@ void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *v
 
 void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 {
-    CLEANUP(buf_free) struct buf value = BUF_INIT;
-    int r = tree_getxattr(tree_of(req), ino, name, &value);
-    (void)fuse_reply_err(req, r < 0 ? -r : EPERM);
+    (void)fuse_reply_err(req, -tree_removexattr(tree_of(req), ino, name));
 }
 
 /* ---- what metadata/ has not ---- */
@@ -207,6 +206,13 @@ void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
     (void)fuse_reply_err(req, EPERM);
 }
 
+void mnt_made(struct mnt *m, struct tree_file *f)
+{
+    struct tree_file *before = atomic_exchange(&m->made, f);
+    if (before)
+        (void)tree_release(m->tree, before);
+}
+
 /* tar makes files like this to give them their attributes before their content. */
 void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t dev)
 {
@@ -215,7 +221,7 @@ void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, 
     (void)dev;
     int r = S_ISREG(mode) ? tree_create(tree_of(req), parent, name, O_EXCL, &e, &f) : -EPERM;
     if (r == 0)
-        (void)tree_release(tree_of(req), f);
+        mnt_made(mnt_of(req), f);
     mnt_reply_entry(req, r, &e);
 }
 

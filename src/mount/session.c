@@ -121,6 +121,7 @@ static int serve(struct fuse_session *se, const struct mnt_options *o, struct mn
     fuse_remove_signal_handlers(se);
     fuse_session_unmount(se);
     handles_end(&m->handles);
+    mnt_made(m, NULL);
     int lost = tree_finish(m->tree);
     if (lost < 0 && r == 0)
         r = err_set(e, lost, "an edit was lost: %s", strerror(-lost));

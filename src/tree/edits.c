@@ -197,6 +197,11 @@ static int set_value(struct tree *t, struct kfile *f, uint32_t type, uint32_t el
     return finish(t, &m, r, e);
 }
 
+static int not_for_editing(struct err *e)
+{
+    return err_set(e, -EPERM, "is not for editing");
+}
+
 int edits_accept(struct tree *t, struct kfile *f, const struct buf *text, struct err *e)
 {
     CLEANUP(buf_free) struct buf payload = BUF_INIT;
@@ -204,15 +209,15 @@ int edits_accept(struct tree *t, struct kfile *f, const struct buf *text, struct
     const uint8_t *bytes;
     uint32_t type, elem;
     bool known = edits_value(t, f, &old);
-    if (edit_is_own_key(f->key, f->key_len))
-        return err_set(e, -EPERM, "is not for editing");
     edits_type(t, f, text, &type, &elem);
     int r = text_parse(&t->now.gen->gguf->fmt, type, elem, bytes_of(text), text->len,
                        known ? &old : NULL, &payload, e);
-    if (r < 0)
-        return r;
+    if (r < 0) /* of what cannot be edited nothing else is to be said */
+        return edit_is_own_key(f->key, f->key_len) ? not_for_editing(e) : r;
     bool same = known && old.type == type && stored(t, f, &bytes) == payload.len &&
                 memcmp(bytes, payload.data, payload.len) == 0;
+    if (!same && edit_is_own_key(f->key, f->key_len))
+        return not_for_editing(e);
     r = same ? 0 : set_value(t, f, type, elem, &payload, known, e);
     if (r < 0)
         return r;

@@ -194,6 +194,26 @@ static int refused(struct move *m, const struct err *e)
     return edits_refused(m->t, m->to, e);
 }
 
+/* The helper's bytes as the key's value, of the type that the helper was given, if it was. */
+static int accept_helper(const struct move *m, const struct buf *text, struct err *e)
+{
+    struct kfile *to = m->to;
+    bool typed = to->typed;
+    uint32_t type = to->type, elem = to->elem;
+    if (m->from->typed) {
+        to->typed = true;
+        to->type = m->from->type;
+        to->elem = m->from->elem;
+    }
+    int r = edits_accept(m->t, to, text, e);
+    if (r < 0) {
+        to->typed = typed;
+        to->type = type;
+        to->elem = elem;
+    }
+    return r;
+}
+
 /* sed -i, rsync, an editor's own way to save: the helper's bytes become the key's value. The time
  * goes with them: gedit compares it the next time that it saves. */
 static int helper_to_key(struct move *m)
@@ -202,7 +222,7 @@ static int helper_to_key(struct move *m)
     int r = target_key(m);
     if (r < 0)
         return r;
-    r = edits_accept(m->t, m->to, &m->from->content, &e);
+    r = accept_helper(m, &m->from->content, &e);
     if (r < 0)
         return refused(m, &e);
     if (r > 0)

@@ -150,6 +150,7 @@ int tree_symlink(struct tree *t, uint64_t parent, const char *name, const char *
 int tree_readlink(struct tree *t, uint64_t node, struct buf *out);
 int tree_setxattr(struct tree *t, uint64_t node, const char *name, const void *value, size_t n,
                   struct tree_wait *w);
+int tree_removexattr(struct tree *t, uint64_t node, const char *name);
 /* The kernel knows a node n times less. */
 void tree_forget(struct tree *t, uint64_t node, uint64_t n);
 

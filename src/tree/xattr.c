@@ -39,9 +39,16 @@ static int x_type(const struct subject *s, struct buf *out)
         fact_type_name(s->tensor, out);
         return 0;
     }
-    if (s->kv == KV_NONE)
+    struct gguf_value v = {.type = GGUF_STRING};
+    uint32_t type, elem;
+    if (s->kv != KV_NONE) {
+        v = gguf_value(s->g->gguf, &s->g->gguf->kv[s->kv]);
+    } else if (s->f && kfile_type(s->f, &type, &elem)) {
+        v.type = (uint8_t)type;
+        v.elem = (uint8_t)elem;
+    } else {
         return -ENODATA;
-    struct gguf_value v = gguf_value(s->g->gguf, &s->g->gguf->kv[s->kv]);
+    }
     buf_str(out, gguf_type_name(&v, name));
     return 0;
 }
@@ -133,6 +140,26 @@ int tree_listxattr(struct tree *t, uint64_t node, struct buf *out)
     return r < 0 ? r : buf_error(out);
 }
 
+/*
+ * What is being written has its type from then on, when it is accepted (cp -a); a helper keeps it
+ * for the key that it is renamed to (rsync -X). False: it is neither.
+ */
+static bool type_to_come(struct kfile *f, uint32_t type, uint32_t elem)
+{
+    if (f->state == KFILE_HELPER) {
+        f->typed = true;
+        f->type = type;
+        f->elem = elem;
+        return true;
+    }
+    if (!f->draft || !(f->draft->dirty || f->state == KFILE_NEW))
+        return false;
+    f->draft->typed = true;
+    f->draft->type = type;
+    f->draft->elem = elem;
+    return true;
+}
+
 /* Another type for a key. Under the lock. */
 static int retype(struct tree *t, uint32_t number, const char *value, size_t n, struct tree_wait *w)
 {
@@ -143,6 +170,8 @@ static int retype(struct tree *t, uint32_t number, const char *value, size_t n, 
         return -ENOMEM;
     if (!type_by_name(value, n, &type, &elem))
         return -EINVAL;
+    if (type_to_come(f, type, elem))
+        return 0;
     int r = edits_retype(t, f, type, elem, &e);
     if (r > 0)
         r = writer_accepted(t, w, &e);
@@ -163,7 +192,10 @@ static int set_xattr(struct tree *t, uint64_t node, const char *name, const void
         return -EOPNOTSUPP;
     if (x->value(&s, &is) == 0 && is.len == n && memcmp(is.data, value, n) == 0)
         return 0;
-    if (x->value != x_type || s.n.kind != NODE_KEY || s.kv == KV_NONE)
+    bool helper = s.f && s.f->state == KFILE_HELPER;
+    if (helper && x->value == x_name) /* that of the key whose copy it is: it tells nothing */
+        return 0;
+    if (x->value != x_type || s.n.kind != NODE_KEY)
         return -EPERM;
     return retype(t, s.n.number, value, n, w);
 }
@@ -175,6 +207,26 @@ int tree_setxattr(struct tree *t, uint64_t node, const char *name, const void *v
         return -EROFS;
     (void)pthread_mutex_lock(&t->lock);
     int r = set_xattr(t, node, name, value, n, w);
+    (void)pthread_mutex_unlock(&t->lock);
+    return r;
+}
+
+/* Only why a value was refused can be forgotten: rsync -X removes what its source has not. */
+int tree_removexattr(struct tree *t, uint64_t node, const char *name)
+{
+    CLEANUP(buf_free) struct buf is = BUF_INIT;
+    struct subject s;
+    if (!t->writable)
+        return -EROFS;
+    (void)pthread_mutex_lock(&t->lock);
+    int r = subject_of(t, node, &s);
+    const struct xattr *x = r == 0 ? find_xattr(&s, name) : NULL;
+    if (r == 0)
+        r = x ? x->value(&s, &is) : -ENODATA;
+    if (r == 0 && x->value == x_error)
+        kfile_set_error(t->keys.file[s.n.number], NULL);
+    else if (r == 0)
+        r = -EPERM;
     (void)pthread_mutex_unlock(&t->lock);
     return r;
 }
