@@ -43,7 +43,7 @@ static int parse(int argc, char **argv, struct check *c)
 
 /* ---- the progress bar, on a terminal ---- */
 
-enum { BAR_WIDTH = 40 };
+static const int bar_width = 40; /* of the string in draw_bar() */
 
 static void clear_bar(struct check *c)
 {
@@ -64,9 +64,9 @@ static void draw_bar(void *arg, uint64_t done, uint64_t total)
     c->drawn = now;
     c->bar = true;
     double part = (double)done / (double)total;
-    int full = (int)(part * BAR_WIDTH);
+    int full = (int)(part * (double)bar_width);
     (void)fprintf(stderr, "\r[%.*s%*s] %3.0f%% of %.1f GB", full,
-                  "########################################", BAR_WIDTH - full, "", 100 * part,
+                  "########################################", bar_width - full, "", 100 * part,
                   (double)total / 1e9);
     (void)fflush(stderr);
 }
