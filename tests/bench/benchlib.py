@@ -52,6 +52,16 @@ def set_readahead(at, kib):
         return int(file.read()) == kib
 
 
+def wait_ended(process):
+    """A mount namespace that somebody else made meanwhile holds the mount too; then its server would
+    go on."""
+    try:
+        process.wait(LIMIT)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
 @contextlib.contextmanager
 def serve(work, *command, readahead=None, log=subprocess.DEVNULL):
     """Run a FUSE server in the foreground at a new folder, which is added to its command line.
@@ -71,7 +81,7 @@ def serve(work, *command, readahead=None, log=subprocess.DEVNULL):
             subprocess.run(['fusermount3', '-u', at], check=True)
         else:
             process.terminate()
-        process.wait(LIMIT)
+        wait_ended(process)
         os.rmdir(at)
 
 
