@@ -62,8 +62,8 @@ static void op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_dat
 static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     struct tree_entry e;
-    (void)fi;
-    int r = tree_getattr(tree_of(req), ino, &e);
+    /* Linux tells the handle for lseek(SEEK_END), and not for fstat(2). */
+    int r = tree_fgetattr(tree_of(req), ino, fi ? file_of(fi) : NULL, &e);
     if (r < 0)
         (void)fuse_reply_err(req, -r);
     else

@@ -101,8 +101,10 @@ static uint64_t file_size(const struct tree *t, const struct gen *g, uint32_t nu
     if (!t->writable)
         return key_size(g, number);
     struct kfile *f = t->keys.file[number];
+    while (f && f->state == KFILE_GONE && f->moved)
+        f = f->moved;
     const struct buf *bytes = f ? kfile_bytes(f) : NULL;
-    uint32_t kv = t->keys.kv[number];
+    uint32_t kv = t->keys.kv[f ? f->id : number];
     return bytes ? bytes->len : kv == KV_NONE ? 0 : key_size(g, kv);
 }
 
@@ -178,6 +180,12 @@ static bool node_fixed(const struct tree *t, const struct node *n)
     return n->kind == NODE_TENSOR_FILE && !(row->flags & ROW_MOVES);
 }
 
+void entry_size(struct tree_entry *e, uint64_t size)
+{
+    e->attr.st_size = (off_t)size;
+    e->attr.st_blocks = (blkcnt_t)(size / 512 + (size % 512 ? 1 : 0));
+}
+
 int node_entry(const struct tree *t, const struct view *v, uint64_t ino, struct tree_entry *ret)
 {
     struct node n = ino_node(ino);
@@ -197,12 +205,11 @@ int node_entry(const struct tree *t, const struct view *v, uint64_t ino, struct 
         .st_nlink = node_links(v->gen, &n),
         .st_uid = t->opt.set_uid ? t->opt.uid : t->st.st_uid,
         .st_gid = t->opt.set_gid ? t->opt.gid : t->st.st_gid,
-        .st_size = (off_t)size,
-        .st_blocks = (blkcnt_t)(size / 512 + (size % 512 ? 1 : 0)),
         .st_blksize = IO_SIZE,
         .st_atim = mtime,
         .st_mtim = mtime,
         .st_ctim = mtime,
     };
+    entry_size(ret, size);
     return 0;
 }

@@ -1,65 +1,139 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Writing metadata files: one draft for each key, shared by all who write it. See tree.h, keys.h.
+ * Drafts: the texts of files that are open for writing. See keys.h for what they are, write.c for
+ * the calls that write.
  *
- * A draft becomes the key's value at each flush or fsync after something was written. A draft that
- * was only truncated is no edit before its last writer is gone: shells close the truncated file
- * once before they write. Helpers have no drafts: what is written is what they hold.
+ * A draft becomes the key's value at each flush or fsync after something was written. One that was
+ * only truncated is no edit before its last writer is gone: shells close the truncated file once
+ * before they write. It is shown from when it is written or truncated until it is accepted or
+ * refused; from then on the file shows what is stored, and the draft is what its writers go on with.
  */
 #include "tree/internal.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/bytes.h"
 #include "edit/keys.h"
-#include "tree/helper.h"
-#include "tree/text_parse.h"
 
-/* Bytes of a value's text, and of all helpers together. */
-#define TEXT_MAX ((uint64_t)1 << 30)
-
-struct buf *kfile_bytes(struct kfile *f)
+static bool only_truncated(const struct draft *d)
 {
-    if (f->draft)
-        return &f->draft->text;
-    return f->state >= KFILE_HELPER ? &f->content : NULL;
+    return d->whole && !d->written && d->refused == 0;
 }
 
-static bool is_helper(const struct kfile *f)
+/* It holds what the key does not, and may become its value. */
+static bool is_pending(const struct draft *d)
+{
+    return d->refused == 0 && (d->dirty || only_truncated(d));
+}
+
+/* All that was written is the key's value, or was. */
+static bool is_accepted(const struct draft *d)
+{
+    return d->refused == 0 && d->written && !d->dirty;
+}
+
+bool kfile_is_helper(const struct kfile *f)
 {
     return f->state == KFILE_HELPER || f->state == KFILE_ASIDE || f->state == KFILE_DEAD;
 }
 
-/* ---- open ---- */
+struct buf *kfile_bytes(struct kfile *f)
+{
+    if (f->draft && (kfile_is_helper(f) || is_pending(f->draft)))
+        return &f->draft->text;
+    return f->state >= KFILE_HELPER ? &f->content : NULL;
+}
 
-/* Begin a draft, with the text that the file shows unless it is to be truncated. */
-static int begin_draft(struct tree *t, struct kfile *f, bool truncate)
+/* ---- begin ---- */
+
+/* The key's value as text; nothing if it has none. */
+static int stored_text(const struct tree *t, const struct kfile *f, struct buf *out)
 {
     uint32_t kv = t->keys.kv[f->id];
+    if (kv != KV_NONE)
+        key_text(t->now.gen, kv, out);
+    int r = buf_error(out);
+    if (r < 0)
+        buf_free(out);
+    return r;
+}
+
+/* A key that was made anew begins empty, though its old value is still in the generation. */
+static int first_text(struct tree *t, struct kfile *f, bool truncate, struct buf *out)
+{
     struct err e = {0};
+    if (kfile_is_helper(f)) {
+        *out = f->content;
+        f->content = BUF_INIT;
+        return 0;
+    }
     if (writer_ready(t, &e) < 0)
         return edits_refused(t, f, &e);
+    return truncate || f->state != KFILE_KEY ? 0 : stored_text(t, f, out);
+}
+
+static int begin(struct tree *t, struct kfile *f, bool truncate)
+{
     struct draft *d = calloc(1, sizeof(*d));
     if (!d)
         return -ENOMEM;
-    if (!truncate && kv != KV_NONE && f->state == KFILE_KEY)
-        key_text(t->now.gen, kv, &d->text);
-    int r = buf_error(&d->text);
+    int r = first_text(t, f, truncate, &d->text);
     if (r < 0) {
-        buf_free(&d->text);
-        free(d);
+        draft_free(d);
         return r;
     }
     d->whole = d->text.len == 0;
-    f->draft = d;
+    draft_give(d, f);
     return 0;
 }
 
-static void truncate_draft(struct draft *d)
+/* Begin anew from what is stored. */
+static int restart(const struct tree *t, struct draft *d, bool truncate)
 {
+    struct buf text = BUF_INIT;
+    int r = truncate ? 0 : stored_text(t, d->of, &text);
+    if (r < 0)
+        return r;
+    buf_free(&d->text);
+    *d = (struct draft){.text = text, .of = d->of, .writers = d->writers, .whole = text.len == 0};
+    return 0;
+}
+
+/*
+ * Whoever opens a file begins with what it shows: not with the draft that was accepted, or refused
+ * by a close, whose last release the kernel has perhaps not told yet.
+ */
+static bool is_over(const struct draft *d)
+{
+    return d->refused ? d->closed : is_accepted(d);
+}
+
+int draft_join(struct tree *t, struct tree_file *file, struct kfile *f, bool truncate)
+{
+    int r = 0;
+    if (!f->draft)
+        r = begin(t, f, truncate);
+    else if (!kfile_is_helper(f) && is_over(f->draft))
+        r = restart(t, f->draft, truncate);
+    if (r < 0)
+        return r;
+    if (truncate)
+        draft_truncate(t, f->draft);
+    f->draft->writers++;
+    file->draft = f->draft;
+    return 0;
+}
+
+int draft_reach(const struct tree *t, struct draft *d, uint64_t off)
+{
+    bool key = d->of && !kfile_is_helper(d->of);
+    return key && is_accepted(d) && off > d->text.len ? restart(t, d, false) : 0;
+}
+
+void draft_truncate(struct tree *t, struct draft *d)
+{
+    if (d->of && kfile_is_helper(d->of))
+        t->keys.helper_bytes -= d->text.len;
     d->text.len = 0;
     d->whole = true;
     d->written = false;
@@ -67,298 +141,45 @@ static void truncate_draft(struct draft *d)
     d->refused = 0;
 }
 
-static void truncate_helper(struct tree *t, struct kfile *f)
+/* ---- whose it is ---- */
+
+struct draft *draft_take(struct kfile *f)
 {
-    t->keys.helper_bytes -= f->content.len;
-    f->content.len = 0;
+    struct draft *d = f->draft;
+    f->draft = NULL;
+    return d;
 }
 
-static int open_to_write(struct tree *t, struct tree_file *file, struct kfile *f, bool truncate)
+void draft_drop(struct kfile *f)
 {
-    if (is_helper(f)) {
-        if (truncate)
-            truncate_helper(t, f);
-        return 0;
-    }
-    int r = f->draft ? 0 : begin_draft(t, f, truncate);
-    if (r < 0)
-        return r;
-    if (truncate)
-        truncate_draft(f->draft);
-    f->draft->writers++;
-    file->draft = f->draft;
-    return 0;
+    struct draft *d = draft_take(f);
+    if (d)
+        d->of = NULL;
 }
 
-int draft_open(struct tree *t, struct tree_file *f, int flags)
+void draft_give(struct draft *d, struct kfile *f)
 {
-    bool writes = (flags & O_ACCMODE) != O_RDONLY;
-    struct kfile *kf = t->keys.file[f->node.number];
-    if (writes && !kf)
-        kf = keys_touch(&t->keys, t->now.gen, f->node.number);
-    if (writes && !kf)
-        return -ENOMEM;
-    int r = writes ? open_to_write(t, f, kf, flags & O_TRUNC) : 0;
-    if (r < 0)
-        return r;
-    f->kf = kf;
-    f->writes = writes;
-    f->append = flags & O_APPEND;
-    if (kf)
-        kf->opens++;
-    return 0;
-}
-
-/* ---- create ---- */
-
-static bool key_known(void *ctx, const char *file, size_t n)
-{
-    const struct tree *t = ctx;
-    char name[TREE_NAME_MAX + 1];
-    memcpy(name, file, n);
-    name[n] = '\0';
-    const struct kfile *f = keys_named(&t->keys, name);
-    return f ? f->key != NULL : gen_find_key(t->now.gen, name) != UINT32_MAX;
-}
-
-enum name_class tree_classify(struct tree *t, const char *name)
-{
-    return name_classify(name, key_known, t);
-}
-
-/* It got no value: a key that was removed or out of the way is back, a new one is none. */
-static void no_value(const struct tree *t, struct kfile *f)
-{
-    if (f->state == KFILE_NEW)
-        f->state = t->keys.kv[f->id] != KV_NONE ? KFILE_KEY : KFILE_GONE;
-}
-
-/* KEY:TYPE is KEY, with that type. Copies KEY to dst; true if it was so. */
-static bool untype(const char *name, char dst[TREE_NAME_MAX + 1], uint32_t *type, uint32_t *elem)
-{
-    size_t n = name_typed(name, type, elem);
-    (void)strcpy(dst, name);
-    if (n)
-        dst[n] = '\0';
-    return n > 0;
-}
-
-static int create(struct tree *t, const char *key, struct kfile **ret)
-{
-    enum name_class class = tree_classify(t, key);
-    keys_clear(&t->keys, key);
-    struct kfile *f = keys_named(&t->keys, key);
-    if (f && f->key) {
-        f->state = KFILE_NEW;
-    } else if (class == NAME_INVALID) {
-        return -EINVAL;
-    } else if (edit_is_own_key(key, strlen(key))) {
-        return -EPERM;
-    } else {
-        f = keys_add(&t->keys, key, class == NAME_KEY ? KFILE_NEW : KFILE_HELPER);
-        if (!f)
-            return -ENOMEM;
-    }
-    *ret = f;
-    return 0;
-}
-
-/* The number of the file to open: of one that is there, or made. Under the lock. */
-static int find_or_create(struct tree *t, const char *name, const char *key, int flags,
-                          uint32_t *ret)
-{
-    struct kfile *f;
-    uint32_t number = keys_find(&t->keys, t->now.gen, name);
-    if (number != KV_NONE && flags & O_EXCL)
-        return -EEXIST;
-    if (number == KV_NONE)
-        number = keys_find(&t->keys, t->now.gen, key);
-    int r = number == KV_NONE ? create(t, key, &f) : 0;
-    if (r == 0)
-        *ret = number == KV_NONE ? f->id : number;
-    return r;
-}
-
-/* Under the lock. */
-static int create_open(struct tree *t, const char *name, int flags, struct tree_entry *ret,
-                       struct tree_file *file)
-{
-    char key[TREE_NAME_MAX + 1];
-    uint32_t type, elem, number = 0;
-    bool typed = untype(name, key, &type, &elem);
-    int r = find_or_create(t, name, key, flags, &number);
-    if (r < 0)
-        return r;
-    file->node = ino_node(ino_key(number));
-    r = draft_open(t, file, (flags & ~O_ACCMODE) | O_RDWR);
-    if (r < 0 && t->keys.file[number])
-        no_value(t, t->keys.file[number]);
-    if (r == 0 && typed && file->kf->draft) {
-        file->kf->draft->typed = true;
-        file->kf->draft->type = type;
-        file->kf->draft->elem = elem;
-    }
-    if (r == 0)
-        r = node_entry(t, &t->now, ino_key(number), ret);
-    if (r == 0)
-        file->kf->lookups++;
-    return r;
-}
-
-int tree_create(struct tree *t, uint64_t parent, const char *name, int flags,
-                struct tree_entry *ret, struct tree_file **file)
-{
-    struct node dir = ino_node(parent);
-    if (!t->writable)
-        return -EROFS;
-    if (dir.kind != NODE_DIR || dir.row != ROOT_METADATA)
-        return -EACCES;
-    if (strlen(name) > TREE_NAME_MAX)
-        return -ENAMETOOLONG;
-    struct tree_file *f = calloc(1, sizeof(*f));
-    if (!f)
-        return -ENOMEM;
-    (void)pthread_mutex_lock(&t->lock);
-    int r = create_open(t, name, flags, ret, f);
-    (void)pthread_mutex_unlock(&t->lock);
-    if (r < 0)
-        (void)tree_release(t, f);
-    else
-        *file = f;
-    return r;
-}
-
-/* ---- write ---- */
-
-/* Make a text `len` bytes long; what is new is zero. */
-static int set_length(struct buf *b, uint64_t len)
-{
-    if (len > TEXT_MAX)
-        return -EFBIG;
-    if (len > b->len)
-        buf_zero(b, (size_t)len - b->len);
-    else
-        b->len = (size_t)len;
-    int r = buf_error(b);
-    b->err = 0;
-    return r;
-}
-
-static int put_bytes(struct buf *b, uint64_t off, const void *bytes, size_t n)
-{
-    uint64_t end;
-    if (!add_u64(off, n, &end) || end > TEXT_MAX)
-        return -EFBIG;
-    int r = end > b->len ? set_length(b, end) : 0;
-    if (r == 0 && n)
-        memcpy(b->data + off, bytes, n);
-    return r;
-}
-
-/* What is written in part only is no value: any failure refuses the whole draft. */
-static int write_draft(struct tree *t, struct tree_file *file, uint64_t off, const void *bytes,
-                       size_t n)
-{
-    struct draft *d = file->draft;
-    struct err e = {0};
-    d->whole &= off <= d->text.len;
-    int r = put_bytes(&d->text, off, bytes, n);
-    if (r < 0)
-        (void)err_set(&e, r, "cannot be written: %s", strerror(-r));
-    d->written = true;
-    d->dirty = true;
-    d->closed = false;
-    if (d != file->kf->draft)
-        return r;
-    if (r == 0 && (d->whole || file->append)) /* who appends does not change what is before */
-        r = draft_judge(t, file->kf, d->text.len == n, &e);
-    if (r < 0)
-        d->refused = edits_refused(t, file->kf, &e);
-    return r;
-}
-
-/* All helpers together have room for f with `len` bytes. */
-static bool helper_fits(const struct tree *t, const struct kfile *f, uint64_t len)
-{
-    uint64_t others = t->keys.helper_bytes - f->content.len;
-    return len <= TEXT_MAX && others <= TEXT_MAX - len;
-}
-
-static int write_helper(struct tree *t, struct kfile *f, uint64_t off, const void *bytes, size_t n)
-{
-    size_t was = f->content.len;
-    uint64_t end;
-    if (!add_u64(off, n, &end) || !helper_fits(t, f, end))
-        return -ENOSPC;
-    int r = put_bytes(&f->content, off, bytes, n);
-    t->keys.helper_bytes += f->content.len - was;
-    (void)clock_gettime(CLOCK_REALTIME, &f->mtime);
-    return r;
-}
-
-int tree_write(struct tree *t, struct tree_file *f, uint64_t off, const void *bytes, size_t n)
-{
-    if (!f->kf || !f->writes)
-        return -EBADF;
-    (void)pthread_mutex_lock(&t->lock);
-    if (f->append)
-        off = f->draft ? f->draft->text.len : f->kf->content.len;
-    int r = f->draft ? write_draft(t, f, off, bytes, n) : write_helper(t, f->kf, off, bytes, n);
-    (void)pthread_mutex_unlock(&t->lock);
-    return r;
+    draft_drop(f);
+    f->draft = d;
+    if (d)
+        d->of = f;
 }
 
 /* ---- from draft to value ---- */
 
-/* Accept what was written. 1: it is to be written to disk; 0: nothing is; -errno. */
-static int settle(struct tree *t, struct kfile *f, struct draft *d)
+int draft_settle(struct tree *t, struct draft *d)
 {
+    struct kfile *f = d->of;
     struct err e = {0};
-    if (d != f->draft)
+    if (!f || kfile_is_helper(f))
         return 0;
     if (!d->dirty || d->refused)
         return d->refused;
     int r = edits_accept(t, f, &d->text, &e);
-    if (r < 0) {
-        d->refused = edits_refused(t, f, &e);
-        return r;
-    }
+    if (r < 0)
+        return d->refused = edits_refused(t, f, &e);
     d->dirty = false;
-    return r;
-}
-
-static int settle_and_wait(struct tree *t, const struct tree_file *f, struct tree_wait *w)
-{
-    struct err e = {0};
-    int r = settle(t, f->kf, f->draft);
-    if (r <= 0)
-        return r;
-    r = writer_accepted(t, w, &e);
-    return r < 0 ? edits_refused(t, f->kf, &e) : r;
-}
-
-int tree_flush(struct tree *t, struct tree_file *f, struct tree_wait *w)
-{
-    if (!f->draft)
-        return 0;
-    (void)pthread_mutex_lock(&t->lock);
-    f->draft->closed = true;
-    int r = settle_and_wait(t, f, w);
-    (void)pthread_mutex_unlock(&t->lock);
-    return r;
-}
-
-int tree_fsync(struct tree *t, struct tree_file *f, struct tree_wait *w)
-{
-    int r = 0;
-    if (!t->writable || (f && (!f->kf || is_helper(f->kf))))
-        return 0;
-    (void)pthread_mutex_lock(&t->lock);
-    if (f && f->draft)
-        r = settle(t, f->kf, f->draft);
-    if (r >= 0)
-        r = writer_sync(t, w, r > 0);
-    (void)pthread_mutex_unlock(&t->lock);
+    d->typed = false; /* the key has the type now */
     return r;
 }
 
@@ -379,91 +200,50 @@ static void settle_truncation(struct tree *t, struct kfile *f)
         writer_later(t, WRITER_SOON);
 }
 
-static bool only_truncated(const struct draft *d)
+/* ---- end ---- */
+
+void kfile_no_value(const struct tree *t, struct kfile *f)
 {
-    return d->whole && !d->written && d->refused == 0;
+    if (f->state == KFILE_NEW)
+        f->state = t->keys.kv[f->id] != KV_NONE ? KFILE_KEY : KFILE_GONE;
 }
 
 /* The last writer is gone. A key that got no value is what it was before. */
-static void end_draft(struct tree *t, struct kfile *f)
+static void end_key(struct tree *t, struct kfile *f)
 {
     struct draft *d = f->draft;
-    if (d->dirty && settle(t, f, d) > 0) /* no flush came: the process was killed */
+    if (d->dirty && draft_settle(t, d) > 0) /* no flush came: the process was killed */
         writer_later(t, 0);
     else if (only_truncated(d))
         settle_truncation(t, f);
     f->draft = NULL;
-    no_value(t, f);
+    kfile_no_value(t, f);
 }
 
-int draft_release(struct tree *t, struct tree_file *file)
+static void end_helper(struct tree *t, struct kfile *f)
 {
-    struct kfile *f = file->kf;
-    f->opens--;
-    if (file->draft && --file->draft->writers == 0) {
-        if (f->draft == file->draft)
-            end_draft(t, f);
-        draft_free(file->draft);
-    }
-    if (file->writes && f->state == KFILE_HELPER && tree_classify(t, f->file) == NAME_STRAY)
-        tree_stray(t, f);
+    f->content = f->draft->text;
+    f->draft->text = BUF_INIT;
+    f->draft = NULL;
     keys_reap(&t->keys, f);
-    return 0;
+}
+
+void draft_leave(struct tree *t, struct draft *d)
+{
+    if (--d->writers > 0)
+        return;
+    if (d->of && kfile_is_helper(d->of))
+        end_helper(t, d->of);
+    else if (d->of)
+        end_key(t, d->of);
+    draft_free(d);
 }
 
 void draft_finish(struct tree *t)
 {
     for (uint32_t i = 0; i < t->keys.n; i++) {
         struct kfile *f = t->keys.file[i];
-        if (f && f->draft && f->draft->closed && only_truncated(f->draft))
+        if (f && f->key && f->draft && f->draft->closed && only_truncated(f->draft))
             settle_truncation(t, f);
     }
-}
-
-/* ---- truncate ---- */
-
-static int truncate_open(struct tree *t, const struct tree_file *f, uint64_t size)
-{
-    struct draft *d = f->draft;
-    struct buf *b = d ? &d->text : &f->kf->content;
-    size_t was = b->len;
-    if (is_helper(f->kf) && !helper_fits(t, f->kf, size))
-        return -ENOSPC;
-    int r = set_length(b, size);
-    if (r < 0)
-        return r;
-    if (!d) {
-        t->keys.helper_bytes += b->len - was;
-        return 0;
-    }
-    if (size == 0)
-        truncate_draft(d);
-    else if (size != was)
-        d->written = d->dirty = true;
-    d->whole &= size <= was;
-    return 0;
-}
-
-int tree_truncate(struct tree *t, uint64_t node, struct tree_file *file, uint64_t size,
-                  struct tree_wait *w)
-{
-    struct node n = ino_node(node);
-    struct tree_file own = {.node = n};
-    if (!t->writable)
-        return -EROFS;
-    if (n.kind != NODE_KEY)
-        return -EACCES;
-    bool mine = !file || !file->kf || !file->writes;
-    (void)pthread_mutex_lock(&t->lock);
-    int r = node_check(t, t->now.gen, &n);
-    if (r == 0 && mine)
-        r = draft_open(t, &own, O_WRONLY);
-    if (r == 0)
-        r = truncate_open(t, mine ? &own : file, size);
-    if (r == 0 && mine && own.draft)
-        r = settle_and_wait(t, &own, w);
-    if (mine && own.kf)
-        (void)draft_release(t, &own);
-    (void)pthread_mutex_unlock(&t->lock);
-    return r;
 }

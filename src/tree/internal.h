@@ -106,6 +106,7 @@ bool node_is_dir(const struct node *n);
 
 /* A node's entry. Under the tree's lock if it is writable and the node is a key. */
 int node_entry(const struct tree *t, const struct view *v, uint64_t ino, struct tree_entry *ret);
+void entry_size(struct tree_entry *e, uint64_t size);
 
 /* The text of key number kv of a generation, and its size (measured once). */
 void key_text(const struct gen *g, uint32_t kv, struct buf *out);
@@ -127,8 +128,7 @@ struct tree_file {
     struct gen *gen;     /* NODE_WHOLE: a reference */
     struct mapped *pin;  /* a reference: what gen pinned when it was opened, or NULL */
     struct kfile *kf;    /* of a writable tree's metadata file, if it is one that was touched */
-    struct draft *draft; /* shared: what it writes; NULL if it does not, or writes a helper */
-    bool writes;         /* open for writing */
+    struct draft *draft; /* shared: what it writes; NULL if it does not */
     bool append;         /* each write goes to the end */
     bool cut;            /* when it was opened, the model's file was known to have been cut */
     bool piecewise;      /* answered piecewise: see files.h */
@@ -137,11 +137,34 @@ struct tree_file {
 };
 
 /* Open and close a metadata file of a writable tree. Under the lock. */
-int draft_open(struct tree *t, struct tree_file *f, int flags);
-int draft_release(struct tree *t, struct tree_file *f);
+int write_open(struct tree *t, struct tree_file *f, int flags);
+void write_release(struct tree *t, struct tree_file *f);
 
+/* ---- drafts: all under the tree's lock ---- */
+
+/* One more writer of a file; its draft is made if there is none. */
+int draft_join(struct tree *t, struct tree_file *file, struct kfile *f, bool truncate);
+/* A writer goes; with the last one the draft ends. */
+void draft_leave(struct tree *t, struct draft *d);
+/* Before a draft is written at `off`, or made `off` bytes long: who goes beyond the end of what was
+ * accepted has seen the stored text, and means that. 0, -errno. */
+int draft_reach(const struct tree *t, struct draft *d, uint64_t off);
+void draft_truncate(struct tree *t, struct draft *d);
+/* Accept what was written. 1: it is to be written to disk; 0: nothing is; -errno. */
+int draft_settle(struct tree *t, struct draft *d);
 /* At the end: what was truncated and closed, but the kernel did not tell the release any more. */
 void draft_finish(struct tree *t);
+/* A file gives its draft away (NULL: it has none), to be given to a file: what that had changes
+ * nothing any more. */
+struct draft *draft_take(struct kfile *f);
+void draft_give(struct draft *d, struct kfile *f);
+/* The file is removed or replaced: its draft changes nothing any more. */
+void draft_drop(struct kfile *f);
+
+/* In memory only. */
+bool kfile_is_helper(const struct kfile *f);
+/* It got no value: a key that was removed or out of the way is back, a new one is none. */
+void kfile_no_value(const struct tree *t, struct kfile *f);
 
 /* What a file name in metadata/ is. */
 enum name_class tree_classify(struct tree *t, const char *name);
@@ -166,7 +189,8 @@ bool edits_known_type(const struct tree *t, const struct kfile *f, uint32_t *typ
 void edits_type(const struct tree *t, const struct kfile *f, const struct buf *text, uint32_t *type,
                 uint32_t *elem);
 
-/* The bytes that a kfile shows while it is written, or as a helper; NULL: those of its key. */
+/* The bytes that a kfile shows until they are accepted or refused, or as a helper; NULL: those of
+ * its key. */
 struct buf *kfile_bytes(struct kfile *f);
 
 /*

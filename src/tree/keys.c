@@ -291,7 +291,7 @@ void keys_land(struct keys *k, bool written)
 
 void keys_reap(struct keys *k, struct kfile *f)
 {
-    if (f->state != KFILE_DEAD || f->opens || f->lookups)
+    if (f->state != KFILE_DEAD || f->opens || f->lookups || f->draft)
         return;
     k->helper_bytes -= f->content.len;
     k->file[f->id] = NULL;

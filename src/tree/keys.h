@@ -41,12 +41,13 @@ enum kfile_state {
 };
 
 /*
- * The text of a file that is being written, shared by all who write it; its writers own it. It is
- * the kfile's draft until the file is removed or another file takes its name: from then on what is
- * written to it changes nothing, as with any removed file.
+ * The text of a file that is being written, shared by all who write it; its writers own it. It
+ * follows the file through renames, as an open file does, from key to helper and back. If the file
+ * is removed, or another takes its name, what is written to it changes nothing any more.
  */
 struct draft {
     struct buf text;
+    struct kfile *of; /* the file whose draft it is; NULL: that is no more */
     unsigned writers; /* handles that are open for writing */
     bool written;     /* by write(2), not only truncated */
     bool dirty;       /* something was written since the last accept() */
@@ -67,8 +68,9 @@ struct kfile {
     struct kfile *next; /* in the same bucket */
     struct timespec mtime;
     char *error;         /* owned: why the last write was refused, NULL if it was not */
-    struct buf content;  /* HELPER: bytes; LINK: target */
+    struct buf content;  /* HELPER: bytes, unless it has a draft; LINK: target */
     struct draft *draft; /* NULL unless it is open for writing */
+    struct kfile *moved; /* GONE: the key that it was renamed to, for who has it open still */
     struct kfile *away;  /* HELPER: the key that was renamed to it */
     bool in_flight;      /* ASIDE: the key is being written */
     unsigned opens;      /* handles */

@@ -72,10 +72,10 @@ static int open_key(struct tree *t, struct tree_file *f, int flags)
     if (node_check(t, t->now.gen, &f->node) < 0)
         r = -ENOENT;
     else if (t->writable)
-        r = draft_open(t, f, flags);
+        r = write_open(t, f, flags);
     else if ((flags & O_ACCMODE) != O_RDONLY)
         r = -EROFS;
-    if (r == 0 && !f->writes && !(f->kf && f->kf->state == KFILE_HELPER))
+    if (r == 0 && !f->draft && !(f->kf && f->kf->state == KFILE_HELPER))
         g = key_shown(t, f, &kv);
     (void)pthread_mutex_unlock(&t->lock);
     if (g)
@@ -168,12 +168,11 @@ bool tree_ahead(const struct tree_file *f, size_t n)
 
 int tree_release(struct tree *t, struct tree_file *f)
 {
-    int r = 0;
     if (!f)
         return 0;
     if (f->kf) {
         (void)pthread_mutex_lock(&t->lock);
-        r = draft_release(t, f);
+        write_release(t, f);
         (void)pthread_mutex_unlock(&t->lock);
     }
     gen_unref(f->gen);
@@ -181,7 +180,7 @@ int tree_release(struct tree *t, struct tree_file *f)
     rendered_unref(f->shared);
     buf_free(&f->text);
     free(f);
-    return r;
+    return 0;
 }
 
 static void reply_text(const struct buf *text, uint64_t off, size_t n, struct reply *r)

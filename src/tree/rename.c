@@ -80,7 +80,7 @@ static int unlink_key(struct tree *t, struct kfile *f)
         return -EPERM;
     if (writer_ready(t, &e) < 0)
         return edits_refused(t, f, &e);
-    f->draft = NULL;
+    draft_drop(f);
     if (t->keys.kv[f->id] != KV_NONE)
         remove_later(t, f);
     else
@@ -142,6 +142,21 @@ static void forget_copies(struct keys *k, const struct kfile *f)
             k->file[i]->away = NULL;
 }
 
+/* The text, and who writes it, pass to a helper. */
+static void become_helper(struct kfile *f, struct kfile *h, struct buf *text)
+{
+    struct draft *d = draft_take(f);
+    if (d) {
+        buf_free(&d->text);
+        d->whole = text->len == 0;
+        d->typed = false;
+        d->refused = 0;
+        draft_give(d, h);
+    }
+    *(d ? &d->text : &h->content) = *text;
+    *text = BUF_INIT;
+}
+
 /* vim's backup: key -> key~. The key is away until it is created anew, or its backup removed. */
 static int key_to_helper(struct move *m)
 {
@@ -156,12 +171,10 @@ static int key_to_helper(struct move *m)
     if (!h)
         return -ENOMEM;
     forget_copies(k, m->from);
-    h->content = text;
+    k->helper_bytes += text.len;
     h->away = m->from;
     h->mtime = m->from->mtime.tv_sec ? m->from->mtime : m->t->st.st_mtim;
-    k->helper_bytes += text.len;
-    text = BUF_INIT;
-    m->from->draft = NULL;
+    become_helper(m->from, h, &text);
     m->from->state = k->kv[m->from->id] == KV_NONE ? KFILE_GONE : KFILE_AWAY;
     return 0;
 }
@@ -214,27 +227,97 @@ static int accept_helper(const struct move *m, const struct buf *text, struct er
     return r;
 }
 
+/* Who writes one file writes the other from now on. */
+static void follow(struct kfile *from, struct kfile *to)
+{
+    draft_give(draft_take(from), to);
+    from->moved = to;
+    to->moved = NULL;
+}
+
+/*
+ * A file that is open and has got no value yet takes the name: what is written to it will be the
+ * value of that name.
+ */
+static int unfinished(struct move *m)
+{
+    if (edit_is_own_key(m->to->key, m->to->key_len))
+        return -EPERM;
+    follow(m->from, m->to);
+    if (m->to->state != KFILE_KEY)
+        m->to->state = KFILE_NEW;
+    return 0;
+}
+
+/* Renamed after it was opened, before it was written (programs with a buffer of their own). */
+static bool is_unwritten(const struct kfile *f)
+{
+    return f->draft && f->draft->text.len == 0 && !f->draft->closed;
+}
+
+static int unwritten_to_key(struct move *m)
+{
+    int r = unfinished(m);
+    if (r < 0)
+        return r;
+    draft_truncate(m->t, m->to->draft);
+    m->to->draft->typed = m->from->typed;
+    m->to->draft->type = m->from->type;
+    m->to->draft->elem = m->from->elem;
+    keys_kill(&m->t->keys, m->from);
+    return 0;
+}
+
+/* Who writes the helper writes the key from now on; the helper's bytes stay: they are `left`. */
+static void follow_to_key(struct move *m, struct buf *left)
+{
+    struct draft *d = draft_take(m->from);
+    if (d) {
+        m->from->content = *left;
+        *left = BUF_INIT;
+        d->written = true;
+        d->dirty = false;
+    }
+    draft_give(d, m->to);
+}
+
 /* sed -i, rsync, an editor's own way to save: the helper's bytes become the key's value. The time
  * goes with them: gedit compares it the next time that it saves. */
 static int helper_to_key(struct move *m)
 {
+    CLEANUP(buf_free) struct buf left = BUF_INIT;
     struct err e = {0};
     int r = target_key(m);
-    if (r < 0)
-        return r;
-    r = accept_helper(m, &m->from->content, &e);
+    if (r == 0 && is_unwritten(m->from))
+        return unwritten_to_key(m);
+    const struct buf *text = kfile_bytes(m->from);
+    if (m->from->draft)
+        buf_add(&left, text->data, text->len);
+    if (r < 0 || buf_error(&left))
+        return r < 0 ? r : buf_error(&left);
+    r = accept_helper(m, text, &e);
     if (r < 0)
         return refused(m, &e);
     if (r > 0)
         m->to->mtime = m->from->mtime;
-    m->to->draft = NULL;
-    m->from->state = KFILE_ASIDE;
     r = outcome(m, m->to, r, &e);
+    if (r < 0)
+        return r;
+    follow_to_key(m, &left);
+    m->from->state = KFILE_ASIDE;
     if (r == 0)
         keys_kill(&m->t->keys, m->from);
-    else if (r < 0)
-        m->from->state = KFILE_HELPER;
     return r;
+}
+
+/* It was made and has no value yet. */
+static int new_to_key(struct move *m)
+{
+    int r = unfinished(m);
+    if (r < 0)
+        return r;
+    m->from->state = KFILE_GONE;
+    return 0;
 }
 
 /* Over a key that is there: it keeps place and type and takes the value; the source is gone. */
@@ -242,20 +325,18 @@ static int key_over_key(struct move *m)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
     struct err e = {0};
-    if (stays(m->from))
-        return -EPERM;
     int r = edits_remove_due(m->t); /* others: not to be taken back with this */
     if (r < 0)
         return r;
     struct mark before = edits_mark(m->t);
-    r = copy_text(m->t, m->from, &text);
+    key_text(m->t->now.gen, m->t->keys.kv[m->from->id], &text);
+    r = buf_error(&text);
     if (r < 0)
         return r;
     r = edits_accept(m->t, m->to, &text, &e);
     if (r < 0)
         return refused(m, &e);
-    m->from->draft = m->to->draft = NULL;
-    m->from->state = m->t->keys.kv[m->from->id] == KV_NONE ? KFILE_GONE : KFILE_REMOVED;
+    m->from->state = KFILE_REMOVED;
     r = edits_remove_due(m->t);
     m->t->writer.next.last = before;
     if (r < 0) { /* neither the one nor the other */
@@ -263,32 +344,42 @@ static int key_over_key(struct move *m)
         (void)err_set(&e, r, "cannot be renamed: %s", strerror(-r));
         return edits_refused(m->t, m->to, &e);
     }
-    return outcome(m, m->to, 1, &e);
+    r = outcome(m, m->to, 1, &e);
+    if (r >= 0)
+        follow(m->from, m->to);
+    return r;
 }
 
 /* To a name that no key has: the same key, at the same place. */
-static int key_to_key(struct move *m)
+static int key_to_new(struct move *m)
 {
     struct err e = {0};
+    struct draft *d = draft_take(m->from); /* without it the key is gone from its old name */
+    m->to->typed = false;
+    int r = edits_rename(m->t, m->from, m->to, &e);
+    r = outcome(m, m->to, r, &e);
+    m->from->draft = d;
+    if (r < 0)
+        return r;
+    m->from->state = KFILE_GONE;
+    m->to->state = KFILE_KEY;
+    follow(m->from, m->to);
+    return r;
+}
+
+static int key_to_key(struct move *m)
+{
     if (strcmp(m->from->key, "general.alignment") == 0)
         return -EINVAL;
     if (stays(m->from))
         return -EPERM;
-    if (m->to && m->t->keys.kv[m->to->id] != KV_NONE)
-        return key_over_key(m);
     int r = target_key(m);
-    /* What was closed and accepted may still have its draft: the last close is told later. */
-    struct draft *d = m->from->draft;
-    if (r < 0 || m->t->keys.kv[m->from->id] == KV_NONE || (d && (d->dirty || !d->written)))
-        return r < 0 ? r : -EBUSY; /* it is being written */
-    m->from->draft = NULL;
-    m->to->typed = false;
-    r = edits_rename(m->t, m->from, m->to, &e);
-    if (r > 0)
-        m->to->state = KFILE_KEY;
-    else
-        m->from->draft = d;
-    return outcome(m, m->to, r, &e);
+    if (r < 0)
+        return r;
+    const uint32_t *kv = m->t->keys.kv;
+    if (kv[m->from->id] == KV_NONE)
+        return new_to_key(m);
+    return kv[m->to->id] == KV_NONE ? key_to_new(m) : key_over_key(m);
 }
 
 #define NOREPLACE (1u << 0) /* RENAME_NOREPLACE of Linux */

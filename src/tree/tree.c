@@ -201,6 +201,17 @@ int tree_getattr(struct tree *t, uint64_t node, struct tree_entry *ret)
     return r;
 }
 
+int tree_fgetattr(struct tree *t, uint64_t node, const struct tree_file *f, struct tree_entry *ret)
+{
+    int r = tree_getattr(t, node, ret);
+    if (r < 0 || !f || !f->draft)
+        return r;
+    (void)pthread_mutex_lock(&t->lock);
+    entry_size(ret, f->draft->text.len);
+    (void)pthread_mutex_unlock(&t->lock);
+    return 0;
+}
+
 /* ---- listing ---- */
 
 static bool listed(const struct tree *t, const struct gen *g, const struct row *row,

@@ -69,6 +69,9 @@ const char *tree_warning(const struct tree *t, unsigned i);
 
 int tree_lookup(struct tree *t, uint64_t parent, const char *name, struct tree_entry *ret);
 int tree_getattr(struct tree *t, uint64_t node, struct tree_entry *ret);
+/* The same for who has it open (file may be NULL): the size is that of what it writes. */
+int tree_fgetattr(struct tree *t, uint64_t node, const struct tree_file *file,
+                  struct tree_entry *ret);
 int tree_statfs(struct tree *t, struct statvfs *ret);
 
 int tree_opendir(struct tree *t, uint64_t node, struct tree_dir **ret);

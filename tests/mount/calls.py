@@ -10,50 +10,15 @@ import unittest
 
 import ggufmodel as gguf
 import mountlib
-from editing import (COUNT, KV, LENGTH, NAME, TEMPLATE, TENSORS, Editing, replaced, sizes, until)
+from editing import (COUNT, KV, LENGTH, NAME, TEMPLATE, TENSORS, Calls, Editing, replaced, shell,
+                     sizes, string, until)
 from ggufmodel import Tensor, Value, array
 
 ARCHITECTURE = 'general.architecture'
 TAGS = 'general.tags'
 
 
-def string(text):
-    return Value('string', text.encode())
-
-
-def shell(script, *arguments):
-    """What the script printed and its exit status."""
-    done = mountlib.run('bash', '-c', script, 'bash', *arguments)
-    return done.out, done.returncode
-
-
-class Edits(Editing):
-    def write(self, name, text, flags=os.O_CREAT | os.O_TRUNC):
-        fd = os.open(self.key(name), os.O_WRONLY | flags, 0o644)
-        try:
-            os.write(fd, text)
-        finally:
-            os.close(fd)
-
-    def assert_errno(self, number, function, *arguments):
-        with self.assertRaises(OSError) as caught:
-            function(*arguments)
-        self.assertEqual(caught.exception.errno, number)
-
-    def comes(self, changes, kv=KV):
-        """The model is so after a while, and what made it so is gone."""
-        want = gguf.encode(replaced(changes, kv), TENSORS)
-        until(lambda: mountlib.get(self.model) == want
-              and os.listdir(self.folder) == ['model.gguf'])
-        self.assert_model(changes, kv)
-
-    def sync(self):
-        fd = os.open(self.metadata, os.O_RDONLY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-
+class Edits(Calls):
     # ---- truncation ----
 
     def test_redirect_nothing(self):

@@ -40,6 +40,16 @@ def until(is_so):
     return is_so()
 
 
+def string(text):
+    return Value('string', text.encode())
+
+
+def shell(script, *arguments):
+    """What the script printed and its exit status."""
+    done = mountlib.run('bash', '-c', script, 'bash', *arguments)
+    return done.out, done.returncode
+
+
 def sizes(folder):
     """What ls -l sees, and that it can: a file may go between listing and stat."""
     found = {}
@@ -125,3 +135,33 @@ class Editing(unittest.TestCase):
         self.assertEqual(sorted(os.listdir(self.metadata)[len(keys):]), sorted(helpers))
         self.assertEqual(mountlib.get(os.path.join(self.at, 'model.gguf')),
                          gguf.encode(kv, self.tensors))
+
+
+class Calls(Editing):
+    """Edits by plain system calls."""
+
+    def write(self, name, text, flags=os.O_CREAT | os.O_TRUNC):
+        fd = os.open(self.key(name), os.O_WRONLY | flags, 0o644)
+        try:
+            os.write(fd, text)
+        finally:
+            os.close(fd)
+
+    def assert_errno(self, number, function, *arguments):
+        with self.assertRaises(OSError) as caught:
+            function(*arguments)
+        self.assertEqual(caught.exception.errno, number)
+
+    def comes(self, changes, kv=KV):
+        """The model is so after a while, and what made it so is gone."""
+        want = gguf.encode(replaced(changes, kv), TENSORS)
+        until(lambda: mountlib.get(self.model) == want
+              and os.listdir(self.folder) == ['model.gguf'])
+        self.assert_model(changes, kv)
+
+    def sync(self):
+        fd = os.open(self.metadata, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)

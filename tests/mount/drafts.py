@@ -1,0 +1,207 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: MIT
+"""Programs that keep a file open: after its text was accepted or refused, and while it is renamed,
+replaced or removed."""
+import errno
+import os
+
+import ggufmodel as gguf
+import mountlib
+from editing import COUNT, KV, LENGTH, NAME, Calls, replaced, shell, string, until
+from ggufmodel import Value
+
+
+class Open(Calls):
+    # ---- an open file after its text was accepted ----
+
+    def read_through(self, fd):
+        return os.pread(fd, 1000, 0)
+
+    def test_accepted_is_shown_as_stored(self):
+        """Others see the value; who has the file open goes on with what it wrote."""
+        fd = os.open(self.key(NAME), os.O_RDWR | os.O_TRUNC)
+        os.write(fd, b'a')
+        self.assertEqual(self.text(NAME), b'a')
+        os.fsync(fd)
+        self.assertEqual(self.text(NAME), b'a\n')
+        self.assertEqual(os.stat(self.key(NAME)).st_size, 2)
+        self.assertEqual(self.read_through(fd), b'a')
+        self.assertEqual(os.lseek(fd, 0, os.SEEK_END), 1)
+        os.write(fd, b'b')
+        self.assertEqual(self.text(NAME), b'ab')
+        os.close(fd)
+        self.assertEqual(self.text(NAME), b'ab\n')
+        self.assert_model({NAME: string('ab')})
+
+    def test_accepted_is_closed_by_children(self):
+        """Each child closes its copy of the descriptor, and the text grows all the same."""
+        for script in ('(/usr/bin/printf a; /usr/bin/printf b; /usr/bin/echo c) > "$1"',
+                       'exec 3> "$1"; printf a >&3; /usr/bin/printf b >&3; echo c >&3'):
+            shell(script, self.key(NAME))
+            self.assert_model({NAME: string('abc')})
+        shell('(/usr/bin/printf d; /usr/bin/printf e) >> "$1"', self.key(NAME))
+        self.assert_model({NAME: string('abc\nde')})
+        shell('(/usr/bin/printf 1; /usr/bin/printf 2) > "$1"', self.key(COUNT))
+        self.assert_model({NAME: string('abc\nde'), COUNT: Value('u32', 12)})
+
+    def test_accepted_is_opened_anew(self):
+        """Who opens it then begins with what it shows, and both write that."""
+        first = os.open(self.key(NAME), os.O_WRONLY | os.O_TRUNC)
+        os.write(first, b'a')
+        os.fsync(first)
+        second = os.open(self.key(NAME), os.O_RDWR | os.O_APPEND)
+        self.assertEqual(self.read_through(second), b'a\n')
+        os.write(second, b'b')
+        os.close(second)
+        self.assert_model({NAME: string('a\nb')})
+        os.pwrite(first, b'A', 0)
+        os.close(first)
+        self.assert_model({NAME: string('A\nb')})
+
+    def test_accepted_is_passed_over(self):
+        """Who writes or truncates at the end that stat shows makes no hole."""
+        fd = os.open(self.key(NAME), os.O_RDWR | os.O_TRUNC)
+        os.write(fd, b'a')
+        os.fsync(fd)
+        os.pwrite(fd, b'b', os.fstat(fd).st_size)
+        os.fsync(fd)
+        self.assert_model({NAME: string('a\nb')})
+        os.ftruncate(fd, os.fstat(fd).st_size)
+        self.assertEqual(self.read_through(fd), b'a\nb\n')
+        os.close(fd)
+        self.assert_model({NAME: string('a\nb')})
+
+    def test_accepted_normalized(self):
+        """A text that the file shows differently: offsets are those of what was written."""
+        fd = os.open(self.key(LENGTH), os.O_WRONLY | os.O_TRUNC)
+        os.write(fd, b' 0007')
+        os.fsync(fd)
+        self.assertEqual(self.text(LENGTH), b'7\n')
+        os.write(fd, b'1')
+        os.close(fd)
+        self.assert_model({LENGTH: Value('u64', 71)})
+
+    def test_refused_is_not_shown(self):
+        """While it is open, too; and who opens it after the close begins with the value."""
+        fd = os.open(self.key(COUNT), os.O_WRONLY | os.O_TRUNC)
+        self.assertEqual(self.text(COUNT), b'')
+        self.assert_errno(errno.EINVAL, os.write, fd, b'7x')
+        self.assertEqual(self.text(COUNT), b'2\n')
+        other = os.dup(fd)
+        self.assert_errno(errno.EINVAL, os.close, other)
+        second = os.open(self.key(COUNT), os.O_RDWR)
+        self.assertEqual(self.read_through(second), b'2\n')
+        os.pwrite(second, b'3', 0)
+        os.close(second)
+        self.assert_model({COUNT: Value('u32', 3)})
+        os.close(fd)
+        self.assert_model({COUNT: Value('u32', 3)})
+
+    # ---- an open file that is renamed ----
+
+    def named(self, old, new):
+        """The keys, with another name at the place of `old`."""
+        return [(new.encode() if key == old.encode() else key, value) for key, value in KV]
+
+    def test_rename_key_while_open(self):
+        """The draft follows, accepted or not, and so does the size."""
+        for i, before in enumerate((b'', b'old ')):
+            fd = os.open(self.key(NAME), os.O_RDWR | os.O_TRUNC)
+            os.write(fd, before)
+            if before:
+                os.fsync(fd)
+            os.rename(self.key(NAME), self.key('my.name'))
+            self.assertNotIn(NAME, os.listdir(self.metadata))
+            self.assertEqual(os.write(fd, b'new'), 3)
+            self.assertEqual(os.fstat(fd).st_size, len(before) + 3)
+            os.close(fd)
+            self.assertEqual(self.text('my.name'), before + b'new\n')
+            self.assert_file(replaced({'my.name': string(before.decode() + 'new')},
+                                      self.named(NAME, 'my.name')))
+            os.rename(self.key('my.name'), self.key(NAME))
+        self.assert_model({NAME: string('old new')})
+
+    def test_rename_key_over_key_while_open(self):
+        """What replaced writes goes nowhere, what is renamed writes on."""
+        fd, other = (os.open(self.key(name), os.O_WRONLY) for name in (COUNT, LENGTH))
+        os.pwrite(fd, b'7', 0)
+        os.pwrite(other, b'9', 0)
+        os.rename(self.key(COUNT), self.key(LENGTH))
+        os.close(other)
+        left = [row for row in KV if row[0] != COUNT.encode()]
+        self.assert_model({LENGTH: Value('u64', 2)}, left)
+        os.pwrite(fd, b'8', 0)
+        os.close(fd)
+        self.assert_model({LENGTH: Value('u64', 8)}, left)
+
+    def test_rename_new_key_while_open(self):
+        """It has no value yet: it gets its first one under the name that it has then."""
+        for new, value in (('my.other', Value('u32', 5)), (NAME, string('5'))):
+            fd = os.open(self.key('my.new'), os.O_WRONLY | os.O_CREAT)
+            os.write(fd, b'5')
+            os.rename(self.key('my.new'), self.key(new))
+            self.assertNotIn('my.new', os.listdir(self.metadata))
+            self.assertEqual(self.text(new), b'5')
+            os.close(fd)
+            self.assertEqual(self.text(new), b'5\n')
+        self.assert_model({'my.other': Value('u32', 5), NAME: string('5')})
+
+    def test_rename_key_to_helper_while_open(self):
+        """It is the helper that is written to, and the key when it has its name again."""
+        fd = os.open(self.key(NAME), os.O_RDWR)
+        os.rename(self.key(NAME), self.key(NAME + '~'))
+        os.pwrite(fd, b'OLD', 0)
+        self.assertEqual(self.text(NAME + '~'), b'OLD name\n')
+        self.write(NAME, b'new\n')
+        os.pwrite(fd, b'Old', 0)
+        os.fsync(fd)
+        self.assertEqual(self.text(NAME), b'new\n')
+        os.rename(self.key(NAME + '~'), self.key(NAME))
+        self.assert_model({NAME: string('Old name')})
+        os.pwrite(fd, b'oLD', 0)
+        os.close(fd)
+        self.assert_model({NAME: string('oLD name')})
+        self.assert_listing(replaced({NAME: string('oLD name')}))
+
+    def test_rename_helper_while_open(self):
+        """A program that renames before its last write, or before its first."""
+        for before, text in ((b'', b'5'), (b'6', b'5'), (b'6\n', b'')):
+            for name, kind in ((COUNT, 'u32'), (LENGTH, 'u64')):
+                fd = os.open(self.key(name + '.tmp'), os.O_RDWR | os.O_CREAT | os.O_EXCL)
+                os.write(fd, before)
+                os.rename(self.key(name + '.tmp'), self.key(name))
+                self.assertNotIn(name + '.tmp', os.listdir(self.metadata))
+                os.write(fd, text)
+                self.assertEqual(self.read_through(fd), before + text)
+                os.close(fd)
+                self.assert_model({name: Value(kind, int(before + text))},
+                                  gguf.read(mountlib.get(self.model)).kv)
+        self.assert_listing(replaced({COUNT: Value('u32', 6), LENGTH: Value('u64', 6)}))
+
+    def test_rename_helper_and_never_write(self):
+        """An empty file under a key's name is a truncation of it."""
+        for name in (COUNT, NAME):
+            fd = os.open(self.key('sedAbCdEf'), os.O_WRONLY | os.O_CREAT)
+            os.rename(self.key('sedAbCdEf'), self.key(name))
+            os.close(fd)
+        self.comes({NAME: string('')})
+        self.assertTrue(until(lambda: self.text(COUNT) == b'2\n'))
+
+    def test_removed_while_open(self):
+        """A helper, too, and one whose handle came with a key."""
+        for name in (NAME, 'my~'):
+            fd = os.open(self.key(name), os.O_RDWR | os.O_CREAT)
+            os.pwrite(fd, b'one', 0)
+            if name == NAME:
+                os.rename(self.key(name), self.key('other~'))
+                name = 'other~'
+            os.unlink(self.key(name))
+            os.pwrite(fd, b'two', 0)
+            self.assertEqual(os.pread(fd, 3, 0), b'two')
+            os.close(fd)
+        self.comes({}, [row for row in KV if row[0] != NAME.encode()])
+        self.assert_listing([row for row in KV if row[0] != NAME.encode()])
+
+
+if __name__ == '__main__':
+    mountlib.main(limit=280)
