@@ -98,7 +98,7 @@ int attr_copy(const struct sys *s, int from, const struct stat *st, int to, stru
     if (r == 0 && (now.st_uid != st->st_uid || now.st_gid != st->st_gid))
         r = s->fchown(s, to, st->st_uid, st->st_gid);
     if (r < 0)
-        return refuse(e, r, "owner", "");
+        return refuse(e, r, "owner and group", "");
     r = copy_xattrs(s, from, to, e);
     if (r < 0)
         return r;

@@ -267,6 +267,11 @@ int edit_possible(const struct edit_file *f, const struct edit_options *o, struc
     return check_file(f, o, &st, e);
 }
 
+int edit_reproducible(const struct edit_file *f, struct err *e)
+{
+    return temp_probe(f, e);
+}
+
 static int begin(struct job *j, struct err *e)
 {
     if (j->p->old_size != j->f->id.size)

@@ -59,6 +59,13 @@ struct edit_result {
 int edit_possible(const struct edit_file *f, const struct edit_options *o, struct err *e);
 
 /*
+ * Whether a new file could be given the model's owner, attributes and mode, tried with a file
+ * without a name (where the file system knows no such thing: with one that is removed again).
+ * 0; -EPERM: it cannot; -errno.
+ */
+int edit_reproducible(const struct edit_file *f, struct err *e);
+
+/*
  * Find the strategy without touching the model, and see that there is room. The file system is
  * asked once (with a file beside the model) whether it clones.
  * 0; -EOPNOTSUPP, -EMLINK (other hard links, and not break_hardlinks), -ESTALE, -ENOSPC, -errno.

@@ -40,16 +40,33 @@ int temp_create(const struct edit_file *f, struct temp *t, struct err *e)
     return 0;
 }
 
-int temp_dress(const struct edit_file *f, const struct temp *t, struct err *e)
+static int give_attributes(const struct edit_file *f, int fd, struct err *e)
 {
     struct stat st;
+    int r = f->sys->fstat(f->sys, f->fd, &st);
+    if (r < 0)
+        return err_set(e, r, "cannot stat the model: %s", strerror(-r));
+    return attr_copy(f->sys, f->fd, &st, fd, e);
+}
+
+int temp_dress(const struct edit_file *f, const struct temp *t, struct err *e)
+{
     int r = f->sys->flock(f->sys, t->fd, LOCK_EX | LOCK_NB);
     if (r < 0)
         return err_set(e, r, "cannot lock the new file: %s", strerror(-r));
-    r = f->sys->fstat(f->sys, f->fd, &st);
-    if (r < 0)
-        return err_set(e, r, "cannot stat the model: %s", strerror(-r));
-    return attr_copy(f->sys, f->fd, &st, t->fd, e);
+    return give_attributes(f, t->fd, e);
+}
+
+int temp_probe(const struct edit_file *f, struct err *e)
+{
+    struct temp t = TEMP_INIT;
+    int fd = f->sys->openat(f->sys, f->dir, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    int r = fd < 0 ? temp_create(f, &t, e) : 0;
+    if (r == 0)
+        r = give_attributes(f, fd < 0 ? t.fd : fd, e);
+    sys_close(f->sys, &fd);
+    temp_abandon(f, &t);
+    return r;
 }
 
 static int sync_file(const struct edit_file *f, const struct temp *t, struct edit_id *ret,

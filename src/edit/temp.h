@@ -52,4 +52,7 @@ int temp_publish(struct edit_file *f, struct temp *t, int *old, struct err *e);
 
 void temp_abandon(const struct edit_file *f, struct temp *t);
 
+/* See edit_reproducible(). */
+int temp_probe(const struct edit_file *f, struct err *e);
+
 #endif

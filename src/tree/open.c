@@ -80,6 +80,23 @@ static void recover(struct tree *t)
         tree_log(t, LOG_NOTICE, "%u leftover files were removed", found.removed);
 }
 
+/*
+ * A model whose owner or attributes no new file could have is not to be edited, but for in place.
+ * Other reasons why a file cannot be made now (no space) may pass.
+ */
+static int try_new_file(struct tree *t, const char *name, struct err *e)
+{
+    struct err why = {0};
+    if (!t->writable || t->opt.strategy == EDIT_INPLACE)
+        return 0;
+    int r = edit_reproducible(&t->file, &why);
+    if (r != -EPERM && r != -EACCES && r != -EROFS)
+        return 0;
+    not_writable(t, why.msg);
+    edit_file_close(&t->file); /* and its lock */
+    return edit_file_open(&t->file, &sys_libc, t->dir, name, false, e);
+}
+
 /* ---- the first generation ---- */
 
 /* What stands between the header and the data: an edit in place may overwrite it. */
@@ -247,7 +264,8 @@ static int open_model(struct tree *t, const char *path, struct err *e)
     if (r < 0)
         return r;
     recover(t);
-    return parse_file(t, e);
+    r = try_new_file(t, name, e);
+    return r < 0 ? r : parse_file(t, e);
 }
 
 /* A tree with nothing opened. NULL: no memory. */
