@@ -167,12 +167,14 @@ void draft_give(struct draft *d, struct kfile *f)
 
 /* ---- from draft to value ---- */
 
-int draft_settle(struct tree *t, struct draft *d)
+int draft_settle(struct tree *t, struct draft *d, bool again)
 {
     struct kfile *f = d->of;
     struct err e = {0};
     if (!f || kfile_is_helper(f))
         return 0;
+    if (again && is_accepted(d) && d->losses != t->writer.losses)
+        d->dirty = true;
     if (!d->dirty || d->refused)
         return d->refused;
     int r = edits_accept(t, f, &d->text, &e);
@@ -180,6 +182,7 @@ int draft_settle(struct tree *t, struct draft *d)
         return d->refused = edits_refused(t, f, &e);
     d->dirty = false;
     d->typed = false; /* the key has the type now */
+    d->losses = t->writer.losses;
     return r;
 }
 
@@ -212,7 +215,7 @@ void kfile_no_value(const struct tree *t, struct kfile *f)
 static void end_key(struct tree *t, struct kfile *f)
 {
     struct draft *d = f->draft;
-    if (d->dirty && draft_settle(t, d) > 0) /* no flush came: the process was killed */
+    if (d->dirty && draft_settle(t, d, false) > 0) /* no flush came: the process was killed */
         writer_later(t, 0);
     else if (only_truncated(d))
         settle_truncation(t, f);

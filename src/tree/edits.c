@@ -341,6 +341,7 @@ void edits_drop(struct tree *t)
 {
     struct pending *p = &t->writer.next;
     struct gen *base = t->writer.flight ? t->writer.flight : t->writer.disk;
+    t->writer.losses++;
     edit_change_free(&p->change);
     edit_plan_free(&p->plan);
     buf_free(&p->notes);
@@ -358,6 +359,7 @@ void edits_rebase(struct tree *t)
 {
     struct err e = {0};
     size_t n = t->writer.next.change.n;
+    t->writer.losses++;
     if (n > 0 && replan(t, &e) == 0)
         return;
     if (n > 0) {

@@ -46,6 +46,7 @@ struct writer {
     struct pending next;
     int failed;         /* 0, or why a write that nobody waited for failed; told once */
     bool freeing;       /* the file that was replaced last still takes its room */
+    unsigned losses;    /* how often accepted edits were given up */
     atomic_bool cancel; /* stops a copy */
 };
 
@@ -150,8 +151,11 @@ void draft_leave(struct tree *t, struct draft *d);
  * accepted has seen the stored text, and means that. 0, -errno. */
 int draft_reach(const struct tree *t, struct draft *d, uint64_t off);
 void draft_truncate(struct tree *t, struct draft *d);
-/* Accept what was written. 1: it is to be written to disk; 0: nothing is; -errno. */
-int draft_settle(struct tree *t, struct draft *d);
+/*
+ * Accept what was written. 1: it is to be written to disk; 0: nothing is; -errno. again: also what
+ * was accepted before, if edits were given up since (an error, a signal).
+ */
+int draft_settle(struct tree *t, struct draft *d, bool again);
 /* At the end: what was truncated and closed, but the kernel did not tell the release any more. */
 void draft_finish(struct tree *t);
 /* A file gives its draft away (NULL: it has none), to be given to a file: what that had changes

@@ -54,6 +54,7 @@ struct draft {
     bool closed;      /* the last that was seen of it is a flush, as close(2) sends it */
     bool whole;       /* written from the beginning on, without a hole: its start can be judged */
     int refused;      /* 0, or why a write was refused: such a draft changes nothing */
+    unsigned losses;  /* of the writer, when it was accepted last */
     bool typed;       /* opened as KEY:TYPE */
     uint32_t type, elem;
 };

@@ -277,6 +277,7 @@ static void follow_to_key(struct move *m, struct buf *left)
         *left = BUF_INIT;
         d->written = true;
         d->dirty = false;
+        d->losses = m->t->writer.losses;
     }
     draft_give(d, m->to);
 }

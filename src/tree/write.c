@@ -253,15 +253,14 @@ int tree_write(struct tree *t, struct tree_file *f, uint64_t off, const void *by
 
 /* ---- flush and fsync ---- */
 
-/* What could not be accepted for writing to disk is refused: it is not in the tree any more. */
 static int settle_and_wait(struct tree *t, struct draft *d, struct tree_wait *w)
 {
     struct err e = {0};
-    int r = draft_settle(t, d);
+    int r = draft_settle(t, d, false);
     if (r <= 0)
         return r;
     r = writer_accepted(t, w, &e);
-    return r < 0 ? d->refused = edits_refused(t, d->of, &e) : r;
+    return r < 0 ? edits_refused(t, d->of, &e) : r;
 }
 
 int tree_flush(struct tree *t, struct tree_file *f, struct tree_wait *w)
@@ -289,7 +288,7 @@ int tree_fsync(struct tree *t, struct tree_file *f, struct tree_wait *w)
         return 0;
     (void)pthread_mutex_lock(&t->lock);
     if (f && f->draft)
-        r = draft_settle(t, f->draft);
+        r = draft_settle(t, f->draft, true);
     if (r >= 0 && (!f || on_disk(f)))
         r = writer_sync(t, w, r > 0);
     (void)pthread_mutex_unlock(&t->lock);

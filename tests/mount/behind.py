@@ -212,6 +212,30 @@ class Behind(unittest.TestCase):
         write(at, 'my.new', 'x')
         self.assertEqual(editlib.read(at, 'my.new'), b'x\n')
 
+    @each_mode
+    def test_fsync_again(self, mount, at):
+        """After an error the next fsync tries again: it does not tell that all is well. The close
+        does not."""
+        other = mountlib.path('models/other.gguf')
+        fd = os.open(place(at, 'general.name'), os.O_WRONLY | os.O_TRUNC)
+        os.write(fd, b'second')
+        os.link(self.source, other)
+        for _ in range(2):
+            self.fails(errno.EMLINK, os.fsync, fd)
+            self.assertEqual(editlib.read(at, 'general.name'), b'test\n')
+        os.unlink(other)
+        os.fsync(fd)
+        self.want.set(b'general.name', Value('string', b'second'))
+        self.want.check(mountlib.get(self.source))
+        os.link(self.source, other)
+        os.write(fd, b' third')
+        self.fails(errno.EMLINK, os.fsync, fd)
+        os.unlink(other)
+        os.close(fd)
+        sync(at)
+        self.want.check(mountlib.get(self.source))
+        self.assertEqual(editlib.read(at, 'general.name'), b'second\n')
+
     def test_created_anew_but_refused(self):
         """The old value is back, as after any other refusal; also if the key is out of the way."""
         with mountlib.Mount(self.source, '-o', 'commit=sync') as at:

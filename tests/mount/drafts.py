@@ -81,6 +81,17 @@ class Open(Calls):
         os.close(fd)
         self.assert_model({LENGTH: Value('u64', 71)})
 
+    def test_accepted_has_its_type(self):
+        """What KEY:TYPE told is the key's now, and can be changed while it is open."""
+        fd = os.open(self.key('my.flag:u8'), os.O_WRONLY | os.O_CREAT)
+        os.write(fd, b'1')
+        os.fsync(fd)
+        os.setxattr(self.key('my.flag'), 'user.gguf.type', b'u64')
+        self.assert_model({'my.flag': Value('u64', 1)})
+        os.write(fd, b'000')
+        os.close(fd)
+        self.assert_model({'my.flag': Value('u64', 1000)})
+
     def test_refused_is_not_shown(self):
         """While it is open, too; and who opens it after the close begins with the value."""
         fd = os.open(self.key(COUNT), os.O_WRONLY | os.O_TRUNC)

@@ -56,6 +56,33 @@ class Writer:
         os.rename(place(self.at, old), place(self.at, new))
         self.keys[new] = self.keys.pop(old)
 
+    def go_on(self):
+        """What is accepted is shown as it is stored, and written on as it was written."""
+        key, text = self.name(), self.text()
+        with opened(place(self.at, key), os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as fd:
+            os.write(fd, text)
+            os.fsync(fd)
+            self.shows(key, text)
+            os.write(fd, b' and on')
+        self.keys[key] = text + b' and on'
+
+    def rename_open(self):
+        """Written, perhaps accepted, renamed and written on: to a key or to a helper and back."""
+        if not self.keys:
+            return
+        old, new, text = self.rng.choice(sorted(self.keys)), self.name(), self.text()
+        with opened(place(self.at, old), os.O_WRONLY | os.O_TRUNC) as fd:
+            os.write(fd, text)
+            if self.rng.random() < 0.5:
+                os.fsync(fd)
+            if self.rng.random() < 0.5:
+                os.rename(place(self.at, old), place(self.at, old + '~'))
+                os.rename(place(self.at, old + '~'), place(self.at, old))
+            os.rename(place(self.at, old), place(self.at, new))
+            os.write(fd, b' and on')
+        del self.keys[old]
+        self.keys[new] = text + b' and on'
+
     def replace(self):
         """As sed -i does."""
         key, text = self.name(), self.text()
@@ -110,14 +137,18 @@ class Writer:
                  if name.startswith(mine) and not name.endswith((b'.tmp', b'~'))}
         assert names == set(self.keys), (names, set(self.keys))
         for key, text in self.keys.items():
-            shown = editlib.read(self.at, key)
-            assert shown == text + b'\n', (key, shown, text)
-            assert os.stat(place(self.at, key)).st_size == len(shown)
+            self.shows(key, text)
+
+    def shows(self, key, text):
+        shown = editlib.read(self.at, key)
+        assert shown == text + b'\n', (key, shown, text)
+        assert os.stat(place(self.at, key)).st_size == len(shown)
 
     def run(self, count):
-        steps = [self.write] * 5 + [self.append, self.rename, self.rename, self.replace, self.unlink,
-                                    self.unlink, self.sync, self.refused, self.backup,
-                                    self.unlink_open, self.look, self.look]
+        steps = [self.write] * 5 + [self.append, self.go_on, self.rename_open, self.rename,
+                                    self.rename, self.replace, self.unlink, self.unlink, self.sync,
+                                    self.refused, self.backup, self.unlink_open, self.look,
+                                    self.look]
         for _ in range(count):
             self.rng.choice(steps)()
         self.look()
