@@ -83,6 +83,7 @@ static int begin(struct tree *t, struct kfile *f, bool truncate)
         return r;
     }
     d->whole = d->text.len == 0;
+    d->was = KV_NONE;
     draft_give(d, f);
     return 0;
 }
@@ -95,7 +96,12 @@ static int restart(const struct tree *t, struct draft *d, bool truncate)
     if (r < 0)
         return r;
     buf_free(&d->text);
-    *d = (struct draft){.text = text, .of = d->of, .writers = d->writers, .whole = text.len == 0};
+    *d = (struct draft){.text = text,
+                        .of = d->of,
+                        .writers = d->writers,
+                        .whole = text.len == 0,
+                        .was = d->was,
+                        .in_flight = d->in_flight};
     return 0;
 }
 

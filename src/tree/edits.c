@@ -349,10 +349,11 @@ void edits_drop(struct tree *t)
     p->plan = EDIT_PLAN_INIT;
     p->edits = 0;
     p->owner = NULL;
-    if (adopt(t, gen_ref(base)) == 0)
-        return;
-    gen_unref(base);
-    tree_log(t, LOG_ERR, "no memory to go back to what is on disk");
+    if (adopt(t, gen_ref(base)) < 0) {
+        gen_unref(base);
+        tree_log(t, LOG_ERR, "no memory to go back to what is on disk");
+    }
+    keys_land(&t->keys, false, false);
 }
 
 void edits_rebase(struct tree *t)

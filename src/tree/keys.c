@@ -271,21 +271,61 @@ void keys_clear(struct keys *k, const char *file)
 
 void keys_take_off(struct keys *k)
 {
-    for (uint32_t i = 0; i < k->n; i++)
-        if (k->file[i] && k->file[i]->state == KFILE_ASIDE)
-            k->file[i]->in_flight = true;
+    for (uint32_t i = 0; i < k->n; i++) {
+        struct kfile *f = k->file[i];
+        if (f && f->state == KFILE_ASIDE)
+            f->in_flight = true;
+        if (f && f->draft && f->draft->was != KV_NONE)
+            f->draft->in_flight = true;
+    }
 }
 
-void keys_land(struct keys *k, bool written)
+static void land_helper(struct keys *k, struct kfile *f, bool written)
+{
+    f->in_flight = false;
+    f->state = KFILE_HELPER;
+    if (written)
+        keys_kill(k, f);
+}
+
+/* A draft of f goes back to where it was, if that is there again. */
+static void go_back(struct keys *k, struct kfile *f, struct kfile *was)
+{
+    struct draft *d = f->draft;
+    if (!was || was == f || !keys_visible(k, was->id))
+        return;
+    f->draft = NULL;
+    if (f->state == KFILE_NEW)
+        f->state = k->kv[f->id] != KV_NONE ? KFILE_KEY : KFILE_GONE;
+    if (was->draft)
+        was->draft->of = NULL;
+    if (was->state == KFILE_HELPER)
+        k->helper_bytes += d->text.len - was->content.len;
+    buf_free(&was->content);
+    was->draft = d;
+    d->of = was;
+}
+
+static void land_draft(struct keys *k, struct kfile *f, bool written)
+{
+    uint32_t was = f->draft->was;
+    f->draft->was = KV_NONE;
+    f->draft->in_flight = false;
+    if (!written)
+        go_back(k, f, k->file[was]);
+}
+
+void keys_land(struct keys *k, bool in_flight, bool written)
 {
     for (uint32_t i = 0; i < k->n; i++) {
         struct kfile *f = k->file[i];
-        if (!f || f->state != KFILE_ASIDE || !f->in_flight)
-            continue;
-        f->in_flight = false;
-        f->state = KFILE_HELPER;
-        if (written)
-            keys_kill(k, f);
+        if (f && f->state == KFILE_ASIDE && f->in_flight == in_flight)
+            land_helper(k, f, written);
+    }
+    for (uint32_t i = 0; i < k->n; i++) {
+        struct kfile *f = k->file[i];
+        if (f && f->draft && f->draft->was != KV_NONE && f->draft->in_flight == in_flight)
+            land_draft(k, f, written);
     }
 }
 

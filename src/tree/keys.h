@@ -57,7 +57,11 @@ struct draft {
     unsigned losses;  /* of the writer, when it was accepted last */
     bool typed;       /* opened as KEY:TYPE */
     uint32_t type, elem;
+    uint32_t was;   /* the file that it was renamed from, while that is not on disk; or KV_NONE */
+    bool in_flight; /* the rename is being written */
 };
+
+#define KV_NONE UINT32_MAX
 
 struct kfile {
     uint32_t id;
@@ -82,8 +86,6 @@ struct kfile {
     char *after; /* owned: the key behind which it stood; NULL: at the end */
     size_t after_len;
 };
-
-#define KV_NONE UINT32_MAX
 
 struct keys {
     uint32_t n; /* numbers given */
@@ -124,9 +126,10 @@ int keys_rename(struct keys *k, struct kfile *f, const char *file);
 void keys_kill(struct keys *k, struct kfile *f);
 /* Before a new file is made: end the helper of this name that stands aside, if there is one. */
 void keys_clear(struct keys *k, const char *file);
-/* The helpers that stand aside are in flight now; what was in flight was written, or not. */
+/* Renames that are not on disk, helpers that stand aside and drafts: they are in flight now. */
 void keys_take_off(struct keys *k);
-void keys_land(struct keys *k, bool written);
+/* Those in flight, or those that are not: they were written, or given up, and all is as before. */
+void keys_land(struct keys *k, bool in_flight, bool written);
 /* Free a DEAD kfile that nobody knows any more. */
 void keys_reap(struct keys *k, struct kfile *f);
 

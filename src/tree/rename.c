@@ -151,6 +151,7 @@ static void become_helper(struct kfile *f, struct kfile *h, struct buf *text)
         d->whole = text->len == 0;
         d->typed = false;
         d->refused = 0;
+        d->was = KV_NONE;
         draft_give(d, h);
     }
     *(d ? &d->text : &h->content) = *text;
@@ -235,6 +236,14 @@ static void follow(struct kfile *from, struct kfile *to)
     to->moved = NULL;
 }
 
+/* The same for a rename that is to be written: if it is not, they go back. */
+static void follow_for_now(struct kfile *from, struct kfile *to)
+{
+    follow(from, to);
+    if (to->draft && to->draft->was == KV_NONE)
+        to->draft->was = from->id;
+}
+
 /*
  * A file that is open and has got no value yet takes the name: what is written to it will be the
  * value of that name.
@@ -271,15 +280,15 @@ static int unwritten_to_key(struct move *m)
 /* Who writes the helper writes the key from now on; the helper's bytes stay: they are `left`. */
 static void follow_to_key(struct move *m, struct buf *left)
 {
-    struct draft *d = draft_take(m->from);
-    if (d) {
-        m->from->content = *left;
-        *left = BUF_INIT;
-        d->written = true;
-        d->dirty = false;
-        d->losses = m->t->writer.losses;
-    }
-    draft_give(d, m->to);
+    struct draft *d = m->from->draft;
+    follow_for_now(m->from, m->to);
+    if (!d)
+        return;
+    m->from->content = *left;
+    *left = BUF_INIT;
+    d->written = true;
+    d->dirty = false;
+    d->losses = m->t->writer.losses;
 }
 
 /* sed -i, rsync, an editor's own way to save: the helper's bytes become the key's value. The time
@@ -347,7 +356,7 @@ static int key_over_key(struct move *m)
     }
     r = outcome(m, m->to, 1, &e);
     if (r >= 0)
-        follow(m->from, m->to);
+        follow_for_now(m->from, m->to);
     return r;
 }
 
@@ -364,7 +373,7 @@ static int key_to_new(struct move *m)
         return r;
     m->from->state = KFILE_GONE;
     m->to->state = KFILE_KEY;
-    follow(m->from, m->to);
+    follow_for_now(m->from, m->to);
     return r;
 }
 

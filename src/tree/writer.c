@@ -305,7 +305,7 @@ static void write_pending(struct tree *t)
         t->writer.due_set = false;
         int r = waits ? take_failure(t) : 0;
         keys_take_off(&t->keys);
-        keys_land(&t->keys, r == 0);
+        keys_land(&t->keys, true, r == 0);
         (void)pthread_mutex_unlock(&t->lock);
         answer(waits, r);
         (void)pthread_mutex_lock(&t->lock);
@@ -328,7 +328,7 @@ static void write_pending(struct tree *t)
     else
         failed(t, &b, r);
     bool freeing = t->writer.freeing = old && b.pending.plan.size > SMALL_MODEL;
-    keys_land(&t->keys, r == 0);
+    keys_land(&t->keys, true, r == 0);
     if (r == 0 && b.pending.waits) /* a removal that was to be part of it */
         r = take_failure(t);
     (void)pthread_mutex_unlock(&t->lock);

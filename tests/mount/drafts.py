@@ -11,6 +11,11 @@ from editing import COUNT, KV, LENGTH, NAME, Calls, replaced, shell, string, unt
 from ggufmodel import Value
 
 
+def named(old, new):
+    """The keys, with another name at the place of `old`."""
+    return [(new.encode() if key == old.encode() else key, value) for key, value in KV]
+
+
 class Open(Calls):
     # ---- an open file after its text was accepted ----
 
@@ -110,10 +115,6 @@ class Open(Calls):
 
     # ---- an open file that is renamed ----
 
-    def named(self, old, new):
-        """The keys, with another name at the place of `old`."""
-        return [(new.encode() if key == old.encode() else key, value) for key, value in KV]
-
     def test_rename_key_while_open(self):
         """The draft follows, accepted or not, and so does the size."""
         for i, before in enumerate((b'', b'old ')):
@@ -128,7 +129,7 @@ class Open(Calls):
             os.close(fd)
             self.assertEqual(self.text('my.name'), before + b'new\n')
             self.assert_file(replaced({'my.name': string(before.decode() + 'new')},
-                                      self.named(NAME, 'my.name')))
+                                      named(NAME, 'my.name')))
             os.rename(self.key('my.name'), self.key(NAME))
         self.assert_model({NAME: string('old new')})
 
@@ -212,6 +213,58 @@ class Open(Calls):
             os.close(fd)
         self.comes({}, [row for row in KV if row[0] != NAME.encode()])
         self.assert_listing([row for row in KV if row[0] != NAME.encode()])
+
+
+class NotWritten(Calls):
+    """Renames that are accepted and cannot be written."""
+
+    options = ('-o', 'commit=close')
+
+    def test_key(self):
+        """The open file goes back to its name: to a new key, and over another."""
+        for old, new, code in ((NAME, 'my.name', errno.EMLINK), (NAME, COUNT, errno.EINVAL),
+                               (COUNT, LENGTH, errno.EMLINK)):
+            before = (self.text(old), self.text(new) if new in self.marks() else None)
+            fd = os.open(self.key(old), os.O_RDWR)
+            other = self.link_model()
+            self.assert_errno(code, os.rename, self.key(old), self.key(new))
+            os.unlink(other)
+            self.assertEqual(self.text(old), before[0])
+            os.pwrite(fd, b'9', 0)
+            self.assertEqual(self.text(old), b'9' + before[0][1:])
+            os.close(fd)
+            self.assertEqual(self.text(old), b'9' + before[0][1:])
+            if before[1] is None:
+                self.assertNotIn(new, os.listdir(self.metadata))
+            else:
+                self.assertEqual(self.text(new), before[1])
+        self.assert_model({NAME: string('9ld name'), COUNT: Value('u32', 9)})
+
+    def test_helper(self):
+        fd = os.open(self.key(NAME + '.tmp'), os.O_RDWR | os.O_CREAT)
+        os.write(fd, b'one')
+        other = self.link_model()
+        self.assert_errno(errno.EMLINK, os.rename, self.key(NAME + '.tmp'), self.key(NAME))
+        os.write(fd, b' two')
+        self.assertEqual(self.text(NAME + '.tmp'), b'one two')
+        self.assertEqual(self.text(NAME), b'old name\n')
+        os.unlink(other)
+        os.rename(self.key(NAME + '.tmp'), self.key(NAME))
+        os.write(fd, b' three')
+        os.close(fd)
+        self.assert_model({NAME: string('one two three')})
+        self.assert_listing(replaced({NAME: string('one two three')}))
+
+    def test_twice(self):
+        """What is on disk does not come back with the failure of a later rename."""
+        fd = os.open(self.key(NAME), os.O_RDWR)
+        os.rename(self.key(NAME), self.key('my.first'))
+        other = self.link_model()
+        self.assert_errno(errno.EMLINK, os.rename, self.key('my.first'), self.key('my.second'))
+        os.unlink(other)
+        os.pwrite(fd, b'new', 0)
+        os.close(fd)
+        self.assert_file(replaced({'my.first': string('new name')}, named(NAME, 'my.first')))
 
 
 if __name__ == '__main__':

@@ -119,15 +119,13 @@ class WhileCopying(unittest.TestCase):
         self.assertEqual((first.wait(), second.wait()), (None, None))
         self.done()
 
-    def child(self, key, text):
-        """A process that writes; its exit status is the error of close(2)."""
+    def child_that(self, call):
+        """A process that calls; its exit status is the error."""
         def run():
             signal.signal(signal.SIGUSR1, lambda *_: None)
             signal.siginterrupt(signal.SIGUSR1, True)
-            fd = os.open(place(self.at, key), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-            os.write(fd, text.encode())
             try:
-                os.close(fd)
+                call()
             except OSError as e:
                 os._exit(e.errno)
             os._exit(0)
@@ -135,6 +133,10 @@ class WhileCopying(unittest.TestCase):
         process = fork.Process(target=run)
         process.start()
         return process
+
+    def child(self, key, text):
+        """A process that writes; its exit status is the error of close(2)."""
+        return self.child_that(lambda: write(self.at, key, text))
 
     def test_signal(self):
         """To the program that waits: EINTR, the old file stays, the value is the old one."""
@@ -178,6 +180,28 @@ class WhileCopying(unittest.TestCase):
         editlib.until(lambda: b'my.second' not in editlib.keys(self.at))
         self.gate.open()
         self.assertIsNone(first.wait())
+        self.done()
+
+    def test_signal_to_rename(self):
+        """The helper is there again, whatever is written later."""
+        helper = 'general.name.tmp'
+        write(self.at, helper, 'two')
+        self.gate.shut()
+        first = self.edit('my.first', 'one')
+        self.gate.wait()
+        before = list(self.want.kv)
+        self.want.set(b'general.name', Value('string', b'two'))
+        process = self.child_that(lambda: os.rename(place(self.at, helper),
+                                                    place(self.at, 'general.name')))
+        self.until_shown('general.name')
+        self.interrupt(process)
+        self.want.kv = before
+        self.gate.open()
+        self.assertIsNone(first.wait())
+        write(self.at, 'my.first', 'more')
+        self.want.set(b'my.first', Value('string', b'more'))
+        self.assertEqual(editlib.read(self.at, 'general.name'), b'test\n')
+        self.assertEqual(editlib.read(self.at, helper), b'two')
         self.done()
 
     def test_signal_among_others(self):
