@@ -33,14 +33,6 @@ def acl():
     return struct.pack('<I', 2) + b''.join(struct.pack('<HHI', *row) for row in rows)
 
 
-def has_nameless_files(folder):
-    try:
-        os.close(os.open(folder, os.O_TMPFILE | os.O_RDWR))
-        return True
-    except OSError:
-        return False
-
-
 class Disk:
     """`with Disk('tmpfs', MIB) as folder:` a file system of its own. As root only."""
 
@@ -212,30 +204,6 @@ class Behind(unittest.TestCase):
         write(at, 'my.new', 'x')
         self.assertEqual(editlib.read(at, 'my.new'), b'x\n')
 
-    @each_mode
-    def test_fsync_again(self, mount, at):
-        """After an error the next fsync tries again: it does not tell that all is well. The close
-        does not."""
-        other = mountlib.path('models/other.gguf')
-        fd = os.open(place(at, 'general.name'), os.O_WRONLY | os.O_TRUNC)
-        os.write(fd, b'second')
-        os.link(self.source, other)
-        for _ in range(2):
-            self.fails(errno.EMLINK, os.fsync, fd)
-            self.assertEqual(editlib.read(at, 'general.name'), b'test\n')
-        os.unlink(other)
-        os.fsync(fd)
-        self.want.set(b'general.name', Value('string', b'second'))
-        self.want.check(mountlib.get(self.source))
-        os.link(self.source, other)
-        os.write(fd, b' third')
-        self.fails(errno.EMLINK, os.fsync, fd)
-        os.unlink(other)
-        os.close(fd)
-        sync(at)
-        self.want.check(mountlib.get(self.source))
-        self.assertEqual(editlib.read(at, 'general.name'), b'second\n')
-
     def test_created_anew_but_refused(self):
         """The old value is back, as after any other refusal; also if the key is out of the way."""
         with mountlib.Mount(self.source, '-o', 'commit=sync') as at:
@@ -353,35 +321,6 @@ class Behind(unittest.TestCase):
                 self.assertEqual(getattr(after, field), getattr(before, field), field)
             self.assertEqual({name: os.getxattr(self.source, name)
                               for name in os.listxattr(self.source)}, names)
-
-    @unittest.skipUnless(os.getuid() == 0, 'for root only: gives a file to another user')
-    def test_owner_that_cannot_be_given(self):
-        """The mount is read-only and says why, and the folder is as it was; but for in place."""
-        program = ('setpriv', '--bounding-set=-chown', '--inh-caps=-chown', '--', mountlib.GGUFS)
-        for uid, gid, options, writable in ((0, 0, (), True), (1234, 0, (), False),
-                                            (0, 5678, (), False),
-                                            (1234, 0, ('-o', 'relayout=inplace'), True)):
-            with self.subTest(uid=uid, gid=gid, options=options):
-                os.chown(self.source, uid, gid)
-                before = os.stat(self.folder).st_mtime_ns
-                traceless = has_nameless_files(self.folder)
-                mount = mountlib.Foreground(self.source, *options, program=program)
-                with mount as (at, _):
-                    if writable:
-                        write(at, 'general.name', b'TEST')
-                        self.assertNotIn('read-only', mount.log())
-                        self.assertEqual(editlib.read(at, 'general.name'), b'TEST\n')
-                        continue
-                    self.fails(errno.EROFS, write, at, 'general.name', b'TEST')
-                    self.assertRegex(mount.log(), 'read-only: .*owner and group cannot be reproduced')
-                    with mountlib.Mount(self.source) as there:  # no lock is held
-                        self.fails(errno.EROFS, write, at, 'general.name', b'TEST')
-                        self.assertEqual(os.listdir(self.folder), ['model.gguf'])
-                        if traceless:
-                            self.assertEqual(os.stat(self.folder).st_mtime_ns, before)
-                        write(there, 'general.name', b'TEST')
-                self.assertEqual((os.stat(self.source).st_uid, os.stat(self.source).st_gid),
-                                 (uid, gid))
 
     def test_mountpoint_covers_the_folder(self):
         """Mounted over the folder that the model is in: paths go through a handle of before."""

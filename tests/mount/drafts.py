@@ -216,7 +216,7 @@ class Open(Calls):
 
 
 class NotWritten(Calls):
-    """Renames that are accepted and cannot be written."""
+    """Edits that cannot be written: known when they are carried out."""
 
     options = ('-o', 'commit=close')
 
@@ -255,6 +255,27 @@ class NotWritten(Calls):
         self.assert_model({NAME: string('one two three')})
         self.assert_listing(replaced({NAME: string('one two three')}))
 
+    def test_fsync_again(self):
+        """After an error the next fsync tries again: it does not tell that all is well. The close
+        does not."""
+        fd = os.open(self.key(NAME), os.O_WRONLY | os.O_TRUNC)
+        os.write(fd, b'second')
+        other = self.link_model()
+        for _ in range(2):
+            self.assert_errno(errno.EMLINK, os.fsync, fd)
+            self.assertEqual(self.text(NAME), b'old name\n')
+        os.unlink(other)
+        os.fsync(fd)
+        self.assert_model({NAME: string('second')})
+        other = self.link_model()
+        os.write(fd, b' third')
+        self.assert_errno(errno.EMLINK, os.fsync, fd)
+        os.unlink(other)
+        os.close(fd)
+        self.sync()
+        self.assert_model({NAME: string('second')})
+        self.assertEqual(self.text(NAME), b'second\n')
+
     def test_twice(self):
         """What is on disk does not come back with the failure of a later rename."""
         fd = os.open(self.key(NAME), os.O_RDWR)
@@ -265,6 +286,12 @@ class NotWritten(Calls):
         os.pwrite(fd, b'new', 0)
         os.close(fd)
         self.assert_file(replaced({'my.first': string('new name')}, named(NAME, 'my.first')))
+
+
+class NotPossible(NotWritten):
+    """The same, known before: the mode looks at it first."""
+
+    options = ('-o', 'commit=auto')
 
 
 if __name__ == '__main__':

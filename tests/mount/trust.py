@@ -62,6 +62,14 @@ def attempts(at):
     return dict(line.split(': ') for line in done.out.splitlines())
 
 
+def has_nameless_files(folder):
+    try:
+        os.close(os.open(folder, os.O_TMPFILE | os.O_RDWR))
+        return True
+    except OSError:
+        return False
+
+
 class Trust(unittest.TestCase):
     def setUp(self):
         self.folder = mountlib.path('home')
@@ -125,6 +133,41 @@ class Trust(unittest.TestCase):
         self.assertEqual(mountlib.get(self.model), self.data)
         self.assertEqual(self.as_another(0o660)['write'], 'ok')
         self.assertEqual(os.stat(self.model).st_gid, OTHER)
+
+    def read_only(self, at):
+        with self.assertRaises(OSError) as caught:
+            write(at, 'general.name', b'TEST')
+        self.assertEqual(caught.exception.errno, errno.EROFS)
+
+    @unittest.skipUnless(ROOT, 'for root only')
+    def test_owner_that_cannot_be_given(self):
+        """The mount is read-only and says why, and the folder is as it was; but for in place."""
+        program = ('setpriv', '--bounding-set=-chown', '--inh-caps=-chown', '--', mountlib.GGUFS)
+        for uid, gid, options, writable in ((0, 0, (), True), (1234, 0, (), False),
+                                            (0, 5678, (), False),
+                                            (1234, 0, ('-o', 'relayout=inplace'), True)):
+            with self.subTest(uid=uid, gid=gid, options=options):
+                os.chown(self.model, uid, gid)
+                before = os.stat(self.folder).st_mtime_ns
+                traceless = has_nameless_files(self.folder)
+                mount = Foreground(self.model, *options, program=program)
+                with mount as (at, _):
+                    if writable:
+                        write(at, 'general.name', b'TEST')
+                        self.assertNotIn('read-only', mount.log())
+                        self.assertEqual(editlib.read(at, 'general.name'), b'TEST\n')
+                        continue
+                    self.read_only(at)
+                    editlib.until(lambda: 'read-only: ' in mount.log())
+                    self.assertRegex(mount.log(), 'read-only: .*owner and group cannot be reproduced')
+                    with Mount(self.model) as there:  # no lock is held
+                        self.read_only(at)
+                        self.assertEqual(os.listdir(self.folder), ['model.gguf'])
+                        if traceless:
+                            self.assertEqual(os.stat(self.folder).st_mtime_ns, before)
+                        write(there, 'general.name', b'TEST')
+                self.assertEqual((os.stat(self.model).st_uid, os.stat(self.model).st_gid),
+                                 (uid, gid))
 
     @unittest.skipUnless(ROOT, 'for root only')
     def test_options(self):
