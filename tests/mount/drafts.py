@@ -190,6 +190,15 @@ class Open(Calls):
                                   gguf.read(mountlib.get(self.model)).kv)
         self.assert_listing(replaced({COUNT: Value('u32', 6), LENGTH: Value('u64', 6)}))
 
+    def test_rename_helper_with_a_type(self):
+        """What was told of the helper is told of the key, also before there is a value."""
+        fd = os.open(self.key(COUNT + '.tmp'), os.O_WRONLY | os.O_CREAT)
+        os.setxattr(self.key(COUNT + '.tmp'), 'user.gguf.type', b'u16')
+        os.rename(self.key(COUNT + '.tmp'), self.key(COUNT))
+        os.write(fd, b'9')
+        os.close(fd)
+        self.assert_model({COUNT: Value('u16', 9)})
+
     def test_rename_helper_and_never_write(self):
         """An empty file under a key's name is a truncation of it."""
         for name in (COUNT, NAME):
