@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* ggufs: the command. Exit status: 0 mounted (or help), 1 failed, 2 wrong option. */
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "command.h"
 #include "mount/session.h"
@@ -63,10 +66,23 @@ static void allow_open_files(void)
     (void)setrlimit(RLIMIT_NOFILE, &files);
 }
 
+/*
+ * A standard stream that is closed gives its number to the next file that is opened: a daemon would
+ * then lose the model, or its folder, when it turns to /dev/null. What takes the place of one fails
+ * as it would, for it is open for the other direction only.
+ */
+static void hold_standard_streams(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
+            (void)open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
 int main(int argc, char **argv)
 {
     struct mnt_options o;
     int status = 2;
+    hold_standard_streams();
     allow_open_files();
     if (command_run(argc, argv, &status))
         return status;

@@ -190,7 +190,33 @@ class Options(unittest.TestCase):
             self.assertEqual((done.returncode, done.err), (0, ''))
         self.assertIsNone(mountlib.mount_of(at))
 
-    def test_unmount_at_once(self):
+    def test_unmount_of_the_dead(self):
+        mount = Mount(self.model)
+        with mount as at:
+            daemon = int(os.getxattr(at, 'user.ggufs.daemon').split()[0])
+            os.kill(daemon, signal.SIGKILL)
+            mount.wait()
+            self.refused(1, '--unmount', at, names=[at, 'killed', 'fusermount3 -u'])
+
+    def test_closed_streams(self):
+        """The model is not taken for a standard stream when the daemon leaves these."""
+        at = self.folder()
+        for number, closed in enumerate(('<&-', '>&-', '2>&-', '<&- >&- 2>&-')):
+            with self.subTest(closed=closed):
+                done = run('sh', '-c', f'exec "$@" {closed}', 'sh', GGUFS, self.model, at)
+                self.assertEqual(done.returncode, 0)
+                try:
+                    with open(os.path.join(at, 'metadata/general.name'), 'w') as file:
+                        file.write(f'closed {number}')
+                    shown = mountlib.get(os.path.join(at, 'model.gguf'))
+                finally:
+                    done = run(GGUFS, '--unmount', at)
+                self.assertEqual((done.returncode, done.err), (0, ''))
+                self.assertEqual(shown, mountlib.get(self.model))
+                self.assertIn(b'closed %d' % number, shown)
+        done = run('sh', '-c', 'exec "$@" >&-', 'sh', GGUFS, '--check', self.model)
+        self.assertEqual((done.returncode, done.err), (2, 'ggufs: cannot write the findings\n'))
+
         """A mount that was only just made is not busy with anything of the daemon's own."""
         at = mountlib.path('at-once')
         os.mkdir(at)
