@@ -54,7 +54,9 @@ static int find_daemon(const char *mountpoint, struct daemon *d, struct err *e)
     long pid;
     int fd;
     if (getxattr(mountpoint, DAEMON_XATTR, text, DAEMON_TEXT_MAX) < 0)
-        return err_set(e, -EINVAL, "is not a mount of ggufs (%s)", strerror(errno));
+        return errno == ENOTCONN
+                   ? err_set(e, -ENOTCONN, "its daemon was killed (fusermount3 -u unmounts it)")
+                   : err_set(e, -EINVAL, "is not a mount of ggufs (%s)", strerror(errno));
     if (sscanf(text, "%ld %d", &pid, &fd) != 2)
         return err_set(e, -EINVAL, "is not a mount of ggufs");
     (void)snprintf(path, sizeof(path), "/proc/%ld/fd/%d", pid, fd);

@@ -217,6 +217,7 @@ class Options(unittest.TestCase):
         done = run('sh', '-c', 'exec "$@" >&-', 'sh', GGUFS, '--check', self.model)
         self.assertEqual((done.returncode, done.err), (2, 'ggufs: cannot write the findings\n'))
 
+    def test_unmount_at_once(self):
         """A mount that was only just made is not busy with anything of the daemon's own."""
         at = mountlib.path('at-once')
         os.mkdir(at)
