@@ -17,9 +17,11 @@
 
 #include "base/buf.h"
 
+#define WORDS_NAME "ggufs-status"
+
 int daemon_begin(char text[DAEMON_TEXT_MAX])
 {
-    int fd = memfd_create("ggufs-status", MFD_CLOEXEC);
+    int fd = memfd_create(WORDS_NAME, MFD_CLOEXEC);
     if (fd < 0)
         return -errno;
     (void)snprintf(text, DAEMON_TEXT_MAX, "%ld %d", (long)getpid(), fd);
@@ -48,6 +50,16 @@ static void close_fd(int *fd)
         (void)close(*fd);
 }
 
+/* Whether that is the file of a daemon's last words: another file server, or another namespace of
+ * processes, may tell of anything. */
+static bool is_words(const char *path)
+{
+    static const char want[] = "/memfd:" WORDS_NAME " (deleted)";
+    char link[sizeof(want)];
+    ssize_t n = readlink(path, link, sizeof(link));
+    return n == (ssize_t)sizeof(want) - 1 && memcmp(link, want, sizeof(want) - 1) == 0;
+}
+
 static int find_daemon(const char *mountpoint, struct daemon *d, struct err *e)
 {
     char text[DAEMON_TEXT_MAX + 1] = "", path[64];
@@ -60,7 +72,8 @@ static int find_daemon(const char *mountpoint, struct daemon *d, struct err *e)
     if (sscanf(text, "%ld %d", &pid, &fd) != 2)
         return err_set(e, -EINVAL, "is not a mount of ggufs");
     (void)snprintf(path, sizeof(path), "/proc/%ld/fd/%d", pid, fd);
-    d->words = open(path, O_RDONLY | O_CLOEXEC);
+    errno = ESRCH;
+    d->words = is_words(path) ? open(path, O_RDONLY | O_CLOEXEC) : -1;
     d->process = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
     if (d->words < 0 || d->process < 0)
         return err_set(e, -errno, "cannot watch its daemon %ld: %s", pid, strerror(errno));

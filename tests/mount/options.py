@@ -198,6 +198,17 @@ class Options(unittest.TestCase):
             mount.wait()
             self.refused(1, '--unmount', at, names=[at, 'killed', 'fusermount3 -u'])
 
+    def test_unmount_of_another(self):
+        """What another file system tells of its daemon is not believed."""
+        at, file = self.folder(), os.memfd_create('another')
+        try:
+            os.setxattr(at, 'user.ggufs.daemon', f'{os.getpid()} {file}'.encode())
+        except OSError:
+            self.skipTest('no extended attributes here')
+        self.refused(1, '--unmount', at, names=[at, 'cannot watch its daemon'])
+        os.close(file)
+        os.removexattr(at, 'user.ggufs.daemon')
+
     def test_closed_streams(self):
         """The model is not taken for a standard stream when the daemon leaves these."""
         at = self.folder()
