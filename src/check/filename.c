@@ -225,6 +225,13 @@ static double decimal(struct text t)
     return v;
 }
 
+/* A label may have any number of digits: as many as fit. */
+static uint64_t whole(struct text t)
+{
+    double v = decimal(t);
+    return v < 0x1p64 ? (uint64_t)v : UINT64_MAX;
+}
+
 bool file_size_parse(struct text label, uint64_t *experts, double *params)
 {
     static const char units[] = "KMBTQ";
@@ -237,7 +244,7 @@ bool file_size_parse(struct text label, uint64_t *experts, double *params)
     const char *unit = strchr(units, w.at[w.len - 1] & ~0x20);
     if (!unit)
         return false;
-    *experts = x ? (uint64_t)decimal((struct text){w.at, at - 1}) : 0;
+    *experts = x ? whole((struct text){w.at, at - 1}) : 0;
     *params = decimal((struct text){w.at + at, w.len - 1 - at});
     for (const char *u = units; u <= unit; u++)
         *params *= 1000;
@@ -266,7 +273,7 @@ bool file_shard_parse(struct text shard, uint64_t *number, uint64_t *count)
 {
     if (shard.len != 2 * SHARD_DIGITS + 4)
         return false;
-    *number = (uint64_t)decimal((struct text){shard.at, SHARD_DIGITS});
-    *count = (uint64_t)decimal((struct text){shard.at + SHARD_DIGITS + 4, SHARD_DIGITS});
+    *number = whole((struct text){shard.at, SHARD_DIGITS});
+    *count = whole((struct text){shard.at + SHARD_DIGITS + 4, SHARD_DIGITS});
     return true;
 }

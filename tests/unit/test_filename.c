@@ -92,8 +92,13 @@ static void test_sizes(void)
         const char *label;
         uint64_t experts;
         double params;
-    } want[] = {{"7B", 0, 7e9},     {"3.8B", 0, 3.8e9},    {"8x7B", 8, 7e9},
-                {"100M", 0, 100e6}, {"1.5K-A2b", 0, 1500}, {"2T", 0, 2e12}};
+    } want[] = {{"7B", 0, 7e9},
+                {"3.8B", 0, 3.8e9},
+                {"8x7B", 8, 7e9},
+                {"100M", 0, 100e6},
+                {"1.5K-A2b", 0, 1500},
+                {"2T", 0, 2e12},
+                {"99999999999999999999999x7B", UINT64_MAX, 7e9}};
     for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
         uint64_t experts = 99;
         double params = 0;
