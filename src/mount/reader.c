@@ -215,6 +215,8 @@ static void prepare(struct reader *r)
         return;
     r->answer = (struct reply){.scratch = r->room};
     r->err = tree_read(r->tree, r->file, r->off, r->size, &r->answer);
+    if (r->err == 0 && r->answer.len == 0) /* the end: others can use the room */
+        room_free(r);
 }
 
 /* The answer is there: the request that waits for it, now this thread's to answer; or NULL. */

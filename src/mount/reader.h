@@ -8,8 +8,8 @@
  * meanwhile is parked and answered by the same thread.
  *
  * A reader holds at most one stretch, and only plain bytes: no generation of the model is kept
- * alive by it. All readers together hold at most AHEAD_TOTAL bytes; one that does not read in order
- * holds none.
+ * alive by it. All readers together hold at most AHEAD_TOTAL bytes; one that has not read in order,
+ * or has come to the end of the file, holds none.
  *
  * Threads: any; reader_close() once, after the last request has been answered.
  */

@@ -1,18 +1,21 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """Eight processes read random ranges at once, by read and by mmap; each byte is right."""
+import contextlib
 import mmap
 import multiprocessing
 import os
 import random
 import subprocess
 import unittest
+from functools import partial
 
 import ggufmodel as gguf
 import mountlib
 import oracle
 
 READERS, ROUNDS = 8, 300
+STRETCH = 256 << 10  # bytes of a read
 
 
 def contents(model, file):
@@ -55,6 +58,13 @@ def reader(seed, at, wanted, faults):
             return
 
 
+def anonymous(at):
+    """Bytes of memory of its own that the mount's daemon has."""
+    daemon = os.getxattr(at, 'user.ggufs.daemon').split()[0].decode()
+    with open(f'/proc/{daemon}/status', encoding='ascii') as lines:
+        return [int(line.split()[1]) << 10 for line in lines if line.startswith('RssAnon')][0]
+
+
 class Readers(unittest.TestCase):
     def setUp(self):
         self.source = mountlib.path('sample.gguf')
@@ -85,6 +95,22 @@ class Readers(unittest.TestCase):
 
     def test_one_thread(self):
         self.race('-s')
+
+    @unittest.skipIf(mountlib.sanitized('asan') or mountlib.sanitized('tsan'),
+                     'sanitizers keep what was freed')
+    def test_read_to_the_end(self):
+        """A file that was read in order, and stays open, keeps no memory for what comes next. One
+        thread: the last read has been prepared when the next request is answered."""
+        name, data = max((file for file in self.wanted if file[0].endswith('/f32')),
+                         key=lambda file: len(file[1]))
+        with mountlib.Mount(self.source, '-o', 'ro', '-s') as at, contextlib.ExitStack() as files:
+            before = anonymous(at)
+            for _ in range(100):
+                file = os.open(os.path.join(at, name), os.O_RDONLY | os.O_DIRECT)
+                files.callback(os.close, file)
+                self.assertEqual(b''.join(iter(partial(os.read, file, STRETCH), b'')), data)
+            os.stat(os.path.join(at, 'info'))
+            self.assertLess(anonymous(at) - before, 20 * STRETCH)
 
     def test_clone_fd(self):
         self.race('-o', 'clone_fd,max_threads=4')
