@@ -192,6 +192,13 @@ static bool take_begin(const struct words *w, size_t from, size_t end, struct fi
     return tune >= end || f->part[PART_FINETUNE].len > 0;
 }
 
+bool file_name_is_hash(const char *name)
+{
+    if (strncmp(name, "sha256-", 7) == 0)
+        name += 7;
+    return strlen(name) == 64 && strspn(name, "0123456789abcdefABCDEF") == 64;
+}
+
 bool file_name_parse(const char *name, struct file_name *ret)
 {
     static const char suffix[] = ".gguf";

@@ -40,6 +40,9 @@ struct file_name {
     struct text part[FILE_PARTS]; /* in the name that was parsed; at NULL where it has none */
 };
 
+/* A name in a store that calls files by the hash of their content: an edit would make it a lie. */
+bool file_name_is_hash(const char *name);
+
 /* False if the name does not follow the convention (*ret is untouched). */
 bool file_name_parse(const char *name, struct file_name *ret);
 

@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "base/utf8.h"
 #include "check/facts.h"
+#include "check/filename.h"
 #include "check/rule.h"
 #include "edit/split.h"
 
@@ -238,7 +239,7 @@ static void check_shard_name(struct checker *c, uint64_t no, uint64_t count)
     char tail[SPLIT_TAIL + 32];
     int n = snprintf(tail, sizeof(tail), "-%05" PRIu64 "-of-%05" PRIu64 ".gguf", no + 1, count);
     size_t len = c->file ? strlen(c->file) : 0;
-    if (len == 0 || name_is_hash(c->file) ||
+    if (len == 0 || file_name_is_hash(c->file) ||
         (len > (size_t)n && strcmp(c->file + len - (size_t)n, tail) == 0))
         return;
     tell(c, CHECK_WARNING, "key 'split.no'",

@@ -93,13 +93,6 @@ static void suggest(struct checker *c, const char *why)
     tell(c, CHECK_WARNING, "file name", "%s: the name would be %s", why, shown);
 }
 
-bool name_is_hash(const char *name)
-{
-    if (strncmp(name, "sha256-", 7) == 0)
-        name += 7;
-    return strlen(name) == 64 && strspn(name, "0123456789abcdef") == 64;
-}
-
 int rule_size_label(struct checker *c)
 {
     static const char key[] = "general.size_label";
@@ -129,7 +122,7 @@ int rule_file_name(struct checker *c)
 {
     struct file_name f;
     char name[NAME_MAX + 1];
-    if (!c->file || name_is_hash(c->file))
+    if (!c->file || file_name_is_hash(c->file))
         return 0;
     whole_name(c, name);
     if (!file_name_parse(name, &f)) {

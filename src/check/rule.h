@@ -32,9 +32,6 @@ const char *where_key(const struct gguf *g, uint32_t i, char dst[WHERE_MAX]);
 const char *where_tensor(const struct gguf *g, uint32_t i, char dst[WHERE_MAX]);
 const char *where_bytes(uint64_t first, uint64_t last, char dst[WHERE_MAX]);
 
-/* A name in a store that calls files by the hash of their content. */
-bool name_is_hash(const char *name);
-
 /* The rules: 0 or -errno. layout.c */
 int rule_missing(struct checker *c);
 int rule_version(struct checker *c);

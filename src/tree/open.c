@@ -2,7 +2,6 @@
 /* A model opened and closed as a tree, for reading or for editing too. See tree.h. */
 #include "tree/internal.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -10,6 +9,7 @@
 #include <syslog.h>
 #include <unistd.h>
 
+#include "check/filename.h"
 #include "edit/recover.h"
 
 struct view tree_view(struct tree *t)
@@ -22,17 +22,6 @@ struct view tree_view(struct tree *t)
 
 /* ---- may it be edited? ---- */
 
-/* A name that is a hash of the content: an edit would make it a lie. */
-static bool is_hash_name(const char *name)
-{
-    size_t n = 0;
-    if (strncmp(name, "sha256-", 7) == 0)
-        name += 7;
-    while (isxdigit((unsigned char)name[n]))
-        n++;
-    return n == 64 && name[n] == '\0';
-}
-
 /* Why the model is not to be edited, before it was opened; NULL if nothing speaks against it. */
 static const char *reason(const struct tree *t, const char *name)
 {
@@ -40,7 +29,7 @@ static const char *reason(const struct tree *t, const char *name)
         return "as asked for";
     if (t->opt.partial)
         return "it may be incomplete";
-    if (is_hash_name(name) && !t->opt.read_write)
+    if (file_name_is_hash(name) && !t->opt.read_write)
         return "its name is a hash of its content (-o rw edits it all the same)";
     if (faccessat(t->dir, ".", W_OK, AT_EACCESS) < 0)
         return "its folder is not writable";

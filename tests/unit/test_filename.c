@@ -197,6 +197,19 @@ static void test_suggest(void)
     suggests(&b, "mistral-0K-v1.0-vocab.gguf");
 }
 
+#define HEX16 "0123456789abcdef"
+
+/* Of SHA-256, in either case, bare or as ollama writes it; 63 or 65 digits are none. */
+static void test_hashes(void)
+{
+    CU_ASSERT_TRUE(file_name_is_hash(HEX16 HEX16 HEX16 HEX16));
+    CU_ASSERT_TRUE(file_name_is_hash("sha256-" HEX16 HEX16 HEX16 "0123456789ABCDEF"));
+    CU_ASSERT_FALSE(file_name_is_hash(HEX16 HEX16 HEX16 "0123456789abcde"));
+    CU_ASSERT_FALSE(file_name_is_hash(HEX16 HEX16 HEX16 HEX16 "0"));
+    CU_ASSERT_FALSE(file_name_is_hash(HEX16 HEX16 HEX16 "0123456789abcdeg"));
+    CU_ASSERT_FALSE(file_name_is_hash("sha256-"));
+}
+
 static CU_TestInfo tests[] = {
     {"names that follow the convention", test_good},
     {"names that do not", test_bad},
@@ -204,6 +217,7 @@ static CU_TestInfo tests[] = {
     {"size labels written", test_labels},
     {"size labels against parameters", test_fits},
     {"suggested names", test_suggest},
+    {"names that are a hash", test_hashes},
     CU_TEST_INFO_NULL,
 };
 
