@@ -3,6 +3,7 @@
 #include "mount/options.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,14 +28,10 @@ static const struct fuse_opt templates[] = {
     OPT("reserve=%s", reserve),
     OPT("hardlinks=%s", hardlinks),
     OPT("views=%s", views),
-    OPT("uid=%u", uid),
-    OPT("uid=", set_uid),
-    OPT("gid=%u", gid),
-    OPT("gid=", set_gid),
-    OPT("umask=%o", umask),
-    OPT("umask=", set_umask),
-    OPT("readahead=%u", readahead),
-    OPT("readahead=", set_readahead),
+    OPT("uid=%s", uid),
+    OPT("gid=%s", gid),
+    OPT("umask=%s", umask),
+    OPT("readahead=%s", kib),
     OPT("fsname=%s", fsname),
     OPT("subtype=%s", subtype),
     FUSE_OPT_END,
@@ -161,16 +158,43 @@ static int check_words(struct mnt_options *o)
     return 0;
 }
 
+/* Digits only, and at most `most`: scanf(3), and so libfuse, takes "1x" for 1 and 2^32 for root. */
+static unsigned number(struct mnt_options *o, const char *name, const char *text, int base,
+                       unsigned most)
+{
+    char shown[SHOW_MAX], *end;
+    if (!text)
+        return 0;
+    errno = 0;
+    unsigned long n = strtoul(text, &end, base);
+    if (text[0] >= '0' && text[0] <= '9' && !errno && !*end && n <= most)
+        return (unsigned)n;
+    (void)err_set(&o->err, -EINVAL,
+                  base == 8 ? "option %s: '%s' is no octal number up to %o"
+                            : "option %s: '%s' is no number up to %u",
+                  name, show(shown, text, strlen(text)), most);
+    return 0;
+}
+
+/* -1 is no user and no group. */
+static int check_numbers(struct mnt_options *o)
+{
+    o->tree.uid = (uid_t)number(o, "uid", o->uid, 10, UINT_MAX - 1);
+    o->tree.gid = (gid_t)number(o, "gid", o->gid, 10, UINT_MAX - 1);
+    o->tree.umask = (mode_t)number(o, "umask", o->umask, 8, 0777);
+    o->readahead = number(o, "readahead", o->kib, 10, INT_MAX);
+    o->tree.set_uid = o->uid != NULL;
+    o->tree.set_gid = o->gid != NULL;
+    o->tree.set_umask = o->umask != NULL;
+    o->set_readahead = o->kib != NULL;
+    return o->err.code;
+}
+
 /* Values that fuse_opt_parse() only stores. */
 static int check_values(struct mnt_options *o)
 {
     if (o->views && strcmp(o->views, "all") != 0)
         return bad_word(o, "views", "all");
-    if (o->umask > 0777)
-        return err_set(&o->err, -EINVAL, "option umask: %o is no mask of permission bits",
-                       o->umask);
-    if (o->uid == (unsigned)-1 || o->gid == (unsigned)-1)
-        return err_set(&o->err, -EINVAL, "options uid and gid: -1 is nobody's number");
     if (o->ro && o->rw)
         return err_set(&o->err, -EINVAL, "options ro and rw exclude each other");
     if (!o->help && !o->version && !o->model)
@@ -200,18 +224,14 @@ int mnt_options_parse(int argc, char **argv, struct mnt_options *o)
     int r = parse_args(o);
     if (r == 0)
         r = check_values(o);
+    if (r == 0)
+        r = check_numbers(o);
     if (r < 0)
         return r;
     o->tree.read_only = o->ro;
     o->tree.read_write = o->rw;
     o->tree.partial = o->partial;
     o->tree.views_all = o->views != NULL;
-    o->tree.set_uid = o->set_uid;
-    o->tree.set_gid = o->set_gid;
-    o->tree.set_umask = o->set_umask;
-    o->tree.uid = (uid_t)o->uid;
-    o->tree.gid = (gid_t)o->gid;
-    o->tree.umask = (mode_t)o->umask;
     return 0;
 }
 
@@ -253,4 +273,8 @@ void mnt_options_free(struct mnt_options *o)
     free(o->relayout);
     free(o->reserve);
     free(o->hardlinks);
+    free(o->uid);
+    free(o->gid);
+    free(o->umask);
+    free(o->kib);
 }

@@ -18,15 +18,13 @@ struct mnt_options {
     char *fsname;     /* owned; NULL: the model's real path */
     char *subtype;    /* owned; NULL: "ggufs" */
     int help, version;
-    struct fuse_args args;                               /* what is left for libfuse */
-    struct fuse_cmdline_opts cmd;                        /* foreground, threads ... */
-    int partial, views_all, set_uid, set_gid, set_umask; /* as fuse_opt_parse() sets them */
-    unsigned uid, gid, umask;
-    int set_readahead;
+    struct fuse_args args;        /* what is left for libfuse */
+    struct fuse_cmdline_opts cmd; /* foreground, threads ... */
+    int partial, ro, rw;          /* as fuse_opt_parse() sets them */
+    bool set_readahead;
     unsigned readahead; /* KiB; without set_readahead the default is meant */
-    int ro, rw;
-    /* Words as they were given; owned, NULL if they were not. */
-    char *views, *commit, *relayout, *reserve, *hardlinks;
+    /* Words and numbers as they were given; owned, NULL if they were not. */
+    char *views, *commit, *relayout, *reserve, *hardlinks, *uid, *gid, *umask, *kib;
     struct err err; /* why parsing failed */
 };
 

@@ -51,6 +51,16 @@ class Options(unittest.TestCase):
                 self.refused(2, *option, self.model, at, names=['nonsense'])
                 self.assertIsNone(mountlib.mount_of(at))
 
+    def test_wrong_numbers(self):
+        """A number is all of the word, and one that fits: 2^32 is not root."""
+        for option, value in (('uid', '4294967296'), ('uid', '-1'), ('uid', '4294967295'),
+                              ('gid', '1x'), ('gid', ''), ('gid', '+1'), ('umask', '0x1'),
+                              ('umask', '1000'), ('umask', '-1'), ('readahead', '5k'),
+                              ('readahead', '99999999999999999999')):
+            with self.subTest(option=option, value=value):
+                self.refused(2, '-o', f'{option}={value}', self.model, self.folder(),
+                             names=[option, f"'{value}'"])
+
     def test_wrong_arguments(self):
         for arguments in ([], [self.model], [self.model, self.folder(), 'third']):
             with self.subTest(arguments=arguments):
