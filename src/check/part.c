@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 const char *part_name(const char *path)
@@ -39,10 +40,12 @@ static int open_dir(const char *real, struct err *e)
 
 static int open_file(struct part *p, struct err *e)
 {
+    struct stat st;
     char *real = realpath(p->path, NULL);
     if (!real)
         return err_set(e, -errno, "%s", strerror(errno));
-    int r = open_dir(real, e);
+    bool folder = stat(real, &st) == 0 && S_ISDIR(st.st_mode);
+    int r = folder ? err_set(e, -EISDIR, "is a folder, not a GGUF file") : open_dir(real, e);
     if (r >= 0) {
         int dir = r;
         r = edit_file_open(&p->file, &sys_libc, dir, part_name(real), false, e);

@@ -90,6 +90,12 @@ class Check(unittest.TestCase):
                           option='--check=full')
         self.assertIn('32 values are NaN, 0 infinite', line)
 
+    def test_folder(self):
+        for folder in ('/', os.path.dirname(self.file(image()))):
+            done = check('--check', folder)
+            self.assertEqual((done.returncode, done.out, done.err),
+                             (2, f'{folder}: error: is a folder, not a GGUF file\n', ''))
+
     def test_options(self):
         model = self.file(image())
         for arguments in (['--check'], ['--check=full', '--json'], ['--check', '--nonsense', model],
