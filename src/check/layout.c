@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/buf.h"
 #include "base/bytes.h"
@@ -125,11 +126,25 @@ int rule_trailing(struct checker *c)
     return 0;
 }
 
+/*
+ * The first byte from `at` on that is not in a hole of the file, `last` if there is none before it.
+ * A sparse file of a few blocks can claim exabytes between two tensors, and they are all zeros.
+ */
+static uint64_t skip_hole(const struct source *src, uint64_t at, uint64_t last)
+{
+    off_t data = src->fd < 0 ? (off_t)at : lseek(src->fd, (off_t)at, SEEK_DATA);
+    if (data < 0) /* ENXIO: there is only a hole; others: the file system cannot tell */
+        return errno == ENXIO ? last : at;
+    return min_u64((uint64_t)data, last);
+}
+
 /* The first byte that is not zero, `last` if all are. */
 static int find_nonzero(const struct source *src, uint64_t first, uint64_t last, uint64_t *ret)
 {
     uint8_t room[16384];
     for (size_t n; first < last; first += n) {
+        if (last - first > sizeof(room))
+            first = skip_hole(src, first, last);
         n = (size_t)min_u64(last - first, sizeof(room));
         int r = src->read(src, first, room, n);
         if (r < 0)

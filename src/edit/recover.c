@@ -110,7 +110,7 @@ int edit_overlay_source(struct edit_overlay *o, const struct edit_file *f, struc
 {
     int r = source_fd(f->fd, &o->file, e);
     if (r == 0)
-        *ret = (struct source){.size = o->file.size, .read = read_overlaid, .mem = o, .fd = -1};
+        *ret = (struct source){.size = o->file.size, .read = read_overlaid, .mem = o, .fd = f->fd};
     return r;
 }
 

@@ -92,7 +92,7 @@ struct source {
     uint64_t size;
     int (*read)(const struct source *s, uint64_t off, void *dst, size_t n);
     const void *mem; /* source_mem */
-    int fd;          /* source_fd */
+    int fd;          /* the file, which has no data where the source has none; -1: memory */
 };
 
 struct source source_mem(const void *bytes, size_t n);

@@ -53,7 +53,8 @@ static int check_one(const struct view *v, size_t i, const char *name, struct bu
     const struct gen *gen = v->gen;
     const struct gguf *g = i ? gen->shards->g[i] : gen_own(gen);
     struct behind behind = {i ? NULL : gen, i ? gen->shards->file[i]->fd : first_fd(v)};
-    struct source src = {.size = g->file_size, .read = read_behind, .mem = &behind};
+    struct source src = {
+        .size = g->file_size, .read = read_behind, .mem = &behind, .fd = behind.fd};
     struct check_model m = {.g = g,
                             .src = behind.fd >= 0 ? &src : NULL,
                             .file = name,

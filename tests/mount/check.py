@@ -90,6 +90,27 @@ class Check(unittest.TestCase):
                           option='--check=full')
         self.assertIn('32 values are NaN, 0 infinite', line)
 
+    def test_endless_hole(self):
+        """A sparse file has a terabyte between its tensors: nobody reads all of it."""
+        gap, data = 1 << 40, image()
+        start, begin = (tensor.offset for tensor in gguf.read(data).tensors)
+        at = data.rindex(struct.pack('<Q', begin - start), 0, start)
+        model = self.file(data[:at] + struct.pack('<Q', begin - start + gap) + data[at + 8:begin])
+        try:
+            with open(model, 'r+b') as file:
+                file.seek(begin + gap)
+                file.write(data[begin:])
+                file.seek(begin + gap // 2)
+                file.write(b'\1')
+        except OSError:
+            self.skipTest('no file of a terabyte here')
+        lines = check('--check', model).out
+        self.assertIn(f'padding that is not zero, first at byte {begin + gap // 2} (', lines)
+        self.assertIn(f'{gap} bytes late: ggml refuses gaps', lines)
+        with Mount(model, '-o', 'ro') as at:
+            shown = mountlib.get(os.path.join(at, 'check')).decode()
+            self.assertEqual(shown, lines.replace(model, NAME))
+
     def test_folder(self):
         for folder in ('/', os.path.dirname(self.file(image()))):
             done = check('--check', folder)
