@@ -120,10 +120,12 @@ static bool wants_inplace(const struct draft *d)
            (d->o->strategy == EDIT_AUTO && d->g->file_size > EDIT_INPLACE_FROM);
 }
 
-/* R1. */
+/* R1. What stood before the data for the sake of a huge alignment is no room for a reserve. */
 static bool keep_data_off(struct draft *d)
 {
     uint64_t old = d->g->data_off, n;
+    if (d->g->alignment > EDIT_MAX_ALIGNMENT)
+        return false;
     if (old % d->keys->alignment || !fit_reserve(d, old, &n))
         return false;
     if (!wants_inplace(d) && n < wanted_reserve(d) / 2)

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "check/filename.h"
+#include "edit/change.h"
 #include "edit/recover.h"
 
 struct view tree_view(struct tree *t)
@@ -88,12 +89,16 @@ static int try_new_file(struct tree *t, const char *name, struct err *e)
 
 /* ---- the first generation ---- */
 
-/* What stands between the header and the data: an edit in place may overwrite it. */
+/*
+ * What stands between the header and the data: an edit in place may overwrite it. None does where
+ * that can be long (edit_plan_make()): a sparse file of one block may have gigabytes there.
+ */
 static int load_pad(struct gen *g, const struct source *src, struct err *e)
 {
     const struct gguf *own = gen_own(g);
     uint64_t end = own->data_off < src->size ? own->data_off : src->size;
-    size_t n = end > own->head_len ? (size_t)(end - own->head_len) : 0;
+    bool none = own->alignment > EDIT_MAX_ALIGNMENT || end <= own->head_len;
+    size_t n = none ? 0 : (size_t)(end - own->head_len);
     g->pad = malloc(n + 1);
     g->pad_len = n;
     if (!g->pad)

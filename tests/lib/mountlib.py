@@ -161,6 +161,13 @@ class Mount:
         assert_no_faults()
 
 
+def anonymous(at):
+    """Bytes of memory of its own that the mount's daemon has."""
+    daemon = os.getxattr(at, 'user.ggufs.daemon').split()[0].decode()
+    with open(f'/proc/{daemon}/status', encoding='ascii') as lines:
+        return [int(line.split()[1]) << 10 for line in lines if line.startswith('RssAnon')][0]
+
+
 def unmount(at, lazy=False):
     """Lazily where the test has failed and may still hold a file open."""
     done = run('fusermount3', '-u', *(['-z'] if lazy else []), at)

@@ -58,13 +58,6 @@ def reader(seed, at, wanted, faults):
             return
 
 
-def anonymous(at):
-    """Bytes of memory of its own that the mount's daemon has."""
-    daemon = os.getxattr(at, 'user.ggufs.daemon').split()[0].decode()
-    with open(f'/proc/{daemon}/status', encoding='ascii') as lines:
-        return [int(line.split()[1]) << 10 for line in lines if line.startswith('RssAnon')][0]
-
-
 class Readers(unittest.TestCase):
     def setUp(self):
         self.source = mountlib.path('sample.gguf')
@@ -104,13 +97,39 @@ class Readers(unittest.TestCase):
         name, data = max((file for file in self.wanted if file[0].endswith('/f32')),
                          key=lambda file: len(file[1]))
         with mountlib.Mount(self.source, '-o', 'ro', '-s') as at, contextlib.ExitStack() as files:
-            before = anonymous(at)
+            before = mountlib.anonymous(at)
             for _ in range(100):
                 file = os.open(os.path.join(at, name), os.O_RDONLY | os.O_DIRECT)
                 files.callback(os.close, file)
                 self.assertEqual(b''.join(iter(partial(os.read, file, STRETCH), b'')), data)
             os.stat(os.path.join(at, 'info'))
-            self.assertLess(anonymous(at) - before, 20 * STRETCH)
+            self.assertLess(mountlib.anonymous(at) - before, 20 * STRETCH)
+
+    def test_endless_padding(self):
+        """Of a sparse file: a gigabyte between header and data is not held in memory."""
+        def image(alignment):
+            return gguf.encode([(b'general.architecture', gguf.Value('string', b'llama')),
+                                (b'general.alignment', gguf.Value('u32', alignment))],
+                               [gguf.Tensor(b'a', 24, (32,), bytes(range(32)))])
+
+        small, far = image(32), 1 << 30
+        begin = gguf.read(small).tensors[0].offset
+        model = mountlib.put('padding.gguf', image(far)[:begin])
+        with open(model, 'r+b') as file:
+            file.seek(far)
+            file.write(small[begin:begin + 32])
+        with mountlib.Mount(model, '-o', 'commit=close') as at:
+            whole = os.path.join(at, 'model.gguf')
+            with open(whole, 'rb') as shown:
+                self.assertEqual(os.pread(shown.fileno(), 9999, 0),
+                                 image(far)[:begin] + bytes(9999 - begin))
+                self.assertEqual(os.pread(shown.fileno(), 99, far - 1), b'\0' + bytes(range(32)))
+            self.assertNotIn(b'not zero', mountlib.get(os.path.join(at, 'check')))
+            self.assertLess(mountlib.anonymous(at), far // 4)
+            with open(os.path.join(at, 'metadata/general.alignment'), 'w') as key:
+                key.write('32')
+        self.assertLess(os.path.getsize(model), 1 << 20)
+        self.assertEqual(gguf.read(mountlib.get(model)).tensors[0].data, bytes(range(32)))
 
     def test_clone_fd(self):
         self.race('-o', 'clone_fd,max_threads=4')
