@@ -41,9 +41,9 @@ void write_release(struct tree *t, struct tree_file *file)
     const struct kfile *of = file->draft ? file->draft->of : NULL;
     if (of && of->state == KFILE_HELPER && tree_classify(t, of->file) == NAME_STRAY)
         tree_stray(t, of);
-    file->kf->opens--;
     if (file->draft)
-        draft_leave(t, file->draft);
+        draft_leave(t, file->draft); /* which may free its file, but not one that is open */
+    file->kf->opens--;
     keys_reap(&t->keys, file->kf);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A removal that cannot be planned while other edits are written: those are, the key is back, and
- * whoever waits is told.
+ * Removals: one that cannot be planned while other edits are written (those are, the key is back,
+ * and whoever waits is told), and one of a file that is still open.
  */
 #include "cu_main.h"
 
@@ -115,7 +115,31 @@ static void test_told(void)
     CU_ASSERT_TRUE(partial > 0);
 }
 
+/*
+ * The kernel may tell that it has forgotten a file before it tells of the last release: they are
+ * two queues. Seen by the address sanitizer, if the file is freed too early.
+ */
+static void test_forgotten(void)
+{
+    struct place p;
+    struct tree_entry e;
+    struct tree_file *f = NULL;
+    make_place(&p);
+    struct tree *t = start(&p);
+    CU_ASSERT_EQUAL_FATAL(tree_create(t, ino_row(0), ".helper", O_CREAT, &e, &f), 0);
+    CU_ASSERT_EQUAL(tree_write(t, f, 0, "text", 4), 0);
+    CU_ASSERT_EQUAL(do_unlink(t, ".helper"), 0);
+    tree_forget(t, e.node, 1);
+    CU_ASSERT_EQUAL(tree_write(t, f, 4, "more", 4), 0);
+    (void)tree_release(t, f);
+    CU_ASSERT_FALSE(is_shown(t, "metadata/.helper"));
+    CU_ASSERT_EQUAL(tree_finish(t), 0);
+    tree_close(t);
+    drop_place(&p);
+}
+
 static CU_TestInfo tests[] = {
+    {"an open helper that is removed and forgotten lives until its release", test_forgotten},
     {"who waits for a removal that cannot be planned is told", test_told},
     CU_TEST_INFO_NULL,
 };
