@@ -248,6 +248,8 @@ int edits_retype(struct tree *t, struct kfile *f, uint32_t type, uint32_t elem, 
     key_text(t->now.gen, t->keys.kv[f->id], &text);
     if (buf_error(&text))
         return err_set(e, buf_error(&text), "no memory");
+    if (f->draft) /* opened as KEY:TYPE: this was told later */
+        f->draft->typed = false;
     f->typed = true;
     f->type = type;
     f->elem = elem;

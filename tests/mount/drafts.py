@@ -97,6 +97,15 @@ class Open(Calls):
         os.close(fd)
         self.assert_model({'my.flag': Value('u64', 1000)})
 
+    def test_type_told_again(self):
+        """Of KEY:TYPE and an attribute set while that is open the later one counts."""
+        fd = os.open(self.key(COUNT + ':u8'), os.O_WRONLY | os.O_CREAT)
+        os.setxattr(self.key(COUNT), 'user.gguf.type', b'i64')
+        self.assert_model({COUNT: Value('i64', 2)})
+        os.write(fd, b'300')
+        os.close(fd)
+        self.assert_model({COUNT: Value('i64', 300)})
+
     def test_refused_is_not_shown(self):
         """While it is open, too; and who opens it after the close begins with the value."""
         fd = os.open(self.key(COUNT), os.O_WRONLY | os.O_TRUNC)
