@@ -180,12 +180,23 @@ static int key_to_helper(struct move *m)
     return 0;
 }
 
+/* A rename was refused: the old value is back, also of a key that was out of the way (sed -i.bak).
+ * Where the new name is no file, the old one has the reason. */
+static int refused(const struct move *m, const struct err *e)
+{
+    if (m->to->state == KFILE_AWAY || m->to->state == KFILE_REMOVED)
+        m->to->state = KFILE_KEY;
+    if (!keys_visible(&m->t->keys, m->to->id))
+        kfile_set_error(m->from, e->msg);
+    return edits_refused(m->t, m->to, e);
+}
+
 /* What an accepted edit or a failed one gives, with the reason logged. */
-static int outcome(struct move *m, struct kfile *f, int r, struct err *e)
+static int outcome(struct move *m, int r, struct err *e)
 {
     if (r > 0)
         r = writer_accepted(m->t, m->wait, e);
-    return r < 0 ? edits_refused(m->t, f, e) : r;
+    return r < 0 ? refused(m, e) : r;
 }
 
 /* The kfile of the new name as a key; made if there is none. */
@@ -198,14 +209,6 @@ static int target_key(struct move *m)
         return -ENOMEM;
     m->to->state = KFILE_GONE;
     return 0;
-}
-
-/* A value was refused: the old one is back, also of a key that was out of the way (sed -i.bak). */
-static int refused(struct move *m, const struct err *e)
-{
-    if (m->to->state == KFILE_AWAY || m->to->state == KFILE_REMOVED)
-        m->to->state = KFILE_KEY;
-    return edits_refused(m->t, m->to, e);
 }
 
 /* The helper's bytes as the key's value, of the type that the helper was given, if it was. */
@@ -244,10 +247,8 @@ static void follow_for_now(struct kfile *from, struct kfile *to)
         to->draft->was = from->id;
 }
 
-/*
- * A file that is open and has got no value yet takes the name: what is written to it will be the
- * value of that name.
- */
+/* A file that is open and has got no value yet takes the name: what is written to it will be the
+ * value of that name. */
 static int unfinished(struct move *m)
 {
     if (edit_is_own_key(m->to->key, m->to->key_len))
@@ -310,7 +311,7 @@ static int helper_to_key(struct move *m)
         return refused(m, &e);
     if (r > 0)
         m->to->mtime = m->from->mtime;
-    r = outcome(m, m->to, r, &e);
+    r = outcome(m, r, &e);
     if (r < 0)
         return r;
     follow_to_key(m, &left);
@@ -352,9 +353,9 @@ static int key_over_key(struct move *m)
     if (r < 0) { /* neither the one nor the other */
         edits_take_back(m->t);
         (void)err_set(&e, r, "cannot be renamed: %s", strerror(-r));
-        return edits_refused(m->t, m->to, &e);
+        return refused(m, &e);
     }
-    r = outcome(m, m->to, 1, &e);
+    r = outcome(m, 1, &e);
     if (r >= 0)
         follow_for_now(m->from, m->to);
     return r;
@@ -367,7 +368,7 @@ static int key_to_new(struct move *m)
     struct draft *d = draft_take(m->from); /* without it the key is gone from its old name */
     m->to->typed = false;
     int r = edits_rename(m->t, m->from, m->to, &e);
-    r = outcome(m, m->to, r, &e);
+    r = outcome(m, r, &e);
     m->from->draft = d;
     if (r < 0)
         return r;

@@ -168,6 +168,20 @@ class Refused(unittest.TestCase):
             self.fails(errno.EPERM, os.rename, place(self.at, 'general.name'), place(self.at, key))
         self.untouched()
 
+    def test_reason_of_a_rename(self):
+        """A new name that is not to be has no file that could tell why: the old one does."""
+        self.assertIsNone(editlib.error_of(self.at, 'general.name'))
+        self.fails(errno.EPERM, os.rename, place(self.at, 'general.name'),
+                   place(self.at, 'split.no'))
+        self.assertTrue(editlib.error_of(self.at, 'general.name'))
+        write(self.at, '.new', 'many')
+        self.fails(errno.EINVAL, os.rename, place(self.at, '.new'),
+                   place(self.at, 'general.file_type'))
+        self.assertIn('integer', editlib.error_of(self.at, '.new'))
+        self.assertEqual(self.mount.log().count('general.file_type: refused: '), 1)
+        os.unlink(place(self.at, '.new'))
+        self.untouched()
+
     def test_alignment(self):
         self.accepted(b'general.alignment', '64', Value('u32', 64))
         self.fails(errno.EINVAL, os.rename, place(self.at, 'general.alignment'),
