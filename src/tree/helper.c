@@ -27,15 +27,23 @@ static bool helper_suffix(const char *s)
     return strlen(s) == 6 && all(s, isalnum);
 }
 
-/* Names without a dot that are known: vim's probe 4913, sed's sedXXXXXX, and any mktemp(3) name. */
+static int is_tempfile(int c)
+{
+    return isalnum(c) || c == '_';
+}
+
+/* Names without a dot that are known: vim's probe 4913, sed's sedXXXXXX, Python's tmpXXXXXXXX (its
+ * letters, digits and underscores), and any mktemp(3) name. */
 static bool known_dotless(const char *s)
 {
     size_t n = strlen(s);
     if (all(s, isdigit))
         return true;
-    if (!all(s, isalnum) || n < 6)
+    if (n < 6 || !all(s, is_tempfile))
         return false;
-    return strncmp(s, "sed", 3) == 0 || strncmp(s, "tmp", 3) == 0 || n == 8 /* perl -i */;
+    if (strncmp(s, "tmp", 3) == 0)
+        return true;
+    return all(s, isalnum) && (strncmp(s, "sed", 3) == 0 || n == 8 /* perl -i */);
 }
 
 static bool six(const char *s)
