@@ -131,6 +131,7 @@ struct tree_file {
     struct kfile *kf;    /* of a writable tree's metadata file, if it is one that was touched */
     struct draft *draft; /* shared: what it writes; NULL if it does not */
     bool append;         /* each write goes to the end */
+    bool wrote;          /* something of the draft is by this handle */
     bool cut;            /* when it was opened, the model's file was known to have been cut */
     bool piecewise;      /* answered piecewise: see files.h */
     bool decodes;        /* piecewise, from tensor values */

@@ -246,6 +246,7 @@ int tree_write(struct tree *t, struct tree_file *f, uint64_t off, const void *by
     if (!f->draft)
         return -EBADF;
     (void)pthread_mutex_lock(&t->lock);
+    f->wrote = true;
     int r = write_draft(t, f, off, bytes, n);
     (void)pthread_mutex_unlock(&t->lock);
     return r;
@@ -263,13 +264,22 @@ static int settle_and_wait(struct tree *t, struct draft *d, struct tree_wait *w)
     return r < 0 ? edits_refused(t, d->of, &e) : r;
 }
 
+/* What others wrote is perhaps half of what they will write: they flush it themselves. */
+static bool is_of_others(const struct tree_file *f)
+{
+    return f->draft->dirty && !f->wrote;
+}
+
 int tree_flush(struct tree *t, struct tree_file *f, struct tree_wait *w)
 {
+    int r = 0;
     if (!f->draft)
         return 0;
     (void)pthread_mutex_lock(&t->lock);
-    f->draft->closed = true;
-    int r = settle_and_wait(t, f->draft, w);
+    if (!is_of_others(f)) {
+        f->draft->closed = true;
+        r = settle_and_wait(t, f->draft, w);
+    }
     (void)pthread_mutex_unlock(&t->lock);
     return r;
 }
@@ -331,6 +341,8 @@ int tree_truncate(struct tree *t, uint64_t node, struct tree_file *file, uint64_
     int r = node_check(t, t->now.gen, &n);
     if (r == 0 && mine)
         r = write_open(t, &own, O_WRONLY);
+    if (r == 0 && !mine)
+        file->wrote = true;
     if (r == 0)
         r = truncate_draft(t, mine ? own.draft : file->draft, size);
     if (r == 0 && mine)

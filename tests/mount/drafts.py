@@ -8,7 +8,7 @@ import os
 import ggufmodel as gguf
 import mountlib
 from editing import COUNT, KV, LENGTH, NAME, Calls, replaced, shell, string, until
-from ggufmodel import Value
+from ggufmodel import Value, array
 
 
 def named(old, new):
@@ -121,6 +121,16 @@ class Open(Calls):
         self.assert_model({COUNT: Value('u32', 3)})
         os.close(fd)
         self.assert_model({COUNT: Value('u32', 3)})
+
+    def test_half_is_not_judged(self):
+        """Who opens a file, writes nothing and closes it does not speak for who is writing."""
+        fd = os.open(self.key('general.tags'), os.O_WRONLY | os.O_TRUNC)
+        os.write(fd, b'["x",')
+        os.close(os.open(self.key('general.tags'), os.O_WRONLY))
+        os.utime(self.key('general.tags'))
+        os.write(fd, b'"y"]')
+        os.close(fd)
+        self.assert_model({'general.tags': array('string', [b'x', b'y'])})
 
     # ---- an open file that is renamed ----
 
