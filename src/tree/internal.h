@@ -171,6 +171,8 @@ bool kfile_is_helper(const struct kfile *f);
 /* It got no value: a key that was removed or out of the way is back, a new one is none. */
 void kfile_no_value(const struct tree *t, struct kfile *f);
 
+/* 0 if names in this folder may be changed: it is metadata/ of a writable tree. -EROFS, -EACCES. */
+int metadata_folder(const struct tree *t, uint64_t folder);
 /* What a file name in metadata/ is. */
 enum name_class tree_classify(struct tree *t, const char *name);
 /* A file that is no key and no known helper was written: tell that it is not saved. */

@@ -329,6 +329,11 @@ void keys_land(struct keys *k, bool in_flight, bool written)
     }
 }
 
+bool keys_have_room(const struct keys *k, uint64_t len)
+{
+    return k->helper_bytes <= TEXT_MAX && len <= TEXT_MAX - k->helper_bytes;
+}
+
 void keys_reap(struct keys *k, struct kfile *f)
 {
     if (f->state != KFILE_DEAD || f->opens || f->lookups || f->draft)

@@ -63,6 +63,9 @@ struct draft {
 
 #define KV_NONE UINT32_MAX
 
+/* Bytes of a value's text, and of all helpers together: more than any tokenizer's array has. */
+#define TEXT_MAX ((uint64_t)1 << 30)
+
 struct kfile {
     uint32_t id;
     enum kfile_state state;
@@ -132,6 +135,9 @@ void keys_take_off(struct keys *k);
 void keys_land(struct keys *k, bool in_flight, bool written);
 /* Free a DEAD kfile that nobody knows any more. */
 void keys_reap(struct keys *k, struct kfile *f);
+
+/* True if all helpers together have room for one of `len` bytes more. */
+bool keys_have_room(const struct keys *k, uint64_t len);
 
 void kfile_set_error(struct kfile *f, const char *why); /* NULL: none */
 void draft_free(struct draft *d);                       /* may be NULL */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Names of metadata files: removed, changed, and links that editors make. See tree.h, keys.h.
+ * Names of metadata files: removed and changed. See tree.h, keys.h.
  *
  * A key that leaves its name for a helper's (vim's backup) stays in the file: most often it comes
  * back under its name a moment later, with another text, and that is one edit of the same key.
@@ -20,7 +20,7 @@ void tree_stray(const struct tree *t, const struct kfile *f)
              show(name, f->file, strlen(f->file)));
 }
 
-static int check_parent(const struct tree *t, uint64_t parent)
+int metadata_folder(const struct tree *t, uint64_t parent)
 {
     struct node dir = ino_node(parent);
     if (!t->writable)
@@ -90,7 +90,7 @@ static int unlink_key(struct tree *t, struct kfile *f)
 
 int tree_unlink(struct tree *t, uint64_t parent, const char *name)
 {
-    int r = check_parent(t, parent);
+    int r = metadata_folder(t, parent);
     if (r < 0)
         return r;
     (void)pthread_mutex_lock(&t->lock);
@@ -164,6 +164,8 @@ static int key_to_helper(struct move *m)
     CLEANUP(buf_free) struct buf text = BUF_INIT;
     struct keys *k = &m->t->keys;
     int r = copy_text(m->t, m->from, &text);
+    if (r == 0 && !keys_have_room(k, text.len))
+        r = -ENOSPC;
     if (r < 0)
         return r;
     if (m->to)
@@ -428,71 +430,15 @@ int tree_rename(struct tree *t, uint64_t parent, const char *name, uint64_t new_
                 const char *new_name, unsigned flags, struct tree_wait *w)
 {
     struct move m = {.t = t, .name = new_name, .wait = w};
-    int r = check_parent(t, parent);
+    int r = metadata_folder(t, parent);
     if (r == 0)
-        r = check_parent(t, new_parent);
+        r = metadata_folder(t, new_parent);
     if (r < 0)
         return r;
     if (strlen(new_name) > TREE_NAME_MAX)
         return -ENAMETOOLONG;
     (void)pthread_mutex_lock(&t->lock);
     r = move(&m, name, flags);
-    (void)pthread_mutex_unlock(&t->lock);
-    return r;
-}
-
-/* ---- links ---- */
-
-/* emacs locks a file by a link .#NAME. A key cannot be a link. */
-static int make_link(struct tree *t, const char *name, const char *target, struct tree_entry *ret)
-{
-    struct kfile *there;
-    int r = visible(t, name, &there);
-    if (there || r < 0)
-        return r < 0 ? r : -EEXIST;
-    if (tree_classify(t, name) != NAME_HELPER)
-        return -EPERM;
-    keys_clear(&t->keys, name);
-    struct kfile *f = keys_add(&t->keys, name, KFILE_LINK);
-    if (!f)
-        return -ENOMEM;
-    buf_str(&f->content, target);
-    t->keys.helper_bytes += f->content.len;
-    r = buf_error(&f->content);
-    if (r == 0)
-        r = node_entry(t, &t->now, ino_key(f->id), ret);
-    if (r < 0)
-        keys_kill(&t->keys, f);
-    else
-        f->lookups++;
-    return r;
-}
-
-int tree_symlink(struct tree *t, uint64_t parent, const char *name, const char *target,
-                 struct tree_entry *ret)
-{
-    int r = check_parent(t, parent);
-    if (r < 0)
-        return r;
-    if (strlen(name) > TREE_NAME_MAX)
-        return -ENAMETOOLONG;
-    (void)pthread_mutex_lock(&t->lock);
-    r = make_link(t, name, target, ret);
-    (void)pthread_mutex_unlock(&t->lock);
-    return r;
-}
-
-int tree_readlink(struct tree *t, uint64_t node, struct buf *out)
-{
-    struct node n = ino_node(node);
-    int r = -EINVAL;
-    (void)pthread_mutex_lock(&t->lock);
-    const struct kfile *f =
-        n.kind == NODE_KEY && t->writable && n.number < t->keys.n ? t->keys.file[n.number] : NULL;
-    if (f && f->state == KFILE_LINK) {
-        buf_add(out, f->content.data, f->content.len);
-        r = buf_error(out);
-    }
     (void)pthread_mutex_unlock(&t->lock);
     return r;
 }

@@ -13,9 +13,6 @@
 #include "base/bytes.h"
 #include "tree/helper.h"
 
-/* Bytes of a value's text, and of all helpers together. */
-#define TEXT_MAX ((uint64_t)1 << 30)
-
 /* ---- open ---- */
 
 int write_open(struct tree *t, struct tree_file *f, int flags)

@@ -152,6 +152,10 @@ class Refused(unittest.TestCase):
                 self.fails(errno.ENOSPC, os.pwrite, fd, b'x', limit)
             self.fails(errno.ENOSPC, os.pwrite, b, b'x', limit // 2)
             self.fails(errno.ENOSPC, os.ftruncate, b, limit // 2)
+            os.ftruncate(a, limit - 2)
+            self.fails(errno.ENOSPC, os.symlink, '123', place(self.at, '.#general.name'))
+            self.fails(errno.ENOSPC, os.rename, place(self.at, 'general.name'),
+                       place(self.at, 'general.name~'))
         os.unlink(place(self.at, 'a~'))
         os.unlink(place(self.at, 'b~'))
         editlib.until(lambda: b'general.description' not in editlib.keys(self.at))
