@@ -211,12 +211,6 @@ static void settle_truncation(struct tree *t, struct kfile *f)
 
 /* ---- end ---- */
 
-void kfile_no_value(const struct tree *t, struct kfile *f)
-{
-    if (f->state == KFILE_NEW)
-        f->state = t->keys.kv[f->id] != KV_NONE ? KFILE_KEY : KFILE_GONE;
-}
-
 /* The last writer is gone. A key that got no value is what it was before. */
 static void end_key(struct tree *t, struct kfile *f)
 {
@@ -226,7 +220,7 @@ static void end_key(struct tree *t, struct kfile *f)
     else if (only_truncated(d))
         settle_truncation(t, f);
     f->draft = NULL;
-    kfile_no_value(t, f);
+    kfile_no_value(&t->keys, f);
 }
 
 static void end_helper(struct tree *t, struct kfile *f)

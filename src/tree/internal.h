@@ -168,8 +168,6 @@ void draft_drop(struct kfile *f);
 
 /* In memory only. */
 bool kfile_is_helper(const struct kfile *f);
-/* It got no value: a key that was removed or out of the way is back, a new one is none. */
-void kfile_no_value(const struct tree *t, struct kfile *f);
 
 /* 0 if names in this folder may be changed: it is metadata/ of a writable tree. -EROFS, -EACCES. */
 int metadata_folder(const struct tree *t, uint64_t folder);

@@ -288,6 +288,12 @@ static void land_helper(struct keys *k, struct kfile *f, bool written)
         keys_kill(k, f);
 }
 
+void kfile_no_value(const struct keys *k, struct kfile *f)
+{
+    if (f->state == KFILE_NEW)
+        f->state = k->kv[f->id] != KV_NONE ? KFILE_KEY : KFILE_GONE;
+}
+
 /* A draft of f goes back to where it was, if that is there again. */
 static void go_back(struct keys *k, struct kfile *f, struct kfile *was)
 {
@@ -295,8 +301,7 @@ static void go_back(struct keys *k, struct kfile *f, struct kfile *was)
     if (!was || was == f || !keys_visible(k, was->id))
         return;
     f->draft = NULL;
-    if (f->state == KFILE_NEW)
-        f->state = k->kv[f->id] != KV_NONE ? KFILE_KEY : KFILE_GONE;
+    kfile_no_value(k, f);
     if (was->draft)
         was->draft->of = NULL;
     if (was->state == KFILE_HELPER)
@@ -329,9 +334,10 @@ void keys_land(struct keys *k, bool in_flight, bool written)
     }
 }
 
-bool keys_have_room(const struct keys *k, uint64_t len)
+bool keys_have_room(const struct keys *k, uint64_t was, uint64_t len)
 {
-    return k->helper_bytes <= TEXT_MAX && len <= TEXT_MAX - k->helper_bytes;
+    uint64_t others = k->helper_bytes - was;
+    return len <= TEXT_MAX && others <= TEXT_MAX - len;
 }
 
 void keys_reap(struct keys *k, struct kfile *f)

@@ -136,8 +136,10 @@ void keys_land(struct keys *k, bool in_flight, bool written);
 /* Free a DEAD kfile that nobody knows any more. */
 void keys_reap(struct keys *k, struct kfile *f);
 
-/* True if all helpers together have room for one of `len` bytes more. */
-bool keys_have_room(const struct keys *k, uint64_t len);
+/* True if one helper may be `len` bytes instead of `was` (0: a new one): all together have room. */
+bool keys_have_room(const struct keys *k, uint64_t was, uint64_t len);
+/* It got no value: a key that was removed or out of the way is back, a new one is none. */
+void kfile_no_value(const struct keys *k, struct kfile *f);
 
 void kfile_set_error(struct kfile *f, const char *why); /* NULL: none */
 void draft_free(struct draft *d);                       /* may be NULL */

@@ -12,7 +12,7 @@ static int make_link(struct tree *t, const char *name, const char *target, struc
         return -EEXIST;
     if (tree_classify(t, name) != NAME_HELPER)
         return -EPERM;
-    if (!keys_have_room(&t->keys, strlen(target)))
+    if (!keys_have_room(&t->keys, 0, strlen(target)))
         return -ENOSPC;
     keys_clear(&t->keys, name);
     struct kfile *f = keys_add(&t->keys, name, KFILE_LINK);

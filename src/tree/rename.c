@@ -164,7 +164,7 @@ static int key_to_helper(struct move *m)
     CLEANUP(buf_free) struct buf text = BUF_INIT;
     struct keys *k = &m->t->keys;
     int r = copy_text(m->t, m->from, &text);
-    if (r == 0 && !keys_have_room(k, text.len))
+    if (r == 0 && !keys_have_room(k, 0, text.len))
         r = -ENOSPC;
     if (r < 0)
         return r;

@@ -120,7 +120,7 @@ static int create_open(struct tree *t, const char *name, int flags, struct tree_
     file->node = ino_node(ino_key(number));
     r = write_open(t, file, (flags & ~O_ACCMODE) | O_RDWR);
     if (r < 0 && t->keys.file[number])
-        kfile_no_value(t, t->keys.file[number]);
+        kfile_no_value(&t->keys, t->keys.file[number]);
     if (r == 0 && typed && !kfile_is_helper(file->kf)) {
         file->draft->typed = true;
         file->draft->type = type;
@@ -136,18 +136,16 @@ static int create_open(struct tree *t, const char *name, int flags, struct tree_
 int tree_create(struct tree *t, uint64_t parent, const char *name, int flags,
                 struct tree_entry *ret, struct tree_file **file)
 {
-    struct node dir = ino_node(parent);
-    if (!t->writable)
-        return -EROFS;
-    if (dir.kind != NODE_DIR || dir.row != ROOT_METADATA)
-        return -EACCES;
+    int r = metadata_folder(t, parent);
+    if (r < 0)
+        return r;
     if (strlen(name) > TREE_NAME_MAX)
         return -ENAMETOOLONG;
     struct tree_file *f = calloc(1, sizeof(*f));
     if (!f)
         return -ENOMEM;
     (void)pthread_mutex_lock(&t->lock);
-    int r = create_open(t, name, flags, ret, f);
+    r = create_open(t, name, flags, ret, f);
     (void)pthread_mutex_unlock(&t->lock);
     if (r < 0)
         (void)tree_release(t, f);
@@ -188,8 +186,7 @@ static bool fits(const struct tree *t, const struct draft *d, uint64_t len)
 {
     if (!d->of || !kfile_is_helper(d->of))
         return true;
-    uint64_t others = t->keys.helper_bytes - d->text.len;
-    return len <= TEXT_MAX && others <= TEXT_MAX - len;
+    return keys_have_room(&t->keys, d->text.len, len);
 }
 
 static int write_helper(struct tree *t, struct draft *d, uint64_t off, const void *bytes, size_t n)

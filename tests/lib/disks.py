@@ -43,6 +43,15 @@ def call(*command):
     assert done.returncode == 0, done.err
 
 
+def recover(source, by_mount):
+    """What a crash left of a model is put right: by the next mount, or by the command."""
+    if by_mount:
+        with mountlib.Mount(source) as at:
+            os.stat(at)
+    else:
+        call(mountlib.GGUFS, '--recover', source)
+
+
 def skip(reason):
     """Say so: unittest counts what is skipped, but does not tell why."""
     print('skipped:', reason, flush=True)

@@ -246,14 +246,6 @@ class State:
 
 
 class PowerCut(unittest.TestCase):
-    def recover(self, source, by_mount):
-        if by_mount:
-            with mountlib.Mount(source) as at:
-                os.stat(at)
-        else:
-            done = mountlib.run(mountlib.GGUFS, '--recover', source)
-            self.assertEqual(done.returncode, 0, done.err)
-
     def compare(self, recording, home, cut):
         first, last = recording.edits_at(cut)
         file = mountlib.get(os.path.join(home, 'model.gguf'))
@@ -267,7 +259,7 @@ class PowerCut(unittest.TestCase):
 
     def check(self, recording, image, cut, by_mount):
         with State(recording, image) as home:
-            self.recover(os.path.join(home, 'model.gguf'), by_mount)
+            disks.recover(os.path.join(home, 'model.gguf'), by_mount)
             self.compare(recording, home, cut)
 
     def keep(self, image, what):
