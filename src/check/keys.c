@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Rules of keys and their values, each for itself; and which must be there. */
-#include "edit/keys.h"
+#include "gguf/keys.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
 
 #include "check/facts.h"
 #include "check/rule.h"
-#include "edit/keys.h"
+#include "gguf/keys.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 

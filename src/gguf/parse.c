@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 
+#include "gguf/keys.h"
+
 /* The fewest bytes that a key-value and a tensor info can take in any version. */
 #define LEAST_KEY 10
 #define LEAST_TENSOR 20
@@ -111,13 +113,10 @@ static struct name name_of(const struct gguf *g, bool keys, uint32_t i)
     return (struct name){gguf_name(g, &g->tensor[i]), g->tensor[i].name_len};
 }
 
-/*
- * Tensor names are told apart, as the reference reader does, by what stands before the first NUL;
- * keys by all their bytes.
- */
-static struct name telling(bool keys, struct name n)
+/* What a reader of C strings takes for the name. */
+static struct name before_nul(struct name n)
 {
-    return keys ? n : (struct name){n.bytes, strnlen(n.bytes, n.len)};
+    return (struct name){n.bytes, strnlen(n.bytes, n.len)};
 }
 
 static bool same(struct name a, struct name b)
@@ -125,34 +124,46 @@ static bool same(struct name a, struct name b)
     return a.len == b.len && memcmp(a.bytes, b.bytes, a.len) == 0;
 }
 
-/* The number of a name. `whole`: all bytes must be the same, not only those that tell. */
+/* The number of a name. `whole`: all bytes must be the same, not only those before the first NUL. */
 static uint32_t find(const struct gguf *g, bool keys, struct name n, bool whole)
 {
     uint32_t i;
-    struct name t = telling(keys, n);
+    struct name t = before_nul(n);
     const struct index *ix = keys ? &g->keys : &g->names;
     for (struct probe p = index_probe(ix, hash_name(t.bytes, t.len)); index_next(ix, &p, &i);) {
         struct name other = name_of(g, keys, i);
-        if (whole ? same(other, n) : same(telling(keys, other), t))
+        if (whole ? same(other, n) : same(before_nul(other), t))
             return i;
     }
     return UINT32_MAX;
 }
 
-/* Enter number i under its name; a name that is there already is refused. */
+/*
+ * Enter number i under what stands before its first NUL. Refused: a name that is equal to another so
+ * far, and a key that is equal so far to one that readers look for. Many of them compare C strings:
+ * such a `general.alignment` would move the data for them, and not for others.
+ */
 static int enter(struct cursor *c, struct gguf *g, bool keys, uint32_t i)
 {
-    struct name n = name_of(g, keys, i), t = telling(keys, n);
+    char shown[SHOW_MAX];
+    struct name n = name_of(g, keys, i), t = before_nul(n);
     uint32_t first = find(g, keys, n, false);
-    if (first == UINT32_MAX) {
+    bool known = keys && t.len < n.len && key_find(t.bytes, t.len);
+    if (first == UINT32_MAX)
         index_insert(keys ? &g->keys : &g->names, hash_name(t.bytes, t.len), i);
+    if (first == UINT32_MAX && !known)
         return 0;
-    }
     c->item = keys ? "key" : "tensor";
     c->item_no = i;
     c->name_off = (uint64_t)(n.bytes - (const char *)g->head);
     c->name_len = n.len;
-    return cursor_fault(c, -EBADMSG, "name", c->name_off, "the same name as %s %u", c->item, first);
+    if (first == UINT32_MAX)
+        return cursor_fault(c, -EBADMSG, "name", c->name_off,
+                            "readers that stop at a NUL take it for '%s'",
+                            show(shown, t.bytes, t.len));
+    bool equal = same(name_of(g, keys, first), n);
+    return cursor_fault(c, -EBADMSG, "name", c->name_off, "the same name as %s %u%s", c->item,
+                        first, equal ? "" : " up to a NUL");
 }
 
 static int build_indexes(struct cursor *c, struct gguf *g)

@@ -13,7 +13,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "edit/keys.h"
+#include "gguf/keys.h"
 
 static bool only_truncated(const struct draft *d)
 {

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <syslog.h>
 
-#include "edit/keys.h"
+#include "gguf/keys.h"
 #include "tree/text.h"
 #include "tree/text_infer.h"
 #include "tree/text_parse.h"

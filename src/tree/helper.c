@@ -5,7 +5,7 @@
 #include <ctype.h>
 #include <string.h>
 
-#include "edit/keys.h"
+#include "gguf/keys.h"
 #include "gguf/value.h"
 #include "tree/name.h"
 

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "edit/keys.h"
+#include "gguf/keys.h"
 
 /*
  * From the text alone: true or false is bool; an integer the first of u32, i32, u64, i64 that holds

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "edit/keys.h"
+#include "gguf/keys.h"
 #include "gguf/value.h"
 
 static const struct key_row *find(const char *key)

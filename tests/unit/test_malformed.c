@@ -147,6 +147,47 @@ static void make_alignment_array(struct build *b)
     build_item_num(b, GGUF_U32, 32);
 }
 
+/* A key of n bytes with a NUL among them. */
+static void nul_key(struct build *b, const char *key, size_t n)
+{
+    build_raw(b, key, n, GGUF_U32, "\1\0\0\0", 4);
+}
+
+static void make_nul_alignment(struct build *b)
+{
+    nul_key(b, "general.alignment\0x", 19);
+}
+
+static void make_nul_architecture(struct build *b)
+{
+    nul_key(b, "any-arch.context_length\0", 24);
+}
+
+static void make_nul_after(struct build *b)
+{
+    build_u32(b, "a.b", 1);
+    nul_key(b, "a.b\0", 4);
+}
+
+static void make_nul_before(struct build *b)
+{
+    nul_key(b, "a.b\0c", 5);
+    build_u32(b, "a.b", 1);
+}
+
+static void make_nul_both(struct build *b)
+{
+    nul_key(b, "a.b\0c", 5);
+    nul_key(b, "a.b\0d", 5);
+}
+
+static void make_nul_counted(struct build *b)
+{
+    build_init(b, 2, false);
+    nul_key(b, "general.alignment\0", 18);
+    build_u32(b, "a.b", 1); /* one that counts none: nothing is trimmed */
+}
+
 static void make_v1(struct build *b)
 {
     build_init(b, 1, false);
@@ -274,6 +315,12 @@ static const struct row cases[] = {
     MADE("alignment u64",        make_alignment_u64,     49, "value type at byte 49: must be u32, is u64"),
     MADE("alignment text",       make_alignment_text,    49, "must be u32, is string"),
     MADE("alignment array",      make_alignment_array,   49, "must be u32, is array"),
+    MADE("key known up to a NUL",      make_nul_alignment,    32, "key 0 'general.alignment\\x00x': name at byte 32: readers that stop at a NUL take it for 'general.alignment'"),
+    MADE("the same of an architecture", make_nul_architecture, 32, "take it for 'any-arch.context_length'"),
+    MADE("key twice up to its NUL",    make_nul_after,        51, "key 1 'a.b\\x00': name at byte 51: the same name as key 0 up to a NUL"),
+    MADE("up to the first one's NUL",  make_nul_before,       53, "the same name as key 0 up to a NUL"),
+    MADE("up to both NULs",            make_nul_both,         53, "the same name as key 0 up to a NUL"),
+    MADE("a counted NUL that others have not", make_nul_counted, 32, "take it for 'general.alignment'"),
     EDIT("alignment 0",    make_alignment,  53, 4, 0,           53, "0 is not a power of two"),
     EDIT("alignment 3",    make_alignment,  53, 4, 3,           53, "3 is not a power of two"),
     EDIT("alignment 24",   make_alignment,  53, 4, 24,          53, "24 is not a power of two"),

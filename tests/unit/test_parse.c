@@ -392,8 +392,24 @@ static void test_nul_in_tensor_names(void)
     }
 }
 
+/* A key with a NUL that is no other key up to it is found by its whole name alone. */
+static void test_nul_in_keys(void)
+{
+    struct build b;
+    build_init(&b, 3, false);
+    build_raw(&b, "a\0b", 3, GGUF_U32, "\1\0\0\0", 4);
+    build_raw(&b, "\0", 1, GGUF_U32, "\2\0\0\0", 4);
+    struct parsed p = parse_build(&b, 0);
+    CU_ASSERT_EQUAL(gguf_find_key(p.g, "a\0b", 3), 0);
+    CU_ASSERT_EQUAL(gguf_find_key(p.g, "\0", 1), 1);
+    CU_ASSERT_EQUAL(gguf_find_key(p.g, "a", 1), UINT32_MAX);
+    CU_ASSERT_EQUAL(gguf_find_key(p.g, "a\0c", 3), UINT32_MAX);
+    parsed_free(&p);
+}
+
 static CU_TestInfo tests[] = {
     {"tensor names are told apart up to a NUL", test_nul_in_tensor_names},
+    {"a key with a NUL that is no other's is read", test_nul_in_keys},
     {"every layout, version and byte order, all value types", test_layouts},
     {"both paddings of the first draft", test_draft_padding},
     {"version 3 has no counted NUL", test_nul_v3},

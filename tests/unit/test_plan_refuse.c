@@ -54,6 +54,9 @@ static void test_refused_files(void)
     build_str(&b, "x", "y");
     CU_ASSERT_EQUAL(refuse(&b, "u", "abcd", 4, 0, 0), -EROFS);
     build_init(&b, 3, false);
+    build_raw(&b, "key\0x", 5, GGUF_U32, "abcd", 4); /* the new key is the same up to a NUL */
+    CU_ASSERT_EQUAL(refuse(&b, "u", "abcd", 4, 0, 0), -EINVAL);
+    build_init(&b, 3, false);
     put_regular(&b);
     CU_ASSERT_EQUAL(refuse(&b, "u", "abcd", 4, GGUF_PARTIAL, 32), -EROFS);
     build_init(&b, 3, false);

@@ -7,8 +7,8 @@
  * Where the specification has uint64 for a count or length, writers write u32: such a key is a
  * count here. Threads: everything is constant.
  */
-#ifndef EDIT_KEYS_H
-#define EDIT_KEYS_H
+#ifndef GGUF_KEYS_H
+#define GGUF_KEYS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Metadata keys: see keys.h. */
-#include "edit/keys.h"
+#include "gguf/keys.h"
 
 #include <string.h>
 
