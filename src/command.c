@@ -9,15 +9,30 @@
 #include "mount/unmount.h"
 #include "tree/tree.h"
 
+/* To standard error, each behind the program's name. */
+static void print_lines(const struct buf *lines)
+{
+    const char *p = (const char *)lines->data, *end = p + lines->len;
+    while (p < end) {
+        const char *stop = memchr(p, '\n', (size_t)(end - p));
+        int n = (int)((stop ? stop : end) - p);
+        (void)fprintf(stderr, "ggufs: %.*s\n", n, p);
+        p += n + 1;
+    }
+}
+
 static int unmount(int argc, char **argv)
 {
-    struct err e = {0};
     int status = 0;
-    for (int i = 0; i < argc; i++)
-        if (mnt_unmount(argv[i], &e) < 0) {
+    for (int i = 0; i < argc; i++) {
+        CLEANUP(buf_free) struct buf lost = BUF_INIT;
+        struct err e = {0};
+        bool failed = mnt_unmount(argv[i], &lost, &e) < 0;
+        print_lines(&lost);
+        if (failed)
             (void)fprintf(stderr, "ggufs: %s\n", e.msg);
-            status = 1;
-        }
+        status |= failed || lost.len > 0;
+    }
     return status;
 }
 

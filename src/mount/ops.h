@@ -11,8 +11,8 @@
 
 #include <stdatomic.h>
 
+#include "mount/daemon.h"
 #include "mount/handles.h"
-#include "mount/unmount.h"
 #include "tree/tree.h"
 
 extern const struct fuse_lowlevel_ops mnt_ops;
@@ -28,6 +28,7 @@ struct mnt {
      * open for writing, most likely of the same file, takes its draft over.
      */
     _Atomic(struct tree_file *) made;
+    int status;                   /* daemon.h; -1: none */
     char daemon[DAEMON_TEXT_MAX]; /* value of DAEMON_XATTR */
 };
 

@@ -64,6 +64,17 @@ static void log_mounted(const struct mnt_options *o, const struct tree *t)
         log_line(LOG_INFO, "%s: mounted on %s, read-only: %s", path, at, tree_why_not(t));
 }
 
+/* To the log, and to other processes of ggufs. */
+static void announce(const struct mnt_options *o, struct mnt *m, dev_t dev)
+{
+    const struct daemon_facts facts = {.model = tree_path(m->tree),
+                                       .read_only =
+                                           tree_writable(m->tree) ? NULL : tree_why_not(m->tree),
+                                       .dev = dev};
+    daemon_serve(m->status, &facts, m->daemon);
+    log_mounted(o, m->tree);
+}
+
 static int loop(struct fuse_session *se, const struct fuse_cmdline_opts *cmd)
 {
     if (cmd->singlethread)
@@ -107,17 +118,17 @@ static void first_exchange(struct fuse_session *se)
 static int serve(struct fuse_session *se, const struct mnt_options *o, struct mnt *m, struct err *e)
 {
     dev_t dev = readahead_device(o->mountpoint);
-    int words = -1, r = detach(se, o, e);
+    int r = detach(se, o, e);
     if (r == 0)
         r = tree_start(m->tree, e);
     if (r == 0) {
-        words = daemon_begin(m->daemon);
-        log_mounted(o, m->tree);
+        announce(o, m, dev);
         first_exchange(se);
         readahead_set(dev, o->set_readahead ? o->readahead : READAHEAD_DEFAULT_KIB);
         r = loop(se, &o->cmd);
         r = r < 0 ? err_set(e, r, "serving failed: %s", strerror(-r)) : 0;
     }
+    daemon_leave(m->status);
     fuse_remove_signal_handlers(se);
     fuse_session_unmount(se);
     handles_end(&m->handles);
@@ -125,13 +136,13 @@ static int serve(struct fuse_session *se, const struct mnt_options *o, struct mn
     int lost = tree_finish(m->tree);
     if (lost < 0 && r == 0)
         r = err_set(e, lost, "an edit was lost: %s", strerror(-lost));
-    daemon_end(words, e);
+    daemon_end(m->status, e, NULL);
     return r;
 }
 
-static int run_tree(struct mnt_options *o, struct tree *t, struct err *e)
+static int run_tree(struct mnt_options *o, struct tree *t, int status, struct err *e)
 {
-    struct mnt m = {.tree = t, .handles = HANDLES_INIT};
+    struct mnt m = {.tree = t, .handles = HANDLES_INIT, .status = status};
     int r = mnt_options_finish(o, t);
     if (r < 0)
         return err_set(e, r, "no memory");
@@ -149,12 +160,14 @@ int mnt_run(struct mnt_options *o, struct err *e)
     char path[SHOW_MAX];
     log_take_libfuse();
     o->tree.log = log_plain;
-    int r = tree_open(o->model, &o->tree, &t, e);
+    int r = check_mountpoint(o, e);
+    if (r < 0)
+        return r;
+    int status = daemon_begin(o->mountpoint);
+    r = tree_open(o->model, &o->tree, &t, e);
     if (r < 0)
         return err_prefix(e, "%s", show(path, o->model, strlen(o->model)));
-    r = check_mountpoint(o, e);
-    if (r == 0)
-        r = run_tree(o, t, e);
+    r = run_tree(o, t, status, e);
     tree_close(t);
     return r;
 }

@@ -8,40 +8,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#include "base/buf.h"
+#include "mount/daemon.h"
 
-#define WORDS_NAME "ggufs-status"
-
-int daemon_begin(char text[DAEMON_TEXT_MAX])
-{
-    int fd = memfd_create(WORDS_NAME, MFD_CLOEXEC);
-    if (fd < 0)
-        return -errno;
-    (void)snprintf(text, DAEMON_TEXT_MAX, "%ld %d", (long)getpid(), fd);
-    return fd;
-}
-
-void daemon_end(int fd, const struct err *e)
-{
-    const char *words = e->code ? e->msg : "ok";
-    if (fd < 0)
-        return;
-    ssize_t ignored = write(fd, words, strlen(words));
-    (void)ignored;
-    (void)close(fd);
-}
+/* Bytes of a line about a lost edit: a name, and a reason. */
+#define LINE_MAX_SHOWN 1024
 
 /* The daemon of a mount, as the one who unmounts sees it. */
 struct daemon {
     int process; /* becomes readable when the process ends */
-    int words;
+    int status;  /* see daemon_read() */
 };
 
 static void close_fd(int *fd)
@@ -50,19 +31,9 @@ static void close_fd(int *fd)
         (void)close(*fd);
 }
 
-/* Whether that is the file of a daemon's last words: another file server, or another namespace of
- * processes, may tell of anything. */
-static bool is_words(const char *path)
-{
-    static const char want[] = "/memfd:" WORDS_NAME " (deleted)";
-    char link[sizeof(want)];
-    ssize_t n = readlink(path, link, sizeof(link));
-    return n == (ssize_t)sizeof(want) - 1 && memcmp(link, want, sizeof(want) - 1) == 0;
-}
-
 static int find_daemon(const char *mountpoint, struct daemon *d, struct err *e)
 {
-    char text[DAEMON_TEXT_MAX + 1] = "", path[64];
+    char text[DAEMON_TEXT_MAX + 1] = "";
     long pid;
     int fd;
     if (getxattr(mountpoint, DAEMON_XATTR, text, DAEMON_TEXT_MAX) < 0)
@@ -71,11 +42,11 @@ static int find_daemon(const char *mountpoint, struct daemon *d, struct err *e)
                    : err_set(e, -EINVAL, "is not a mount of ggufs (%s)", strerror(errno));
     if (sscanf(text, "%ld %d", &pid, &fd) != 2)
         return err_set(e, -EINVAL, "is not a mount of ggufs");
-    (void)snprintf(path, sizeof(path), "/proc/%ld/fd/%d", pid, fd);
-    errno = ESRCH;
-    d->words = is_words(path) ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    d->status = daemon_open(pid, fd);
+    if (d->status < 0)
+        return err_set(e, d->status, "cannot watch its daemon %ld: %s", pid, strerror(-d->status));
     d->process = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
-    if (d->words < 0 || d->process < 0)
+    if (d->process < 0)
         return err_set(e, -errno, "cannot watch its daemon %ld: %s", pid, strerror(errno));
     return 0;
 }
@@ -128,35 +99,58 @@ static int take_down(const char *mountpoint, struct err *e)
     return r;
 }
 
-static int last_words(const struct daemon *d, struct err *e)
+/* Lines of the daemon, made safe to print. */
+static void add_lost(const char *mountpoint, const struct daemon_status *s, struct buf *lost)
 {
-    char words[sizeof(e->msg)] = "";
+    const char *text = (const char *)s->lost.data, *end = text + s->lost.len;
+    char shown[SHOW_MAX], line[LINE_MAX_SHOWN];
+    for (const char *p = text; p < end;) {
+        const char *stop = memchr(p, '\n', (size_t)(end - p));
+        size_t n = (size_t)((stop ? stop : end) - p);
+        buf_printf(lost, "%s: not saved: %s\n", show(shown, mountpoint, strlen(mountpoint)),
+                   show_in(line, sizeof(line), p, n));
+        p += n + 1;
+    }
+}
+
+/* Wait until the daemon has ended; how it went. */
+static int last_words(const char *mountpoint, const struct daemon *d, struct buf *lost,
+                      struct err *e)
+{
+    struct daemon_status s;
+    char shown[sizeof(e->msg)];
     struct pollfd p = {.fd = d->process, .events = POLLIN};
     while (poll(&p, 1, -1) < 0 && errno == EINTR)
         ;
-    ssize_t n = pread(d->words, words, sizeof(words) - 1, 0);
-    if (n <= 0)
-        return err_set(e, -EIO, "the daemon was killed");
-    return strcmp(words, "ok") == 0 ? 0 : err_set(e, -EIO, "%s", words);
+    int r = daemon_read(d->status, &s);
+    if (r < 0 || s.state != DAEMON_ENDED) {
+        r = err_set(e, -EIO, "the daemon was killed");
+    } else {
+        add_lost(mountpoint, &s, lost);
+        if (s.failed)
+            r = err_set(e, -EIO, "%s", show_in(shown, sizeof(shown), s.failed, strlen(s.failed)));
+    }
+    daemon_status_free(&s);
+    return r;
 }
 
-int mnt_unmount(const char *mountpoint, struct err *e)
+int mnt_unmount(const char *mountpoint, struct buf *lost, struct err *e)
 {
     struct daemon d = {-1, -1};
-    struct err lost = {0};
+    struct err unwritten = {0};
     char shown[SHOW_MAX];
     int r = find_daemon(mountpoint, &d, e);
     if (r == 0) {
-        (void)write_pending(mountpoint, &lost);
+        (void)write_pending(mountpoint, &unwritten);
         r = take_down(mountpoint, e);
     }
     if (r == 0)
-        r = last_words(&d, e);
-    if (r == 0 && lost.code) {
-        *e = lost;
-        r = lost.code;
+        r = last_words(mountpoint, &d, lost, e);
+    if (r == 0 && unwritten.code) {
+        *e = unwritten;
+        r = unwritten.code;
     }
     close_fd(&d.process);
-    close_fd(&d.words);
+    close_fd(&d.status);
     return r < 0 ? err_prefix(e, "%s", show(shown, mountpoint, strlen(mountpoint))) : 0;
 }
