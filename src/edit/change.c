@@ -212,6 +212,8 @@ int edit_check_value(const struct gguf *g, const void *key, size_t key_len, uint
     if (type != GGUF_U32 || value_len != 4)
         return refuse(e, -EINVAL, name, "must be a u32");
     uint64_t v = get_u32(value, g->fmt.big);
+    if (v == g->alignment) /* no edit, whatever it is */
+        return 0;
     if (!is_pow2(v) || v < EDIT_MIN_ALIGNMENT || v > EDIT_MAX_ALIGNMENT)
         return refuse(e, -EINVAL, name, "must be a power of two from 8 to 1048576");
     return 0;

@@ -72,7 +72,8 @@ int edit_rename(struct edit_change *c, const void *from, size_t from_len, const 
                 size_t to_len);
 void edit_change_free(struct edit_change *c);
 
-/* What edit_apply() refuses of a value whatever the model has: the alignment. 0, -EINVAL. */
+/* What edit_apply() refuses of a value: an alignment out of range that the model does not already
+ * have. 0, -EINVAL. */
 int edit_check_value(const struct gguf *g, const void *key, size_t key_len, uint32_t type,
                      const void *value, size_t value_len, struct err *e);
 /* True for keys that only the program writes: `split.*`, `ggufs.reserve`. */

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Text equal to what a file shows is always accepted and changes nothing, also where the value is
+ * one that could not be set anew: an alignment out of range, an odd bool, the payload of a NaN,
+ * bytes that are not UTF-8.
+ */
+#include "cu_main.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "build_gguf.h"
+#include "model_dir.h"
+#include "tree_edit.h"
+#include "tree_image.h"
+
+/* A model of odd values, with this alignment. */
+static uint8_t *odd_model(uint32_t alignment, bool big, size_t *n)
+{
+    struct build b;
+    build_init(&b, 3, big);
+    b.alignment = alignment;
+    build_str(&b, "general.architecture", "test");
+    build_u32(&b, "general.alignment", alignment);
+    build_num(&b, "odd.bool", GGUF_BOOL, 7);
+    build_num(&b, "odd.f32", GGUF_F32, 0x7fc01234);
+    build_num(&b, "odd.f64", GGUF_F64, 0xfff0000000000001);
+    build_str_n(&b, "odd.text", "\xff\xfe\n\n", 4);
+    build_array(&b, "odd.bools", GGUF_BOOL, 2);
+    build_item_num(&b, GGUF_BOOL, 2);
+    build_item_num(&b, GGUF_BOOL, 1);
+    build_array(&b, "odd.texts", GGUF_STRING, 2);
+    build_item_str(&b, "\x80");
+    build_item_str(&b, "");
+    build_tensor(&b, "a", F32, SHAPE(5), NULL, 20);
+    return build_finish(&b, n);
+}
+
+struct place {
+    char folder[64], model[96];
+    int dir;
+    uint8_t *bytes;
+    size_t n;
+};
+
+static void make_place(struct place *p, uint32_t alignment, bool big)
+{
+    p->bytes = odd_model(alignment, big, &p->n);
+    (void)strcpy(p->folder, "/tmp/ggufs-test-XXXXXX");
+    CU_ASSERT_PTR_NOT_NULL_FATAL(mkdtemp(p->folder));
+    (void)snprintf(p->model, sizeof(p->model), "%s/" NAME, p->folder);
+    p->dir = open(p->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    put_file(p->dir, NAME, p->bytes, p->n);
+}
+
+static void drop_place(struct place *p)
+{
+    CU_ASSERT_EQUAL(unlinkat(p->dir, NAME, 0), 0);
+    CU_ASSERT_EQUAL(rmdir(p->folder), 0);
+    (void)close(p->dir);
+    free(p->bytes);
+}
+
+/* Each file of metadata/ is written with its own text. */
+static void write_back(struct tree *t)
+{
+    const struct tree_image m = {.t = t};
+    char *names = image_list(&m, "metadata"), *rest = names, *name;
+    unsigned count = 0;
+    while ((name = strtok_r(rest, "\n", &rest))) {
+        char path[300];
+        size_t n;
+        (void)snprintf(path, sizeof(path), "metadata/%s", name);
+        char *text = image_text(&m, path, &n);
+        int r = do_write(t, name, text, n);
+        if (r < 0)
+            (void)printf("\n%s: %d\n", name, r);
+        CU_ASSERT_EQUAL(r, 0);
+        free(text);
+        count++;
+    }
+    CU_ASSERT_EQUAL(count, 8);
+    free(names);
+}
+
+static void check_alignment(uint32_t alignment, bool big)
+{
+    struct place p;
+    struct stat before, after;
+    struct tree_options o = {.strategy = EDIT_COPY, .commit = TREE_COMMIT_CLOSE};
+    struct tree *t = NULL;
+    make_place(&p, alignment, big);
+    CU_ASSERT_EQUAL(stat(p.model, &before), 0);
+    CU_ASSERT_EQUAL_FATAL(tree_open(p.model, &o, &t, NULL), 0);
+    CU_ASSERT_EQUAL_FATAL(tree_start(t, NULL), 0);
+    CU_ASSERT_TRUE(tree_writable(t));
+    write_back(t);
+    CU_ASSERT_EQUAL(tree_finish(t), 0);
+    tree_close(t);
+    size_t n;
+    uint8_t *now = get_file(p.dir, NAME, &n);
+    CU_ASSERT_EQUAL(stat(p.model, &after), 0);
+    CU_ASSERT_EQUAL(after.st_ino, before.st_ino);
+    CU_ASSERT_EQUAL(after.st_mtim.tv_nsec, before.st_mtim.tv_nsec);
+    CU_ASSERT_TRUE(n == p.n && memcmp(now, p.bytes, n) == 0);
+    free(now);
+    drop_place(&p);
+}
+
+static void test_own_text(void)
+{
+    static const uint32_t alignments[] = {1, 2, 4, 32, 1U << 20, 1U << 21};
+    for (size_t i = 0; i < sizeof(alignments) / sizeof(alignments[0]); i++) {
+        check_alignment(alignments[i], false);
+        check_alignment(alignments[i], true);
+    }
+}
+
+static CU_TestInfo tests[] = {{"each file takes its own text back", test_own_text},
+                              CU_TEST_INFO_NULL};
+
+CU_MAIN("own_text", tests)
