@@ -267,6 +267,11 @@ static void info_is(const struct tree_image *m, const char *before, const char *
     char *got = image_text(m, "info", &n);
     char *file = strstr(got, "file:"), *format = strstr(got, "format:");
     CU_ASSERT_TRUE_FATAL(file && format && file < format);
+    char *copy = strstr(format, "save a copy:");
+    CU_ASSERT_PTR_NOT_NULL_FATAL(copy);
+    CU_ASSERT_PTR_NOT_NULL(strstr(copy, "cp model.gguf to a new name"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(copy, "onto the mounted file itself, cp would empty it\n"));
+    *copy = '\0';
     CU_ASSERT_STRING_EQUAL(format, after);
     *file = '\0';
     CU_ASSERT_STRING_EQUAL(got, before);
