@@ -14,6 +14,7 @@ import pty
 import select
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,7 @@ import unittest
 
 GGUFS = os.environ.get('GGUFS', 'ggufs')
 LIMIT = 30  # seconds for anything that should take well under one
+OTHER = 65534  # an ordinary user, and a group
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SHARED = os.environ.get('GGUFS_SHARED', os.path.join(os.path.dirname(SOURCE), 'shared'))
 folder = None  # of this run
@@ -93,6 +95,12 @@ def run(*command, limit=LIMIT, **options):
             file.seek(0)
             setattr(done, name, file.read().decode(errors='surrogateescape'))
     return done
+
+
+def run_as_other(*command, **options):
+    """run() as an ordinary user, for root. The test ends in main(others=True)."""
+    return run('setpriv', f'--reuid={OTHER}', f'--regid={OTHER}', '--clear-groups', '--', *command,
+               **options)
 
 
 def drawn(*command, **options):
@@ -247,14 +255,31 @@ def tests(module):
     return 77 if len(result.skipped) == result.testsRun else 0
 
 
-def main(limit=120):
+def enterable(place):
+    """Whether every user can go there."""
+    place = os.path.realpath(place)
+    while os.stat(place).st_mode & stat.S_IXOTH:
+        if place == '/':
+            return True
+        place = os.path.dirname(place)
+    return False
+
+
+def home(others):
+    """Where the folder of this run is made. A test in which other users take part needs one that they
+    can enter, wherever the sources are: /root is for root only."""
+    place = os.environ.get('GGUFS_TEST_DIR', tempfile.gettempdir())
+    return '/var/tmp' if others and os.getuid() == 0 and not enterable(place) else place
+
+
+def main(limit=120, others=False):
+    """`others`: the test runs programs as other users, too."""
     global folder
     if not os.path.exists('/dev/fuse'):
         skip('no /dev/fuse')
     if not os.access('/dev/fuse', os.R_OK | os.W_OK):
         skip('/dev/fuse is not for this user')
-    folder = os.path.realpath(tempfile.mkdtemp(prefix='mount-',
-                                               dir=os.environ.get('GGUFS_TEST_DIR')))
+    folder = os.path.realpath(tempfile.mkdtemp(prefix='mount-', dir=home(others)))
     child = os.fork()
     if child == 0:
         sys.exit(tests('__main__'))

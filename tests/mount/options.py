@@ -140,14 +140,13 @@ class Options(unittest.TestCase):
 
     @unittest.skipUnless(ROOT, 'for root only')
     def test_allow_other(self):
-        read = ('setpriv', '--reuid=65534', '--clear-groups', 'cat')
         os.chmod(self.model, 0o644)
         os.chmod(mountlib.folder, 0o755)
         for option, status in (('allow_other', 0), ('umask=0', 1)):
             at = mountlib.path(option)
             os.mkdir(at)
             with Mount(self.model, '-o', option, at=at):
-                done = run(*read, os.path.join(at, 'metadata/general.name'))
+                done = mountlib.run_as_other('cat', os.path.join(at, 'metadata/general.name'))
                 self.assertEqual(done.returncode, status, done.err)
 
     def test_views(self):
@@ -324,4 +323,4 @@ class Options(unittest.TestCase):
 
 
 if __name__ == '__main__':
-    mountlib.main()
+    mountlib.main(others=True)

@@ -14,10 +14,9 @@ import mountlib
 import samples
 from editlib import Want, write
 from ggufmodel import Tensor, Value, array
-from mountlib import Foreground, Mount, run
+from mountlib import OTHER, Foreground, Mount, run
 
 ROOT = os.getuid() == 0
-OTHER = 65534  # an ordinary user
 LOGTAP = os.environ.get('GGUFS_LOGTAP', '')
 JOURNAL = '.model.gguf.ggufs-journal'
 
@@ -56,8 +55,7 @@ for what, act in (
 
 def attempts(at):
     """What the other user can do: {what: result}."""
-    done = run('setpriv', f'--reuid={OTHER}', f'--regid={OTHER}', '--clear-groups',
-               '/usr/bin/python3', '-c', ATTEMPTS, at)
+    done = mountlib.run_as_other('/usr/bin/python3', '-c', ATTEMPTS, at)
     assert done.returncode == 0, done.err
     return dict(line.split(': ') for line in done.out.splitlines())
 
@@ -386,4 +384,4 @@ class Trust(unittest.TestCase):
 
 
 if __name__ == '__main__':
-    mountlib.main()
+    mountlib.main(others=True)

@@ -1,0 +1,46 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: MIT
+"""The tests themselves: they run, and are not skipped, where the sources and the build are for root
+only, as in a clone below /root."""
+import os
+import shutil
+import unittest
+
+import mountlib
+
+TEST = 'tests/mount/trust.py'
+
+
+class Private(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        """A copy of what a test needs, in which nobody but root can read anything."""
+        cls.copy = mountlib.path('private')
+        for name in ('tests/lib', 'tests/mount', 'scripts'):
+            shutil.copytree(os.path.join(mountlib.SOURCE, name), os.path.join(cls.copy, name))
+        shutil.copy(os.path.join(mountlib.SOURCE, 'README.md'), cls.copy)
+        program = shutil.copy(shutil.which(mountlib.GGUFS), cls.copy)
+        mountlib.run('chmod', '-R', 'go=', cls.copy)
+        cls.environment = {'GGUFS': program, 'GGUFS_TEST_DIR': cls.copy,
+                           'PYTHONPATH': os.path.join(cls.copy, 'tests/lib')}
+
+    def succeeds(self, *command):
+        words = [f'{name}={value}' for name, value in self.environment.items()]
+        done = mountlib.run('env', *words, *command, cwd=self.copy)
+        self.assertEqual(done.returncode, 0, done.out + done.err)
+        self.assertIn('\nOK\n', done.err)
+
+    def test_root(self):
+        """A test of root's in which another user takes part."""
+        self.succeeds('/usr/bin/python3', TEST, 'Trust.test_readable')
+
+    def test_ordinary_user(self):
+        """A test as another user."""
+        self.succeeds(os.path.join(self.copy, 'tests/mount/as-user'), '/usr/bin/python3', TEST,
+                      'Trust.test_planted_leftovers')
+
+
+if __name__ == '__main__':
+    if os.getuid() != 0:
+        mountlib.skip('for root only')
+    mountlib.main()
