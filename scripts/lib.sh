@@ -18,6 +18,27 @@ as_root() {
 # Debian's Python, which apt gives its modules to; a python3 earlier in PATH may have none of them.
 python=/usr/bin/python3
 
+# The argument as a word for a shell.
+quoted() {
+    case $1 in
+        '' | *[!A-Za-z0-9_./:=@%+,-]*) printf "'%s'" "$(printf %s "$1" | sed "s/'/'\\\\''/g")" ;;
+        *) printf %s "$1" ;;
+    esac
+}
+
+# The path of a file or folder from the current folder: relative where the file lies below, else
+# absolute; never like an option.
+from_here() {
+    here=$(pwd -P)
+    case $1 in
+        "$here"/*) set -- "${1#"$here"/}" ;;
+    esac
+    case $1 in
+        -*) printf %s "./$1" ;;
+        *) printf %s "$1" ;;
+    esac
+}
+
 installed() {
     [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
 }
@@ -41,6 +62,11 @@ need() {
 apt_install() {
     as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends \
         -o Dpkg::Use-Pty=0 install "$@" </dev/null >&2
+}
+
+# fusermount3 reads /etc/mtab, which a system that was made by debootstrap has only with systemd.
+need_mtab() {
+    [ -e /etc/mtab ] || as_root ln -s ../proc/self/mounts /etc/mtab
 }
 
 # build DIR MESON_OPTION... : configure once, then compile; its output only if it fails.

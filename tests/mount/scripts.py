@@ -1,0 +1,119 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: MIT
+"""What scripts/run prints and what README.md shows is true: the commands are run."""
+import os
+import re
+import shutil
+import sys
+import unittest
+
+import mountlib
+
+# A checkout that is built: ninja finds nothing to do.
+BUILT = 'build all: phony\n'
+ODD = "it's a \"$HOME\" & co"
+
+
+def executable(name, text):
+    mountlib.put(name, text.encode())
+    os.chmod(mountlib.path(name), 0o755)
+
+
+def setUpModule():
+    """Programs that go before those in PATH: nothing is installed, no Python is used but this one."""
+    os.mkdir(mountlib.path('bin'))
+    executable('bin/dpkg-query', '#!/bin/sh\nprintf installed\n')
+    os.symlink(sys.executable, mountlib.path('bin/python3'))
+
+
+def checkout(*name):
+    """A copy of the parts of the sources that scripts need, with the program."""
+    root = mountlib.path(*name)
+    for part in ('scripts', 'tests/lib'):
+        shutil.copytree(os.path.join(mountlib.SOURCE, part), os.path.join(root, part))
+    os.makedirs(os.path.join(root, 'build/src'))
+    shutil.copy(shutil.which(mountlib.GGUFS), os.path.join(root, 'build/src/ggufs'))
+    with open(os.path.join(root, 'build/build.ninja'), 'w', encoding='ascii') as out:
+        out.write(BUILT)
+    return root
+
+
+def run(*command, **options):
+    path = mountlib.path('bin') + ':' + os.environ['PATH']
+    return mountlib.run('env', 'PATH=' + path, *command, **options)
+
+
+class Run(unittest.TestCase):
+    def succeeds(self, command, cwd):
+        done = run('sh', '-c', command, cwd=cwd)
+        self.assertEqual((done.returncode, done.err), (0, ''), command)
+
+    def check(self, root, at, *arguments, cwd):
+        """The mount is there; what unmounts it works where scripts/run was called."""
+        done = run(os.path.join(root, 'scripts/run'), *arguments, cwd=cwd)
+        self.assertEqual(done.returncode, 0, done.err)
+        self.assertIsNotNone(mountlib.mount_of(at), done.out)
+        for command in re.findall(r'^\$ ((?:ls|cat|head) .*|.* --unmount .*)$', done.out, re.M):
+            self.succeeds(command, cwd)
+        self.assertIsNotNone(mountlib.mount_of(at), done.out)
+        for install in re.findall(r'^  (?:sudo )?meson install -C (.*)$', done.out, re.M):
+            self.succeeds(f'test -f {install}/build.ninja', cwd)
+        unmount, = re.findall(r'^  (.* --unmount .*)$', done.out, re.M)
+        self.succeeds(unmount, cwd)
+        self.assertIsNone(mountlib.mount_of(at))
+
+    def test_sample(self):
+        """From the root of the sources, from above, from beside, from within."""
+        root = checkout(ODD, 'ggufs')
+        for cwd in (root, os.path.dirname(root), mountlib.folder, '/', os.path.join(root, 'build/src'),
+                    os.path.join(root, 'tests')):
+            with self.subTest(cwd=cwd):
+                self.check(root, os.path.join(root, 'build/mnt'), cwd=cwd)
+
+    def test_model(self):
+        """A model and a folder as they are given, also with names that need quotes."""
+        root = checkout('plain')
+        home = mountlib.path('home')
+        os.makedirs(os.path.join(home, 'models'))
+        made = run(os.path.join(root, 'scripts/make-sample'), os.path.join(home, 'models/a b.gguf'))
+        self.assertEqual(made.returncode, 0, made.err)
+        os.symlink('a b.gguf', os.path.join(home, 'models/-x.gguf'))
+        for name, cwd, arguments in (
+                ('a b', home, ['models/a b.gguf']),
+                (ODD, home, ['models/a b.gguf', ODD]),
+                (ODD, home, [os.path.join(home, 'models/a b.gguf'), os.path.join(home, ODD)]),
+                ('models/-x', os.path.join(home, 'models'), ['-x.gguf'])):
+            with self.subTest(arguments=arguments):
+                self.check(root, os.path.join(home, name), *arguments, cwd=cwd)
+
+    def test_again(self):
+        """What is mounted there is replaced, also if its daemon has died."""
+        root = checkout('again')
+        for _ in range(2):
+            done = run(os.path.join(root, 'scripts/run'), cwd=root)
+            self.assertEqual(done.returncode, 0, done.err)
+        mountlib.unmount(os.path.join(root, 'build/mnt'))
+
+
+class Readme(unittest.TestCase):
+    def blocks(self):
+        text = mountlib.get(os.path.join(mountlib.SOURCE, 'README.md')).decode()
+        return re.findall(r'^```\n(.*?)^```$', text, re.M | re.S)
+
+    def test_demo(self):
+        """The first block is a dialogue in the root of the sources: each output is the one shown."""
+        root = checkout('demo')
+        executable('demo/build/src/vim', '#!/bin/sh\nexec ex -s -c wq "$1"\n')
+        dialogue = re.split(r'^\$ ', self.blocks()[0], flags=re.M)[1:]
+        steps = [re.match(r'((?:[^\n"]|"[^"]*")*)\n(.*)', step, re.S).groups() for step in dialogue]
+        self.assertGreater(len(steps), 5)
+        for command, shown in steps:
+            with self.subTest(command=command):
+                done = run('bash', '-c', f'PATH=$PWD/build/src:$PATH; {command}', cwd=root)
+                said = re.sub('^bash: line [0-9]+: ', 'bash: ', done.out + done.err, flags=re.M)
+                self.assertEqual(said.split(), shown.split())
+        self.assertIsNone(mountlib.mount_of(os.path.join(root, 'mnt')))
+
+
+if __name__ == '__main__':
+    mountlib.main()
