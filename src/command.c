@@ -79,7 +79,8 @@ bool command_run(int argc, char **argv, int *status)
         else
             *status = 2;
         if (argc == 2)
-            (void)fprintf(stderr, "ggufs: %s: %s is missing\n", argv[1], commands[i].wants);
+            (void)fprintf(stderr, "ggufs: %s: %s is missing (see ggufs --help)\n", argv[1],
+                          commands[i].wants);
         return true;
     }
     return false;

@@ -8,12 +8,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/nearest.h"
 #include "mount/catch.h"
 
-#define OPT(template, field)                             \
-    {                                                    \
-        template, offsetof(struct mnt_options, field), 1 \
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
+#define SET(template, field, value)                          \
+    {                                                        \
+        template, offsetof(struct mnt_options, field), value \
     }
+#define OPT(template, field) SET(template, field, 1)
 
 static const struct fuse_opt templates[] = {
     OPT("-h", help),
@@ -22,11 +26,12 @@ static const struct fuse_opt templates[] = {
     OPT("--version", version),
     OPT("partial", partial),
     OPT("ro", ro),
-    OPT("rw", rw),
+    SET("rw", ro, 0),
     OPT("commit=%s", commit),
     OPT("relayout=%s", relayout),
     OPT("reserve=%s", reserve),
     OPT("hardlinks=%s", hardlinks),
+    OPT("hashnames=%s", hashnames),
     OPT("views=%s", views),
     OPT("uid=%s", uid),
     OPT("gid=%s", gid),
@@ -55,13 +60,20 @@ static const char *const passed[] = {
     "defcontext=",  "rootcontext=",
 };
 
-/* What mount(8), fstab and systemd pass along for themselves. */
+/* What mount(8), fstab and systemd pass along for themselves, and what stands in lines of fstab that
+ * were copied from those of disks and swap. Names that begin with x- or X- are dropped too. */
 static const char *const dropped[] = {
-    "auto",       "noauto",      "user",          "nouser",   "users",      "owner",    "group",
-    "user=",      "defaults",    "nofail",        "_netdev",  "comment=",   "atime",    "relatime",
-    "norelatime", "strictatime", "nostrictatime", "lazytime", "nolazytime", "diratime", "iversion",
-    "noiversion", "silent",      "loud",          "mand",     "nomand",     "helper=",  "uhelper=",
+    "auto",      "noauto",   "user",       "nouser",      "users",    "owner",      "group",
+    "user=",     "defaults", "nofail",     "fail",        "_netdev",  "_rnetdev",   "comment=",
+    "atime",     "relatime", "norelatime", "strictatime", "lazytime", "nolazytime", "nostrictatime",
+    "diratime",  "iversion", "noiversion", "silent",      "loud",     "mand",       "nomand",
+    "helper=",   "uhelper=", "discard",    "nodiscard",   "discard=", "pri=",       "sw",
+    "symfollow", "acl",      "noacl",      "user_xattr",  "barrier",  "nobarrier",  "barrier=",
+    "quota",     "noquota",  "usrquota",   "grpquota",    "prjquota", "errors=",
 };
+
+/* Options that are commands: main() looks for them before any other. */
+static const char *const commands[] = {"--unmount", "--list", "--info", "--check", "--recover"};
 
 static bool in_list(const char *const *list, size_t n, const char *arg)
 {
@@ -76,12 +88,53 @@ static bool in_list(const char *const *list, size_t n, const char *arg)
     return false;
 }
 
+/* The name alone: without dashes before it, and a value or a format behind it. */
+static const char *bare(const char *option, size_t *len)
+{
+    option += strspn(option, "-");
+    *len = strcspn(option, "=");
+    return option;
+}
+
+/* The list of all options that may be meant, one after another; NULL behind the last. */
+static const char *candidate(size_t i)
+{
+    const size_t n = COUNT(templates) - 1;
+    if (i < n)
+        return templates[i].templ;
+    if (i - n < COUNT(passed))
+        return passed[i - n];
+    return i - n - COUNT(passed) < COUNT(commands) ? commands[i - n - COUNT(passed)] : NULL;
+}
+
+static int unknown(struct mnt_options *o, const char *arg)
+{
+    char shown[SHOW_MAX];
+    size_t len;
+    const char *name = bare(arg, &len), *other;
+    struct nearest near = nearest_to(name, len);
+    for (size_t i = 0; (other = candidate(i)); i++) {
+        size_t n;
+        const char *bare_other = bare(other, &n);
+        nearest_offer(&near, bare_other, n, i);
+    }
+    (void)show(shown, arg, strlen(arg));
+    if (!near.found)
+        return err_set(&o->err, -EINVAL, "unknown option '%s' (see ggufs --help)", shown);
+    other = candidate(near.which);
+    if (strcmp(other, arg) == 0)
+        return err_set(&o->err, -EINVAL, "option %s must be the first (see ggufs --help)", other);
+    return err_set(&o->err, -EINVAL, "unknown option '%s', is '%s%.*s' meant? (see ggufs --help)",
+                   shown, other[0] == '-' ? "" : "-o ", (int)strcspn(other, "%"), other);
+}
+
 static int on_path(struct mnt_options *o, const char *arg)
 {
     char **place = !o->model ? &o->model : !o->mountpoint ? &o->mountpoint : NULL;
     char shown[SHOW_MAX];
     if (!place)
-        return err_set(&o->err, -EINVAL, "'%s': only MODEL and MOUNTPOINT are wanted",
+        return err_set(&o->err, -EINVAL,
+                       "'%s': only MODEL and MOUNTPOINT are wanted (see ggufs --help)",
                        show(shown, arg, strlen(arg)));
     *place = strdup(arg);
     return *place ? 0 : err_set(&o->err, -ENOMEM, "no memory");
@@ -90,16 +143,19 @@ static int on_path(struct mnt_options *o, const char *arg)
 static int on_option(void *data, const char *arg, int key, struct fuse_args *out)
 {
     struct mnt_options *o = data;
-    char shown[SHOW_MAX];
     (void)out;
     if (key == FUSE_OPT_KEY_NONOPT)
         return on_path(o, arg) < 0 ? -1 : 0;
-    if (in_list(passed, sizeof(passed) / sizeof(passed[0]), arg))
+    if (in_list(passed, COUNT(passed), arg))
         return 1;
-    if (in_list(dropped, sizeof(dropped) / sizeof(dropped[0]), arg) || strncmp(arg, "x-", 2) == 0 ||
+    if (in_list(dropped, COUNT(dropped), arg) || strncmp(arg, "x-", 2) == 0 ||
         strncmp(arg, "X-", 2) == 0)
         return 0;
-    (void)err_set(&o->err, -EINVAL, "unknown option '%s'", show(shown, arg, strlen(arg)));
+    if (strcmp(arg, "remount") == 0)
+        (void)err_set(&o->err, -EINVAL,
+                      "option remount: not supported; unmount (ggufs --unmount) and mount again");
+    else
+        (void)unknown(o, arg);
     return -1;
 }
 
@@ -142,19 +198,28 @@ static int check_words(struct mnt_options *o)
     static const char *const commits[] = {"auto", "close", "sync", NULL};
     static const char *const layouts[] = {"auto", "reflink", "inplace", "copy", NULL};
     static const char *const links[] = {"refuse", "break", NULL};
+    static const char *const hashes[] = {"refuse", "edit", NULL};
+    static const char *const views[] = {"std", "raw", "all", NULL};
     int commit = word(o->commit, commits), layout = word(o->relayout, layouts);
-    int hard = word(o->hardlinks, links);
+    int hard = word(o->hardlinks, links), hash = word(o->hashnames, hashes);
+    int view = word(o->views, views);
     if (commit < 0)
         return bad_word(o, "commit", "auto, close or sync");
     if (layout < 0)
         return bad_word(o, "relayout", "auto, reflink, inplace or copy");
     if (hard < 0)
         return bad_word(o, "hardlinks", "refuse or break");
+    if (hash < 0)
+        return bad_word(o, "hashnames", "refuse or edit");
+    if (view < 0)
+        return bad_word(o, "views", "std, raw or all");
     if (!parse_size(o->reserve, &o->tree.reserve))
         return bad_word(o, "reserve", "auto or bytes (K, M, G), at most 64M");
     o->tree.commit = (enum tree_commit)commit;
     o->tree.strategy = (enum edit_strategy)layout;
     o->tree.break_hardlinks = hard == 1;
+    o->tree.edit_hash_names = hash == 1;
+    o->tree.views = (enum files_views)view;
     return 0;
 }
 
@@ -193,14 +258,10 @@ static int check_numbers(struct mnt_options *o)
 /* Values that fuse_opt_parse() only stores. */
 static int check_values(struct mnt_options *o)
 {
-    if (o->views && strcmp(o->views, "all") != 0)
-        return bad_word(o, "views", "all");
-    if (o->ro && o->rw)
-        return err_set(&o->err, -EINVAL, "options ro and rw exclude each other");
     if (!o->help && !o->version && !o->model)
-        return err_set(&o->err, -EINVAL, "MODEL and MOUNTPOINT are missing (see --help)");
+        return err_set(&o->err, -EINVAL, "MODEL and MOUNTPOINT are missing (see ggufs --help)");
     if (!o->help && !o->version && !o->mountpoint)
-        return err_set(&o->err, -EINVAL, "MOUNTPOINT is missing (see --help)");
+        return err_set(&o->err, -EINVAL, "MOUNTPOINT is missing (see ggufs --help)");
     return check_words(o);
 }
 
@@ -229,9 +290,7 @@ int mnt_options_parse(int argc, char **argv, struct mnt_options *o)
     if (r < 0)
         return r;
     o->tree.read_only = o->ro;
-    o->tree.read_write = o->rw;
     o->tree.partial = o->partial;
-    o->tree.views_all = o->views != NULL;
     return 0;
 }
 
@@ -273,6 +332,7 @@ void mnt_options_free(struct mnt_options *o)
     free(o->relayout);
     free(o->reserve);
     free(o->hardlinks);
+    free(o->hashnames);
     free(o->uid);
     free(o->gid);
     free(o->umask);

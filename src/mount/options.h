@@ -20,17 +20,20 @@ struct mnt_options {
     int help, version;
     struct fuse_args args;        /* what is left for libfuse */
     struct fuse_cmdline_opts cmd; /* foreground, threads ... */
-    int partial, ro, rw;          /* as fuse_opt_parse() sets them */
+    int partial, ro;              /* as fuse_opt_parse() sets them */
     bool set_readahead;
     unsigned readahead; /* KiB; without set_readahead the default is meant */
     /* Words and numbers as they were given; owned, NULL if they were not. */
-    char *views, *commit, *relayout, *reserve, *hardlinks, *uid, *gid, *umask, *kib;
+    char *views, *commit, *relayout, *reserve, *hardlinks, *hashnames, *uid, *gid, *umask, *kib;
     struct err err; /* why parsing failed */
 };
 
-/* Parse. 0, or -EINVAL with a line in o->err that names the option. Free `o` in both cases. */
+/*
+ * Parse. 0, or -EINVAL with a line in o->err that names the option, and the one that was most likely
+ * meant. Of `ro` and `rw` the last one counts, as for mount(8). Free `o` in both cases.
+ */
 int mnt_options_parse(int argc, char **argv, struct mnt_options *o);
-/* Add what libfuse is told besides: fsname, subtype, default_permissions, ro or rw. 0, -ENOMEM. */
+/* Add what else libfuse gets: fsname, subtype, default_permissions, ro or rw. 0, -ENOMEM. */
 int mnt_options_finish(struct mnt_options *o, const struct tree *t);
 void mnt_options_free(struct mnt_options *o);
 

@@ -14,7 +14,7 @@ const struct row files_root[] = {
     {.name = "metadata.json", .flags = ROW_WHOLE, .text = metadata_json},
     {.name = "tensors.json",  .flags = ROW_WHOLE, .text = tensors_json},
     {.name = "info",          .flags = ROW_WHOLE, .tell = info_text},
-    {.name = "model.gguf",    .flags = ROW_WHOLE, PIECES(model)},
+    {.name = "model.gguf",    .flags = ROW_WHOLE | ROW_EXTRA, PIECES(model)},
     {.name = "check",         .flags = ROW_WHOLE | ROW_LIVE, .tell = check_text},
 };
 
@@ -23,15 +23,15 @@ const struct row files_root[] = {
 
 const struct row files_tensor[] = {
     {.name = "raw",     PIECES(raw)},
-    {.name = "f32",     .flags = ROW_VALUES, VALUES(f32)},
-    {.name = "f32.npy", .flags = ROW_VALUES, NPY(f32)},
+    {.name = "f32",     .flags = ROW_VALUES | ROW_EXTRA, VALUES(f32)},
+    {.name = "f32.npy", .flags = ROW_VALUES | ROW_EXTRA, NPY(f32)},
     {.name = "shape",   .text = shape_text},
     {.name = "type",    .text = type_text},
-    {.name = "offset",  .flags = ROW_MOVES, .text = offset_text},
+    {.name = "offset",  .flags = ROW_MOVES | ROW_EXTRA, .text = offset_text},
     {.name = "f16",     .flags = ROW_VALUES | ROW_HIDDEN, VALUES(f16)},
     {.name = "f16.npy", .flags = ROW_VALUES | ROW_HIDDEN, NPY(f16)},
     {.name = "bf16",    .flags = ROW_VALUES | ROW_HIDDEN, VALUES(bf16)},
-    {.name = "shard",   .flags = ROW_SPLIT, .text = shard_text},
+    {.name = "shard",   .flags = ROW_SPLIT | ROW_EXTRA, .text = shard_text},
 };
 // clang-format on
 
@@ -49,6 +49,14 @@ bool files_exists(const struct gen *g, const struct row *row, const struct gguf_
     if (row->flags & ROW_SPLIT && !g->shards)
         return false;
     return !(row->flags & ROW_VALUES) || quant_has_values(gguf_type(t), g->gguf->fmt.big);
+}
+
+bool files_listed(const struct gen *g, const struct row *row, const struct gguf_tensor *t,
+                  enum files_views views)
+{
+    static const unsigned left_out[] = {
+        [FILES_STD] = ROW_HIDDEN, [FILES_RAW] = ROW_HIDDEN | ROW_EXTRA, [FILES_ALL] = 0};
+    return files_exists(g, row, t) && !(row->flags & left_out[views]);
 }
 
 int files_find(const struct gen *g, enum files_where where, const struct gguf_tensor *t,

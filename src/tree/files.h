@@ -45,8 +45,16 @@ enum {
     ROW_VALUES = 1 << 2, /* only where the tensor's values can be decoded */
     ROW_HIDDEN = 1 << 3, /* opens by name; listed with views=all only */
     ROW_SPLIT = 1 << 6,  /* only in split models */
+    ROW_EXTRA = 1 << 7,  /* shows bytes again that other files show: not listed with views=raw */
     ROW_MOVES = 1 << 4,  /* in a tensor's folder, but may differ between generations */
     ROW_LIVE = 1 << 5,   /* rendered at each open; until then its size is not known: stat says 0 */
+};
+
+/* What folders list. Every file opens by name, whatever is listed. */
+enum files_views {
+    FILES_STD, /* all but what is ROW_HIDDEN */
+    FILES_RAW, /* each byte of the model once: neither ROW_HIDDEN nor ROW_EXTRA */
+    FILES_ALL,
 };
 
 /* How a tensor's values are shown: little-endian floats of one format. */
@@ -92,6 +100,9 @@ int files_find(const struct gen *g, enum files_where where, const struct gguf_te
                const char *name);
 /* True if the row exists for this tensor (always, at the root). */
 bool files_exists(const struct gen *g, const struct row *row, const struct gguf_tensor *t);
+/* True if the folder lists it. */
+bool files_listed(const struct gen *g, const struct row *row, const struct gguf_tensor *t,
+                  enum files_views views);
 
 /* The piecewise rows: values.c. */
 extern const struct form form_f32, form_f16, form_bf16;

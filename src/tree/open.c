@@ -30,8 +30,8 @@ static const char *reason(const struct tree *t, const char *name)
         return "as asked for";
     if (t->opt.partial)
         return "it may be incomplete";
-    if (file_name_is_hash(name) && !t->opt.read_write)
-        return "its name is a hash of its content (-o rw edits it all the same)";
+    if (file_name_is_hash(name) && !t->opt.edit_hash_names)
+        return "its name is a hash of its content (-o hashnames=edit allows edits)";
     if (faccessat(t->dir, ".", W_OK, AT_EACCESS) < 0)
         return "its folder is not writable";
     return NULL;

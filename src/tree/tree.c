@@ -214,17 +214,12 @@ int tree_fgetattr(struct tree *t, uint64_t node, const struct tree_file *f, stru
 
 /* ---- listing ---- */
 
-static bool listed(const struct tree *t, const struct gen *g, const struct row *row,
-                   const struct gguf_tensor *tensor)
-{
-    return files_exists(g, row, tensor) && (!(row->flags & ROW_HIDDEN) || t->opt.views_all);
-}
-
 /* From row *i on, the first that is listed; false if there is none. */
 static bool next_row(const struct tree *t, const struct gen *g, enum files_where where,
                      const struct gguf_tensor *tensor, uint64_t *i)
 {
-    while (*i < files_count(where) && !listed(t, g, files_row(where, (size_t)*i), tensor))
+    while (*i < files_count(where) &&
+           !files_listed(g, files_row(where, (size_t)*i), tensor, t->opt.views))
         ++*i;
     return *i < files_count(where);
 }

@@ -26,15 +26,15 @@ struct tree_dir;
 enum tree_commit { TREE_COMMIT_AUTO, TREE_COMMIT_CLOSE, TREE_COMMIT_SYNC };
 
 struct tree_options {
-    bool read_only;  /* do not edit, whatever the file allows */
-    bool read_write; /* edit also a file in a content-addressed store */
+    bool read_only;       /* do not edit, whatever the file allows */
+    bool edit_hash_names; /* edit also a file whose name is a hash of its content */
     enum tree_commit commit;
     enum edit_strategy strategy;
     uint64_t reserve; /* as in struct edit_options */
     bool break_hardlinks;
     void (*log)(int priority, const char *line); /* may be NULL; any thread. syslog(3)'s levels */
     bool partial;                                /* show an incomplete download */
-    bool views_all;                              /* list the rows that are hidden otherwise */
+    enum files_views views;                      /* which files folders list */
     bool set_uid, set_gid, set_umask;            /* override what derives from the model file */
     uid_t uid;
     gid_t gid;

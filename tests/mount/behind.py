@@ -268,11 +268,12 @@ class Behind(unittest.TestCase):
         name = 'sha256-' + 'a0' * 32
         os.rename(self.source, os.path.join(self.folder, name))
         self.source = os.path.join(self.folder, name)
-        mount = mountlib.Foreground(self.source)
-        with mount as (at, _):
-            self.fails(errno.EROFS, write, at, 'general.name', 'x')
-            self.assertRegex(mount.log(), 'read-only: .*hash')
-        with mountlib.Mount(self.source, '-o', 'rw') as at:
+        for option in ('rw', 'hashnames=refuse'):  # mount(8) always says rw
+            mount = mountlib.Foreground(self.source, '-o', option)
+            with mount as (at, _):
+                self.fails(errno.EROFS, write, at, 'general.name', 'x')
+                self.assertRegex(mount.log(), 'read-only: .*hash')
+        with mountlib.Mount(self.source, '-o', 'hashnames=edit') as at:
             write(at, 'general.name', 'x')
 
     @each_mode

@@ -61,12 +61,28 @@ class Options(unittest.TestCase):
                 self.refused(2, '-o', f'{option}={value}', self.model, self.folder(),
                              names=[option, f"'{value}'"])
 
+    def test_nearest_option(self):
+        for option, nearest in ((['-o', 'comit=sync'], '-o commit='),
+                                (['-o', 'ro,viwes=raw'], '-o views='),
+                                (['--partial'], '-o partial'), (['-ro'], '-o ro'),
+                                (['-o', 'commit'], '-o commit='),
+                                (['-o', 'alow_other'], '-o allow_other'),
+                                (['--unmout'], '--unmount'), (['--hlep'], '--help'),
+                                (['-o', 'ro', '--check'], 'first')):
+            with self.subTest(option=option):
+                self.refused(2, *option, self.model, self.folder(),
+                             names=[f"'{option[-1].split(',')[-1]}'" if nearest != 'first' else '',
+                                    nearest, 'ggufs --help'])
+
+    def test_remount(self):
+        self.refused(2, '-o', 'remount,ro', self.model, self.folder(),
+                     names=['remount', 'ggufs --unmount'])
+
     def test_wrong_arguments(self):
-        for arguments in ([], [self.model], [self.model, self.folder(), 'third']):
+        for arguments in ([], [self.model], [self.model, self.folder(), 'third'], ['--unmount'],
+                          ['--recover']):
             with self.subTest(arguments=arguments):
-                done = run(GGUFS, *arguments)
-                self.assertEqual(done.returncode, 2, done.err)
-                self.assertNotEqual(done.err, '')
+                self.refused(2, *arguments, names=['ggufs --help'])
 
     def test_failures(self):
         bad = mountlib.put('bad.gguf', b'GGUF' + bytes(100))
@@ -111,6 +127,12 @@ class Options(unittest.TestCase):
                 os.open(os.path.join(at, 'metadata/general.name'), os.O_WRONLY)
             self.assertEqual(caught.exception.errno, errno.EROFS)
 
+    def test_the_last_of_ro_and_rw(self):
+        """As for mount(8)."""
+        for options, read_only in (('rw,ro', True), ('ro,rw', False)):
+            with Mount(self.model, '-o', options) as at:
+                self.assertEqual(bool(os.statvfs(at).f_flag & os.ST_RDONLY), read_only, options)
+
     def modes(self, at):
         for folder, folders, files in os.walk(at):
             for name in folders + files:
@@ -154,8 +176,17 @@ class Options(unittest.TestCase):
             self.assertTrue({'f16', 'f16.npy', 'bf16'} <=
                             set(os.listdir(os.path.join(at, 'tensors/last'))))
 
+        with Mount(self.model, '-o', 'ro,views=raw') as at:
+            self.assertEqual(os.listdir(os.path.join(at, 'tensors/last')), ['raw', 'shape', 'type'])
+            self.assertNotIn('model.gguf', os.listdir(at))
+            self.assertEqual(mountlib.get(os.path.join(at, 'model.gguf')), MODEL)
+        for value in ('RAW', '', 'some'):
+            self.refused(2, '-o', 'views=' + value, self.model, self.folder(),
+                         names=['views', 'std, raw or all'])
+
     def test_dropped_options(self):
-        with Mount(self.model, '-o', 'ro,nofail,_netdev,noauto,user,x-systemd.automount,noatime'):
+        with Mount(self.model, '-o', 'ro,nofail,_netdev,_rnetdev,noauto,user,x-systemd.automount,'
+                   'noatime,discard,pri=5,X-mount.mkdir,comment=here,errors=remount-ro'):
             pass
 
     @unittest.skipUnless(ROOT and shutil.which('mount.fuse'), 'for root with mount.fuse only')
@@ -170,7 +201,7 @@ class Options(unittest.TestCase):
                              .replace('with space', 'with\\040space').encode())
         # The copies of other tests' mounts would keep their daemons alive.
         script = ("awk '/ - fuse[.]ggufs /{ print $5 }' /proc/self/mountinfo | "
-                  'while read -r other; do umount --lazy "$other" || true; done; '
+                  'while read -r other; do umount --lazy "$(printf %b "$other")" || true; done; '
                   'set -e; bin=$1 at=$2 model=$3; shift 3; mount --bind "$bin" /usr/local/sbin; '
                   'mount "$@"; cmp "$at/model.gguf" "$model"; umount "$at"')
         for command in (['-t', 'fuse.ggufs', self.model, at, '-o', 'ro,nofail,_netdev'],

@@ -87,9 +87,23 @@ static void test_hidden(void)
     CU_ASSERT_EQUAL(image_node(&m, "tensors/new/bf16"), 0);
     image_close(&m);
     put_model(&b, false);
-    m = image_open(&b, &(struct tree_options){.views_all = true});
+    m = image_open(&b, &(struct tree_options){.views = FILES_ALL});
     lists(&m, "tensors/w", "raw\nf32\nf32.npy\nshape\ntype\noffset\nf16\nf16.npy\nbf16\n");
     lists(&m, "tensors/new", "raw\nshape\ntype\noffset\n");
+    image_close(&m);
+}
+
+/* Each byte of the model once; the other files open by name. */
+static void test_raw_views(void)
+{
+    struct build b;
+    put_model(&b, false);
+    struct tree_image m = image_open(&b, &(struct tree_options){.views = FILES_RAW});
+    lists(&m, "", "metadata\ntensors\nmetadata.json\ntensors.json\ninfo\ncheck\n");
+    lists(&m, "tensors/w", "raw\nshape\ntype\n");
+    CU_ASSERT_NOT_EQUAL(image_node(&m, "tensors/w/f32"), 0);
+    CU_ASSERT_NOT_EQUAL(image_node(&m, "tensors/w/bf16"), 0);
+    CU_ASSERT_NOT_EQUAL(image_node(&m, "model.gguf"), 0);
     image_close(&m);
 }
 
@@ -423,6 +437,7 @@ static void test_warnings_and_statfs(void)
 static CU_TestInfo tests[] = {
     {"folders list in file order", test_listings},
     {"hidden views open by name, views=all lists them", test_hidden},
+    {"views=raw lists each byte once", test_raw_views},
     {"types without a big-endian form have no values", test_big_endian_lists},
     {"a listing goes on from any entry", test_cookies},
     {"an empty model", test_empty},

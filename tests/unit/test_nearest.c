@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+/* base/nearest: the word that was most likely meant. */
+#include "cu_main.h"
+
+#include <string.h>
+
+#include "base/nearest.h"
+
+static const char *const words[] = {"ro",      "rw",    "commit", "relayout",
+                                    "reserve", "views", "uid",    "gid"};
+
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
+static const char *meant(const char *word)
+{
+    struct nearest n = nearest_to(word, strlen(word));
+    for (size_t i = 0; i < COUNT(words); i++)
+        nearest_offer(&n, words[i], strlen(words[i]), i);
+    return n.found ? words[n.which] : "";
+}
+
+static void test_meant(void)
+{
+    static const struct {
+        const char *word, *meant;
+    } rows[] = {
+        {"comit", "commit"},
+        {"commmit", "commit"},
+        {"cmomit", "commit"},
+        {"Commit", "commit"},
+        {"kommit", "commit"},
+        {"relayuot", "relayout"},
+        {"resreve", "reserve"},
+        {"view", "views"},
+        {"rx", "ro"},
+        {"uid", "uid"},
+        {"guid", "uid"},
+        {"nonsense", ""},
+        {"", ""},
+        {"x", ""},
+        {"commitcommit", ""},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++)
+        CU_ASSERT_STRING_EQUAL(meant(rows[i].word), rows[i].meant);
+}
+
+/* A word beyond all bounds is near to nothing. */
+static void test_long(void)
+{
+    char word[1000];
+    memset(word, 'c', sizeof(word));
+    struct nearest n = nearest_to(word, sizeof(word));
+    nearest_offer(&n, word, sizeof(word), 0);
+    CU_ASSERT_FALSE(n.found);
+    n = nearest_to("c", 1);
+    nearest_offer(&n, word, sizeof(word), 0);
+    CU_ASSERT_FALSE(n.found);
+}
+
+static CU_TestInfo tests[] = {
+    {"the word that was meant", test_meant},
+    {"long words", test_long},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("nearest", tests)
