@@ -88,6 +88,7 @@ int check_rules(const struct check_model *m, check_sink *sink, void *arg)
                         .label = m->label,
                         .shards = m->shards,
                         .faults_told = m->faults_told,
+                        .padding_left = m->padding_most ? m->padding_most : UINT64_MAX,
                         .sink = sink,
                         .arg = arg};
     int r = 0;

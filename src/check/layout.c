@@ -138,14 +138,21 @@ static uint64_t skip_hole(const struct source *src, uint64_t at, uint64_t last)
     return min_u64((uint64_t)data, last);
 }
 
-/* The first byte that is not zero, `last` if all are. */
-static int find_nonzero(const struct source *src, uint64_t first, uint64_t last, uint64_t *ret)
+#define PAGE 4096 /* what a read costs at least */
+
+/* The first byte that is not zero, `last` if all are, or if the rest is not to be read. */
+static int find_nonzero(struct checker *c, uint64_t first, uint64_t last, uint64_t *ret)
 {
+    const struct source *src = c->src;
     uint8_t room[16384];
+    *ret = last;
     for (size_t n; first < last; first += n) {
         if (last - first > sizeof(room))
             first = skip_hole(src, first, last);
         n = (size_t)min_u64(last - first, sizeof(room));
+        if (c->padding_left == 0 || n == 0)
+            return 0;
+        c->padding_left -= min_u64(c->padding_left, max_u64(n, PAGE));
         int r = src->read(src, first, room, n);
         if (r < 0)
             return r;
@@ -155,7 +162,6 @@ static int find_nonzero(const struct source *src, uint64_t first, uint64_t last,
                 return 0;
             }
     }
-    *ret = last;
     return 0;
 }
 
@@ -167,7 +173,7 @@ static int zero(struct checker *c, uint64_t first, uint64_t last, const struct g
     last = min_u64(last, c->g->file_size);
     if (first >= last)
         return 0;
-    int r = find_nonzero(c->src, first, last, &at);
+    int r = find_nonzero(c, first, last, &at);
     if (r == 0 && at < last)
         tell(c, CHECK_WARNING, where_bytes(first, last, where),
              "padding that is not zero, first at byte %" PRIu64, at);
@@ -176,5 +182,8 @@ static int zero(struct checker *c, uint64_t first, uint64_t last, const struct g
 
 int rule_padding(struct checker *c)
 {
-    return c->src ? each_stretch(c, zero) : 0;
+    int r = c->src ? each_stretch(c, zero) : 0;
+    if (r == 0 && c->padding_left == 0)
+        tell(c, CHECK_NOTE, "padding", "only a part was read; ggufs --check reads all of it");
+    return r;
 }

@@ -13,8 +13,9 @@ struct checker {
     const char *label;
     size_t shards;
     bool faults_told;
-    const char *rule; /* id of the rule */
-    unsigned told;    /* findings of this rule */
+    uint64_t padding_left; /* bytes of padding that may still be read */
+    const char *rule;      /* id of the rule */
+    unsigned told;         /* findings of this rule */
     enum check_severity last;
     check_sink *sink;
     void *arg;

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 
+#include "tree/state.h"
 #include "tree/text.h"
 
 /* What programs read at a time: as much as the kernel asks for in one request. */
@@ -77,22 +78,38 @@ uint64_t key_size(const struct gen *g, uint32_t key)
     return m.len;
 }
 
-static uint64_t whole_size(const struct tree *t, const struct view *v, uint32_t i)
+/* Of a row at the root that is rendered, without the state of the mount. 0 or -errno. */
+static int measure(struct tree *t, const struct view *v, const struct node *n, uint64_t *ret)
 {
-    const struct row *row = files_row(FILES_ROOT, i);
-    struct gen *g = v->gen;
-    if (row->flags & ROW_LIVE)
-        return 0;
-    uint64_t known = atomic_load_explicit(&g->row_size[i], memory_order_relaxed);
-    if (known)
-        return known - 1;
+    const struct row *row = node_row(n);
+    struct rendered *text = NULL;
     struct buf m = BUF_MEASURE;
-    if (row->tell)
+    int r = row->flags & ROW_KEPT ? render_shared(t, v, n, KV_NONE, &text) : 0;
+    if (text)
+        m.len = text->bytes.len;
+    else if (r == 0 && row->tell)
         row->tell(v, t->name, &m);
-    else
-        row->text(g, NULL, &m);
-    atomic_store_explicit(&g->row_size[i], m.len + 1, memory_order_relaxed);
-    return m.len;
+    else if (r == 0)
+        row->text(v->gen, NULL, &m);
+    rendered_unref(text);
+    *ret = m.len;
+    return r < 0 ? r : buf_error(&m);
+}
+
+/* The same, measured once in a generation, and with the state. */
+static int whole_size(struct tree *t, const struct view *v, const struct node *n, uint64_t *ret)
+{
+    _Atomic(uint64_t) *cache = &v->gen->row_size[n->row];
+    uint64_t known = atomic_load_explicit(cache, memory_order_relaxed), size = known - 1;
+    int r = known ? 0 : measure(t, v, n, &size);
+    struct buf m = BUF_MEASURE;
+    if (r < 0)
+        return r;
+    atomic_store_explicit(cache, size + 1, memory_order_relaxed);
+    if (node_row(n)->flags & ROW_STATE)
+        state_text(t, n->state, &m);
+    *ret = size + m.len;
+    return 0;
 }
 
 /* Of a metadata file: what is being written, or in memory only, or the text of its key. */
@@ -108,21 +125,22 @@ static uint64_t file_size(const struct tree *t, const struct gen *g, uint32_t nu
     return bytes ? bytes->len : kv == KV_NONE ? 0 : key_size(g, kv);
 }
 
-static uint64_t node_size(const struct tree *t, const struct view *v, const struct node *n)
+static int node_size(struct tree *t, const struct view *v, const struct node *n, uint64_t *ret)
 {
     const struct gen *g = v->gen;
-    if (node_is_dir(n))
-        return 0;
-    if (n->kind == NODE_KEY)
-        return file_size(t, g, n->number);
     const struct row *row = node_row(n);
-    if (row->size)
-        return row->size(v, row, node_tensor(g, n));
-    if (n->kind == NODE_WHOLE)
-        return whole_size(t, v, n->row);
     struct buf m = BUF_MEASURE;
-    row->text(g, node_tensor(g, n), &m);
-    return m.len;
+    if (n->kind == NODE_WHOLE && !row->size)
+        return whole_size(t, v, n, ret);
+    if (n->kind == NODE_KEY)
+        m.len = file_size(t, g, n->number);
+    else if (row && row->size)
+        *ret = row->size(v, row, node_tensor(g, n));
+    else if (!node_is_dir(n))
+        row->text(g, node_tensor(g, n), &m);
+    if (!(row && row->size))
+        *ret = m.len;
+    return 0;
 }
 
 /* Links of a folder: itself, its entry above, and ".." of each folder in it. */
@@ -174,6 +192,8 @@ static struct timespec node_mtime(const struct tree *t, const struct view *v, co
 static bool node_fixed(const struct tree *t, const struct node *n)
 {
     const struct row *row = node_row(n);
+    if (row && row->flags & ROW_STATE)
+        return false;
     if (!t->writable || n->kind == NODE_ROOT || n->kind == NODE_TENSOR ||
         (n->kind == NODE_DIR && n->row == ROOT_TENSORS))
         return true;
@@ -186,13 +206,15 @@ void entry_size(struct tree_entry *e, uint64_t size)
     e->attr.st_blocks = (blkcnt_t)(size / 512 + (size % 512 ? 1 : 0));
 }
 
-int node_entry(const struct tree *t, const struct view *v, uint64_t ino, struct tree_entry *ret)
+int node_entry(struct tree *t, const struct view *v, uint64_t ino, struct tree_entry *ret)
 {
     struct node n = ino_node(ino);
+    uint64_t size = 0;
     int r = node_check(t, v->gen, &n);
+    if (r == 0)
+        r = node_size(t, v, &n, &size);
     if (r < 0)
         return r;
-    uint64_t size = node_size(t, v, &n);
     if (size > INT64_MAX)
         return -EOVERFLOW;
     const struct kfile *f = node_file(t, &n);

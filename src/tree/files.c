@@ -13,9 +13,9 @@ const struct row files_root[] = {
     {.name = "tensors",       .flags = ROW_DIR},
     {.name = "metadata.json", .flags = ROW_WHOLE, .text = metadata_json},
     {.name = "tensors.json",  .flags = ROW_WHOLE, .text = tensors_json},
-    {.name = "info",          .flags = ROW_WHOLE, .tell = info_text},
+    {.name = "info",          .flags = ROW_WHOLE | ROW_STATE, .tell = info_text},
     {.name = "model.gguf",    .flags = ROW_WHOLE | ROW_EXTRA, PIECES(model)},
-    {.name = "check",         .flags = ROW_WHOLE | ROW_LIVE, .tell = check_text},
+    {.name = "check",         .flags = ROW_WHOLE | ROW_KEPT, .tell = check_text},
 };
 
 #define VALUES(n) .form = &form_##n, PIECES(value)

@@ -47,7 +47,8 @@ enum {
     ROW_SPLIT = 1 << 6,  /* only in split models */
     ROW_EXTRA = 1 << 7,  /* shows bytes again that other files show: not listed with views=raw */
     ROW_MOVES = 1 << 4,  /* in a tensor's folder, but may differ between generations */
-    ROW_LIVE = 1 << 5,   /* rendered at each open; until then its size is not known: stat says 0 */
+    ROW_KEPT = 1 << 5,   /* rendered once in a generation: it takes long, or reads the disk */
+    ROW_STATE = 1 << 8,  /* ends with the state of the mount: a node for each state */
 };
 
 /* What folders list. Every file opens by name, whatever is listed. */

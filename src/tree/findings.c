@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The file `check`: what --check tells of the model with all edits applied. See files.h. */
+#include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/bytes.h"
@@ -47,6 +49,9 @@ static int first_fd(const struct view *v)
     return v->gen->number == 0 && v->store->original ? v->store->file[0]->fd : -1;
 }
 
+/* `ls -l` waits for the findings, and the disk may be a slow network: so much of each file is read. */
+#define PADDING_MOST ((uint64_t)2 << 20)
+
 /* Rules of file number i; of a model that is not split also those of the model. */
 static int check_one(const struct view *v, size_t i, const char *name, struct buf *out)
 {
@@ -60,27 +65,38 @@ static int check_one(const struct view *v, size_t i, const char *name, struct bu
                             .file = name,
                             .label = name,
                             .scope = gen->shards ? CHECK_FILE : CHECK_ALL,
-                            .shards = gen->shards ? gen->shards->n : 0};
+                            .shards = gen->shards ? gen->shards->n : 0,
+                            .padding_most = PADDING_MOST};
     if (i == 0 && gen->journal)
         check_tell_journal(name, add_line, out);
     return check_rules(&m, add_line, out);
 }
 
+/* What kept the rules from being applied is a finding too; without memory there is no text. */
+static void end(int r, const char *name, struct buf *out)
+{
+    char what[128];
+    if (r == -ENOMEM && !out->err)
+        out->err = r;
+    if (r == 0 || r == -ENOMEM)
+        return;
+    (void)snprintf(what, sizeof(what), "cannot read: %s", strerror(-r));
+    add_line(out, &(struct check_finding){CHECK_ERROR, "structure", name, what, ""});
+}
+
 void check_text(const struct view *v, const char *file, struct buf *out)
 {
     const struct shards *s = v->gen->shards;
-    int r = 0;
     if (!s)
-        r = check_one(v, 0, file, out);
-    for (size_t i = 0; s && i < s->n && r == 0; i++)
-        r = check_one(v, i, s->name[i], out);
-    if (s && r == 0)
-        r = check_rules(&(struct check_model){.g = v->gen->gguf,
+        end(check_one(v, 0, file, out), file, out);
+    for (size_t i = 0; s && i < s->n; i++)
+        end(check_one(v, i, s->name[i], out), s->name[i], out);
+    if (s)
+        end(check_rules(&(struct check_model){.g = v->gen->gguf,
                                               .file = s->name[0],
                                               .label = s->name[0],
                                               .scope = CHECK_WHOLE,
                                               .shards = s->n},
-                        add_line, out);
-    if (r < 0 && !out->err)
-        out->err = r;
+                        add_line, out),
+            s->name[0], out);
 }

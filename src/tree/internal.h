@@ -43,6 +43,7 @@ struct writer {
     struct gen *flight;             /* a reference: what is being written, or NULL */
     struct tree_wait *flight_waits; /* who waits for that */
     struct tree_wait *flight_owner; /* as pending.owner */
+    unsigned flight_edits;          /* accepted edits in it */
     struct pending next;
     int failed;         /* 0, or why a write that nobody waited for failed; told once */
     bool freeing;       /* the file that was replaced last still takes its room */
@@ -105,13 +106,21 @@ const struct row *node_row(const struct node *n);
 int node_check(const struct tree *t, const struct gen *g, const struct node *n);
 bool node_is_dir(const struct node *n);
 
-/* A node's entry. Under the tree's lock if it is writable and the node is a key. */
-int node_entry(const struct tree *t, const struct view *v, uint64_t ino, struct tree_entry *ret);
+/* A node's entry. Under the tree's lock if it is writable and the node is a key. Views of the whole
+ * are measured: not under the lock. */
+int node_entry(struct tree *t, const struct view *v, uint64_t ino, struct tree_entry *ret);
 void entry_size(struct tree_entry *e, uint64_t size);
 
 /* The text of key number kv of a generation, and its size (measured once). */
 void key_text(const struct gen *g, uint32_t kv, struct buf *out);
 uint64_t key_size(const struct gen *g, uint32_t kv);
+
+/*
+ * The text of a node that is rendered as a whole, and shared: made now if there is none. kv: of a
+ * key's file. 0 and a reference, or -errno.
+ */
+int render_shared(struct tree *t, const struct view *v, const struct node *n, uint32_t kv,
+                  struct rendered **ret);
 
 /* An open file. */
 struct tree_file {

@@ -8,12 +8,13 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "tree/state.h"
 
 /* What a text is rendered from. */
 struct subject {
     const struct tree *t;
     const struct view *v;
-    const struct tree_file *f;
+    const struct node *n;
     uint32_t kv; /* of a key's file */
 };
 
@@ -21,22 +22,35 @@ static void render(const void *arg, struct buf *out)
 {
     const struct subject *s = arg;
     const struct gen *g = s->v->gen;
-    if (!s->f->row)
+    const struct row *row = node_row(s->n);
+    if (!row)
         key_text(g, s->kv, out);
-    else if (s->f->row->tell)
-        s->f->row->tell(s->v, s->t->name, out);
+    else if (row->tell)
+        row->tell(s->v, s->t->name, out);
     else
-        s->f->row->text(g, node_tensor(g, &s->f->node), out);
+        row->text(g, node_tensor(g, s->n), out);
+    if (row && row->flags & ROW_STATE)
+        state_text(s->t, s->n->state, out);
 }
 
-/* Texts of tensors are small, and a live one is not the same twice: each handle has its own. */
+int render_shared(struct tree *t, const struct view *v, const struct node *n, uint32_t kv,
+                  struct rendered **ret)
+{
+    const struct subject s = {t, v, n, kv};
+    const struct row *row = node_row(n);
+    uint64_t ino =
+        row ? ino_state(ino_whole(v->gen->number, n->row), n->state) : ino_key(n->number);
+    bool keep = row && row->flags & ROW_KEPT;
+    return (keep ? texts_keep : texts_get)(&t->texts, v->gen->number, ino, render, &s, ret);
+}
+
+/* Texts of tensors are small: each handle has its own. */
 static int render_row(struct tree *t, const struct view *v, struct tree_file *f)
 {
-    const struct subject s = {t, v, f, KV_NONE};
+    const struct subject s = {t, v, &f->node, KV_NONE};
     f->rendered = true;
-    if (f->node.kind == NODE_WHOLE && !(f->row->flags & ROW_LIVE))
-        return texts_get(&t->texts, v->gen->number, ino_whole(v->gen->number, f->node.row), render,
-                         &s, &f->shared);
+    if (f->node.kind == NODE_WHOLE)
+        return render_shared(t, v, &f->node, KV_NONE, &f->shared);
     render(&s, &f->text);
     return 0;
 }
@@ -44,8 +58,7 @@ static int render_row(struct tree *t, const struct view *v, struct tree_file *f)
 static int render_key(struct tree *t, struct gen *g, uint32_t kv, struct tree_file *f)
 {
     const struct view v = {.gen = g};
-    const struct subject s = {t, &v, f, kv};
-    return texts_get(&t->texts, g->number, ino_key(f->node.number), render, &s, &f->shared);
+    return render_shared(t, &v, &f->node, kv, &f->shared);
 }
 
 /*
@@ -120,7 +133,7 @@ static int open_row(struct tree *t, struct tree_file *f, int flags)
     if ((flags & O_ACCMODE) != O_RDONLY)
         return t->writable ? -EACCES : -EROFS;
     f->row = node_row(&f->node);
-    f->cacheable = !(t->writable && f->row->flags & ROW_MOVES) && !(f->row->flags & ROW_LIVE);
+    f->cacheable = !(t->writable && f->row->flags & ROW_MOVES);
     f->cut = store_cut(v.store);
     if (f->node.kind == NODE_WHOLE)
         r = keep_gen(t, f, v.gen);

@@ -168,6 +168,4 @@ void info_text(const struct view *v, const char *file, struct buf *out)
     label(out, "tensors:");
     buf_printf(out, "%" PRIu32 "\n", m->n_tensors);
     info_layout(m, out);
-    label(out, "save a copy:");
-    buf_str(out, "cp model.gguf to a new name; onto the mounted file itself, cp would empty it\n");
 }

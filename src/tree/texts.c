@@ -15,6 +15,7 @@ void texts_init(struct texts *l)
 
 void texts_free(struct texts *l)
 {
+    rendered_unref(l->kept);
     (void)pthread_mutex_destroy(&l->lock);
 }
 
@@ -94,4 +95,23 @@ void rendered_unref(struct rendered *x)
     (void)pthread_mutex_destroy(&x->making);
     buf_free(&x->bytes);
     free(x);
+}
+
+int texts_keep(struct texts *l, uint64_t gen, uint64_t node,
+               void (*render)(const void *arg, struct buf *out), const void *arg,
+               struct rendered **ret)
+{
+    struct rendered *old = NULL;
+    int r = texts_get(l, gen, node, render, arg, ret);
+    if (r < 0)
+        return r;
+    (void)pthread_mutex_lock(&l->lock);
+    if (!l->kept || l->kept->gen < gen) {
+        old = l->kept;
+        l->kept = *ret;
+        l->kept->refs++;
+    }
+    (void)pthread_mutex_unlock(&l->lock);
+    rendered_unref(old);
+    return 0;
 }

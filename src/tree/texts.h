@@ -29,6 +29,7 @@ struct rendered {
 
 struct texts {
     pthread_mutex_t lock;
+    struct rendered *kept; /* a reference, or NULL; protected by lock */
     struct rendered *bucket[TEXTS_BUCKETS];
 };
 
@@ -42,6 +43,13 @@ void texts_free(struct texts *l); /* when nobody holds a text any more */
 int texts_get(struct texts *l, uint64_t gen, uint64_t node,
               void (*render)(const void *arg, struct buf *out), const void *arg,
               struct rendered **ret);
+/*
+ * The same, and the text stays until that of a later generation is kept: one in all, for what takes
+ * long to make, or may not be the same twice because it reads the disk.
+ */
+int texts_keep(struct texts *l, uint64_t gen, uint64_t node,
+               void (*render)(const void *arg, struct buf *out), const void *arg,
+               struct rendered **ret);
 void rendered_unref(struct rendered *x); /* may be NULL */
 
 #endif

@@ -8,6 +8,7 @@
 
 #include "base/bytes.h"
 #include "tree/helper.h"
+#include "tree/state.h"
 
 struct tree_dir {
     uint64_t node;
@@ -163,6 +164,27 @@ static int check_dir(const struct tree *t, const struct gen *g, const struct nod
     return r < 0 ? r : node_is_dir(n) ? 0 : -ENOTDIR;
 }
 
+/*
+ * A view of the whole is measured, and the state of the mount taken, before the lock is: both may
+ * take a while. 1: the name is none of a view.
+ */
+static int lookup_whole(struct tree *t, const char *name, struct tree_entry *ret)
+{
+    CLEANUP(view_free) struct view v = tree_view(t);
+    int row = files_find(v.gen, FILES_ROOT, NULL, name);
+    if (row < 0 || files_root[row].flags & ROW_DIR)
+        return 1;
+    uint32_t state = files_root[row].flags & ROW_STATE ? state_now(t) : 0;
+    uint64_t ino = ino_state(ino_whole(v.gen->number, (uint32_t)row), state);
+    int r = node_entry(t, &v, ino, ret);
+    if (r < 0)
+        return r;
+    (void)pthread_mutex_lock(&t->lock);
+    r = known(t, &v, ino);
+    (void)pthread_mutex_unlock(&t->lock);
+    return r;
+}
+
 /* Under the lock. */
 static int lookup(struct tree *t, uint64_t parent, const char *name, struct tree_entry *ret)
 {
@@ -179,8 +201,11 @@ static int lookup(struct tree *t, uint64_t parent, const char *name, struct tree
 
 int tree_lookup(struct tree *t, uint64_t parent, const char *name, struct tree_entry *ret)
 {
+    int r = parent == INO_ROOT ? lookup_whole(t, name, ret) : 1;
+    if (r <= 0)
+        return r;
     (void)pthread_mutex_lock(&t->lock);
-    int r = lookup(t, parent, name, ret);
+    r = lookup(t, parent, name, ret);
     (void)pthread_mutex_unlock(&t->lock);
     return r;
 }
@@ -355,11 +380,14 @@ static int next_entry(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool
     }
     if (!ino || r < 0)
         return r;
-    if (attrs)
+    bool whole = ino_node(ino).kind == NODE_WHOLE;
+    if (attrs && !whole)
         r = node_entry(t, &t->now, ino, ret);
     else
         brief_entry(t, ino, ret);
-    if (r == 0 && attrs && at >= 2)
+    if (attrs && whole) /* not measured for a listing: the kernel looks it up when asked */
+        ret->node = 0;
+    if (r == 0 && attrs && !whole && at >= 2)
         r = known(t, &t->now, ino);
     *cookie = at + 1;
     return r < 0 ? r : 1;

@@ -82,7 +82,8 @@ bool tree_dir_cacheable(const struct tree *t, const struct tree_dir *d);
 /*
  * The entry at *cookie (0: the first) of a folder, in the model's order, "." and ".." first.
  * 1: `name` and `ret` are set and *cookie is that of the next; 0: there are no more. With
- * `attrs`, all of ret->attr is set, else st_ino and the type in st_mode only.
+ * `attrs`, all of ret->attr is set, else st_ino and the type in st_mode only. Of a view of the whole
+ * these are set in any case, and ret->node is 0: to measure it may take a while, see tree_lookup().
  */
 int tree_readdir(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool attrs,
                  char name[TREE_NAME_MAX + 1], struct tree_entry *ret);

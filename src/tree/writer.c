@@ -287,6 +287,7 @@ static void take(struct tree *t, struct batch *b)
     t->writer.flight = gen_ref(t->now.gen);
     t->writer.flight_waits = b->pending.waits;
     t->writer.flight_owner = b->pending.owner;
+    t->writer.flight_edits = b->pending.edits;
     keys_take_off(&t->keys);
     atomic_store(&t->writer.cancel, false);
 }

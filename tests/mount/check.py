@@ -4,6 +4,7 @@
 import glob
 import json
 import os
+import shutil
 import struct
 import unittest
 
@@ -177,9 +178,11 @@ class Check(unittest.TestCase):
         with Mount(model) as at:
             name = os.path.join(at, 'check')
             self.assertIn('check', os.listdir(at))
-            self.assertEqual(os.stat(name).st_size, 0)
+            self.assertEqual(os.stat(name).st_size, len(want.encode()))
             self.assertEqual(mountlib.get(name).decode(), want)
-            self.assertEqual(os.stat(name).st_size, 0)
+            copy = mountlib.path('copy')
+            shutil.copyfile(name, copy)
+            self.assertEqual(mountlib.get(copy).decode(), want)
             self.assertIn('behind the data', run('cat', name).out)
 
     def test_mount_follows_edits(self):
@@ -189,6 +192,7 @@ class Check(unittest.TestCase):
             with open(os.path.join(at, 'metadata/llama.attention.head_count'), 'w') as file:
                 file.write('5\n')
             self.assertIn(b'5 heads do not divide an embedding of 32', mountlib.get(name))
+            self.assertEqual(os.stat(name).st_size, len(mountlib.get(name)))
 
     # ---- real vocabularies ----
 

@@ -81,8 +81,9 @@ class Set(unittest.TestCase):
         said = [self.check(self.names[0]).out]
         for name in self.names:
             with Mount(self.at(name)) as at:
-                self.assertEqual(os.stat(at + '/check').st_size, 0)
+                size = os.stat(at + '/check').st_size
                 said.append(mountlib.get(at + '/check').decode())
+                self.assertEqual(size, len(said[-1].encode()))
         self.assertEqual(said[1:], said[:1] * len(self.names))
         return said[0]
 
@@ -278,6 +279,8 @@ tensors:        2
 alignment:      32
 data offset:    {data}
 reserve:        {reserve}
+save a copy:    cp model.gguf to a new name; onto the mounted file itself, cp would empty it
+mount:          read-write
 """
 
     def is_info(self, path, file, shard='', shards='', reserve='none', *options):
