@@ -21,6 +21,7 @@ struct mnt_options {
     struct fuse_args args;        /* what is left for libfuse */
     struct fuse_cmdline_opts cmd; /* foreground, threads ... */
     int partial, ro;              /* as fuse_opt_parse() sets them */
+    int auto_unmount;             /* not libfuse's: guard.h */
     bool set_readahead;
     unsigned readahead; /* KiB; without set_readahead the default is meant */
     /* Words and numbers as they were given; owned, NULL if they were not. */

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "mount/catch.h"
+#include "mount/guard.h"
 #include "mount/log.h"
 #include "mount/ops.h"
 #include "mount/readahead.h"
@@ -75,7 +76,7 @@ static void announce(const struct mnt_options *o, struct mnt *m, dev_t dev)
     log_mounted(o, m->tree);
 }
 
-static int loop(struct fuse_session *se, const struct fuse_cmdline_opts *cmd)
+static int loop_threads(struct fuse_session *se, const struct fuse_cmdline_opts *cmd)
 {
     if (cmd->singlethread)
         return fuse_session_loop(se);
@@ -89,6 +90,16 @@ static int loop(struct fuse_session *se, const struct fuse_cmdline_opts *cmd)
     int r = fuse_session_loop_mt(se, cfg);
     fuse_loop_cfg_destroy(cfg);
     return r;
+}
+
+/*
+ * Serve until the session ends. An unmount is no failure, in whatever way it shows: a request that
+ * is being read at that moment fails with another error than the next read of the device.
+ */
+static int loop(struct fuse_session *se, const struct fuse_cmdline_opts *cmd)
+{
+    int r = loop_threads(se, cmd);
+    return r == -ECONNABORTED || r == -ENODEV || r == -ENOTCONN ? 0 : r;
 }
 
 /* Leave the terminal: from here on the parent has ended, and its exit status was 0. */
@@ -160,7 +171,9 @@ int mnt_run(struct mnt_options *o, struct err *e)
     char path[SHOW_MAX];
     log_take_libfuse();
     o->tree.log = log_plain;
-    int r = check_mountpoint(o, e);
+    int guard = -1, r = check_mountpoint(o, e);
+    if (r == 0 && o->auto_unmount)
+        r = guard_begin(o->mountpoint, &guard, e);
     if (r < 0)
         return r;
     int status = daemon_begin(o->mountpoint);
@@ -168,6 +181,7 @@ int mnt_run(struct mnt_options *o, struct err *e)
     if (r < 0)
         return err_prefix(e, "%s", show(path, o->model, strlen(o->model)));
     r = run_tree(o, t, status, e);
+    guard_end(&guard);
     tree_close(t);
     return r;
 }

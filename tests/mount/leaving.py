@@ -1,0 +1,91 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: MIT
+"""How a mount ends: with its daemon killed, and lazily while requests are on their way."""
+import errno
+import os
+import unittest
+from unittest import mock
+
+import editlib
+import mountlib
+import samples
+from mountlib import Foreground, Mount
+
+ABORTED = os.environ.get('GGUFS_ABORTED', '')
+
+
+class Leaving(unittest.TestCase):
+    def setUp(self):
+        self.model = mountlib.put('model.gguf', samples.editable())
+
+    def killed(self, *options):
+        """Kill the daemon of a mount; give the mount point."""
+        mount = Foreground(self.model, *options)
+        at, process = mount.__enter__()
+        process.kill()
+        process.wait(mountlib.LIMIT)
+        mount.err.close()
+        return at
+
+    def test_auto_unmount(self):
+        """A daemon that is killed leaves nothing: idle, and while programs use the mount."""
+        for options in (('-o', 'auto_unmount'), ('-o', 'ro,auto_unmount'),
+                        ('-s', '-o', 'auto_unmount')):
+            with self.subTest(options=options):
+                at = self.killed(*options)
+                editlib.until(lambda: not mountlib.mount_of(at))
+                self.assertEqual(os.listdir(at), [])
+        mount = Foreground(self.model, '-o', 'auto_unmount')
+        at, process = mount.__enter__()
+        with open(os.path.join(at, 'model.gguf'), 'rb') as file:
+            file.read(1)
+            process.kill()
+            process.wait(mountlib.LIMIT)
+            editlib.until(lambda: not mountlib.mount_of(at))
+            with self.assertRaises(OSError) as caught:
+                os.pread(file.fileno(), 4096, 1 << 20)
+            self.assertEqual(caught.exception.errno, errno.ENOTCONN)
+        mount.err.close()
+
+    def test_auto_unmount_of_a_daemon(self):
+        """The same in the background; what watches ends with it (Mount waits for that)."""
+        mount = Mount(self.model, '-o', 'auto_unmount')
+        with mount as at:
+            editlib.write(at, 'general.name', 'written')
+        self.assertIn(b'written', mountlib.get(self.model))
+        with mount as at:
+            os.kill(int(os.getxattr(at, 'user.ggufs.daemon').split()[0]), 9)
+            editlib.until(lambda: not mountlib.mount_of(at))
+
+    def test_not_asked_for(self):
+        """Without the option the mount stays, and says so to its users."""
+        at = self.killed()
+        with self.assertRaises(OSError) as caught:
+            os.statvfs(at)
+        self.assertEqual(caught.exception.errno, errno.ENOTCONN)
+        mountlib.unmount(at, lazy=True)
+
+    def test_refused(self):
+        """Of a mount that did not come about nothing stays either."""
+        at = mountlib.path('none')
+        os.mkdir(at)
+        bad = mountlib.put('bad.gguf', b'GGUF')
+        with self.assertRaises(mountlib.Refused):
+            with Mount(bad, '-o', 'auto_unmount', at=at):
+                pass
+        os.rmdir(at)
+
+    @unittest.skipIf(not os.path.exists(ABORTED) or mountlib.sanitized('asan')
+                     or mountlib.sanitized('tsan'), 'nothing to preload')
+    def test_aborted_request(self):
+        """An unmount that a reader of requests sees as an abort is no failure."""
+        for options in ((), ('-s',)):
+            with self.subTest(options=options), \
+                    mock.patch.dict(os.environ, {'LD_PRELOAD': ABORTED}):
+                mount = Foreground(self.model, *options)
+                with mount as (at, _):  # checks the exit status
+                    editlib.write(at, 'general.name', 'written')
+
+
+if __name__ == '__main__':
+    mountlib.main()
