@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: MIT */
+/* Scripts, read and run in each commit mode: see script.h. */
+#include "script.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cu_main.h"
+#include "script_run.h"
+#include "tree_image.h"
+
+void script_fail(struct run *r, const char *fmt, ...)
+{
+    va_list ap;
+    r->failed = true;
+    (void)printf("\n  %s (%s)\n    %s: ", r->s->name, r->mode, r->op);
+    va_start(ap, fmt);
+    (void)vprintf(fmt, ap);
+    va_end(ap);
+    CU_FAIL("a script");
+}
+
+/* ---- the mount ---- */
+
+static enum tree_commit mode_of(const char *name)
+{
+    return strcmp(name, "auto") == 0    ? TREE_COMMIT_AUTO
+           : strcmp(name, "close") == 0 ? TREE_COMMIT_CLOSE
+                                        : TREE_COMMIT_SYNC;
+}
+
+void script_start(struct run *r)
+{
+    struct tree_options o = {.strategy = EDIT_COPY, .commit = mode_of(r->mode)};
+    struct err e = {0};
+    if (tree_open(r->m.place.model, &o, &r->t, &e) < 0)
+        script_fail(r, "does not open: %s", e.msg);
+    else if (!tree_writable(r->t))
+        script_fail(r, "is read-only: %s", tree_why_not(r->t));
+    else if (tree_start(r->t, &e) < 0)
+        script_fail(r, "does not start: %s", e.msg);
+}
+
+/* As a daemon ends: open handles are released without a flush, then pending edits are written. */
+int script_finish(struct run *r)
+{
+    if (!r->t)
+        return r->finished;
+    script_end_made(r);
+    for (int i = 0; i < HANDLES; i++)
+        if (r->handle[i].f)
+            script_release(r, &r->handle[i]);
+    r->finished = tree_finish(r->t);
+    tree_close(r->t);
+    r->t = NULL;
+    return r->finished;
+}
+
+int script_wait(struct waiter *w, int result)
+{
+    if (result == TREE_PARKED) {
+        while (sem_wait(&w->answered) < 0)
+            ;
+        result = w->result;
+    }
+    (void)sem_destroy(&w->answered);
+    return result;
+}
+
+int script_wait_here(struct waiter *w, int result)
+{
+    result = script_wait(w, result);
+    (void)sem_init(&w->answered, 0, 0);
+    return result;
+}
+
+static void answer(struct tree_wait *w, int result)
+{
+    struct waiter *me = (struct waiter *)w;
+    me->result = result;
+    (void)sem_post(&me->answered);
+}
+
+/* ---- one operation ---- */
+
+int script_errno(const char *name)
+{
+    static const struct {
+        const char *name;
+        int code;
+    } rows[] = {
+        {"EACCES", EACCES},
+        {"EBADF", EBADF},
+        {"EEXIST", EEXIST},
+        {"EFBIG", EFBIG},
+        {"EILSEQ", EILSEQ},
+        {"EINTR", EINTR},
+        {"EINVAL", EINVAL},
+        {"EIO", EIO},
+        {"ENODATA", ENODATA},
+        {"ENOENT", ENOENT},
+        {"ENOSPC", ENOSPC},
+        {"EPERM", EPERM},
+        {"ERANGE", ERANGE},
+        {"ESTALE", ESTALE},
+        {"EOPNOTSUPP", EOPNOTSUPP},
+        {"EROFS", EROFS},
+        {"ENAMETOOLONG", ENAMETOOLONG},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (strcmp(rows[i].name, name) == 0)
+            return rows[i].code;
+    return 0;
+}
+
+static const struct script_op *find_op(const char *name)
+{
+    const struct script_op *const tables[] = {script_edits, script_looks};
+    for (size_t i = 0; i < 2; i++)
+        for (const struct script_op *op = tables[i]; op->name; op++)
+            if (strcmp(op->name, name) == 0)
+                return op;
+    return NULL;
+}
+
+/* The words of an operation, in place. How many; UINT_MAX: too many, or a quote without its end. */
+static unsigned split_words(char *text, char *word[ARGS])
+{
+    unsigned n = 0;
+    for (char *p = text; *p;) {
+        p += strspn(p, " ");
+        if (!*p)
+            break;
+        bool quoted = *p == '\'';
+        p += quoted;
+        if (n == ARGS)
+            return UINT_MAX;
+        word[n++] = p;
+        p += strcspn(p, quoted ? "'" : " ");
+        if (quoted && !*p)
+            return UINT_MAX;
+        if (*p)
+            *p++ = '\0';
+    }
+    return n;
+}
+
+/* Takes the last word off if it is =ERRNO. */
+static int expected(struct run *r, char *word[ARGS], unsigned *n)
+{
+    if (*n < 2 || word[*n - 1][0] != '=')
+        return 0;
+    int code = script_errno(word[--*n] + 1);
+    if (!code)
+        script_fail(r, "no such error");
+    return -code;
+}
+
+static void check_result(struct run *r, int got, int want)
+{
+    if (!r->failed && got != want)
+        script_fail(r, "%s instead of %s", got ? strerror(-got) : "success",
+                    want ? strerror(-want) : "success");
+}
+
+/* Run it now; & leaves the wait to a later operation. */
+static void run_op(struct run *r, const struct script_op *op, char **arg, int want, bool later)
+{
+    struct waiter own, *w = &own;
+    if (later && r->started == WAITS) {
+        script_fail(r, "too many operations with &");
+        return;
+    }
+    if (later)
+        w = &r->waiter[r->started++];
+    *w = (struct waiter){.wait = {.done = answer, .who = w}};
+    (void)sem_init(&w->answered, 0, 0);
+    int got = op->run(r, arg, w);
+    if (!later)
+        check_result(r, script_wait(w, got), want);
+    else if (got != TREE_PARKED)
+        answer(&w->wait, got);
+}
+
+static void do_op(struct run *r, const char *text, size_t n)
+{
+    char copy[sizeof(r->op)], *word[ARGS + 1] = {0};
+    size_t blank = strspn(text, " ");
+    (void)snprintf(r->op, sizeof(r->op), "%.*s", (int)(n - blank), text + blank);
+    (void)strcpy(copy, r->op);
+    bool later = copy[0] == '&';
+    char *first = copy + (later ? 2 : 0);
+    size_t name = strcspn(first, " ");
+    char kept = first[name];
+    first[name] = '\0';
+    const struct script_op *op = find_op(first);
+    first[name] = kept;
+    if (!op || (!r->t && strcmp(op->name, "file") != 0)) {
+        script_fail(r, op ? "the mount has ended" : "no such operation");
+        return;
+    }
+    if (op->rest) {
+        word[1] = first + name + (kept == ' ');
+        run_op(r, op, word + 1, 0, later);
+        return;
+    }
+    unsigned words = split_words(first, word);
+    int want = words == UINT_MAX ? 0 : expected(r, word, &words);
+    if (words == UINT_MAX || words - 1 < op->least || words - 1 > op->most)
+        script_fail(r, "wrong arguments");
+    for (unsigned i = words; i < ARGS; i++)
+        word[i] = NULL;
+    if (!r->failed)
+        run_op(r, op, word + 1, want, later);
+}
+
+/* ---- a script ---- */
+
+/* Up to the next ';' that is not quoted. */
+static size_t op_length(const char *p)
+{
+    size_t n = 0;
+    for (bool quoted = false; p[n] && (quoted || p[n] != ';'); n++)
+        quoted ^= p[n] == '\'';
+    return n;
+}
+
+static void check_end(struct run *r)
+{
+    CLEANUP(buf_free) struct buf keys = BUF_INIT;
+    (void)strcpy(r->op, "at the end");
+    if (r->started != r->waited)
+        script_fail(r, "an operation with & is not waited for");
+    int ended = r->t ? script_finish(r) : 0;
+    struct image now = script_model_file(&r->m);
+    if (!r->failed && ended < 0)
+        script_fail(r, "%s", strerror(-ended));
+    else if (!r->failed && !script_model_keys(now.bytes, now.n, &keys))
+        script_fail(r, "the file is not a regular model");
+    else if (!r->failed && strcmp((char *)keys.data, r->s->saved) != 0)
+        script_fail(r, "the file has\n      %s\n    and not\n      %s", (char *)keys.data,
+                    r->s->saved);
+    else if (!r->failed && !script_model_whole(&r->m))
+        script_fail(r, "tensors were changed, or a file was left");
+    free(now.bytes);
+}
+
+static void run_in(const struct script *s, const char *mode)
+{
+    struct run r = {.s = s, .mode = mode, .op = "at the beginning"};
+    script_model_make(&r.m, s->how && strstr(s->how, "split"));
+    script_start(&r);
+    r.heap = script_heap();
+    for (const char *p = s->ops; *p && !r.failed;) {
+        size_t n = op_length(p);
+        do_op(&r, p, n);
+        p += n + (p[n] == ';');
+    }
+    script_copies_hold(false);
+    script_copies_fail(0);
+    if (r.failed)
+        (void)script_finish(&r);
+    else
+        check_end(&r);
+    script_model_drop(&r.m);
+}
+
+static void run_script(const struct script *s)
+{
+    static const char *const modes[] = {"auto", "close", "sync"};
+    bool some = false;
+    for (int only = 1; only >= 0 && !some; only--)
+        for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++)
+            if (!only || (s->how && strstr(s->how, modes[i]))) {
+                run_in(s, modes[i]);
+                some = true;
+            }
+}
+
+/* ---- a test for each ---- */
+
+static const struct script *next;
+
+static void test_next(void)
+{
+    run_script(next++);
+}
+
+int scripts_run(const char *suite, const struct script *s, size_t n)
+{
+    CU_TestInfo *tests = calloc(n + 1, sizeof(*tests));
+    for (size_t i = 0; tests && i < n; i++)
+        tests[i] = (CU_TestInfo){s[i].name, test_next};
+    next = s;
+    int r = tests ? cu_run(suite, tests) : 1;
+    free(tests);
+    return r;
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Edits of a model as scripts: what programs do to metadata/, and what must come of it. Everything
+ * goes through tree/tree.h, as calls of the kernel do.
+ *
+ *     static const struct script scripts[] = {
+ *         {"vim: the key steps aside, and comes back", NULL,
+ *          "mv a.name a.name~; put a.name 'new'; rm a.name~; text a.name 'new\n'",
+ *          "a.name:string=new " A_COUNT A_OTHER A_LIST},
+ *     };
+ *     SCRIPTS_MAIN("live", scripts)
+ *
+ * A script is a list of operations, separated by ';'. An operation is a word and its arguments; one
+ * with spaces stands in '...'. Its last word may be =ERRNO: it must fail like that (else it must
+ * succeed). An operation whose first word is & is started and not waited for
+ * (flush, fsync, trunc, mv).
+ *
+ * The model has the keys general.architecture, which is never listed below, and
+ *     a.name   string        one
+ *     a.count  u32           7
+ *     a.other  u32           8
+ *     a.list   array[i32]    1 2 3
+ *
+ * Files of metadata/ (H: a handle, a letter):
+ *     open H NAME WORD...    r, w, rw; trunc, append, creat, excl
+ *     write H TEXT           where the handle stands; write H TEXT OFFSET: there
+ *     read H TEXT            all that it reads is TEXT
+ *     size H N               fstat
+ *     trunc H N              ftruncate
+ *     flush H; release H     a close by one of several owners; the end of the last one
+ *     close H                both
+ *     fsync H; fsync         of a file; of the folder
+ *     put NAME TEXT          printf TEXT > NAME, as a shell does it; add NAME TEXT: >>
+ *     truncate NAME N; rm NAME; mv FROM TO; mvnew FROM TO (RENAME_NOREPLACE); link NAME TARGET
+ *     mknod NAME             what tar makes before it opens it; its handle ends at the next mknod,
+ *                            fsync of the folder, or finish
+ *     type NAME TYPE         set user.gguf.type
+ *     forgive NAME           remove user.gguf.error
+ * What is there:
+ *     list NAME...           exactly these, in this order
+ *     gone NAME...           none of these can be opened
+ *     text NAME TEXT; stat NAME SIZE; typed NAME TYPE
+ *     refused NAME; good NAME         it has user.gguf.error, or not
+ *     shown KEY:TYPE=TEXT...          the keys of model.gguf; newlines in a text are commas
+ *     file KEY:TYPE=TEXT...           the keys of the file on the disk
+ * Waiting and faults:
+ *     wait                   for the oldest & operation; =ERRNO is how that ends
+ *     interrupt              a signal to the program that waits for the newest & operation
+ *     hold; held; go         copies of the model stop at their beginning; wait for one that has; on
+ *     fail ERRNO; fail       copies of the model fail; no longer
+ *     alter; restore         another program touches the model; it is as it was again
+ *     many NAME TIMES BYTES  put texts of so many bytes, each another
+ *     back NAME OTHER TIMES  mv NAME OTHER; mv OTHER NAME
+ *     heap KIB               no more memory is in use than at the beginning and this
+ *     finish; reopen         the end of the mount (as at the end of each script); and another one
+ *
+ * After each fsync that succeeds the file holds what model.gguf shows. After the script the file
+ * has the keys that `saved` says and the tensors, and nothing lies beside it.
+ */
+#ifndef TESTS_LIB_SCRIPT_H
+#define TESTS_LIB_SCRIPT_H
+
+#include <stddef.h>
+
+struct script {
+    const char *name; /* what it shows */
+    /* Words: auto, close, sync: in these commit modes only (none: in each); split: the model is
+     * two shards. NULL: none. */
+    const char *how;
+    const char *ops;
+    const char *saved; /* as `file` */
+};
+
+#define A_NAME "a.name:string=one "
+#define A_COUNT "a.count:u32=7 "
+#define A_OTHER "a.other:u32=8 "
+#define A_LIST "a.list:array[i32]=1,2,3 "
+#define UNCHANGED A_NAME A_COUNT A_OTHER A_LIST
+
+/* A test for each script. */
+int scripts_run(const char *suite, const struct script *s, size_t n);
+
+#define SCRIPTS_MAIN(suite, scripts)                                                \
+    int main(void)                                                                  \
+    {                                                                               \
+        return scripts_run(suite, scripts, sizeof(scripts) / sizeof((scripts)[0])); \
+    }
+
+#endif

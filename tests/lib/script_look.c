@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: MIT */
+/* What scripts look at and wait for, and the faults that they arm: see script.h. */
+#include <errno.h>
+#include <fcntl.h>
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "script_run.h"
+#include "tree_image.h"
+
+/* ---- what is there ---- */
+
+static void expect(struct run *r, const char *got, const char *want)
+{
+    if (strcmp(got, want) != 0)
+        script_fail(r, "it is\n      %s\n    and not\n      %s", got, want);
+}
+
+/* All that a handle reads. */
+static void read_all(struct run *r, struct tree_file *f, struct buf *out)
+{
+    struct reply reply = {.scratch = malloc(1 << 16)};
+    int got = tree_read(r->t, f, 0, 1 << 16, &reply);
+    if (got < 0)
+        script_fail(r, "cannot be read: %s", strerror(-got));
+    else
+        buf_add(out, reply.bytes, reply.len);
+    buf_char(out, '\0');
+    tree_reply_done(&reply);
+    free(reply.scratch);
+}
+
+static int op_read(struct run *r, char **arg, struct waiter *w)
+{
+    CLEANUP(buf_free) struct buf text = BUF_INIT;
+    struct handle *h = script_handle(r, arg[0]);
+    (void)w;
+    if (!h->f)
+        return 0;
+    read_all(r, h->f, &text);
+    expect(r, (char *)text.data, arg[1]);
+    return 0;
+}
+
+static int op_size(struct run *r, char **arg, struct waiter *w)
+{
+    struct tree_entry e = {0};
+    struct handle *h = script_handle(r, arg[0]);
+    (void)w;
+    int got = h->f ? tree_fgetattr(r->t, h->node, h->f, &e) : 0;
+    if (got == 0 && (uint64_t)e.attr.st_size != script_number(r, arg[1]))
+        script_fail(r, "it is %lld", (long long)e.attr.st_size);
+    return got;
+}
+
+static int op_text(struct run *r, char **arg, struct waiter *w)
+{
+    CLEANUP(buf_free) struct buf text = BUF_INIT;
+    struct handle h;
+    (void)w;
+    int got = script_open(r, arg[0], O_RDONLY, &h);
+    if (got < 0)
+        return got;
+    read_all(r, h.f, &text);
+    script_release(r, &h);
+    expect(r, (char *)text.data, arg[1]);
+    return 0;
+}
+
+static int op_stat(struct run *r, char **arg, struct waiter *w)
+{
+    struct tree_entry e;
+    (void)w;
+    int got = tree_lookup(r->t, script_folder(), arg[0], &e);
+    if (got < 0)
+        return got;
+    if ((uint64_t)e.attr.st_size != script_number(r, arg[1]))
+        script_fail(r, "it is %lld", (long long)e.attr.st_size);
+    tree_forget(r->t, e.node, 1);
+    return 0;
+}
+
+static int op_gone(struct run *r, char **arg, struct waiter *w)
+{
+    struct tree_entry e;
+    (void)w;
+    for (; *arg; arg++)
+        if (tree_lookup(r->t, script_folder(), *arg, &e) != -ENOENT)
+            script_fail(r, "%s is there", *arg);
+    return 0;
+}
+
+static int op_list(struct run *r, char **arg, struct waiter *w)
+{
+    static const char first[] = "general.architecture\n";
+    const struct tree_image m = {.t = r->t};
+    CLEANUP(buf_free) struct buf want = BUF_INIT;
+    (void)w;
+    buf_printf(&want, "%s", first);
+    for (; *arg; arg++)
+        buf_printf(&want, "%s\n", *arg);
+    buf_char(&want, '\0');
+    char *got = image_list(&m, "metadata");
+    for (char *p = got; *p; p++)
+        if (*p == '\n')
+            *p = ' ';
+    for (size_t i = 0; i < want.len; i++)
+        if (want.data[i] == '\n')
+            want.data[i] = ' ';
+    expect(r, got, (char *)want.data);
+    free(got);
+    return 0;
+}
+
+/* An extended attribute, NUL-terminated; empty if it is not set. */
+static int attribute(struct run *r, const char *name, const char *which, struct buf *out)
+{
+    struct tree_entry e;
+    int got = tree_lookup(r->t, script_folder(), name, &e);
+    if (got < 0)
+        return got;
+    got = tree_getxattr(r->t, e.node, which, out);
+    tree_forget(r->t, e.node, 1);
+    buf_char(out, '\0');
+    return got == -ENODATA ? 0 : got;
+}
+
+static int op_typed(struct run *r, char **arg, struct waiter *w)
+{
+    CLEANUP(buf_free) struct buf type = BUF_INIT;
+    (void)w;
+    int got = attribute(r, arg[0], "user.gguf.type", &type);
+    if (got == 0)
+        expect(r, (char *)type.data, arg[1]);
+    return got;
+}
+
+static int has_error(struct run *r, const char *name, bool want)
+{
+    CLEANUP(buf_free) struct buf why = BUF_INIT;
+    int got = attribute(r, name, "user.gguf.error", &why);
+    if (got == 0 && (why.len > 1) != want)
+        script_fail(r, "user.gguf.error is \"%s\"", (char *)why.data);
+    return got;
+}
+
+static int op_refused(struct run *r, char **arg, struct waiter *w)
+{
+    (void)w;
+    return has_error(r, arg[0], true);
+}
+
+static int op_good(struct run *r, char **arg, struct waiter *w)
+{
+    (void)w;
+    return has_error(r, arg[0], false);
+}
+
+static void expect_keys(struct run *r, const struct image *i, const char *want)
+{
+    CLEANUP(buf_free) struct buf keys = BUF_INIT, wanted = BUF_INIT;
+    buf_printf(&wanted, "%s%s", want, *want && want[strlen(want) - 1] != ' ' ? " " : "");
+    buf_char(&wanted, '\0');
+    if (!script_model_keys(i->bytes, i->n, &keys))
+        script_fail(r, "it is not a regular model");
+    else
+        expect(r, (char *)keys.data, (char *)wanted.data);
+}
+
+static struct image shown(const struct run *r)
+{
+    const struct tree_image m = {.t = r->t};
+    struct image i;
+    i.bytes = (uint8_t *)image_text(&m, "model.gguf", &i.n);
+    return i;
+}
+
+static int op_shown(struct run *r, char **arg, struct waiter *w)
+{
+    struct image now = shown(r);
+    (void)w;
+    expect_keys(r, &now, arg[0]);
+    free(now.bytes);
+    return 0;
+}
+
+static int op_file(struct run *r, char **arg, struct waiter *w)
+{
+    struct image now = script_model_file(&r->m);
+    (void)w;
+    expect_keys(r, &now, arg[0]);
+    free(now.bytes);
+    return 0;
+}
+
+/* ---- waiting and faults ---- */
+
+static int op_fsync(struct run *r, char **arg, struct waiter *w)
+{
+    CLEANUP(buf_free) struct buf keys = BUF_INIT;
+    struct tree_file *f = arg[0] ? script_handle(r, arg[0])->f : NULL;
+    if (r->failed)
+        return 0;
+    if (!f)
+        script_end_made(r);
+    if (w >= r->waiter && w < r->waiter + WAITS)
+        return tree_fsync(r->t, f, &w->wait);
+    int got = script_wait_here(w, tree_fsync(r->t, f, &w->wait));
+    if (got < 0)
+        return got;
+    struct image now = shown(r);
+    if (!script_model_keys(now.bytes, now.n, &keys))
+        script_fail(r, "model.gguf is not a regular model");
+    free(now.bytes);
+    now = script_model_file(&r->m);
+    if (!r->failed)
+        expect_keys(r, &now, (char *)keys.data);
+    free(now.bytes);
+    return 0;
+}
+
+static int op_wait(struct run *r, char **arg, struct waiter *w)
+{
+    (void)arg;
+    (void)w;
+    if (r->waited == r->started) {
+        script_fail(r, "there is nothing to wait for");
+        return 0;
+    }
+    return script_wait(&r->waiter[r->waited++], TREE_PARKED);
+}
+
+static int op_interrupt(struct run *r, char **arg, struct waiter *w)
+{
+    (void)arg;
+    (void)w;
+    if (r->waited == r->started)
+        script_fail(r, "nothing waits");
+    else
+        tree_interrupt(r->t, &r->waiter[r->started - 1]);
+    return 0;
+}
+
+static int op_hold(struct run *r, char **arg, struct waiter *w)
+{
+    (void)r;
+    (void)arg;
+    (void)w;
+    script_copies_hold(true);
+    return 0;
+}
+
+static int op_held(struct run *r, char **arg, struct waiter *w)
+{
+    (void)arg;
+    (void)w;
+    if (!script_copies_held())
+        script_fail(r, "no copy has begun");
+    return 0;
+}
+
+static int op_go(struct run *r, char **arg, struct waiter *w)
+{
+    (void)r;
+    (void)arg;
+    (void)w;
+    script_copies_hold(false);
+    return 0;
+}
+
+static int op_fail(struct run *r, char **arg, struct waiter *w)
+{
+    int code = arg[0] ? script_errno(arg[0]) : 0;
+    (void)w;
+    if (arg[0] && !code)
+        script_fail(r, "no such error");
+    script_copies_fail(code);
+    return 0;
+}
+
+/* ---- often ---- */
+
+static int op_many(struct run *r, char **arg, struct waiter *w)
+{
+    uint64_t times = script_number(r, arg[1]), bytes = script_number(r, arg[2]);
+    char *text = malloc((size_t)bytes + 1);
+    int got = text ? 0 : -ENOMEM;
+    for (uint64_t i = 0; i < times && got == 0; i++) {
+        memset(text, 'a' + (int)(i % 26), (size_t)bytes);
+        text[bytes] = '\0';
+        got = script_redirect(r, arg[0], O_TRUNC, text, w);
+    }
+    free(text);
+    return got;
+}
+
+static int op_back(struct run *r, char **arg, struct waiter *w)
+{
+    uint64_t times = script_number(r, arg[2]), dir = script_folder();
+    int got = 0;
+    for (uint64_t i = 0; i < 2 * times && got == 0; i++)
+        got = script_wait_here(
+            w, tree_rename(r->t, dir, arg[i & 1], dir, arg[1 - (i & 1)], 0, &w->wait));
+    return got;
+}
+
+/* Where the allocator is another one (a sanitizer's) this is 0. */
+size_t script_heap(void)
+{
+    struct mallinfo2 info = mallinfo2();
+    return info.uordblks + info.hblkhd;
+}
+
+static int op_heap(struct run *r, char **arg, struct waiter *w)
+{
+    size_t now = script_heap();
+    (void)w;
+    if (now > r->heap + script_number(r, arg[0]) * 1024)
+        script_fail(r, "it is %zu KiB", (now - r->heap) / 1024);
+    return 0;
+}
+
+/* ---- faults ---- */
+
+/* The model's time, and back. */
+static int touch(const struct run *r, int seconds)
+{
+    struct stat st;
+    if (stat(r->m.place.model, &st) < 0)
+        return -errno;
+    struct timespec times[2] = {st.st_atim, st.st_mtim};
+    times[1].tv_sec += seconds;
+    return utimensat(AT_FDCWD, r->m.place.model, times, 0) < 0 ? -errno : 0;
+}
+
+static int op_alter(struct run *r, char **arg, struct waiter *w)
+{
+    (void)arg;
+    (void)w;
+    return touch(r, 1000);
+}
+
+static int op_restore(struct run *r, char **arg, struct waiter *w)
+{
+    (void)arg;
+    (void)w;
+    return touch(r, -1000);
+}
+
+static int op_finish(struct run *r, char **arg, struct waiter *w)
+{
+    (void)arg;
+    (void)w;
+    return script_finish(r);
+}
+
+static int op_reopen(struct run *r, char **arg, struct waiter *w)
+{
+    (void)arg;
+    (void)w;
+    int got = script_finish(r);
+    script_start(r);
+    return got;
+}
+
+const struct script_op script_looks[] = {
+    {"read", op_read, 2, 2, false},       {"size", op_size, 2, 2, false},
+    {"fsync", op_fsync, 0, 1, false},     {"list", op_list, 0, 11, false},
+    {"gone", op_gone, 1, 11, false},      {"text", op_text, 2, 2, false},
+    {"stat", op_stat, 2, 2, false},       {"typed", op_typed, 2, 2, false},
+    {"refused", op_refused, 1, 1, false}, {"good", op_good, 1, 1, false},
+    {"shown", op_shown, 1, 1, true},      {"file", op_file, 1, 1, true},
+    {"wait", op_wait, 0, 0, false},       {"interrupt", op_interrupt, 0, 0, false},
+    {"hold", op_hold, 0, 0, false},       {"held", op_held, 0, 0, false},
+    {"go", op_go, 0, 0, false},           {"fail", op_fail, 0, 1, false},
+    {"alter", op_alter, 0, 0, false},     {"restore", op_restore, 0, 0, false},
+    {"many", op_many, 3, 3, false},       {"back", op_back, 3, 3, false},
+    {"heap", op_heap, 1, 1, false},       {"finish", op_finish, 0, 0, false},
+    {"reopen", op_reopen, 0, 0, false},   {0},
+};

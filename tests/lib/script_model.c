@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: MIT */
+/* The model of a script: see script_model.h. */
+#include "script_model.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "build_gguf.h"
+#include "gguf/gguf.h"
+#include "model_dir.h"
+#include "tree/text.h"
+
+#define FIRST "model-00001-of-00002.gguf"
+#define SECOND "model-00002-of-00002.gguf"
+
+/* ---- make ---- */
+
+static void put_split(struct build *b, unsigned no)
+{
+    build_num(b, "split.no", GGUF_U16, no);
+    build_num(b, "split.tensors.count", GGUF_I32, 2);
+    build_num(b, "split.count", GGUF_U16, 2);
+}
+
+static struct image finish(struct build *b)
+{
+    struct image i;
+    i.bytes = build_finish(b, &i.n);
+    return i;
+}
+
+static struct image make_second(void)
+{
+    struct build b;
+    build_init(&b, 3, false);
+    put_split(&b, 1);
+    build_tensor(&b, "b", I8, SHAPE(9001), NULL, 9001);
+    return finish(&b);
+}
+
+void script_model_make(struct script_model *m, bool split)
+{
+    struct build b;
+    build_init(&b, 3, false);
+    build_str(&b, "general.architecture", "test");
+    build_str(&b, "a.name", "one");
+    build_u32(&b, "a.count", 7);
+    build_u32(&b, "a.other", 8);
+    build_array(&b, "a.list", GGUF_I32, 3);
+    for (unsigned i = 1; i <= 3; i++)
+        build_item_num(&b, GGUF_I32, i);
+    if (split)
+        put_split(&b, 0);
+    build_tensor(&b, "a", F32, SHAPE(5), NULL, 20);
+    if (!split)
+        build_tensor(&b, "b", I8, SHAPE(9001), NULL, 9001);
+    *m = (struct script_model){.old = finish(&b)};
+    make_place(&m->place, &m->old);
+    if (!split)
+        return;
+    m->other = make_second();
+    put_file(m->place.dir, SECOND, m->other.bytes, m->other.n);
+    (void)snprintf(m->place.model, sizeof(m->place.model), "%s/" FIRST, m->place.folder);
+    CU_ASSERT_EQUAL_FATAL(renameat(m->place.dir, NAME, m->place.dir, FIRST), 0);
+}
+
+void script_model_drop(struct script_model *m)
+{
+    drop_place(&m->place);
+    free(m->old.bytes);
+    free(m->other.bytes);
+}
+
+/* ---- read back ---- */
+
+static bool is_own(const char *key, size_t n)
+{
+    static const char *const whole[] = {"general.architecture", EDIT_RESERVE_KEY};
+    for (size_t i = 0; i < sizeof(whole) / sizeof(whole[0]); i++)
+        if (n == strlen(whole[i]) && memcmp(key, whole[i], n) == 0)
+            return true;
+    return n > 6 && memcmp(key, "split.", 6) == 0;
+}
+
+static void put_key(const struct gguf *g, const struct gguf_kv *kv, struct buf *out)
+{
+    char type[GGUF_TYPE_NAME_MAX];
+    struct gguf_value v = gguf_value(g, kv);
+    buf_printf(out, "%.*s:%s=", (int)kv->key_len, gguf_key(g, kv), gguf_type_name(&v, type));
+    size_t from = out->len;
+    text_value(out, &v);
+    if (out->len > from) /* the last newline */
+        out->len--;
+    for (size_t i = from; i < out->len; i++)
+        if (out->data[i] == '\n')
+            out->data[i] = ',';
+    buf_char(out, ' ');
+}
+
+bool script_model_keys(const void *bytes, size_t n, struct buf *out)
+{
+    struct gguf *g = NULL;
+    struct source s = source_mem(bytes, n);
+    if (gguf_parse(&s, 0, &g, NULL) < 0)
+        return false;
+    for (uint32_t i = 0; i < g->n_kv; i++)
+        if (!is_own(gguf_key(g, &g->kv[i]), g->kv[i].key_len))
+            put_key(g, &g->kv[i], out);
+    buf_char(out, '\0');
+    bool good = g->odd == 0 && gguf_find_key(g, "general.architecture", 20) == 0;
+    gguf_free(g);
+    return good && buf_error(out) == 0;
+}
+
+static bool same_tensors(const struct image *a, const struct image *b)
+{
+    struct gguf *ga = NULL, *gb = NULL;
+    struct source sa = source_mem(a->bytes, a->n), sb = source_mem(b->bytes, b->n);
+    bool good = gguf_parse(&sa, 0, &ga, NULL) == 0 && gguf_parse(&sb, 0, &gb, NULL) == 0 &&
+                ga->n_tensors == gb->n_tensors;
+    for (uint32_t i = 0; good && i < ga->n_tensors; i++)
+        good = ga->tensor[i].nbytes == gb->tensor[i].nbytes &&
+               memcmp(a->bytes + ga->tensor[i].off, b->bytes + gb->tensor[i].off,
+                      (size_t)ga->tensor[i].nbytes) == 0;
+    gguf_free(ga);
+    gguf_free(gb);
+    return good;
+}
+
+static struct image read_back(const struct script_model *m, const char *name)
+{
+    struct image i;
+    i.bytes = get_file(m->place.dir, name, &i.n);
+    return i;
+}
+
+struct image script_model_file(const struct script_model *m)
+{
+    return read_back(m, m->other.bytes ? FIRST : NAME);
+}
+
+bool script_model_whole(const struct script_model *m)
+{
+    bool split = m->other.bytes != NULL;
+    struct image now = script_model_file(m);
+    bool good = same_tensors(&m->old, &now) && files_in(&m->place) == 1 + split;
+    free(now.bytes);
+    if (split) {
+        now = read_back(m, SECOND);
+        good &= same(&now, &m->other);
+        free(now.bytes);
+    }
+    return good;
+}
+
+/* ---- copies, held and failed ---- */
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool hold;
+    unsigned held; /* copies that wait */
+    int error;
+} gate = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+void script_copies_hold(bool hold)
+{
+    (void)pthread_mutex_lock(&gate.lock);
+    gate.hold = hold;
+    (void)pthread_cond_broadcast(&gate.changed);
+    (void)pthread_mutex_unlock(&gate.lock);
+}
+
+bool script_copies_held(void)
+{
+    struct timespec until;
+    int r = 0;
+    (void)clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 60;
+    (void)pthread_mutex_lock(&gate.lock);
+    while (gate.held == 0 && r == 0)
+        r = pthread_cond_timedwait(&gate.changed, &gate.lock, &until);
+    (void)pthread_mutex_unlock(&gate.lock);
+    return r == 0;
+}
+
+void script_copies_fail(int error)
+{
+    (void)pthread_mutex_lock(&gate.lock);
+    gate.error = error;
+    (void)pthread_mutex_unlock(&gate.lock);
+}
+
+/* In place of the C library's: a copy that was held moves one byte, so that it is not over yet. */
+ssize_t copy_file_range(int from, off64_t *from_off, int to, off64_t *to_off, size_t n,
+                        unsigned flags)
+{
+    (void)pthread_mutex_lock(&gate.lock);
+    bool held = gate.hold;
+    if (held) {
+        gate.held++;
+        (void)pthread_cond_broadcast(&gate.changed);
+        while (gate.hold)
+            (void)pthread_cond_wait(&gate.changed, &gate.lock);
+        gate.held--;
+    }
+    int error = gate.error;
+    (void)pthread_mutex_unlock(&gate.lock);
+    if (error) {
+        errno = error;
+        return -1;
+    }
+    return syscall(SYS_copy_file_range, from, from_off, to, to_off, held ? 1 : n, flags);
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+/* The model of a script: made, read back, and held or failed while it is copied. See script.h. */
+#ifndef TESTS_LIB_SCRIPT_MODEL_H
+#define TESTS_LIB_SCRIPT_MODEL_H
+
+#include "base/buf.h"
+#include "place.h"
+
+struct script_model {
+    struct place place; /* its folder, and the file that has the keys */
+    struct image old;   /* that file as it was made */
+    struct image other; /* the second shard; bytes is NULL without one */
+};
+
+void script_model_make(struct script_model *m, bool split);
+/* Drops the folder and all in it. */
+void script_model_drop(struct script_model *m);
+
+/* "KEY:TYPE=TEXT " of each key but general.architecture, the reserve and split.*; newlines as
+ * commas. False: the bytes are not a model, or not a regular one. */
+bool script_model_keys(const void *bytes, size_t n, struct buf *out);
+/* The file that has the keys, as it is now. free() its bytes. */
+struct image script_model_file(const struct script_model *m);
+/* The tensors are what they were, and no other file is there. */
+bool script_model_whole(const struct script_model *m);
+
+/* Copies stop when they begin, until they are let go. */
+void script_copies_hold(bool hold);
+/* Waits for one that has stopped. False: none did, for a long time. */
+bool script_copies_held(void);
+/* Copies fail; 0: no longer. */
+void script_copies_fail(int error);
+
+#endif

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT */
+/* A script that runs: what script.c, which reads it, shares with script_ops.c, which does it. */
+#ifndef TESTS_LIB_SCRIPT_RUN_H
+#define TESTS_LIB_SCRIPT_RUN_H
+
+#include <semaphore.h>
+
+#include "script.h"
+#include "script_model.h"
+#include "tree/tree.h"
+
+enum { HANDLES = 26, WAITS = 8, ARGS = 12 };
+
+struct waiter {
+    struct tree_wait wait; /* first */
+    sem_t answered;
+    int result;
+};
+
+struct handle {
+    struct tree_file *f; /* NULL: not open */
+    uint64_t node;
+    uint64_t at; /* where it writes next */
+};
+
+struct run {
+    const struct script *s;
+    const char *mode;
+    struct script_model m;
+    struct tree *t; /* NULL: finished */
+    struct handle handle[HANDLES];
+    struct tree_file *made; /* by mknod */
+    struct waiter waiter[WAITS];
+    unsigned started, waited; /* operations with & */
+    int finished;             /* what the end of the mount came to */
+    size_t heap;              /* memory in use at the beginning */
+    char op[512];             /* the operation, for messages */
+    bool failed;
+};
+
+/* An operation: its arguments; where it may have to wait, `w`. 0, -errno, TREE_PARKED. */
+struct script_op {
+    const char *name;
+    int (*run)(struct run *r, char **arg, struct waiter *w);
+    unsigned least, most; /* arguments */
+    bool rest;            /* one: the rest of the line */
+};
+
+/* All that there are, up to one without a name. */
+extern const struct script_op script_edits[], script_looks[];
+
+/* The code of an error's name; 0: no such name. */
+int script_errno(const char *name);
+
+/* A test that fails; the script ends. */
+void script_fail(struct run *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+void script_start(struct run *r);
+int script_finish(struct run *r);
+
+/* What an operation that returned `result` comes to. _here: `w` can be used once more. */
+int script_wait(struct waiter *w, int result);
+int script_wait_here(struct waiter *w, int result);
+
+/* metadata/ */
+uint64_t script_folder(void);
+uint64_t script_number(struct run *r, const char *text);
+/* An open handle. If it is not open, the script fails, and ->f is NULL. */
+struct handle *script_handle(struct run *r, const char *name);
+/* As the kernel opens a name: it looks it up, and opens or creates; 0 or -errno. And the end. */
+int script_open(struct run *r, const char *name, int flags, struct handle *h);
+void script_release(struct run *r, struct handle *h);
+/* printf TEXT > NAME; flags: O_TRUNC or O_APPEND. */
+int script_redirect(struct run *r, const char *name, int flags, const char *text, struct waiter *w);
+/* Memory in use. */
+size_t script_heap(void);
+/* The end of what mknod made. */
+void script_end_made(struct run *r);
+
+#endif

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Edits that cannot be written, are interrupted, or come while others are written: what is in the
+ * file, what the tree shows, and which call returns the error. Scripts, see script.h.
+ */
+#include "script.h"
+
+static const struct script scripts[] = {
+    /* ---- the commit fails ---- */
+    {"a failed write leaves the old value, shown and saved", "auto close",
+     "fail EIO; put a.name 'new' =EIO; text a.name 'one\n'; refused a.name; shown " UNCHANGED
+     "; fail; put a.name 'newer'; good a.name",
+     "a.name:string=newer " A_COUNT A_OTHER A_LIST},
+    {"a failed fsync loses what was accepted, and says so once", "sync",
+     "put a.name 'new'; rm a.count; mv a.other a.moved; put a.new '5'; fail ENOSPC;"
+     "fsync =ENOSPC; list a.name a.count a.other a.list; shown " UNCHANGED
+     "; refused a.name; fsync; fail; fsync; put a.name 'newer'; good a.name",
+     "a.name:string=newer " A_COUNT A_OTHER A_LIST},
+    {"a program that has it open writes it by the next fsync", "sync",
+     "open A a.name w trunc; write A 'new'; flush A; fail ENOSPC; fsync A =ENOSPC;"
+     "text a.name 'one\n'; fail; fsync A; text a.name 'new\n'; close A",
+     "a.name:string=new " A_COUNT A_OTHER A_LIST},
+    {"a close does not try again", "close",
+     "open A a.name w trunc; write A 'new'; fail EIO; flush A =EIO; fail; close A;"
+     "text a.name 'one\n'",
+     UNCHANGED},
+    {"a rename that fails gives the names back", "auto close",
+     "fail EIO; mv a.count a.amount =EIO; text a.count '7\n'; gone a.amount;"
+     "mv a.count a.other =EIO; text a.count '7\n'; text a.other '8\n'; fail;"
+     "list a.name a.count a.other a.list; mv a.count a.amount",
+     A_NAME "a.amount:u32=7 " A_OTHER A_LIST},
+    {"a helper whose rename fails has its name again", "auto close",
+     "put .c '12'; fail EIO; mv .c a.count =EIO; text .c '12'; text a.count '7\n'; fail;"
+     "mv .c a.count; gone .c",
+     A_NAME "a.count:u32=12 " A_OTHER A_LIST},
+    {"an open file goes back with its name", "close",
+     "open A a.name rw append; write A 'x\n'; flush A; fail EIO; mv a.name a.title =EIO;"
+     "write A 'y\n'; fail; close A; text a.name 'one\nx\ny\n'; gone a.title",
+     "a.name:string=one,x,y " A_COUNT A_OTHER A_LIST},
+    {"a removal that fails brings the key back", NULL,
+     "rm a.count; fail EIO; fsync =EIO; text a.count '7\n'; list a.name a.count a.other a.list;"
+     "fail; fsync; rm a.count; fsync",
+     A_NAME A_OTHER A_LIST},
+    {"a type that fails is the old one", "auto close",
+     "fail EIO; type a.count u64 =EIO; typed a.count u32; fail; type a.count u64",
+     A_NAME "a.count:u64=7 " A_OTHER A_LIST},
+    {"a new key that fails is not there", "auto close",
+     "fail EIO; put a.new '5' =EIO; gone a.new; fail; put a.new 'text'",
+     UNCHANGED "a.new:string=text "},
+    {"a failure at the end of the mount is its result", "sync",
+     "put a.name 'new'; fail EIO; finish =EIO; file " UNCHANGED, UNCHANGED},
+
+    /* ---- a file that changed behind the mount ---- */
+    {"a file that changed behind the mount is not written", NULL,
+     "alter; put a.name 'new' =ESTALE; rm a.count =ESTALE; text a.name 'one\n'; restore;"
+     "put a.name 'new'",
+     "a.name:string=new " A_COUNT A_OTHER A_LIST},
+    {"what was accepted before it changed is lost", "sync",
+     "put a.name 'new'; alter; fsync =ESTALE; text a.name 'one\n'; refused a.name; restore; fsync",
+     UNCHANGED},
+
+    /* ---- while another edit is written ---- */
+    {"reads and edits go on while a copy is made", "close",
+     "hold; open A a.name w trunc; write A 'new'; & flush A; held; text a.name 'new\n';"
+     "text a.count '7\n'; file " UNCHANGED "; open B a.count w trunc; write B '9'; & flush B;"
+     "rm a.other; gone a.other; put .x 'helper'; go; wait; wait; release A; release B; fsync",
+     "a.name:string=new a.count:u32=9 " A_LIST},
+    {"edits that come meanwhile are one write after it", "sync",
+     "put a.name 'two'; hold; & fsync; held; put a.name 'three'; put a.name 'four';"
+     "mv a.count a.x; mv a.x a.amount; file " UNCHANGED
+     "; go; wait; text a.name 'four\n'; file a.name:string=two " A_COUNT A_OTHER A_LIST "; fsync",
+     "a.name:string=four a.amount:u32=7 " A_OTHER A_LIST},
+    {"a copy that fails loses what it copied, and not what came since", "sync",
+     "put a.name 'lost'; put a.new '5'; hold; & fsync; held; put a.count '9'; rm a.other;"
+     "fail EIO; go; wait =EIO; fail; text a.name 'one\n'; gone a.new; text a.count '9\n'; fsync;"
+     "list a.name a.count a.list",
+     A_NAME "a.count:u32=9 " A_LIST},
+    {"a key that came in a copy that fails, and changed since", "sync",
+     "put a.new '5'; put a.name 'two'; hold; & fsync; held; put a.name 'three'; put a.new '6';"
+     "fail EIO; go; wait =EIO; fail; text a.name 'three\n'; text a.new '6\n'; fsync",
+     "a.name:string=three " A_COUNT A_OTHER A_LIST "a.new:u32=6 "},
+    {"a removal that is being written, and the key made anew", "sync",
+     "rm a.count; hold; & fsync; held; gone a.count; put a.count '9'; text a.count '9\n'; go;"
+     "wait; list a.name a.count a.other a.list; fsync",
+     A_NAME "a.count:u32=9 " A_OTHER A_LIST},
+    {"an fsync joins the write that goes on", "sync",
+     "put a.name 'new'; hold; & fsync; held; & fsync; go; wait; wait; file "
+     "a.name:string=new " A_COUNT A_OTHER A_LIST,
+     "a.name:string=new " A_COUNT A_OTHER A_LIST},
+
+    /* ---- signals ---- */
+    {"a signal ends the copy, and the old file stays", "close",
+     "hold; open A a.name w trunc; write A 'new'; & flush A; held; interrupt; go; wait =EINTR;"
+     "text a.name 'one\n'; release A; text a.name 'one\n'; put a.name 'newer'",
+     "a.name:string=newer " A_COUNT A_OTHER A_LIST},
+    {"after a signal fsync writes it", "close",
+     "hold; open A a.name w trunc; write A 'new'; & flush A; held; interrupt; go; wait =EINTR;"
+     "fsync A; text a.name 'new\n'; release A",
+     "a.name:string=new " A_COUNT A_OTHER A_LIST},
+    {"a signal to a rename gives the name back", "close",
+     "hold; & mv a.count a.amount; held; interrupt; go; wait =EINTR; gone a.amount;"
+     "text a.count '7\n'; list a.name a.count a.other a.list",
+     UNCHANGED},
+    {"what others have edited too is written after a signal", "close",
+     "hold; open A a.name w trunc; write A 'new'; & flush A; held; open B a.count w trunc;"
+     "write B '9'; & flush B; open C a.other w trunc; write C '10'; & flush C; interrupt; go;"
+     "wait; wait; wait =EINTR; release A; release B; release C; fsync",
+     "a.name:string=new a.count:u32=9 a.other:u32=10 " A_LIST},
+    {"a signal to a write that has not begun takes it back", "close",
+     "hold; open A a.name w trunc; write A 'new'; & flush A; held; open B a.count w trunc;"
+     "write B '9'; & flush B; interrupt; text a.count '7\n'; go; wait; wait =EINTR; release B;"
+     "text a.count '7\n'; release A",
+     "a.name:string=new " A_COUNT A_OTHER A_LIST},
+};
+
+SCRIPTS_MAIN("live_faults", scripts)

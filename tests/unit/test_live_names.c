@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Names of metadata/: removed, renamed, taken by helpers and given back, also while files are open.
+ * Scripts, see script.h.
+ */
+#include "script.h"
+
+static const struct script scripts[] = {
+    /* ---- removals ---- */
+    {"a removed key is hidden at once and goes at the next fsync", NULL,
+     "rm a.count; gone a.count; list a.name a.other a.list; rm a.count =ENOENT; fsync; file " A_NAME
+         A_OTHER A_LIST "; shown " A_NAME A_OTHER A_LIST,
+     A_NAME A_OTHER A_LIST},
+    {"a removal goes with the next edit of another key", "auto close",
+     "rm a.count; put a.name 'new'; file a.name:string=new " A_OTHER A_LIST,
+     "a.name:string=new " A_OTHER A_LIST},
+    {"all that can be removed", NULL,
+     "rm a.name; rm a.count; rm a.other; rm a.list; list; fsync; list; shown ", ""},
+    {"a key that comes back at once has its type and place", NULL,
+     "rm a.count; put a.count '5'; typed a.count u32; list a.name a.count a.other a.list; fsync",
+     A_NAME "a.count:u32=5 " A_OTHER A_LIST},
+    {"a key that comes back later in the mount has its type and place", NULL,
+     "type a.count u64; rm a.count; fsync; put a.count '5'; typed a.count u64; fsync;"
+     "list a.name a.count a.other a.list",
+     A_NAME "a.count:u64=5 " A_OTHER A_LIST},
+    {"a key that comes back in another mount is a new one", NULL,
+     "rm a.count; reopen; put a.count '-5'; typed a.count i32",
+     A_NAME A_OTHER A_LIST "a.count:i32=-5 "},
+    {"the first and the last come back", NULL,
+     "rm a.name; rm a.list; fsync; put a.list '9'; put a.name 'new'; fsync",
+     "a.name:string=new " A_COUNT A_OTHER "a.list:array[i32]=9 "},
+    {"all keys come back in another order, one by one", NULL,
+     "rm a.list; fsync; rm a.name; fsync; rm a.other; fsync; rm a.count; fsync; put a.count '7';"
+     "fsync; put a.list '[1,2,3]'; fsync; put a.name 'one'; fsync; put a.other '8'; fsync",
+     UNCHANGED},
+    {"keys come back before they were written, and a new one stays last", NULL,
+     "rm a.count; rm a.name; put a.new '5'; put a.other '18'; put a.name 'new'; put a.count '17';"
+     "fsync",
+     "a.name:string=new a.count:u32=17 a.other:u32=18 " A_LIST "a.new:u32=5 "},
+    {"removed, come back, removed", NULL, "rm a.count; put a.count '5'; rm a.count; fsync",
+     A_NAME A_OTHER A_LIST},
+    {"a new key that is removed before it has a value was never there", NULL,
+     "open A a.new w creat; rm a.new; write A 'x'; close A; gone a.new; fsync", UNCHANGED},
+    {"what is written to a removed key goes nowhere", NULL,
+     "open A a.name rw trunc; write A 'lost'; rm a.name; read A 'lost'; write A ' too';"
+     "put a.name 'new'; close A; text a.name 'new\n'; fsync",
+     "a.name:string=new " A_COUNT A_OTHER A_LIST},
+    {"a removed helper is written on by its handle", NULL,
+     "open A .x rw creat; write A 'one'; rm .x; gone .x; write A 'two'; read A 'onetwo'; close A;"
+     "put .x 'other'; text .x 'other'",
+     UNCHANGED},
+    {"a key whose new value was refused after its removal is back", NULL,
+     "rm a.count; put a.count 'x' =EINVAL; text a.count '7\n'; fsync; rm a.count; fsync;"
+     "put a.count 'x' =EINVAL; gone a.count; fsync",
+     A_NAME A_OTHER A_LIST},
+
+    /* ---- from key to key ---- */
+    {"a renamed key keeps place, type and value", NULL,
+     "mv a.count a.amount; gone a.count; text a.amount '7\n'; typed a.amount u32;"
+     "list a.name a.amount a.other a.list; fsync; mv a.amount a.count; mv a.count a.amount",
+     A_NAME "a.amount:u32=7 " A_OTHER A_LIST},
+    {"a key renamed over a key: the target keeps place and type and takes the value", NULL,
+     "type a.other u64; mv a.count a.other; gone a.count; text a.other '7\n'; typed a.other u64;"
+     "fsync; mv a.other a.name; text a.name '7\n'",
+     "a.name:string=7 " A_LIST},
+    {"a key renamed over a key that it does not fit stays", NULL,
+     "mv a.name a.count =EINVAL; text a.name 'one\n'; text a.count '7\n'; refused a.count;"
+     "list a.name a.count a.other a.list; fsync",
+     UNCHANGED},
+    {"names that cannot be", NULL,
+     "mv a.count a..b =EINVAL; mv a.count split.x =EPERM; mv a.gone a.x =ENOENT;"
+     "mvnew a.count a.other =EEXIST; mvnew a.count a.amount; mv a.amount a.amount",
+     A_NAME "a.amount:u32=7 " A_OTHER A_LIST},
+    {"a name that a key gave up keeps its type for the key that comes", NULL,
+     "mv a.count a.amount; put a.count 'x' =EINVAL; gone a.count; put a.count '5';"
+     "typed a.count u32; fsync; rm a.amount; fsync",
+     A_NAME "a.count:u32=5 " A_OTHER A_LIST},
+    {"a key that is renamed and removed often takes none", "sync",
+     "many a.name 1 100000; back a.name a.title 100; heap 4000; rm a.name; fsync",
+     A_COUNT A_OTHER A_LIST},
+    {"three keys in a circle: places stay, names go", NULL,
+     "mv a.count a.x; mv a.other a.count; mv a.x a.other; fsync; text a.count '8\n';"
+     "text a.other '7\n'",
+     A_NAME "a.other:u32=7 a.count:u32=8 " A_LIST},
+
+    /* ---- while they are open ---- */
+    {"a draft follows its key", NULL,
+     "open A a.name rw trunc; write A 'new'; mv a.name a.title; gone a.name; text a.title 'new';"
+     "write A ' title'; close A; text a.title 'new title\n'; fsync",
+     "a.title:string=new title " A_COUNT A_OTHER A_LIST},
+    {"a draft follows its key over another, whose own goes nowhere", NULL,
+     "open A a.count w trunc; write A '9'; open B a.other w trunc; write B '10';"
+     "mv a.count a.other; close B; text a.other '9'; close A; text a.other '9\n'; gone a.count;"
+     "fsync",
+     A_NAME "a.other:u32=9 " A_LIST},
+    {"a new key that is renamed before its close", NULL,
+     "open A a.new w creat; write A '5'; mv a.new a.newer; write A '6'; close A; gone a.new;"
+     "text a.newer '56\n'; open B a.x w creat; write B '9'; mv a.x a.count; close B; fsync",
+     A_NAME "a.count:u32=9 " A_OTHER A_LIST "a.newer:u32=56 "},
+    {"a helper that is renamed before its last write", NULL,
+     "open T .t w creat; write T '1'; mv .t a.count; text a.count '1\n'; write T '2'; close T;"
+     "text a.count '12\n'; fsync",
+     A_NAME "a.count:u32=12 " A_OTHER A_LIST},
+    {"a helper that is renamed before its first write", NULL,
+     "open T .t w creat; mv .t a.count; text a.count ''; write T '12'; close T;"
+     "text a.count '12\n'; fsync; open U .u w creat; mv .u a.name; close U",
+     "a.name:string= a.count:u32=12 " A_OTHER A_LIST},
+    {"a key that becomes a helper while it is open, and a key again", NULL,
+     "open A a.name rw trunc; write A 'new'; mv a.name .n; write A 'er'; text .n 'newer';"
+     "flush A; gone a.name; mv .n a.name; text a.name 'newer\n'; close A; fsync",
+     "a.name:string=newer " A_COUNT A_OTHER A_LIST},
+    {"a backup keeps its text while the key is written", NULL,
+     "open A a.name r; mv a.name a.name~; put a.name 'new'; read A 'one\n'; text a.name~ 'one\n';"
+     "close A; fsync",
+     "a.name:string=new " A_COUNT A_OTHER A_LIST},
+
+    /* ---- helpers ---- */
+    {"a key that is kept by its backup is back at the end", NULL,
+     "mv a.count a.count~; fsync; gone a.count; list a.name a.other a.list a.count~; reopen;"
+     "list a.name a.count a.other a.list",
+     UNCHANGED},
+    {"a key whose backup is removed is removed", NULL,
+     "mv a.count a.count~; rm a.count~; gone a.count; fsync", A_NAME A_OTHER A_LIST},
+    {"a backup that was moved on is one still", NULL,
+     "mv a.count a.count~; mv a.count~ .b; rm .b; fsync", A_NAME A_OTHER A_LIST},
+    {"the removal of an older backup does not remove the key", NULL,
+     "mv a.count a.count~; put a.count '9'; mv a.count a.count.bak; rm a.count~; fsync;"
+     "gone a.count; reopen; text a.count '9\n'",
+     A_NAME "a.count:u32=9 " A_OTHER A_LIST},
+    {"a backup that comes back is the key", NULL,
+     "mv a.count a.count~; mv a.count~ a.count; text a.count '7\n'; typed a.count u32;"
+     "list a.name a.count a.other a.list; fsync",
+     UNCHANGED},
+    {"a helper over a helper", NULL,
+     "put .x 'x'; put .y 'y'; mv .x .y; gone .x; text .y 'x'; mv a.name .y; text .y 'one\n';"
+     "mv .y a.name; fsync",
+     UNCHANGED},
+    {"a helper over a key that was removed is that key", NULL,
+     "rm a.count; put .c '9'; mv .c a.count; typed a.count u32; fsync; rm a.count; fsync;"
+     "put .c '10'; mv .c a.count; typed a.count u32; fsync",
+     A_NAME "a.count:u32=10 " A_OTHER A_LIST},
+    {"a helper to a new name, without and with a type", NULL,
+     "put .x '5'; mv .x a.new; put .y '5'; type .y u64; mv .y a.newer; fsync",
+     UNCHANGED "a.new:u32=5 a.newer:u64=5 "},
+    {"what makes a name a helper's", NULL,
+     "put a.count.bak 'x'; put a.count.Ab12Cd 'x'; put 4913 'x'; put tmpab_12cd 'x'; put foo 'x';"
+     "put a.gone.bak 'x'; fsync; reopen; list a.name a.count a.other a.list a.gone.bak",
+     UNCHANGED "a.gone.bak:string=x "},
+    {"a link does not become a key", NULL,
+     "link .#a.name user@host; mv .#a.name a.x =EPERM; mv .#a.name .l; rm .l; link a.l x =EPERM",
+     UNCHANGED},
+    {"a helper's draft is its own when it is opened again", NULL,
+     "open A .x rw creat; write A 'abc'; open B .x w append; write B 'd'; close A;"
+     "text .x 'abcd'; close B; text .x 'abcd'; open C .x w trunc; close C; text .x ''",
+     UNCHANGED},
+};
+
+SCRIPTS_MAIN("live_names", scripts)
