@@ -50,7 +50,7 @@ struct check_model {
     enum check_scope scope;
     size_t shards;    /* of a split model whose files go together, all of them; else 0 */
     bool faults_told; /* what the parser found was told already */
-    /* Padding that is read: a note says that the rest was not. 0: all. Each read counts as a page. */
+    /* Padding that is read: a note says that the rest was not. 0: all. Whole pages count. */
     uint64_t padding_most;
 };
 

@@ -138,7 +138,19 @@ static uint64_t skip_hole(const struct source *src, uint64_t at, uint64_t last)
     return min_u64((uint64_t)data, last);
 }
 
-#define PAGE 4096 /* what a read costs at least */
+/* Whole pages are counted, as the disk reads them; stretches follow each other in the file. */
+static bool may_read(struct checker *c, uint64_t first, uint64_t last)
+{
+    const uint64_t page = 4096;
+    uint64_t from = max_u64(first / page, c->padding_page), upto = (last - 1) / page + 1;
+    uint64_t cost = upto > from ? (upto - from) * page : 0;
+    c->padding_cut |= c->padding_left < cost;
+    if (c->padding_cut)
+        return false;
+    c->padding_left -= cost;
+    c->padding_page = max_u64(upto, c->padding_page);
+    return true;
+}
 
 /* The first byte that is not zero, `last` if all are, or if the rest is not to be read. */
 static int find_nonzero(struct checker *c, uint64_t first, uint64_t last, uint64_t *ret)
@@ -150,9 +162,8 @@ static int find_nonzero(struct checker *c, uint64_t first, uint64_t last, uint64
         if (last - first > sizeof(room))
             first = skip_hole(src, first, last);
         n = (size_t)min_u64(last - first, sizeof(room));
-        if (c->padding_left == 0 || n == 0)
+        if (n == 0 || !may_read(c, first, first + n))
             return 0;
-        c->padding_left -= min_u64(c->padding_left, max_u64(n, PAGE));
         int r = src->read(src, first, room, n);
         if (r < 0)
             return r;
@@ -183,7 +194,7 @@ static int zero(struct checker *c, uint64_t first, uint64_t last, const struct g
 int rule_padding(struct checker *c)
 {
     int r = c->src ? each_stretch(c, zero) : 0;
-    if (r == 0 && c->padding_left == 0)
+    if (r == 0 && c->padding_cut)
         tell(c, CHECK_NOTE, "padding", "only a part was read; ggufs --check reads all of it");
     return r;
 }

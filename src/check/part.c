@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "gguf/sniff.h"
+
 const char *part_name(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -43,7 +45,7 @@ static int open_file(struct part *p, struct err *e)
     struct stat st;
     char *real = realpath(p->path, NULL);
     if (!real)
-        return err_set(e, -errno, "%s", strerror(errno));
+        return sniff_no_file(p->path, -errno, e);
     bool folder = stat(real, &st) == 0 && S_ISDIR(st.st_mode);
     int r = folder ? err_set(e, -EISDIR, "is a folder, not a GGUF file") : open_dir(real, e);
     if (r >= 0) {

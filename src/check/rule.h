@@ -14,6 +14,8 @@ struct checker {
     size_t shards;
     bool faults_told;
     uint64_t padding_left; /* bytes of padding that may still be read */
+    uint64_t padding_page; /* behind the last page that was read of it */
+    bool padding_cut;      /* the rest was not */
     const char *rule;      /* id of the rule */
     unsigned told;         /* findings of this rule */
     enum check_severity last;

@@ -47,6 +47,9 @@ int cursor_fail(const struct cursor *c, int code, const char *field, uint64_t at
 int cursor_fault(const struct cursor *c, int code, const char *field, uint64_t at, const char *fmt,
                  ...) __attribute__((format(printf, 5, 6)));
 
+/* Behind the reason where a good file that is cut would fail too. */
+#define CURSOR_CUT " (an incomplete download?)"
+
 /* Load what is missing of the n bytes at pos: the slow half of cursor_need(). */
 int cursor_load(struct cursor *c, uint64_t n, const char *field);
 

@@ -5,10 +5,25 @@
 #include <stdlib.h>
 
 #include "gguf/keys.h"
+#include "gguf/sniff.h"
 
 /* The fewest bytes that a key-value and a tensor info can take in any version. */
 #define LEAST_KEY 10
 #define LEAST_TENSOR 20
+/* More keys or tensors than any model has: a count over it is damage, not the sign of a cut file. */
+#define PLAUSIBLE_COUNT 1000000
+
+/* The magic is another: what the file is then, if that is known. */
+static int not_gguf(const struct cursor *c)
+{
+    char magic[SHOW_MAX];
+    const struct sniffed *s = sniff_bytes(c->bytes, (size_t)c->have, c->src->size);
+    if (s)
+        return cursor_fail(c, -EBADMSG, "magic", 0, "this is %s, not a GGUF file: %s", s->what,
+                           s->todo);
+    return cursor_fail(c, -EBADMSG, "magic", 0, "'%s' is not 'GGUF'",
+                       show(magic, c->bytes, (size_t)min_u64(c->have, 4)));
+}
 
 /*
  * Magic and version. The magic is the same in both byte orders; a file is big-endian when the low
@@ -16,12 +31,15 @@
  */
 static int parse_version(struct cursor *c)
 {
-    int r = cursor_need(c, 8, "magic");
+    size_t n = (size_t)min_u64(c->src->size, 4);
+    int r = cursor_need(c, n, "magic");
     if (r < 0)
         return r;
-    char magic[SHOW_MAX];
-    if (memcmp(c->bytes, "GGUF", 4) != 0)
-        return cursor_fail(c, -EBADMSG, "magic", 0, "'%s' is not 'GGUF'", show(magic, c->bytes, 4));
+    if (n == 0 || memcmp(c->bytes, "GGUF", n) != 0)
+        return not_gguf(c);
+    r = cursor_need(c, 8, "magic");
+    if (r < 0)
+        return r;
     uint32_t version = get_u32(c->bytes + 4, false);
     bool big = version != 0 && (version & 0xffff) == 0;
     if (big)
@@ -40,8 +58,9 @@ static int parse_count(struct cursor *c, const char *field, uint64_t least, uint
     uint64_t at = c->pos;
     int r = cursor_uint(c, c->fmt.len_width, field, ret);
     if (r == 0 && *ret > cursor_left(c) / least)
-        return cursor_fail(c, -EBADMSG, field, at, "%llu cannot fit into a file of %llu bytes",
-                           (unsigned long long)*ret, (unsigned long long)c->src->size);
+        return cursor_fail(c, -EBADMSG, field, at, "%llu cannot fit into a file of %llu bytes%s",
+                           (unsigned long long)*ret, (unsigned long long)c->src->size,
+                           *ret <= PLAUSIBLE_COUNT ? CURSOR_CUT : "");
     return r;
 }
 

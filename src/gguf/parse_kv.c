@@ -41,9 +41,10 @@ static int array_head(struct cursor *c, uint64_t *elem, uint64_t *count)
     if (*count > GGUF_MAX_COUNT || !mul_u64(*count, least_bytes(c, *elem), &bytes) ||
         bytes > cursor_left(c))
         return cursor_fail(c, -EBADMSG, "array length", c->fmt.draft ? at : at + 4,
-                           "%llu elements of type %s do not fit into the %llu bytes left",
+                           "%llu elements of type %s do not fit into the %llu bytes left%s",
                            (unsigned long long)*count, gguf_types[*elem].name,
-                           (unsigned long long)cursor_left(c));
+                           (unsigned long long)cursor_left(c),
+                           *count > GGUF_MAX_COUNT ? "" : CURSOR_CUT);
     return 0;
 }
 

@@ -128,8 +128,8 @@ int cursor_load(struct cursor *c, uint64_t n, const char *field)
 {
     if (n > cursor_left(c))
         return cursor_fail(c, -EBADMSG, field, c->pos,
-                           "the file ends: %llu bytes needed, %llu left", (unsigned long long)n,
-                           (unsigned long long)cursor_left(c));
+                           "the file ends: %llu bytes needed, %llu left" CURSOR_CUT,
+                           (unsigned long long)n, (unsigned long long)cursor_left(c));
     uint64_t end = c->pos + n;
     if (end > GGUF_MAX_HEADER)
         return cursor_fail(c, -EFBIG, field, c->pos, "the header is over %llu bytes",

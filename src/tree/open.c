@@ -12,6 +12,7 @@
 #include "check/filename.h"
 #include "edit/change.h"
 #include "edit/recover.h"
+#include "gguf/sniff.h"
 
 struct view tree_view(struct tree *t)
 {
@@ -232,7 +233,7 @@ static int find_model(struct tree *t, const char *path, const char **name, struc
         return t->shards.n ? err_set(e, why, "shard %s: %s",
                                      show(shown, t->shards.name[0], strlen(t->shards.name[0])),
                                      strerror(-why))
-                           : err_set(e, why, "%s", strerror(-why));
+                           : sniff_no_file(path, why, e);
     if (stat(t->path, &t->st) == 0 && S_ISDIR(t->st.st_mode))
         return err_set(e, -EISDIR, "is a folder, not a GGUF file");
     char *slash = strrchr(t->path, '/');

@@ -40,6 +40,44 @@ static void test_many(void)
     parsed_free(&p);
 }
 
+/* ---- padding is read up to a bound ---- */
+
+struct padding {
+    unsigned warnings, notes;
+};
+
+static void on_padding(void *arg, const struct check_finding *f)
+{
+    struct padding *p = arg;
+    if (strcmp(f->rule, "padding") != 0)
+        return;
+    p->warnings += f->severity == CHECK_WARNING;
+    p->notes += f->severity == CHECK_NOTE && strstr(f->what, "only a part was read");
+}
+
+static void test_padding(void)
+{
+    static const struct {
+        uint64_t most; /* whole pages count, of 4096 bytes */
+        unsigned warnings, notes;
+    } rows[] = {{0, 4, 0}, {4 * 4096, 4, 0}, {3 * 4096, 3, 1}, {4096, 1, 1}, {1, 0, 1}};
+    struct build b;
+    build_init(&b, 3, false);
+    b.pad_byte = 1;
+    for (int i = 0; i < 3; i++)
+        build_tensor(&b, (char[]){(char)('a' + i), '\0'}, F32, (uint64_t[]){1025}, 1, NULL, 4100);
+    struct parsed p = parse_build(&b, 0);
+    struct source src = source_mem(p.image, p.size);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct padding found = {0};
+        struct check_model m = {.g = p.g, .src = &src, .padding_most = rows[i].most};
+        CU_ASSERT_EQUAL(check_rules(&m, on_padding, &found), 0);
+        CU_ASSERT_EQUAL(found.warnings, rows[i].warnings);
+        CU_ASSERT_EQUAL(found.notes, rows[i].notes);
+    }
+    parsed_free(&p);
+}
+
 /* ---- architectures ---- */
 
 struct wanted {
@@ -144,6 +182,7 @@ static void test_faults(void)
 
 static CU_TestInfo tests[] = {
     {"findings of one rule are cut", test_many},
+    {"padding is read up to a bound", test_padding},
     {"keys that architectures require", test_required},
     {"either spelling of a key will do", test_spellings},
     {"the parser goes on after faults, and tells each", test_faults},

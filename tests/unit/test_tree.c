@@ -417,8 +417,11 @@ static void test_refused(void)
     CU_ASSERT_EQUAL(tree_open(path, &plain, &t, &e), -EISDIR);
     CU_ASSERT_STRING_EQUAL(e.msg, "is a folder, not a GGUF file");
     CU_ASSERT_EQUAL(tree_open(pipe, &plain, &t, &e), -EINVAL);
+    CU_ASSERT_EQUAL(tree_open("hf://org/name", &plain, &t, &e), -ENOENT);
+    CU_ASSERT_STRING_EQUAL(e.msg, "is a URL of Hugging Face, not a file: download the model first, "
+                                  "with \"hf download\"");
     CU_ASSERT_EQUAL(image_try("", 0, &plain, &m, &e), -EBADMSG);
-    CU_ASSERT_EQUAL(image_try("not a model", 11, &plain, &m, &e), -EBADMSG);
+    CU_ASSERT_EQUAL(image_try("not a model", 12, &plain, &m, &e), -EBADMSG);
     CU_ASSERT_STRING_EQUAL(e.msg, "magic at byte 0: 'not ' is not 'GGUF'");
     CU_ASSERT_PTR_NULL(t);
     (void)unlink(pipe);
