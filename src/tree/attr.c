@@ -153,17 +153,31 @@ static nlink_t node_links(const struct gen *g, const struct node *n)
     return 2 + (n->kind == NODE_DIR && n->row == ROOT_TENSORS ? (nlink_t)g->gguf->n_tensors : 0);
 }
 
+/* What the files give of which a node is made. */
+static const struct grant *node_grant(const struct tree *t, const struct view *v,
+                                      const struct node *n)
+{
+    const struct rights *r = &t->rights;
+    if (n->kind == NODE_TENSOR || n->kind == NODE_TENSOR_FILE)
+        return &r->file[v->store->place[n->number].file];
+    if (n->kind == NODE_WHOLE)
+        return &r->all;
+    return n->kind == NODE_DIR && n->row == ROOT_TENSORS ? &r->names : &r->own;
+}
+
 /*
- * Bits derive from the model file's: metadata/ and its files have its read and write bits, all
- * else its read bits; who may read a folder may enter it.
+ * Bits derive from those of the files: metadata/ and its files have read and write bits, all else
+ * read bits; who may read a folder may enter it, and tensors/ is entered by more than may read it.
  */
-static mode_t node_mode(const struct tree *t, const struct node *n)
+static mode_t node_mode(const struct tree *t, const struct grant *g, const struct node *n)
 {
     bool editable = n->kind == NODE_KEY || (n->kind == NODE_DIR && n->row == ROOT_METADATA);
-    mode_t from = t->opt.set_umask ? 0777 & ~t->opt.umask : t->st.st_mode;
+    mode_t from = t->opt.set_umask ? 0777 & ~t->opt.umask : g->bits;
     mode_t mode = from & (editable ? 0666 : 0444);
     if (!node_is_dir(n))
         return S_IFREG | mode;
+    if (g == &t->rights.names && !t->opt.set_umask)
+        return S_IFDIR | mode | (from & 0111);
     return S_IFDIR | mode | (from & 0444) >> 2;
 }
 
@@ -220,13 +234,14 @@ int node_entry(struct tree *t, const struct view *v, uint64_t ino, struct tree_e
     const struct kfile *f = node_file(t, &n);
     bool link = f && f->state == KFILE_LINK;
     struct timespec mtime = node_mtime(t, v, &n);
+    const struct grant *g = node_grant(t, v, &n);
     *ret = (struct tree_entry){.node = ino, .fixed = node_fixed(t, &n)};
     ret->attr = (struct stat){
         .st_ino = n.kind == NODE_WHOLE ? ino_row(n.row) : ino,
-        .st_mode = link ? S_IFLNK | 0777 : node_mode(t, &n),
+        .st_mode = link ? S_IFLNK | 0777 : node_mode(t, g, &n),
         .st_nlink = node_links(v->gen, &n),
-        .st_uid = t->opt.set_uid ? t->opt.uid : t->st.st_uid,
-        .st_gid = t->opt.set_gid ? t->opt.gid : t->st.st_gid,
+        .st_uid = t->opt.set_uid ? t->opt.uid : g->uid,
+        .st_gid = t->opt.set_gid ? t->opt.gid : g->gid,
         .st_blksize = IO_SIZE,
         .st_atim = mtime,
         .st_mtim = mtime,

@@ -10,6 +10,7 @@
 #include "edit/file.h"
 #include "tree/helper.h"
 #include "tree/keys.h"
+#include "tree/rights.h"
 #include "tree/texts.h"
 #include "tree/tree.h"
 
@@ -63,7 +64,8 @@ struct tree {
     char *name;            /* owned: what the file was called, by a link perhaps */
     int dir;               /* of its folder */
     struct shards shards;  /* if the model is split */
-    struct stat st;        /* of the model when it was opened: owner, bits */
+    struct stat st;        /* of the model when it was opened */
+    struct rights rights;  /* owners and bits of what is shown; as it was opened */
     bool writable;         /* metadata can be edited */
     char why[SHOW_MAX];    /* why it is not */
     struct edit_file file; /* the writer's; while nothing is written, protected by lock */

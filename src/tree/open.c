@@ -247,6 +247,38 @@ static int find_model(struct tree *t, const char *path, const char **name, struc
     return 0;
 }
 
+/* The real path of the folder that a path names something in. */
+static char *real_folder(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+    char *real = folder ? realpath(folder, NULL) : NULL;
+    free(folder);
+    return real;
+}
+
+static int add_rights(struct tree *t, size_t i, const char *path)
+{
+    char *name = t->shards.n ? split_path(&t->shards.split, i) : strdup(path);
+    char *base = name ? real_folder(name) : NULL;
+    int fd = i ? t->shards.file[i]->fd : t->file.fd;
+    int r = base ? rights_add(&t->rights, fd, name, base) : -ENOMEM;
+    free(base);
+    free(name);
+    return r;
+}
+
+/* Who may read what of the model, which was found by `path`. */
+static int find_rights(struct tree *t, const char *path, struct err *e)
+{
+    int r = 0;
+    for (size_t i = 0; i < (t->shards.n ? t->shards.n : 1) && r == 0; i++)
+        r = add_rights(t, i, path);
+    if (r == 0)
+        r = rights_settle(&t->rights, geteuid(), t->writable);
+    return r < 0 ? err_set(e, r, "cannot tell who may read it: %s", strerror(-r)) : 0;
+}
+
 static int open_model(struct tree *t, const char *path, struct err *e)
 {
     const char *name = NULL;
@@ -260,7 +292,9 @@ static int open_model(struct tree *t, const char *path, struct err *e)
         return r;
     recover(t);
     r = try_new_file(t, name, e);
-    return r < 0 ? r : parse_file(t, e);
+    if (r == 0)
+        r = parse_file(t, e);
+    return r < 0 ? r : find_rights(t, path, e);
 }
 
 /* A tree with nothing opened. NULL: no memory. */
@@ -338,6 +372,7 @@ void tree_close(struct tree *t)
     if (t->keys.file)
         keys_free(&t->keys);
     shards_free(&t->shards);
+    rights_free(&t->rights);
     if (t->file.fd >= 0)
         edit_file_close(&t->file);
     if (t->dir >= 0)

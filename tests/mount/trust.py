@@ -53,6 +53,10 @@ for what, act in (
 '''
 
 
+def as_other(*command):
+    return run('setpriv', f'--reuid={OTHER}', f'--regid={OTHER}', '--clear-groups', *command)
+
+
 def attempts(at):
     """What the other user can do: {what: result}."""
     done = mountlib.run_as_other('/usr/bin/python3', '-c', ATTEMPTS, at)
@@ -131,6 +135,25 @@ class Trust(unittest.TestCase):
         self.assertEqual(mountlib.get(self.model), self.data)
         self.assertEqual(self.as_another(0o660)['write'], 'ok')
         self.assertEqual(os.stat(self.model).st_gid, OTHER)
+
+    @unittest.skipUnless(ROOT, 'for root only')
+    def test_model_behind_a_link(self):
+        """A link leads only those to the model who could go there."""
+        inner, link = mountlib.path('inner'), os.path.join(self.folder, 'link.gguf')
+        os.mkdir(inner)
+        real = os.path.join(inner, 'real.gguf')
+        self.put(real, self.data)
+        os.symlink(real, link)
+        os.chmod(mountlib.folder, 0o755)
+        at = mountlib.path('open')
+        os.makedirs(at, exist_ok=True)
+        for bits, result in ((0o700, {'EACCES'}), (0o711, {'EACCES', 'ok'})):
+            os.chmod(inner, bits)
+            for path, found in ((link, result), (real, {'EACCES', 'ok'})):
+                with Mount(path, '-o', 'allow_other', at=at):
+                    self.assertEqual(set(attempts(at).values()), found)
+        os.unlink(real)
+        os.rmdir(inner)
 
     def read_only(self, at):
         with self.assertRaises(OSError) as caught:

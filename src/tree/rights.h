@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Who may read what the tree shows: owner, group and bits that give nobody more than the files
+ * give of which it is made. The kernel judges by them (default_permissions).
+ *
+ *     struct rights r = RIGHTS_INIT;
+ *     r = rights_add(&r, fd, path, base);       for each file of the model, the first first
+ *     rights_settle(&r, geteuid(), writable);
+ *     ... r.own, r.all, r.names, r.file[i] ...
+ *     rights_free(&r);
+ *
+ * What is made of one file has that file's owner, group and bits. What is made of several has one
+ * owner and one group too, but a caller may be another file's owner, or a member of its group or
+ * not. So a class of callers has a bit only if every file gives it to all that could be in the
+ * class. Named users and groups of an ACL count as classes that anybody but the owner may be in.
+ *
+ * A file that is reached by a link gives nothing to callers who could not search the folders that
+ * it really is in. Those that lead to the link as well are left out: a mount shows what is in the
+ * folder that it was given, wherever that is.
+ *
+ * Threads: immutable once settled.
+ */
+#ifndef TREE_RIGHTS_H
+#define TREE_RIGHTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* What a file gives, or a folder on the way to it. */
+struct grant {
+    uid_t uid;
+    gid_t gid;
+    mode_t bits;   /* 0777. Of a folder: all three of a class that may search it, else none */
+    bool folder;   /* not the model's: says nothing of whose the tree is */
+    uint32_t file; /* the file of the model that it belongs to */
+};
+
+struct rights {
+    struct grant *grant; /* owned: by file, each file before its folders */
+    size_t n, cap;
+    uint32_t files;
+    struct grant *file; /* owned: for what is made of file i alone: its tensors */
+    struct grant own;   /* the same of the first: the root, metadata/ and the keys */
+    struct grant all;   /* for what is made of all: the views of the whole */
+    /* For tensors/: read by those who may read all, searched by those who may read the first. Its
+     * bits have those of execution. */
+    struct grant names;
+};
+
+#define RIGHTS_INIT ((struct rights){0})
+
+/*
+ * One more file of the model, open as fd, found by `path`; `base` is the real path of the folder
+ * that was asked for. 0, -ENOMEM, -errno (fstat).
+ */
+int rights_add(struct rights *r, int fd, const char *path, const char *base);
+
+/* Compute what is shown. `self`, who could open all files, may read them; writable: write the first
+ * too. 0, -ENOMEM. */
+int rights_settle(struct rights *r, uid_t self, bool writable);
+void rights_free(struct rights *r);
+
+/* For tests: bits for these owner and group that no grant of the list denies. */
+mode_t rights_fold(const struct grant *list, size_t n, uid_t uid, gid_t gid, uid_t self,
+                   mode_t known);
+
+#endif

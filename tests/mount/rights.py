@@ -1,0 +1,113 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: MIT
+"""Who may read what of a split model, whose files need not have one owner or mode."""
+import os
+import unittest
+
+import ggufmodel as gguf
+import mountlib
+import samples
+from ggufmodel import Tensor, Value
+from mountlib import Mount, run
+
+OTHER = 65534  # an ordinary user
+AS_OTHER = ('setpriv', f'--reuid={OTHER}', f'--regid={OTHER}', '--clear-groups')
+
+# Which of the files given another user can read, one a line.
+READERS = '''
+import os, sys
+for name in sys.argv[1:]:
+    try:
+        if os.path.isdir(name):
+            os.listdir(name)
+        else:
+            open(name, "rb").read(1)
+        print(os.path.basename(name))
+    except PermissionError:
+        pass
+'''
+
+
+@unittest.skipUnless(os.getuid() == 0, 'for root only')
+class Rights(unittest.TestCase):
+    def shards(self):
+        """Three shards, each with a tensor of its number."""
+        paths = []
+        for no in range(3):
+            kv = (samples.ARCH if no == 0 else []) + [
+                (b'split.no', Value('u16', no)), (b'split.count', Value('u16', 3)),
+                (b'split.tensors.count', Value('i32', 3))]
+            name = 'm-%05d-of-00003.gguf' % (no + 1)
+            paths.append(mountlib.put(name, gguf.encode(
+                kv, [Tensor(b'of.%d' % no, 0, (1,), bytes(4))])))
+        return paths
+
+    def readable(self, model, *options):
+        """What another user can read where root's daemon serves the model to all."""
+        os.chmod(mountlib.folder, 0o755)
+        at = mountlib.path('open')
+        os.makedirs(at, exist_ok=True)
+        with Mount(model, '-o', ','.join(('allow_other',) + options), at=at):
+            tensors = [f'{at}/tensors/of.{no}' for no in range(3)]
+            files = [f'{tensor}/{name}' for tensor in tensors for name in ('raw', 'f32', 'shard')]
+            whole = [f'{at}/{name}' for name in ('model.gguf', 'metadata.json', 'tensors.json',
+                                                 'info', 'check')]
+            keys = [f'{at}/metadata/general.architecture']
+            self.assertEqual(os.listdir(at + '/tensors'), ['of.0', 'of.1', 'of.2'])
+            done = run(*AS_OTHER, '/usr/bin/python3', '-c', READERS, *tensors, *files, *whole, *keys,
+                            at + '/tensors', at + '/metadata')
+            self.assertEqual(done.returncode, 0, done.err)
+            return done.out.split()
+
+    ONE = ['raw', 'f32', 'shard']
+    WHOLE = ['model.gguf', 'metadata.json', 'tensors.json', 'info', 'check']
+    FIRST = ['general.architecture', 'metadata']
+
+    def test_shards_of_several_modes(self):
+        """Each tensor to those who may read its shard, what is made of all to those who may read
+        all."""
+        paths = self.shards()
+        everything = (['of.0', 'of.1', 'of.2'] + 3 * self.ONE + self.WHOLE + self.FIRST[:1] +
+                      ['tensors', 'metadata'])
+        self.assertEqual(self.readable(paths[0]), everything)
+        for private in (1, 2):
+            os.chmod(paths[private], 0o600)
+            found = self.readable(paths[1])
+            self.assertEqual(found, [f'of.{no}' for no in range(3) if no != private] +
+                             2 * self.ONE + self.FIRST)
+            os.chmod(paths[private], 0o644)
+        os.chmod(paths[0], 0o600)
+        self.assertEqual(self.readable(paths[0]), [])
+        self.assertEqual(self.readable(paths[0], 'umask=022'), everything)
+        os.chmod(paths[0], 0o644)
+        os.chown(paths[2], 1234, 1234)
+        os.chmod(paths[2], 0o664)
+        self.assertEqual(self.readable(paths[0]), everything)
+        os.chmod(paths[2], 0o660)
+        self.assertEqual(self.readable(paths[0]), ['of.0', 'of.1'] + 2 * self.ONE + self.FIRST)
+        os.chown(paths[2], OTHER, 0)
+        self.assertEqual(self.readable(paths[0]),
+                         ['of.0', 'of.1', 'of.2'] + 3 * self.ONE + self.FIRST)
+
+    def test_shards_behind_links(self):
+        """A link leads only those to its file who could go there."""
+        paths, inner = self.shards(), mountlib.path('inner')
+        os.mkdir(inner)
+        for bits, private in ((0o600, 0o755), (0o644, 0o700)):
+            real = os.path.join(inner, 'blob')
+            os.rename(paths[1], real)
+            os.symlink(real, paths[1])
+            os.chmod(real, bits)
+            os.chmod(inner, private)
+            self.assertEqual(self.readable(paths[0]),
+                             ['of.0', 'of.2'] + 2 * self.ONE + self.FIRST)
+            os.chmod(real, 0o644)
+            os.chmod(inner, 0o711)
+            self.assertEqual(len(self.readable(paths[0])), 3 + 9 + 5 + 3)
+            os.unlink(paths[1])
+            os.rename(real, paths[1])
+        os.rmdir(inner)
+
+
+if __name__ == '__main__':
+    mountlib.main()

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Owner, group and bits of what is made of several files, against all callers that there can be:
+ * nobody may read more than the files give, and whoever serves them may read all.
+ */
+#include "cu_main.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "base/bytes.h"
+#include "tree/rights.h"
+
+#define IDS 3    /* users and groups 1 to 3; root may always */
+#define GROUPS 8 /* sets of them, one bit each */
+
+/* As the kernel judges. */
+static bool may(const struct grant *g, mode_t want, uid_t uid, unsigned groups)
+{
+    unsigned shift = uid == g->uid ? 6 : groups & 1U << (g->gid - 1) ? 3 : 0;
+    return (g->bits >> shift & want) == want;
+}
+
+static bool may_all(const struct grant *list, size_t n, uid_t uid, unsigned groups)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!may(&list[i], 4, uid, groups))
+            return false;
+    return true;
+}
+
+struct caller {
+    uid_t uid;
+    unsigned groups;
+};
+
+static unsigned leaks, shut_out, cases;
+
+/* The files of a list, served by `self`. */
+static void check_list(struct grant *list, size_t n, uint32_t files, const struct caller *self)
+{
+    struct rights r = {.grant = list, .n = n, .files = files};
+    if (self->uid && !may_all(list, n, self->uid, self->groups))
+        return; /* it could not have opened them */
+    CU_ASSERT_EQUAL_FATAL(rights_settle(&r, self->uid, false), 0);
+    for (uid_t uid = 1; uid <= IDS; uid++)
+        for (unsigned groups = 0; groups < GROUPS; groups++) {
+            if (uid == self->uid && groups != self->groups)
+                continue;
+            bool all = may_all(list, n, uid, groups);
+            cases++;
+            leaks += may(&r.all, 4, uid, groups) && !all;
+            leaks += may(&r.names, 4, uid, groups) && !all;
+            leaks += may(&r.names, 1, uid, groups) && !may_all(list, n - files + 1, uid, groups);
+            shut_out += uid == self->uid && !may(&r.all, 4, uid, groups);
+            shut_out += uid == self->uid && !may(&r.names, 5, uid, groups);
+            shut_out += uid == self->uid && !may(&r.own, 4, uid, groups);
+            for (uint32_t i = 0; i < files; i++) /* each alone: exactly what it gives */
+                leaks +=
+                    n == files && may(&r.file[i], 4, uid, groups) != may(&list[i], 4, uid, groups);
+        }
+    free(r.file);
+}
+
+/* Grant number i of all of them: read bits, owner and group. */
+static struct grant nth(unsigned i, uint32_t file)
+{
+    mode_t bits = (i & 4) << 6 | (i & 2) << 4 | (i & 1) << 2;
+    return (struct grant){
+        .uid = 1 + i / 8 % IDS, .gid = 1 + i / 8 / IDS, .bits = bits, .file = file};
+}
+#define NTHS (8 * IDS * IDS)
+
+static void test_two(void)
+{
+    leaks = shut_out = cases = 0;
+    for (unsigned i = 0; i < NTHS; i++)
+        for (unsigned k = 0; k < NTHS; k++)
+            for (struct caller self = {0}; self.uid <= 2; self.uid++)
+                for (self.groups = 0; self.groups < GROUPS; self.groups++) {
+                    struct grant list[] = {nth(i, 0), nth(k, 1)};
+                    check_list(list, 2, 2, &self);
+                }
+    CU_ASSERT_EQUAL(leaks, 0);
+    CU_ASSERT_EQUAL(shut_out, 0);
+    CU_ASSERT_TRUE(cases > 100000);
+}
+
+/* A folder that the first file is reached through. */
+static void test_folder(void)
+{
+    leaks = shut_out = cases = 0;
+    for (unsigned i = 0; i < NTHS; i++)
+        for (unsigned k = 0; k < NTHS; k++)
+            for (struct caller self = {0}; self.uid <= 2; self.uid++)
+                for (self.groups = 0; self.groups < GROUPS; self.groups++) {
+                    struct grant list[] = {nth(i, 0), nth(k, 0), nth(i, 1)};
+                    list[1].folder = true;
+                    list[1].bits |= list[1].bits >> 1 | list[1].bits >> 2;
+                    check_list(list, 3, 2, &self);
+                }
+    CU_ASSERT_EQUAL(leaks, 0);
+    CU_ASSERT_EQUAL(shut_out, 0);
+    CU_ASSERT_TRUE(cases > 100000);
+}
+
+/* What people have. */
+static void test_plain(void)
+{
+    struct grant list[] = {{.uid = 7, .gid = 8, .bits = 0664},
+                           {.uid = 7, .gid = 8, .bits = 0644, .file = 1},
+                           {.uid = 7, .gid = 8, .bits = 0600, .file = 2}};
+    struct rights r = {.grant = list, .n = 2, .files = 2};
+    CU_ASSERT_EQUAL(rights_settle(&r, 7, true), 0);
+    CU_ASSERT_EQUAL(r.own.bits, 0664);
+    CU_ASSERT_EQUAL(r.all.bits, 0644);
+    CU_ASSERT_EQUAL(r.names.bits, 0555);
+    CU_ASSERT_TRUE(r.all.uid == 7 && r.all.gid == 8);
+    free(r.file);
+    r = (struct rights){.grant = list, .n = 3, .files = 3};
+    CU_ASSERT_EQUAL(rights_settle(&r, 0, true), 0);
+    CU_ASSERT_EQUAL(r.all.bits, 0600);
+    CU_ASSERT_EQUAL(r.names.bits, 0511);
+    CU_ASSERT_EQUAL(r.file[1].bits, 0644);
+    CU_ASSERT_EQUAL(r.file[2].bits, 0600);
+    free(r.file);
+}
+
+/* A writer through a link keeps the right to write. */
+static void test_writer(void)
+{
+    struct grant list[] = {{.uid = 7, .gid = 8, .bits = 0660},
+                           {.uid = 7, .gid = 9, .bits = 0770, .folder = true}};
+    struct rights r = {.grant = list, .n = 2, .files = 1};
+    CU_ASSERT_EQUAL(rights_settle(&r, 6, true), 0);
+    CU_ASSERT_EQUAL(r.own.uid, 6);
+    CU_ASSERT_EQUAL(r.own.bits & 0600, 0600);
+    CU_ASSERT_EQUAL(r.own.bits & 0077, 0);
+    free(r.file);
+}
+
+/* ---- files ---- */
+
+/* An ACL of entries "tag, permissions, id", as the attribute holds it. */
+static size_t acl(uint8_t *dst, const unsigned (*entry)[3], size_t n)
+{
+    put_u32(dst, 2, false);
+    for (size_t i = 0; i < n; i++) {
+        put_u16(dst + 4 + 8 * i, (uint16_t)entry[i][0], false);
+        put_u16(dst + 6 + 8 * i, (uint16_t)entry[i][1], false);
+        put_u32(dst + 8 + 8 * i, entry[i][2], false);
+    }
+    return 4 + 8 * n;
+}
+
+static mode_t bits_of_file(const char *path)
+{
+    struct rights r = RIGHTS_INIT;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    CU_ASSERT_TRUE_FATAL(fd >= 0);
+    CU_ASSERT_EQUAL(rights_add(&r, fd, path, "/tmp"), 0);
+    CU_ASSERT_EQUAL(rights_settle(&r, 0, true), 0);
+    mode_t bits = r.own.bits;
+    (void)close(fd);
+    rights_free(&r);
+    return bits;
+}
+
+static void test_acl(void)
+{
+    static const unsigned entries[][3] = {{1, 6, ~0U},  {2, 0, 4242}, {4, 4, ~0U},
+                                          {8, 4, 4343}, {16, 4, ~0U}, {32, 4, ~0U}};
+    uint8_t bytes[64];
+    char path[] = "/tmp/ggufs-rights-XXXXXX";
+    int fd = mkstemp(path);
+    CU_ASSERT_TRUE_FATAL(fd >= 0);
+    CU_ASSERT_EQUAL(fchmod(fd, 0644), 0);
+    CU_ASSERT_EQUAL(bits_of_file(path), 0644);
+    size_t n = acl(bytes, entries, 6);
+    if (fsetxattr(fd, "system.posix_acl_access", bytes, n, 0) == 0) {
+        CU_ASSERT_EQUAL(bits_of_file(path), 0600); /* 4242 may not, and is in the group perhaps */
+        bytes[4 + 8 + 2] = 4;
+        CU_ASSERT_EQUAL(fsetxattr(fd, "system.posix_acl_access", bytes, n, 0), 0);
+        CU_ASSERT_EQUAL(bits_of_file(path), 0644);
+        bytes[4 + 16 + 2] = 0;
+        CU_ASSERT_EQUAL(fsetxattr(fd, "system.posix_acl_access", bytes, n, 0), 0);
+        CU_ASSERT_EQUAL(bits_of_file(path), 0604);
+    }
+    (void)close(fd);
+    (void)unlink(path);
+}
+
+/* A link that leads into a closed folder, to the folder itself, and to nothing any more. */
+static void test_links(void)
+{
+    char base[] = "/tmp/ggufs-rights-XXXXXX", inner[64], file[80], link[64];
+    CU_ASSERT_PTR_NOT_NULL_FATAL(mkdtemp(base));
+    (void)snprintf(inner, sizeof(inner), "%s/inner", base);
+    (void)snprintf(file, sizeof(file), "%s/file", inner);
+    (void)snprintf(link, sizeof(link), "%s/link", base);
+    CU_ASSERT_EQUAL(mkdir(inner, 0700), 0);
+    int fd = open(file, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    CU_ASSERT_EQUAL(fchmod(fd, 0644), 0);
+    CU_ASSERT_EQUAL(symlink("inner/file", link), 0);
+    static const struct {
+        mode_t folder;
+        const char *base; /* NULL: the folder of the link */
+        mode_t bits;
+    } rows[] = {{0700, NULL, 0600}, {0711, NULL, 0644}, {0710, NULL, 0640}, {0700, "inner", 0644}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct rights r = RIGHTS_INIT;
+        CU_ASSERT_EQUAL(chmod(inner, rows[i].folder), 0);
+        CU_ASSERT_EQUAL(rights_add(&r, fd, link, rows[i].base ? inner : base), 0);
+        CU_ASSERT_EQUAL(rights_settle(&r, geteuid(), false), 0);
+        CU_ASSERT_EQUAL(r.own.bits, rows[i].bits);
+        rights_free(&r);
+    }
+    CU_ASSERT_EQUAL(unlink(file), 0);
+    struct rights r = RIGHTS_INIT;
+    CU_ASSERT_EQUAL(rights_add(&r, fd, link, base), 0);
+    CU_ASSERT_EQUAL(rights_settle(&r, geteuid(), false), 0);
+    CU_ASSERT_EQUAL(r.own.bits & 0077, 0);
+    rights_free(&r);
+    (void)close(fd);
+    (void)unlink(link);
+    (void)rmdir(inner);
+    (void)rmdir(base);
+}
+
+static CU_TestInfo tests[] = {
+    {"two files of any owners, groups and bits", test_two},
+    {"a file behind any folder", test_folder},
+    {"files of one owner", test_plain},
+    {"a writer keeps the right to write", test_writer},
+    {"an ACL gives no more than it says", test_acl},
+    {"links into folders", test_links},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("rights", tests)
