@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -40,6 +41,7 @@ int daemon_begin(const char *mountpoint)
 {
     struct buf b = BUF_INIT;
     path_line(&b, "at", mountpoint);
+    (void)prctl(PR_SET_NAME, DAEMON_COMM);
     int fd = memfd_create(FILE_NAME, MFD_CLOEXEC);
     append(fd, &b);
     return fd;

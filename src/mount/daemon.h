@@ -25,6 +25,9 @@
 #define DAEMON_XATTR "user.ggufs.daemon"
 #define DAEMON_TEXT_MAX 32
 
+/* /proc/PID/comm of a process of ggufs, however the program was started. */
+#define DAEMON_COMM "ggufs"
+
 /* Bytes of lines about lost edits that a daemon leaves: more than a person reads. */
 #define DAEMON_LOST_MAX (64u << 10)
 

@@ -218,6 +218,9 @@ static void op_statfs(fuse_req_t req, fuse_ino_t ino)
 
 /* ---- extended attributes ---- */
 
+/* Of the root: why the mount is read-only. Listed; it does not exist on one that is not. */
+#define READ_ONLY_XATTR "user.gguf.readonly"
+
 /* Size 0 asks for the size. */
 static void reply_xattr(fuse_req_t req, int r, const struct buf *b, size_t size)
 {
@@ -238,6 +241,8 @@ static void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t
     int r = 0;
     if (ino == FUSE_ROOT_ID && strcmp(name, DAEMON_XATTR) == 0)
         buf_str(&b, m->daemon);
+    else if (ino == FUSE_ROOT_ID && strcmp(name, READ_ONLY_XATTR) == 0 && !tree_writable(m->tree))
+        buf_str(&b, tree_why_not(m->tree));
     else
         r = tree_getxattr(m->tree, ino, name, &b);
     reply_xattr(req, r, &b, size);
@@ -247,6 +252,10 @@ static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 {
     CLEANUP(buf_free) struct buf b = BUF_INIT;
     int r = tree_listxattr(tree_of(req), ino, &b);
+    if (ino == FUSE_ROOT_ID && !tree_writable(tree_of(req)))
+        buf_add(&b, READ_ONLY_XATTR, sizeof(READ_ONLY_XATTR)); /* with its end */
+    if (r == 0)
+        r = buf_error(&b);
     reply_xattr(req, r, &b, size);
 }
 

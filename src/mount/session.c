@@ -11,6 +11,7 @@
 
 #include "mount/catch.h"
 #include "mount/guard.h"
+#include "mount/holder.h"
 #include "mount/log.h"
 #include "mount/ops.h"
 #include "mount/readahead.h"
@@ -59,10 +60,16 @@ static void log_mounted(const struct mnt_options *o, const struct tree *t)
     (void)show(at, o->mountpoint, strlen(o->mountpoint));
     for (unsigned i = 0; (line = tree_warning(t, i)); i++)
         log_line(LOG_WARNING, "%s: %s", path, line);
-    if (tree_writable(t))
-        log_line(LOG_INFO, "%s: mounted on %s", path, at);
-    else
-        log_line(LOG_INFO, "%s: mounted on %s, read-only: %s", path, at, tree_why_not(t));
+    log_line(LOG_INFO, "%s: mounted on %s%s", path, at, tree_writable(t) ? "" : ", read-only");
+}
+
+/* Less than what was asked for: a person learns of it at once, the log again. */
+static void say_read_only(const struct mnt_options *o, const struct tree *t)
+{
+    char model[SHOW_MAX];
+    if (!tree_writable(t) && !o->tree.read_only)
+        log_line(LOG_WARNING, "%s: mounted read-only: %s", show(model, o->model, strlen(o->model)),
+                 tree_why_not(t));
 }
 
 /* To the log, and to other processes of ggufs. */
@@ -73,6 +80,8 @@ static void announce(const struct mnt_options *o, struct mnt *m, dev_t dev)
                                            tree_writable(m->tree) ? NULL : tree_why_not(m->tree),
                                        .dev = dev};
     daemon_serve(m->status, &facts, m->daemon);
+    if (!o->cmd.foreground)
+        say_read_only(o, m->tree); /* to syslog, too */
     log_mounted(o, m->tree);
 }
 
@@ -160,6 +169,7 @@ static int run_tree(struct mnt_options *o, struct tree *t, int status, struct er
     struct fuse_session *se = mount_session(o, &m, e);
     if (!se)
         return e->code;
+    say_read_only(o, t);
     r = serve(se, o, &m, e);
     fuse_session_destroy(se);
     return r;
@@ -171,6 +181,8 @@ int mnt_run(struct mnt_options *o, struct err *e)
     char path[SHOW_MAX];
     log_take_libfuse();
     o->tree.log = log_plain;
+    o->tree.wait = holder_wait;
+    o->tree.wait_arg = o->model;
     int guard = -1, r = check_mountpoint(o, e);
     if (r == 0 && o->auto_unmount)
         r = guard_begin(o->mountpoint, &guard, e);

@@ -67,7 +67,7 @@ struct tree {
     struct stat st;        /* of the model when it was opened */
     struct rights rights;  /* owners and bits of what is shown; as it was opened */
     bool writable;         /* metadata can be edited */
-    char why[SHOW_MAX];    /* why it is not */
+    char why[512];         /* why it is not; as long as a line of struct err */
     struct edit_file file; /* the writer's; while nothing is written, protected by lock */
     struct edit_options edit;
     struct texts texts; /* that open files show */

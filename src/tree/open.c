@@ -28,9 +28,9 @@ struct view tree_view(struct tree *t)
 static const char *reason(const struct tree *t, const char *name)
 {
     if (t->opt.read_only)
-        return "as asked for";
+        return "asked for by -o ro";
     if (t->opt.partial)
-        return "it may be incomplete";
+        return "an incomplete file is not edited (-o partial)";
     if (file_name_is_hash(name) && !t->opt.edit_hash_names)
         return "its name is a hash of its content (-o hashnames=edit allows edits)";
     if (faccessat(t->dir, ".", W_OK, AT_EACCESS) < 0)
@@ -41,7 +41,13 @@ static const char *reason(const struct tree *t, const char *name)
 static void not_writable(struct tree *t, const char *why)
 {
     t->writable = false;
-    (void)show(t->why, why, strlen(why));
+    (void)show_in(t->why, sizeof(t->why), why, strlen(why));
+}
+
+/* Wait for a process that holds the lock and is about to end. */
+static bool wait_for_lock(const struct tree *t, const char *name, bool busy, struct err *why)
+{
+    return t->opt.wait && t->opt.wait(t->opt.wait_arg, t->dir, name, busy, why);
 }
 
 /* Open the file, for writing if it can be. */
@@ -49,9 +55,14 @@ static int open_file(struct tree *t, const char *name, struct err *e)
 {
     struct err why = {0};
     const char *no = reason(t, name);
-    t->writable = !no && edit_file_open(&t->file, &sys_libc, t->dir, name, true, &why) == 0;
+    int r = no ? -EROFS : edit_file_open(&t->file, &sys_libc, t->dir, name, true, &why);
+    while (r == -EWOULDBLOCK && wait_for_lock(t, name, true, &why))
+        r = edit_file_open(&t->file, &sys_libc, t->dir, name, true, &why);
+    t->writable = r == 0;
     if (t->writable)
         return 0;
+    if (no)
+        (void)wait_for_lock(t, name, false, &why);
     not_writable(t, no ? no : why.msg);
     return edit_file_open(&t->file, &sys_libc, t->dir, name, false, e);
 }

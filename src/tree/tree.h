@@ -32,6 +32,13 @@ struct tree_options {
     enum edit_strategy strategy;
     uint64_t reserve; /* as in struct edit_options */
     bool break_hardlinks;
+    /*
+     * Called before the model, `name` in the folder `dir`, is opened, and again when its lock was
+     * refused (busy): wait for a process that is about to give the lock up. True: open it, or try
+     * again; false: it keeps the lock, and *why names it. May be NULL.
+     */
+    bool (*wait)(void *arg, int dir, const char *name, bool busy, struct err *why);
+    void *wait_arg;
     void (*log)(int priority, const char *line); /* may be NULL; any thread. syslog(3)'s levels */
     bool partial;                                /* show an incomplete download */
     enum files_views views;                      /* which files folders list */

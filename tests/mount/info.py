@@ -36,7 +36,7 @@ class State(unittest.TestCase):
 
     def test_read_only(self):
         with Mount(self.model(), '-o', 'ro') as at:
-            self.assertEqual(mount_line(at), 'read-only: as asked for')
+            self.assertEqual(mount_line(at), 'read-only: asked for by -o ro')
 
     def test_pending(self):
         """An edit that is not written yet; a handle from before shows what it opened."""

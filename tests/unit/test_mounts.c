@@ -3,6 +3,7 @@
 #include "cu_main.h"
 
 #include <string.h>
+#include <sys/sysmacros.h>
 
 #include "mount/mounts.h"
 
@@ -44,9 +45,74 @@ static void test_unescape(void)
     }
 }
 
+static void test_parse(void)
+{
+    static const char with_tags[] =
+        "36 25 0:77 / /mnt/a\\040b rw,nosuid shared:7 master:1 - fuse.ggufs /models/m\\134.gguf "
+        "ro,user_id=1000,group_id=5,default_permissions";
+    static const char empty_source[] = "36 25 8:1 /sub /mnt rw - tmpfs  rw";
+    char line[256];
+    struct mount m;
+    (void)strcpy(line, with_tags);
+    CU_ASSERT_TRUE_FATAL(mount_parse(line, &m));
+    CU_ASSERT_EQUAL(m.id, 36);
+    CU_ASSERT_EQUAL(m.parent, 25);
+    CU_ASSERT_EQUAL(m.dev, makedev(0, 77));
+    CU_ASSERT_STRING_EQUAL(m.at, "/mnt/a b");
+    CU_ASSERT_STRING_EQUAL(m.flags, "rw,nosuid");
+    CU_ASSERT_STRING_EQUAL(m.source, "/models/m\\.gguf");
+    CU_ASSERT_TRUE(mount_is_fuse(&m) && mount_is_ggufs(&m));
+    CU_ASSERT_TRUE(mount_has(m.super, "ro") && mount_has(m.super, "default_permissions"));
+    CU_ASSERT_FALSE(mount_has(m.super, "rw") || mount_has(m.super, "default"));
+    CU_ASSERT_EQUAL(mount_number(m.super, "user_id"), 1000);
+    CU_ASSERT_EQUAL(mount_number(m.super, "user"), -1);
+    CU_ASSERT_EQUAL(mount_number(m.super, "ro"), -1);
+    (void)strcpy(line, empty_source);
+    CU_ASSERT_TRUE_FATAL(mount_parse(line, &m));
+    CU_ASSERT_STRING_EQUAL(m.root, "/sub");
+    CU_ASSERT_STRING_EQUAL(m.source, "");
+    CU_ASSERT_FALSE(mount_is_fuse(&m));
+}
+
+static void test_parse_nonsense(void)
+{
+    static const char *const lines[] = {
+        "",
+        "36",
+        "36 25 0:77 / /mnt rw",
+        "36 25 0:77 / /mnt rw shared:7",
+        "36 25 0:77 / /mnt rw -",
+        "36 25 0:77 / /mnt rw - fuse source",
+        "36 25 nonsense / /mnt rw - fuse source rw",
+    };
+    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+        char line[256];
+        struct mount m;
+        (void)strcpy(line, lines[i]);
+        CU_ASSERT_FALSE(mount_parse(line, &m));
+    }
+}
+
+/* Of this process there is a root, and the last mount on a folder is the one that is seen. */
+static void test_load(void)
+{
+    struct mounts ms;
+    CU_ASSERT_EQUAL_FATAL(mounts_load(&ms, 0), 0);
+    const struct mount *root = mounts_at(&ms, "/");
+    CU_ASSERT_PTR_NOT_NULL_FATAL(root);
+    CU_ASSERT_PTR_NOT_NULL(mounts_of(&ms, root->dev));
+    CU_ASSERT_PTR_NULL(mounts_at(&ms, "/no such mount"));
+    mounts_free(&ms);
+    CU_ASSERT(mounts_load(&ms, 1L << 30) < 0);
+    mounts_free(&ms);
+}
+
 static CU_TestInfo tests[] = {
     {"paths are escaped and come back", test_escape},
     {"what is no escape stays", test_unescape},
+    {"a line is parsed", test_parse},
+    {"what is no line", test_parse_nonsense},
+    {"the list of this process", test_load},
     CU_TEST_INFO_NULL,
 };
 

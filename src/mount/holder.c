@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: MIT */
+/* Who holds the lock of a model: see holder.h. */
+#include "mount/holder.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/syscall.h>
+#include <syslog.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "mount/log.h"
+#include "mount/mounts.h"
+#include "mount/processes.h"
+
+/* Milliseconds: after which a line says what is waited for; how long one waits for a daemon of which
+ * it is not clear that it ends; and between two looks, unless it ends before. */
+#define LINE_AFTER 1000
+#define PATIENCE 10000
+#define LOOK_AGAIN 100
+
+static long now(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (long)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* Until the process has ended, or some milliseconds are over. */
+static void rest(long pid, int ms)
+{
+    struct pollfd p = {.fd = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0), .events = POLLIN};
+    (void)poll(&p, 1, ms);
+    if (p.fd >= 0)
+        (void)close(p.fd);
+}
+
+/* Whether a mount is in our list of mounts, or in that of its daemon. */
+static bool is_mounted(const struct process *p)
+{
+    const long lists[] = {0, p->pid};
+    bool found = false;
+    for (int i = 0; i < 2 && !found; i++) {
+        struct mounts ms;
+        if (mounts_load(&ms, lists[i]) == 0)
+            found = mounts_of(&ms, p->status.dev) != NULL;
+        mounts_free(&ms);
+    }
+    return found;
+}
+
+/* The daemon of ggufs that holds the lock; NULL: none that can be seen. */
+static const struct process *find(const struct processes *ps, const struct file_id *id)
+{
+    for (size_t i = 0; i < ps->n; i++)
+        if (process_locks(ps->process[i].pid, id))
+            return &ps->process[i];
+    return NULL;
+}
+
+enum verdict { FREE, ENDS, UNCLEAR, KEEPS };
+
+/* What is to be expected of a holder; *why names it. */
+static enum verdict judge(const struct process *p, struct err *why)
+{
+    const struct daemon_status *s = &p->status;
+    char at[SHOW_MAX];
+    (void)show(at, s->at, strlen(s->at));
+    if (s->state == DAEMON_STARTING) {
+        (void)err_set(why, -EBUSY, "another ggufs is about to mount it on %s (process %ld)", at,
+                      p->pid);
+        return UNCLEAR;
+    }
+    if (s->state != DAEMON_SERVING) {
+        (void)err_set(why, -EBUSY, "process %ld still writes what was edited on %s", p->pid, at);
+        return ENDS;
+    }
+    if (is_mounted(p)) {
+        (void)err_set(why, -EBUSY, "another ggufs writes it (mounted on %s, process %ld)", at,
+                      p->pid);
+        return KEEPS;
+    }
+    (void)err_set(
+        why, -EBUSY,
+        "another ggufs writes it (process %ld; its mount on %s is gone, but files are open)",
+        p->pid, at);
+    return UNCLEAR;
+}
+
+/* ---- holders that cannot be looked into ---- */
+
+/* A mount of this model that belongs to another user. */
+static bool name_by_mount(int fd, struct err *why)
+{
+    char link[64], path[PATH_MAX], at[SHOW_MAX], user[PROCESS_NAME_MAX];
+    struct mounts ms;
+    bool found = false;
+    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    ssize_t n = readlink(link, path, sizeof(path) - 1);
+    path[n > 0 ? n : 0] = '\0';
+    if (mounts_load(&ms, 0) == 0)
+        for (size_t i = 0; i < ms.n && !found; i++) {
+            const struct mount *m = &ms.mount[i];
+            found = mount_is_ggufs(m) && strcmp(m->source, path) == 0 && mount_has(m->super, "rw");
+            if (found)
+                (void)err_set(why, -EBUSY,
+                              "a ggufs of another user writes it (mounted on %s by %s)",
+                              show(at, m->at, strlen(m->at)),
+                              user_name(user, mount_number(m->super, "user_id")));
+        }
+    mounts_free(&ms);
+    return found;
+}
+
+struct other_search {
+    const struct file_id *id;
+    struct err *why;
+};
+
+static bool try_other(void *arg, long pid)
+{
+    const struct other_search *s = arg;
+    char name[PROCESS_NAME_MAX];
+    if (pid == getpid() || !process_locks(pid, s->id))
+        return true;
+    (void)err_set(s->why, -EBUSY, "another program has it locked (process %ld, %s)", pid,
+                  process_name(name, pid));
+    return false;
+}
+
+static void name_other(int fd, const struct file_id *id, struct err *why)
+{
+    struct other_search s = {id, why};
+    if (processes_each("/proc", try_other, &s) > 0 || name_by_mount(fd, why))
+        return;
+    (void)err_set(
+        why, -EBUSY,
+        "a process that cannot be seen has it locked (of another user, container or machine)");
+}
+
+/* ---- */
+
+/* One look at who holds the lock. *pid: the process to wait for. */
+static enum verdict look(int fd, long *pid, struct err *why)
+{
+    struct processes ps;
+    struct file_id id;
+    enum verdict v = FREE;
+    if (!file_id_of(fd, &id))
+        return FREE;
+    const struct process *p = processes_find(&ps) == 0 ? find(&ps, &id) : NULL;
+    if (p) {
+        *pid = p->pid;
+        v = judge(p, why);
+    }
+    processes_free(&ps);
+    return v;
+}
+
+/* No ggufs holds the lock, but it was refused. It may be free by now; a process that is being killed
+ * loses its status a moment before its locks. */
+static enum verdict look_closer(int fd, long *pid, struct err *why)
+{
+    struct file_id id;
+    for (int i = 0; i < 2; i++) {
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+            return FREE;
+        rest(0, LOOK_AGAIN);
+        enum verdict v = look(fd, pid, why);
+        if (v != FREE)
+            return v;
+    }
+    if (file_id_of(fd, &id))
+        name_other(fd, &id, why);
+    return KEEPS;
+}
+
+static enum verdict look_at(int dir, const char *name, bool busy, long *pid, struct err *why)
+{
+    int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+    if (fd < 0)
+        return FREE; /* and opening it fails */
+    enum verdict v = look(fd, pid, why);
+    if (v == FREE && busy)
+        v = look_closer(fd, pid, why);
+    (void)close(fd);
+    return v;
+}
+
+bool holder_wait(void *arg, int dir, const char *name, bool busy, struct err *why)
+{
+    const char *model = arg;
+    long begin = now(), pid = 0;
+    bool said = false;
+    for (;;) {
+        char shown[SHOW_MAX];
+        enum verdict v = look_at(dir, name, busy, &pid, why);
+        long waited = now() - begin;
+        if (v == FREE || v == KEEPS)
+            return v == FREE;
+        if (v == UNCLEAR && (!busy || waited >= PATIENCE))
+            return false;
+        if (!said && waited >= LINE_AFTER) {
+            log_line(LOG_NOTICE, "%s: waiting: %s", show(shown, model, strlen(model)), why->msg);
+            said = true;
+        }
+        rest(pid, LOOK_AGAIN);
+    }
+}

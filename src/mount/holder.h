@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Who holds the lock of a model that is to be mounted, and whether it is worth waiting for.
+ *
+ *   a ggufs whose session has ended   is waited for: it writes what is pending, and ends
+ *   one that is still being mounted,  is waited for a moment: it will serve, fail, or end
+ *   or whose mount is out of sight
+ *   one that serves a mount           keeps the lock
+ *   anything else                     keeps the lock: another program, another user's process,
+ *                                     another machine
+ *
+ * Threads: before any are started.
+ */
+#ifndef MOUNT_HOLDER_H
+#define MOUNT_HOLDER_H
+
+#include <stdbool.h>
+
+#include "base/err.h"
+
+/*
+ * As struct tree_options.wait; `arg` is the model's name, for a line to standard error if this takes
+ * longer than a second.
+ */
+bool holder_wait(void *arg, int dir, const char *name, bool busy, struct err *why);
+
+#endif
