@@ -34,9 +34,8 @@ static enum tree_commit mode_of(const char *name)
 
 void script_start(struct run *r)
 {
-    struct tree_options o = {.strategy = EDIT_COPY, .commit = mode_of(r->mode)};
     struct err e = {0};
-    if (tree_open(r->m.place.model, &o, &r->t, &e) < 0)
+    if (tree_open(r->m.place.model, &r->opt, &r->t, &e) < 0)
         script_fail(r, "does not open: %s", e.msg);
     else if (!tree_writable(r->t))
         script_fail(r, "is read-only: %s", tree_why_not(r->t));
@@ -185,7 +184,7 @@ static void run_op(struct run *r, const struct script_op *op, char **arg, int wa
         answer(&w->wait, got);
 }
 
-static void do_op(struct run *r, const char *text, size_t n)
+void script_do(struct run *r, const char *text, size_t n)
 {
     char copy[sizeof(r->op)], *word[ARGS + 1] = {0};
     size_t blank = strspn(text, " ");
@@ -250,13 +249,16 @@ static void check_end(struct run *r)
 
 static void run_in(const struct script *s, const char *mode)
 {
-    struct run r = {.s = s, .mode = mode, .op = "at the beginning"};
-    script_model_make(&r.m, s->how && strstr(s->how, "split"));
+    struct run r = {.s = s,
+                    .mode = mode,
+                    .opt = {.strategy = EDIT_COPY, .commit = mode_of(mode)},
+                    .op = "at the beginning"};
+    script_model_make(&r.m, s->how && strstr(s->how, "split") ? SCRIPT_SPLIT : 0);
     script_start(&r);
     r.heap = script_heap();
     for (const char *p = s->ops; *p && !r.failed;) {
         size_t n = op_length(p);
-        do_op(&r, p, n);
+        script_do(&r, p, n);
         p += n + (p[n] == ';');
     }
     script_copies_hold(false);

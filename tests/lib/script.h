@@ -38,6 +38,7 @@
  *     forgive NAME           remove user.gguf.error
  * What is there:
  *     list NAME...           exactly these, in this order
+ *     files N                as many, general.architecture among them
  *     gone NAME...           none of these can be opened
  *     text NAME TEXT; stat NAME SIZE; typed NAME TYPE
  *     refused NAME; good NAME         it has user.gguf.error, or not

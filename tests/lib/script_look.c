@@ -114,6 +114,20 @@ static int op_list(struct run *r, char **arg, struct waiter *w)
     return 0;
 }
 
+static int op_files(struct run *r, char **arg, struct waiter *w)
+{
+    const struct tree_image m = {.t = r->t};
+    uint64_t n = 0;
+    (void)w;
+    char *got = image_list(&m, "metadata");
+    for (char *p = got; *p; p++)
+        n += *p == '\n';
+    if (n != script_number(r, arg[0]))
+        script_fail(r, "the folder lists\n%s", got);
+    free(got);
+    return 0;
+}
+
 /* An extended attribute, NUL-terminated; empty if it is not set. */
 static int attribute(struct run *r, const char *name, const char *which, struct buf *out)
 {
@@ -366,17 +380,31 @@ static int op_reopen(struct run *r, char **arg, struct waiter *w)
 }
 
 const struct script_op script_looks[] = {
-    {"read", op_read, 2, 2, false},       {"size", op_size, 2, 2, false},
-    {"fsync", op_fsync, 0, 1, false},     {"list", op_list, 0, 11, false},
-    {"gone", op_gone, 1, 11, false},      {"text", op_text, 2, 2, false},
-    {"stat", op_stat, 2, 2, false},       {"typed", op_typed, 2, 2, false},
-    {"refused", op_refused, 1, 1, false}, {"good", op_good, 1, 1, false},
-    {"shown", op_shown, 1, 1, true},      {"file", op_file, 1, 1, true},
-    {"wait", op_wait, 0, 0, false},       {"interrupt", op_interrupt, 0, 0, false},
-    {"hold", op_hold, 0, 0, false},       {"held", op_held, 0, 0, false},
-    {"go", op_go, 0, 0, false},           {"fail", op_fail, 0, 1, false},
-    {"alter", op_alter, 0, 0, false},     {"restore", op_restore, 0, 0, false},
-    {"many", op_many, 3, 3, false},       {"back", op_back, 3, 3, false},
-    {"heap", op_heap, 1, 1, false},       {"finish", op_finish, 0, 0, false},
-    {"reopen", op_reopen, 0, 0, false},   {0},
+    {"read", op_read, 2, 2, false},
+    {"size", op_size, 2, 2, false},
+    {"fsync", op_fsync, 0, 1, false},
+    {"list", op_list, 0, 11, false},
+    {"files", op_files, 1, 1, false},
+    {"gone", op_gone, 1, 11, false},
+    {"text", op_text, 2, 2, false},
+    {"stat", op_stat, 2, 2, false},
+    {"typed", op_typed, 2, 2, false},
+    {"refused", op_refused, 1, 1, false},
+    {"good", op_good, 1, 1, false},
+    {"shown", op_shown, 1, 1, true},
+    {"file", op_file, 1, 1, true},
+    {"wait", op_wait, 0, 0, false},
+    {"interrupt", op_interrupt, 0, 0, false},
+    {"hold", op_hold, 0, 0, false},
+    {"held", op_held, 0, 0, false},
+    {"go", op_go, 0, 0, false},
+    {"fail", op_fail, 0, 1, false},
+    {"alter", op_alter, 0, 0, false},
+    {"restore", op_restore, 0, 0, false},
+    {"many", op_many, 3, 3, false},
+    {"back", op_back, 3, 3, false},
+    {"heap", op_heap, 1, 1, false},
+    {"finish", op_finish, 0, 0, false},
+    {"reopen", op_reopen, 0, 0, false},
+    {0},
 };

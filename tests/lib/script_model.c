@@ -44,10 +44,11 @@ static struct image make_second(void)
     return finish(&b);
 }
 
-void script_model_make(struct script_model *m, bool split)
+void script_model_make(struct script_model *m, unsigned how)
 {
     struct build b;
-    build_init(&b, 3, false);
+    bool split = how & SCRIPT_SPLIT;
+    build_init(&b, 3, how & SCRIPT_BIG);
     build_str(&b, "general.architecture", "test");
     build_str(&b, "a.name", "one");
     build_u32(&b, "a.count", 7);

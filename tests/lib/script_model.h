@@ -12,7 +12,8 @@ struct script_model {
     struct image other; /* the second shard; bytes is NULL without one */
 };
 
-void script_model_make(struct script_model *m, bool split);
+enum { SCRIPT_SPLIT = 1, SCRIPT_BIG = 2 }; /* two shards; big-endian */
+void script_model_make(struct script_model *m, unsigned how);
 /* Drops the folder and all in it. */
 void script_model_drop(struct script_model *m);
 

@@ -25,7 +25,8 @@ struct handle {
 
 struct run {
     const struct script *s;
-    const char *mode;
+    const char *mode;        /* for messages */
+    struct tree_options opt; /* of each mount */
     struct script_model m;
     struct tree *t; /* NULL: finished */
     struct handle handle[HANDLES];
@@ -54,6 +55,9 @@ int script_errno(const char *name);
 
 /* A test that fails; the script ends. */
 void script_fail(struct run *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* One operation, n bytes of text. */
+void script_do(struct run *r, const char *text, size_t n);
 
 void script_start(struct run *r);
 int script_finish(struct run *r);
