@@ -20,8 +20,12 @@
  *     +-------+------+------+------+               +-------+------+------+------+
  *     |  +96  | +64  | +32  |  +0  | 128n + l      |  +3   |  +2  |  +1  |  +0  | 4k
  *     +-------+------+------+------+               +-------+------+------+------+
+ *
+ * Encoders. d is the largest magnitude, and every value becomes the nearest of -d, 0 and d (the code
+ * of 2d is not made); in Q1_0, which has no zero, d is the mean magnitude.
  */
 #include "quant/kernel.h"
+#include "quant/pack.h"
 
 enum { TQ1_QH = 48, TQ1_D = 52, TQ2_D = 64, BITS_QS = 2 };
 static_assert(TQ1_D + 2 == TQ1_0_BYTES, "TQ1_0");
@@ -55,6 +59,43 @@ static inline void block_TQ1_0(const uint8_t *restrict b, float *restrict y)
 }
 DECODER(TQ1_0)
 
+/*
+ * The first n bytes, up to eight, from five digits each: as a number below 243, then as a fraction
+ * of 256 that is not below number / 243.
+ */
+static inline void put_trits(uint8_t *b, unsigned n, const uint64_t digit[5])
+{
+    uint64_t number = 0; /* up to 242 in each byte */
+    for (unsigned t = 0; t < 5; t++)
+        number = number * 3 + digit[t];
+    for (unsigned i = 0; i < n; i++)
+        b[i] = (uint8_t)(((unsigned)(number >> 8 * i & 255) * 256 + 242) / 243);
+}
+
+static inline void put_five_trits(uint8_t *b, const float *restrict x, size_t step, float id)
+{
+    uint64_t digit[5];
+    for (unsigned t = 0; t < 5; t++)
+        digit[t] = round8(x + t * step, id, 1);
+    put_trits(b, 8, digit);
+}
+
+static inline bool pack_TQ1_0(const float *restrict x, uint8_t *restrict b)
+{
+    const float d = top_magnitude(x, 256), id = inverse(d);
+    if (!put_half(b + TQ1_D, d))
+        return false;
+    for (unsigned k = 0; k < 32; k += 8)
+        put_five_trits(b + k, x + k, 32, id);
+    for (unsigned k = 0; k < 16; k += 8)
+        put_five_trits(b + 32 + k, x + 160 + k, 16, id);
+    /* Of the last 16 values four digits lie 4 apart; the fifth is 0. */
+    const uint64_t early = round8(x + 240, id, 1), late = round8(x + 248, id, 1);
+    put_trits(b + TQ1_QH, 4, (const uint64_t[5]){early, early >> 32, late, late >> 32, 0});
+    return true;
+}
+ENCODER(TQ1_0)
+
 static inline void block_TQ2_0(const uint8_t *restrict b, float *restrict y)
 {
     float d = half_at(b + TQ2_D);
@@ -63,6 +104,22 @@ static inline void block_TQ2_0(const uint8_t *restrict b, float *restrict y)
             put8_shifted(y + 32 * r + k, fields8(b + 32 * (r / 4) + k, 2 * (r % 4), 3), -1, d);
 }
 DECODER(TQ2_0)
+
+static inline bool pack_TQ2_0(const float *restrict x, uint8_t *restrict b)
+{
+    const float d = top_magnitude(x, 256), id = inverse(d);
+    if (!put_half(b + TQ2_D, d))
+        return false;
+    for (unsigned k = 0; k < 64; k += 8) {
+        const float *run = x + 128 * (k / 32) + k % 32;
+        uint64_t q = 0;
+        for (unsigned j = 0; j < 4; j++)
+            q |= round8(run + 32 * j, id, 1) << 2 * j;
+        put_u64(b + k, q, false);
+    }
+    return true;
+}
+ENCODER(TQ2_0)
 
 static inline void block_Q1_0(const uint8_t *restrict b, float *restrict y)
 {
@@ -73,6 +130,54 @@ static inline void block_Q1_0(const uint8_t *restrict b, float *restrict y)
     }
 }
 DECODER(Q1_0)
+
+static inline bool put_mean(uint8_t *b, float sum)
+{
+    return put_half(b, sum / Q1_0_LEN);
+}
+
+/* A bit for each value that is not below zero; -0 is not. */
+static inline void put_signs(uint8_t *bits, const float *restrict x)
+{
+    for (size_t k = 0; k < Q1_0_LEN / 8; k++) {
+        unsigned byte = 0;
+        for (unsigned i = 0; i < 8; i++)
+            byte |= (unsigned)!(x[8 * k + i] < 0) << i;
+        bits[k] = (uint8_t)byte;
+    }
+}
+
+static inline bool pack_Q1_0(const float *restrict x, uint8_t *restrict b)
+{
+    float sum = 0;
+    for (size_t i = 0; i < Q1_0_LEN; i++)
+        sum += fabsf(x[i]);
+    put_signs(b + BITS_QS, x);
+    return put_mean(b, sum);
+}
+
+/* The sum is taken in order, an addition after the other; those of eight blocks side by side. */
+size_t IN_SET(encode_Q1_0)(const float *restrict src, size_t n, uint8_t *restrict dst)
+{
+    enum { SIDE = 8 };
+    size_t done = 0;
+    for (; done + SIDE <= n; done += SIDE) {
+        const float *x = src + done * Q1_0_LEN;
+        float sum[SIDE] = {0};
+        for (size_t i = 0; i < Q1_0_LEN; i++)
+            for (size_t k = 0; k < SIDE; k++)
+                sum[k] += fabsf(x[k * Q1_0_LEN + i]);
+        for (size_t k = 0; k < SIDE; k++) {
+            uint8_t *b = dst + (done + k) * Q1_0_BYTES;
+            put_signs(b + BITS_QS, x + k * Q1_0_LEN);
+            if (!put_mean(b, sum[k]))
+                return done + k;
+        }
+    }
+    while (done < n && pack_Q1_0(src + done * Q1_0_LEN, dst + done * Q1_0_BYTES))
+        done++;
+    return done;
+}
 
 /* Eight two-bit fields as bytes. */
 static inline uint64_t spread_pairs(unsigned w)
@@ -88,3 +193,21 @@ static inline void block_Q2_0(const uint8_t *restrict b, float *restrict y)
         put8_shifted(y + 8 * k, spread_pairs(get_u16(b + BITS_QS + 2 * k, false)), -1, d);
 }
 DECODER(Q2_0)
+
+/* Undoes spread_pairs(): two bits of each of eight bytes. */
+static inline uint16_t gather_pairs(uint64_t q)
+{
+    q |= q >> 6 | q >> 12 | q >> 18;
+    return (uint16_t)((q & 0xff) | (q >> 24 & 0xff00));
+}
+
+static inline bool pack_Q2_0(const float *restrict x, uint8_t *restrict b)
+{
+    const float d = top_magnitude(x, Q2_0_LEN), id = inverse(d);
+    if (!put_half(b, d))
+        return false;
+    for (size_t k = 0; k < Q2_0_LEN / 8; k++)
+        put_u16(b + BITS_QS + 2 * k, gather_pairs(round8(x + 8 * k, id, 1)), false);
+    return true;
+}
+ENCODER(Q2_0)

@@ -16,6 +16,7 @@
  *     +----------+---------+          +---------+---------+         +-----+- - -+-----+-----+
  */
 #include "quant/kernel.h"
+#include "quant/pack.h"
 
 enum { NL_QS = 2, XS_HIGH = 2, XS_LOW = 4, XS_QS = 8, MX_QS = 1, NV_QS = 4 };
 static_assert(NL_QS + 16 == IQ4_NL_BYTES, "IQ4_NL");
@@ -70,6 +71,77 @@ static inline void block_MXFP4(const uint8_t *restrict b, float *restrict y)
 DECODER(MXFP4)
 
 /*
+ * Where two neighbouring magnitudes of e2m1_values meet, times the scale d: a value's code is how
+ * many of these it is above, so that one that lies halfway gets the smaller magnitude.
+ */
+struct e2m1_steps {
+    float at[7];
+};
+
+static inline struct e2m1_steps e2m1_steps(float d)
+{
+    static const float between[7] = {0.5f, 1.5f, 2.5f, 3.5f, 5, 7, 10};
+    struct e2m1_steps ret;
+    for (unsigned k = 0; k < 7; k++)
+        ret.at[k] = between[k] * d;
+    return ret;
+}
+
+/* Eight codes as bytes. Zero has no sign. */
+static inline uint64_t e2m1_codes8(const float *restrict x, const struct e2m1_steps *s)
+{
+    uint8_t q[8];
+    for (unsigned i = 0; i < 8; i++) {
+        int n = 0;
+        for (unsigned k = 0; k < 7; k++)
+            n += fabsf(x[i]) > s->at[k];
+        q[i] = (uint8_t)(n | (n > 0 && x[i] < 0 ? 8 : 0));
+    }
+    return get_u64(q, false);
+}
+
+/* The codes of 2n values into n bytes, n a multiple of 8. */
+static inline void put_e2m1(uint8_t *restrict qs, const float *restrict x, unsigned n,
+                            struct e2m1_steps s)
+{
+    for (unsigned k = 0; k < n; k += 8)
+        put_u64(qs + k, e2m1_codes8(x + k, &s) | e2m1_codes8(x + n + k, &s) << 4, false);
+}
+
+/*
+ * log2(x) rounded to float32, then cut down to an integer; x is finite and normal. That is its
+ * exponent, but for the last floats below a power of two, 2^K * (1 - n * 2^-24): their logarithm,
+ * K - n * 2^-24 / ln 2, rounds to K if K is nearer than half a step. Floats next below K are
+ * 2^(c - 24) apart, where 2^c is |K| (K <= 0: |K| + 1) rounded up to a power of two; so n is at
+ * most ln 2 * 2^(c - 1).
+ */
+static inline int floor_log2(float x)
+{
+    static const uint8_t most[8] = {0, 0, 1, 2, 5, 11, 22, 44}; /* by c */
+    const int exponent = (int)(f32_bits(x) >> 23) - 127, next = exponent + 1;
+    const uint32_t below = 0x800000 - (f32_bits(x) & 0x7fffff);
+    const uint32_t size = (uint32_t)(next > 0 ? next : 1 - next);
+    const int c = size > 1 ? 32 - __builtin_clz(size - 1) : 0;
+    return below <= most[c] ? next : exponent;
+}
+
+/* The largest magnitude is brought to 8 up to 16; above 12 it is cut. */
+static inline bool pack_MXFP4(const float *restrict x, uint8_t *restrict b)
+{
+    const float top = top_magnitude(x, 32);
+    if (!isfinite(top))
+        return false;
+    const int log = top < 0x1p-125f ? -125 : floor_log2(top);
+    b[0] = (uint8_t)(log + 125);
+    struct e2m1_steps s = e2m1_steps(e8m0_half(b[0]));
+    if (log == 128) /* eight times the scale would be infinite: six times it is nearer */
+        s.at[5] = s.at[6];
+    put_e2m1(b + MX_QS, x, 16, s);
+    return true;
+}
+ENCODER(MXFP4)
+
+/*
  * Half of an unsigned E4M3 (bias 7); bit 7 is ignored, except that 0x7f is 0 and 0xff is not:
  *
  *       7   6    3 2     0
@@ -91,3 +163,58 @@ static inline void block_NVFP4(const uint8_t *restrict b, float *restrict y)
         table_run(y + 16 * s, b + NV_QS + 8 * s, 8, e2m1_values, ue4m3_half(b[s]));
 }
 DECODER(NVFP4)
+
+/*
+ * The UE4M3 nearest to v >= 0, halves up. From 248 on it is 448, the largest; from 7.5 * 2^-9 to
+ * 2^-6 it stays at 7 * 2^-9, the largest subnormal.
+ */
+static inline uint8_t ue4m3_of(float v)
+{
+    if (v >= 256)
+        return 0x7e;
+    if (v < 0x1p-6f) {
+        const float m = v * 512 + 0.5f;
+        return (uint8_t)(m < 7 ? m : 7);
+    }
+    const uint32_t u = (f32_bits(v) - ((127 - 7) << 23) + (1 << 19)) >> 20;
+    return (uint8_t)(u < 0x78 ? u : 0x7e);
+}
+
+/*
+ * The code whose value differs least from x by float32 subtraction, of several the first. Far above
+ * the largest value differences are equal, and the smallest of those values wins.
+ */
+static inline unsigned e2m1_nearest(float x, float d)
+{
+    unsigned best = 0;
+    for (unsigned c = 1; c < 16; c++)
+        if (fabsf((float)e2m1_values[c] * d - x) < fabsf((float)e2m1_values[best] * d - x))
+            best = c;
+    return best;
+}
+
+static inline void put_nearest(uint8_t *restrict qs, const float *restrict x, float d)
+{
+    for (unsigned k = 0; k < 8; k++)
+        qs[k] = (uint8_t)(e2m1_nearest(x[k], d) | e2m1_nearest(x[8 + k], d) << 4);
+}
+
+/* The largest magnitude of each 16 is brought to 12, as near as the scale's three bits allow. */
+static inline bool pack_NVFP4(const float *restrict x, uint8_t *restrict b)
+{
+    for (size_t s = 0; s < 4; s++) {
+        const float *run = x + 16 * s;
+        const float top = top_magnitude(run, 16);
+        uint8_t *qs = b + NV_QS + 8 * s;
+        if (!isfinite(top))
+            return false;
+        b[s] = ue4m3_of(top / 6);
+        const float d = ue4m3_half(b[s]);
+        if (d == 0 || top >= 0x1p20f * d)
+            put_nearest(qs, run, d);
+        else
+            put_e2m1(qs, run, 8, e2m1_steps(d));
+    }
+    return true;
+}
+ENCODER(NVFP4)

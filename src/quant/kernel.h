@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the decoders are made of. Included by the family files, which are compiled once for each
+ * What the decoders are made of (the encoders: pack.h). Included by the family files, which are compiled once for each
  * kernel set (set.h), never by others.
  *
  * A decoder is `static inline void block_T(const uint8_t *restrict b, float *restrict y)`, which
@@ -40,9 +40,10 @@
 #define SUFFIXED(name, set) JOIN_NAMES(name, set)
 #define IN_SET(name) SUFFIXED(name, QUANT_SET)
 
-/* Of every decoder, and of the narrowing that plain.c has. */
-#define PROTOTYPE(id, T, ...) \
-    void IN_SET(decode_##T)(const uint8_t *restrict src, size_t n, float *restrict dst);
+/* Of every decoder and encoder, and of the narrowing that plain.c has. */
+#define PROTOTYPE(id, T, ...)                                                            \
+    void IN_SET(decode_##T)(const uint8_t *restrict src, size_t n, float *restrict dst); \
+    size_t IN_SET(encode_##T)(const float *restrict src, size_t n, uint8_t *restrict dst);
 #define PROTOTYPE_GONE(id, T)
 QUANT_TYPES(PROTOTYPE, PROTOTYPE_GONE)
 void IN_SET(narrow_f16)(const float *restrict src, size_t n, uint16_t *restrict dst);

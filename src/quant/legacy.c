@@ -16,8 +16,13 @@
  *     +--------+--------+          +---------------+--------------+
  *     | c k+16 |  c k   |  qs[k]   | c31  ...  c16 | c15  ...  c0 |  qh
  *     +--------+--------+          +---------------+--------------+
+ *
+ * Encoders. Types without m put the value of largest magnitude at code 0, on whichever side of zero
+ * it is (Q4_0: d = value / -8), those with m the smallest at code 0 and the largest at the last
+ * code, and Q8_0 the largest magnitude at 127.
  */
 #include "quant/kernel.h"
+#include "quant/pack.h"
 
 enum { HALF = 2, QH = 4, NIBBLES = 16 };
 static_assert(Q4_0_BYTES == HALF + NIBBLES, "Q4_0");
@@ -38,6 +43,21 @@ static inline uint64_t five_bits(const uint8_t *qh, unsigned k)
     return four_bits(qh + QH, k) | spread_bits(qh[k]) << 4;
 }
 
+/* Codes 8k to 8k + 7 of 32, k = 0..3, into the nibbles of 16 bytes. */
+static inline void put_nibbles(uint8_t *qs, const uint64_t q[4])
+{
+    for (unsigned k = 0; k < 2; k++)
+        put_u64(qs + 8 * k, (q[k] & BYTES8(15)) | (q[k + 2] & BYTES8(15)) << 4, false);
+}
+
+/* The same, with the fifth bits before them. */
+static inline void put_five_bits(uint8_t *qh, const uint64_t q[4])
+{
+    for (unsigned k = 0; k < 4; k++)
+        qh[k] = gather_bits(q[k] >> 4);
+    put_nibbles(qh + QH, q);
+}
+
 static inline void block_Q4_0(const uint8_t *restrict b, float *restrict y)
 {
     float d = half_at(b);
@@ -45,6 +65,24 @@ static inline void block_Q4_0(const uint8_t *restrict b, float *restrict y)
         put8_shifted(y + 8 * k, four_bits(b + HALF, k), -8, d);
 }
 DECODER(Q4_0)
+
+/* 32 codes around zero: zero is at `zero`, the value of largest magnitude at 0. */
+static inline bool take_around(const float *restrict x, float zero, uint8_t *d, uint64_t q[4])
+{
+    const float scale = top_value(x, 32) / -zero;
+    for (unsigned k = 0; k < 4; k++)
+        q[k] = cut8(x + 8 * k, 0, inverse(scale), zero + 0.5f, 2 * zero - 1);
+    return put_half(d, scale);
+}
+
+static inline bool pack_Q4_0(const float *restrict x, uint8_t *restrict b)
+{
+    uint64_t q[4];
+    const bool ok = take_around(x, 8, b, q);
+    put_nibbles(b + HALF, q);
+    return ok;
+}
+ENCODER(Q4_0)
 
 static inline void block_Q4_1(const uint8_t *restrict b, float *restrict y)
 {
@@ -54,6 +92,26 @@ static inline void block_Q4_1(const uint8_t *restrict b, float *restrict y)
 }
 DECODER(Q4_1)
 
+/* 32 codes from 0, the smallest value, to `last`, the largest. */
+static inline bool take_range(const float *restrict x, float last, uint8_t *d, uint64_t q[4])
+{
+    const struct range r = range_of(x, 32);
+    const float scale = (r.high - r.low) / last;
+    for (unsigned k = 0; k < 4; k++)
+        q[k] = cut8(x + 8 * k, r.low, inverse(scale), 0.5f, last);
+    const bool ok = put_half(d, scale);
+    return put_half(d + HALF, r.low) && ok;
+}
+
+static inline bool pack_Q4_1(const float *restrict x, uint8_t *restrict b)
+{
+    uint64_t q[4];
+    const bool ok = take_range(x, 15, b, q);
+    put_nibbles(b + 2 * HALF, q);
+    return ok;
+}
+ENCODER(Q4_1)
+
 static inline void block_Q5_0(const uint8_t *restrict b, float *restrict y)
 {
     float d = half_at(b);
@@ -61,6 +119,15 @@ static inline void block_Q5_0(const uint8_t *restrict b, float *restrict y)
         put8_shifted(y + 8 * k, five_bits(b + HALF, k), -16, d);
 }
 DECODER(Q5_0)
+
+static inline bool pack_Q5_0(const float *restrict x, uint8_t *restrict b)
+{
+    uint64_t q[4];
+    const bool ok = take_around(x, 16, b, q);
+    put_five_bits(b + HALF, q);
+    return ok;
+}
+ENCODER(Q5_0)
 
 static inline void block_Q5_1(const uint8_t *restrict b, float *restrict y)
 {
@@ -70,6 +137,15 @@ static inline void block_Q5_1(const uint8_t *restrict b, float *restrict y)
 }
 DECODER(Q5_1)
 
+static inline bool pack_Q5_1(const float *restrict x, uint8_t *restrict b)
+{
+    uint64_t q[4];
+    const bool ok = take_range(x, 31, b, q);
+    put_five_bits(b + 2 * HALF, q);
+    return ok;
+}
+ENCODER(Q5_1)
+
 static inline void block_Q8_0(const uint8_t *restrict b, float *restrict y)
 {
     float d = half_at(b);
@@ -77,6 +153,17 @@ static inline void block_Q8_0(const uint8_t *restrict b, float *restrict y)
         put8(y + k, get_u64(b + HALF + k, false), d);
 }
 DECODER(Q8_0)
+
+static inline bool pack_Q8_0(const float *restrict x, uint8_t *restrict b)
+{
+    const float d = top_magnitude(x, 32) / 127;
+    if (!put_half(b, d))
+        return false;
+    for (unsigned k = 0; k < 32; k += 8)
+        put_u64(b + HALF + k, round8(x + k, inverse(d), 0), false);
+    return true;
+}
+ENCODER(Q8_0)
 
 static inline void block_Q8_1(const uint8_t *restrict b, float *restrict y)
 {

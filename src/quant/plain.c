@@ -3,8 +3,12 @@
  * Plain elements: F32 F16 BF16 F64, I8 I16 I32 I64; a block is one element. Integers and F64 are
  * converted with one rounding to nearest even (I64 not by way of double, which would round twice).
  * The bits of F32 and BF16 are moved, not computed with, so that every NaN stays what it is.
+ *
+ * Encoders. Floats are rounded to nearest even; one that becomes infinite is refused, NaN and
+ * infinities are kept. Integers take what they hold exactly, and -0 as 0.
  */
 #include "quant/kernel.h"
+#include "quant/pack.h"
 
 #define PLAIN_DECODER(T, value)                                                         \
     void IN_SET(decode_##T)(const uint8_t *restrict src, size_t n, float *restrict dst) \
@@ -28,12 +32,52 @@ PLAIN_DECODER(I32, (float)(int32_t)get_u32(p, false))
 PLAIN_DECODER(I64, (float)(int64_t)get_u64(p, false))
 PLAIN_DECODER(F64, f64_to_f32(get_u64(p, false)))
 
+/*
+ * Integers: x has to lie in [low, end), whose ends are powers of two and so are floats, and to be
+ * the same after conversion there and back. A NaN lies nowhere.
+ */
+#define INTEGER_ENCODER(T, low, end, type, put)                                           \
+    size_t IN_SET(encode_##T)(const float *restrict src, size_t n, uint8_t *restrict dst) \
+    {                                                                                     \
+        for (size_t i = 0; i < n; i++) {                                                  \
+            const float x = src[i];                                                       \
+            uint8_t *p = dst + i * T##_BYTES;                                             \
+            if (!(x >= (low) && x < (end)) || (float)(type)x != x)                        \
+                return i;                                                                 \
+            put;                                                                          \
+        }                                                                                 \
+        return n;                                                                         \
+    }
+
+INTEGER_ENCODER(I8, -0x1p7f, 0x1p7f, int8_t, p[0] = (uint8_t)(int8_t)x)
+INTEGER_ENCODER(I16, -0x1p15f, 0x1p15f, int16_t, put_u16(p, (uint16_t)(int16_t)x, false))
+INTEGER_ENCODER(I32, -0x1p31f, 0x1p31f, int32_t, put_u32(p, (uint32_t)(int32_t)x, false))
+INTEGER_ENCODER(I64, -0x1p63f, 0x1p63f, int64_t, put_u64(p, (uint64_t)(int64_t)x, false))
+
+size_t IN_SET(encode_F64)(const float *restrict src, size_t n, uint8_t *restrict dst)
+{
+    for (size_t i = 0; i < n; i++) {
+        const double wide = (double)src[i];
+        uint64_t bits;
+        memcpy(&bits, &wide, sizeof(bits));
+        put_u64(dst + i * F64_BYTES, bits, false);
+    }
+    return n;
+}
+
 void IN_SET(decode_F32)(const uint8_t *restrict src, size_t n, float *restrict dst)
 {
     for (size_t i = 0; i < n; i++) {
         uint32_t bits = get_u32(src + i * F32_BYTES, false);
         memcpy(dst + i, &bits, sizeof(bits));
     }
+}
+
+size_t IN_SET(encode_F32)(const float *restrict src, size_t n, uint8_t *restrict dst)
+{
+    for (size_t i = 0; i < n; i++)
+        put_u32(dst + i * F32_BYTES, f32_bits(src[i]), false);
+    return n;
 }
 
 void IN_SET(decode_BF16)(const uint8_t *restrict src, size_t n, float *restrict dst)
@@ -115,4 +159,81 @@ void IN_SET(narrow_bf16)(const float *restrict src, size_t n, uint16_t *restrict
 {
     for (size_t i = 0; i < n; i++)
         dst[i] = f32_to_bf16(src[i]);
+}
+
+/*
+ * The encoders of 16-bit floats look at RUN values first: where all are of a magnitude below the
+ * limit, which is nearly always, narrowing needs no second look.
+ */
+enum { RUN = 64 };
+
+static inline bool all_below(const float *restrict x, size_t n, uint32_t limit)
+{
+    bool below = true;
+    for (size_t i = 0; i < n; i++)
+        below &= (f32_bits(x[i]) & 0x7fffffff) < limit;
+    return below;
+}
+
+/* What is not finite stays so, a NaN without its payload; false for what would become infinite. */
+static inline bool put_odd_half(uint8_t *p, float x)
+{
+    const uint32_t mag = f32_bits(x) & 0x7fffffff;
+    const uint16_t sign = (uint16_t)(f32_bits(x) >> 16 & 0x8000);
+    put_u16(p, mag > 0x7f800000 ? sign | 0x7e00 : f32_to_f16(x), false);
+    return mag >= 0x7f800000 || fabsf(x) < HALF_LIMIT;
+}
+
+static inline void put_halves(uint8_t *restrict p, const float *restrict x)
+{
+#ifdef __F16C__
+    for (size_t i = 0; i < RUN; i += 8) {
+        __m128i h = _mm256_cvtps_ph(_mm256_loadu_ps(x + i), _MM_FROUND_TO_NEAREST_INT);
+        _mm_storeu_si128((__m128i *)(void *)(p + i * F16_BYTES), h);
+    }
+#else
+    for (size_t i = 0; i < RUN; i++)
+        put_u16(p + i * F16_BYTES, f32_to_f16(x[i]), false);
+#endif
+}
+
+size_t IN_SET(encode_F16)(const float *restrict src, size_t n, uint8_t *restrict dst)
+{
+    size_t i = 0;
+    while (i < n) {
+        if (i + RUN <= n && all_below(src + i, RUN, 0x477ff000)) {
+            put_halves(dst + i * F16_BYTES, src + i);
+            i += RUN;
+            continue;
+        }
+        for (size_t end = i + RUN < n ? i + RUN : n; i < end; i++)
+            if (!put_odd_half(dst + i * F16_BYTES, src[i]))
+                return i;
+    }
+    return n;
+}
+
+static inline void put_brain(uint8_t *p, float x)
+{
+    put_u16(p, f32_to_bf16(x), false);
+}
+
+size_t IN_SET(encode_BF16)(const float *restrict src, size_t n, uint8_t *restrict dst)
+{
+    const uint32_t limit = 0x7f7f8000;
+    size_t i = 0;
+    while (i < n) {
+        if (i + RUN <= n && all_below(src + i, RUN, limit)) {
+            for (size_t k = 0; k < RUN; k++)
+                put_brain(dst + (i + k) * BF16_BYTES, src[i + k]);
+            i += RUN;
+            continue;
+        }
+        for (size_t end = i + RUN < n ? i + RUN : n; i < end; i++) {
+            if (isfinite(src[i]) && !all_below(src + i, 1, limit))
+                return i;
+            put_brain(dst + i * BF16_BYTES, src[i]);
+        }
+    }
+    return n;
 }

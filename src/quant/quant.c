@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "quant/blocks.h"
 #include "quant/set.h"
 #include "quant/types.h"
 
@@ -55,8 +56,7 @@ bool quant_all_finite(const uint8_t *floats, size_t n)
     return set->all_finite(floats, n);
 }
 
-/* Reverse each field of a block that a big-endian file has reversed. */
-static void swap_fields(const struct quant_type *t, uint8_t *block)
+void quant_swap_fields(const struct quant_type *t, uint8_t *block)
 {
     for (size_t i = 0; i < t->swap_count; i++) {
         uint8_t *p = block + t->swap_at[i];
@@ -84,7 +84,7 @@ static void decode(struct blocks in, const uint8_t *src, size_t n, float *dst)
         k = n < most ? n : most;
         memcpy(room, src, k * t->block_bytes);
         for (size_t i = 0; i < k; i++)
-            swap_fields(t, room + i * t->block_bytes);
+            quant_swap_fields(t, room + i * t->block_bytes);
         t->decode(room, k, dst);
         src += k * t->block_bytes;
         dst += k * t->block_len;

@@ -1,16 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The element formats of GGML tensors: blocks of bytes to float32. Knows no files.
+ * The element formats of GGML tensors: blocks of bytes to float32 and back. Knows no files.
  *
  * A tensor's elements are stored in blocks of `block_len` consecutive elements (of the fastest
- * dimension), each block `block_bytes` bytes, without gaps. One table holds id, name, geometry and
- * decoder of every type, so that they cannot disagree (types.h); adding a row and its decode
- * function is how the program learns a type. Source of the facts: ggml's type ids and block layouts
+ * dimension), each block `block_bytes` bytes, without gaps. One table holds id, name, geometry,
+ * decoder and encoder of every type, so that they cannot disagree (types.h); adding a row and its
+ * functions is how the program learns a type. Source of the facts: ggml's type ids and block layouts
  * as of 2026; each family file draws its blocks.
  *
  * Values are the correctly rounded float32 that ggml's own dequantisation gives, to the last bit;
  * a NaN is a NaN of unspecified sign and payload. Of F32 and BF16 the bits are kept, of F16 too but
  * that a signalling NaN becomes quiet.
+ *
+ * Blocks made of values are those of ggml's quantisers without importance matrix, to the last bit.
+ * Where those leave a block undefined (a scale whose inverse is infinite) its codes are those of
+ * zeros; it decodes to zeros anyway. Decoding and encoding again is not the identity for most
+ * types, so only blocks in which a value changed may be encoded (quant_write()).
  *
  * Threads: everything is constant after quant_init(); functions may be called from any thread.
  */
@@ -31,12 +36,21 @@
  */
 typedef void quant_decode_fn(const uint8_t *src, size_t n, float *dst);
 
+/*
+ * Encode n whole blocks: n * block_len host floats at src (aligned to 4 bytes) into little-endian
+ * blocks at dst (any alignment, no overlap). Returns how many blocks were encoded: n, or fewer if
+ * the type cannot store the values of the next block; dst is undefined from there on.
+ */
+typedef size_t quant_encode_fn(const float *src, size_t n, uint8_t *dst);
+
 struct quant_type {
     uint32_t id;             /* ggml's type id, as in tensor infos */
     const char *name;        /* ggml's name in upper case: "Q4_K", "IQ2_XXS", "F32" */
     uint16_t block_len;      /* elements in a block; 0: a removed id, of which nothing is known */
     uint16_t block_bytes;    /* bytes in a block */
     quant_decode_fn *decode; /* NULL for removed ids */
+    quant_encode_fn
+        *encode; /* NULL for removed ids, and for types whose blocks are not made here */
     /*
      * What byte-swapping a block means in a big-endian file: `swap_width` bytes wide fields at the
      * `swap_at` offsets (swap_count of them). swap_count 0: nothing to swap. big_unknown: the type
@@ -53,6 +67,8 @@ const struct quant_type *quant_find(uint32_t id);
 
 /* True if the values of this type (NULL: of an unknown type) can be shown as float32. */
 bool quant_has_values(const struct quant_type *t, bool big);
+/* True if values can be stored in this type (NULL: of an unknown type). */
+bool quant_can_encode(const struct quant_type *t, bool big);
 
 /*
  * Bytes [off, off + n) of the tensor's values seen as a stream of little-endian float32, into dst
@@ -92,6 +108,42 @@ void quant_f32_to_bf16(const float *src, size_t n, uint16_t *dst);
 
 /* True if none of n little-endian float32 (any alignment) is NaN or infinite. */
 bool quant_all_finite(const uint8_t *floats, size_t n);
+
+/* The value that could not be stored: which of those given, counted from 0, and what it is. */
+struct quant_fault {
+    uint64_t element;
+    float value;
+};
+
+/*
+ * Encode n whole blocks of a tensor of either byte order from n * block_len host floats. No overlap.
+ *
+ *     0             done
+ *     -EDOM         a NaN or an infinity where the type holds none
+ *     -ERANGE       a value that an integer type does not hold exactly (-0 becomes 0) or that
+ *                   becomes infinite, alone or by the scale that its block would need
+ *     -EOPNOTSUPP   no encoder (!quant_can_encode()): `raw` is the only way to write such a tensor
+ *
+ * On failure *fault names an element of the first block that cannot be stored: its first value that
+ * is not finite (-EDOM), else the first of largest magnitude (-ERANGE); for -EOPNOTSUPP the first of
+ * all. dst is undefined then.
+ */
+int quant_encode(const struct quant_type *t, bool big, const float *src, size_t n, uint8_t *dst,
+                 struct quant_fault *fault);
+
+/* Which view of a tensor its values come from. */
+enum quant_view { QUANT_F32, QUANT_F16, QUANT_BF16 };
+
+/*
+ * Encode n whole blocks from `values`, the little-endian stream of a view (any alignment), as new
+ * content of the blocks `old` (NULL: of a new tensor). A block of which every value equals, bit for
+ * bit, what the view shows of the old block keeps its bytes, also of a type without an encoder; the
+ * others are encoded. Values in the very format of the type are stored bit for bit. dst may be old.
+ * The caller has checked quant_has_values(). Errors and *fault as in quant_encode(), but that
+ * -EOPNOTSUPP names the first value that differs.
+ */
+int quant_write(const struct quant_type *t, bool big, enum quant_view view, const uint8_t *old,
+                const uint8_t *values, size_t n, uint8_t *dst, struct quant_fault *fault);
 
 /* Choose the fastest decoders for this machine; before threads start. Optional. */
 void quant_init(void);

@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* The table of types with the decoders of one kernel set: see set.h and types.h. */
+/* The table of types with the kernels of one set: see set.h and types.h. */
 #include "quant/kernel.h"
 #include "quant/set.h"
 
-#define ROW(i, T, len, bytes, ...)       \
+#define ENCODE_BOTH(T) IN_SET(encode_##T)
+#define ENCODE_DECODE(T) NULL
+
+#define ROW(i, T, len, bytes, ways, ...) \
     [i] = {.id = (i),                    \
            .name = #T,                   \
            .block_len = (len),           \
            .block_bytes = (bytes),       \
            .decode = IN_SET(decode_##T), \
+           .encode = ENCODE_##ways(T),   \
            __VA_ARGS__},
 #define ROW_GONE(i, T) [i] = {.id = (i), .name = #T},
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Kernel sets: the same decoders compiled for several instruction sets (see meson.build). Private
+ * Kernel sets: the same decoders and encoders compiled for several instruction sets (see meson.build). Private
  * to the layer, its tests and benchmarks.
  *
  * Every file that includes kernel.h is compiled once for each set, with QUANT_SET naming it; the

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The one list of tensor types: id, name, geometry and big-endian form. From it come the rows of
- * the table (set.c), the constants that the decoders use (Q4_0_LEN, Q4_0_BYTES, ...) and their
- * prototypes, so that none of them can disagree.
+ * The one list of tensor types: id, name, geometry, whether values can be encoded, and big-endian
+ * form. From it come the rows of the table (set.c), the constants that the kernels use (Q4_0_LEN,
+ * Q4_0_BYTES, ...) and their prototypes, so that none of them can disagree.
  *
- * A new type is a line here and a DECODER() in a family file (kernel.h tells how).
+ * A new type is a line here and a DECODER() in a family file (kernel.h tells how), and where the
+ * line says BOTH an ENCODER() beside it (pack.h).
  */
 #ifndef QUANT_TYPES_H
 #define QUANT_TYPES_H
@@ -18,52 +19,57 @@
 #define SWAP2(w, at, at2) .swap_width = (w), .swap_count = 2, .swap_at = {(at), (at2)}
 #define NO_FORM .big_unknown = true
 
-/* TYPE(id, name, elements, bytes, big-endian form); GONE(id, name): an id that ggml took back. */
+/*
+ * TYPE(id, name, elements, bytes, ways, big-endian form); GONE(id, name): a retired id. Ways: BOTH
+ * for a decoder and an encoder, DECODE for types whose blocks are not made here: searches of a code
+ * book (IQ1 to IQ3), which without knowledge of the model's inputs give poor blocks, and formats of
+ * intermediate results, not of models (Q8_1, Q8_K).
+ */
 // clang-format off
-#define QUANT_TYPES(TYPE, GONE)            \
-    TYPE( 0, F32,       1,   4, SWAP(4, 0))        \
-    TYPE( 1, F16,       1,   2, SWAP(2, 0))        \
-    TYPE( 2, Q4_0,     32,  18, SWAP(2, 0))        \
-    TYPE( 3, Q4_1,     32,  20, SWAP2(2, 0, 2))    \
-    GONE( 4, Q4_2)                                 \
-    GONE( 5, Q4_3)                                 \
-    TYPE( 6, Q5_0,     32,  22, NO_FORM)           \
-    TYPE( 7, Q5_1,     32,  24, NO_FORM)           \
-    TYPE( 8, Q8_0,     32,  34, SWAP(2, 0))        \
-    TYPE( 9, Q8_1,     32,  36, SWAP2(2, 0, 2))    \
-    TYPE(10, Q2_K,    256,  84, SWAP2(2, 80, 82))  \
-    TYPE(11, Q3_K,    256, 110, SWAP(2, 108))      \
-    TYPE(12, Q4_K,    256, 144, SWAP2(2, 0, 2))    \
-    TYPE(13, Q5_K,    256, 176, SWAP2(2, 0, 2))    \
-    TYPE(14, Q6_K,    256, 210, SWAP(2, 208))      \
-    TYPE(15, Q8_K,    256, 292, NO_FORM)           \
-    TYPE(16, IQ2_XXS, 256,  66, NO_FORM)           \
-    TYPE(17, IQ2_XS,  256,  74, NO_FORM)           \
-    TYPE(18, IQ3_XXS, 256,  98, NO_FORM)           \
-    TYPE(19, IQ1_S,   256,  50, NO_FORM)           \
-    TYPE(20, IQ4_NL,   32,  18, SWAP(2, 0))        \
-    TYPE(21, IQ3_S,   256, 110, SWAP(2, 0))        \
-    TYPE(22, IQ2_S,   256,  82, SWAP(2, 0))        \
-    TYPE(23, IQ4_XS,  256, 136, NO_FORM)           \
-    TYPE(24, I8,        1,   1, SAME)              \
-    TYPE(25, I16,       1,   2, SWAP(2, 0))        \
-    TYPE(26, I32,       1,   4, SWAP(4, 0))        \
-    TYPE(27, I64,       1,   8, SWAP(8, 0))        \
-    TYPE(28, F64,       1,   8, SWAP(8, 0))        \
-    TYPE(29, IQ1_M,   256,  56, NO_FORM)           \
-    TYPE(30, BF16,      1,   2, SWAP(2, 0))        \
-    GONE(31, Q4_0_4_4)                             \
-    GONE(32, Q4_0_4_8)                             \
-    GONE(33, Q4_0_8_8)                             \
-    TYPE(34, TQ1_0,   256,  54, SWAP(2, 52))       \
-    TYPE(35, TQ2_0,   256,  66, SWAP(2, 64))       \
-    GONE(36, IQ4_NL_4_4)                           \
-    GONE(37, IQ4_NL_4_8)                           \
-    GONE(38, IQ4_NL_8_8)                           \
-    TYPE(39, MXFP4,    32,  17, SAME)              \
-    TYPE(40, NVFP4,    64,  36, SAME)              \
-    TYPE(41, Q1_0,    128,  18, SWAP(2, 0))        \
-    TYPE(42, Q2_0,     64,  18, SWAP(2, 0))
+#define QUANT_TYPES(TYPE, GONE)                           \
+    TYPE( 0, F32,       1,   4, BOTH,   SWAP(4, 0))       \
+    TYPE( 1, F16,       1,   2, BOTH,   SWAP(2, 0))       \
+    TYPE( 2, Q4_0,     32,  18, BOTH,   SWAP(2, 0))       \
+    TYPE( 3, Q4_1,     32,  20, BOTH,   SWAP2(2, 0, 2))   \
+    GONE( 4, Q4_2)                                        \
+    GONE( 5, Q4_3)                                        \
+    TYPE( 6, Q5_0,     32,  22, BOTH,   NO_FORM)          \
+    TYPE( 7, Q5_1,     32,  24, BOTH,   NO_FORM)          \
+    TYPE( 8, Q8_0,     32,  34, BOTH,   SWAP(2, 0))       \
+    TYPE( 9, Q8_1,     32,  36, DECODE, SWAP2(2, 0, 2))   \
+    TYPE(10, Q2_K,    256,  84, DECODE, SWAP2(2, 80, 82)) \
+    TYPE(11, Q3_K,    256, 110, DECODE, SWAP(2, 108))     \
+    TYPE(12, Q4_K,    256, 144, DECODE, SWAP2(2, 0, 2))   \
+    TYPE(13, Q5_K,    256, 176, DECODE, SWAP2(2, 0, 2))   \
+    TYPE(14, Q6_K,    256, 210, DECODE, SWAP(2, 208))     \
+    TYPE(15, Q8_K,    256, 292, DECODE, NO_FORM)          \
+    TYPE(16, IQ2_XXS, 256,  66, DECODE, NO_FORM)          \
+    TYPE(17, IQ2_XS,  256,  74, DECODE, NO_FORM)          \
+    TYPE(18, IQ3_XXS, 256,  98, DECODE, NO_FORM)          \
+    TYPE(19, IQ1_S,   256,  50, DECODE, NO_FORM)          \
+    TYPE(20, IQ4_NL,   32,  18, DECODE, SWAP(2, 0))       \
+    TYPE(21, IQ3_S,   256, 110, DECODE, SWAP(2, 0))       \
+    TYPE(22, IQ2_S,   256,  82, DECODE, SWAP(2, 0))       \
+    TYPE(23, IQ4_XS,  256, 136, DECODE, NO_FORM)          \
+    TYPE(24, I8,        1,   1, BOTH,   SAME)             \
+    TYPE(25, I16,       1,   2, BOTH,   SWAP(2, 0))       \
+    TYPE(26, I32,       1,   4, BOTH,   SWAP(4, 0))       \
+    TYPE(27, I64,       1,   8, BOTH,   SWAP(8, 0))       \
+    TYPE(28, F64,       1,   8, BOTH,   SWAP(8, 0))       \
+    TYPE(29, IQ1_M,   256,  56, DECODE, NO_FORM)          \
+    TYPE(30, BF16,      1,   2, BOTH,   SWAP(2, 0))       \
+    GONE(31, Q4_0_4_4)                                    \
+    GONE(32, Q4_0_4_8)                                    \
+    GONE(33, Q4_0_8_8)                                    \
+    TYPE(34, TQ1_0,   256,  54, BOTH,   SWAP(2, 52))      \
+    TYPE(35, TQ2_0,   256,  66, BOTH,   SWAP(2, 64))      \
+    GONE(36, IQ4_NL_4_4)                                  \
+    GONE(37, IQ4_NL_4_8)                                  \
+    GONE(38, IQ4_NL_8_8)                                  \
+    TYPE(39, MXFP4,    32,  17, BOTH,   SAME)             \
+    TYPE(40, NVFP4,    64,  36, BOTH,   SAME)             \
+    TYPE(41, Q1_0,    128,  18, BOTH,   SWAP(2, 0))       \
+    TYPE(42, Q2_0,     64,  18, BOTH,   SWAP(2, 0))
 // clang-format on
 
 /* Ids without a gap, so that the table is indexed by id (the tests check it). */

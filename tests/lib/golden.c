@@ -15,7 +15,7 @@ const struct golden golden_figures[] = {
 };
 const size_t n_golden = sizeof(golden_figures) / sizeof(golden_figures[0]);
 
-static uint64_t splitmix64(uint64_t *state)
+uint64_t golden_word(uint64_t *state)
 {
     uint64_t z = *state += 0x9e3779b97f4a7c15;
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
@@ -27,7 +27,7 @@ void golden_bytes(uint8_t *dst, size_t n, uint64_t seed)
 {
     for (size_t i = 0; i < n; i += 8) {
         uint8_t word[8];
-        put_u64(word, splitmix64(&seed), false);
+        put_u64(word, golden_word(&seed), false);
         memcpy(dst + i, word, n - i < 8 ? n - i : 8);
     }
 }
@@ -47,7 +47,7 @@ size_t golden_canon(float *f, size_t n)
     return n_nan;
 }
 
-static uint64_t fnv1a(const void *bytes, size_t n)
+uint64_t golden_hash(const void *bytes, size_t n)
 {
     const uint8_t *p = bytes;
     uint64_t h = 0xcbf29ce484222325;
@@ -70,10 +70,10 @@ bool golden_check(const struct golden *g, const struct quant_type *t)
     if (!raw || !f)
         return false;
     golden_bytes(raw, raw_size, g->seed);
-    if (fnv1a(raw, raw_size) != g->raw_hash)
+    if (golden_hash(raw, raw_size) != g->raw_hash)
         return false;
     t->decode(raw, g->blocks, f);
-    return golden_canon(f, values) == g->n_nan && fnv1a(f, 4 * values) == g->f32_hash;
+    return golden_canon(f, values) == g->n_nan && golden_hash(f, 4 * values) == g->f32_hash;
 }
 
 static void close_file(FILE **f)

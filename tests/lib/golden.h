@@ -21,10 +21,15 @@ struct golden {
 extern const struct golden golden_figures[];
 extern const size_t n_golden;
 
+/* The next word of splitmix64. */
+uint64_t golden_word(uint64_t *state);
 /* The first n bytes of splitmix64 from this state. */
 void golden_bytes(uint8_t *dst, size_t n, uint64_t seed);
 /* Host floats to little-endian bytes in place, each NaN to 0x7fc00000. Returns how many NaNs. */
 size_t golden_canon(float *f, size_t n);
+
+/* FNV-1a, 64 bits. */
+uint64_t golden_hash(const void *bytes, size_t n);
 
 /* True if a row of the table (of any kernel set) decodes to this figure. */
 bool golden_check(const struct golden *g, const struct quant_type *t);

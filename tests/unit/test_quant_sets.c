@@ -9,6 +9,7 @@
 
 #include "base/bytes.h"
 #include "golden.h"
+#include "golden_encode.h"
 #include "quant/quant.h"
 #include "quant/set.h"
 
@@ -37,6 +38,23 @@ static bool sets_agree(uint32_t id, size_t n)
     return true;
 }
 
+/* True if every set encodes the first n blocks of values of `want` like the generic one. */
+static bool encoders_agree(uint32_t id, size_t n)
+{
+    const struct quant_type *t = &quant_set_at(0)->types[id];
+    const size_t size = n * t->block_bytes;
+    static uint8_t other[sizeof(raw) + 1];
+    const size_t done = t->encode(want, n, raw);
+    for (size_t i = 1; quant_set_at(i); i++) {
+        other[size] = 0xa5;
+        if (quant_set_at(i)->types[id].encode(want, n, other) != done || other[size] != 0xa5)
+            return false;
+        if (memcmp(raw, other, done * t->block_bytes) != 0)
+            return false;
+    }
+    return true;
+}
+
 static void test_same_rows(void)
 {
     const struct quant_type *plain = quant_set_at(0)->types;
@@ -45,6 +63,8 @@ static void test_same_rows(void)
             struct quant_type row = quant_set_at(i)->types[id];
             CU_ASSERT_EQUAL(row.decode == NULL, plain[id].decode == NULL);
             CU_ASSERT_TRUE(row.decode == NULL || row.decode != plain[id].decode);
+            CU_ASSERT_EQUAL(row.encode == NULL, plain[id].encode == NULL);
+            CU_ASSERT_TRUE(row.encode == NULL || row.encode != plain[id].encode);
             CU_ASSERT_STRING_EQUAL(row.name, plain[id].name);
             CU_ASSERT_EQUAL(row.block_len, plain[id].block_len);
             CU_ASSERT_EQUAL(row.block_bytes, plain[id].block_bytes);
@@ -104,6 +124,44 @@ static void test_equal_bytes(void)
         for (int byte = 0; quant_find(id)->decode && byte < 256; byte++) {
             memset(raw, byte, 9u * quant_find(id)->block_bytes);
             CU_ASSERT_TRUE(sets_agree(id, 9));
+        }
+}
+
+/* Values of every kind, any number of blocks. */
+static void test_encode_values(void)
+{
+    for (uint32_t id = 0; id < N_IDS; id++)
+        for (enum golden_kind kind = UNIFORM; quant_find(id)->encode && kind < N_KINDS; kind++) {
+            for (size_t n = 0; n < 20; n++) {
+                golden_values(want, n * quant_find(id)->block_len, id, kind, id * 100 + n);
+                CU_ASSERT_TRUE(encoders_agree(id, n));
+            }
+            golden_values(want, 300u * quant_find(id)->block_len, id, kind, 5);
+            CU_ASSERT_TRUE(encoders_agree(id, 300));
+        }
+}
+
+/*
+ * Any floats: of random bits; within 2^-64 and 2^63, near each other in a block; the same with a
+ * value here and there that cannot be stored, or only just.
+ */
+static void test_encode_any(void)
+{
+    static const uint32_t odd[] = {0x7f800000, 0xffc00000, 0x7f7fffff, 0xff7fffff, 0x80000000,
+                                   0x00000001, 0x477fefff, 0x477ff000, 0x4affefff, 0xc8fff000};
+    for (uint32_t id = 0; id < N_IDS; id++)
+        for (uint64_t round = 0; quant_find(id)->encode && round < 300; round++) {
+            const size_t len = quant_find(id)->block_len, n = 1 + round % 12;
+            uint64_t state = id * 1000 + round;
+            golden_bytes((uint8_t *)want, n * len * sizeof(float), state);
+            for (size_t i = 0; i < n * len && round % 3; i++) {
+                uint32_t bits = get_u32(want + i, HOST_BIG);
+                bits = (bits & 0x83ffffff) | (uint32_t)(round / 3 % 32) << 26;
+                if (round % 3 == 2 && golden_word(&state) % (2 * len) == 0)
+                    bits = odd[golden_word(&state) % (sizeof(odd) / sizeof(odd[0]))];
+                put_u32(want + i, bits, HOST_BIG);
+            }
+            CU_ASSERT_TRUE(encoders_agree(id, n));
         }
 }
 
@@ -195,6 +253,27 @@ static void test_guard_pages(void)
     guarded_free(&out);
 }
 
+/* The same for encoders. */
+static void test_encode_guard_pages(void)
+{
+    struct guarded in = guarded_new(1 << 18), out = guarded_new(1 << 16);
+    for (size_t s = 0; quant_set_at(s); s++)
+        for (uint32_t id = 0; id < N_IDS; id++) {
+            const struct quant_type *t = &quant_set_at(s)->types[id];
+            for (size_t n = 1; t->encode && n <= 40; n++) {
+                const size_t bytes = n * t->block_bytes, values = n * t->block_len;
+                float *first = (float *)(void *)in.first, *last = (float *)(void *)in.end - values;
+                golden_values(last, values, id, EDGES, n);
+                CU_ASSERT_EQUAL(t->encode(last, n, out.end - bytes), n);
+                golden_values(first, values, id, EDGES, n);
+                CU_ASSERT_EQUAL(t->encode(first, n, out.first), n);
+                CU_ASSERT_EQUAL(memcmp(out.first, out.end - bytes, bytes), 0);
+            }
+        }
+    guarded_free(&in);
+    guarded_free(&out);
+}
+
 /* A read of a range touches no block beside the range: the others lie in forbidden pages. */
 static void test_only_the_blocks(void)
 {
@@ -233,9 +312,12 @@ static CU_TestInfo tests[] = {
     {"random blocks, any number of them", test_random_blocks},
     {"zero, subnormal, infinite and NaN scales", test_special_scales},
     {"blocks of equal bytes", test_equal_bytes},
+    {"values of every kind are encoded alike", test_encode_values},
+    {"any values are encoded or refused alike", test_encode_any},
     {"16-bit floats, all of them", test_all_halves},
     {"whether all floats are finite", test_all_finite},
     {"nothing beside the blocks is read, nothing beside the floats written", test_guard_pages},
+    {"encoders read and write nothing beside", test_encode_guard_pages},
     {"a read touches only the blocks of its range", test_only_the_blocks},
     CU_TEST_INFO_NULL,
 };

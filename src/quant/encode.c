@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Values to blocks, in either byte order, with the value at fault; new values over old blocks: see
+ * quant.h. The encoders themselves, in the family files, only know whole little-endian blocks and
+ * that one of them failed.
+ */
+#include "quant/quant.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "quant/blocks.h"
+#include "quant/f16.h"
+#include "quant/types.h"
+
+/* Room on the stack for values, in floats; a whole number of blocks of any type. */
+enum { VALUE_ROOM = 1024 };
+
+bool quant_can_encode(const struct quant_type *t, bool big)
+{
+    return t && t->encode && !(big && t->big_unknown);
+}
+
+static int fail(struct quant_fault *fault, int code, const float *src, size_t element)
+{
+    *fault = (struct quant_fault){element, src[element]};
+    return code;
+}
+
+/* Which of the values of a block that cannot be stored is at fault. */
+static int block_fault(const float *src, size_t first, size_t len, struct quant_fault *fault)
+{
+    size_t worst = first;
+    for (size_t i = first; i < first + len; i++) {
+        if (!isfinite(src[i]))
+            return fail(fault, -EDOM, src, i);
+        worst = fabsf(src[i]) > fabsf(src[worst]) ? i : worst;
+    }
+    return fail(fault, -ERANGE, src, worst);
+}
+
+int quant_encode(const struct quant_type *t, bool big, const float *src, size_t n, uint8_t *dst,
+                 struct quant_fault *fault)
+{
+    if (n == 0)
+        return 0;
+    if (!quant_can_encode(t, big))
+        return fail(fault, -EOPNOTSUPP, src, 0);
+    const size_t done = t->encode(src, n, dst);
+    if (done < n)
+        return block_fault(src, done * t->block_len, t->block_len, fault);
+    for (size_t i = 0; big && i < n; i++)
+        quant_swap_fields(t, dst + i * t->block_bytes);
+    return 0;
+}
+
+/* A view: how wide a value is, what it shows of blocks, and in which type it stands as it is. */
+struct view {
+    size_t width;
+    void (*read)(const struct quant_type *t, bool big, const uint8_t *data, uint64_t off, size_t n,
+                 void *dst);
+    uint32_t same;
+};
+
+static const struct view views[] = {
+    [QUANT_F32] = {4, quant_read_f32, F32_ID},
+    [QUANT_F16] = {2, quant_read_f16, F16_ID},
+    [QUANT_BF16] = {2, quant_read_bf16, BF16_ID},
+};
+
+/* n values of a view to host floats. */
+static void widen(enum quant_view view, const uint8_t *values, size_t n, float *dst)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (view == QUANT_F32)
+            dst[i] = f32_from_bits(get_u32(values + 4 * i, false));
+        else if (view == QUANT_F16)
+            dst[i] = f16_to_f32(get_u16(values + 2 * i, false));
+        else
+            dst[i] = bf16_to_f32(get_u16(values + 2 * i, false));
+    }
+}
+
+/* The blocks that a call writes, and how their values come. */
+struct target {
+    const struct quant_type *type;
+    bool big;
+    enum quant_view view;
+};
+
+/* Encode n blocks that changed, at most VALUE_ROOM values. */
+static int write_run(const struct target *to, const uint8_t *values, size_t n, uint8_t *dst,
+                     struct quant_fault *fault)
+{
+    float value[VALUE_ROOM];
+    widen(to->view, values, n * to->type->block_len, value);
+    return quant_encode(to->type, to->big, value, n, dst, fault);
+}
+
+/* How many bytes at a and b, n of each, are equal before the first that differs. */
+static size_t equal_bytes(const uint8_t *a, const uint8_t *b, size_t n)
+{
+    size_t i = 0;
+    while (i < n && a[i] == b[i])
+        i++;
+    return i;
+}
+
+/*
+ * n blocks of which `shown` is what the view shows of the old ones: those that changed are encoded,
+ * neighbours in one run. The first value of a run that differs is at fault where nothing can be
+ * encoded.
+ */
+static int write_changed(const struct target *to, const uint8_t *shown, const uint8_t *values,
+                         size_t n, uint8_t *dst, struct quant_fault *fault)
+{
+    const size_t width = views[to->view].width, per_block = width * to->type->block_len;
+    for (size_t i = 0, end; i < n; i = end + 1) {
+        while (i < n && memcmp(shown + i * per_block, values + i * per_block, per_block) == 0)
+            i++;
+        for (end = i; end < n; end++)
+            if (memcmp(shown + end * per_block, values + end * per_block, per_block) == 0)
+                break;
+        const size_t at = i * per_block;
+        int r = write_run(to, values + at, end - i, dst + i * to->type->block_bytes, fault);
+        if (r == -EOPNOTSUPP) {
+            fault->element = equal_bytes(shown + at, values + at, per_block) / width;
+            widen(to->view, values + at + fault->element * width, 1, &fault->value);
+        }
+        fault->element += r ? i * to->type->block_len : 0;
+        if (r)
+            return r;
+    }
+    return 0;
+}
+
+/* At most VALUE_ROOM values. */
+static int write_part(const struct target *to, const uint8_t *old, const uint8_t *values, size_t n,
+                      uint8_t *dst, struct quant_fault *fault)
+{
+    const struct view *view = &views[to->view];
+    const size_t bytes = n * to->type->block_len * view->width;
+    float shown[VALUE_ROOM];
+    if (!old)
+        return write_run(to, values, n, dst, fault);
+    view->read(to->type, to->big, old, 0, bytes, shown);
+    if (dst != old)
+        memcpy(dst, old, n * to->type->block_bytes);
+    return write_changed(to, (const uint8_t *)shown, values, n, dst, fault);
+}
+
+int quant_write(const struct quant_type *t, bool big, enum quant_view view, const uint8_t *old,
+                const uint8_t *values, size_t n, uint8_t *dst, struct quant_fault *fault)
+{
+    const struct target to = {t, big, view};
+    const size_t width = views[view].width, most = VALUE_ROOM / t->block_len;
+    if (t->id == views[view].same) {
+        for (size_t i = 0; i < n; i++)
+            put_uint(dst + i * width, get_uint(values + i * width, width, false), width, big);
+        return 0;
+    }
+    for (size_t at = 0, k; at < n; at += k) {
+        k = n - at < most ? n - at : most;
+        const size_t byte = at * t->block_bytes;
+        int r = write_part(&to, old ? old + byte : NULL, values + at * t->block_len * width, k,
+                           dst + byte, fault);
+        if (r) {
+            fault->element += at * t->block_len;
+            return r;
+        }
+    }
+    return 0;
+}

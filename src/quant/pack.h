@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the encoders are made of. Included by the family files beside kernel.h.
+ *
+ * An encoder is `static inline bool pack_T(const float *restrict x, uint8_t *restrict b)`, which
+ * turns the T_LEN floats at x into the T_BYTES bytes at b, and ENCODER(T), which makes the loop over
+ * blocks. It returns false, with anything at b, if the type cannot store these values: one of them
+ * is not finite, or a scale would not be. The caller finds out which value it is (encode.c).
+ *
+ * The way back from kernel.h: eight floats at a time become eight codes, the bytes of a uint64_t,
+ * which plain 64-bit arithmetic puts into their bit fields.
+ *
+ * The bits are those of ggml's quantisers: float32, each operation rounded, in the order written,
+ * no fused multiply-add. A scale d is inverted before it is rounded to what the block stores, and
+ * codes are made with that inverse. A float becomes an integer only when it is known to fit.
+ */
+#ifndef QUANT_PACK_H
+#define QUANT_PACK_H
+
+#include <math.h>
+
+#include "quant/kernel.h"
+
+#define ENCODER(T)                                                                        \
+    size_t IN_SET(encode_##T)(const float *restrict src, size_t n, uint8_t *restrict dst) \
+    {                                                                                     \
+        size_t i = 0;                                                                     \
+        while (i < n && pack_##T(src + i * T##_LEN, dst + i * T##_BYTES))                 \
+            i++;                                                                          \
+        return i;                                                                         \
+    }
+
+/* What rounds to infinity as a binary16. */
+#define HALF_LIMIT 65520.0f
+
+/* Store d as binary16; false if it would be infinite, or is NaN. */
+static inline bool put_half(uint8_t *p, float d)
+{
+#ifdef __F16C__
+    put_u16(p, (uint16_t)_cvtss_sh(d, _MM_FROUND_TO_NEAREST_INT), false);
+#else
+    put_u16(p, f32_to_f16(d), false);
+#endif
+    return fabsf(d) < HALF_LIMIT;
+}
+
+/* 1/d; 0 where that is infinite: such a scale is stored as zero, and so are its codes. */
+static inline float inverse(float d)
+{
+    const float r = 1 / d;
+    return fabsf(r) <= 0x1.fffffep127f ? r : 0;
+}
+
+static inline int32_t larger(int32_t a, int32_t b)
+{
+    return a > b ? a : b;
+}
+
+/*
+ * The largest magnitude. As integers the bits of floats without sign are in the order of their
+ * values, infinity and NaN above all others: a NaN is never lost.
+ */
+static inline float top_magnitude(const float *restrict x, unsigned n)
+{
+    int32_t top = 0;
+    for (unsigned i = 0; i < n; i++)
+        top = larger(top, (int32_t)(f32_bits(x[i]) & 0x7fffffff));
+    return f32_from_bits((uint32_t)top);
+}
+
+/* The value of largest magnitude, of several the first; +0 if all are zeros. */
+static inline float top_value(const float *restrict x, unsigned n)
+{
+    int32_t plus = 0, minus = 0;
+    for (unsigned i = 0; i < n; i++) {
+        plus = larger(plus, (int32_t)f32_bits(x[i]));
+        minus = larger(minus, (int32_t)(f32_bits(x[i]) ^ 0x80000000));
+    }
+    const float top = f32_from_bits((uint32_t)larger(plus, minus));
+    if (plus != minus || plus == 0)
+        return plus >= minus ? top : -top;
+    while (f32_bits(*x) << 1 != f32_bits(top) << 1) /* both signs have it, which is rare */
+        x++;
+    return *x;
+}
+
+/* Smallest and largest value; an infinity or a NaN is one of the two. */
+struct range {
+    float low, high;
+};
+
+static inline struct range range_of(const float *restrict x, unsigned n)
+{
+    int32_t low = INT32_MAX, high = INT32_MIN;
+    for (unsigned i = 0; i < n; i++) {
+        /* Bits of negative floats are in reverse order: turn all but the sign around. */
+        const int32_t bits = (int32_t)f32_bits(x[i]), key = bits ^ (bits >> 31 & 0x7fffffff);
+        low = key < low ? key : low;
+        high = key > high ? key : high;
+    }
+    struct range ret = {f32_from_bits((uint32_t)(low ^ (low >> 31 & 0x7fffffff))),
+                        f32_from_bits((uint32_t)(high ^ (high >> 31 & 0x7fffffff)))};
+    while (ret.low == 0 && *x != 0) /* of +0 and -0 the first counts */
+        x++;
+    ret.low = ret.low == 0 ? *x : ret.low;
+    return ret;
+}
+
+/* Eight codes as bytes: ((x - low) * id) + half without its fraction, at most `most`; not below 0. */
+static inline uint64_t cut8(const float *restrict x, float low, float id, float half, float most)
+{
+    uint8_t q[8];
+    for (unsigned i = 0; i < 8; i++) {
+        const float v = ((x[i] - low) * id) + half;
+        q[i] = (uint8_t)(int)(v < most ? v : most);
+    }
+    return get_u64(q, false);
+}
+
+/*
+ * Eight codes as bytes: x * id rounded to the nearest integer, halves away from zero, plus `more`;
+ * within -128 and 127. What is added is the float below one half: with one half itself the sum of
+ * it and 0.49999997 would round to 1.
+ */
+static inline uint64_t round8(const float *restrict x, float id, int more)
+{
+    uint8_t q[8];
+    for (unsigned i = 0; i < 8; i++) {
+        const float v = x[i] * id;
+        q[i] = (uint8_t)((int)(v + copysignf(0x1.fffffep-2f, v)) + more);
+    }
+    return get_u64(q, false);
+}
+
+/* Bit j is the lowest bit of byte j: spread_bits() undone. */
+static inline uint8_t gather_bits(uint64_t x)
+{
+    return (uint8_t)((x & BYTES8(1)) * 0x0102040810204080u >> 56);
+}
+
+#endif

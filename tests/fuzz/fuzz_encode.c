@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Any bytes as values: the first choose a type, a byte order and a view, the rest are blocks of the
+ * tensor and then new values for them. Whatever they are, they are encoded or refused; what was
+ * encoded is finite where the type holds nothing else, what was refused is the value named; values
+ * that did not change leave the bytes alone, in any type. Every kernel set gives the same.
+ */
+#include "fuzz.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "quant/quant.h"
+#include "quant/set.h"
+
+enum { HEAD = 3, MOST_BLOCKS = 40 };
+enum { RAW_ROOM = MOST_BLOCKS * QUANT_MAX_BLOCK_BYTES };
+enum { STREAM_ROOM = MOST_BLOCKS * QUANT_MAX_BLOCK_LEN * 4 };
+
+struct tensor {
+    const struct quant_type *type;
+    bool big;
+    enum quant_view view;
+    size_t n; /* blocks */
+    uint8_t raw[RAW_ROOM];
+    uint8_t stream[STREAM_ROOM];
+};
+
+static const struct view {
+    unsigned width;
+    void (*read)(const struct quant_type *t, bool big, const uint8_t *data, uint64_t off, size_t n,
+                 void *dst);
+} views[] = {{4, quant_read_f32}, {2, quant_read_f16}, {2, quant_read_bf16}};
+
+static bool holds_any(const struct quant_type *t)
+{
+    return strcmp(t->name, "F32") == 0 || strcmp(t->name, "F16") == 0 ||
+           strcmp(t->name, "BF16") == 0 || strcmp(t->name, "F64") == 0;
+}
+
+static void check_fault(const struct tensor *t, int r, const struct quant_fault *f)
+{
+    const size_t values = t->n * t->type->block_len;
+    FUZZ_CHECK(r == -EDOM || r == -ERANGE || r == -EOPNOTSUPP);
+    FUZZ_CHECK(f->element < values);
+    FUZZ_CHECK(r != -EDOM || !(isfinite(f->value) || holds_any(t->type)));
+    FUZZ_CHECK(r != -ERANGE || isfinite(f->value));
+    FUZZ_CHECK((r == -EOPNOTSUPP) == !t->type->encode);
+}
+
+/* Returns what writing the stream over the blocks gives, and the blocks in dst. */
+static int write_with(struct tensor *t, const struct quant_set *set, uint8_t *dst,
+                      struct quant_fault *f)
+{
+    quant_use(set);
+    t->type = quant_find(t->type->id);
+    memset(dst, 0, RAW_ROOM);
+    return quant_write(t->type, t->big, t->view, t->raw, t->stream, t->n, dst, f);
+}
+
+static void check_write(struct tensor *t)
+{
+    static uint8_t one[RAW_ROOM], other[RAW_ROOM];
+    static float values[MOST_BLOCKS * QUANT_MAX_BLOCK_LEN];
+    struct quant_fault f, g;
+    const int r = write_with(t, quant_set_at(0), one, &f);
+    for (size_t s = 1; quant_set_at(s); s++) {
+        FUZZ_CHECK(write_with(t, quant_set_at(s), other, &g) == r);
+        FUZZ_CHECK(r ? f.element == g.element : memcmp(one, other, RAW_ROOM) == 0);
+    }
+    if (r) {
+        check_fault(t, r, &f);
+        return;
+    }
+    if (!t->type->encode || quant_write(t->type, t->big, t->view, NULL, t->stream, t->n, one, &f))
+        return;
+    t->type->decode(one, t->n, values); /* with scales that are swapped in a big-endian tensor */
+    for (size_t i = 0; i < t->n * t->type->block_len && !t->big; i++)
+        FUZZ_CHECK(isfinite(values[i]) || holds_any(t->type));
+}
+
+static void check_unchanged(struct tensor *t)
+{
+    static uint8_t same[RAW_ROOM];
+    struct quant_fault f;
+    views[t->view].read(t->type, t->big, t->raw, 0,
+                        t->n * t->type->block_len * views[t->view].width, t->stream);
+    FUZZ_CHECK(write_with(t, quant_set_at(0), same, &f) == 0);
+    FUZZ_CHECK(memcmp(same, t->raw, t->n * t->type->block_bytes) == 0);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static struct tensor t;
+    if (size < HEAD)
+        return 0;
+    quant_use(quant_set_at(0));
+    memset(&t, 0, sizeof(t));
+    t.type = quant_find(data[0] % 64);
+    t.big = data[1] & 1;
+    t.view = (enum quant_view)(data[2] % 3);
+    if (!quant_has_values(t.type, t.big))
+        return 0;
+    const size_t raw = t.type->block_bytes, of_values = t.type->block_len * views[t.view].width;
+    data += HEAD;
+    size -= HEAD;
+    t.n = size / (raw + of_values) < MOST_BLOCKS ? size / (raw + of_values) : MOST_BLOCKS;
+    memcpy(t.raw, data, t.n * raw);
+    memcpy(t.stream, data + t.n * raw, t.n * of_values);
+    check_write(&t);
+    check_unchanged(&t);
+    return 0;
+}

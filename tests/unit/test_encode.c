@@ -1,0 +1,442 @@
+/* SPDX-License-Identifier: MIT */
+/* quant: values to blocks: golden figures, what is refused, new values over old blocks. */
+#include "cu_main.h"
+
+#include <errno.h>
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "golden.h"
+#include "golden_encode.h"
+#include "quant/f16.h"
+#include "quant/quant.h"
+#include "quant/set.h"
+#include "quant/types.h"
+
+enum { MOST_BLOCKS = 64 };
+
+/* Room for any test below. */
+static float values[MOST_BLOCKS * QUANT_MAX_BLOCK_LEN], back[MOST_BLOCKS * QUANT_MAX_BLOCK_LEN];
+static uint8_t raw[MOST_BLOCKS * QUANT_MAX_BLOCK_BYTES], more[MOST_BLOCKS * QUANT_MAX_BLOCK_BYTES];
+static uint8_t stream[MOST_BLOCKS * QUANT_MAX_BLOCK_LEN * 4 + 1];
+
+static void test_golden(void)
+{
+    uint32_t ids = 0;
+    for (size_t s = 0; quant_set_at(s); s++)
+        for (size_t i = 0; i < n_golden_encodes; i++) {
+            const struct golden_encode *g = &golden_encodes[i];
+            const struct quant_type *t = &quant_set_at(s)->types[g->id];
+            const bool right = t->encode && golden_encode_check(g, t);
+            CU_ASSERT_TRUE(right);
+            if (!right)
+                (void)printf("%s: %s, kind %d, seed %llu\n", quant_set_at(s)->name, t->name,
+                             g->kind, (unsigned long long)g->seed);
+            ids += s == 0 && (i == 0 || g->id != g[-1].id);
+        }
+    CU_ASSERT_EQUAL(ids, 13); /* every type with an encoder but F32, F64 and the integers */
+}
+
+static void test_can_encode(void)
+{
+    static const uint32_t none[] = {9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 29};
+    CU_ASSERT_FALSE(quant_can_encode(NULL, false));
+    for (uint32_t id = 0, k = 0; id < QUANT_N_TYPES; id++) {
+        const struct quant_type *t = quant_find(id);
+        const bool raw_only = k < sizeof(none) / sizeof(none[0]) && none[k] == id;
+        k += raw_only;
+        CU_ASSERT_EQUAL(quant_can_encode(t, false), t->decode && !raw_only);
+        CU_ASSERT_EQUAL(quant_can_encode(t, true), t->decode && !raw_only && !t->big_unknown);
+        CU_ASSERT_TRUE(t->encode == NULL || t->decode != NULL);
+    }
+}
+
+/* What encoding the first n blocks of `values` returns; the fault, if any, is at `element`. */
+static int encoded(uint32_t id, size_t n, uint64_t element)
+{
+    struct quant_fault fault = {UINT64_MAX, 0};
+    int r = quant_encode(quant_find(id), false, values, n, raw, &fault);
+    if (r) {
+        CU_ASSERT_EQUAL(fault.element, element);
+        CU_ASSERT_EQUAL(f32_bits(fault.value), f32_bits(values[element]));
+    }
+    return r;
+}
+
+static bool holds_any_float(uint32_t id)
+{
+    return id == F32_ID || id == F16_ID || id == BF16_ID || id == F64_ID;
+}
+
+/* Three blocks of ones, and at each place of the second in turn what is not finite. */
+static void test_not_finite(void)
+{
+    static const uint32_t odd[] = {0x7f800000, 0xff800000, 0x7fc00000, 0xffc00001, 0x7f800001};
+    for (uint32_t id = 0; id < QUANT_N_TYPES; id++) {
+        const struct quant_type *t = quant_find(id);
+        for (size_t k = 0; t->encode && k < 5 * t->block_len; k++) {
+            const size_t at = t->block_len + k / 5;
+            for (size_t i = 0; i < 3u * t->block_len; i++)
+                values[i] = 1;
+            values[at] = f32_from_bits(odd[k % 5]);
+            values[3u * t->block_len - 1] = NAN; /* a later one is not named */
+            CU_ASSERT_EQUAL(encoded(id, 3, at), holds_any_float(id) ? 0 : -EDOM);
+            values[2u * t->block_len - 1] =
+                FLT_MAX; /* nor a value of the same block out of range */
+            values[at] = f32_from_bits(odd[k % 5]);
+            if (!holds_any_float(id))
+                CU_ASSERT_EQUAL(encoded(id, 3, at), -EDOM);
+        }
+    }
+}
+
+static void test_floats_not_finite(void)
+{
+    static const struct {
+        uint32_t bits;
+        uint16_t f16, bf16;
+        uint64_t f64;
+    } rows[] = {{0x7f800000, 0x7c00, 0x7f80, 0x7ff0000000000000},
+                {0xff800000, 0xfc00, 0xff80, 0xfff0000000000000},
+                {0x7fc00000, 0x7e00, 0x7fc0, 0x7ff8000000000000},
+                {0xffd55555, 0xfe00, 0xffd5, 0xfffaaaaaa0000000}};
+    for (size_t i = 0; i < 4 * 80; i++) { /* alone, and among others in long and short runs */
+        for (size_t k = 0; k < 80; k++)
+            values[k] = k == i / 4 ? f32_from_bits(rows[i % 4].bits) : 1;
+        CU_ASSERT_EQUAL(encoded(F32_ID, 80, 0), 0);
+        CU_ASSERT_EQUAL(get_u32(raw + 4 * (i / 4), false), rows[i % 4].bits);
+        CU_ASSERT_EQUAL(encoded(F16_ID, 80, 0), 0);
+        CU_ASSERT_EQUAL(get_u16(raw + 2 * (i / 4), false), rows[i % 4].f16);
+        CU_ASSERT_EQUAL(get_u16(raw + 2 * ((i / 4 + 1) % 80), false), 0x3c00);
+        CU_ASSERT_EQUAL(encoded(BF16_ID, 80, 0), 0);
+        CU_ASSERT_EQUAL(get_u16(raw + 2 * (i / 4), false), rows[i % 4].bf16);
+        CU_ASSERT_EQUAL(encoded(F64_ID, 80, 0), 0);
+        CU_ASSERT_EQUAL(get_u64(raw + 8 * (i / 4), false), rows[i % 4].f64);
+    }
+}
+
+/*
+ * The largest value that a type can hold beside zeros (Q1_0: all alike), with both signs and at
+ * both ends of a block; the next float is too large.
+ */
+static void test_scale_range(void)
+{
+    static const struct {
+        uint8_t id;
+        float least; /* of those that are too large */
+    } rows[] = {{F16_ID, 65520},        {Q4_0_ID, 65520 * 8}, {Q5_0_ID, 65520 * 16},
+                {Q8_0_ID, 65520 * 127}, {TQ1_0_ID, 65520},    {TQ2_0_ID, 65520},
+                {Q2_0_ID, 65520},       {Q1_0_ID, 65520},     {BF16_ID, 0x1.ffp127f}};
+    for (size_t k = 0; k < 4 * sizeof(rows) / sizeof(rows[0]); k++) {
+        const uint32_t id = rows[k / 4].id;
+        const size_t len = quant_find(id)->block_len, at = k & 1 ? len : 2 * len - 1;
+        const float sign = k & 2 ? -1 : 1;
+        memset(values, 0, 2 * len * sizeof(float));
+        for (size_t i = len; i < 2 * len && id == Q1_0_ID; i++)
+            values[i] = sign * rows[k / 4].least;
+        values[at] = sign * rows[k / 4].least;
+        CU_ASSERT_EQUAL(encoded(id, 2, id == Q1_0_ID ? len : at), -ERANGE);
+        for (size_t i = len; i < 2 * len && id == Q1_0_ID; i++)
+            values[i] = sign * nextafterf(rows[k / 4].least, 0);
+        values[at] = sign * nextafterf(rows[k / 4].least, 0);
+        CU_ASSERT_EQUAL(encoded(id, 2, 0), 0);
+        quant_find(id)->decode(raw, 2, back);
+        CU_ASSERT_TRUE(quant_all_finite((const uint8_t *)back, 2 * len));
+        CU_ASSERT_DOUBLE_EQUAL(back[at], values[at], 0.004 * fabs((double)values[at]));
+    }
+}
+
+/* A minimum and the distance to the maximum, each has to fit. */
+static void test_range_range(void)
+{
+    static const struct {
+        uint8_t id;
+        float low, high;
+        int want;
+    } rows[] = {
+        {Q4_1_ID, 0, 65520 * 15, -ERANGE},     {Q4_1_ID, 0, 982799.9375f, 0},
+        {Q4_1_ID, -65520, 0, -ERANGE},         {Q4_1_ID, -65519.99f, 65520 * 13, 0},
+        {Q4_1_ID, 65520, 65520, -ERANGE},      {Q4_1_ID, 65519.99f, 65519.99f, 0},
+        {Q5_1_ID, 0, 65520 * 31, -ERANGE},     {Q5_1_ID, 0, 2031119.875f, 0},
+        {Q5_1_ID, -65520, 0, -ERANGE},         {Q5_1_ID, 65520, 65521, -ERANGE},
+        {Q4_1_ID, -FLT_MAX, FLT_MAX, -ERANGE}, {Q5_1_ID, -FLT_MAX, FLT_MAX, -ERANGE},
+        {MXFP4_ID, -FLT_MAX, FLT_MAX, 0},      {NVFP4_ID, -FLT_MAX, FLT_MAX, 0},
+        {MXFP4_ID, 0, 0x1.fffffcp127f, 0},     {Q1_0_ID, -FLT_MAX, FLT_MAX, -ERANGE},
+    };
+    for (size_t k = 0; k < sizeof(rows) / sizeof(rows[0]); k++) {
+        const size_t len = quant_find(rows[k].id)->block_len;
+        for (size_t i = 0; i < len; i++)
+            values[i] = i % 2 ? rows[k].high : rows[k].low;
+        const bool high = fabsf(rows[k].high) > fabsf(rows[k].low);
+        CU_ASSERT_EQUAL(encoded(rows[k].id, 1, high), rows[k].want);
+        quant_find(rows[k].id)->decode(raw, 1, back);
+        CU_ASSERT_TRUE(rows[k].want || quant_all_finite((const uint8_t *)back, len));
+    }
+}
+
+static void test_integers(void)
+{
+    static const struct {
+        uint8_t id;
+        float value;
+        int want;
+        int64_t stored;
+    } rows[] = {
+        {I8_ID, 127, 0, 127},
+        {I8_ID, -128, 0, -128},
+        {I8_ID, 128, -ERANGE, 0},
+        {I8_ID, -129, -ERANGE, 0},
+        {I8_ID, 0.5f, -ERANGE, 0},
+        {I8_ID, -0.0f, 0, 0},
+        {I8_ID, FLT_MIN, -ERANGE, 0},
+        {I16_ID, 32767, 0, 32767},
+        {I16_ID, -32768, 0, -32768},
+        {I16_ID, 32768, -ERANGE, 0},
+        {I16_ID, -32769, -ERANGE, 0},
+        {I16_ID, 32766.5f, -ERANGE, 0},
+        {I32_ID, 0x1p31f - 128, 0, 2147483520},
+        {I32_ID, -0x1p31f, 0, INT32_MIN},
+        {I32_ID, 0x1p31f, -ERANGE, 0},
+        {I32_ID, -0x1p31f - 256, -ERANGE, 0},
+        {I32_ID, -1.25f, -ERANGE, 0},
+        {I64_ID, 0x1p63f - 0x1p39f, 0, INT64_MAX - (1ll << 39) + 1},
+        {I64_ID, -0x1p63f, 0, INT64_MIN},
+        {I64_ID, 0x1p63f, -ERANGE, 0},
+        {I64_ID, -FLT_MAX, -ERANGE, 0},
+        {I64_ID, 8388607.5f, -ERANGE, 0},
+        {I64_ID, INFINITY, -EDOM, 0},
+        {I8_ID, NAN, -EDOM, 0},
+    };
+    for (size_t k = 0; k < sizeof(rows) / sizeof(rows[0]); k++) {
+        const unsigned width = quant_find(rows[k].id)->block_bytes, bits = 8 * width;
+        for (size_t i = 0; i < 40; i++)
+            values[i] = i < 17 ? 3 : rows[k].value;
+        CU_ASSERT_EQUAL(encoded(rows[k].id, 40, 17), rows[k].want);
+        const uint64_t want = (uint64_t)rows[k].stored << (64 - bits) >> (64 - bits);
+        CU_ASSERT_TRUE(rows[k].want || get_uint(raw + 39 * width, width, false) == want);
+    }
+}
+
+/* Rounding of Q8_0, with a scale of one: halves go away from zero, all else to the nearest. */
+static void test_rounding(void)
+{
+    for (int k = -127; k < 127; k++) {
+        const float half = (float)k + 0.5f;
+        const float row[] = {127, half, nextafterf(half, 200), nextafterf(half, -200), (float)k};
+        for (size_t i = 0; i < 32; i++)
+            values[i] = row[i % 5];
+        CU_ASSERT_EQUAL(encoded(Q8_0_ID, 1, 0), 0);
+        for (size_t i = 0; i < 32; i++)
+            CU_ASSERT_EQUAL((int8_t)raw[2 + i], lroundf(values[i]));
+    }
+}
+
+/* Scales whose inverse is infinite: the codes are those of zeros, and zeros are what is read. */
+static void test_tiny_scales(void)
+{
+    static const struct {
+        uint8_t id, from, to; /* bytes [from, to) are codes */
+    } rows[] = {{Q4_0_ID, 2, 18},  {Q4_1_ID, 4, 20}, {Q5_0_ID, 2, 22},  {Q5_1_ID, 4, 24},
+                {Q8_0_ID, 2, 34},  {Q2_0_ID, 2, 18}, {TQ1_0_ID, 0, 52}, {TQ2_0_ID, 0, 64},
+                {MXFP4_ID, 0, 17}, {NVFP4_ID, 0, 36}};
+    for (size_t k = 0; k < 19 * sizeof(rows) / sizeof(rows[0]); k++) {
+        const struct quant_type *t = quant_find(rows[k / 19].id);
+        const float top = f32_from_bits(1u << (k % 19)); /* 2^-149 to 2^-131 */
+        for (size_t i = 0; i < t->block_len; i++)
+            values[i] = top * (float)((int)(i % 3) - 1);
+        CU_ASSERT_EQUAL(encoded(t->id, 1, 0), 0);
+        t->decode(raw, 1, back);
+        for (size_t i = 0; i < t->block_len; i++)
+            CU_ASSERT_EQUAL(back[i], 0);
+        memcpy(more, raw, t->block_bytes);
+        memset(values, 0, t->block_len * sizeof(float));
+        CU_ASSERT_EQUAL(encoded(t->id, 1, 0), 0);
+        for (size_t i = rows[k / 19].from; i < rows[k / 19].to; i++)
+            CU_ASSERT_EQUAL(more[i], raw[i]);
+    }
+}
+
+/* A tensor of a big-endian file: what a little-endian one has, its fields reversed. */
+static void test_big_endian(void)
+{
+    for (uint32_t id = 0; id < QUANT_N_TYPES; id++) {
+        const struct quant_type *t = quant_find(id);
+        struct quant_fault fault;
+        for (size_t i = 0; i < 3u * QUANT_MAX_BLOCK_LEN; i++)
+            values[i] = (float)((int)(i * 37 % 101) - 50);
+        if (!quant_can_encode(t, true)) {
+            const int r = quant_encode(t, true, values, 3, raw, &fault);
+            CU_ASSERT_TRUE(r == -EOPNOTSUPP && fault.element == 0);
+            continue;
+        }
+        CU_ASSERT_EQUAL(encoded(id, 3, 0), 0);
+        CU_ASSERT_EQUAL(quant_encode(t, true, values, 3, more, &fault), 0);
+        for (size_t i = 0; i < 3u * t->swap_count; i++) {
+            uint8_t *p = raw + i % 3 * t->block_bytes + t->swap_at[i / 3];
+            put_uint(p, get_uint(p, t->swap_width, false), t->swap_width, true);
+        }
+        CU_ASSERT_EQUAL(memcmp(raw, more, 3u * t->block_bytes), 0);
+    }
+}
+
+struct view {
+    size_t width;
+    void (*read)(const struct quant_type *t, bool big, const uint8_t *data, uint64_t off, size_t n,
+                 void *dst);
+};
+
+static const struct view views[] = {
+    [QUANT_F32] = {4, quant_read_f32},
+    [QUANT_F16] = {2, quant_read_f16},
+    [QUANT_BF16] = {2, quant_read_bf16},
+};
+
+/* How many blocks of a type the buffers hold: of small ones more than are handled at once. */
+static size_t blocks_of(const struct quant_type *t)
+{
+    const size_t by_len = sizeof(values) / sizeof(values[0]) / t->block_len;
+    const size_t by_bytes = sizeof(raw) / t->block_bytes;
+    return by_len < by_bytes ? by_len : by_bytes;
+}
+
+/* Call fn for every type that has values, in each byte order, through each view. */
+typedef void each_fn(const struct quant_type *t, bool big, enum quant_view view);
+
+static void for_each_view(each_fn *fn)
+{
+    for (uint32_t id = 0; id < QUANT_N_TYPES; id++)
+        for (unsigned k = 0; k < 6; k++)
+            if (quant_has_values(quant_find(id), k & 1))
+                fn(quant_find(id), k & 1, (enum quant_view)(k / 2));
+}
+
+/* Any blocks, with NaN, codes that no encoder makes and all: writing what was read changes none. */
+static void write_back(const struct quant_type *t, bool big, enum quant_view view)
+{
+    const size_t n = blocks_of(t), odd = t->id % 2;
+    struct quant_fault fault;
+    golden_bytes(raw, n * t->block_bytes, t->id + 100u);
+    views[view].read(t, big, raw, 0, n * t->block_len * views[view].width, stream + odd);
+    memset(more, 0xa5, sizeof(more));
+    CU_ASSERT_EQUAL(quant_write(t, big, view, raw, stream + odd, n, more, &fault), 0);
+    CU_ASSERT_EQUAL(memcmp(raw, more, n * t->block_bytes), 0);
+    CU_ASSERT_EQUAL(quant_write(t, big, view, raw, stream + odd, n, raw, &fault), 0);
+    CU_ASSERT_EQUAL(memcmp(raw, more, n * t->block_bytes), 0);
+}
+
+static void test_write_back(void)
+{
+    for_each_view(write_back);
+}
+
+/* Values of a view as floats. */
+static void widen(enum quant_view view, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const uint8_t *p = stream + i * views[view].width;
+        values[i] = view == QUANT_F32   ? f32_from_bits(get_u32(p, false))
+                    : view == QUANT_F16 ? f16_to_f32(get_u16(p, false))
+                                        : bf16_to_f32(get_u16(p, false));
+    }
+}
+
+/* Values in some blocks become -2 or 2, which each view and type holds: those blocks are encoded. */
+static void change_some(const struct quant_type *t, bool big, enum quant_view view)
+{
+    const size_t n = blocks_of(t), width = views[view].width, len = t->block_len;
+    const size_t at[] = {len - 1, 3 * len, 4 * len, n / 2 * len + len / 3, n * len - 1};
+    struct quant_fault fault;
+    golden_bytes(raw, n * t->block_bytes, t->id + 200u);
+    for (size_t i = 0; i < n * t->block_bytes; i++) /* scales below 2 */
+        raw[i] &= 0x3f;
+    views[view].read(t, big, raw, 0, n * len * width, stream);
+    for (size_t k = 0; k < sizeof(at) / sizeof(at[0]); k++) {
+        uint8_t *p = stream + at[k] * width;
+        const uint8_t was = p[width - 1];
+        const float two = was == 0x40 ? -2 : 2;
+        if (view == QUANT_F32)
+            put_u32(p, f32_bits(two), false);
+        else
+            put_u16(p, view == QUANT_F16 ? f32_to_f16(two) : f32_to_bf16(two), false);
+    }
+    int r = quant_write(t, big, view, raw, stream, n, more, &fault);
+    if (!t->encode) {
+        CU_ASSERT_TRUE(r == -EOPNOTSUPP && fault.element == at[0] && fabsf(fault.value) == 2);
+        return;
+    }
+    CU_ASSERT_EQUAL(r, 0);
+    widen(view, n * len);
+    for (size_t k = 0; k < sizeof(at) / sizeof(at[0]); k++) {
+        const size_t block = at[k] / len;
+        uint8_t *p = raw + block * t->block_bytes;
+        CU_ASSERT_EQUAL(quant_encode(t, big, values + block * len, 1, p, &fault), 0);
+    }
+    CU_ASSERT_EQUAL(memcmp(raw, more, n * t->block_bytes), 0);
+}
+
+static void test_change_some(void)
+{
+    for_each_view(change_some);
+}
+
+/* One value of a new tensor, then of an old one, that cannot be stored: which it is. */
+static void refuse_one(const struct quant_type *t, bool big, enum quant_view view)
+{
+    const size_t n = blocks_of(t), width = views[view].width, at = n * t->block_len * 2 / 3;
+    struct quant_fault fault = {0};
+    memset(raw, 0, n * t->block_bytes);
+    views[view].read(t, big, raw, 0, n * t->block_len * width, stream);
+    put_u16(stream + at * width + width - 2, view == QUANT_F16 ? 0x7c00 : 0x7f80,
+            false); /* infinity */
+    const int want = !t->encode ? -EOPNOTSUPP : holds_any_float(t->id) ? 0 : -EDOM;
+    CU_ASSERT_EQUAL(quant_write(t, big, view, raw, stream, n, more, &fault), want);
+    CU_ASSERT_TRUE(!want || (fault.element == at && fault.value == INFINITY));
+    CU_ASSERT_EQUAL(quant_write(t, big, view, NULL, stream, n, more, &fault), want);
+    CU_ASSERT_TRUE(!want || fault.element == (t->encode ? at : 0));
+}
+
+static void test_refuse_one(void)
+{
+    for_each_view(refuse_one);
+}
+
+/* F16 and BF16 through their own view: every pattern of 16 bits is stored as it is. */
+static void test_same_format(void)
+{
+    static uint8_t all[2 * 65536], swapped[2 * 65536], got[2 * 65536];
+    struct quant_fault fault;
+    for (unsigned i = 0; i < 65536; i++) {
+        put_u16(all + 2 * i, (uint16_t)i, false);
+        put_u16(swapped + 2 * i, (uint16_t)i, true);
+    }
+    for (unsigned k = 0; k < 4; k++) {
+        const struct quant_type *t = quant_find(k & 1 ? F16_ID : BF16_ID);
+        const enum quant_view view = k & 1 ? QUANT_F16 : QUANT_BF16;
+        CU_ASSERT_EQUAL(quant_write(t, k & 2, view, NULL, all, 65536, got, &fault), 0);
+        CU_ASSERT_EQUAL(memcmp(got, k & 2 ? swapped : all, sizeof(got)), 0);
+    }
+}
+
+static CU_TestInfo tests[] = {
+    {"every set encodes to the golden figures", test_golden},
+    {"which types values can be stored in", test_can_encode},
+    {"NaN and infinity are refused, with the first of them", test_not_finite},
+    {"floats hold NaN and infinity", test_floats_not_finite},
+    {"values at the end of what scales hold", test_scale_range},
+    {"minimum and maximum at the end of what scales hold", test_range_range},
+    {"integers hold what is exact", test_integers},
+    {"halves are rounded away from zero", test_rounding},
+    {"scales without an inverse", test_tiny_scales},
+    {"blocks of a big-endian file", test_big_endian},
+    {"writing what was read changes no byte", test_write_back},
+    {"changing a value changes its block alone", test_change_some},
+    {"a value that cannot be stored is named", test_refuse_one},
+    {"values in the format of the type are stored as they are", test_same_format},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("encode", tests)
