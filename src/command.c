@@ -2,10 +2,14 @@
 /* The commands besides mounting: see command.h. */
 #include "command.h"
 
+#include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "command_check.h"
+#include "base/nearest.h"
+#include "check/models.h"
 #include "mount/unmount.h"
 #include "tree/tree.h"
 
@@ -21,13 +25,13 @@ static void print_lines(const struct buf *lines)
     }
 }
 
-static int unmount(int argc, char **argv)
+static int unmount(const struct command_args *a)
 {
     int status = 0;
-    for (int i = 0; i < argc; i++) {
+    for (int i = 0; i < a->n; i++) {
         CLEANUP(buf_free) struct buf lost = BUF_INIT;
         struct err e = {0};
-        bool failed = mnt_unmount(argv[i], &lost, &e) < 0;
+        bool failed = mnt_unmount(a->operand[i], &lost, &e) < 0;
         print_lines(&lost);
         if (failed)
             (void)fprintf(stderr, "ggufs: %s\n", e.msg);
@@ -36,15 +40,15 @@ static int unmount(int argc, char **argv)
     return status;
 }
 
-static int recover(int argc, char **argv)
+static int recover(const struct command_args *a)
 {
     int status = 0;
-    for (int i = 0; i < argc; i++) {
+    for (int i = 0; i < a->n; i++) {
         struct err e = {0};
         struct edit_recovered found = {0};
         char shown[SHOW_MAX];
-        (void)show(shown, argv[i], strlen(argv[i]));
-        if (tree_recover(argv[i], &found, &e) < 0) {
+        (void)show(shown, a->operand[i], strlen(a->operand[i]));
+        if (tree_recover(a->operand[i], &found, &e) < 0) {
             (void)fprintf(stderr, "ggufs: %s: %s\n", shown, e.msg);
             status = 1;
         } else if (found.finished) {
@@ -58,30 +62,176 @@ static int recover(int argc, char **argv)
     return status;
 }
 
+int command_add(struct models *m, const char *operand)
+{
+    size_t before = m->n;
+    bool folders = m->folders;
+    char shown[SHOW_MAX];
+    m->folders = false;
+    int r = models_add(m, operand);
+    if (r == 0 && m->folders && m->n == before)
+        r = -ENOENT;
+    m->folders |= folders;
+    if (r == -ENOENT)
+        (void)fprintf(stderr, "ggufs: %s: no models are in this folder (files NAME.gguf)\n",
+                      show(shown, operand, strlen(operand)));
+    else if (r < 0)
+        (void)fputs("ggufs: no memory\n", stderr);
+    return r < 0 ? -1 : 0;
+}
+
+/* ---- the tables ---- */
+
+static const struct {
+    const char *name;
+    bool value; /* NAME=VALUE */
+} options[] = {
+    [OPTION_JSON] = {"--json", false},
+    [OPTION_STRICT] = {"--strict", false},
+    [OPTION_IGNORE] = {"--ignore", true},
+};
+
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+#define TAKES(id) (1u << (id))
+
 static const struct command {
     const char *name;
-    const char *wants;
-    int (*run)(int argc, char **argv); /* of the arguments; the exit status */
+    const char *value; /* the one that NAME=VALUE may have; NULL: none */
+    unsigned takes;    /* a set of options */
+    const char *wants; /* operands; NULL: none */
+    int (*run)(const struct command_args *a);
 } commands[] = {
-    {"--unmount", "MOUNTPOINT", unmount},
-    {"--recover", "MODEL", recover},
+    {"--unmount", NULL, 0, "MOUNTPOINT", unmount},
+    {"--recover", NULL, 0, "MODEL", recover},
+    {"--check", "full", TAKES(OPTION_JSON) | TAKES(OPTION_STRICT) | TAKES(OPTION_IGNORE),
+     "MODEL or FOLDER", command_check},
 };
+
+/* ---- the parser ---- */
+
+/* "--name" or "--name=value". */
+static bool is_named(const char *arg, const char *name)
+{
+    size_t n = strlen(name);
+    return strncmp(arg, name, n) == 0 && (arg[n] == '\0' || arg[n] == '=');
+}
+
+static const char *value_of(const char *arg)
+{
+    const char *is = strchr(arg, '=');
+    return is ? is + 1 : NULL;
+}
+
+static size_t find_option(const char *arg)
+{
+    size_t i = 0;
+    while (i < COUNT(options) && !is_named(arg, options[i].name))
+        i++;
+    return i;
+}
+
+/* The command that is named before the first operand, behind nothing but commands' options. */
+static const struct command *find_command(int argc, char **argv)
+{
+    for (int i = 1; i < argc && argv[i][0] == '-'; i++) {
+        for (size_t k = 0; k < COUNT(commands); k++)
+            if (is_named(argv[i], commands[k].name))
+                return &commands[k];
+        if (find_option(argv[i]) == COUNT(options))
+            return NULL;
+    }
+    return NULL;
+}
+
+static int misused(const struct command *cmd, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static int misused(const struct command *cmd, const char *fmt, ...)
+{
+    va_list ap;
+    (void)fprintf(stderr, "ggufs: %s: ", cmd->name);
+    va_start(ap, fmt);
+    (void)vfprintf(stderr, fmt, ap);
+    va_end(ap);
+    (void)fputs(" (see ggufs --help)\n", stderr);
+    return -1;
+}
+
+static int unknown(const struct command *cmd, const char *arg)
+{
+    char shown[SHOW_MAX];
+    struct nearest near = nearest_to(arg, strcspn(arg, "="));
+    for (size_t i = 0; i < COUNT(options); i++)
+        if (cmd->takes & TAKES(i))
+            nearest_offer(&near, options[i].name, strlen(options[i].name), i);
+    (void)show(shown, arg, strlen(arg));
+    if (near.found)
+        return misused(cmd, "unknown option '%s', is '%s' meant?", shown, options[near.which].name);
+    return misused(cmd, "unknown option '%s'", shown);
+}
+
+/* An argument that begins with "-". */
+static int take_option(const struct command *cmd, const char *arg, struct command_args *a)
+{
+    char shown[SHOW_MAX];
+    size_t i = find_option(arg);
+    const char *value = value_of(arg);
+    if (is_named(arg, cmd->name)) {
+        if (value && (!cmd->value || strcmp(value, cmd->value) != 0))
+            return misused(cmd, "'%s' is not a value that it takes",
+                           show(shown, value, strlen(value)));
+        a->value = value ? value : a->value;
+        return 0;
+    }
+    if (i == COUNT(options) || !(cmd->takes & TAKES(i)))
+        return unknown(cmd, arg);
+    if (options[i].value && !value)
+        return misused(cmd, "%s wants a value: %s=VALUE", options[i].name, options[i].name);
+    if (!options[i].value && value)
+        return misused(cmd, "%s takes no value", options[i].name);
+    a->option[a->n_options++] = (struct command_given){(enum command_option)i, value};
+    return 0;
+}
+
+static int parse(const struct command *cmd, int argc, char **argv, struct command_args *a)
+{
+    bool more = true; /* options may follow */
+    for (int i = 1; i < argc; i++) {
+        if (more && strcmp(argv[i], "--") == 0)
+            more = false;
+        else if (!more || argv[i][0] != '-' || !argv[i][1])
+            a->operand[a->n++] = argv[i];
+        else if (take_option(cmd, argv[i], a) < 0)
+            return -1;
+    }
+    if (cmd->wants && a->n == 0)
+        return misused(cmd, "%s is missing", cmd->wants);
+    if (!cmd->wants && a->n > 0)
+        return misused(cmd, "takes no operand");
+    return 0;
+}
+
+bool command_has(const struct command_args *a, enum command_option id)
+{
+    for (size_t i = 0; i < a->n_options; i++)
+        if (a->option[i].id == id)
+            return true;
+    return false;
+}
 
 bool command_run(int argc, char **argv, int *status)
 {
-    if (command_check(argc, argv, status))
-        return true;
-    for (size_t i = 0; argc > 1 && i < sizeof(commands) / sizeof(commands[0]); i++) {
-        if (strcmp(argv[1], commands[i].name) != 0)
-            continue;
-        if (argc > 2)
-            *status = commands[i].run(argc - 2, argv + 2);
-        else
-            *status = 2;
-        if (argc == 2)
-            (void)fprintf(stderr, "ggufs: %s: %s is missing (see ggufs --help)\n", argv[1],
-                          commands[i].wants);
-        return true;
-    }
-    return false;
+    const struct command *cmd = find_command(argc, argv);
+    if (!cmd)
+        return false;
+    struct command_args a = {.option = calloc((size_t)argc, sizeof(struct command_given)),
+                             .operand = calloc((size_t)argc, sizeof(char *))};
+    *status = 2;
+    if (!a.option || !a.operand)
+        (void)fputs("ggufs: no memory\n", stderr);
+    else if (parse(cmd, argc, argv, &a) == 0)
+        *status = cmd->run(&a);
+    free(a.option);
+    free((void *)a.operand);
+    return true;
 }

@@ -1,11 +1,41 @@
 /* SPDX-License-Identifier: MIT */
-/* The commands besides mounting: ggufs --COMMAND ARGUMENT... */
+/*
+ * The commands besides mounting: ggufs --COMMAND[=VALUE] [OPTION...] OPERAND...
+ *
+ * One table of commands and one of their options (command.c); one parser for all. Options may stand
+ * before the command, and behind operands up to "--".
+ */
 #ifndef COMMAND_H
 #define COMMAND_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
-/* If the first argument names a command: run it, set *status to the process's, return true. */
+enum command_option { OPTION_JSON, OPTION_STRICT, OPTION_IGNORE };
+
+struct command_given {
+    enum command_option id;
+    const char *value; /* behind "="; NULL: the option has none */
+};
+
+struct command_args {
+    const char *value; /* of the command: behind its "="; NULL: none was given */
+    struct command_given *option;
+    size_t n_options;
+    char **operand; /* at least one, where the command wants any */
+    int n;
+};
+
+bool command_has(const struct command_args *a, enum command_option id);
+
+/* The models that an operand names; a folder without any is an error. 0, or -1: it was printed. */
+struct models;
+int command_add(struct models *m, const char *operand);
+
+/* If the arguments name a command: run it, set *status to the process's, return true. */
 bool command_run(int argc, char **argv, int *status);
+
+/* The commands that have a file of their own; the result is the exit status. */
+int command_check(const struct command_args *a);
 
 #endif

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* ggufs --check: see command_check.h. Exit status: 0 clean, 1 findings, 2 unusable or misused. */
-#include "command_check.h"
+/*
+ * ggufs --check: see command.h. Exit status: 0 no errors (with --strict: nor warnings), 1 errors,
+ * 2 unusable or misused.
+ */
+#include "command.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,37 +11,66 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/nearest.h"
+#include "check/models.h"
 #include "check/report.h"
-#include "edit/split.h"
 
 struct check {
     struct check_options opt;
-    const char *wrong; /* an option that there is not */
-    bool wanted, json;
+    const char **ignore;   /* owned: opt.ignore, which points into: */
+    char *words;           /* owned */
     struct report *report; /* with --json */
-    char **split;          /* owned: first files of the split models that were checked */
-    size_t n_split, cap_split;
     bool bar;              /* a progress bar is drawn */
     struct timespec drawn; /* when it was last */
 };
 
-/* Options up to the first file or "--"; the number of the first argument behind them. */
-static int parse(int argc, char **argv, struct check *c)
+/* ---- options ---- */
+
+static bool is_rule(const char *id)
 {
-    int i = 1;
-    for (; i < argc && argv[i][0] == '-' && argv[i][1]; i++) {
-        if (strcmp(argv[i], "--") == 0)
-            return i + 1;
-        if (strcmp(argv[i], "--check") == 0)
-            c->wanted = true;
-        else if (strcmp(argv[i], "--check=full") == 0)
-            c->wanted = c->opt.values = true;
-        else if (strcmp(argv[i], "--json") == 0)
-            c->json = true;
-        else if (!c->wrong)
-            c->wrong = argv[i];
+    const char *other;
+    for (size_t i = 0; (other = check_any_rule_id(i)); i++)
+        if (strcmp(id, other) == 0)
+            return true;
+    return false;
+}
+
+static int unknown_rule(const char *word)
+{
+    char shown[SHOW_MAX];
+    const char *other;
+    struct nearest near = nearest_to(word, strlen(word));
+    for (size_t i = 0; (other = check_any_rule_id(i)); i++)
+        nearest_offer(&near, other, strlen(other), i);
+    (void)fprintf(stderr, "ggufs: --check: there is no rule '%s'", show(shown, word, strlen(word)));
+    if (near.found)
+        (void)fprintf(stderr, ", is '%s' meant?", check_any_rule_id(near.which));
+    (void)fputs(" (see ggufs --help)\n", stderr);
+    return -1;
+}
+
+/* The rules in all --ignore=RULE[,RULE]. */
+static int parse_ignore(struct check *c, const struct command_args *a)
+{
+    CLEANUP(buf_free) struct buf all = BUF_INIT;
+    size_t cap = 0;
+    for (size_t i = 0; i < a->n_options; i++)
+        if (a->option[i].id == OPTION_IGNORE)
+            buf_printf(&all, "%s,", a->option[i].value);
+    buf_char(&all, '\0');
+    if (buf_error(&all))
+        return buf_error(&all);
+    c->words = (char *)buf_steal(&all);
+    for (char *word = c->words, *end; (end = strchr(word, ',')); word = end + 1) {
+        *end = '\0';
+        if (*word && !is_rule(word))
+            return unknown_rule(word);
+        if (array_grow((void *)&c->ignore, &cap, c->opt.n_ignore, sizeof(char *)) < 0)
+            return -1;
+        c->ignore[c->opt.n_ignore++] = word;
+        c->opt.ignore = c->ignore;
     }
-    return i;
+    return 0;
 }
 
 /* ---- the progress bar, on a terminal ---- */
@@ -88,56 +120,22 @@ static void sink(void *arg, const struct check_finding *f)
 
 /* ---- models ---- */
 
-/* Whether the split model with this first file was checked before. */
-static bool seen(const struct check *c, const char *first)
+static enum check_outcome check_model(struct check *c, const struct model_path *m)
 {
-    for (size_t i = 0; i < c->n_split; i++)
-        if (strcmp(c->split[i], first) == 0)
-            return true;
-    return false;
-}
-
-static enum check_outcome check_model(struct check *c, const char *file, size_t shards)
-{
+    char what[128];
+    struct check_finding f = {CHECK_ERROR, CHECK_STRUCTURE, m->path, what, "folder"};
+    enum check_outcome outcome = CHECK_UNUSABLE;
     if (c->report)
-        report_file(c->report, file, shards);
-    enum check_outcome outcome = check_file(file, &c->opt, sink, c);
+        report_file(c->report, m->path, m->shards);
+    (void)snprintf(what, sizeof(what), "cannot be read: %s", strerror(-m->error));
+    if (m->error)
+        sink(c, &f);
+    else
+        outcome = check_file(m->path, &c->opt, sink, c);
     clear_bar(c);
     if (c->report)
         report_outcome(c->report, outcome);
     return outcome;
-}
-
-/* A split model is checked once, whichever and however many of its files are given. */
-static enum check_outcome check_one(struct check *c, const char *file)
-{
-    struct split s;
-    enum check_outcome outcome = CHECK_CLEAN;
-    int r = split_find(file, &s);
-    char *first = r == 0 && s.n ? split_path(&s, 0) : NULL;
-    if (r < 0 || (s.n && (!first || array_grow(&c->split, &c->cap_split, c->n_split,
-                                               sizeof(*c->split)) < 0))) {
-        (void)fputs("ggufs: no memory\n", stderr);
-        outcome = CHECK_UNUSABLE;
-    } else if (!first) {
-        outcome = check_model(c, file, 0);
-    } else if (!seen(c, first)) {
-        outcome = check_model(c, first, s.n);
-        c->split[c->n_split++] = first;
-        first = NULL;
-    }
-    free(first);
-    if (r == 0)
-        split_free(&s);
-    return outcome;
-}
-
-static void free_all(struct check *c)
-{
-    for (size_t i = 0; i < c->n_split; i++)
-        free(c->split[i]);
-    free((void *)c->split);
-    report_free(c->report);
 }
 
 static int print_json(const struct check *c)
@@ -151,41 +149,42 @@ static int print_json(const struct check *c)
     return r;
 }
 
-static int check_all(struct check *c, int n, char **files)
+static enum check_outcome check_all(struct check *c, const struct command_args *a)
 {
-    int worst = CHECK_CLEAN;
-    if (c->json && !(c->report = report_new()))
-        return CHECK_UNUSABLE;
-    for (int i = 0; i < n; i++) {
-        int outcome = (int)check_one(c, files[i]);
+    enum check_outcome worst = CHECK_CLEAN;
+    struct models m = MODELS_INIT;
+    int r = 0;
+    for (int i = 0; i < a->n; i++)
+        if (command_add(&m, a->operand[i]) < 0)
+            worst = CHECK_UNUSABLE;
+    if (r == 0 && command_has(a, OPTION_JSON) && !(c->report = report_new()))
+        r = -1;
+    for (size_t i = 0; i < m.n && r == 0; i++) {
+        enum check_outcome outcome = check_model(c, &m.model[i]);
         worst = outcome > worst ? outcome : worst;
     }
-    if (c->report && print_json(c) < 0)
-        worst = CHECK_UNUSABLE;
-    free_all(c);
-    if (fflush(stdout) != 0) {
-        (void)fputs("ggufs: cannot write the findings\n", stderr);
-        worst = CHECK_UNUSABLE;
-    }
-    return worst;
+    if (r == 0 && c->report)
+        r = print_json(c);
+    models_free(&m);
+    report_free(c->report);
+    return r < 0 ? CHECK_UNUSABLE : worst;
 }
 
-bool command_check(int argc, char **argv, int *status)
+int command_check(const struct command_args *a)
 {
-    struct check c = {0};
-    char shown[SHOW_MAX];
-    int first = parse(argc, argv, &c);
-    if (!c.wanted)
-        return false;
-    *status = CHECK_UNUSABLE;
+    struct check c = {.opt.values = a->value != NULL};
+    enum check_outcome outcome = CHECK_UNUSABLE;
     c.opt.arg = &c;
     c.opt.progress = isatty(STDERR_FILENO) ? draw_bar : NULL;
-    if (c.wrong)
-        (void)fprintf(stderr, "ggufs: --check: unknown option '%s'\n",
-                      show(shown, c.wrong, strlen(c.wrong)));
-    else if (first >= argc)
-        (void)fputs("ggufs: --check: MODEL is missing\n", stderr);
-    else
-        *status = check_all(&c, argc - first, argv + first);
-    return true;
+    if (parse_ignore(&c, a) == 0)
+        outcome = check_all(&c, a);
+    free((void *)c.ignore);
+    free(c.words);
+    if (fflush(stdout) != 0) {
+        (void)fputs("ggufs: cannot write the findings\n", stderr);
+        return 2;
+    }
+    if (outcome == CHECK_WARNINGS)
+        return command_has(a, OPTION_STRICT);
+    return outcome == CHECK_ERRORS ? 1 : outcome == CHECK_UNUSABLE ? 2 : 0;
 }

@@ -13,8 +13,8 @@ static const char help[] =
     "usage: ggufs [options] MODEL MOUNTPOINT   mount the GGUF file MODEL on a folder\n"
     "       ggufs --unmount MOUNTPOINT          write what is pending, unmount, wait for the end\n"
     "       ggufs --recover MODEL...            finish or undo an edit that a crash interrupted\n"
-    "       ggufs --check[=full] [--json] MODEL...\n"
-    "                                           tell what is wrong; full: NaN and Inf too\n"
+    "       ggufs --check[=full] [--strict] [--ignore=RULE[,RULE]] [--json] MODEL|FOLDER...\n"
+    "                                           report what is wrong; full: NaN and Inf too\n"
     "       ggufs --help | --version\n"
     "\n"
     "  -f                    stay in the foreground, log to standard error\n"
@@ -39,7 +39,8 @@ static const char help[] =
     "  -h, --help            this text\n"
     "  -V, --version         the versions of ggufs and libfuse\n"
     "\n"
-    "Exit status: 0 done, 1 failed, 2 wrong option. --check: 0 clean, 1 findings, 2 unusable.\n";
+    "Exit status: 0 done, 1 failed, 2 wrong option. \n"
+    "--check: 0 no errors, 1 errors (with --strict also warnings), 2 unusable.\n";
 
 static int run(struct mnt_options *o)
 {

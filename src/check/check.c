@@ -58,6 +58,12 @@ const char *check_rule_id(size_t i)
     return i < RULES ? rules[i].id : NULL;
 }
 
+const char *check_any_rule_id(size_t i)
+{
+    static const char *const others[] = {CHECK_STRUCTURE, CHECK_VALUES, NULL};
+    return i < RULES ? rules[i].id : others[i - RULES];
+}
+
 void tell(struct checker *c, enum check_severity s, const char *where, const char *fmt, ...)
 {
     char what[1024];
@@ -105,7 +111,7 @@ int check_rules(const struct check_model *m, check_sink *sink, void *arg)
 
 void check_tell_journal(const char *label, check_sink *sink, void *arg)
 {
-    tell(&(struct checker){.rule = "structure", .label = label, .sink = sink, .arg = arg},
+    tell(&(struct checker){.rule = CHECK_STRUCTURE, .label = label, .sink = sink, .arg = arg},
          CHECK_WARNING, "journal",
          "an edit was interrupted; what it was about to write is checked (--recover writes it)");
 }

@@ -62,5 +62,9 @@ void check_tell_journal(const char *label, check_sink *sink, void *arg);
 
 /* The ids of the rules, in the order in which they are applied; NULL past the last. */
 const char *check_rule_id(size_t i);
+/* The same, and behind them what findings are called that are not made by a row of the table. */
+const char *check_any_rule_id(size_t i);
+#define CHECK_STRUCTURE "structure" /* what the parser refuses; an interrupted edit */
+#define CHECK_VALUES "values"       /* scan.h */
 
 #endif

@@ -29,10 +29,28 @@ struct job {
 /* In front of the caller's sink: the outcome follows from the findings. */
 static void count(void *arg, const struct check_finding *f)
 {
+    static const enum check_outcome outcome[] = {
+        [CHECK_NOTE] = CHECK_CLEAN, [CHECK_WARNING] = CHECK_WARNINGS, [CHECK_ERROR] = CHECK_ERRORS};
     struct job *j = arg;
-    if (f->severity != CHECK_NOTE && j->outcome == CHECK_CLEAN)
-        j->outcome = CHECK_FINDINGS;
+    if (outcome[f->severity] > j->outcome)
+        j->outcome = outcome[f->severity];
     j->sink(j->arg, f);
+}
+
+static bool ignored(const struct job *j, const char *rule)
+{
+    for (size_t i = 0; i < j->opt->n_ignore; i++)
+        if (strcmp(j->opt->ignore[i], rule) == 0)
+            return true;
+    return false;
+}
+
+/* The same for rules, which may be left out. */
+static void count_rule(void *arg, const struct check_finding *f)
+{
+    const struct job *j = arg;
+    if (!ignored(j, f->rule))
+        count(arg, f);
 }
 
 static void unusable(struct job *j, struct checker *c, const char *label, const struct err *e)
@@ -148,7 +166,7 @@ static void check_set(struct job *j, const char *path)
 static void apply(struct job *j, const struct check_model *m)
 {
     struct err e = {0};
-    int r = check_rules(m, count, j);
+    int r = check_rules(m, count_rule, j);
     if (r < 0) {
         (void)err_set(&e, r, "cannot read: %s", strerror(-r));
         unusable(j, &j->structure, m->label, &e);
@@ -165,7 +183,7 @@ static void apply_file(struct job *j, const struct part *p)
                             .shards = j->split.n,
                             .faults_told = p->faults};
     if (p->overlay.bytes.len)
-        check_tell_journal(p->path, count, j);
+        check_tell_journal(p->path, count_rule, j);
     apply(j, &m);
 }
 
@@ -213,7 +231,7 @@ static int scan_mapped(struct job *j, const struct part *p, const struct map *ma
     struct scan_result *found = calloc((size_t)p->g->n_tensors + 1, sizeof(*found));
     int r = found ? scan_run(&s, found) : -ENOMEM;
     if (r == 0)
-        scan_tell(p->g, p->path, found, count, j);
+        scan_tell(p->g, p->path, found, count_rule, j);
     free(found);
     return r;
 }
@@ -266,7 +284,7 @@ static void check_parts(struct job *j, const char *path)
             apply_file(j, j->part[i]);
     if (j->split.n && j->part[0])
         apply_whole(j);
-    if (j->opt->values)
+    if (j->opt->values && !ignored(j, CHECK_VALUES))
         scan_all(j, path);
 }
 
@@ -285,7 +303,7 @@ enum check_outcome check_file(const char *path, const struct check_options *o, c
                               void *arg)
 {
     struct job j = {.opt = o, .sink = sink, .arg = arg};
-    j.structure = (struct checker){.rule = "structure", .sink = count, .arg = &j};
+    j.structure = (struct checker){.rule = CHECK_STRUCTURE, .sink = count, .arg = &j};
     j.set = (struct checker){.rule = "split", .sink = count, .arg = &j};
     int r = split_find(path, &j.split);
     j.n = j.split.n ? j.split.n : 1;

@@ -8,11 +8,14 @@
 
 #include "check/check.h"
 
-/* Numbered as the command's exit status. Notes are no findings here. */
-enum check_outcome { CHECK_CLEAN = 0, CHECK_FINDINGS = 1, CHECK_UNUSABLE = 2 };
+/* What the worst finding of a model is, notes aside; the worse the higher. */
+enum check_outcome { CHECK_CLEAN, CHECK_WARNINGS, CHECK_ERRORS, CHECK_UNUSABLE };
 
 struct check_options {
     bool values; /* look at every value of every tensor too */
+    /* Ids of rules whose findings are left out; not those that make a model unusable. */
+    const char *const *ignore;
+    size_t n_ignore;
     /* Of that: bytes done; by any thread, one at a time. May be NULL. */
     void (*progress)(void *arg, uint64_t done, uint64_t total);
     void *arg;

@@ -118,7 +118,7 @@ void report_finding(struct report *r, const struct check_finding *f)
 
 void report_outcome(struct report *r, enum check_outcome outcome)
 {
-    static const char *const name[] = {"clean", "findings", "unusable"};
+    static const char *const name[] = {"clean", "findings", "findings", "unusable"};
     if (r->findings)
         add_text(r, r->file, "result", name[outcome]);
 }

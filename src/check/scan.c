@@ -303,7 +303,7 @@ static void tell_tensor(struct checker *c, uint32_t i, const struct scan_result 
 void scan_tell(const struct gguf *g, const char *label, const struct scan_result *found,
                check_sink *sink, void *arg)
 {
-    struct checker c = {.g = g, .label = label, .rule = "values", .sink = sink, .arg = arg};
+    struct checker c = {.g = g, .label = label, .rule = CHECK_VALUES, .sink = sink, .arg = arg};
     uint32_t unread = 0;
     for (uint32_t i = 0; i < g->n_tensors; i++) {
         tell_tensor(&c, i, &found[i]);

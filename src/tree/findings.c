@@ -81,7 +81,7 @@ static void end(int r, const char *name, struct buf *out)
     if (r == 0 || r == -ENOMEM)
         return;
     (void)snprintf(what, sizeof(what), "cannot read: %s", strerror(-r));
-    add_line(out, &(struct check_finding){CHECK_ERROR, "structure", name, what, ""});
+    add_line(out, &(struct check_finding){CHECK_ERROR, CHECK_STRUCTURE, name, what, ""});
 }
 
 void check_text(const struct view *v, const char *file, struct buf *out)

@@ -45,13 +45,13 @@ class Check(unittest.TestCase):
         self.finds(0, 'note: ', "(tensor 'rope_freqs.weight')", data=gguf.encode(keys(), extra))
 
     def test_findings(self):
-        self.finds(1, 'warning: 8 bytes behind the data (bytes ',
+        self.finds(0, 'warning: 8 bytes behind the data (bytes ',
                    data=image(how={'trailing': b'\1' * 8}))
         self.finds(1, 'error: is u64, must be u32 (key \'general.file_type\')',
                    data=image(general__file_type=Value('u64', 7)))
         self.finds(1, 'error: the key llama.context_length must be there (metadata)',
                    data=image(llama__context_length=None))
-        self.finds(1, 'warning: ', 'the name would be Tiny-1.2K-v1.0-Q8_0.gguf',
+        self.finds(0, 'warning: ', 'the name would be Tiny-1.2K-v1.0-Q8_0.gguf',
                    '(file name)', data=image(), name='model.gguf')
 
     def test_unusable(self):
@@ -72,15 +72,57 @@ class Check(unittest.TestCase):
         self.assertIn('llama.context_length must be there', done.out)
 
     def test_no_file(self):
-        for path in (mountlib.path('nothing.gguf'), mountlib.folder):
-            done = check('--check', path)
-            self.assertEqual(done.returncode, 2)
-            self.assertTrue(done.out.startswith(path + ': error: '), done.out)
+        path = mountlib.path('nothing.gguf')
+        done = check('--check', path)
+        self.assertEqual(done.returncode, 2)
+        self.assertTrue(done.out.startswith(path + ': error: '), done.out)
 
     def test_worst_counts(self):
-        good, odd = self.file(image()), self.file(image(), 'odd.gguf')
+        good, odd = self.file(image()), self.file(image(llama__context_length=None), 'odd.gguf')
         self.assertEqual(check('--check', good, odd).returncode, 1)
         self.assertEqual(check('--check', odd, mountlib.path('nothing.gguf'), good).returncode, 2)
+
+    def test_strict(self):
+        """Warnings count with --strict only, notes never."""
+        warned = self.file(image(how={'trailing': b'\1' * 8}))
+        self.assertEqual(check('--check', warned).returncode, 0)
+        done = check('--check', '--strict', warned)
+        self.assertEqual((done.returncode, done.out), (1, check('--check', warned).out))
+        self.assertEqual(check('--check=full', '--strict', '--json', warned).returncode, 1)
+        noted = self.file(gguf.encode(keys(), tensors() + [Tensor(b'rope_freqs.weight', F32, (3,),
+                                                                  bytes(12))]))
+        self.assertEqual(check('--check', '--strict', noted).returncode, 0)
+
+    def test_ignore(self):
+        odd = self.file(image(llama__context_length=None, how={'trailing': b'\1' * 8}), 'odd.gguf')
+        def rules(*options):
+            done = check('--check', '--json', *options, odd)
+            return done.returncode, [f['rule'] for f in json.loads(done.out)[0]['findings']]
+        self.assertEqual(rules(), (1, ['trailing', 'required', 'file-name']))
+        self.assertEqual(rules('--ignore=required'), (0, ['trailing', 'file-name']))
+        self.assertEqual(rules('--ignore=required', '--strict'), (1, ['trailing', 'file-name']))
+        self.assertEqual(rules('--ignore=trailing,file-name'), (1, ['required']))
+        self.assertEqual(rules('--ignore=trailing', '--ignore=required,', '--ignore=file-name'),
+                         (0, []))
+        for word, meant in (('reqired', "is 'required' meant?"), ('qqqqqqqqqq', 'there is no rule')):
+            done = check('--check', '--ignore=utf8,' + word, odd)
+            self.assertEqual((done.returncode, done.out), (2, ''))
+            self.assertIn(word, done.err)
+            self.assertIn(meant, done.err)
+
+    def test_ignore_full(self):
+        q8 = bytearray(34 * 32)
+        struct.pack_into('<e', q8, 0, float('inf'))
+        model = self.file(image(bytes(q8)))
+        self.assertEqual(check('--check=full', model).returncode, 1)
+        done = check('--check=full', '--ignore=values', model)
+        self.assertEqual((done.returncode, done.out), (0, ''))
+
+    def test_ignore_unusable(self):
+        """What makes a model unusable is never left out."""
+        done = check('--check', '--ignore=structure', self.file(image()[:-1088]))
+        self.assertEqual(done.returncode, 2)
+        self.assertIn('bytes are missing', done.out)
 
     def test_values(self):
         q8 = bytearray(34 * 32)
@@ -112,21 +154,106 @@ class Check(unittest.TestCase):
             shown = mountlib.get(os.path.join(at, 'check')).decode()
             self.assertEqual(shown, lines.replace(model, NAME))
 
+    # ---- folders ----
+
+    def tree(self, *paths, data=image()):
+        """A folder with a model for each path; links are (path, target)."""
+        top = mountlib.path(self.id().rsplit('.', 1)[-1])
+        for path in paths:
+            path, target = path if isinstance(path, tuple) else (path, None)
+            os.makedirs(os.path.dirname(os.path.join(top, path)), exist_ok=True)
+            if target:
+                os.symlink(target, os.path.join(top, path))
+            else:
+                mountlib.put(os.path.join(top, path), data)
+        return top
+
+    def files(self, *arguments, status=0):
+        """What was checked, in order, and as one object each."""
+        done = check('--check', '--json', *arguments)
+        self.assertEqual(done.returncode, status, done.out + done.err)
+        return [model['file'] for model in json.loads(done.out)]
+
     def test_folder(self):
-        for folder in ('/', os.path.dirname(self.file(image()))):
-            done = check('--check', folder)
-            self.assertEqual((done.returncode, done.out, done.err),
-                             (2, f'{folder}: error: is a folder, not a GGUF file\n', ''))
+        """All models in it and below, in the order of names; nothing else."""
+        top = self.tree('b.gguf', 'a/z.GGUF', 'a/y.gguf', 'c/deep/er/x.gguf', '.hidden/h.gguf',
+                        'a/.h.gguf', 'a/README.md', 'gguf', 'B.gguf')
+        os.mkfifo(os.path.join(top, 'fifo.gguf'))
+        want = ['B.gguf', 'a/y.gguf', 'a/z.GGUF', 'b.gguf', 'c/deep/er/x.gguf']
+        self.assertEqual(self.files(top), [f'{top}/{name}' for name in want])
+        self.assertEqual(self.files(top + '/'), [f'{top}/{name}' for name in want])
+        self.assertEqual(self.files(top + '/c', top + '/b.gguf'),
+                         [f'{top}/c/deep/er/x.gguf', f'{top}/b.gguf'])
+
+    def test_folder_links(self):
+        """Links are followed, each folder once, none upwards; one that leads nowhere is told."""
+        top = self.tree('in/real/m.gguf', ('in/again', 'real'), ('in/loop', '.'), ('in/up', '../..'),
+                        ('in/root', '/'), ('in/other', '../out'), 'out/o.gguf',
+                        ('in/file.gguf', 'real/m.gguf'))
+        self.assertEqual(self.files(top + '/in'),
+                         [f'{top}/in/{name}' for name in
+                          ('file.gguf', 'real/m.gguf', 'other/o.gguf')])
+        os.symlink('nowhere', top + '/in/none.gguf')
+        self.assertIn(f'{top}/in/none.gguf', self.files(top + '/in', status=2))
+
+    def test_folder_of_ollama(self):
+        """Its models are called by hashes; texts are, too."""
+        name = 'blobs/sha256-' + 64 * 'a'
+        top = self.tree(name)
+        mountlib.put(top + '/blobs/sha256-' + 64 * 'b', b'{{ .Prompt }}')
+        mountlib.put(top + '/blobs/sha256-' + 'b', image())
+        self.assertEqual(self.files(top), [f'{top}/{name}'])
+
+    def test_folder_without_models(self):
+        top = self.tree('x/README.md')
+        done = check('--check', top + '/x', self.file(image()))
+        self.assertEqual((done.returncode, done.out), (2, ''))
+        self.assertIn(f'ggufs: {top}/x: no models', done.err)
+
+    def test_folder_unreadable(self):
+        """It is told, and the others are checked."""
+        if os.geteuid() == 0:
+            self.skipTest('root may read everything')
+        top = self.tree('a/m.gguf', 'b/m.gguf', 'c/m.gguf', 'd.gguf')
+        os.chmod(top + '/a', 0)
+        os.chmod(top + '/b', 0o444)
+        self.addCleanup(os.chmod, top + '/a', 0o755)
+        self.addCleanup(os.chmod, top + '/b', 0o755)
+        done = check('--check', '--ignore=file-name', top)
+        self.assertEqual(done.returncode, 2)
+        self.assertEqual(done.out, ''.join(
+            f'{top}/{name}: error: cannot be read: Permission denied (folder)\n' for name in 'ab'))
+        self.assertEqual(self.files(top, status=2),
+                         [f'{top}/{name}' for name in ('a', 'b', 'c/m.gguf', 'd.gguf')])
+
+    def test_folder_with_a_mount(self):
+        """A mount of this program in the folder is not looked into."""
+        top = self.tree('m.gguf')
+        os.mkdir(top + '/mnt')
+        with Mount(top + '/m.gguf', at=top + '/mnt'):
+            self.assertEqual(self.files(top), [top + '/m.gguf'])
+
+    def test_folder_of_many(self):
+        """Split models once each, however many there are."""
+        top = self.tree(*(f'm{i:03}-00001-of-00002.gguf' for i in range(200)))
+        for i in range(200):
+            os.link(f'{top}/m{i:03}-00001-of-00002.gguf', f'{top}/m{i:03}-00002-of-00002.gguf')
+        files = self.files(top, top + '/m000-00002-of-00002.gguf', status=2)
+        self.assertEqual(files, [f'{top}/m{i:03}-00001-of-00002.gguf' for i in range(200)])
 
     def test_options(self):
         model = self.file(image())
         for arguments in (['--check'], ['--check=full', '--json'], ['--check', '--nonsense', model],
-                          ['--check=half', model]):
+                          ['--check=half', model], ['--check', '--strict=1', model],
+                          ['--check', '--ignore', model], ['--recover', '--json', model],
+                          ['--recover=1', model]):
             done = check(*arguments)
             self.assertEqual(done.returncode, 2, arguments)
             self.assertEqual(done.err.count('\n'), 1, done.err)
             self.assertEqual(done.out, '')
         self.assertEqual(check('--json', '--check', '--', model).returncode, 0)
+        self.assertEqual(check('--check', model, '--json').out[0], '[')
+        self.assertIn("is '--strict' meant?", check('--check', '--stirct', model).err)
 
     def test_json(self):
         odd = self.file(image(llama__context_length=None), 'odd\udcff"name.gguf')
@@ -153,7 +280,7 @@ class Check(unittest.TestCase):
         os.mkdir(os.path.dirname(link))
         os.symlink('../blob', link)
         self.assertEqual(check('--check', link).returncode, 0)
-        self.assertEqual(check('--check', blob).returncode, 1)
+        self.assertEqual(check('--check', '--strict', blob).returncode, 1)
         with Mount(link, '-o', 'ro') as at:
             self.assertEqual(mountlib.get(at + '/check'), b'')
             self.assertIn(f'file:           {NAME}\n', mountlib.get(at + '/info').decode())

@@ -143,7 +143,7 @@ class Whole(Set):
         a, _ = names()
         keys = [pair for pair in llama.keys() + split_keys(0) if pair[0] != b'split.tensors.count']
         self.make(gguf.encode(keys, llama.tensors()[:1]), second())
-        self.tells(1, f'{a}: warning: the key split.tensors.count is missing: llama.cpp refuses')
+        self.tells(0, f'{a}: warning: the key split.tensors.count is missing: llama.cpp refuses')
         self.mounted()
 
     def test_padding(self):
@@ -153,7 +153,7 @@ class Whole(Set):
         for file in data:
             file[gguf.read(bytes(file)).data_offset - 1] = 7
         self.make(*map(bytes, data))
-        self.tells(1, f'{a}: warning: padding that is not zero, first at byte ',
+        self.tells(0, f'{a}: warning: padding that is not zero, first at byte ',
                    f'{b}: warning: padding that is not zero, first at byte ')
         self.mounted()
 
@@ -161,11 +161,11 @@ class Whole(Set):
         """The name is judged without the number, and suggested with it."""
         self.make(first(), second(), stem='model')
         a, _ = self.names
-        self.tells(1, f'{a}: warning: is not BaseName-SizeLabel-FineTune-Version-Encoding-Type-'
+        self.tells(0, f'{a}: warning: is not BaseName-SizeLabel-FineTune-Version-Encoding-Type-'
                    'Shard.gguf: the name would be Tiny-1.2K-v1.0-Q8_0-00001-of-00002.gguf (file ')
         self.mounted()
         self.make(first(), second(), stem='Tiny-7B-v1.0-Q8_0')
-        line, _ = self.tells(1, f"{self.names[0]}: warning: its SizeLabel says '7B', the model "
+        line, _ = self.tells(0, f"{self.names[0]}: warning: its SizeLabel says '7B', the model "
                              "'1.2K'", f'{self.names[0]}: warning: with all that the model says')
         self.mounted()
 
