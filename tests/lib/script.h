@@ -41,6 +41,7 @@
  *     files N                as many, general.architecture among them
  *     gone NAME...           none of these can be opened
  *     text NAME TEXT; stat NAME SIZE; typed NAME TYPE
+ *     attr NAME ATTRIBUTE TEXT; attrs NAME 'ATTRIBUTE ...'
  *     refused NAME; good NAME         it has user.gguf.error, or not
  *     shown KEY:TYPE=TEXT...          the keys of model.gguf; newlines in a text are commas
  *     file KEY:TYPE=TEXT...           the keys of the file on the disk
@@ -50,6 +51,7 @@
  *     hold; held; go         copies of the model stop at their beginning; wait for one that has; on
  *     fail ERRNO; fail       copies of the model fail; no longer
  *     alter; restore         another program touches the model; it is as it was again
+ *     fill N; empty N        put n.0 ... n.N-1; and look at them and remove them
  *     many NAME TIMES BYTES  put texts of so many bytes, each another
  *     back NAME OTHER TIMES  mv NAME OTHER; mv OTHER NAME
  *     heap KIB               no more memory is in use than at the beginning and this

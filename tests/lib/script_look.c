@@ -141,6 +141,35 @@ static int attribute(struct run *r, const char *name, const char *which, struct 
     return got == -ENODATA ? 0 : got;
 }
 
+static int op_attr(struct run *r, char **arg, struct waiter *w)
+{
+    CLEANUP(buf_free) struct buf value = BUF_INIT;
+    (void)w;
+    int got = attribute(r, arg[0], arg[1], &value);
+    if (got == 0)
+        expect(r, (char *)value.data, arg[2]);
+    return got;
+}
+
+static int op_attrs(struct run *r, char **arg, struct waiter *w)
+{
+    CLEANUP(buf_free) struct buf names = BUF_INIT;
+    struct tree_entry e;
+    (void)w;
+    int got = tree_lookup(r->t, script_folder(), arg[0], &e);
+    if (got < 0)
+        return got;
+    got = tree_listxattr(r->t, e.node, &names);
+    tree_forget(r->t, e.node, 1);
+    for (size_t i = 0; i + 1 < names.len; i++)
+        if (!names.data[i])
+            names.data[i] = ' ';
+    buf_char(&names, '\0');
+    if (got == 0)
+        expect(r, (char *)names.data, arg[1]);
+    return got;
+}
+
 static int op_typed(struct run *r, char **arg, struct waiter *w)
 {
     CLEANUP(buf_free) struct buf type = BUF_INIT;
@@ -310,6 +339,37 @@ static int op_many(struct run *r, char **arg, struct waiter *w)
     return got;
 }
 
+/* Keys n.0, n.1, ... */
+static int op_fill(struct run *r, char **arg, struct waiter *w)
+{
+    uint64_t times = script_number(r, arg[0]);
+    char name[32], text[32];
+    int got = 0;
+    for (uint64_t i = 0; i < times && got == 0; i++) {
+        (void)snprintf(name, sizeof(name), "n.%llu", (unsigned long long)i);
+        (void)snprintf(text, sizeof(text), "%llu", (unsigned long long)i);
+        got = script_redirect(r, name, O_TRUNC, text, w);
+    }
+    return got;
+}
+
+/* Each has its text, and is removed. */
+static int op_empty(struct run *r, char **arg, struct waiter *w)
+{
+    uint64_t times = script_number(r, arg[0]);
+    char name[32], text[32];
+    int got = 0;
+    for (uint64_t i = 0; i < times && got == 0 && !r->failed; i++) {
+        (void)snprintf(name, sizeof(name), "n.%llu", (unsigned long long)i);
+        (void)snprintf(text, sizeof(text), "%llu\n", (unsigned long long)i);
+        char *args[] = {name, text};
+        got = op_text(r, args, w);
+        if (got == 0)
+            got = tree_unlink(r->t, script_folder(), name);
+    }
+    return got;
+}
+
 static int op_back(struct run *r, char **arg, struct waiter *w)
 {
     uint64_t times = script_number(r, arg[2]), dir = script_folder();
@@ -385,6 +445,8 @@ const struct script_op script_looks[] = {
     {"fsync", op_fsync, 0, 1, false},
     {"list", op_list, 0, 11, false},
     {"files", op_files, 1, 1, false},
+    {"attr", op_attr, 3, 3, false},
+    {"attrs", op_attrs, 2, 2, false},
     {"gone", op_gone, 1, 11, false},
     {"text", op_text, 2, 2, false},
     {"stat", op_stat, 2, 2, false},
@@ -402,6 +464,8 @@ const struct script_op script_looks[] = {
     {"alter", op_alter, 0, 0, false},
     {"restore", op_restore, 0, 0, false},
     {"many", op_many, 3, 3, false},
+    {"fill", op_fill, 1, 1, false},
+    {"empty", op_empty, 1, 1, false},
     {"back", op_back, 3, 3, false},
     {"heap", op_heap, 1, 1, false},
     {"finish", op_finish, 0, 0, false},

@@ -52,6 +52,27 @@ static const struct script scripts[] = {
     {"ftruncate cuts and the close accepts", NULL,
      "open A a.name rw; trunc A 2; read A 'on'; close A; text a.name 'on\n'",
      "a.name:string=on " A_COUNT A_OTHER A_LIST},
+    {"a text that is written from its end", NULL,
+     "open A a.count w trunc; write A '3\n' 2; write A '12' 0; close A; open B a.name w trunc;"
+     "write B 'b' 1; write B 'a' 0; close B",
+     "a.name:string=ab a.count:u32=123 " A_OTHER A_LIST},
+    {"a hole in a number is refused", NULL,
+     "open A a.count w trunc; write A '5' 2; close A =EINVAL; text a.count '7\n'", UNCHANGED},
+    {"written, truncated, written again", NULL,
+     "open A a.count w trunc; write A '1'; trunc A 0; flush A; good a.count; write A '5' 0;"
+     "close A",
+     A_NAME "a.count:u32=5 " A_OTHER A_LIST},
+    {"texts over 1 GiB", NULL,
+     "open A a.name rw; trunc A 1073741825 =EFBIG; read A 'one\n'; close A; open A a.name rw;"
+     "write A 'x' 1073741824 =EFBIG; close A =EFBIG; open B .x rw creat; write B 'x';"
+     "trunc B 1073741825 =ENOSPC; write B 'x' 1073741824 =ENOSPC; read B 'x'; close B",
+     UNCHANGED},
+    {"attributes of keys and helpers", NULL,
+     "attrs a.name 'user.gguf.name user.gguf.type'; attr a.name user.gguf.name a.name;"
+     "put .x 'x'; attrs .x ''; type .x u8; attrs .x user.gguf.type; put a.count 'x' =EINVAL;"
+     "attrs a.count 'user.gguf.name user.gguf.type user.gguf.error'; open A a.new:u8 w creat;"
+     "attr a.new user.gguf.name a.new; attr a.new user.gguf.type u8; write A '5'; close A",
+     UNCHANGED "a.new:u8=5 "},
 
     /* ---- mere truncations ---- */
     {"a mere truncation makes the empty string or array", NULL,
@@ -135,6 +156,10 @@ static const struct script scripts[] = {
      "open A a.list rw append; write A 'x\n'; flush A =EINVAL; text a.list '1\n2\n3\n';"
      "add a.list '4\n'; text a.list '1\n2\n3\n4\n'; release A; text a.list '1\n2\n3\n4\n'",
      A_NAME A_COUNT A_OTHER "a.list:array[i32]=1,2,3,4 "},
+    {"a draft that is refused after a close is shared until a close reports it", NULL,
+     "open A a.count w trunc; flush A; write A 'x' =EINVAL; open B a.count w; write B '5' 0;"
+     "close B =EINVAL; close A =EINVAL; text a.count '7\n'",
+     UNCHANGED},
     {"a refused new key does not come to be", NULL,
      "put a.new:u8 '256' =ERANGE; gone a.new; open A llama.context_length w creat; write A 'x';"
      "close A =EINVAL; gone llama.context_length; put a.new:u8 '255'",
@@ -188,8 +213,9 @@ static const struct script scripts[] = {
     {"an alignment moves the tensors, and its removal moves them back", NULL,
      "put general.alignment '64'; typed general.alignment u32; fsync; shown " UNCHANGED
      "general.alignment:u32=64; put general.alignment '48' =EINVAL;"
-     "type general.alignment u64 =EINVAL; mv general.alignment a.x =EINVAL; rm general.alignment;"
-     "fsync; put general.alignment '4096'; fsync; put general.alignment '32'",
+     "type general.alignment u64 =EINVAL; mv general.alignment a.x =EINVAL;"
+     "rm general.alignment; fsync; put general.alignment '4096'; fsync;"
+     "put general.alignment '32'",
      UNCHANGED "general.alignment:u32=32 "},
 
     /* ---- split models ---- */
@@ -283,6 +309,8 @@ static const struct script todo[] = {
      "many a.name 200 100000; heap 4000; many a.new 100 100000; heap 5000; put a.name 'new';"
      "put a.new 'x'; fsync",
      "a.name:string=new " A_COUNT A_OTHER A_LIST "a.new:string=x "},
+    {"20,000 keys made and removed one by one take a few seconds", "sync",
+     "fill 20000; fsync; empty 20000; fsync", UNCHANGED},
 
     /* Types. */
     {"a name with a type is a key, whatever its form", NULL,

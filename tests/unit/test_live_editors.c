@@ -46,8 +46,8 @@ static const struct script scripts[] = {
     /* ---- emacs, nano, ed ---- */
     {"emacs: a lock, an auto-save, a backup by renaming", NULL,
      "link .#a.count user@host.1; put #a.count# '1'; mv a.count a.count~;"
-     "open A a.count w creat trunc; write A '12\n'; fsync A; close A; rm #a.count#; rm .#a.count;"
-     "fsync; list a.name a.count a.other a.list a.count~; text a.count~ '7\n'",
+     "open A a.count w creat trunc; write A '12\n'; fsync A; close A; rm #a.count#;"
+     "rm .#a.count; fsync; list a.name a.count a.other a.list a.count~; text a.count~ '7\n'",
      SAVED},
     {"emacs: saved twice, the backup stays the first", NULL,
      "mv a.count a.count~; put a.count '11'; put a.count '12'; text a.count~ '7\n'; fsync", SAVED},
@@ -77,8 +77,8 @@ static const struct script scripts[] = {
      "text a.count '7\n'; refused a.count; rm sedA1b2C3; fsync",
      UNCHANGED},
     {"sed -i.bak: the key steps aside first", NULL,
-     "put sedA1b2C3 '12\n'; mv a.count a.count.bak; mv sedA1b2C3 a.count; text a.count.bak '7\n';"
-     "text a.count '12\n'; typed a.count u32; fsync",
+     "put sedA1b2C3 '12\n'; mv a.count a.count.bak; mv sedA1b2C3 a.count;"
+     "text a.count.bak '7\n'; text a.count '12\n'; typed a.count u32; fsync",
      SAVED},
     {"sed -i.bak: refused, the key is back", NULL,
      "put sedA1b2C3 'x\n'; mv a.count a.count.bak; mv sedA1b2C3 a.count =EINVAL;"
@@ -114,8 +114,8 @@ static const struct script scripts[] = {
      "mv a.count.AbCdEf a.count; fsync; list a.name a.count a.other a.list",
      SAVED},
     {"python: os.replace() of a .tmp", NULL,
-     "open T a.count.tmp w creat trunc; write T '12\n'; fsync T; close T; mv a.count.tmp a.count;"
-     "fsync; list a.name a.count a.other a.list",
+     "open T a.count.tmp w creat trunc; write T '12\n'; fsync T; close T;"
+     "mv a.count.tmp a.count; fsync; list a.name a.count a.other a.list",
      SAVED},
     {"python: refused, and its .tmp removed", NULL,
      "put a.count.tmp 'x'; mv a.count.tmp a.count =EINVAL; rm a.count.tmp; text a.count '7\n';"

@@ -33,6 +33,10 @@ static const struct script scripts[] = {
      "put .c '12'; fail EIO; mv .c a.count =EIO; text .c '12'; text a.count '7\n'; fail;"
      "mv .c a.count; gone .c",
      A_NAME "a.count:u32=12 " A_OTHER A_LIST},
+    {"an open helper whose rename fails is written on", "auto close",
+     "open T .c rw creat; write T '1'; flush T; fail EIO; mv .c a.count =EIO; write T '2';"
+     "read T '12'; text .c '12'; text a.count '7\n'; fail; mv .c a.count; write T '3'; close T",
+     A_NAME "a.count:u32=123 " A_OTHER A_LIST},
     {"an open file goes back with its name", "close",
      "open A a.name rw append; write A 'x\n'; flush A; fail EIO; mv a.name a.title =EIO;"
      "write A 'y\n'; fail; close A; text a.name 'one\nx\ny\n'; gone a.title",
@@ -55,6 +59,11 @@ static const struct script scripts[] = {
      "alter; put a.name 'new' =ESTALE; rm a.count =ESTALE; text a.name 'one\n'; restore;"
      "put a.name 'new'",
      "a.name:string=new " A_COUNT A_OTHER A_LIST},
+    {"no kind of edit is accepted then", "auto close",
+     "alter; type a.count u64 =ESTALE; mv a.count a.amount =ESTALE; truncate a.list 0 =ESTALE;"
+     "put a.new '5' =ESTALE; mv a.count a.other =ESTALE; list a.name a.count a.other a.list;"
+     "put .c '9'; mv .c a.count =ESTALE; text .c '9'; restore; mv .c a.count",
+     A_NAME "a.count:u32=9 " A_OTHER A_LIST},
     {"what was accepted before it changed is lost", "sync",
      "put a.name 'new'; alter; fsync =ESTALE; text a.name 'one\n'; refused a.name; restore; fsync",
      UNCHANGED},
@@ -97,6 +106,10 @@ static const struct script scripts[] = {
      "hold; open A a.name w trunc; write A 'new'; & flush A; held; interrupt; go; wait =EINTR;"
      "fsync A; text a.name 'new\n'; release A",
      "a.name:string=new " A_COUNT A_OTHER A_LIST},
+    {"a signal to fsync of the only edit takes it back", "sync",
+     "open A a.name w trunc; write A 'new'; hold; & fsync A; held; interrupt; go; wait =EINTR;"
+     "text a.name 'one\n'; release A",
+     UNCHANGED},
     {"a signal to a rename gives the name back", "close",
      "hold; & mv a.count a.amount; held; interrupt; go; wait =EINTR; gone a.amount;"
      "text a.count '7\n'; list a.name a.count a.other a.list",

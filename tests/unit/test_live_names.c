@@ -34,8 +34,8 @@ static const struct script scripts[] = {
      "fsync; put a.list '[1,2,3]'; fsync; put a.name 'one'; fsync; put a.other '8'; fsync",
      UNCHANGED},
     {"keys come back before they were written, and a new one stays last", NULL,
-     "rm a.count; rm a.name; put a.new '5'; put a.other '18'; put a.name 'new'; put a.count '17';"
-     "fsync",
+     "rm a.count; rm a.name; put a.new '5'; put a.other '18'; put a.name 'new';"
+     "put a.count '17'; fsync",
      "a.name:string=new a.count:u32=17 a.other:u32=18 " A_LIST "a.new:u32=5 "},
     {"removed, come back, removed", NULL, "rm a.count; put a.count '5'; rm a.count; fsync",
      A_NAME A_OTHER A_LIST},
@@ -46,8 +46,8 @@ static const struct script scripts[] = {
      "put a.name 'new'; close A; text a.name 'new\n'; fsync",
      "a.name:string=new " A_COUNT A_OTHER A_LIST},
     {"a removed helper is written on by its handle", NULL,
-     "open A .x rw creat; write A 'one'; rm .x; gone .x; write A 'two'; read A 'onetwo'; close A;"
-     "put .x 'other'; text .x 'other'",
+     "open A .x rw creat; write A 'one'; rm .x; gone .x; write A 'two'; read A 'onetwo';"
+     "close A; put .x 'other'; text .x 'other'",
      UNCHANGED},
     {"a key whose new value was refused after its removal is back", NULL,
      "rm a.count; put a.count 'x' =EINVAL; text a.count '7\n'; fsync; rm a.count; fsync;"
@@ -71,6 +71,9 @@ static const struct script scripts[] = {
      "mv a.count a..b =EINVAL; mv a.count split.x =EPERM; mv a.gone a.x =ENOENT;"
      "mvnew a.count a.other =EEXIST; mvnew a.count a.amount; mv a.amount a.amount",
      A_NAME "a.amount:u32=7 " A_OTHER A_LIST},
+    {"a hundred keys come and go", NULL,
+     "fill 100; files 105; reopen; rm a.count; empty 100; files 4; fsync; fill 20; empty 20",
+     A_NAME A_OTHER A_LIST},
     {"a name that a key gave up keeps its type for the key that comes", NULL,
      "mv a.count a.amount; put a.count 'x' =EINVAL; gone a.count; put a.count '5';"
      "typed a.count u32; fsync; rm a.amount; fsync",
@@ -110,9 +113,14 @@ static const struct script scripts[] = {
      "flush A; gone a.name; mv .n a.name; text a.name 'newer\n'; close A; fsync",
      "a.name:string=newer " A_COUNT A_OTHER A_LIST},
     {"a backup keeps its text while the key is written", NULL,
-     "open A a.name r; mv a.name a.name~; put a.name 'new'; read A 'one\n'; text a.name~ 'one\n';"
-     "close A; fsync",
+     "open A a.name r; mv a.name a.name~; put a.name 'new'; read A 'one\n';"
+     "text a.name~ 'one\n'; close A; fsync",
      "a.name:string=new " A_COUNT A_OTHER A_LIST},
+
+    {"a reader keeps what it reads under another name", NULL,
+     "open R a.name r; mv a.name a.title; read R 'one\n'; size R 4; mv a.title .x; size R 4;"
+     "read R 'one\n'; mv .x a.title; close R",
+     "a.title:string=one " A_COUNT A_OTHER A_LIST},
 
     /* ---- helpers ---- */
     {"a key that is kept by its backup is back at the end", NULL,
@@ -143,8 +151,9 @@ static const struct script scripts[] = {
      "put .x '5'; mv .x a.new; put .y '5'; type .y u64; mv .y a.newer; fsync",
      UNCHANGED "a.new:u32=5 a.newer:u64=5 "},
     {"what makes a name a helper's", NULL,
-     "put a.count.bak 'x'; put a.count.Ab12Cd 'x'; put 4913 'x'; put tmpab_12cd 'x'; put foo 'x';"
-     "put a.gone.bak 'x'; fsync; reopen; list a.name a.count a.other a.list a.gone.bak",
+     "put a.count.bak 'x'; put a.count.Ab12Cd 'x'; put 4913 'x'; put tmpab_12cd 'x';"
+     "put foo 'x'; put a.gone.bak 'x'; fsync; reopen;"
+     "list a.name a.count a.other a.list a.gone.bak",
      UNCHANGED "a.gone.bak:string=x "},
     {"a link does not become a key", NULL,
      "link .#a.name user@host; mv .#a.name a.x =EPERM; mv .#a.name .l; rm .l; link a.l x =EPERM",

@@ -376,9 +376,9 @@ static void test_random(void)
         run_seed(strtoull(only, NULL, 10));
         return;
     }
-    for (uint64_t seed = 1; seed <= soak_size(150); seed++)
+    for (uint64_t seed = 1; seed <= soak_size(100); seed++)
         run_seed(seed);
-    soak_count("operations compared", soak_size(150) * MOUNTS * OPS);
+    soak_count("operations compared", soak_size(100) * MOUNTS * OPS);
 }
 
 static CU_TestInfo tests[] = {
