@@ -17,6 +17,10 @@ all rounds and, in brackets, the least and the most. WHAT is any of
   during      `ls -l metadata` and reads of tensors while such a copy runs, against while cp runs
   split       `cp model.gguf` of a split model, against cat of the shards
   check       --check=full of a 2 GB model, against decoding alone
+  many        20,000 keys made, renamed and removed one by one
+  memory      of the daemon, during large edits and after many
+  latency     single reads of tensor data beside edits and listings, with 1,000,000 tokens
+  hanging     reads while an edit waits for a disk that hangs
 
 (default: all). docs/performance.md tells how each is measured and what it is held to.
 """
@@ -32,15 +36,15 @@ import tempfile
 import time
 
 import benchlib
+import bounds
 import copies
 import edits
+import ggufmodel
 import shards
 from benchlib import Table, ggufs, goal, quiet, ready, show_ms, show_ratio, speed_ratio, timed, turns
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SOURCE = os.path.dirname(os.path.dirname(HERE))
-sys.path.insert(0, os.path.join(SOURCE, 'tests/lib'))
-import ggufmodel  # noqa: E402
 
 MIB = 1 << 20
 VALUES = 64 * MIB  # bytes of each tensor's float32 values in the model of all types
@@ -408,7 +412,8 @@ def vocabulary(run):
 
 BENCHES = {f.__name__: f for f in (decode, sequential, disk, cached, random, parallel, start,
                                    vocabulary, edits.edit, copies.copy, copies.during, shards.split,
-                                   shards.check)}
+                                   shards.check, bounds.many, bounds.memory, bounds.latency,
+                                   bounds.hanging)}
 
 
 def machine():
@@ -431,6 +436,11 @@ def arguments():
     parser.add_argument('--work', default=os.path.join(os.getcwd(), 'bench-work'))
     parser.add_argument('--tsv')
     parser.add_argument('--types', nargs='*', help='of `sequential`')
+    parser.add_argument('--keys', type=int, default=20000,
+                        help='of `many`; a quarter of them of `memory`')
+    parser.add_argument('--writes', type=int, default=100, help='of the large string of `memory`')
+    parser.add_argument('--tokens', type=int, default=1000000, help='of `latency`')
+    parser.add_argument('--seconds', type=int, default=20, help='of each row of `latency`')
     parser.add_argument('-o', dest='mount_options', action='append', default=[],
                         help='an option of both servers')
     args = parser.parse_args()

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: MIT
+"""Disks that hang, for tests and benchmarks. For root."""
+import contextlib
+import glob
+import subprocess
+import sys
+
+# ioctl(2) FIFREEZE and FITHAW, linux/fs.h. Thaws when its input ends, and after so many seconds also
+# if that input is kept open by a process that waits for this very disk and cannot be killed.
+GUARD = '''
+import fcntl, os, select, sys
+fd = os.open(sys.argv[1], os.O_RDONLY)
+fcntl.ioctl(fd, 0xc0045877, 0)
+print("frozen", flush=True)
+select.select([0], [], [], 60)
+fcntl.ioctl(fd, 0xc0045878, 0)
+'''
+
+
+@contextlib.contextmanager
+def frozen(folder):
+    """As long as that, nothing that would write to this file system ends; at most for a minute.
+    OSError where that cannot be done."""
+    guard = subprocess.Popen([sys.executable, '-c', GUARD, folder], stdin=subprocess.PIPE,
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        if guard.stdout.readline() != b'frozen\n':
+            raise OSError(f'{folder}: cannot be frozen')
+        yield
+    finally:
+        guard.communicate()
+
+
+def waits_for_disk(pid):
+    """Whether a thread of the process is in an uninterruptible wait."""
+    for name in glob.glob(f'/proc/{pid}/task/*/stat'):
+        with contextlib.suppress(OSError), open(name, 'rb') as file:
+            if file.read().rpartition(b') ')[2].startswith(b'D'):
+                return True
+    return False
