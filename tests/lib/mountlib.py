@@ -97,10 +97,33 @@ def run(*command, limit=LIMIT, **options):
     return done
 
 
-def run_as_other(*command, **options):
-    """run() as an ordinary user, for root. The test ends in main(others=True)."""
-    return run('setpriv', f'--reuid={OTHER}', f'--regid={OTHER}', '--clear-groups', '--', *command,
-               **options)
+def enterable(place):
+    """Whether every user can go there."""
+    place = os.path.realpath(place)
+    while os.stat(place).st_mode & stat.S_IXOTH:
+        if place == '/':
+            return True
+        place = os.path.dirname(place)
+    return False
+
+
+def program_for_others():
+    """The program where every user can run it: a copy in the test's folder if need be."""
+    program = os.path.realpath(shutil.which(GGUFS))
+    if enterable(program):
+        return program
+    copy = path('program-for-others')
+    if not os.path.exists(copy):
+        shutil.copy(program, copy)
+        os.chmod(copy, 0o755)
+    return copy
+
+
+def as_other(*command):
+    """The command line of a command run as an ordinary user, for root. The test ends in
+    main(others=True); the folder has to be opened to others (it is 0700)."""
+    words = [program_for_others() if word == GGUFS else word for word in command]
+    return ['setpriv', f'--reuid={OTHER}', f'--regid={OTHER}', '--clear-groups', '--', *words]
 
 
 def drawn(*command, **options):
@@ -253,16 +276,6 @@ def tests(module):
     if not result.wasSuccessful() or result.testsRun == 0:
         return 1
     return 77 if len(result.skipped) == result.testsRun else 0
-
-
-def enterable(place):
-    """Whether every user can go there."""
-    place = os.path.realpath(place)
-    while os.stat(place).st_mode & stat.S_IXOTH:
-        if place == '/':
-            return True
-        place = os.path.dirname(place)
-    return False
 
 
 def home(others):

@@ -35,7 +35,7 @@ def as_nobody(script, *arguments):
     inside = (f'set -e; mount -t tmpfs -o mode=0755 tmpfs {node}; '
               f'mknod -m 0666 {node}/fuse c 10 229; mount --bind {node}/fuse /dev/fuse; set +e; ')
     return run('unshare', '--mount', '--propagation', 'private', 'sh', '-c', inside + script, 'sh',
-               'setpriv', '--reuid=65534', '--clear-groups', *arguments)
+               *mountlib.as_other(*arguments))
 
 
 class Case(unittest.TestCase):
@@ -95,7 +95,7 @@ class ReadOnly(Case):
         for name in (at, model, os.path.dirname(model)):
             os.chown(name, 65534, 65534)
         with Mount(model) as first:
-            done = as_nobody('"$@"; status=$?; umount "$6"; exit $status', GGUFS, model, at)
+            done = as_nobody('"$@"; status=$?; umount "$8"; exit $status', GGUFS, model, at)
             self.assertEqual((done.returncode, done.err),
                              (0, f'ggufs: {model}: mounted read-only: a ggufs of another user '
                               f'writes it (mounted on {first} by root)\n'))
@@ -178,4 +178,4 @@ class Again(Case):
 
 
 if __name__ == '__main__':
-    mountlib.main()
+    mountlib.main(others=True)

@@ -168,7 +168,7 @@ class Options(unittest.TestCase):
             at = mountlib.path(option)
             os.mkdir(at)
             with Mount(self.model, '-o', option, at=at):
-                done = mountlib.run_as_other('cat', os.path.join(at, 'metadata/general.name'))
+                done = run(*mountlib.as_other('cat', os.path.join(at, 'metadata/general.name')))
                 self.assertEqual(done.returncode, status, done.err)
 
     def test_views(self):

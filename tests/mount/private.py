@@ -8,7 +8,9 @@ import unittest
 
 import mountlib
 
-TEST = 'tests/mount/trust.py'
+# Tests of root's in which another user takes part.
+WITH_OTHERS = (('trust', 'Trust.test_readable'), ('options', 'Options.test_allow_other'),
+               ('mounts', 'ReadOnly.test_another_user'))
 
 
 class Private(unittest.TestCase):
@@ -31,13 +33,12 @@ class Private(unittest.TestCase):
         self.assertIn('\nOK\n', done.err)
 
     def test_root(self):
-        """A test of root's in which another user takes part."""
-        self.succeeds('/usr/bin/python3', TEST, 'Trust.test_readable')
+        for program, test in WITH_OTHERS:
+            self.succeeds('/usr/bin/python3', f'tests/mount/{program}.py', test)
 
     def test_ordinary_user(self):
-        """A test as another user."""
-        self.succeeds(os.path.join(self.copy, 'tests/mount/as-user'), '/usr/bin/python3', TEST,
-                      'Trust.test_planted_leftovers')
+        self.succeeds(os.path.join(self.copy, 'tests/mount/as-user'), '/usr/bin/python3',
+                      'tests/mount/trust.py', 'Trust.test_planted_leftovers')
 
 
 if __name__ == '__main__':

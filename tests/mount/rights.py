@@ -8,10 +8,7 @@ import ggufmodel as gguf
 import mountlib
 import samples
 from ggufmodel import Tensor, Value
-from mountlib import Mount, run
-
-OTHER = 65534  # an ordinary user
-AS_OTHER = ('setpriv', f'--reuid={OTHER}', f'--regid={OTHER}', '--clear-groups')
+from mountlib import OTHER, Mount, run
 
 # Which of the files given another user can read, one a line.
 READERS = '''
@@ -54,8 +51,8 @@ class Rights(unittest.TestCase):
                                                  'info', 'check')]
             keys = [f'{at}/metadata/general.architecture']
             self.assertEqual(os.listdir(at + '/tensors'), ['of.0', 'of.1', 'of.2'])
-            done = run(*AS_OTHER, '/usr/bin/python3', '-c', READERS, *tensors, *files, *whole, *keys,
-                            at + '/tensors', at + '/metadata')
+            done = run(*mountlib.as_other('/usr/bin/python3', '-c', READERS, *tensors, *files,
+                                          *whole, *keys, at + '/tensors', at + '/metadata'))
             self.assertEqual(done.returncode, 0, done.err)
             return done.out.split()
 
@@ -110,4 +107,4 @@ class Rights(unittest.TestCase):
 
 
 if __name__ == '__main__':
-    mountlib.main()
+    mountlib.main(others=True)

@@ -54,12 +54,12 @@ for what, act in (
 
 
 def as_other(*command):
-    return run('setpriv', f'--reuid={OTHER}', f'--regid={OTHER}', '--clear-groups', *command)
+    return run(*mountlib.as_other(*command))
 
 
 def attempts(at):
     """What the other user can do: {what: result}."""
-    done = mountlib.run_as_other('/usr/bin/python3', '-c', ATTEMPTS, at)
+    done = as_other('/usr/bin/python3', '-c', ATTEMPTS, at)
     assert done.returncode == 0, done.err
     return dict(line.split(': ') for line in done.out.splitlines())
 
