@@ -91,6 +91,19 @@ static int copy_xattrs(const struct sys *s, int from, int to, struct err *e)
     return 0;
 }
 
+int attr_check(const struct sys *s, int fd, struct err *e)
+{
+    CLEANUP(buf_free) struct buf names = BUF_INIT;
+    CLEANUP(buf_free) struct buf value = BUF_INIT;
+    int r = get_names(s, fd, &names);
+    if (r < 0)
+        return refuse(e, r, "list of extended attributes", "");
+    for (const char *name = NULL; (name = next_name(&names, name));)
+        if ((r = get_all(s, fd, name, &value)) < 0)
+            return refuse(e, r, "extended attribute", name);
+    return 0;
+}
+
 int attr_copy(const struct sys *s, int from, const struct stat *st, int to, struct err *e)
 {
     struct stat now;

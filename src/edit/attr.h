@@ -16,4 +16,7 @@
  */
 int attr_copy(const struct sys *s, int from, const struct stat *st, int to, struct err *e);
 
+/* Whether the attributes of a file can be listed and read, as attr_copy() will. As above. */
+int attr_check(const struct sys *s, int fd, struct err *e);
+
 #endif

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
+#include "edit/attr.h"
 #include "edit/journal.h"
 #include "edit/move.h"
 #include "edit/temp.h"
@@ -241,6 +242,8 @@ static int check_no_journal(struct edit_file *f, struct err *e)
     journal_free(&journal);
     if (r < 0 || state == JOURNAL_NONE)
         return r;
+    if (state == JOURNAL_PLANTED)
+        return -ESTALE;
     if (state == JOURNAL_REDO)
         return err_set(e, -ESTALE, "an interrupted edit must be recovered first");
     journal_remove(f);
@@ -267,9 +270,32 @@ int edit_possible(const struct edit_file *f, const struct edit_options *o, struc
     return check_file(f, o, &st, e);
 }
 
-int edit_reproducible(const struct edit_file *f, struct err *e)
+int edit_try_attributes(const struct edit_file *f, struct err *e)
+{
+    return attr_check(f->sys, f->fd, e);
+}
+
+int edit_try_handle(const struct edit_file *f, struct err *e)
+{
+    uint8_t byte;
+    int r = f->id.size ? sys_read_all(f->sys, f->fd, &byte, 1, 0) : 0;
+    return r < 0
+               ? err_set(e, r, "cannot read a file that is open for writing here: %s", strerror(-r))
+               : 0;
+}
+
+int edit_try_new(const struct edit_file *f, struct err *e)
 {
     return temp_probe(f, e);
+}
+
+bool edit_try_failed(int r)
+{
+    static const int passing[] = {-ENOSPC, -EDQUOT, -ENOMEM, -EINTR, -EMFILE, -ENFILE, -EAGAIN};
+    for (size_t i = 0; i < sizeof(passing) / sizeof(passing[0]); i++)
+        if (r == passing[i])
+            return false;
+    return r < 0;
 }
 
 static int begin(struct job *j, struct err *e)

@@ -59,11 +59,23 @@ struct edit_result {
 int edit_possible(const struct edit_file *f, const struct edit_options *o, struct err *e);
 
 /*
- * Whether a new file could be given the model's owner, attributes and mode, tried with a file
- * without a name (where the file system knows no such thing: with one that is removed again).
- * 0; -EPERM: it cannot; -errno.
+ * What an edit needs of the file system, tried when a model is opened, so that one which could
+ * never be saved is not begun. In this order, the least that a store could mind first; nothing is
+ * left behind, and up to edit_try_new() nothing is made.
+ *
+ * edit_try_attributes  the model's extended attributes can be listed and read (f: open in any way)
+ * edit_try_handle      the handle that may write can be read through
+ * edit_try_new         a new file gets the model's owner, group, mode and attributes, and a lock;
+ *                      tried with a file without a name, where the file system has that. Not for
+ *                      EDIT_INPLACE.
+ *
+ * 0; or -errno with a line. Of some errors (no space, no memory) it is not certain that they last:
+ * edit_try_failed() is false for them.
  */
-int edit_reproducible(const struct edit_file *f, struct err *e);
+int edit_try_attributes(const struct edit_file *f, struct err *e);
+int edit_try_handle(const struct edit_file *f, struct err *e);
+int edit_try_new(const struct edit_file *f, struct err *e);
+bool edit_try_failed(int r);
 
 /*
  * Find the strategy without touching the model, and see that there is room. The file system is

@@ -12,6 +12,10 @@
 
 #include "base/hash.h"
 
+/* How often a model may be replaced while it is opened. Where the numbers of files do not stay the
+ * same it always seems to be. */
+#define OPEN_TRIES 100
+
 struct edit_id edit_id_of(const struct stat *st)
 {
     return (struct edit_id){st->st_dev, st->st_ino, (uint64_t)st->st_size, st->st_mtim};
@@ -61,7 +65,7 @@ int edit_file_open(struct edit_file *f, const struct sys *sys, int dir, const ch
     if (strlen(name) > NAME_MAX)
         return err_set(e, -ENAMETOOLONG, "the model's name is over %d bytes", NAME_MAX);
     memcpy(file.name, name, strlen(name) + 1);
-    for (;;) {
+    for (int i = 0; i < OPEN_TRIES; i++) {
         bool replaced;
         int r = open_once(&file, write, &replaced, e);
         if (r == 0 && !replaced) {
@@ -72,6 +76,7 @@ int edit_file_open(struct edit_file *f, const struct sys *sys, int dir, const ch
         if (r < 0)
             return r;
     }
+    return err_set(e, -ESTALE, "the model is not the file that its name stands for");
 }
 
 void edit_file_close(struct edit_file *f)

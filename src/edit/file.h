@@ -45,7 +45,8 @@ struct edit_file {
 
 /*
  * Open, and with `write` for writing and locked. 0; -EWOULDBLOCK (another process writes it),
- * -EACCES, -EROFS, -ENOENT, -ELOOP (a symbolic link), -EINVAL (not a regular file), -ENAMETOOLONG.
+ * -EACCES, -EROFS, -ENOENT, -ELOOP (a symbolic link), -EINVAL (not a regular file), -ENAMETOOLONG,
+ * -ESTALE (replaced again and again).
  */
 int edit_file_open(struct edit_file *f, const struct sys *sys, int dir, const char *name,
                    bool write, struct err *e);

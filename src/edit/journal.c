@@ -127,31 +127,57 @@ static int foreign(struct err *e, const char *why)
                    why);
 }
 
-/* All bytes of the journal. 0: there; 1: there is none. */
+/* Something that somebody else has put where the journal would be. */
+static int planted(const char *name, struct err *e)
+{
+    char shown[SHOW_MAX];
+    return err_set(e, -ESTALE,
+                   "%s beside the model is not a file of the model's owner, nor ours; it is left "
+                   "alone (remove it to edit the model)",
+                   show(shown, name, strlen(name)));
+}
+
+/* The bytes of a journal that is ours. */
+static int read_bytes(const struct edit_file *f, int fd, const struct stat *st,
+                      const struct stat *model, struct buf *ret, struct err *e)
+{
+    if (st->st_size / 2 > model->st_size + 4096)
+        return foreign(e, "it is too large");
+    uint8_t *at = buf_extend(ret, (size_t)st->st_size);
+    int r = buf_error(ret);
+    if (r == 0 && at)
+        r = sys_read_all(f->sys, fd, at, ret->len, 0);
+    return r < 0 ? err_set(e, r, "cannot read the journal: %s", strerror(-r)) : 0;
+}
+
+/*
+ * All bytes of the journal. 0: there; 1: there is none; 2: not ours, *e says so. Looked at before it
+ * is opened: to open a device is to use it.
+ */
 static int read_file(const struct edit_file *f, struct buf *ret, const struct stat *model,
                      struct err *e)
 {
     char name[NAME_MAX + 1];
     struct stat st;
     edit_side_name(name, f->name, EDIT_JOURNAL_SUFFIX);
-    int flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;
-    int fd = f->sys->openat(f->sys, f->dir, name, flags, 0);
-    if (fd == -ENOENT)
+    int r = f->sys->fstatat(f->sys, f->dir, name, &st);
+    if (r == -ENOENT)
         return 1;
+    if (r == 0 && !edit_is_ours(&st, model)) {
+        (void)planted(name, e);
+        return 2;
+    }
+    int flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;
+    int fd = r < 0 ? r : f->sys->openat(f->sys, f->dir, name, flags, 0);
     if (fd < 0)
         return err_set(e, fd, "cannot open the journal: %s", strerror(-fd));
-    int r = f->sys->fstat(f->sys, fd, &st);
-    if (r == 0 && !edit_is_ours(&st, model))
-        r = foreign(e, "it is not a file of the model's owner");
-    else if (r == 0 && st.st_size / 2 > model->st_size + 4096)
-        r = foreign(e, "it is too large");
-    uint8_t *at = r == 0 ? buf_extend(ret, (size_t)st.st_size) : NULL;
-    if (r == 0)
-        r = buf_error(ret);
-    if (r == 0 && at)
-        r = sys_read_all(f->sys, fd, at, ret->len, 0);
+    r = f->sys->fstat(f->sys, fd, &st);
+    if (r < 0)
+        (void)err_set(e, r, "cannot stat the journal: %s", strerror(-r));
+    else
+        r = edit_is_ours(&st, model) ? read_bytes(f, fd, &st, model, ret, e) : planted(name, e);
     sys_close(f->sys, &fd);
-    return r == 0 || r == -ESTALE ? r : err_set(e, r, "cannot read the journal: %s", strerror(-r));
+    return r;
 }
 
 /* True if the bytes are a whole journal; its numbers then are consistent, not yet believed. */
@@ -228,10 +254,11 @@ int journal_load(const struct edit_file *f, enum journal_state *state, struct jo
     int r = f->sys->fstat(f->sys, f->fd, &model);
     if (r < 0)
         return err_set(e, r, "cannot stat the model: %s", strerror(-r));
-    *state = JOURNAL_NONE;
     r = read_file(f, &j.raw, &model, e);
-    if (r != 0)
+    if (r != 0) {
+        *state = r == 2 ? JOURNAL_PLANTED : JOURNAL_NONE;
         return r < 0 ? r : 0;
+    }
     r = judge(f, &j, &model, state, e);
     if (r < 0)
         return r;
@@ -244,6 +271,8 @@ int journal_settle(struct edit_file *f, enum journal_state *found, struct err *e
 {
     CLEANUP(journal_free) struct journal j = JOURNAL_INIT;
     int r = journal_load(f, found, &j, e);
+    if (r == 0 && *found == JOURNAL_PLANTED)
+        return -ESTALE;
     if (r < 0 || *found == JOURNAL_NONE)
         return r;
     if (*found == JOURNAL_REDO) {

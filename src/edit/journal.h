@@ -25,7 +25,8 @@
  *      the edit is as good as done, replaying it completes it.
  *  J3. A journal is applied only if it is ours (edit_is_ours()), names the model and its size, and
  *      every sector of the range is one of the two. So one that a copied, restored or planted file
- *      does not fit changes nothing (-ESTALE, and it stays, for a person to look at).
+ *      does not fit changes nothing (-ESTALE, and it stays, for a person to look at). Nothing that is
+ *      not ours is opened, and it never prevents reading: the header is then read as it is.
  * Device and inode numbers are not part of it: they differ after a reboot or a restored backup.
  *
  * Private to the edit layer.
@@ -64,16 +65,21 @@ void journal_remove(const struct edit_file *f);
 
 enum journal_state {
     JOURNAL_NONE,
-    JOURNAL_VOID, /* was not written to its end (J1) */
-    JOURNAL_DONE, /* every sector is new */
-    JOURNAL_REDO, /* every sector is old or new, not all new */
+    JOURNAL_PLANTED, /* what has its name is not ours (edit_is_ours()) */
+    JOURNAL_VOID,    /* was not written to its end (J1) */
+    JOURNAL_DONE,    /* every sector is new */
+    JOURNAL_REDO,    /* every sector is old or new, not all new */
 };
 
-/* Find the model's journal and judge it; *ret is loaded for DONE and REDO. -ESTALE (J3), -errno. */
+/*
+ * Find the model's journal and judge it; *ret is loaded for DONE and REDO. 0, with a line in *e for
+ * PLANTED; -ESTALE (J3), -errno.
+ */
 int journal_load(const struct edit_file *f, enum journal_state *state, struct journal *ret,
                  struct err *e);
 
-/* Replay or drop the journal, if there is one. f is open for writing, and locked. */
+/* Replay or drop the journal, if there is one. f is open for writing, and locked. 0, -ESTALE (also
+ * where one is planted), -errno. */
 int journal_settle(struct edit_file *f, enum journal_state *found, struct err *e);
 
 #endif

@@ -39,7 +39,9 @@ static int sweep_one(void *arg, const char *name)
 {
     struct sweep *s = arg;
     const struct sys *sys = s->f->sys;
-    if (!is_temp_name(s, name))
+    struct stat st;
+    if (!is_temp_name(s, name) || sys->fstatat(sys, s->f->dir, name, &st) < 0 ||
+        !edit_is_ours(&st, &s->model)) /* what is not is not even opened */
         return 0;
     /* For writing, if that may be: NFS locks nothing else exclusively. */
     int flags = O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;
@@ -83,10 +85,11 @@ int edit_overlay(const struct edit_file *f, struct edit_overlay *ret, struct err
 {
     CLEANUP(journal_free) struct journal j = JOURNAL_INIT;
     enum journal_state state;
-    int r = journal_load(f, &state, &j, e);
+    struct err why = {0};
+    int r = journal_load(f, &state, &j, &why);
     if (r < 0)
-        return r;
-    struct edit_overlay o = {.off = j.lo};
+        return err_set(e, r, "%s", why.msg);
+    struct edit_overlay o = {.off = j.lo, .planted = why};
     if (state == JOURNAL_REDO)
         buf_add(&o.bytes, j.new, (size_t)j.n);
     if (buf_error(&o.bytes))

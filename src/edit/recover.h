@@ -25,7 +25,8 @@ int edit_recover(struct edit_file *f, struct edit_recovered *ret, struct err *e)
 /* What the journal would write, for reading through. */
 struct edit_overlay {
     uint64_t off;
-    struct buf bytes; /* empty: no journal, or nothing that it would change */
+    struct buf bytes;   /* empty: no journal, or nothing that it would change */
+    struct err planted; /* code 0, or what has the journal's name is not ours and was not opened */
     struct source file;
 };
 

@@ -25,13 +25,18 @@ static void random_suffix(char dst[EDIT_TEMP_SUFFIX + 1])
     dst[EDIT_TEMP_SUFFIX] = '\0';
 }
 
-int temp_create(const struct edit_file *f, struct temp *t, struct err *e)
+static void side_name(const struct edit_file *f, char dst[NAME_MAX + 1])
 {
     char suffix[EDIT_TEMP_SUFFIX + 1];
+    random_suffix(suffix);
+    edit_side_name(dst, f->name, suffix);
+}
+
+int temp_create(const struct edit_file *f, struct temp *t, struct err *e)
+{
     int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, r = -EEXIST;
     for (int i = 0; i < NAME_TRIES && r == -EEXIST; i++) {
-        random_suffix(suffix);
-        edit_side_name(t->name, f->name, suffix);
+        side_name(f, t->name);
         r = f->sys->openat(f->sys, f->dir, t->name, flags, 0600);
     }
     if (r < 0)
@@ -57,15 +62,33 @@ int temp_dress(const struct edit_file *f, const struct temp *t, struct err *e)
     return give_attributes(f, t->fd, e);
 }
 
+/* With a file that has a name also what only names can show. */
+static int probe_named(const struct edit_file *f, struct err *e)
+{
+    struct temp t = TEMP_INIT, other = TEMP_INIT;
+    int r = temp_create(f, &t, e);
+    if (r == 0)
+        r = temp_dress(f, &t, e);
+    if (r == 0) {
+        side_name(f, other.name);
+        r = f->sys->rename(f->sys, f->dir, t.name, other.name, 0);
+        if (r == 0)
+            memcpy(t.name, other.name, sizeof(t.name));
+        else
+            (void)err_set(e, r, "cannot rename a file beside the model: %s", strerror(-r));
+    }
+    temp_abandon(f, &t);
+    return r;
+}
+
 int temp_probe(const struct edit_file *f, struct err *e)
 {
-    struct temp t = TEMP_INIT;
-    int fd = f->sys->openat(f->sys, f->dir, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    int r = fd < 0 ? temp_create(f, &t, e) : 0;
-    if (r == 0)
-        r = give_attributes(f, fd < 0 ? t.fd : fd, e);
-    sys_close(f->sys, &fd);
-    temp_abandon(f, &t);
+    int flags = O_TMPFILE | O_RDWR | O_NOFOLLOW | O_CLOEXEC;
+    struct temp t = {.fd = f->sys->openat(f->sys, f->dir, ".", flags, 0600)};
+    if (t.fd < 0)
+        return probe_named(f, e);
+    int r = temp_dress(f, &t, e);
+    sys_close(f->sys, &t.fd);
     return r;
 }
 
@@ -174,12 +197,15 @@ int temp_publish(struct edit_file *f, struct temp *t, int *old, struct err *e)
     return err_set(e, r, "cannot put the new file in the model's place: %s", strerror(-r));
 }
 
+/* A store that keeps open files for itself may bring the name back when the file is closed. */
 void temp_abandon(const struct edit_file *f, struct temp *t)
 {
+    struct stat st;
     if (t->fd < 0)
         return;
-    if (f->sys->unlinkat(f->sys, f->dir, t->name) < 0)
-        (void)f->sys->unlinkat(f->sys, f->dir, t->name);
+    int r = f->sys->unlinkat(f->sys, f->dir, t->name);
     sys_close(f->sys, &t->fd);
+    if (r < 0 || f->sys->fstatat(f->sys, f->dir, t->name, &st) == 0)
+        (void)f->sys->unlinkat(f->sys, f->dir, t->name);
     *t = TEMP_INIT;
 }

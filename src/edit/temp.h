@@ -52,7 +52,11 @@ int temp_publish(struct edit_file *f, struct temp *t, int *old, struct err *e);
 
 void temp_abandon(const struct edit_file *f, struct temp *t);
 
-/* See edit_reproducible(). */
+/*
+ * What temp_create(), temp_dress() and temp_publish() need, tried beside the model without leaving
+ * anything: a file without a name. Where the file system has none, one with a name, which is
+ * removed again. 0, -errno.
+ */
 int temp_probe(const struct edit_file *f, struct err *e);
 
 #endif

@@ -44,10 +44,37 @@ static void not_writable(struct tree *t, const char *why)
     (void)show_in(t->why, sizeof(t->why), why, strlen(why));
 }
 
+/* It is not to be edited, and nobody else kept from it: open it anew, for reading. */
+static int give_up(struct tree *t, const char *name, const char *why, struct err *e)
+{
+    not_writable(t, why);
+    edit_file_close(&t->file); /* and its lock */
+    return edit_file_open(&t->file, &sys_libc, t->dir, name, false, e);
+}
+
 /* Wait for a process that holds the lock and is about to end. */
 static bool wait_for_lock(const struct tree *t, const char *name, bool busy, struct err *why)
 {
     return t->opt.wait && t->opt.wait(t->opt.wait_arg, t->dir, name, busy, why);
+}
+
+/* What every edit needs but one in place, tried before the file is opened for writing. */
+static int try_attributes(struct tree *t, const char *name, struct err *e)
+{
+    if (t->opt.strategy == EDIT_INPLACE ||
+        edit_file_open(&t->file, &sys_libc, t->dir, name, false, NULL) < 0)
+        return 0;
+    int r = edit_try_attributes(&t->file, e);
+    edit_file_close(&t->file);
+    return edit_try_failed(r) ? r : 0;
+}
+
+static int open_for_editing(struct tree *t, const char *name, struct err *why)
+{
+    int r = edit_file_open(&t->file, &sys_libc, t->dir, name, true, why);
+    while (r == -EWOULDBLOCK && wait_for_lock(t, name, true, why))
+        r = edit_file_open(&t->file, &sys_libc, t->dir, name, true, why);
+    return r < 0 ? r : edit_try_handle(&t->file, why);
 }
 
 /* Open the file, for writing if it can be. */
@@ -55,48 +82,36 @@ static int open_file(struct tree *t, const char *name, struct err *e)
 {
     struct err why = {0};
     const char *no = reason(t, name);
-    int r = no ? -EROFS : edit_file_open(&t->file, &sys_libc, t->dir, name, true, &why);
-    while (r == -EWOULDBLOCK && wait_for_lock(t, name, true, &why))
-        r = edit_file_open(&t->file, &sys_libc, t->dir, name, true, &why);
-    t->writable = r == 0;
+    t->writable = !no && try_attributes(t, name, &why) == 0 && open_for_editing(t, name, &why) == 0;
     if (t->writable)
         return 0;
     if (no)
         (void)wait_for_lock(t, name, false, &why);
-    not_writable(t, no ? no : why.msg);
-    return edit_file_open(&t->file, &sys_libc, t->dir, name, false, e);
+    return give_up(t, name, no ? no : why.msg, e);
 }
 
 /* Finish or undo what a crash interrupted. A journal that does not fit makes the mount read-only. */
-static void recover(struct tree *t)
+static int recover(struct tree *t, const char *name, struct err *e)
 {
     struct edit_recovered found;
-    struct err e = {0};
+    struct err why = {0};
     if (!t->writable)
-        return;
-    if (edit_recover(&t->file, &found, &e) < 0)
-        not_writable(t, e.msg);
+        return 0;
+    int r = edit_recover(&t->file, &found, &why);
     if (found.finished)
         tree_log(t, LOG_NOTICE, "an edit that was interrupted has been finished");
     if (found.removed)
         tree_log(t, LOG_NOTICE, "%u leftover files were removed", found.removed);
+    return r < 0 ? give_up(t, name, why.msg, e) : 0;
 }
 
-/*
- * A model whose owner or attributes no new file could have is not to be edited, but for in place.
- * Other reasons why a file cannot be made now (no space) may pass.
- */
+/* Whether a new file could take the model's place: any edit needs that but one in place. */
 static int try_new_file(struct tree *t, const char *name, struct err *e)
 {
     struct err why = {0};
     if (!t->writable || t->opt.strategy == EDIT_INPLACE)
         return 0;
-    int r = edit_reproducible(&t->file, &why);
-    if (r != -EPERM && r != -EACCES && r != -EROFS)
-        return 0;
-    not_writable(t, why.msg);
-    edit_file_close(&t->file); /* and its lock */
-    return edit_file_open(&t->file, &sys_libc, t->dir, name, false, e);
+    return edit_try_failed(edit_try_new(&t->file, &why)) ? give_up(t, name, why.msg, e) : 0;
 }
 
 /* ---- the first generation ---- */
@@ -211,6 +226,8 @@ static int parse_file(struct tree *t, struct err *e)
         return w < 0 ? w : first_gen(t, &src, e);
     }
     int r = edit_overlay(&t->file, &overlay, e);
+    if (overlay.planted.code)
+        tree_log(t, LOG_WARNING, "%s", overlay.planted.msg);
     if (r == 0)
         r = edit_overlay_source(&overlay, &t->file, &src, e);
     if (r == 0)
@@ -299,10 +316,10 @@ static int open_model(struct tree *t, const char *path, struct err *e)
     r = find_model(t, path, &name, e);
     if (r == 0)
         r = open_file(t, name, e);
-    if (r < 0)
-        return r;
-    recover(t);
-    r = try_new_file(t, name, e);
+    if (r == 0)
+        r = recover(t, name, e);
+    if (r == 0)
+        r = try_new_file(t, name, e);
     if (r == 0)
         r = parse_file(t, e);
     return r < 0 ? r : find_rights(t, path, e);

@@ -210,9 +210,14 @@ static int f_openat(const struct sys *s, int dir, const char *name, int flags, m
     FAULT("openat");
     note_name(s, dir, name);
     self(s)->loose |= !(flags & O_NOFOLLOW) || !(flags & O_CREAT) != !(flags & O_EXCL);
+    bool nameless = (flags & O_TMPFILE) == O_TMPFILE;
+    int no = nameless ? self(s)->no_tmpfile : flags & O_CREAT ? self(s)->no_create : 0;
+    if (no)
+        return no;
     int fd = real->openat(real, dir, name, flags, mode);
     if (fd >= 0 && (flags & O_CREAT)) {
         self(s)->created++;
+        self(s)->fresh = fd;
         if (self(s)->mode == FAULT_POWER)
             (void)log_entry(self(s), dir, name, "");
     }
@@ -221,13 +226,16 @@ static int f_openat(const struct sys *s, int dir, const char *name, int flags, m
 
 static int f_close(const struct sys *s, int fd)
 {
-    (void)s;
+    if (self(s)->fresh == fd)
+        self(s)->fresh = -1;
     return real->close(real, fd);
 }
 
 static ssize_t f_pread(const struct sys *s, int fd, void *dst, size_t n, uint64_t off)
 {
     FAULT("pread");
+    if (self(s)->no_read && (fcntl(fd, F_GETFL) & O_ACCMODE) != O_RDONLY)
+        return self(s)->no_read;
     return real->pread(real, fd, dst, shorten(s, n), off);
 }
 
@@ -349,6 +357,8 @@ static int f_fchown(const struct sys *s, int fd, uid_t uid, gid_t gid)
 static ssize_t f_flistxattr(const struct sys *s, int fd, char *dst, size_t n)
 {
     FAULT("flistxattr");
+    if (self(s)->no_list)
+        return self(s)->no_list;
     return real->flistxattr(real, fd, dst, n);
 }
 
@@ -388,6 +398,8 @@ static int f_rename(const struct sys *s, int dir, const char *from, const char *
     note_name(s, dir, to);
     if (fs->no_exchange && flags)
         return -EINVAL;
+    if (fs->no_rename)
+        return fs->no_rename;
     char kept[64] = "";
     if (fs->mode == FAULT_POWER && !flags)
         keep(fs, dir, to, kept);
@@ -405,6 +417,8 @@ static int f_unlinkat(const struct sys *s, int dir, const char *name)
     struct faultsys *fs = self(s);
     FAULT("unlinkat");
     note_name(s, dir, name);
+    if (fs->sticky && fs->fresh >= 0)
+        return 0;
     char kept[64] = "";
     if (fs->mode == FAULT_POWER)
         keep(fs, dir, name, kept);
@@ -449,5 +463,6 @@ void faultsys_init(struct faultsys *fs, enum fault_mode mode, unsigned n, int er
         .brief = mode == FAULT_SHORT,
         .n = n,
         .error = error,
+        .fresh = -1,
     };
 }

@@ -48,12 +48,20 @@ struct faultsys {
     bool hit;         /* call n has come */
     const char *what; /* its name */
     /* What may be asked in addition: */
-    bool brief;         /* every read, write and copy moves at most 1000 bytes */
-    bool clone;         /* clone ranges, by copying, with the demands of a file system that does */
-    bool no_exchange;   /* rename knows no RENAME_EXCHANGE */
-    bool full;          /* the file system has no free block */
-    int no_xattr;       /* setting an attribute fails with this */
-    int no_range;       /* copy_file_range fails with this */
+    bool brief;       /* every read, write and copy moves at most 1000 bytes */
+    bool clone;       /* clone ranges, by copying, with the demands of a file system that does */
+    bool no_exchange; /* rename knows no RENAME_EXCHANGE */
+    bool full;        /* the file system has no free block */
+    int no_xattr;     /* setting an attribute fails with this */
+    int no_range;     /* copy_file_range fails with this */
+    /* Stores that are no disks. Each is an error that the call then always gives, or 0. */
+    int no_tmpfile; /* making a file without a name */
+    int no_create;  /* making one with a name */
+    int no_list;    /* listing extended attributes */
+    int no_read;    /* reading through a handle that may write */
+    int no_rename;
+    bool sticky;        /* a file that was made keeps its name while it is open */
+    int fresh;          /* the descriptor of the one made last, or -1 */
     int frozen;         /* a descriptor that cannot be written any more (EPERM); 0: none */
     const char *before; /* a call's name: run hook once before the first such call */
     void (*hook)(void *arg);

@@ -85,7 +85,10 @@ void setup(struct fixture *x)
 
 static int remove_one(void *arg, const char *name)
 {
-    return unlinkat(*(int *)arg, name, 0);
+    int dir = *(int *)arg;
+    if (unlinkat(dir, name, 0) < 0)
+        CU_ASSERT_EQUAL(unlinkat(dir, name, AT_REMOVEDIR), 0);
+    return 0;
 }
 
 void teardown(struct fixture *x)

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "base/bytes.h"
@@ -82,6 +83,7 @@ struct tamper {
     const char *name;
     void (*do_it)(const struct fixture *x, struct edit_file *f);
     int code;     /* of the recovery */
+    bool read;    /* not ours: it does not prevent reading */
     bool applied; /* the model then is the new one, else it is as it was */
     bool stays;   /* the journal is still there */
 };
@@ -139,6 +141,29 @@ static void symlink_journal(const struct fixture *x, struct edit_file *f)
     CU_ASSERT_EQUAL(symlinkat("x", x->dir, JOURNAL), 0);
 }
 
+/* In place of the journal, which no mount may use or wait for. */
+static void pipe_journal(const struct fixture *x, struct edit_file *f)
+{
+    (void)f;
+    CU_ASSERT_EQUAL(unlinkat(x->dir, JOURNAL, 0), 0);
+    CU_ASSERT_EQUAL(mkfifoat(x->dir, JOURNAL, 0666), 0);
+}
+
+static void folder_journal(const struct fixture *x, struct edit_file *f)
+{
+    (void)f;
+    CU_ASSERT_EQUAL(unlinkat(x->dir, JOURNAL, 0), 0);
+    CU_ASSERT_EQUAL(mkdirat(x->dir, JOURNAL, 0777), 0);
+}
+
+/* One that nobody has: to open it fails. */
+static void device_journal(const struct fixture *x, struct edit_file *f)
+{
+    (void)f;
+    CU_ASSERT_EQUAL(unlinkat(x->dir, JOURNAL, 0), 0);
+    CU_ASSERT_EQUAL(mknodat(x->dir, JOURNAL, S_IFCHR | 0666, makedev(240, 4242)), 0);
+}
+
 static void give_journal_away(const struct fixture *x, struct edit_file *f)
 {
     (void)f;
@@ -155,16 +180,19 @@ static void rename_model(const struct fixture *x, struct edit_file *f)
 }
 
 static const struct tamper tampers[] = {
-    {"nothing", tamper_nothing, 0, true, false},
-    {"journal cut", cut_journal, 0, false, false},
-    {"journal empty", empty_journal, 0, false, false},
-    {"journal damaged", flip_journal, 0, false, false},
-    {"header written", change_model, -ESTALE, false, true},
-    {"size changed", lengthen_model, -ESTALE, false, true},
-    {"journal linked", link_journal, -ESTALE, false, true},
-    {"journal a symbolic link", symlink_journal, -ELOOP, false, true},
-    {"model renamed", rename_model, -ESTALE, false, true},
-    {"journal of another user", give_journal_away, -ESTALE, false, true},
+    {"nothing", tamper_nothing, 0, false, true, false},
+    {"journal cut", cut_journal, 0, false, false, false},
+    {"journal empty", empty_journal, 0, false, false, false},
+    {"journal damaged", flip_journal, 0, false, false, false},
+    {"header written", change_model, -ESTALE, false, false, true},
+    {"size changed", lengthen_model, -ESTALE, false, false, true},
+    {"model renamed", rename_model, -ESTALE, false, false, true},
+    {"journal linked", link_journal, -ESTALE, true, false, true},
+    {"journal a symbolic link", symlink_journal, -ESTALE, true, false, true},
+    {"journal a pipe", pipe_journal, -ESTALE, true, false, true},
+    {"journal a folder", folder_journal, -ESTALE, true, false, true},
+    {"journal a device", device_journal, -ESTALE, true, false, true},
+    {"journal of another user", give_journal_away, -ESTALE, true, false, true},
 };
 
 static void check_tamper(const struct tamper *t)
@@ -184,7 +212,8 @@ static void check_tamper(const struct tamper *t)
     t->do_it(&x, &f);
     uint8_t *before = get_file(x.dir, f.name, &before_n);
     unsigned had = files(&x);
-    CU_ASSERT_EQUAL(edit_overlay(&f, &o, NULL), t->code);
+    CU_ASSERT_EQUAL(edit_overlay(&f, &o, NULL), t->read ? 0 : t->code);
+    CU_ASSERT_EQUAL(o.planted.code, t->read ? -ESTALE : 0);
     CU_ASSERT_EQUAL(o.bytes.len, t->applied ? n : 0);
     int r = edit_recover(&f, &found, &e);
     if (r != t->code)
@@ -208,9 +237,11 @@ static void check_tamper(const struct tamper *t)
 static void test_tampered(void)
 {
     size_t n = sizeof(tampers) / sizeof(tampers[0]);
-    for (size_t i = 0; i < n; i++)
-        if (tampers[i].do_it != give_journal_away || geteuid() == 0)
+    for (size_t i = 0; i < n; i++) {
+        bool for_root = tampers[i].do_it == give_journal_away || tampers[i].do_it == device_journal;
+        if (!for_root || geteuid() == 0)
             check_tamper(&tampers[i]);
+    }
 }
 
 /* A torn header read through the journal is the new one, and the file is not touched. */
@@ -264,6 +295,7 @@ static void test_sweep(void)
     put_file(x.dir, "." NAME ".ggufs-zzzzzz", "x", 1);
     CU_ASSERT_EQUAL(symlinkat(NAME, x.dir, "." NAME ".ggufs-symlin"), 0);
     CU_ASSERT_EQUAL(linkat(x.dir, keep[0], x.dir, "." NAME ".ggufs-hardli", 0), 0);
+    CU_ASSERT_EQUAL(mkfifoat(x.dir, "." NAME ".ggufs-apipe1", 0666), 0);
     int fd = openat(x.dir, keep[KEEP - 1], O_RDONLY | O_CLOEXEC);
     CU_ASSERT_EQUAL(flock(fd, LOCK_EX), 0);
     struct edit_file f = open_model(&x, calm());
@@ -275,7 +307,7 @@ static void test_sweep(void)
     CU_ASSERT_EQUAL(edit_recover(&f, &found, NULL), 0);
     CU_ASSERT_EQUAL(found.removed, 2);
     CU_ASSERT_FALSE(found.finished || found.dropped);
-    CU_ASSERT_EQUAL(files(&x), 1 + KEEP + 2 + root);
+    CU_ASSERT_EQUAL(files(&x), 1 + KEEP + 3 + root);
     CU_ASSERT_TRUE(is_old(&x));
     (void)close(fd);
     edit_file_close(&f);

@@ -1,0 +1,117 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: MIT
+"""What another user may put beside a model, under the names of our own files: it is left alone, it
+prevents edits and says so, and it never prevents reading."""
+import fcntl
+import os
+import stat
+import unittest
+
+import editlib
+import mountlib
+import samples
+from mountlib import Foreground, Mount, run
+
+ROOT = os.getuid() == 0
+OTHER = 65534  # an ordinary user
+JOURNAL = '.model.gguf.ggufs-journal'
+LEFTOVER = '.model.gguf.ggufs-abc123'
+
+
+def file(name):
+    with open(name, 'wb') as out:
+        out.write(b'GGUFSJN1' + bytes(200))
+
+
+def closed(name):
+    file(name)
+    os.chmod(name, 0)
+
+
+def device(name):
+    os.mknod(name, stat.S_IFCHR | 0o666, os.makedev(240, 4242))
+
+
+def linked(name):
+    file(name + '.other')
+    os.link(name + '.other', name)
+
+
+PLANTS = [lambda name: os.symlink('model.gguf', name), lambda name: os.symlink('nothing', name),
+          os.mkfifo, os.mkdir, linked] + ([file, closed, device] if ROOT else [])
+
+
+def state(name):
+    """What is there, as far as opening or removing it would change it."""
+    status = os.lstat(name)
+    return status.st_ino, status.st_mode, status.st_size, status.st_mtime_ns
+
+
+class Planted(unittest.TestCase):
+    def setUp(self):
+        self.folder = mountlib.path('home')
+        os.mkdir(self.folder)
+        self.model = os.path.join(self.folder, 'model.gguf')
+        self.data = samples.editable()
+        with open(self.model, 'wb') as out:
+            out.write(self.data)
+
+    def tearDown(self):
+        for name in os.listdir(self.folder):
+            name = os.path.join(self.folder, name)
+            (os.unlink if os.path.islink(name) or not os.path.isdir(name) else os.rmdir)(name)
+        os.rmdir(self.folder)
+
+    def plants(self, name):
+        """Each in turn under this name."""
+        name = os.path.join(self.folder, name)
+        for plant in PLANTS:
+            plant(name)
+            if ROOT:
+                os.chown(name, OTHER, OTHER, follow_symlinks=False)
+            before = state(name)
+            with self.subTest(plant=stat.filemode(os.lstat(name).st_mode)):
+                yield name
+                self.assertEqual(state(name), before)
+            (os.rmdir if plant is os.mkdir else os.unlink)(name)
+            self.assertEqual(mountlib.get(self.model), self.data)
+
+    def reads(self, at):
+        self.assertEqual(mountlib.get(os.path.join(at, 'model.gguf')), self.data)
+        self.assertEqual(editlib.read(at, 'general.architecture'), b'llama\n')
+        self.assertTrue(os.statvfs(at).f_flag & os.ST_RDONLY)
+
+    def test_journal(self):
+        for name in self.plants(JOURNAL):
+            with Mount(self.model, '-o', 'ro') as at:
+                self.reads(at)
+            for options in ((), ('-o', 'relayout=copy'), ('-o', 'relayout=inplace')):
+                mount = Foreground(self.model, *options)
+                with mount as (at, _):
+                    self.reads(at)
+                    editlib.until(lambda: 'read-only: ' in mount.log())
+                    self.assertIn(f'{JOURNAL} beside the model is not a file of', mount.log())
+                    # Nobody is kept from the model by a mount that does not write it.
+                    with open(self.model, 'rb') as other:
+                        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            done = run(mountlib.GGUFS, '--check', self.model)
+            self.assertNotEqual(done.returncode, 2, done.err)
+            done = run(mountlib.GGUFS, '--recover', self.model)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(JOURNAL, done.err)
+        with Mount(self.model) as at:
+            self.assertFalse(os.statvfs(at).f_flag & os.ST_RDONLY)
+
+    def test_leftover(self):
+        """A new file that an edit seems to have left is of no interest."""
+        for name in self.plants(LEFTOVER):
+            with Mount(self.model) as at:
+                self.assertFalse(os.statvfs(at).f_flag & os.ST_RDONLY)
+                before = editlib.read(at, 'general.name')
+                editlib.write(at, 'general.name', 'x')
+                editlib.write(at, 'general.name', before)
+            self.data = mountlib.get(self.model)
+
+
+if __name__ == '__main__':
+    mountlib.main()

@@ -1,0 +1,105 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: MIT
+"""Models on file systems that are no disks: rclone over a local folder, with each of its caches, and
+sshfs. Where an edit could not be saved the mount is read-only and says why; nothing is left."""
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import unittest
+
+import editlib
+import ggufmodel as gguf
+import mountlib
+import samples
+from mountlib import Foreground
+
+SFTP = '/usr/lib/openssh/sftp-server'
+
+
+@contextlib.contextmanager
+def served(command, at, **streams):
+    """A file system of another program, mounted at a new folder."""
+    os.mkdir(at)
+    with open(mountlib.path('store.log'), 'wb') as log, \
+            subprocess.Popen(command, stderr=log, **streams) as process:
+        try:
+            editlib.until(lambda: mountlib.mount_of(at) or process.poll() is not None)
+            yield
+        finally:
+            subprocess.run(['fusermount3', '-u', '-z', at], check=False)
+            process.wait(mountlib.LIMIT)
+            os.rmdir(at)
+
+
+def listing(folder):
+    """Names, contents and times."""
+    return {name: (mountlib.get(os.path.join(folder, name)),
+                   os.stat(os.path.join(folder, name)).st_mtime_ns) for name in os.listdir(folder)}
+
+
+class Stores(unittest.TestCase):
+    def setUp(self):
+        self.store, self.at = mountlib.path('store'), mountlib.path('far')
+        os.mkdir(self.store)
+        self.data = samples.editable()
+        with open(os.path.join(self.store, 'model.gguf'), 'wb') as out:
+            out.write(self.data)
+
+    def tearDown(self):
+        shutil.rmtree(self.store)
+
+    def check_mount(self, *options):
+        """Read it all, edit it if that is possible. Why it is not."""
+        before = listing(self.store)
+        mount = Foreground(os.path.join(self.at, 'model.gguf'), *options)
+        with mount as (at, _):
+            self.assertEqual(mountlib.get(os.path.join(at, 'model.gguf')), self.data)
+            editlib.until(lambda: 'mounted on' in mount.log())
+            if os.statvfs(at).f_flag & os.ST_RDONLY:
+                self.assertEqual(listing(self.store), before)
+                return os.getxattr(at, 'user.gguf.readonly').decode()
+            editlib.write(at, 'general.name', 'TEST')
+        return None
+
+    def check_edited(self):
+        data = mountlib.get(os.path.join(self.at, 'model.gguf'))
+        self.assertEqual(dict(gguf.read(data).kv)[b'general.name'].data, b'TEST')
+        self.assertEqual(os.listdir(self.at), ['model.gguf'])
+
+    REASONS = ("the model's list of extended attributes cannot be reproduced",
+               'cannot read a file that is open for writing here')
+
+    @unittest.skipUnless(shutil.which('rclone'), 'no rclone')
+    def test_rclone(self):
+        """By what this rclone can do: nothing without a cache; with one, attributes may fail."""
+        for cache in ('off', 'minimal', 'writes', 'full'):
+            command = ['rclone', 'mount', f':local:{self.store}', self.at, '--config', '/dev/null',
+                       '--vfs-cache-mode', cache, '--cache-dir', mountlib.path(cache)]
+            with self.subTest(cache=cache), served(command, self.at):
+                for options in ((), ('-o', 'relayout=copy'), ('-o', 'relayout=inplace')):
+                    why = self.check_mount(*options)
+                    if why is None:
+                        self.check_edited()
+                        break
+                    self.assertIn(why.split(': ')[0], self.REASONS)
+            with open(os.path.join(self.store, 'model.gguf'), 'wb') as out:
+                out.write(self.data)
+
+    @unittest.skipUnless(shutil.which('sshfs') and os.path.exists(SFTP), 'no sshfs, or no sftp-server')
+    def test_sshfs(self):
+        ours, theirs = socket.socketpair()
+        with ours, theirs, subprocess.Popen([SFTP], stdin=theirs, stdout=theirs) as server:
+            with served(['sshfs', '-f', '-o', 'passive', f':{self.store}', self.at], self.at,
+                        stdin=ours, stdout=ours):
+                theirs.close()
+                why = self.check_mount()
+                self.assertIsNone(why)
+                self.check_edited()
+            ours.close()
+            server.wait(mountlib.LIMIT)
+
+
+if __name__ == '__main__':
+    mountlib.main()

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What an edit needs of the file system, tried when a model is opened: what is missing is named,
+ * nothing is left behind, and nothing is made where that can be known without.
+ */
+#include "cu_main.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "faultsys.h"
+#include "model_dir.h"
+
+/* A store and what the tries find, in their order; the first that fails ends them. */
+struct store {
+    const char *name;
+    int no_tmpfile, no_create, no_list, no_read, no_rename;
+    bool sticky;
+    int result;
+    bool lasts;       /* of a failure: it is not one that may pass */
+    const char *says; /* a part of the reason */
+    unsigned created; /* files that were made */
+};
+
+static const struct store stores[] = {
+    {"a disk", 0, 0, 0, 0, 0, false, 0, false, NULL, 0},
+    {"no attributes", 0, 0, -EOPNOTSUPP, 0, 0, false, 0, false, NULL, 0},
+    {"no files without a name", -EOPNOTSUPP, 0, 0, 0, 0, false, 0, false, NULL, 1},
+    {"an old kernel", -EISDIR, 0, 0, 0, 0, false, 0, false, NULL, 1},
+    {"names that stay", -EOPNOTSUPP, 0, 0, 0, 0, true, 0, false, NULL, 1},
+    {"reading fails", -EOPNOTSUPP, 0, 0, -EPERM, 0, true, -EPERM, true, "cannot read", 0},
+    {"reading fails, EIO", 0, 0, 0, -EIO, 0, false, -EIO, true, "cannot read", 0},
+    {"listing fails", -EOPNOTSUPP, 0, -EIO, 0, 0, true, -EIO, true, "attributes", 0},
+    {"both fail", -EOPNOTSUPP, 0, -EIO, -EPERM, 0, true, -EIO, true, "attributes", 0},
+    {"no new files", -EOPNOTSUPP, -EROFS, 0, 0, 0, false, -EROFS, true, "cannot create", 0},
+    {"no new files, EIO", -EIO, -EIO, 0, 0, 0, false, -EIO, true, "cannot create", 0},
+    {"no room", -ENOSPC, -ENOSPC, 0, 0, 0, false, -ENOSPC, false, "cannot create", 0},
+    {"no renaming", -EOPNOTSUPP, 0, 0, 0, -ENOSYS, true, -ENOSYS, true, "cannot rename", 1},
+};
+
+static int tries(const struct edit_file *f, const struct edit_file *reader, struct err *e)
+{
+    int r = edit_try_attributes(reader, e);
+    if (r == 0)
+        r = edit_try_handle(f, e);
+    return r == 0 ? edit_try_new(f, e) : r;
+}
+
+static void arm(struct faultsys *fs, const struct store *s)
+{
+    faultsys_init(fs, FAULT_NONE, 0, 0);
+    fs->no_tmpfile = s->no_tmpfile;
+    fs->no_create = s->no_create;
+    fs->no_list = s->no_list;
+    fs->no_read = s->no_read;
+    fs->no_rename = s->no_rename;
+    fs->sticky = s->sticky;
+}
+
+static void test_stores(void)
+{
+    for (size_t i = 0; i < sizeof(stores) / sizeof(stores[0]); i++) {
+        const struct store *s = &stores[i];
+        struct fixture x;
+        struct faultsys fs;
+        struct edit_file reader;
+        struct err e = {0};
+        setup(&x);
+        struct edit_file f = open_model(&x, &fs.sys);
+        CU_ASSERT_EQUAL_FATAL(edit_file_open(&reader, &sys_libc, x.dir, NAME, false, NULL), 0);
+        reader.sys = &fs.sys;
+        arm(&fs, s);
+        int r = tries(&f, &reader, &e);
+        if (r != s->result || (s->says && !strstr(e.msg, s->says)))
+            (void)printf("\n%s: %d, %s\n", s->name, r, e.msg);
+        CU_ASSERT_EQUAL(r, s->result);
+        CU_ASSERT_EQUAL(edit_try_failed(r), s->lasts);
+        CU_ASSERT_TRUE(!s->says || strstr(e.msg, s->says));
+        CU_ASSERT_EQUAL(fs.created, s->created);
+        CU_ASSERT_EQUAL(files(&x), 1);
+        CU_ASSERT_FALSE(fs.loose);
+        CU_ASSERT_TRUE(is_old(&x));
+        CU_ASSERT_TRUE(is_locked(&x));
+        edit_file_close(&reader);
+        edit_file_close(&f);
+        teardown(&x);
+    }
+}
+
+/* With every call failing in turn: no file stays, but where no file can be removed at all. */
+static bool fail_at(unsigned n, int error, int no_tmpfile)
+{
+    struct fixture x;
+    struct faultsys fs;
+    setup(&x);
+    struct edit_file f = open_model(&x, &fs.sys);
+    faultsys_init(&fs, FAULT_FAIL, n, error);
+    fs.no_tmpfile = no_tmpfile;
+    (void)tries(&f, &f, NULL);
+    CU_ASSERT_EQUAL(files(&x), 1);
+    CU_ASSERT_TRUE(is_old(&x));
+    edit_file_close(&f);
+    teardown(&x);
+    return fs.hit;
+}
+
+static void test_faults(void)
+{
+    static const int errors[] = {-EIO, -ENOSPC, -EINTR, -EOPNOTSUPP, -EPERM};
+    for (size_t i = 0; i < 2 * sizeof(errors) / sizeof(errors[0]); i++) {
+        unsigned n = 1;
+        while (fail_at(n, errors[i / 2], i & 1 ? -EOPNOTSUPP : 0))
+            n++;
+        CU_ASSERT_TRUE(n > 5);
+    }
+}
+
+/* An edit that is given up on a store where names stay: nothing stays. */
+static void test_sticky_edit(void)
+{
+    struct fixture x;
+    struct edit d;
+    struct faultsys fs;
+    struct edit_result res;
+    setup(&x);
+    faultsys_init(&fs, FAULT_NONE, 0, 0);
+    fs.sticky = true;
+    fs.no_rename = -EIO;
+    make_edit(&d, x.g, x.old, x.old_n, EDIT_COPY, 'n', 100);
+    struct edit_file f = open_model(&x, &fs.sys);
+    CU_ASSERT_EQUAL(commit(&f, &d, &res, NULL), -EIO);
+    CU_ASSERT_TRUE(is_old(&x));
+    CU_ASSERT_EQUAL(files(&x), 1);
+    edit_file_close(&f);
+    edit_done(&d);
+    teardown(&x);
+}
+
+/* Where the numbers of files change between two looks, opening ends all the same. */
+static int other_number(const struct sys *s, int dir, const char *name, struct stat *ret)
+{
+    (void)s;
+    int r = sys_libc.fstatat(&sys_libc, dir, name, ret);
+    ret->st_ino++;
+    return r;
+}
+
+static void test_numbers(void)
+{
+    struct fixture x;
+    struct edit_file f;
+    struct err e = {0};
+    struct sys sys = sys_libc;
+    sys.fstatat = other_number;
+    setup(&x);
+    CU_ASSERT_EQUAL(edit_file_open(&f, &sys, x.dir, NAME, true, &e), -ESTALE);
+    CU_ASSERT_STRING_NOT_EQUAL(e.msg, "");
+    CU_ASSERT_EQUAL(edit_file_open(&f, &sys, x.dir, NAME, false, NULL), 0);
+    edit_file_close(&f);
+    teardown(&x);
+}
+
+static CU_TestInfo tests[] = {
+    {"what a store lacks is found, and nothing is left", test_stores},
+    {"every call fails in turn", test_faults},
+    {"an edit that is given up leaves nothing", test_sticky_edit},
+    {"numbers of files that change", test_numbers},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("try", tests)
