@@ -105,6 +105,7 @@ static const struct command {
     {"--recover", NULL, 0, "MODEL", recover},
     {"--check", "full", TAKES(OPTION_JSON) | TAKES(OPTION_STRICT) | TAKES(OPTION_IGNORE),
      "MODEL or FOLDER", command_check},
+    {"--info", NULL, TAKES(OPTION_JSON), "MODEL or FOLDER", command_info},
 };
 
 /* ---- the parser ---- */

@@ -37,5 +37,6 @@ bool command_run(int argc, char **argv, int *status);
 
 /* The commands that have a file of their own; the result is the exit status. */
 int command_check(const struct command_args *a);
+int command_info(const struct command_args *a);
 
 #endif

@@ -74,10 +74,15 @@ static int parse(struct part *p, struct checker *structure, struct err *e)
     return r;
 }
 
-int part_open(char *path, struct checker *structure, struct part *ret, struct err *e)
+int part_open_file(char *path, struct part *ret, struct err *e)
 {
     *ret = (struct part){.path = path, .file = {.fd = -1, .sys = &sys_libc}};
-    int r = open_file(ret, e);
+    return open_file(ret, e);
+}
+
+int part_open(char *path, struct checker *structure, struct part *ret, struct err *e)
+{
+    int r = part_open_file(path, ret, e);
     return r < 0 ? r : parse(ret, structure, e);
 }
 

@@ -21,6 +21,8 @@ struct part {
  * could not be told as a fault is in *e; a code of 0 there: all were told.
  */
 int part_open(char *path, struct checker *structure, struct part *ret, struct err *e);
+/* The same without parsing: the part has no model. 0, or -errno with a line; to be freed in any case. */
+int part_open_file(char *path, struct part *ret, struct err *e);
 void part_free(struct part *p);
 
 /* The path without folders. */

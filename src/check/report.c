@@ -2,7 +2,6 @@
 /* Findings as text and JSON: see report.h. */
 #include "check/report.h"
 
-#include <cjson/cJSON.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +9,7 @@
 #include "base/utf8.h"
 #include "check/filename.h"
 
-/* All of a name, however long, made safe to print. */
-static void add_shown(struct buf *out, const char *name)
+void report_path(struct buf *out, const char *name)
 {
     char room[SHOW_MAX];
     const uint8_t *p = (const uint8_t *)name;
@@ -24,7 +22,7 @@ static void add_shown(struct buf *out, const char *name)
 
 void report_line(struct buf *out, const struct check_finding *f)
 {
-    add_shown(out, f->file);
+    report_path(out, f->file);
     buf_printf(out, ": %s: %s", check_severity_name[f->severity], f->what);
     if (f->where[0])
         buf_printf(out, " (%s)", f->where);
@@ -63,7 +61,7 @@ static void add_text(struct report *r, cJSON *to, const char *name, const char *
 static void add_path(struct report *r, cJSON *to, const char *path)
 {
     CLEANUP(buf_free) struct buf shown = BUF_INIT;
-    add_shown(&shown, path);
+    report_path(&shown, path);
     buf_char(&shown, '\0');
     if (buf_error(&shown))
         r->failed = true;
@@ -71,20 +69,32 @@ static void add_path(struct report *r, cJSON *to, const char *path)
         add_text(r, to, "file", (const char *)shown.data);
 }
 
+cJSON *report_name(const char *file)
+{
+    struct file_name f;
+    char part[SHOW_MAX];
+    if (!file_name_parse(file, &f))
+        return cJSON_CreateNull();
+    cJSON *name = cJSON_CreateObject();
+    bool ok = name != NULL;
+    for (int i = 0; i < FILE_PARTS && ok; i++)
+        if (f.part[i].at)
+            ok = cJSON_AddStringToObject(name, file_part_name[i],
+                                         show(part, f.part[i].at, f.part[i].len)) != NULL;
+    if (ok)
+        return name;
+    cJSON_Delete(name);
+    return NULL;
+}
+
 static void add_name(struct report *r, const char *file)
 {
     const char *slash = strrchr(file, '/');
-    struct file_name f;
-    char part[SHOW_MAX];
-    if (!file_name_parse(slash ? slash + 1 : file, &f)) {
-        r->failed |= !cJSON_AddNullToObject(r->file, "name");
+    cJSON *name = report_name(slash ? slash + 1 : file);
+    if (name && cJSON_AddItemToObject(r->file, "name", name))
         return;
-    }
-    cJSON *name = cJSON_AddObjectToObject(r->file, "name");
-    r->failed |= !name;
-    for (int i = 0; i < FILE_PARTS && name; i++)
-        if (f.part[i].at)
-            add_text(r, name, file_part_name[i], show(part, f.part[i].at, f.part[i].len));
+    cJSON_Delete(name);
+    r->failed = true;
 }
 
 void report_file(struct report *r, const char *file, size_t shards)

@@ -3,8 +3,17 @@
 #ifndef CHECK_REPORT_H
 #define CHECK_REPORT_H
 
+#include <cjson/cJSON.h>
+
 #include "base/buf.h"
 #include "check/file.h"
+
+/* All of a path, however long, made safe to print. */
+void report_path(struct buf *out, const char *path);
+
+/* The parts of a file's name (without folders) as an object, or null where it does not follow the
+ * convention. NULL: no memory. cJSON_Delete() it. */
+cJSON *report_name(const char *file);
 
 /* "FILE: error: what (where)\n". The name of the file is made safe to print. */
 void report_line(struct buf *out, const struct check_finding *f);

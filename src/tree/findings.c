@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The file `check`: what --check tells of the model with all edits applied. See files.h. */
+/* The files `info` and `check`: what --info and --check say of the model with all edits applied. See
+ * files.h. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,6 +8,7 @@
 #include "base/bytes.h"
 #include "base/sys.h"
 #include "check/report.h"
+#include "check/summary.h"
 #include "tree/files.h"
 
 static void add_line(void *arg, const struct check_finding *f)
@@ -70,6 +72,15 @@ static int check_one(const struct view *v, size_t i, const char *name, struct bu
     if (i == 0 && gen->journal)
         check_tell_journal(name, add_line, out);
     return check_rules(&m, add_line, out);
+}
+
+void info_text(const struct view *v, const char *file, struct buf *out)
+{
+    const struct shards *s = v->gen->shards;
+    uint64_t missing = summary_missing(gen_own(v->gen));
+    for (size_t i = 1; s && i < s->n; i++)
+        missing += summary_missing(s->g[i]);
+    summary_text(&(struct summary){v->gen->gguf, file, s ? s->n : 0, missing}, out);
 }
 
 /* What kept the rules from being applied is a finding too; without memory there is no text. */

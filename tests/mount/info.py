@@ -1,12 +1,15 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""`info` at the root of the mount: the line on the mount itself."""
+"""`info` at the root of the mount, and ggufs --info, which says the same of models and folders."""
+import json
 import os
 import unittest
 
+import ggufmodel as gguf
+import llama
 import mountlib
 from llama import NAME, image
-from mountlib import Mount
+from mountlib import GGUFS, Mount, run
 
 
 def mount_line(at):
@@ -74,6 +77,124 @@ class State(unittest.TestCase):
             with Mount(self.model(), '-o', 'relayout=' + how) as at:
                 self.write(at, '66\n')
                 self.assertEqual(mount_line(at), 'read-write')
+
+
+def info(*arguments):
+    return run(GGUFS, '--info', *arguments)
+
+
+class Command(unittest.TestCase):
+    """Without a mount."""
+
+    def models(self, **files):
+        top = mountlib.path(self.id().rsplit('.', 1)[-1])
+        for name, data in files.items():
+            name = os.path.join(top, name.replace('__', '/') + '.gguf')
+            os.makedirs(os.path.dirname(name), exist_ok=True)
+            mountlib.put(name, data)
+        return top
+
+    def test_as_in_the_mount(self):
+        """The same lines, but for those on the mount."""
+        top = self.models(model=image(general__license=llama.text('mit')))
+        done = info(top + '/model.gguf')
+        with Mount(top + '/model.gguf', '-o', 'ro') as at:
+            shown = mountlib.get(at + '/info').decode()
+        lines = shown.splitlines(keepends=True)
+        self.assertEqual([line.split(':')[0] for line in lines[-2:]], ['save a copy', 'mount'])
+        self.assertEqual((done.returncode, done.out, done.err), (0, ''.join(lines[:-2]), ''))
+
+    def test_several(self):
+        top = self.models(a=image(), b=image())
+        alone = info(top + '/a.gguf').out
+        done = info(top + '/a.gguf', top + '/b.gguf')
+        self.assertEqual(done.returncode, 0)
+        self.assertEqual(done.out, f'{top}/a.gguf:\n{alone}\n{top}/b.gguf:\n'
+                         + alone.replace('a.gguf', 'b.gguf'))
+
+    def test_failures(self):
+        """The others are shown; one line for each that cannot be."""
+        top = self.models(a=image(), bad=b'<html>')
+        done = info(top + '/bad.gguf', top + '/a.gguf', top + '/none.gguf')
+        self.assertEqual(done.returncode, 1)
+        self.assertIn('architecture:   llama\n', done.out)
+        self.assertEqual(done.err.count('\n'), 2)
+        self.assertIn(f'ggufs: {top}/bad.gguf: magic at byte 0: this is a web page', done.err)
+        self.assertIn(f'ggufs: {top}/none.gguf: No such file', done.err)
+
+    def test_folder(self):
+        """A table: a line a model, errors as lines, columns aligned."""
+        top = self.models(a=image(), sub__long_name=image(general__name=llama.text('\u00fc\x1b')),
+                          bad=b'PK\3\4\0', none=gguf.encode([], []))
+        done = info(top)
+        self.assertEqual((done.returncode, done.err), (1, ''))
+        head, a, bad, none, other = done.out.splitlines()
+        self.assertEqual(head.split(), ['MODEL', 'ARCHITECTURE', 'PARAMETERS', 'SIZE', 'TYPE',
+                                        'CONTEXT', 'NAME'])
+        self.assertEqual(a.split(), [top + '/a.gguf', 'llama', '1.2K', '2.2', 'KiB', 'Q8_0', '64',
+                                     'Tiny'])
+        self.assertTrue(bad.startswith(top + '/bad.gguf'), bad)
+        self.assertIn('  error: magic at byte 0: this is a zip archive', bad)
+        self.assertEqual(none.split(), [top + '/none.gguf', '-', '0', '24', 'bytes', '-', '-', '-'])
+        self.assertTrue(other.startswith(top + '/sub/long_name.gguf  llama'))
+        self.assertTrue(other.endswith('  \u00fc\\x1b'), other)
+        self.assertEqual({line.index(' llama') for line in (a, other)}, {head.index(' ARCH')})
+        self.assertEqual(info(top + '/sub').returncode, 0)
+
+    def test_json(self):
+        top = self.models(a=image(), bad=b'')
+        done = info('--json', top)
+        self.assertEqual(done.returncode, 1)
+        a, bad = json.loads(done.out)
+        size = os.path.getsize(top + '/a.gguf')
+        self.assertEqual({name: a[name] for name in (
+            'file', 'name', 'architecture', 'parameters', 'size', 'context_length', 'layers',
+            'embedding', 'heads', 'vocabulary', 'file_name', 'version', 'byte_order', 'tensors',
+            'alignment')},
+                         {'file': top + '/a.gguf', 'name': 'Tiny', 'architecture': 'llama',
+                          'parameters': 1152, 'size': size, 'context_length': 64, 'layers': 1,
+                          'embedding': 32, 'heads': 4, 'vocabulary': 4, 'file_name': None,
+                          'version': 3, 'byte_order': 'little', 'tensors': 2, 'alignment': 32})
+        self.assertEqual([row['type'] for row in a['types']], ['Q8_0', 'F32'])
+        self.assertEqual(set(bad), {'file', 'error'})
+        one = info('--json', top + '/a.gguf')
+        self.assertEqual((one.returncode, json.loads(one.out)), (0, [a]))
+
+    def test_split(self):
+        """By whichever file, and once in a folder."""
+        shared = os.path.join(mountlib.SHARED, 'models/small-0000%d-of-00003.gguf')
+        if not os.path.exists(shared % 1):
+            self.skipTest('no shared data')
+        top = self.models()
+        os.makedirs(top)
+        for i in 1, 2, 3:
+            os.symlink(shared % i, f'{top}/m-0000{i}-of-00003.gguf')
+        done = info(f'{top}/m-00002-of-00003.gguf')
+        self.assertEqual(done.returncode, 0)
+        self.assertIn('shards:         3\n', done.out)
+        self.assertIn('file:           m-00001-of-00003.gguf\n', done.out)
+        self.assertEqual(len(info(top).out.splitlines()), 2)
+        os.unlink(f'{top}/m-00003-of-00003.gguf')
+        self.assertIn('shard m-00003-of-00003.gguf: No such file', info(f'{top}/m-00001-of-00003.gguf').err)
+
+    def test_incomplete(self):
+        top = self.models(cut=image()[:-1088])
+        done = info(top + '/cut.gguf')
+        self.assertEqual(done.returncode, 0)
+        self.assertIn('missing:        1088 bytes of data (an incomplete download)\n', done.out)
+        self.assertTrue(info(top).out.endswith(' Tiny (incomplete)\n'))
+        with Mount(top + '/cut.gguf', '-o', 'partial') as at:
+            self.assertIn(b'missing:        1088 bytes of data', mountlib.get(at + '/info'))
+
+    def test_usage(self):
+        top = self.models(a=image())
+        os.mkdir(top + '/none')
+        for arguments in ([], ['--jsn', top], ['--strict', top], ['--json=1', top]):
+            done = info(*arguments)
+            self.assertEqual((done.returncode, done.out, done.err.count('\n')), (2, '', 1))
+        done = info(top + '/none')
+        self.assertEqual(done.returncode, 1)
+        self.assertIn('no models are in this folder', done.err)
 
 
 if __name__ == '__main__':

@@ -29,7 +29,7 @@ class Wrong(unittest.TestCase):
         """What each command says of a model, and its exit status."""
         at = mountlib.path('mnt')
         os.makedirs(at, exist_ok=True)
-        for command, status in ((['-f', model, at], 1), (['--check', model], 2)):
+        for command, status in ((['-f', model, at], 1), (['--check', model], 2), (['--info', model], 1)):
             done = run(GGUFS, *command)
             self.assertEqual(done.returncode, status, done.out + done.err)
             said = done.out + done.err
