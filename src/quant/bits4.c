@@ -15,8 +15,8 @@
  *     | k + n/2  |    k    | byte k   | 2j + 1  |   2j    | low[j]  | g=7 | ... | g=1 | g=0 | high
  *     +----------+---------+          +---------+---------+         +-----+- - -+-----+-----+
  */
+#include "quant/fit.h"
 #include "quant/kernel.h"
-#include "quant/pack.h"
 
 enum { NL_QS = 2, XS_HIGH = 2, XS_LOW = 4, XS_QS = 8, MX_QS = 1, NV_QS = 4 };
 static_assert(NL_QS + 16 == IQ4_NL_BYTES, "IQ4_NL");
@@ -46,6 +46,93 @@ static inline void block_IQ4_NL(const uint8_t *restrict b, float *restrict y)
 }
 DECODER(IQ4_NL)
 
+/* Where the nearest value changes: halfway, and there the larger one counts. */
+static const float iq4_between[15] = {-115.5f, -93.5f, -74,   -57,   -42, -28.5f, -16, -4.5f,
+                                      7,       19,     31.5f, 45.5f, 61,  79,     101};
+
+/* The values nearest to y. */
+static inline lanes iq4_nearest(lanes y)
+{
+    lanes value = all_lanes(iq4_values[0]);
+    for (unsigned c = 0; c < 15; c++) {
+        const lanes step = all_lanes((float)(iq4_values[c + 1] - iq4_values[c]));
+        value += (lanes)((masks)step & (y >= all_lanes(iq4_between[c])));
+    }
+    return value;
+}
+
+/* What codes of 32 values, made with k, amount to. */
+static inline void iq4_sums(const lanes *x, const lanes *w, lanes k, lanes *xq, lanes *qq)
+{
+    lanes sum_xq = {0}, sum_qq = {0};
+    for (unsigned i = 0; i < 32; i++) {
+        const lanes v = iq4_nearest(k * x[i]);
+        sum_xq += w[i] * v * x[i];
+        sum_qq += w[i] * v * v;
+    }
+    *xq = sum_xq;
+    *qq = sum_qq;
+}
+
+/* The search of IQ4 for groups of 32: the top value at 127 first, then up to 7 around -127. */
+static inline void fit_iq4(const float *values, struct fits *ret, unsigned at)
+{
+    lanes x[32], w[32], xq, qq;
+    struct best best;
+    side_by_side(x, values, 32);
+    const lanes top = top_values(x, 32), first = 1 / (-top / -127);
+    for (unsigned i = 0; i < 32; i++)
+        w[i] = x[i] * x[i];
+    iq4_sums(x, w, first, &xq, &qq);
+    best_first(&best, first, xq, qq);
+    for (int t = -7; t <= 7; t++) {
+        const lanes k = (float)(t - 127) / top;
+        iq4_sums(x, w, k, &xq, &qq);
+        best_next(&best, k, xq, qq);
+    }
+    best_put(&best, top, ret, at);
+}
+
+/* Codes of 32 values, k to one unit of the table, into 16 bytes. */
+static inline void put_iq4(uint8_t *restrict qs, const float *restrict x, float k)
+{
+    uint8_t q[32] = {0};
+    for (unsigned c = 0; c < 15; c++)
+        for (unsigned i = 0; i < 32; i++)
+            q[i] = (uint8_t)(q[i] + (k * x[i] >= iq4_between[c]));
+    for (unsigned i = 0; i < 16; i += 8)
+        put_u64(qs + i, get_u64(q + i, false) | get_u64(q + 16 + i, false) << 4, false);
+}
+
+/* LANES blocks at x, of which n are wanted. Returns how many of these were encoded. */
+static inline size_t pack_iq4_nl(const float *restrict x, size_t n, uint8_t *restrict dst)
+{
+    struct fits fits;
+    fit_iq4(x, &fits, 0);
+    for (size_t i = 0; i < n; i++) {
+        uint8_t *b = dst + i * IQ4_NL_BYTES;
+        const float *values = x + i * IQ4_NL_LEN;
+        if (!(top_magnitude(values, IQ4_NL_LEN) < FIT_LIMIT) || !put_half(b, fits.scale[i]))
+            return i;
+        put_iq4(b + NL_QS, values, inverse(fits.scale[i]));
+    }
+    return n;
+}
+
+/* A block is one group: LANES blocks are searched side by side, at the end with zeros after them. */
+size_t IN_SET(encode_IQ4_NL)(const float *restrict src, size_t n, uint8_t *restrict dst)
+{
+    float last[LANES * IQ4_NL_LEN] = {0};
+    size_t done = 0;
+    for (; done + LANES <= n; done += LANES) {
+        const size_t k = pack_iq4_nl(src + done * IQ4_NL_LEN, LANES, dst + done * IQ4_NL_BYTES);
+        if (k < LANES)
+            return done + k;
+    }
+    memcpy(last, src + done * IQ4_NL_LEN, (n - done) * IQ4_NL_LEN * sizeof(float));
+    return done + pack_iq4_nl(last, n - done, dst + done * IQ4_NL_BYTES);
+}
+
 static inline void block_IQ4_XS(const uint8_t *restrict b, float *restrict y)
 {
     float d = half_at(b);
@@ -57,6 +144,30 @@ static inline void block_IQ4_XS(const uint8_t *restrict b, float *restrict y)
     }
 }
 DECODER(IQ4_XS)
+
+static inline bool pack_IQ4_XS(const float *restrict x, uint8_t *restrict b)
+{
+    struct fits fits;
+    unsigned high = 0;
+    if (!(top_magnitude(x, IQ4_XS_LEN) < FIT_LIMIT))
+        return false;
+    for (unsigned g = 0; g < 8; g += LANES)
+        fit_iq4(x + 32 * g, &fits, g);
+    const float d = -top_scale(&fits, 8) / 32;
+    if (!put_half(b, d))
+        return false;
+    memset(b + XS_LOW, 0, 4);
+    for (unsigned g = 0; g < 8; g++) {
+        const float scale = nearest_of(inverse(d) * fits.scale[g], -32, 31);
+        const unsigned stored = (unsigned)(int)(scale + 32);
+        b[XS_LOW + g / 2] |= (uint8_t)((stored & 15) << 4 * (g % 2));
+        high |= stored >> 4 << 2 * g;
+        put_iq4(b + XS_QS + 16 * g, x + 32 * g, inverse(d * scale));
+    }
+    put_u16(b + XS_HIGH, (uint16_t)high, false);
+    return true;
+}
+ENCODER(IQ4_XS)
 
 /* Half of 2^(e - 127); the first two are subnormal. 255 is no NaN here. */
 static inline float e8m0_half(unsigned e)

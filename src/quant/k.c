@@ -23,7 +23,12 @@
  *
  * and bit r of byte l of hmask and of Q5_K's qh belongs to element l of run r. Where each 16
  * elements have a scale, h = 0..15 numbers these half runs: run h/2, bytes from 16 * (h % 2) on.
+ *
+ * Encoders. A search finds a scale (and minimum) for each run (fit.h); the largest of the block
+ * fixes d (dmin), with which the others become small integers; then the codes are made anew, for
+ * the scales that the block really has. A run of which d * s is zero keeps the codes of the search.
  */
+#include "quant/fit.h"
 #include "quant/kernel.h"
 
 /* Offsets of the fields. */
@@ -39,6 +44,82 @@ static_assert(Q5_QS + 128 == Q5_K_BYTES, "Q5_K");
 static_assert(Q6_D + 2 == Q6_K_BYTES, "Q6_K");
 static_assert(Q8_SUMS + 16 * 2 == Q8_K_BYTES, "Q8_K");
 
+/* Codes of 256 values to fields of `bits` bits: of runs 32 values apart, the first lowest. */
+FIXED void put_runs(uint8_t *restrict to, const uint8_t *restrict code, unsigned bits, uint8_t mask)
+{
+    const unsigned runs = 8 / bits; /* in a byte */
+    for (unsigned k = 0; k < 256 / runs; k += 8) {
+        uint64_t q = 0;
+        for (unsigned j = 0; j < runs; j++)
+            q |= (get_u64(code + 32 * (runs * (k / 32) + j) + k % 32, false) & BYTES8(mask))
+                 << bits * j;
+        put_u64(to + k, q, false);
+    }
+}
+
+/* What scales and minima of runs become: two floats of the block and small integers. */
+struct min_scales {
+    uint8_t s[FIT_GROUPS], m[FIT_GROUPS];
+};
+
+static inline float largest(const float *v, unsigned n)
+{
+    float top = 0;
+    for (unsigned i = 0; i < n; i++)
+        top = v[i] > top ? v[i] : top;
+    return top;
+}
+
+/* n integers from 0 to most, the largest value at `most`, and what their unit is. */
+static inline bool put_integers(uint8_t *to, const float *v, unsigned n, float most, uint8_t *unit)
+{
+    const float top = largest(v, n), k = top > 0 ? most / top : 0;
+    for (unsigned i = 0; i < n; i++)
+        to[i] = (uint8_t)nearest_of(k * v[i], 0, most);
+    return put_half(unit, top / most);
+}
+
+/*
+ * The search and the codes of the types with minima: 256 values in runs of f.n, scales up to
+ * `most`; d, dmin: where the block has these.
+ */
+FIXED bool take_min(struct min_form f, float most, const float *restrict x, uint8_t *d,
+                    uint8_t *dmin, struct min_scales *ret, uint8_t code[256])
+{
+    const unsigned runs = 256 / f.n;
+    struct min_fits fits;
+    if (!(top_magnitude(x, 256) < FIT_LIMIT))
+        return false;
+    for (unsigned r = 0; r < runs; r += LANES)
+        fit_min(f, x + r * f.n, &fits, r);
+    if (!put_integers(ret->s, fits.scale, runs, most, d) ||
+        !put_integers(ret->m, fits.min, runs, most, dmin))
+        return false;
+    for (unsigned r = 0; r < runs; r++) {
+        const float scale = half_at(d) * (float)ret->s[r], min = half_at(dmin) * (float)ret->m[r];
+        if (scale == 0)
+            take_times(code + r * f.n, x + r * f.n, f.n, fits.low[r], fits.k[r], 0, f.last);
+        else
+            take_steps(code + r * f.n, x + r * f.n, f.n, min, scale, 0, f.last);
+    }
+    return true;
+}
+
+/* The same for codes on both sides of zero: 256 values in half runs, 16 codes from -zero on. */
+FIXED void take_signed(const struct fits *fits, float d, const int8_t scale[16], float zero,
+                       const float *restrict x, uint8_t code[256])
+{
+    for (unsigned h = 0; h < 16; h++) {
+        const float step = d * (float)scale[h];
+        if (step != 0)
+            take_steps(code + 16 * h, x + 16 * h, 16, 0, step, -zero, zero - 1);
+        else if (fits->k[h] != 0)
+            take_times(code + 16 * h, x + 16 * h, 16, 0, fits->k[h], -zero, zero - 1);
+        else
+            memset(code + 16 * h, 0, 16);
+    }
+}
+
 /* scales[h]: the scale of half run h in the low nibble, its minimum in the high one. */
 static inline void block_Q2_K(const uint8_t *restrict b, float *restrict y)
 {
@@ -52,6 +133,20 @@ static inline void block_Q2_K(const uint8_t *restrict b, float *restrict y)
     }
 }
 DECODER(Q2_K)
+
+static inline bool pack_Q2_K(const float *restrict x, uint8_t *restrict b)
+{
+    const struct min_form form = {.n = 16, .last = 3, .from = -0.5f, .steps = 15, .squares = false};
+    struct min_scales scales;
+    uint8_t code[256];
+    if (!take_min(form, 15, x, b + Q2_D, b + Q2_DMIN, &scales, code))
+        return false;
+    for (unsigned h = 0; h < 16; h++)
+        b[Q2_SCALES + h] = (uint8_t)(scales.s[h] | scales.m[h] << 4);
+    put_runs(b + Q2_QS, code, 2, 3);
+    return true;
+}
+ENCODER(Q2_K)
 
 /*
  * Sixteen 6-bit scales in 12 bytes: low four bits as nibbles of bytes 0..7 (low ones first), top
@@ -85,6 +180,47 @@ static inline void block_Q3_K(const uint8_t *restrict b, float *restrict y)
     }
 }
 DECODER(Q3_K)
+
+static inline void put_q3_scales(uint8_t *b, const int8_t s[16])
+{
+    memset(b, 0, 12);
+    for (unsigned i = 0; i < 16; i++) {
+        const unsigned stored = (unsigned)(s[i] + 32);
+        b[i % 8] |= (uint8_t)((stored & 15) << 4 * (i / 8));
+        b[8 + i % 4] |= (uint8_t)(stored >> 4 << 2 * (i / 4));
+    }
+}
+
+static inline bool pack_Q3_K(const float *restrict x, uint8_t *restrict b)
+{
+    struct fits fits;
+    lanes found[FIT_GROUPS / LANES][16];
+    int8_t scale[16];
+    uint8_t code[256];
+    if (!(top_magnitude(x, 256) < FIT_LIMIT))
+        return false;
+    for (unsigned h = 0; h < 16; h += LANES)
+        fit_passes(x + 16 * h, &fits, found[h / LANES], h);
+    const float top = top_scale(&fits, 16), k = top == 0 ? 0 : -32 / top;
+    if (!put_half(b + Q3_D, top == 0 ? 0 : 1 / k))
+        return false;
+    for (unsigned h = 0; h < 16; h++)
+        scale[h] = top == 0 ? -32 : (int8_t)nearest_of(k * fits.scale[h], -32, 31);
+    put_q3_scales(b + Q3_SCALES, scale);
+    for (unsigned h = 0; h < 16; h++) {
+        const float step = half_at(b + Q3_D) * (float)scale[h];
+        if (step != 0)
+            take_steps(code + 16 * h, x + 16 * h, 16, 0, step, -4, 3);
+        for (unsigned i = 0; i < 16 && step == 0; i++)
+            code[16 * h + i] = (uint8_t)(found[h / LANES][i][h % LANES] + 4);
+    }
+    put_runs(b + Q3_QS, code, 2, 3);
+    for (unsigned i = 0; i < 256; i++)
+        code[i] >>= 2;
+    put_runs(b + Q3_HMASK, code, 1, 1);
+    return true;
+}
+ENCODER(Q3_K)
 
 /*
  * Eight 6-bit scales s and minima m in 12 bytes; those of runs 4..7 take their top two bits from
@@ -129,6 +265,29 @@ static inline void block_Q4_K(const uint8_t *restrict b, float *restrict y)
 }
 DECODER(Q4_K)
 
+static inline void put_q45_scales(uint8_t *b, const struct min_scales *s)
+{
+    uint8_t *c = b + Q45_SCALES;
+    for (unsigned i = 0; i < 4; i++) {
+        c[i] = (uint8_t)(s->s[i] | s->s[4 + i] >> 4 << 6);
+        c[4 + i] = (uint8_t)(s->m[i] | s->m[4 + i] >> 4 << 6);
+        c[8 + i] = (uint8_t)((s->s[4 + i] & 15) | s->m[4 + i] << 4);
+    }
+}
+
+static inline bool pack_Q4_K(const float *restrict x, uint8_t *restrict b)
+{
+    const struct min_form form = {.n = 32, .last = 15, .from = -1, .steps = 20, .squares = true};
+    struct min_scales scales;
+    uint8_t code[256];
+    if (!take_min(form, 63, x, b + Q45_D, b + Q45_DMIN, &scales, code))
+        return false;
+    put_q45_scales(b, &scales);
+    put_runs(b + Q4_QS, code, 4, 15);
+    return true;
+}
+ENCODER(Q4_K)
+
 static inline void block_Q5_K(const uint8_t *restrict b, float *restrict y)
 {
     struct q45_scales s;
@@ -142,6 +301,22 @@ static inline void block_Q5_K(const uint8_t *restrict b, float *restrict y)
     }
 }
 DECODER(Q5_K)
+
+static inline bool pack_Q5_K(const float *restrict x, uint8_t *restrict b)
+{
+    const struct min_form form = {.n = 32, .last = 31, .from = -0.5f, .steps = 15, .squares = true};
+    struct min_scales scales;
+    uint8_t code[256];
+    if (!take_min(form, 63, x, b + Q45_D, b + Q45_DMIN, &scales, code))
+        return false;
+    put_q45_scales(b, &scales);
+    put_runs(b + Q5_QS, code, 4, 15);
+    for (unsigned i = 0; i < 256; i++)
+        code[i] >>= 4;
+    put_runs(b + Q5_QH, code, 1, 1);
+    return true;
+}
+ENCODER(Q5_K)
 
 static inline void block_Q6_K(const uint8_t *restrict b, float *restrict y)
 {
@@ -158,6 +333,37 @@ static inline void block_Q6_K(const uint8_t *restrict b, float *restrict y)
     }
 }
 DECODER(Q6_K)
+
+static inline bool pack_Q6_K(const float *restrict x, uint8_t *restrict b)
+{
+    int8_t *scale = (int8_t *)b + Q6_SCALES;
+    struct fits fits;
+    uint8_t code[256];
+    if (!(top_magnitude(x, 256) < FIT_LIMIT))
+        return false;
+    for (unsigned h = 0; h < 16; h += LANES)
+        fit_even(x + 16 * h, &fits, h);
+    const float top = top_scale(&fits, 16), k = -128 / top;
+    if (fabsf(top) < FIT_NOTHING) {
+        memset(b, 0, Q6_K_BYTES);
+        return true;
+    }
+    if (!put_half(b + Q6_D, 1 / k))
+        return false;
+    for (unsigned h = 0; h < 16; h++)
+        scale[h] = (int8_t)nearest_of(k * fits.scale[h], -128, 127);
+    take_signed(&fits, half_at(b + Q6_D), scale, 32, x, code);
+    for (unsigned i = 0; i < 128; i += 8) {
+        const uint8_t *low = code + 128 * (i / 64) + i % 64;
+        const uint64_t q = get_u64(low, false), high = get_u64(low + 64, false);
+        put_u64(b + Q6_QL + i, (q & BYTES8(15)) | (high & BYTES8(15)) << 4, false);
+    }
+    for (unsigned i = 0; i < 256; i++)
+        code[i] >>= 4;
+    put_runs(b + Q6_QH, code, 2, 3);
+    return true;
+}
+ENCODER(Q6_K)
 
 static inline void block_Q8_K(const uint8_t *restrict b, float *restrict y)
 {

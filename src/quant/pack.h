@@ -21,6 +21,9 @@
 
 #include "quant/kernel.h"
 
+/* Inlined always: arguments that describe a type become constants, and loops over them known. */
+#define FIXED static inline __attribute__((always_inline))
+
 #define ENCODER(T)                                                                        \
     size_t IN_SET(encode_##T)(const float *restrict src, size_t n, uint8_t *restrict dst) \
     {                                                                                     \
@@ -130,6 +133,30 @@ static inline uint64_t round8(const float *restrict x, float id, int more)
         q[i] = (uint8_t)((int)(v + copysignf(0x1.fffffep-2f, v)) + more);
     }
     return get_u64(q, false);
+}
+
+/* The nearest integer from least to most, of two the even one; least for a NaN. */
+static inline float nearest_of(float v, float least, float most)
+{
+    v = v > least ? v : least;
+    v = v < most ? v : most;
+    return (v + 0x1.8p23f) - 0x1.8p23f; /* in between floats are the integers */
+}
+
+/* The numbers of the steps from `least` to `most`, counted from 0: (x + more) / step to the nearest. */
+static inline void take_steps(uint8_t *restrict code, const float *restrict x, unsigned n,
+                              float more, float step, float least, float most)
+{
+    for (unsigned i = 0; i < n; i++)
+        code[i] = (uint8_t)(nearest_of((x[i] + more) / step, least, most) - least);
+}
+
+/* The same with the inverse of a step: (x - low) * k. */
+static inline void take_times(uint8_t *restrict code, const float *restrict x, unsigned n,
+                              float low, float k, float least, float most)
+{
+    for (unsigned i = 0; i < n; i++)
+        code[i] = (uint8_t)(nearest_of((x[i] - low) * k, least, most) - least);
 }
 
 /* Bit j is the lowest bit of byte j: spread_bits() undone. */

@@ -37,20 +37,20 @@
     TYPE( 7, Q5_1,     32,  24, BOTH,   NO_FORM)          \
     TYPE( 8, Q8_0,     32,  34, BOTH,   SWAP(2, 0))       \
     TYPE( 9, Q8_1,     32,  36, DECODE, SWAP2(2, 0, 2))   \
-    TYPE(10, Q2_K,    256,  84, DECODE, SWAP2(2, 80, 82)) \
-    TYPE(11, Q3_K,    256, 110, DECODE, SWAP(2, 108))     \
-    TYPE(12, Q4_K,    256, 144, DECODE, SWAP2(2, 0, 2))   \
-    TYPE(13, Q5_K,    256, 176, DECODE, SWAP2(2, 0, 2))   \
-    TYPE(14, Q6_K,    256, 210, DECODE, SWAP(2, 208))     \
+    TYPE(10, Q2_K,    256,  84, BOTH,   SWAP2(2, 80, 82)) \
+    TYPE(11, Q3_K,    256, 110, BOTH,   SWAP(2, 108))     \
+    TYPE(12, Q4_K,    256, 144, BOTH,   SWAP2(2, 0, 2))   \
+    TYPE(13, Q5_K,    256, 176, BOTH,   SWAP2(2, 0, 2))   \
+    TYPE(14, Q6_K,    256, 210, BOTH,   SWAP(2, 208))     \
     TYPE(15, Q8_K,    256, 292, DECODE, NO_FORM)          \
     TYPE(16, IQ2_XXS, 256,  66, DECODE, NO_FORM)          \
     TYPE(17, IQ2_XS,  256,  74, DECODE, NO_FORM)          \
     TYPE(18, IQ3_XXS, 256,  98, DECODE, NO_FORM)          \
     TYPE(19, IQ1_S,   256,  50, DECODE, NO_FORM)          \
-    TYPE(20, IQ4_NL,   32,  18, DECODE, SWAP(2, 0))       \
+    TYPE(20, IQ4_NL,   32,  18, BOTH,   SWAP(2, 0))       \
     TYPE(21, IQ3_S,   256, 110, DECODE, SWAP(2, 0))       \
     TYPE(22, IQ2_S,   256,  82, DECODE, SWAP(2, 0))       \
-    TYPE(23, IQ4_XS,  256, 136, DECODE, NO_FORM)          \
+    TYPE(23, IQ4_XS,  256, 136, BOTH,   NO_FORM)          \
     TYPE(24, I8,        1,   1, BOTH,   SAME)             \
     TYPE(25, I16,       1,   2, BOTH,   SWAP(2, 0))       \
     TYPE(26, I32,       1,   4, BOTH,   SWAP(4, 0))       \

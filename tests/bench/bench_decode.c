@@ -14,11 +14,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "golden.h"
 #include "quant/quant.h"
 #include "quant/set.h"
+#include "timing.h"
 
 enum { ROUNDS = 11, MAX_SETS = 4, MAX_WAYS = MAX_SETS + 1, SOURCE_BYTES = 1 << 20 };
 
@@ -32,25 +32,6 @@ static const struct workload workloads[] = {
     {"cache", (size_t)64 << 10, 200},
     {"stream", (size_t)64 << 20, 1},
 };
-
-static double now(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int ascending(const void *a, const void *b)
-{
-    const double *x = a, *y = b;
-    return (*x > *y) - (*x < *y);
-}
-
-static double median(double *v, size_t n)
-{
-    qsort(v, n, sizeof(*v), ascending);
-    return v[n / 2];
-}
 
 /* Buffers of the size of the larger case: blocks to decode, floats to copy, and where they go. */
 struct buffers {
@@ -120,14 +101,6 @@ static void fill_blocks(uint8_t *raw, size_t n)
     for (size_t i = 0; i < n; i++)
         if ((raw[i] & 0x7c) == 0 || (raw[i] & 0x7c) == 0x7c)
             raw[i] ^= 0x28;
-}
-
-static int wanted(const char *name, int argc, char **argv)
-{
-    int found = argc < 2;
-    for (int i = 1; i < argc; i++)
-        found |= strcmp(argv[i], name) == 0;
-    return found;
 }
 
 int main(int argc, char **argv)

@@ -11,26 +11,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "build_gguf.h"
 #include "check/scan.h"
+#include "timing.h"
 
 enum { ROUNDS = 9, CHUNK = 6144, Q4_K = 12, Q4_K_BYTES = 144, BLOCKS = 466033 };
-
-static double now(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int ascending(const void *a, const void *b)
-{
-    const double *x = a, *y = b;
-    return (*x > *y) - (*x < *y);
-}
 
 /* A file in memory whose blocks are all zero but for small scales. */
 static int made(void)
@@ -85,9 +72,7 @@ static int run(const struct gguf *g, const struct map *m)
         alone[r] = decode(g, m, room);
         all[r] = scan(g, m, found);
     }
-    qsort(alone, ROUNDS, sizeof(*alone), ascending);
-    qsort(all, ROUNDS, sizeof(*all), ascending);
-    double d = alone[ROUNDS / 2], s = all[ROUNDS / 2];
+    double d = median(alone, ROUNDS), s = median(all, ROUNDS);
     (void)printf("decode %.2f GB/s, scan %.2f GB/s, ratio %.2f (best %.2f)\n", bytes / d / 1e9,
                  bytes / s / 1e9, d / s, alone[0] / all[0]);
     free(room);
