@@ -52,16 +52,10 @@ def recover(source, by_mount):
         call(mountlib.GGUFS, '--recover', source)
 
 
-def skip(reason):
-    """Say so: unittest counts what is skipped, but does not tell why."""
-    print('skipped:', reason, flush=True)
-    raise unittest.SkipTest(reason)
-
-
 def make_image(kind, image, *options):
     """An empty file system; skips where its tool is not."""
     if not shutil.which(KINDS[kind][0]):
-        skip(f'{kind}: no {KINDS[kind][0]}')
+        raise unittest.SkipTest(f'{kind}: no {KINDS[kind][0]}')
     with open(image, 'wb') as file:
         file.truncate(SIZE)
     call(*KINDS[kind], *options, image)
@@ -86,7 +80,7 @@ class Disk:
     def mount(self):
         done = mountlib.run('mount', '-o', 'loop', self.image, self.folder)
         if done.returncode != 0:
-            skip(f'{self.kind}: cannot mount it: {done.err}')
+            raise unittest.SkipTest(f'{self.kind}: cannot mount it: {done.err}')
 
     def umount(self):
         call('umount', self.folder)

@@ -273,6 +273,8 @@ def skip(reason):
 def tests(module):
     """Run in the child. A run in which every test was skipped counts as skipped."""
     result = unittest.main(module, exit=False, verbosity=1, warnings='error').result
+    for test, why in result.skipped:
+        print(f'skipped: {test.id()}: {why}')
     if not result.wasSuccessful() or result.testsRun == 0:
         return 1
     return 77 if len(result.skipped) == result.testsRun else 0
