@@ -132,7 +132,7 @@ class Recorder:
         editlib.until(self.live)
         done = mountlib.run('losetup', '--direct-io=on', '--show', '-f', self.at)
         if done.returncode != 0:
-            disks.skip(f'no loop device: {done.err}')
+            raise unittest.SkipTest(f'no loop device: {done.err}')
         self.device = done.out.strip()
         return self.device
 
@@ -197,7 +197,7 @@ class Recording:
             done = mountlib.run('mount', device, self.folder)
             disks.call('losetup', '-d', device)  # when it is not used any more
             if done.returncode != 0:
-                disks.skip(f'{self.kind}: cannot mount it: {done.err}')
+                raise unittest.SkipTest(f'{self.kind}: cannot mount it: {done.err}')
             try:
                 self.begin()
                 for way in ['copy', 'inplace'] + (['reflink'] if self.kind in CLONES else []):
