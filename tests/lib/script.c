@@ -117,8 +117,8 @@ int script_errno(const char *name)
 
 static const struct script_op *find_op(const char *name)
 {
-    const struct script_op *const tables[] = {script_edits, script_looks};
-    for (size_t i = 0; i < 2; i++)
+    const struct script_op *const tables[] = {script_edits, script_looks, script_faults};
+    for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++)
         for (const struct script_op *op = tables[i]; op->name; op++)
             if (strcmp(op->name, name) == 0)
                 return op;
@@ -251,9 +251,10 @@ static void run_in(const struct script *s, const char *mode)
 {
     struct run r = {.s = s,
                     .mode = mode,
-                    .opt = {.strategy = EDIT_COPY, .commit = mode_of(mode)},
+                    .opt = {.strategy = EDIT_COPY, .commit = mode_of(mode), .log = script_log},
                     .op = "at the beginning"};
     script_model_make(&r.m, s->how && strstr(s->how, "split") ? SCRIPT_SPLIT : 0);
+    script_log_clear();
     script_start(&r);
     r.heap = script_heap();
     for (const char *p = s->ops; *p && !r.failed;) {
@@ -261,7 +262,7 @@ static void run_in(const struct script *s, const char *mode)
         script_do(&r, p, n);
         p += n + (p[n] == ';');
     }
-    script_copies_hold(false);
+    script_copies_go(0);
     script_copies_fail(0);
     if (r.failed)
         (void)script_finish(&r);

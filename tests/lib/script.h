@@ -35,7 +35,7 @@
  *     mknod NAME             what tar makes before it opens it; its handle ends at the next mknod,
  *                            fsync of the folder, or finish
  *     type NAME TYPE         set user.gguf.type
- *     forgive NAME           remove user.gguf.error
+ *     forgive NAME           remove user.gguf.error; forgive NAME ATTRIBUTE
  * What is there:
  *     list NAME...           exactly these, in this order
  *     files N                as many, general.architecture among them
@@ -43,14 +43,17 @@
  *     text NAME TEXT; stat NAME SIZE; typed NAME TYPE
  *     attr NAME ATTRIBUTE TEXT; attrs NAME 'ATTRIBUTE ...'
  *     refused NAME; good NAME         it has user.gguf.error, or not
+ *     time noted NAME; time same NAME; time moved NAME      st_mtime, and as it was noted
  *     shown KEY:TYPE=TEXT...          the keys of model.gguf; newlines in a text are commas
  *     file KEY:TYPE=TEXT...           the keys of the file on the disk
  * Waiting and faults:
  *     wait                   for the oldest & operation; =ERRNO is how that ends
  *     interrupt              a signal to the program that waits for the newest & operation
- *     hold; held; go         copies of the model stop at their beginning; wait for one that has; on
+ *     hold; held; go         copies of the model stop at their beginning; wait for one that has; on.
+ *                            go ERRNO: those that stopped fail
  *     fail ERRNO; fail       copies of the model fail; no longer
  *     alter; restore         another program touches the model; it is as it was again
+ *     logged TEXT; quiet     the log has TEXT since the last `logged`; it has no warning
  *     fill N; empty N        put n.0 ... n.N-1; and look at them and remove them
  *     many NAME TIMES BYTES  put texts of so many bytes, each another
  *     back NAME OTHER TIMES  mv NAME OTHER; mv OTHER NAME

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What scripts look at and wait for, and the faults that they arm: see script.h. */
+/* What scripts look at: see script.h. */
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
@@ -170,6 +170,24 @@ static int op_attrs(struct run *r, char **arg, struct waiter *w)
     return got;
 }
 
+/* The time of a file, noted before, is another now or not. */
+static int op_time(struct run *r, char **arg, struct waiter *w)
+{
+    struct tree_entry e;
+    (void)w;
+    int got = tree_lookup(r->t, script_folder(), arg[1], &e);
+    if (got < 0)
+        return got;
+    tree_forget(r->t, e.node, 1);
+    bool same =
+        e.attr.st_mtim.tv_sec == r->noted.tv_sec && e.attr.st_mtim.tv_nsec == r->noted.tv_nsec;
+    if (strcmp(arg[0], "noted") == 0)
+        r->noted = e.attr.st_mtim;
+    else if (same != (strcmp(arg[0], "same") == 0))
+        script_fail(r, same ? "it has not moved" : "it has moved");
+    return 0;
+}
+
 static int op_typed(struct run *r, char **arg, struct waiter *w)
 {
     CLEANUP(buf_free) struct buf type = BUF_INIT;
@@ -238,8 +256,6 @@ static int op_file(struct run *r, char **arg, struct waiter *w)
     return 0;
 }
 
-/* ---- waiting and faults ---- */
-
 static int op_fsync(struct run *r, char **arg, struct waiter *w)
 {
     CLEANUP(buf_free) struct buf keys = BUF_INIT;
@@ -261,65 +277,6 @@ static int op_fsync(struct run *r, char **arg, struct waiter *w)
     if (!r->failed)
         expect_keys(r, &now, (char *)keys.data);
     free(now.bytes);
-    return 0;
-}
-
-static int op_wait(struct run *r, char **arg, struct waiter *w)
-{
-    (void)arg;
-    (void)w;
-    if (r->waited == r->started) {
-        script_fail(r, "there is nothing to wait for");
-        return 0;
-    }
-    return script_wait(&r->waiter[r->waited++], TREE_PARKED);
-}
-
-static int op_interrupt(struct run *r, char **arg, struct waiter *w)
-{
-    (void)arg;
-    (void)w;
-    if (r->waited == r->started)
-        script_fail(r, "nothing waits");
-    else
-        tree_interrupt(r->t, &r->waiter[r->started - 1]);
-    return 0;
-}
-
-static int op_hold(struct run *r, char **arg, struct waiter *w)
-{
-    (void)r;
-    (void)arg;
-    (void)w;
-    script_copies_hold(true);
-    return 0;
-}
-
-static int op_held(struct run *r, char **arg, struct waiter *w)
-{
-    (void)arg;
-    (void)w;
-    if (!script_copies_held())
-        script_fail(r, "no copy has begun");
-    return 0;
-}
-
-static int op_go(struct run *r, char **arg, struct waiter *w)
-{
-    (void)r;
-    (void)arg;
-    (void)w;
-    script_copies_hold(false);
-    return 0;
-}
-
-static int op_fail(struct run *r, char **arg, struct waiter *w)
-{
-    int code = arg[0] ? script_errno(arg[0]) : 0;
-    (void)w;
-    if (arg[0] && !code)
-        script_fail(r, "no such error");
-    script_copies_fail(code);
     return 0;
 }
 
@@ -396,79 +353,16 @@ static int op_heap(struct run *r, char **arg, struct waiter *w)
     return 0;
 }
 
-/* ---- faults ---- */
-
-/* The model's time, and back. */
-static int touch(const struct run *r, int seconds)
-{
-    struct stat st;
-    if (stat(r->m.place.model, &st) < 0)
-        return -errno;
-    struct timespec times[2] = {st.st_atim, st.st_mtim};
-    times[1].tv_sec += seconds;
-    return utimensat(AT_FDCWD, r->m.place.model, times, 0) < 0 ? -errno : 0;
-}
-
-static int op_alter(struct run *r, char **arg, struct waiter *w)
-{
-    (void)arg;
-    (void)w;
-    return touch(r, 1000);
-}
-
-static int op_restore(struct run *r, char **arg, struct waiter *w)
-{
-    (void)arg;
-    (void)w;
-    return touch(r, -1000);
-}
-
-static int op_finish(struct run *r, char **arg, struct waiter *w)
-{
-    (void)arg;
-    (void)w;
-    return script_finish(r);
-}
-
-static int op_reopen(struct run *r, char **arg, struct waiter *w)
-{
-    (void)arg;
-    (void)w;
-    int got = script_finish(r);
-    script_start(r);
-    return got;
-}
-
 const struct script_op script_looks[] = {
-    {"read", op_read, 2, 2, false},
-    {"size", op_size, 2, 2, false},
-    {"fsync", op_fsync, 0, 1, false},
-    {"list", op_list, 0, 11, false},
-    {"files", op_files, 1, 1, false},
-    {"attr", op_attr, 3, 3, false},
-    {"attrs", op_attrs, 2, 2, false},
-    {"gone", op_gone, 1, 11, false},
-    {"text", op_text, 2, 2, false},
-    {"stat", op_stat, 2, 2, false},
-    {"typed", op_typed, 2, 2, false},
-    {"refused", op_refused, 1, 1, false},
-    {"good", op_good, 1, 1, false},
-    {"shown", op_shown, 1, 1, true},
-    {"file", op_file, 1, 1, true},
-    {"wait", op_wait, 0, 0, false},
-    {"interrupt", op_interrupt, 0, 0, false},
-    {"hold", op_hold, 0, 0, false},
-    {"held", op_held, 0, 0, false},
-    {"go", op_go, 0, 0, false},
-    {"fail", op_fail, 0, 1, false},
-    {"alter", op_alter, 0, 0, false},
-    {"restore", op_restore, 0, 0, false},
-    {"many", op_many, 3, 3, false},
-    {"fill", op_fill, 1, 1, false},
-    {"empty", op_empty, 1, 1, false},
-    {"back", op_back, 3, 3, false},
-    {"heap", op_heap, 1, 1, false},
-    {"finish", op_finish, 0, 0, false},
-    {"reopen", op_reopen, 0, 0, false},
-    {0},
+    {"read", op_read, 2, 2, false},   {"size", op_size, 2, 2, false},
+    {"fsync", op_fsync, 0, 1, false}, {"list", op_list, 0, 11, false},
+    {"files", op_files, 1, 1, false}, {"attr", op_attr, 3, 3, false},
+    {"attrs", op_attrs, 2, 2, false}, {"gone", op_gone, 1, 11, false},
+    {"text", op_text, 2, 2, false},   {"stat", op_stat, 2, 2, false},
+    {"typed", op_typed, 2, 2, false}, {"refused", op_refused, 1, 1, false},
+    {"good", op_good, 1, 1, false},   {"shown", op_shown, 1, 1, true},
+    {"file", op_file, 1, 1, true},    {"many", op_many, 3, 3, false},
+    {"fill", op_fill, 1, 1, false},   {"empty", op_empty, 1, 1, false},
+    {"back", op_back, 3, 3, false},   {"heap", op_heap, 1, 1, false},
+    {"time", op_time, 2, 2, false},   {0},
 };

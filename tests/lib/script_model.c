@@ -167,13 +167,22 @@ static struct {
     pthread_cond_t changed;
     bool hold;
     unsigned held; /* copies that wait */
-    int error;
+    int spoilt;    /* how those end that waited; 0: well */
+    int error;     /* how all end */
 } gate = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
-void script_copies_hold(bool hold)
+void script_copies_hold(void)
 {
     (void)pthread_mutex_lock(&gate.lock);
-    gate.hold = hold;
+    gate.hold = true;
+    (void)pthread_mutex_unlock(&gate.lock);
+}
+
+void script_copies_go(int error)
+{
+    (void)pthread_mutex_lock(&gate.lock);
+    gate.hold = false;
+    gate.spoilt = error;
     (void)pthread_cond_broadcast(&gate.changed);
     (void)pthread_mutex_unlock(&gate.lock);
 }
@@ -211,7 +220,7 @@ ssize_t copy_file_range(int from, off64_t *from_off, int to, off64_t *to_off, si
             (void)pthread_cond_wait(&gate.changed, &gate.lock);
         gate.held--;
     }
-    int error = gate.error;
+    int error = held && gate.spoilt ? gate.spoilt : gate.error;
     (void)pthread_mutex_unlock(&gate.lock);
     if (error) {
         errno = error;

@@ -25,8 +25,9 @@ struct image script_model_file(const struct script_model *m);
 /* The tensors are what they were, and no other file is there. */
 bool script_model_whole(const struct script_model *m);
 
-/* Copies stop when they begin, until they are let go. */
-void script_copies_hold(bool hold);
+/* Copies stop when they begin, until they are let go: to go on, or to fail with an error. */
+void script_copies_hold(void);
+void script_copies_go(int error);
 /* Waits for one that has stopped. False: none did, for a long time. */
 bool script_copies_held(void);
 /* Copies fail; 0: no longer. */

@@ -252,7 +252,7 @@ static int op_forgive(struct run *r, char **arg, struct waiter *w)
     int got = tree_lookup(r->t, script_folder(), arg[0], &e);
     if (got < 0)
         return got;
-    got = tree_removexattr(r->t, e.node, "user.gguf.error");
+    got = tree_removexattr(r->t, e.node, arg[1] ? arg[1] : "user.gguf.error");
     tree_forget(r->t, e.node, 1);
     return got;
 }
@@ -273,6 +273,6 @@ const struct script_op script_edits[] = {
     {"link", op_link, 2, 2, false},
     {"mknod", op_mknod, 1, 1, false},
     {"type", op_type, 2, 2, false},
-    {"forgive", op_forgive, 1, 1, false},
+    {"forgive", op_forgive, 1, 2, false},
     {0},
 };

@@ -34,6 +34,7 @@ struct run {
     struct waiter waiter[WAITS];
     unsigned started, waited; /* operations with & */
     int finished;             /* what the end of the mount came to */
+    struct timespec noted;    /* by `time noted` */
     size_t heap;              /* memory in use at the beginning */
     char op[512];             /* the operation, for messages */
     bool failed;
@@ -48,7 +49,7 @@ struct script_op {
 };
 
 /* All that there are, up to one without a name. */
-extern const struct script_op script_edits[], script_looks[];
+extern const struct script_op script_edits[], script_looks[], script_faults[];
 
 /* The code of an error's name; 0: no such name. */
 int script_errno(const char *name);
@@ -76,6 +77,9 @@ int script_open(struct run *r, const char *name, int flags, struct handle *h);
 void script_release(struct run *r, struct handle *h);
 /* printf TEXT > NAME; flags: O_TRUNC or O_APPEND. */
 int script_redirect(struct run *r, const char *name, int flags, const char *text, struct waiter *w);
+/* Takes the lines of the tree's log; any thread. */
+void script_log(int priority, const char *line);
+void script_log_clear(void);
 /* Memory in use. */
 size_t script_heap(void);
 /* The end of what mknod made. */

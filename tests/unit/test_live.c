@@ -171,7 +171,8 @@ static const struct script scripts[] = {
      A_NAME "a.count:u32=9 " A_OTHER A_LIST},
     {"a handle whose write was refused does not truncate either", NULL,
      "open A a.list w trunc; write A 'x' =EINVAL; release A; text a.list '1\n2\n3\n'", UNCHANGED},
-    {"the reason can be forgotten", NULL,
+    {"the reason can be forgotten, and no other attribute", NULL,
+     "forgive a.count user.gguf.type =EPERM; forgive a.count user.other =ENODATA;"
      "put a.count 'x' =EINVAL; refused a.count; forgive a.count; good a.count;"
      "forgive a.count =ENODATA",
      UNCHANGED},
@@ -303,6 +304,11 @@ static const struct script todo[] = {
     {"a key that goes over another by a helper: the other's type", NULL,
      "mv a.count .x; mv .x a.name; typed a.name string; gone a.count; fsync",
      "a.name:string=7 " A_OTHER A_LIST},
+
+    {"a helper whose rename is lost by a later fsync is there again", "sync",
+     "put .c '12'; mv .c a.count; gone .c; fail EIO; fsync =EIO; fail; text .c '12';"
+     "text a.count '7\n'; mv .c a.count; fsync",
+     A_NAME "a.count:u32=12 " A_OTHER A_LIST},
 
     /* Gathered edits of one key replace each other. */
     {"a key that is written often takes the memory of one value", "sync",

@@ -80,13 +80,30 @@ static const struct script scripts[] = {
      "; go; wait; text a.name 'four\n'; file a.name:string=two " A_COUNT A_OTHER A_LIST "; fsync",
      "a.name:string=four a.amount:u32=7 " A_OTHER A_LIST},
     {"a copy that fails loses what it copied, and not what came since", "sync",
-     "put a.name 'lost'; put a.new '5'; hold; & fsync; held; put a.count '9'; rm a.other;"
-     "fail EIO; go; wait =EIO; fail; text a.name 'one\n'; gone a.new; text a.count '9\n'; fsync;"
+     "put a.name 'lost'; put a.new '5'; hold; & fsync; held; put a.count '9'; rm a.other; go EIO;"
+     "wait =EIO; text a.name 'one\n'; gone a.new; text a.count '9\n'; fsync;"
      "list a.name a.count a.list",
      A_NAME "a.count:u32=9 " A_LIST},
+    {"a helper that was renamed since a copy began is not back when that fails", "sync",
+     "put .c '12'; mv .c a.count; hold; & fsync; held; put .d '13'; mv .d a.other; go EIO;"
+     "wait =EIO; gone .d; text a.count '7\n'; text a.other '13\n'; fsync; gone .d",
+     A_NAME A_COUNT "a.other:u32=13 " A_LIST},
+    {"a rename that fails while another waits: that one is written", "close",
+     "put .c '12'; put .d '13'; hold; & mv .c a.count; held; & mv .d a.other; go EIO; wait =EIO;"
+     "wait; text .c '12'; gone .d; text a.count '7\n'; fsync",
+     A_NAME A_COUNT "a.other:u32=13 " A_LIST},
+    {"two renames that fail one after the other", "close",
+     "put .c '12'; hold; & mv .c a.count; held; & mv a.name a.title; fail EIO; go; wait =EIO;"
+     "wait =EIO; fail; text .c '12'; text a.name 'one\n'; list a.name a.count a.other a.list .c;"
+     "fsync",
+     UNCHANGED},
+    {"what is lost and what is written is logged", "sync",
+     "put a.name 'new'; fail EIO; fsync =EIO; logged a.name; quiet; fail; put a.count '8'; quiet;"
+     "fsync; logged a.count; put a.count 'x' =EINVAL; logged a.count",
+     A_NAME "a.count:u32=8 " A_OTHER A_LIST},
     {"a key that came in a copy that fails, and changed since", "sync",
      "put a.new '5'; put a.name 'two'; hold; & fsync; held; put a.name 'three'; put a.new '6';"
-     "fail EIO; go; wait =EIO; fail; text a.name 'three\n'; text a.new '6\n'; fsync",
+     "go EIO; wait =EIO; text a.name 'three\n'; text a.new '6\n'; fsync",
      "a.name:string=three " A_COUNT A_OTHER A_LIST "a.new:u32=6 "},
     {"a removal that is being written, and the key made anew", "sync",
      "rm a.count; hold; & fsync; held; gone a.count; put a.count '9'; text a.count '9\n'; go;"

@@ -147,9 +147,24 @@ static const struct script scripts[] = {
      "rm a.count; put .c '9'; mv .c a.count; typed a.count u32; fsync; rm a.count; fsync;"
      "put .c '10'; mv .c a.count; typed a.count u32; fsync",
      A_NAME "a.count:u32=10 " A_OTHER A_LIST},
+    {"a helper with a type that is renamed before its first write", NULL,
+     "open T .t w creat; type .t u64; mv .t a.new; write T '5'; close T; typed a.new u64;"
+     "open U .u w creat; type .u array[u8]; mv .u a.tags; write U '[1, 2]'; close U;"
+     "open V .v w creat; type .v f32; mv .v a.count; write V '1.5'; close V",
+     A_NAME "a.count:f32=1.5 " A_OTHER A_LIST "a.new:u64=5 a.tags:array[u8]=1,2 "},
     {"a helper to a new name, without and with a type", NULL,
      "put .x '5'; mv .x a.new; put .y '5'; type .y u64; mv .y a.newer; fsync",
      UNCHANGED "a.new:u32=5 a.newer:u64=5 "},
+    {"only a name of no known form is logged as not saved", NULL,
+     "put .x 'x'; put 4913 'x'; put a.name~ 'x'; put sedA1b2C3 'x'; rm 4913; quiet; put foo 'x';"
+     "logged foo",
+     UNCHANGED},
+    {"times: a key's own moves when it is written, and comes with a helper", NULL,
+     "time noted a.count; time same a.other; put a.name 'new'; type a.list array[u8];"
+     "time same a.count; fsync; time same a.count; put a.count '8'; time moved a.count;"
+     "put .c '9'; time noted .c; mv .c a.count; time same a.count; mv a.count a.count~;"
+     "time same a.count~; fsync",
+     "a.name:string=new a.count:u32=9 " A_OTHER "a.list:array[u8]=1,2,3 "},
     {"what makes a name a helper's", NULL,
      "put a.count.bak 'x'; put a.count.Ab12Cd 'x'; put 4913 'x'; put tmpab_12cd 'x';"
      "put foo 'x'; put a.gone.bak 'x'; fsync; reopen;"

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: MIT */
+/* What scripts wait for, the faults that they arm, and the log: see script.h. */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <string.h>
+#include <syslog.h>
+
+#include "script_run.h"
+
+/* ---- the log ---- */
+
+static struct {
+    pthread_mutex_t lock;
+    char lines[4096]; /* the newest that fit */
+    size_t n;
+    bool warned;
+} logged = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+void script_log(int priority, const char *line)
+{
+    (void)pthread_mutex_lock(&logged.lock);
+    size_t n = strlen(line);
+    if (n >= sizeof(logged.lines) - logged.n)
+        logged.n = 0;
+    if (n < sizeof(logged.lines)) {
+        memcpy(logged.lines + logged.n, line, n);
+        logged.n += n;
+    }
+    logged.lines[logged.n] = '\0';
+    logged.warned |= priority <= LOG_WARNING;
+    (void)pthread_mutex_unlock(&logged.lock);
+}
+
+void script_log_clear(void)
+{
+    (void)pthread_mutex_lock(&logged.lock);
+    logged.n = 0;
+    logged.lines[0] = '\0';
+    logged.warned = false;
+    (void)pthread_mutex_unlock(&logged.lock);
+}
+
+static int op_logged(struct run *r, char **arg, struct waiter *w)
+{
+    (void)w;
+    (void)pthread_mutex_lock(&logged.lock);
+    if (!strstr(logged.lines, arg[0]))
+        script_fail(r, "the log has only \"%s\"", logged.lines);
+    (void)pthread_mutex_unlock(&logged.lock);
+    script_log_clear();
+    return 0;
+}
+
+static int op_quiet(struct run *r, char **arg, struct waiter *w)
+{
+    (void)arg;
+    (void)w;
+    (void)pthread_mutex_lock(&logged.lock);
+    if (logged.warned)
+        script_fail(r, "the log has \"%s\"", logged.lines);
+    (void)pthread_mutex_unlock(&logged.lock);
+    return 0;
+}
+
+/* ---- waiting and faults ---- */
+
+static int op_wait(struct run *r, char **arg, struct waiter *w)
+{
+    (void)arg;
+    (void)w;
+    if (r->waited == r->started) {
+        script_fail(r, "there is nothing to wait for");
+        return 0;
+    }
+    return script_wait(&r->waiter[r->waited++], TREE_PARKED);
+}
+
+static int op_interrupt(struct run *r, char **arg, struct waiter *w)
+{
+    (void)arg;
+    (void)w;
+    if (r->waited == r->started)
+        script_fail(r, "nothing waits");
+    else
+        tree_interrupt(r->t, &r->waiter[r->started - 1]);
+    return 0;
+}
+
+static int op_hold(struct run *r, char **arg, struct waiter *w)
+{
+    (void)r;
+    (void)arg;
+    (void)w;
+    script_copies_hold();
+    return 0;
+}
+
+static int op_held(struct run *r, char **arg, struct waiter *w)
+{
+    (void)arg;
+    (void)w;
+    if (!script_copies_held())
+        script_fail(r, "no copy has begun");
+    return 0;
+}
+
+/* The code of an error that may be named, else 0. */
+static int named(struct run *r, const char *name)
+{
+    int code = name ? script_errno(name) : 0;
+    if (name && !code)
+        script_fail(r, "no such error");
+    return code;
+}
+
+static int op_go(struct run *r, char **arg, struct waiter *w)
+{
+    (void)w;
+    script_copies_go(named(r, arg[0]));
+    return 0;
+}
+
+static int op_fail(struct run *r, char **arg, struct waiter *w)
+{
+    (void)w;
+    script_copies_fail(named(r, arg[0]));
+    return 0;
+}
+
+/* ---- faults ---- */
+
+/* The model's time, and back. */
+static int touch(const struct run *r, int seconds)
+{
+    struct stat st;
+    if (stat(r->m.place.model, &st) < 0)
+        return -errno;
+    struct timespec times[2] = {st.st_atim, st.st_mtim};
+    times[1].tv_sec += seconds;
+    return utimensat(AT_FDCWD, r->m.place.model, times, 0) < 0 ? -errno : 0;
+}
+
+static int op_alter(struct run *r, char **arg, struct waiter *w)
+{
+    (void)arg;
+    (void)w;
+    return touch(r, 1000);
+}
+
+static int op_restore(struct run *r, char **arg, struct waiter *w)
+{
+    (void)arg;
+    (void)w;
+    return touch(r, -1000);
+}
+
+static int op_finish(struct run *r, char **arg, struct waiter *w)
+{
+    (void)arg;
+    (void)w;
+    return script_finish(r);
+}
+
+static int op_reopen(struct run *r, char **arg, struct waiter *w)
+{
+    (void)arg;
+    (void)w;
+    int got = script_finish(r);
+    script_start(r);
+    return got;
+}
+
+const struct script_op script_faults[] = {
+    {"wait", op_wait, 0, 0, false},
+    {"interrupt", op_interrupt, 0, 0, false},
+    {"hold", op_hold, 0, 0, false},
+    {"held", op_held, 0, 0, false},
+    {"go", op_go, 0, 1, false},
+    {"fail", op_fail, 0, 1, false},
+    {"alter", op_alter, 0, 0, false},
+    {"restore", op_restore, 0, 0, false},
+    {"finish", op_finish, 0, 0, false},
+    {"reopen", op_reopen, 0, 0, false},
+    {"logged", op_logged, 1, 1, false},
+    {"quiet", op_quiet, 0, 0, false},
+    {0},
+};
