@@ -41,19 +41,28 @@ static int lock(const struct edit_file *f, bool *replaced, struct err *e)
     return *replaced || r == 0 ? 0 : err_set(e, r, "cannot stat the model: %s", strerror(-r));
 }
 
+static int not_regular(struct err *e)
+{
+    return err_set(e, -EINVAL, "the model is not a regular file");
+}
+
+/* Anything but a file is not even opened: to open a device is to use it. */
 static int open_once(struct edit_file *f, bool write, bool *replaced, struct err *e)
 {
     int flags = (write ? O_RDWR : O_RDONLY) | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;
     struct stat st;
     *replaced = false;
+    int r = f->sys->fstatat(f->sys, f->dir, f->name, &st);
+    if (r == 0 && !S_ISREG(st.st_mode) && !S_ISLNK(st.st_mode))
+        return not_regular(e);
     f->fd = f->sys->openat(f->sys, f->dir, f->name, flags, 0);
     if (f->fd < 0)
         return err_set(e, f->fd, "cannot open the model: %s", strerror(-f->fd));
-    int r = f->sys->fstat(f->sys, f->fd, &st);
+    r = f->sys->fstat(f->sys, f->fd, &st);
     if (r < 0)
         return err_set(e, r, "cannot stat the model: %s", strerror(-r));
     if (!S_ISREG(st.st_mode))
-        return err_set(e, -EINVAL, "the model is not a regular file");
+        return not_regular(e);
     f->id = edit_id_of(&st);
     return write ? lock(f, replaced, e) : 0;
 }

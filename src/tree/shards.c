@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "edit/merge.h"
@@ -55,15 +56,21 @@ void shards_free(struct shards *s)
     *s = (struct shards){0};
 }
 
+/* A device or pipe that a link leads to is not even opened. */
 static int open_fd(const struct shards *s, size_t i, int *ret, struct err *e)
 {
+    struct stat st;
     char *path = split_path(&s->split, i);
     if (!path)
         return err_set(e, -ENOMEM, "no memory");
-    *ret = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    int r = *ret < 0 ? err_set(e, -errno, "%s", strerror(errno)) : 0;
+    int r = stat(path, &st) < 0 ? -errno : 0;
+    bool other = r == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
+    if (r == 0 && !other && (*ret = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) < 0)
+        r = -errno;
     free(path);
-    return r;
+    if (other)
+        return err_set(e, -EINVAL, "is not a regular file");
+    return r < 0 ? err_set(e, r, "%s", strerror(-r)) : 0;
 }
 
 /* Parse and map one; its descriptor passes to s->file[i] on success. */

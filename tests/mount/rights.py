@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Who may read what of a split model, whose files need not have one owner or mode."""
 import os
+import stat
 import unittest
 
 import ggufmodel as gguf
@@ -104,6 +105,22 @@ class Rights(unittest.TestCase):
             os.unlink(paths[1])
             os.rename(real, paths[1])
         os.rmdir(inner)
+
+    def test_shard_that_is_no_file(self):
+        """A link to a device or a pipe in the place of a shard: not opened, named."""
+        paths = self.shards()
+        odd, at = mountlib.path('odd'), mountlib.path('open')
+        os.makedirs(at, exist_ok=True)
+        for make in (os.mkfifo, os.mkdir,
+                     lambda name: os.mknod(name, stat.S_IFCHR | 0o666, os.makedev(240, 4242))):
+            make(odd)
+            os.rename(paths[1], paths[1] + '.kept')
+            os.symlink(odd, paths[1])
+            done = run(mountlib.GGUFS, paths[0], at)
+            self.assertEqual(done.returncode, 1)
+            self.assertRegex(done.err, 'shard m-00002-of-00003.gguf: is (a folder|not a regular file)')
+            os.rename(paths[1] + '.kept', paths[1])
+            (os.rmdir if os.path.isdir(odd) else os.unlink)(odd)
 
 
 if __name__ == '__main__':

@@ -325,6 +325,12 @@ static void test_open(void)
     CU_ASSERT_EQUAL(edit_file_open(&f, &sys_libc, x.dir, "link", true, NULL), -ELOOP);
     CU_ASSERT_EQUAL(edit_file_open(&f, &sys_libc, x.dir, "none", true, NULL), -ENOENT);
     CU_ASSERT_EQUAL(edit_file_open(&f, &sys_libc, x.dir, ".", false, NULL), -EINVAL);
+    CU_ASSERT_EQUAL(mkfifoat(x.dir, "pipe", 0666), 0);
+    CU_ASSERT_EQUAL(edit_file_open(&f, &sys_libc, x.dir, "pipe", false, NULL), -EINVAL);
+    CU_ASSERT_EQUAL(edit_file_open(&f, &sys_libc, x.dir, "pipe", true, NULL), -EINVAL);
+    /* No such device: it would be ENXIO if it were opened. */
+    if (mknodat(x.dir, "device", S_IFCHR | 0666, makedev(240, 4242)) == 0)
+        CU_ASSERT_EQUAL(edit_file_open(&f, &sys_libc, x.dir, "device", false, NULL), -EINVAL);
     f = open_model(&x, calm());
     CU_ASSERT_EQUAL(edit_file_open(&second, &sys_libc, x.dir, NAME, true, NULL), -EWOULDBLOCK);
     CU_ASSERT_EQUAL(edit_file_open(&second, &sys_libc, x.dir, NAME, false, NULL), 0);
