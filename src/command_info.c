@@ -154,7 +154,7 @@ static int table(const struct models *all)
 
 /* ---- JSON ---- */
 
-/* An object of one model is added. 0; 1: it tells why the model could not be read; -1: no memory. */
+/* An object of one model is added. 0; 1: it says why the model cannot be read; -1: no memory. */
 static int add_json(cJSON *list, const struct model_path *m)
 {
     CLEANUP(buf_free) struct buf path = BUF_INIT;

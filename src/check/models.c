@@ -208,7 +208,7 @@ static int add_link(struct models *m, const char *path)
 static int add_entry(struct models *m, const char *path, const char *name, dev_t dev)
 {
     struct stat is, st;
-    if (lstat(path, &is) < 0) /* it went away, or nobody may look */
+    if (lstat(path, &is) < 0) /* it went away, or may not be looked at */
         return named_gguf(name) ? add_file(m, path) : 0;
     if (S_ISDIR(is.st_mode))
         return is.st_dev != dev && our_mount(is.st_dev) ? 0 : walk(m, path, is.st_dev);

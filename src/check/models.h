@@ -11,8 +11,8 @@
  * In a folder a model is a file NAME.gguf, in any case, or sha256-HASH (as ollama calls them) that
  * begins as a GGUF file does. Names are taken in the order of their bytes. Hidden folders and files
  * are left out. Links to folders are visited behind all else, but none to a folder that was visited or
- * that holds the folder that was named. Left out and never opened: what is no regular file, and the
- * mounts of this program.
+ * that holds the folder that was named. Left out and never opened: anything but regular files, and
+ * the mounts of this program.
  *
  * Threads: a struct models belongs to one.
  */
@@ -56,7 +56,7 @@ struct models {
 
 #define MODELS_INIT ((struct models){0})
 
-/* 0, also if there is nothing at `path` (it is added all the same); -ENOMEM. */
+/* 0, also if there is nothing at `path` (it is added anyway); -ENOMEM. */
 int models_add(struct models *m, const char *path);
 void models_free(struct models *m);
 

@@ -4,9 +4,11 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/bytes.h"
 #include "check/filename.h"
 #include "check/report.h"
 #include "edit/change.h"
@@ -15,12 +17,13 @@ struct fact {
     const char *label;  /* NULL: only in JSON */
     const char *member; /* of the object; NULL: only as a line */
     const char *key;    /* that the functions look up */
-    /* The value, in one line or more; nothing: there is none. NULL: it is the number. */
+    /* The value, in one line or more; it writes nothing if the model has none. NULL: the number. */
     void (*text)(const struct summary *s, const struct fact *f, struct buf *out);
-    /* The member's value, where it is a number; false: there is none. */
+    /* The member's value, if that is a number; false if the model has none. */
     bool (*number)(const struct summary *s, const struct fact *f, uint64_t *ret);
-    /* Where it is neither a number nor the text. NULL: no memory, or there is none. */
+    /* The member's value, if that is neither the number nor the text. NULL: no memory. */
     cJSON *(*json)(const struct summary *s, const struct fact *f);
+    size_t at, width; /* parsed_number: a field of struct gguf */
 };
 
 /* ---- texts of the header, made safe for a terminal ---- */
@@ -151,38 +154,11 @@ static bool shards(const struct summary *s, const struct fact *f, uint64_t *ret)
     return s->shards > 0;
 }
 
-static bool version(const struct summary *s, const struct fact *f, uint64_t *ret)
+/* A number that the parser has found. */
+static bool parsed_number(const struct summary *s, const struct fact *f, uint64_t *ret)
 {
-    (void)f;
-    *ret = s->g->fmt.version;
-    return true;
-}
-
-static bool n_keys(const struct summary *s, const struct fact *f, uint64_t *ret)
-{
-    (void)f;
-    *ret = s->g->n_kv;
-    return true;
-}
-
-static bool n_tensors(const struct summary *s, const struct fact *f, uint64_t *ret)
-{
-    (void)f;
-    *ret = s->g->n_tensors;
-    return true;
-}
-
-static bool alignment(const struct summary *s, const struct fact *f, uint64_t *ret)
-{
-    (void)f;
-    *ret = s->g->alignment;
-    return true;
-}
-
-static bool data_offset(const struct summary *s, const struct fact *f, uint64_t *ret)
-{
-    (void)f;
-    *ret = s->g->data_off;
+    const uint8_t *at = (const uint8_t *)s->g + f->at;
+    *ret = get_uint(at, f->width, HOST_BIG);
     return true;
 }
 
@@ -306,35 +282,37 @@ static void byte_order(const struct summary *s, const struct fact *f, struct buf
 
 /* ---- the table ---- */
 
+#define PARSED(f) parsed_number, NULL, offsetof(struct gguf, f), sizeof(((struct gguf *)0)->f)
+
 // clang-format off
 static const struct fact facts[] = {
-    {"name",           NULL,             "general.name",            shown_or_dash,   NULL,        NULL},
-    {NULL,             "name",           "general.name",            shown_text,      NULL,        NULL},
-    {"architecture",   NULL,             "general.architecture",    shown_or_dash,   NULL,        NULL},
-    {NULL,             "architecture",   "general.architecture",    shown_text,      NULL,        NULL},
-    {"parameters",     "parameters",     NULL,                      parameters_text, parameters,  NULL},
-    {"size",           "size",           NULL,                      whole_size_text, size,        NULL},
-    {"missing",        "missing",        NULL,                      missing_text,    missing,     NULL},
-    {"types",          "types",          NULL,                      types_text,      NULL,        types_json},
-    {"context length", "context_length", "context_length",          NULL,            arch_number, NULL},
-    {"layers",         "layers",         "block_count",             NULL,            arch_number, NULL},
-    {"embedding",      "embedding",      "embedding_length",        NULL,            arch_number, NULL},
-    {"heads",          "heads",          "attention.head_count",    heads_text,      arch_number, NULL},
-    {NULL,             "heads_kv",       "attention.head_count_kv", NULL,            arch_number, NULL},
-    {"vocabulary",     "vocabulary",     NULL,                      vocabulary_text, vocabulary,  NULL},
-    {NULL,             "tokenizer",      "tokenizer.ggml.model",    shown_text,      NULL,        NULL},
-    {"license",        "license",        "general.license",         shown_text,      NULL,        NULL},
-    {"file",           NULL,             NULL,                      file_text,       NULL,        NULL},
-    {"file name says", "file_name",      NULL,                      file_name_text,  NULL,        file_name_json},
-    {"shards",         "shards",         NULL,                      NULL,            shards,      NULL},
-    {"format",         NULL,             NULL,                      format_text,     NULL,        NULL},
-    {NULL,             "version",        NULL,                      NULL,            version,     NULL},
-    {NULL,             "byte_order",     NULL,                      byte_order,      NULL,        NULL},
-    {"keys",           "keys",           NULL,                      NULL,            n_keys,      NULL},
-    {"tensors",        "tensors",        NULL,                      NULL,            n_tensors,   NULL},
-    {"alignment",      "alignment",      NULL,                      NULL,            alignment,   NULL},
-    {"data offset",    "data_offset",    NULL,                      NULL,            data_offset, NULL},
-    {"reserve",        "reserve",        NULL,                      reserve_text,    reserve,     NULL},
+    {"name",           NULL,             "general.name",            shown_or_dash,   NULL,        NULL, 0, 0},
+    {NULL,             "name",           "general.name",            shown_text,      NULL,        NULL, 0, 0},
+    {"architecture",   NULL,             "general.architecture",    shown_or_dash,   NULL,        NULL, 0, 0},
+    {NULL,             "architecture",   "general.architecture",    shown_text,      NULL,        NULL, 0, 0},
+    {"parameters",     "parameters",     NULL,                      parameters_text, parameters,  NULL, 0, 0},
+    {"size",           "size",           NULL,                      whole_size_text, size,        NULL, 0, 0},
+    {"missing",        "missing",        NULL,                      missing_text,    missing,     NULL, 0, 0},
+    {"types",          "types",          NULL,                      types_text,      NULL,        types_json, 0, 0},
+    {"context length", "context_length", "context_length",          NULL,            arch_number, NULL, 0, 0},
+    {"layers",         "layers",         "block_count",             NULL,            arch_number, NULL, 0, 0},
+    {"embedding",      "embedding",      "embedding_length",        NULL,            arch_number, NULL, 0, 0},
+    {"heads",          "heads",          "attention.head_count",    heads_text,      arch_number, NULL, 0, 0},
+    {NULL,             "heads_kv",       "attention.head_count_kv", NULL,            arch_number, NULL, 0, 0},
+    {"vocabulary",     "vocabulary",     NULL,                      vocabulary_text, vocabulary,  NULL, 0, 0},
+    {NULL,             "tokenizer",      "tokenizer.ggml.model",    shown_text,      NULL,        NULL, 0, 0},
+    {"license",        "license",        "general.license",         shown_text,      NULL,        NULL, 0, 0},
+    {"file",           NULL,             NULL,                      file_text,       NULL,        NULL, 0, 0},
+    {"file name says", "file_name",      NULL,                      file_name_text,  NULL,        file_name_json, 0, 0},
+    {"shards",         "shards",         NULL,                      NULL,            shards,      NULL, 0, 0},
+    {"format",         NULL,             NULL,                      format_text,     NULL,        NULL, 0, 0},
+    {NULL,             "version",        NULL,                      NULL,            PARSED(fmt.version)},
+    {NULL,             "byte_order",     NULL,                      byte_order,      NULL,        NULL, 0, 0},
+    {"keys",           "keys",           NULL,                      NULL,            PARSED(n_kv)},
+    {"tensors",        "tensors",        NULL,                      NULL,            PARSED(n_tensors)},
+    {"alignment",      "alignment",      NULL,                      NULL,            PARSED(alignment)},
+    {"data offset",    "data_offset",    NULL,                      NULL,            PARSED(data_off)},
+    {"reserve",        "reserve",        NULL,                      reserve_text,    reserve,     NULL, 0, 0},
 };
 // clang-format on
 

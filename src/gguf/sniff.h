@@ -22,8 +22,8 @@ struct sniffed {
 #define SNIFF_BYTES 4096
 
 /*
- * The kind of a file of `size` bytes of which the first n are given; NULL if it is none of these.
- * A GGUF file is none, whatever follows its magic.
+ * The kind of a file of `size` bytes of which the first n are given; NULL if it is not known here.
+ * A GGUF file is not, whatever follows its magic.
  */
 const struct sniffed *sniff_bytes(const uint8_t *bytes, size_t n, uint64_t size);
 

@@ -166,7 +166,7 @@ static int check_dir(const struct tree *t, const struct gen *g, const struct nod
 
 /*
  * A view of the whole is measured, and the state of the mount taken, before the lock is: both may
- * take a while. 1: the name is none of a view.
+ * take a while. 1: the name is not a view's.
  */
 static int lookup_whole(struct tree *t, const char *name, struct tree_entry *ret)
 {

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * check/models, check/header, check/summary: no memory, and how much work folders take. What is found
+ * in folders: tests/mount/check.py.
+ */
+#include "cu_main.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "alloc.h"
+#include "build_gguf.h"
+#include "check/header.h"
+#include "check/models.h"
+#include "check/summary.h"
+
+static char top[] = "/tmp/ggufs-models-XXXXXX";
+
+static void put(int dir, const char *name, bool shard, uint64_t no)
+{
+    struct build b;
+    size_t n;
+    build_init(&b, 3, false);
+    build_str(&b, "general.architecture", "llama");
+    if (shard) {
+        build_num(&b, "split.no", GGUF_U16, no);
+        build_num(&b, "split.count", GGUF_U16, 2);
+        build_num(&b, "split.tensors.count", GGUF_I32, 2);
+    }
+    build_tensor(&b, no ? "u" : "t", 0, (uint64_t[]){8}, 1, NULL, 32);
+    uint8_t *image = build_finish(&b, &n);
+    int fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL, 0600);
+    CU_ASSERT_EQUAL_FATAL(write(fd, image, n), (ssize_t)n);
+    (void)close(fd);
+    free(image);
+}
+
+/* models: a.gguf, a split model, a folder with one more, a link to the folder. */
+static const char *const names[] = {"a.gguf", "m-00001-of-00002.gguf", "m-00002-of-00002.gguf",
+                                    "sub/b.gguf", "link"};
+
+static int setup(void)
+{
+    CU_ASSERT_PTR_NOT_NULL_FATAL(mkdtemp(top));
+    int dir = open(top, O_RDONLY | O_DIRECTORY);
+    CU_ASSERT_EQUAL(mkdirat(dir, "sub", 0700), 0);
+    put(dir, names[0], false, 0);
+    put(dir, names[1], true, 0);
+    put(dir, names[2], true, 1);
+    put(dir, names[3], false, 0);
+    CU_ASSERT_EQUAL(symlinkat("sub", dir, names[4]), 0);
+    return dir;
+}
+
+static void teardown(int dir)
+{
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        CU_ASSERT_EQUAL(unlinkat(dir, names[i], 0), 0);
+    CU_ASSERT_EQUAL(unlinkat(dir, "sub", AT_REMOVEDIR), 0);
+    (void)close(dir);
+    CU_ASSERT_EQUAL(rmdir(top), 0);
+    (void)strcpy(top + strlen(top) - 6, "XXXXXX");
+}
+
+/* The n-th allocation fails: so does the call, and nothing is leaked; or all are found. */
+static void test_models(void)
+{
+    int dir = setup();
+    for (unsigned at = 1, hit = 1; hit; at++) {
+        struct models m = MODELS_INIT;
+        alloc_count();
+        alloc_arm(at, false);
+        int r = models_add(&m, top);
+        hit = alloc_disarm();
+        CU_ASSERT_TRUE(r == 0 || (hit && r == -ENOMEM));
+        if (!hit) {
+            CU_ASSERT_EQUAL_FATAL(m.n, 3);
+            CU_ASSERT_TRUE(m.folders);
+            CU_ASSERT_PTR_NOT_NULL(strstr(m.model[0].path, "/a.gguf"));
+            CU_ASSERT_EQUAL(m.model[1].shards, 2);
+            CU_ASSERT_PTR_NOT_NULL(strstr(m.model[2].path, "/sub/b.gguf"));
+        }
+        models_free(&m);
+        CU_ASSERT_TRUE(alloc_live() <= 0); /* strings of libc are not counted */
+    }
+    teardown(dir);
+}
+
+static void test_header(void)
+{
+    int dir = setup();
+    char path[128];
+    (void)snprintf(path, sizeof(path), "%s/%s", top, names[2]);
+    for (unsigned at = 1, hit = 1; hit; at++) {
+        struct header h = {0};
+        struct err e = {0};
+        alloc_count();
+        alloc_arm(at, false);
+        int r = header_open(path, &h, &e);
+        hit = alloc_disarm();
+        CU_ASSERT_TRUE(r == 0 || hit);
+        CU_ASSERT_EQUAL(e.code, r);
+        if (r == 0) {
+            CU_ASSERT_EQUAL(h.shards, 2);
+            CU_ASSERT_EQUAL(h.missing, 0);
+            CU_ASSERT_EQUAL(h.g->n_tensors, 2);
+        }
+        header_free(&h);
+        CU_ASSERT_TRUE(alloc_live() <= 0); /* strings of libc are not counted */
+    }
+    teardown(dir);
+}
+
+/* The text is as long as it is measured to be, and JSON fails as a whole. */
+static void test_summary(void)
+{
+    int dir = setup();
+    char path[128];
+    struct header h = {0};
+    (void)snprintf(path, sizeof(path), "%s/%s", top, names[1]);
+    CU_ASSERT_EQUAL_FATAL(header_open(path, &h, NULL), 0);
+    struct summary s = {h.g, "Tiny-1K-v1.0.gguf", h.shards, 5};
+    struct buf size = BUF_MEASURE, text = BUF_INIT;
+    summary_text(&s, &size);
+    summary_text(&s, &text);
+    CU_ASSERT_EQUAL(size.len, text.len);
+    buf_char(&text, '\0');
+    CU_ASSERT_PTR_NOT_NULL(strstr((const char *)text.data, "missing:        5 bytes of data"));
+    CU_ASSERT_PTR_NULL(strstr((const char *)text.data, "layers"));
+    buf_free(&text);
+    for (unsigned at = 1, hit = 1; hit; at++) {
+        cJSON *object = cJSON_CreateObject();
+        CU_ASSERT_PTR_NOT_NULL_FATAL(object);
+        alloc_arm(at, false);
+        int r = summary_json(&s, object);
+        hit = alloc_disarm();
+        CU_ASSERT_EQUAL(r, hit ? -ENOMEM : 0);
+        CU_ASSERT_EQUAL(cJSON_GetObjectItem(object, "size") != NULL || hit, true);
+        cJSON_Delete(object);
+    }
+    header_free(&h);
+    teardown(dir);
+}
+
+static CU_TestInfo tests[] = {
+    {"models of a folder, no memory", test_models},
+    {"a header without a mount, no memory", test_header},
+    {"a summary, as text and as JSON", test_summary},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("models", tests)
