@@ -74,23 +74,24 @@ static inline void iq4_sums(const lanes *x, const lanes *w, lanes k, lanes *xq, 
     *qq = sum_qq;
 }
 
-/* The search of IQ4 for groups of 32: the top value at 127 first, then up to 7 around -127. */
-static inline void fit_iq4(const float *values, struct fits *ret, unsigned at)
+/*
+ * The search of IQ4: LANES groups of 32 to scales; the top value at 127 first, then up to 7 around
+ * -127.
+ */
+static inline void fit_iq4(const float *values, float *scales)
 {
-    lanes x[32], w[32], xq, qq;
-    struct best best;
+    lanes x[32], w[32], xq, qq, zero = {0};
     side_by_side(x, values, 32);
-    const lanes top = top_values(x, 32), first = 1 / (-top / -127);
+    const lanes top = top_values(x, 32);
     for (unsigned i = 0; i < 32; i++)
         w[i] = x[i] * x[i];
-    iq4_sums(x, w, first, &xq, &qq);
-    best_first(&best, first, xq, qq);
+    iq4_sums(x, w, 1 / (-top / -127), &xq, &qq);
+    struct best best = best_first(xq, qq);
     for (int t = -7; t <= 7; t++) {
-        const lanes k = (float)(t - 127) / top;
-        iq4_sums(x, w, k, &xq, &qq);
-        best_next(&best, k, xq, qq);
+        iq4_sums(x, w, (float)(t - 127) / top, &xq, &qq);
+        (void)best_next(&best, xq, qq);
     }
-    best_put(&best, top, ret, at);
+    put_lanes(scales, pick(all_zeros(top), zero, best.scale));
 }
 
 /* Codes of 32 values, k to one unit of the table, into 16 bytes. */
@@ -107,14 +108,14 @@ static inline void put_iq4(uint8_t *restrict qs, const float *restrict x, float 
 /* LANES blocks at x, of which n are wanted. Returns how many of these were encoded. */
 static inline size_t pack_iq4_nl(const float *restrict x, size_t n, uint8_t *restrict dst)
 {
-    struct fits fits;
-    fit_iq4(x, &fits, 0);
+    float scale[LANES];
+    fit_iq4(x, scale);
     for (size_t i = 0; i < n; i++) {
         uint8_t *b = dst + i * IQ4_NL_BYTES;
         const float *values = x + i * IQ4_NL_LEN;
-        if (!(top_magnitude(values, IQ4_NL_LEN) < FIT_LIMIT) || !put_half(b, fits.scale[i]))
+        if (!(top_magnitude(values, IQ4_NL_LEN) < FIT_LIMIT) || !put_half(b, scale[i]))
             return i;
-        put_iq4(b + NL_QS, values, inverse(fits.scale[i]));
+        put_iq4(b + NL_QS, values, inverse(scale[i]));
     }
     return n;
 }
@@ -147,18 +148,18 @@ DECODER(IQ4_XS)
 
 static inline bool pack_IQ4_XS(const float *restrict x, uint8_t *restrict b)
 {
-    struct fits fits;
+    float found[8];
     unsigned high = 0;
     if (!(top_magnitude(x, IQ4_XS_LEN) < FIT_LIMIT))
         return false;
     for (unsigned g = 0; g < 8; g += LANES)
-        fit_iq4(x + 32 * g, &fits, g);
-    const float d = -top_scale(&fits, 8) / 32;
+        fit_iq4(x + 32 * g, found + g);
+    const float d = -top_scale(found, 8) / 32;
     if (!put_half(b, d))
         return false;
     memset(b + XS_LOW, 0, 4);
     for (unsigned g = 0; g < 8; g++) {
-        const float scale = nearest_of(inverse(d) * fits.scale[g], -32, 31);
+        const float scale = nearest_of(inverse(d) * found[g], -32, 31);
         const unsigned stored = (unsigned)(int)(scale + 32);
         b[XS_LOW + g / 2] |= (uint8_t)((stored & 15) << 4 * (g % 2));
         high |= stored >> 4 << 2 * g;
@@ -201,6 +202,17 @@ static inline struct e2m1_steps e2m1_steps(float d)
 /* Eight codes as bytes. Zero has no sign. */
 static inline uint64_t e2m1_codes8(const float *restrict x, const struct e2m1_steps *s)
 {
+#ifdef __AVX2__
+    const __m256 v = _mm256_loadu_ps(x), size = _mm256_andnot_ps(_mm256_set1_ps(-0.0f), v);
+    __m256i n = _mm256_setzero_si256();
+    for (unsigned k = 0; k < 7; k++) {
+        const __m256 above = _mm256_cmp_ps(size, _mm256_set1_ps(s->at[k]), _CMP_GT_OQ);
+        n = _mm256_sub_epi32(n, _mm256_castps_si256(above));
+    }
+    const __m256i eight = _mm256_slli_epi32(_mm256_srli_epi32(_mm256_castps_si256(v), 31), 3);
+    const __m256i zero = _mm256_cmpeq_epi32(n, _mm256_setzero_si256());
+    return narrow8(_mm256_or_si256(n, _mm256_andnot_si256(zero, eight)));
+#else
     uint8_t q[8];
     for (unsigned i = 0; i < 8; i++) {
         int n = 0;
@@ -209,6 +221,7 @@ static inline uint64_t e2m1_codes8(const float *restrict x, const struct e2m1_st
         q[i] = (uint8_t)(n | (n > 0 && x[i] < 0 ? 8 : 0));
     }
     return get_u64(q, false);
+#endif
 }
 
 /* The codes of 2n values into n bytes, n a multiple of 8. */

@@ -36,76 +36,97 @@ struct min_form {
 
 struct min_fits {
     float scale[FIT_GROUPS], min[FIT_GROUPS]; /* min = -low */
-    /* How the codes of the best fit were made: (x - low) * k to the nearest. */
-    float k[FIT_GROUPS], low[FIT_GROUPS];
 };
 
-FIXED void min_weights(struct min_form f, const lanes *x, lanes *w)
+/* LANES groups, the weights of their values and what does not depend on codes. */
+struct min_groups {
+    lanes x[32], w[32], sum_w, sum_x;
+};
+
+FIXED void min_weigh(struct min_form f, struct min_groups *v)
 {
-    lanes sum = {0};
+    lanes sum = {0}, zero = {0};
     for (unsigned i = 0; i < f.n && f.squares; i++)
-        sum += x[i] * x[i];
+        sum += v->x[i] * v->x[i];
     for (unsigned g = 0; g < LANES && f.squares; g++)
         sum[g] = sqrtf(sum[g] / 32);
-    for (unsigned i = 0; i < f.n; i++)
-        w[i] = sum + magnitudes(x[i]);
+    v->sum_w = v->sum_x = zero;
+    for (unsigned i = 0; i < f.n; i++) {
+        v->w[i] = sum + magnitudes(v->x[i]);
+        v->sum_w += v->w[i];
+        v->sum_x += v->w[i] * v->x[i];
+    }
 }
 
-FIXED lanes min_error(struct min_form f, const lanes *x, const lanes *w, const lanes *code,
-                      lanes scale, lanes low)
+FIXED void min_codes(struct min_form f, const struct min_groups *v, lanes low, lanes k, lanes *code)
+{
+    for (unsigned i = 0; i < f.n; i++)
+        code[i] = nearest(k * (v->x[i] - low), 0, f.last);
+}
+
+FIXED lanes min_error(struct min_form f, const struct min_groups *v, const lanes *code, lanes scale,
+                      lanes low)
 {
     lanes sum = {0};
     for (unsigned i = 0; i < f.n; i++) {
-        const lanes off = scale * code[i] + low - x[i];
-        sum += w[i] * (f.squares ? off * off : magnitudes(off));
+        const lanes off = scale * code[i] + low - v->x[i];
+        sum += v->w[i] * (f.squares ? off * off : magnitudes(off));
     }
     return sum;
 }
 
-/* Least squares for given codes; a low above zero is taken as zero. Valid where *solved is set. */
-FIXED void min_solve(struct min_form f, const lanes *x, const lanes *w, const lanes *code,
-                     lanes *scale, lanes *low, masks *solved)
+/* Least squares for given codes; a low above zero is taken as zero. Returns where it has a solution. */
+FIXED masks min_solve(struct min_form f, const struct min_groups *v, const lanes *code,
+                      lanes *scale, lanes *low)
 {
-    lanes sum_w = {0}, sum_x = {0}, sum_l = {0}, sum_ll = {0}, sum_xl = {0};
+    lanes sum_l = {0}, sum_ll = {0}, sum_xl = {0}, zero = {0};
     for (unsigned i = 0; i < f.n; i++) {
-        const lanes wl = w[i] * code[i];
-        sum_w += w[i];
-        sum_x += w[i] * x[i];
+        const lanes wl = v->w[i] * code[i];
         sum_l += wl;
         sum_ll += wl * code[i];
-        sum_xl += wl * x[i];
+        sum_xl += wl * v->x[i];
     }
-    const lanes det = sum_w * sum_ll - sum_l * sum_l, zero = {0};
-    const lanes s = (sum_w * sum_xl - sum_x * sum_l) / det;
-    const lanes o = (sum_ll * sum_x - sum_l * sum_xl) / det;
+    const lanes det = v->sum_w * sum_ll - sum_l * sum_l;
+    const lanes s = (v->sum_w * sum_xl - v->sum_x * sum_l) / det;
+    const lanes o = (sum_ll * v->sum_x - sum_l * sum_xl) / det;
     *scale = pick(o > zero, sum_xl / sum_ll, s);
     *low = pick(o > zero, zero, o);
-    *solved = det > zero;
+    return det > zero;
 }
 
-/* LANES groups at x, to ret from group `at` on. */
-FIXED void fit_min(struct min_form f, const float *values, struct min_fits *ret, unsigned at)
+/* The smallest value, at most zero, and the largest. */
+FIXED void min_range(struct min_form f, const struct min_groups *v, lanes *low, lanes *high)
 {
-    lanes x[32], w[32], code[32], zero = {0};
-    side_by_side(x, values, f.n);
-    min_weights(f, x, w);
-    lanes low = zero, high = x[0];
+    lanes a = {0}, b = v->x[0];
     for (unsigned i = 0; i < f.n; i++) {
-        low = pick(x[i] < low, x[i], low);
-        high = pick(x[i] > high, x[i], high);
+        a = pick(v->x[i] < a, v->x[i], a);
+        b = pick(v->x[i] > b, v->x[i], b);
     }
+    *low = a;
+    *high = b;
+}
+
+/*
+ * LANES groups: scales and minima to ret from group `at` on, and their codes. The first try spreads
+ * the range over all codes; the others a little less or more, from the lowest value of the best so
+ * far.
+ */
+FIXED void fit_min(struct min_form f, const float *values, struct min_fits *ret, unsigned at,
+                   uint8_t *codes)
+{
+    struct min_groups v;
+    lanes code[32], low, high, s, o;
+    side_by_side(v.x, values, f.n);
+    min_weigh(f, &v);
+    min_range(f, &v, &low, &high);
     lanes k = f.last / (high - low), scale = 1 / k, offset = low, best_k = k, best_low = low;
-    for (unsigned i = 0; i < f.n; i++)
-        code[i] = nearest(k * (x[i] - low), 0, f.last);
-    lanes best = min_error(f, x, w, code, scale, low);
+    min_codes(f, &v, low, k, code);
+    lanes best = min_error(f, &v, code, scale, low);
     for (unsigned t = 0; t <= f.steps; t++) {
-        lanes s, o;
-        masks better;
         k = ((f.from + 0.1f * (float)t) + f.last) / (high - low);
-        for (unsigned i = 0; i < f.n; i++)
-            code[i] = nearest(k * (x[i] - low), 0, f.last);
-        min_solve(f, x, w, code, &s, &o, &better);
-        const lanes error = min_error(f, x, w, code, s, o);
+        min_codes(f, &v, low, k, code);
+        masks better = min_solve(f, &v, code, &s, &o);
+        const lanes error = min_error(f, &v, code, s, o);
         better &= error < best;
         best = pick(better, error, best);
         best_k = pick(better, k, best_k);
@@ -114,50 +135,43 @@ FIXED void fit_min(struct min_form f, const float *values, struct min_fits *ret,
         offset = pick(better, o, offset);
         low = pick(better, o, low);
     }
+    min_codes(f, &v, best_low, best_k, code);
+    put_codes(codes, code, f.n, 0);
     put_lanes(ret->scale + at, scale);
     put_lanes(ret->min + at, -offset);
-    put_lanes(ret->k + at, best_k);
-    put_lanes(ret->low + at, best_low);
 }
 
-/* Codes on both sides of zero, x = scale * code; k: how the codes were made, 0 where all are zeros. */
-struct fits {
-    float scale[FIT_GROUPS], k[FIT_GROUPS];
-};
-
-/* The best scale so far: its gain is how much of the values' squares it explains. */
+/*
+ * Codes on both sides of zero, x = scale * code. The best scale so far: its gain is how much of the
+ * values' squares it explains.
+ */
 struct best {
-    lanes scale, gain, k;
+    lanes scale, gain;
 };
 
-static inline void best_first(struct best *b, lanes k, lanes xl, lanes ll)
+static inline struct best best_first(lanes xl, lanes ll)
 {
-    const lanes zero = {0};
-    b->k = k;
-    b->scale = pick(ll > zero, xl / ll, zero);
-    b->gain = b->scale * xl;
+    const lanes zero = {0}, scale = pick(ll > zero, xl / ll, zero);
+    return (struct best){scale, scale * xl};
 }
 
-static inline void best_next(struct best *b, lanes k, lanes xl, lanes ll)
+/* Returns where the new scale is better. */
+static inline masks best_next(struct best *b, lanes xl, lanes ll)
 {
-    const lanes zero = {0};
+    const lanes zero = {0}, scale = xl / ll;
     const masks better = (ll > zero) & (xl * xl > b->gain * ll);
-    const lanes scale = xl / ll;
-    b->k = pick(better, k, b->k);
     b->scale = pick(better, scale, b->scale);
     b->gain = pick(better, scale * xl, b->gain);
+    return better;
 }
 
-/* Groups of zeros have neither scale nor codes. */
-static inline void best_put(const struct best *b, lanes top, struct fits *ret, unsigned at)
+/* Where all values of a group count as zeros: it gets no scale, and its codes are the lowest. */
+static inline masks all_zeros(lanes top)
 {
-    const masks nothing = magnitudes(top) < all_lanes(FIT_NOTHING);
-    const lanes zero = {0};
-    put_lanes(ret->scale + at, pick(nothing, zero, b->scale));
-    put_lanes(ret->k + at, pick(nothing, zero, b->k));
+    return magnitudes(top) < all_lanes(FIT_NOTHING);
 }
 
-/* What codes of 16 values, made with k, amount to. */
+/* What the codes of 16 values, made with k, amount to. */
 static inline void even_sums(const lanes *x, const lanes *w, lanes k, lanes *xl, lanes *ll)
 {
     lanes sum_xl = {0}, sum_ll = {0};
@@ -170,25 +184,31 @@ static inline void even_sums(const lanes *x, const lanes *w, lanes k, lanes *xl,
     *ll = sum_ll;
 }
 
-/* Q6_K: groups of 16, codes -32 to 31, the top value at -32 first, then up to 0.9 around it. */
-static inline void fit_even(const float *values, struct fits *ret, unsigned at)
+/*
+ * Q6_K: LANES groups of 16 to scales and codes, -32 to 31; the top value at -32 first, then up to
+ * 0.9 around it.
+ */
+static inline void fit_even(const float *values, float *scales, uint8_t *codes)
 {
-    lanes x[16], w[16], xl, ll;
-    struct best best;
+    lanes x[16], w[16], code[16], xl, ll, zero = {0};
     side_by_side(x, values, 16);
     const lanes top = top_values(x, 16);
     for (unsigned i = 0; i < 16; i++)
         w[i] = x[i] * x[i];
-    even_sums(x, w, -32 / top, &xl, &ll);
-    best_first(&best, -32 / top, xl, ll);
+    lanes best_k = -32 / top;
+    even_sums(x, w, best_k, &xl, &ll);
+    struct best best = best_first(xl, ll);
     for (int t = -9; t <= 9; t++) {
         const lanes k = -(32 + 0.1f * (float)t) / top;
         if (t == 0)
             continue;
         even_sums(x, w, k, &xl, &ll);
-        best_next(&best, k, xl, ll);
+        best_k = pick(best_next(&best, xl, ll), k, best_k);
     }
-    best_put(&best, top, ret, at);
+    for (unsigned i = 0; i < 16; i++)
+        code[i] = pick(all_zeros(top), all_lanes(-32), nearest(best_k * x[i], -32, 31));
+    put_codes(codes, code, 16, -32);
+    put_lanes(scales, pick(all_zeros(top), zero, best.scale));
 }
 
 /* One pass of fit_passes() over the codes: each moves if that makes the fit better. */
@@ -212,11 +232,13 @@ static inline masks fit_pass(const lanes *x, const lanes *w, lanes *code, lanes 
     return moved;
 }
 
-/* Q3_K: groups of 16, codes -4 to 3, the top value at -4; then codes move. Codes of zeros are -4. */
-static inline void fit_passes(const float *values, struct fits *ret, lanes code[16], unsigned at)
+/*
+ * Q3_K: LANES groups of 16 to scales and codes, -4 to 3; the top value at -4, then up to five passes
+ * in which codes move.
+ */
+static inline void fit_passes(const float *values, float *scales, uint8_t *codes)
 {
-    lanes x[16], w[16], xl = {0}, ll = {0};
-    struct best best;
+    lanes x[16], w[16], code[16], xl = {0}, ll = {0}, zero = {0};
     side_by_side(x, values, 16);
     const lanes top = top_values(x, 16), k = -4 / top;
     for (unsigned i = 0; i < 16; i++) {
@@ -228,19 +250,18 @@ static inline void fit_passes(const float *values, struct fits *ret, lanes code[
     for (unsigned pass = 0; pass < 5; pass++)
         if (!any_lane(fit_pass(x, w, code, &xl, &ll)))
             break;
-    best_first(&best, k, xl, ll);
-    best_put(&best, top, ret, at);
-    const masks nothing = magnitudes(top) < all_lanes(FIT_NOTHING);
     for (unsigned i = 0; i < 16; i++)
-        code[i] = pick(nothing, all_lanes(-4), code[i]);
+        code[i] = pick(all_zeros(top), all_lanes(-4), code[i]);
+    put_codes(codes, code, 16, -4);
+    put_lanes(scales, pick(all_zeros(top), zero, best_first(xl, ll).scale));
 }
 
 /* The scale of largest magnitude of n groups, of several the first. */
-static inline float top_scale(const struct fits *f, unsigned n)
+static inline float top_scale(const float *scale, unsigned n)
 {
     float top = 0;
     for (unsigned g = 0; g < n; g++)
-        top = fabsf(f->scale[g]) > fabsf(top) ? f->scale[g] : top;
+        top = fabsf(scale[g]) > fabsf(top) ? scale[g] : top;
     return top;
 }
 

@@ -91,33 +91,25 @@ FIXED bool take_min(struct min_form f, float most, const float *restrict x, uint
     if (!(top_magnitude(x, 256) < FIT_LIMIT))
         return false;
     for (unsigned r = 0; r < runs; r += LANES)
-        fit_min(f, x + r * f.n, &fits, r);
+        fit_min(f, x + r * f.n, &fits, r, code + r * f.n);
     if (!put_integers(ret->s, fits.scale, runs, most, d) ||
         !put_integers(ret->m, fits.min, runs, most, dmin))
         return false;
     for (unsigned r = 0; r < runs; r++) {
         const float scale = half_at(d) * (float)ret->s[r], min = half_at(dmin) * (float)ret->m[r];
-        if (scale == 0)
-            take_times(code + r * f.n, x + r * f.n, f.n, fits.low[r], fits.k[r], 0, f.last);
-        else
+        if (scale != 0)
             take_steps(code + r * f.n, x + r * f.n, f.n, min, scale, 0, f.last);
     }
     return true;
 }
 
-/* The same for codes on both sides of zero: 256 values in half runs, 16 codes from -zero on. */
-FIXED void take_signed(const struct fits *fits, float d, const int8_t scale[16], float zero,
-                       const float *restrict x, uint8_t code[256])
+/* The codes of half runs with the scales d * scale[h], from -zero on; where that is 0 they stay. */
+FIXED void take_signed(float d, const int8_t scale[16], float zero, const float *restrict x,
+                       uint8_t code[256])
 {
-    for (unsigned h = 0; h < 16; h++) {
-        const float step = d * (float)scale[h];
-        if (step != 0)
-            take_steps(code + 16 * h, x + 16 * h, 16, 0, step, -zero, zero - 1);
-        else if (fits->k[h] != 0)
-            take_times(code + 16 * h, x + 16 * h, 16, 0, fits->k[h], -zero, zero - 1);
-        else
-            memset(code + 16 * h, 0, 16);
-    }
+    for (unsigned h = 0; h < 16; h++)
+        if (d * (float)scale[h] != 0)
+            take_steps(code + 16 * h, x + 16 * h, 16, 0, d * (float)scale[h], -zero, zero - 1);
 }
 
 /* scales[h]: the scale of half run h in the low nibble, its minimum in the high one. */
@@ -193,27 +185,20 @@ static inline void put_q3_scales(uint8_t *b, const int8_t s[16])
 
 static inline bool pack_Q3_K(const float *restrict x, uint8_t *restrict b)
 {
-    struct fits fits;
-    lanes found[FIT_GROUPS / LANES][16];
+    float found[16];
     int8_t scale[16];
     uint8_t code[256];
     if (!(top_magnitude(x, 256) < FIT_LIMIT))
         return false;
     for (unsigned h = 0; h < 16; h += LANES)
-        fit_passes(x + 16 * h, &fits, found[h / LANES], h);
-    const float top = top_scale(&fits, 16), k = top == 0 ? 0 : -32 / top;
+        fit_passes(x + 16 * h, found + h, code + 16 * h);
+    const float top = top_scale(found, 16), k = -32 / top;
     if (!put_half(b + Q3_D, top == 0 ? 0 : 1 / k))
         return false;
     for (unsigned h = 0; h < 16; h++)
-        scale[h] = top == 0 ? -32 : (int8_t)nearest_of(k * fits.scale[h], -32, 31);
+        scale[h] = top == 0 ? -32 : (int8_t)nearest_of(k * found[h], -32, 31);
     put_q3_scales(b + Q3_SCALES, scale);
-    for (unsigned h = 0; h < 16; h++) {
-        const float step = half_at(b + Q3_D) * (float)scale[h];
-        if (step != 0)
-            take_steps(code + 16 * h, x + 16 * h, 16, 0, step, -4, 3);
-        for (unsigned i = 0; i < 16 && step == 0; i++)
-            code[16 * h + i] = (uint8_t)(found[h / LANES][i][h % LANES] + 4);
-    }
+    take_signed(half_at(b + Q3_D), scale, 4, x, code);
     put_runs(b + Q3_QS, code, 2, 3);
     for (unsigned i = 0; i < 256; i++)
         code[i] >>= 2;
@@ -337,13 +322,13 @@ DECODER(Q6_K)
 static inline bool pack_Q6_K(const float *restrict x, uint8_t *restrict b)
 {
     int8_t *scale = (int8_t *)b + Q6_SCALES;
-    struct fits fits;
+    float found[16];
     uint8_t code[256];
     if (!(top_magnitude(x, 256) < FIT_LIMIT))
         return false;
     for (unsigned h = 0; h < 16; h += LANES)
-        fit_even(x + 16 * h, &fits, h);
-    const float top = top_scale(&fits, 16), k = -128 / top;
+        fit_even(x + 16 * h, found + h, code + 16 * h);
+    const float top = top_scale(found, 16), k = -128 / top;
     if (fabsf(top) < FIT_NOTHING) {
         memset(b, 0, Q6_K_BYTES);
         return true;
@@ -351,8 +336,8 @@ static inline bool pack_Q6_K(const float *restrict x, uint8_t *restrict b)
     if (!put_half(b + Q6_D, 1 / k))
         return false;
     for (unsigned h = 0; h < 16; h++)
-        scale[h] = (int8_t)nearest_of(k * fits.scale[h], -128, 127);
-    take_signed(&fits, half_at(b + Q6_D), scale, 32, x, code);
+        scale[h] = (int8_t)nearest_of(k * found[h], -128, 127);
+    take_signed(half_at(b + Q6_D), scale, 32, x, code);
     for (unsigned i = 0; i < 128; i += 8) {
         const uint8_t *low = code + 128 * (i / 64) + i % 64;
         const uint64_t q = get_u64(low, false), high = get_u64(low + 64, false);

@@ -89,6 +89,15 @@ static inline void put_lanes(float *to, lanes x)
     memcpy(to, &x, sizeof(x));
 }
 
+/* LANES groups of n codes, counted from the code `least` on. */
+static inline void put_codes(uint8_t *restrict to, const lanes *restrict code, unsigned n,
+                             float least)
+{
+    for (unsigned g = 0; g < LANES; g++)
+        for (unsigned i = 0; i < n; i++)
+            to[g * n + i] = (uint8_t)(code[i][g] - least);
+}
+
 /* Of each group the value of largest magnitude, of several the first. */
 static inline lanes top_values(const lanes *x, unsigned n)
 {

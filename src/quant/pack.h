@@ -109,7 +109,39 @@ static inline struct range range_of(const float *restrict x, unsigned n)
     return ret;
 }
 
-/* Eight codes as bytes: ((x - low) * id) + half without its fraction, at most `most`; not below 0. */
+/*
+ * Eight codes as bytes:
+ *     cut8      ((x - low) * id) + half without its fraction, at most `most`; not below 0
+ *     round8    x * id rounded to the nearest integer, halves away from zero, plus `more`
+ *
+ * To round, the float below one half is added (with the sign of the product) and the fraction cut
+ * off: with one half itself 0.49999997 would become 1.
+ */
+#define BELOW_HALF 0x1.fffffep-2f
+#ifdef __AVX2__
+static inline uint64_t narrow8(__m256i v)
+{
+    const __m128i low = _mm256_castsi256_si128(v), high = _mm256_extracti128_si256(v, 1);
+    const __m128i words = _mm_packs_epi32(low, high);
+    return (uint64_t)_mm_cvtsi128_si64(_mm_packs_epi16(words, words));
+}
+
+static inline uint64_t cut8(const float *restrict x, float low, float id, float half, float most)
+{
+    __m256 v = _mm256_sub_ps(_mm256_loadu_ps(x), _mm256_set1_ps(low));
+    v = _mm256_add_ps(_mm256_mul_ps(v, _mm256_set1_ps(id)), _mm256_set1_ps(half));
+    return narrow8(_mm256_cvttps_epi32(_mm256_min_ps(v, _mm256_set1_ps(most))));
+}
+
+static inline uint64_t round8(const float *restrict x, float id, int more)
+{
+    const __m256 v = _mm256_mul_ps(_mm256_loadu_ps(x), _mm256_set1_ps(id));
+    const __m256 sign = _mm256_and_ps(v, _mm256_set1_ps(-0.0f));
+    const __m256 half = _mm256_or_ps(sign, _mm256_set1_ps(BELOW_HALF));
+    const __m256i q = _mm256_cvttps_epi32(_mm256_add_ps(v, half));
+    return narrow8(_mm256_add_epi32(q, _mm256_set1_epi32(more)));
+}
+#else
 static inline uint64_t cut8(const float *restrict x, float low, float id, float half, float most)
 {
     uint8_t q[8];
@@ -120,20 +152,16 @@ static inline uint64_t cut8(const float *restrict x, float low, float id, float 
     return get_u64(q, false);
 }
 
-/*
- * Eight codes as bytes: x * id rounded to the nearest integer, halves away from zero, plus `more`;
- * within -128 and 127. What is added is the float below one half: with one half itself the sum of
- * it and 0.49999997 would round to 1.
- */
 static inline uint64_t round8(const float *restrict x, float id, int more)
 {
     uint8_t q[8];
     for (unsigned i = 0; i < 8; i++) {
         const float v = x[i] * id;
-        q[i] = (uint8_t)((int)(v + copysignf(0x1.fffffep-2f, v)) + more);
+        q[i] = (uint8_t)((int)(v + copysignf(BELOW_HALF, v)) + more);
     }
     return get_u64(q, false);
 }
+#endif
 
 /* The nearest integer from least to most, of two the even one; least for a NaN. */
 static inline float nearest_of(float v, float least, float most)
@@ -149,14 +177,6 @@ static inline void take_steps(uint8_t *restrict code, const float *restrict x, u
 {
     for (unsigned i = 0; i < n; i++)
         code[i] = (uint8_t)(nearest_of((x[i] + more) / step, least, most) - least);
-}
-
-/* The same with the inverse of a step: (x - low) * k. */
-static inline void take_times(uint8_t *restrict code, const float *restrict x, unsigned n,
-                              float low, float k, float least, float most)
-{
-    for (unsigned i = 0; i < n; i++)
-        code[i] = (uint8_t)(nearest_of((x[i] - low) * k, least, most) - least);
 }
 
 /* Bit j is the lowest bit of byte j: spread_bits() undone. */

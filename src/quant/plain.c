@@ -162,29 +162,28 @@ void IN_SET(narrow_bf16)(const float *restrict src, size_t n, uint16_t *restrict
 }
 
 /*
- * The encoders of 16-bit floats look at RUN values first: where all are of a magnitude below the
- * limit, which is nearly always, narrowing needs no second look.
+ * The encoders of 16-bit floats narrow RUN values at once, as if all were of a magnitude below the
+ * limit, from which on they become infinite; if one is not, which is rare, the run is done again
+ * value by value.
  */
 enum { RUN = 64 };
+#define BRAIN_LIMIT 0x1.ffp127f
 
-static inline bool all_below(const float *restrict x, size_t n, uint32_t limit)
+/* A NaN loses its payload. False if x becomes infinite. */
+static inline bool put_any_half(uint8_t *p, float x)
 {
-    bool below = true;
-    for (size_t i = 0; i < n; i++)
-        below &= (f32_bits(x[i]) & 0x7fffffff) < limit;
-    return below;
-}
-
-/* What is not finite stays so, a NaN without its payload; false for what would become infinite. */
-static inline bool put_odd_half(uint8_t *p, float x)
-{
-    const uint32_t mag = f32_bits(x) & 0x7fffffff;
     const uint16_t sign = (uint16_t)(f32_bits(x) >> 16 & 0x8000);
-    put_u16(p, mag > 0x7f800000 ? sign | 0x7e00 : f32_to_f16(x), false);
-    return mag >= 0x7f800000 || fabsf(x) < HALF_LIMIT;
+    put_u16(p, isnan(x) ? sign | 0x7e00 : f32_to_f16(x), false);
+    return !isfinite(x) || fabsf(x) < HALF_LIMIT;
 }
 
-static inline void put_halves(uint8_t *restrict p, const float *restrict x)
+static inline bool put_any_brain(uint8_t *p, float x)
+{
+    put_u16(p, f32_to_bf16(x), false);
+    return !isfinite(x) || fabsf(x) < BRAIN_LIMIT;
+}
+
+static inline bool put_halves(uint8_t *restrict p, const float *restrict x)
 {
 #ifdef __F16C__
     for (size_t i = 0; i < RUN; i += 8) {
@@ -195,45 +194,31 @@ static inline void put_halves(uint8_t *restrict p, const float *restrict x)
     for (size_t i = 0; i < RUN; i++)
         put_u16(p + i * F16_BYTES, f32_to_f16(x[i]), false);
 #endif
+    return top_magnitude(x, RUN) < HALF_LIMIT;
 }
 
-size_t IN_SET(encode_F16)(const float *restrict src, size_t n, uint8_t *restrict dst)
+static inline bool put_brains(uint8_t *restrict p, const float *restrict x)
 {
-    size_t i = 0;
-    while (i < n) {
-        if (i + RUN <= n && all_below(src + i, RUN, 0x477ff000)) {
-            put_halves(dst + i * F16_BYTES, src + i);
-            i += RUN;
-            continue;
-        }
-        for (size_t end = i + RUN < n ? i + RUN : n; i < end; i++)
-            if (!put_odd_half(dst + i * F16_BYTES, src[i]))
-                return i;
+    for (size_t i = 0; i < RUN; i++) {
+        const uint32_t bits = f32_bits(x[i]);
+        put_u16(p + i * BF16_BYTES, (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16), false);
     }
-    return n;
+    return top_magnitude(x, RUN) < BRAIN_LIMIT;
 }
 
-static inline void put_brain(uint8_t *p, float x)
-{
-    put_u16(p, f32_to_bf16(x), false);
-}
-
-size_t IN_SET(encode_BF16)(const float *restrict src, size_t n, uint8_t *restrict dst)
-{
-    const uint32_t limit = 0x7f7f8000;
-    size_t i = 0;
-    while (i < n) {
-        if (i + RUN <= n && all_below(src + i, RUN, limit)) {
-            for (size_t k = 0; k < RUN; k++)
-                put_brain(dst + (i + k) * BF16_BYTES, src[i + k]);
-            i += RUN;
-            continue;
-        }
-        for (size_t end = i + RUN < n ? i + RUN : n; i < end; i++) {
-            if (isfinite(src[i]) && !all_below(src + i, 1, limit))
-                return i;
-            put_brain(dst + i * BF16_BYTES, src[i]);
-        }
+#define NARROW_ENCODER(T, put_run, put_any)                                               \
+    size_t IN_SET(encode_##T)(const float *restrict src, size_t n, uint8_t *restrict dst) \
+    {                                                                                     \
+        for (size_t at = 0, end; at < n; at = end) {                                      \
+            end = at + RUN < n ? at + RUN : n;                                            \
+            if (end - at == RUN && put_run(dst + at * T##_BYTES, src + at))               \
+                continue;                                                                 \
+            for (size_t i = at; i < end; i++)                                             \
+                if (!put_any(dst + i * T##_BYTES, src[i]))                                \
+                    return i;                                                             \
+        }                                                                                 \
+        return n;                                                                         \
     }
-    return n;
-}
+
+NARROW_ENCODER(F16, put_halves, put_any_half)
+NARROW_ENCODER(BF16, put_brains, put_any_brain)
