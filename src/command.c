@@ -2,14 +2,12 @@
 /* The commands besides mounting: see command.h. */
 #include "command.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/nearest.h"
-#include "check/models.h"
 #include "mount/unmount.h"
 #include "tree/tree.h"
 
@@ -60,24 +58,6 @@ static int recover(const struct command_args *a)
         }
     }
     return status;
-}
-
-int command_add(struct models *m, const char *operand)
-{
-    size_t before = m->n;
-    bool folders = m->folders;
-    char shown[SHOW_MAX];
-    m->folders = false;
-    int r = models_add(m, operand);
-    if (r == 0 && m->folders && m->n == before)
-        r = -ENOENT;
-    m->folders |= folders;
-    if (r == -ENOENT)
-        (void)fprintf(stderr, "ggufs: %s: no models are in this folder (files NAME.gguf)\n",
-                      show(shown, operand, strlen(operand)));
-    else if (r < 0)
-        (void)fputs("ggufs: no memory\n", stderr);
-    return r < 0 ? -1 : 0;
 }
 
 /* ---- the tables ---- */

@@ -28,10 +28,6 @@ struct command_args {
 
 bool command_has(const struct command_args *a, enum command_option id);
 
-/* The models that an operand names; a folder without any is an error. 0, or -1: it was printed. */
-struct models;
-int command_add(struct models *m, const char *operand);
-
 /* If the arguments name a command: run it, set *status to the process's, return true. */
 bool command_run(int argc, char **argv, int *status);
 

@@ -5,6 +5,7 @@
  */
 #include "command.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -122,16 +123,17 @@ static void sink(void *arg, const struct check_finding *f)
 
 static enum check_outcome check_model(struct check *c, const struct model_path *m)
 {
-    char what[128];
+    char what[SHOW_MAX];
     struct check_finding f = {CHECK_ERROR, CHECK_STRUCTURE, m->path, what, "folder"};
     enum check_outcome outcome = CHECK_UNUSABLE;
     if (c->report)
         report_file(c->report, m->path, m->shards);
-    (void)snprintf(what, sizeof(what), "cannot be read: %s", strerror(-m->error));
-    if (m->error)
+    if (m->error) {
+        (void)models_error(m, what);
         sink(c, &f);
-    else
+    } else {
         outcome = check_file(m->path, &c->opt, sink, c);
+    }
     clear_bar(c);
     if (c->report)
         report_outcome(c->report, outcome);
@@ -154,11 +156,12 @@ static enum check_outcome check_all(struct check *c, const struct command_args *
     enum check_outcome worst = CHECK_CLEAN;
     struct models m = MODELS_INIT;
     int r = 0;
-    for (int i = 0; i < a->n; i++)
-        if (command_add(&m, a->operand[i]) < 0)
-            worst = CHECK_UNUSABLE;
+    for (int i = 0; i < a->n && r == 0; i++)
+        r = models_add(&m, a->operand[i]);
     if (r == 0 && command_has(a, OPTION_JSON) && !(c->report = report_new()))
-        r = -1;
+        r = -ENOMEM;
+    if (r < 0)
+        (void)fputs("ggufs: no memory\n", stderr);
     for (size_t i = 0; i < m.n && r == 0; i++) {
         enum check_outcome outcome = check_model(c, &m.model[i]);
         worst = outcome > worst ? outcome : worst;

@@ -23,8 +23,9 @@ static const char *base_name(const char *path)
 static int open_model(const struct model_path *m, struct header *h, struct summary *s,
                       struct err *e)
 {
-    int r = m->error ? err_set(e, m->error, "the folder cannot be read: %s", strerror(-m->error))
-                     : header_open(m->path, h, e);
+    char why[SHOW_MAX];
+    int r =
+        m->error ? err_set(e, m->error, "%s", models_error(m, why)) : header_open(m->path, h, e);
     if (r == 0)
         *s = (struct summary){h->g, base_name(m->path), h->shards, h->missing};
     return r;
@@ -202,15 +203,17 @@ int command_info(const struct command_args *a)
 {
     struct models all = MODELS_INIT;
     int r = 0;
-    for (int i = 0; i < a->n; i++)
-        if (command_add(&all, a->operand[i]) < 0)
-            r = -1;
-    if (command_has(a, OPTION_JSON))
-        r = json(&all) < 0 ? -1 : r;
+    for (int i = 0; i < a->n && r == 0; i++)
+        r = models_add(&all, a->operand[i]);
+    if (r < 0)
+        (void)fputs("ggufs: no memory\n", stderr);
+    else if (command_has(a, OPTION_JSON))
+        r = json(&all);
     else if (all.folders)
-        r = table(&all) < 0 ? -1 : r;
-    for (size_t i = 0; i < all.n && !command_has(a, OPTION_JSON) && !all.folders; i++)
-        r = print_text(&all, i) < 0 ? -1 : r;
+        r = table(&all);
+    else
+        for (size_t i = 0; i < all.n; i++)
+            r = print_text(&all, i) < 0 ? -1 : r;
     models_free(&all);
     if (fflush(stdout) != 0) {
         (void)fputs("ggufs: cannot write to standard output\n", stderr);

@@ -278,6 +278,7 @@ static void forget_visits(struct models *m)
 
 static int add_folder(struct models *m, const char *path, dev_t dev)
 {
+    size_t before = m->n;
     m->folders = true;
     int r = forbid_above(m, path);
     if (r == 0)
@@ -285,7 +286,7 @@ static int add_folder(struct models *m, const char *path, dev_t dev)
     for (size_t i = 0; i < m->n_links && r == 0; i++)
         r = walk(m, m->link[i], dev);
     forget_visits(m);
-    return r;
+    return r == 0 && m->n == before ? add(m, strdup(path), 0, -ENOENT) : r;
 }
 
 int models_add(struct models *m, const char *path)
@@ -294,6 +295,15 @@ int models_add(struct models *m, const char *path)
     if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
         return add_folder(m, path, st.st_dev);
     return add_file(m, path);
+}
+
+const char *models_error(const struct model_path *m, char dst[SHOW_MAX])
+{
+    if (m->error == -ENOENT)
+        (void)snprintf(dst, SHOW_MAX, "no models are in this folder (files NAME.gguf)");
+    else
+        (void)snprintf(dst, SHOW_MAX, "cannot be read: %s", strerror(-m->error));
+    return dst;
 }
 
 void models_free(struct models *m)

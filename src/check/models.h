@@ -22,12 +22,13 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "base/err.h"
 #include "base/hash.h"
 
 struct model_path {
     char *path;    /* owned; of a split model that of the first file */
     size_t shards; /* files of a split model; 0: it is not split */
-    int error;     /* 0, or why this folder cannot be read: -errno */
+    int error;     /* 0, or why this folder cannot be read: -errno; -ENOENT: no models are in it */
 };
 
 struct folder_id {
@@ -58,6 +59,8 @@ struct models {
 
 /* 0, also if there is nothing at `path` (it is added anyway); -ENOMEM. */
 int models_add(struct models *m, const char *path);
+/* The line for an entry with an error. */
+const char *models_error(const struct model_path *m, char dst[SHOW_MAX]);
 void models_free(struct models *m);
 
 #endif

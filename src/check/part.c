@@ -47,7 +47,7 @@ static int open_file(struct part *p, struct err *e)
     if (!real)
         return sniff_no_file(p->path, -errno, e);
     bool folder = stat(real, &st) == 0 && S_ISDIR(st.st_mode);
-    int r = folder ? err_set(e, -EISDIR, "is a folder, not a GGUF file") : open_dir(real, e);
+    int r = folder ? sniff_folder(e) : open_dir(real, e);
     if (r >= 0) {
         int dir = r;
         r = edit_file_open(&p->file, &sys_libc, dir, part_name(real), false, e);

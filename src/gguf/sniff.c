@@ -181,3 +181,10 @@ int sniff_no_file(const char *path, int code, struct err *e)
     return s ? err_set(e, code, "is %s, not a file: %s", s->what, s->todo)
              : err_set(e, code, "%s", strerror(-code));
 }
+
+int sniff_folder(struct err *e)
+{
+    return err_set(
+        e, -EISDIR,
+        "is a folder, not a GGUF file: name a model in it (ggufs --info FOLDER lists them)");
+}

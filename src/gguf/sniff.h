@@ -31,5 +31,7 @@ const struct sniffed *sniff_bytes(const uint8_t *bytes, size_t n, uint64_t size)
 const struct sniffed *sniff_path(const char *path);
 /* A path could not be opened: fill e with what it is, if it names no file, else why. Returns code. */
 int sniff_no_file(const char *path, int code, struct err *e);
+/* The path is a folder: -EISDIR, with what to do. */
+int sniff_folder(struct err *e);
 
 #endif

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "gguf/sniff.h"
 
 /* Bytes loaded at a time, at least: most headers without a tokenizer fit. */
 #define LOAD_STEP ((uint64_t)64 << 10)
@@ -48,7 +49,7 @@ int source_fd(int fd, struct source *ret, struct err *e)
     if (fstat(fd, &st) < 0)
         return err_set(e, -errno, "cannot stat: %s", strerror(errno));
     if (S_ISDIR(st.st_mode))
-        return err_set(e, -EISDIR, "is a folder, not a GGUF file");
+        return sniff_folder(e);
     if (!S_ISREG(st.st_mode))
         return err_set(e, -EINVAL, "is not a regular file");
     *ret = (struct source){.size = (uint64_t)st.st_size, .read = read_fd, .fd = fd};

@@ -263,7 +263,7 @@ static int find_model(struct tree *t, const char *path, const char **name, struc
                                      strerror(-why))
                            : sniff_no_file(path, why, e);
     if (stat(t->path, &t->st) == 0 && S_ISDIR(t->st.st_mode))
-        return err_set(e, -EISDIR, "is a folder, not a GGUF file");
+        return sniff_folder(e);
     char *slash = strrchr(t->path, '/');
     *slash = '\0'; /* the folder's path, for a moment */
     t->dir = open(slash == t->path ? "/" : t->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

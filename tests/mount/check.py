@@ -207,8 +207,8 @@ class Check(unittest.TestCase):
     def test_folder_without_models(self):
         top = self.tree('x/README.md')
         done = check('--check', top + '/x', self.file(image()))
-        self.assertEqual((done.returncode, done.out), (2, ''))
-        self.assertIn(f'ggufs: {top}/x: no models', done.err)
+        self.assertEqual((done.returncode, done.err), (2, ''))
+        self.assertTrue(done.out.startswith(f'{top}/x: error: no models are in this folder'))
 
     def test_folder_unreadable(self):
         """It is told, and the others are checked."""
