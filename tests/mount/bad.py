@@ -58,6 +58,10 @@ class Bad(unittest.TestCase):
         """--check refuses what a mount refuses, and else says what `check` in the mount says."""
         how = {} if SANITIZED else {'preexec_fn': limit_memory}
         done = mountlib.run(mountlib.GGUFS, '--check', name, cwd=FOLDER, **how)
+        if os.path.isdir(os.path.join(FOLDER, name)):  # without a model in it
+            self.assertEqual((done.returncode, done.out), (2, ''))
+            self.check_line(name, done.err)
+            return
         if accepted:
             self.assertIn(done.returncode, (0, 1))
             self.assertEqual(done.out, self.said)
