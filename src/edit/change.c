@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Operations on keys, applied: see change.h.
- *
- * While a change is applied, keys stand in slots: one for each key of the old header, then one for
- * each new key. A slot is never freed: a removed key's slot is its place if it comes back. The
- * order of the header is a list through the slots, so that a new key can go anywhere.
- */
+/* Operations on keys, and the entries that they make of the header: see change.h. */
 #include "edit/change.h"
 
 #include <errno.h>
@@ -13,186 +7,32 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "edit/slots.h"
 
 static const char alignment_key[] = "general.alignment";
 static const char architecture_key[] = "general.architecture";
 
-/* The operations. */
-
-static size_t keep(struct edit_change *c, const void *p, size_t n)
-{
-    size_t at = c->bytes.len;
-    buf_add(&c->bytes, p, n);
-    return at;
-}
-
-static int append(struct edit_change *c, struct edit_op op, const void *key, const void *arg,
-                  const void *after)
-{
-    size_t before = c->bytes.len;
-    int r = array_grow(&c->op, &c->cap, c->n, sizeof(*c->op));
-    if (r < 0)
-        return r;
-    op.key = keep(c, key, op.key_len);
-    op.arg = keep(c, arg, op.arg_len);
-    op.after = keep(c, after, op.after_len);
-    r = buf_error(&c->bytes);
-    if (r < 0) {
-        c->bytes.len = before;
-        c->bytes.err = 0;
-        return r;
-    }
-    c->op[c->n++] = op;
-    return 0;
-}
-
-int edit_set_after(struct edit_change *c, const void *key, size_t key_len, uint32_t type,
-                   const void *value, size_t value_len, const void *after, size_t after_len)
-{
-    struct edit_op op = {.kind = EDIT_SET,
-                         .type = type,
-                         .key_len = key_len,
-                         .arg_len = value_len,
-                         .after_len = after_len};
-    return append(c, op, key, value, after);
-}
-
-int edit_set(struct edit_change *c, const void *key, size_t key_len, uint32_t type,
-             const void *value, size_t value_len)
-{
-    return edit_set_after(c, key, key_len, type, value, value_len, NULL, 0);
-}
-
-int edit_remove(struct edit_change *c, const void *key, size_t key_len)
-{
-    return append(c, (struct edit_op){.kind = EDIT_REMOVE, .key_len = key_len}, key, NULL, NULL);
-}
-
-int edit_rename(struct edit_change *c, const void *from, size_t from_len, const void *to,
-                size_t to_len)
-{
-    struct edit_op op = {.kind = EDIT_RENAME, .key_len = from_len, .arg_len = to_len};
-    return append(c, op, from, to, NULL);
-}
-
-void edit_change_free(struct edit_change *c)
-{
-    free(c->op);
-    buf_free(&c->bytes);
-    *c = EDIT_CHANGE_INIT;
-}
-
-/* The slots. */
-
-#define NONE UINT32_MAX
-
-struct text {
-    const void *p;
-    size_t n;
-};
-
-struct slot {
-    struct text name;  /* in the old header, or in the change */
-    struct text value; /* p NULL: the old header's */
-    uint32_t old;      /* number of the key in the old header; NONE: a new one */
-    uint32_t type;
-    uint32_t next; /* slot that follows in the header */
-    bool gone;     /* removed */
-    bool renamed;
-};
-
-struct slots {
-    const struct gguf *g;
-    struct slot *slot; /* owned */
-    size_t n, cap;
-    uint32_t first, last;
-    uint32_t *moved; /* owned: slots whose name is not the one that the old header has */
-    size_t n_moved, moved_cap;
-};
-
-static bool equal(struct text a, struct text b)
-{
-    return a.n == b.n && memcmp(a.p, b.p, a.n) == 0;
-}
-
-static bool is(struct text a, const char *name)
-{
-    return equal(a, (struct text){name, strlen(name)});
-}
+/* ---- what is refused ---- */
 
 bool edit_is_own_key(const void *key, size_t n)
 {
     size_t split = sizeof(EDIT_SPLIT_PREFIX) - 1;
-    return is((struct text){key, n}, EDIT_RESERVE_KEY) ||
+    return name_is((struct name){key, n}, EDIT_RESERVE_KEY) ||
            (n >= split && memcmp(key, EDIT_SPLIT_PREFIX, split) == 0);
 }
 
-static int refuse(struct err *e, int code, struct text name, const char *why)
+static int refuse(struct err *e, int code, struct name name, const char *why)
 {
     char shown[SHOW_MAX];
     return err_set(e, code, "key '%s': %s", show(shown, name.p, name.n), why);
 }
 
-static void link_slot(struct slots *s, uint32_t i, uint32_t after)
+static int no_memory(struct err *e)
 {
-    uint32_t *from = after == NONE ? &s->first : &s->slot[after].next;
-    s->slot[i].next = *from;
-    *from = i;
-    if (after == s->last)
-        s->last = i;
+    return err_set(e, -ENOMEM, "no memory for the edit");
 }
 
-static int add_slot(struct slots *s, struct slot slot, uint32_t after)
-{
-    int r = array_grow(&s->slot, &s->cap, s->n, sizeof(*s->slot));
-    if (r < 0)
-        return r;
-    s->slot[s->n] = slot;
-    link_slot(s, (uint32_t)s->n++, after);
-    return 0;
-}
-
-static int mark_moved(struct slots *s, uint32_t i)
-{
-    int r = array_grow(&s->moved, &s->moved_cap, s->n_moved, sizeof(*s->moved));
-    if (r == 0)
-        s->moved[s->n_moved++] = i;
-    return r;
-}
-
-static int load_slots(struct slots *s)
-{
-    int r = 0;
-    for (uint32_t i = 0; i < s->g->n_kv && r == 0; i++) {
-        const struct gguf_kv *kv = &s->g->kv[i];
-        struct slot slot = {.name = {gguf_key(s->g, kv), kv->key_len}, .old = i, .type = kv->type};
-        slot.gone = is(slot.name, EDIT_RESERVE_KEY); /* the plan makes a new one */
-        r = add_slot(s, slot, s->last);
-    }
-    return r;
-}
-
-/* The slot of a name: of a key that is there, or (gone) of one that was removed; else NONE. */
-static uint32_t find_slot(const struct slots *s, struct text name, bool gone)
-{
-    for (size_t k = s->n_moved; k-- > 0;) {
-        const struct slot *at = &s->slot[s->moved[k]];
-        if (at->gone == gone && equal(at->name, name))
-            return s->moved[k];
-    }
-    uint32_t i = gguf_find_key(s->g, name.p, name.n);
-    return i != NONE && !s->slot[i].renamed && s->slot[i].gone == gone ? i : NONE;
-}
-
-/* The operations on slots. */
-
-/* The text of an operation's range. */
-static struct text part(const struct edit_change *c, size_t at, size_t n)
-{
-    return (struct text){n ? c->bytes.data + at : (const uint8_t *)"", n};
-}
-
-static int check_name(struct text name, struct err *e)
+static int check_name(struct name name, struct err *e)
 {
     if (name.n == 0)
         return err_set(e, -EINVAL, "a key's name is empty");
@@ -206,164 +46,256 @@ static int check_name(struct text name, struct err *e)
 int edit_check_value(const struct gguf *g, const void *key, size_t key_len, uint32_t type,
                      const void *value, size_t value_len, struct err *e)
 {
-    struct text name = {key, key_len};
-    if (!is(name, alignment_key))
+    struct name name = {key, key_len};
+    if (!name_is(name, alignment_key))
         return 0;
     if (type != GGUF_U32 || value_len != 4)
         return refuse(e, -EINVAL, name, "must be a u32");
     uint64_t v = get_u32(value, g->fmt.big);
-    if (v == g->alignment) /* no edit, whatever it is */
-        return 0;
     if (!is_pow2(v) || v < EDIT_MIN_ALIGNMENT || v > EDIT_MAX_ALIGNMENT)
         return refuse(e, -EINVAL, name, "must be a power of two from 8 to 1048576");
     return 0;
 }
 
-static int do_set(struct slots *s, const struct edit_change *c, const struct edit_op *op,
-                  struct err *e)
+/* The header without reserve and padding must stay one that can be read. */
+static int check_size(const struct edit_change *c, struct err *e)
 {
-    struct text name = part(c, op->key, op->key_len), value = part(c, op->arg, op->arg_len);
-    int r = edit_check_value(s->g, name.p, name.n, op->type, value.p, value.n, e);
-    if (r < 0)
-        return r;
-    uint32_t i = find_slot(s, name, false);
-    if (i == NONE)
-        i = find_slot(s, name, true);
-    if (i != NONE) {
-        s->slot[i].value = value;
-        s->slot[i].type = op->type;
-        s->slot[i].gone = false;
+    uint64_t infos = c->base->head_len - c->base->info_off;
+    if (c->bytes <= GGUF_MAX_HEADER && infos <= GGUF_MAX_HEADER - c->bytes)
         return 0;
-    }
-    uint32_t after = op->after_len ? find_slot(s, part(c, op->after, op->after_len), false) : NONE;
-    struct slot slot = {.name = name, .value = value, .old = NONE, .type = op->type};
-    r = mark_moved(s, (uint32_t)s->n);
-    return r < 0 ? r : add_slot(s, slot, after == NONE ? s->last : after);
+    return err_set(e, -EFBIG, "the header would be over %llu bytes",
+                   (unsigned long long)GGUF_MAX_HEADER);
 }
 
-static int do_remove(struct slots *s, const struct edit_change *c, const struct edit_op *op,
-                     struct err *e)
+/* ---- operations ---- */
+
+bool edit_find(const struct edit_change *c, const void *key, size_t n, uint32_t *ret)
 {
-    struct text name = part(c, op->key, op->key_len);
-    if (is(name, architecture_key))
-        return refuse(e, -EPERM, name, "cannot be removed");
-    uint32_t i = find_slot(s, name, false);
-    if (i == NONE)
-        return refuse(e, -ENOENT, name, "is not there");
-    s->slot[i].gone = true;
-    return 0;
+    uint32_t i = slot_named(c, (struct name){key, n});
+    *ret = i;
+    if (i != EDIT_NONE)
+        return !c->slot[i].gone;
+    uint32_t kv = gguf_find_key(c->base, key, n);
+    return kv != EDIT_NONE && !(c->slot_of && c->slot_of[kv] != EDIT_NONE);
 }
 
-static int do_rename(struct slots *s, const struct edit_change *c, const struct edit_op *op,
-                     struct err *e)
+/* The slot of a key that exists, made if there is none. -ENOENT, -ENOMEM. */
+static int live_slot(struct edit_change *c, struct name name, uint32_t *ret)
 {
-    struct text from = part(c, op->key, op->key_len), to = part(c, op->arg, op->arg_len);
-    int r = check_name(to, e);
-    if (r < 0)
+    if (!edit_find(c, name.p, name.n, ret))
+        return -ENOENT;
+    if (*ret != EDIT_NONE)
+        return slot_save(c, *ret);
+    return slot_touch(c, gguf_find_key(c->base, name.p, name.n), ret);
+}
+
+/* Of a key that may be new, or come back. */
+static int any_slot(struct edit_change *c, struct name name, uint64_t rank, uint32_t *ret)
+{
+    int r = live_slot(c, name, ret);
+    if (r != -ENOENT)
         return r;
-    if (is(from, alignment_key) || is(to, alignment_key))
-        return refuse(e, -EINVAL, from, "general.alignment cannot be made or lost by renaming");
-    if (is(from, architecture_key))
-        return refuse(e, -EPERM, from, "cannot be renamed");
-    uint32_t i = find_slot(s, from, false);
-    if (i == NONE)
-        return refuse(e, -ENOENT, from, "is not there");
-    if (equal(from, to))
-        return 0;
-    if (find_slot(s, to, false) != NONE)
-        return refuse(e, -EEXIST, to, "is there already");
-    r = s->slot[i].renamed || s->slot[i].old == NONE ? 0 : mark_moved(s, i);
-    if (r < 0)
-        return r;
-    s->slot[i].name = to;
-    s->slot[i].renamed = true;
-    return 0;
+    return *ret != EDIT_NONE ? slot_save(c, *ret) : slot_add(c, name, rank, ret);
 }
 
-static int do_op(struct slots *s, const struct edit_change *c, const struct edit_op *op,
-                 struct err *e)
+int edit_set(struct edit_change *c, const void *key, size_t key_len, struct edit_value *value,
+             uint64_t rank, struct err *e)
 {
-    static int (*const run[])(struct slots *, const struct edit_change *, const struct edit_op *,
-                              struct err *) = {
-        [EDIT_SET] = do_set,
-        [EDIT_REMOVE] = do_remove,
-        [EDIT_RENAME] = do_rename,
-    };
-    int r = check_name(part(c, op->key, op->key_len), e);
+    struct name name = {key, key_len};
+    size_t mark = edit_mark(c);
+    uint32_t i;
+    int r = check_name(name, e);
     if (r == 0)
-        r = run[op->kind](s, c, op, e);
-    return r == -ENOMEM ? err_set(e, r, "no memory for the edit") : r;
+        r = edit_check_value(c->base, key, key_len, value->type, value->bytes.data,
+                             value->bytes.len, e);
+    if (r < 0)
+        return r;
+    if (any_slot(c, name, rank, &i) < 0)
+        return no_memory(e);
+    slot_set_value(c, i, value);
+    if (c->slot[i].gone)
+        slot_set_gone(c, i, false);
+    r = check_size(c, e);
+    if (r < 0)
+        edit_undo(c, mark);
+    return r;
 }
 
-/* The entries. */
-
-static struct text old_value(const struct gguf *g, uint32_t i)
+int edit_remove(struct edit_change *c, const void *key, size_t key_len, struct err *e)
 {
-    return (struct text){g->head + g->kv[i].val_off, (size_t)(g->kv[i].end - g->kv[i].val_off)};
+    struct name name = {key, key_len};
+    uint32_t i;
+    int r = check_name(name, e);
+    if (r < 0)
+        return r;
+    if (name_is(name, architecture_key))
+        return refuse(e, -EPERM, name, "cannot be removed");
+    r = live_slot(c, name, &i);
+    if (r < 0)
+        return r == -ENOENT ? refuse(e, r, name, "does not exist") : no_memory(e);
+    slot_set_value(c, i, NULL);
+    slot_set_gone(c, i, true);
+    return 0;
 }
 
-static struct edit_entry make_entry(struct buf *b, const struct gguf *g, const struct slot *slot)
+static int check_rename(const struct edit_change *c, struct name from, struct name to,
+                        struct err *e)
 {
-    struct text value = slot->value.p ? slot->value : old_value(g, slot->old);
-    struct edit_entry entry = {.made = true, .off = b->len};
-    buf_uint(b, slot->name.n, g->fmt.len_width, g->fmt.big);
-    buf_add(b, slot->name.p, slot->name.n);
-    buf_uint(b, slot->type, 4, g->fmt.big);
-    buf_add(b, value.p, value.n);
-    entry.end = b->len;
-    return entry;
+    uint32_t i;
+    int r = check_name(from, e);
+    if (r == 0)
+        r = check_name(to, e);
+    if (r < 0)
+        return r;
+    if (name_is(from, alignment_key) || name_is(to, alignment_key))
+        return refuse(e, -EINVAL, from, "general.alignment cannot be made or lost by renaming");
+    if (name_is(from, architecture_key))
+        return refuse(e, -EPERM, from, "cannot be renamed");
+    if (!edit_find(c, from.p, from.n, &i))
+        return refuse(e, -ENOENT, from, "does not exist");
+    bool same = from.n == to.n && memcmp(from.p, to.p, to.n) == 0;
+    if (!same && edit_find(c, to.p, to.n, &i))
+        return refuse(e, -EEXIST, to, "already exists");
+    return same;
 }
 
-static void put_entry(struct edit_keys *k, const struct gguf *g, const struct slot *slot)
+int edit_rename(struct edit_change *c, const void *from, size_t from_len, const void *to,
+                size_t to_len, struct err *e)
 {
-    bool same = slot->old != NONE && !slot->renamed && !slot->value.p;
-    if (same)
-        k->entry[k->n++] =
-            (struct edit_entry){.off = g->kv[slot->old].off, .end = g->kv[slot->old].end};
-    else
-        k->entry[k->n++] = make_entry(&k->bytes, g, slot);
+    struct name old = {from, from_len}, now = {to, to_len};
+    size_t mark = edit_mark(c);
+    uint32_t i;
+    int r = check_rename(c, old, now, e);
+    if (r != 0)
+        return r < 0 ? r : 0;
+    r = live_slot(c, old, &i);
+    if (r == 0)
+        r = slot_rename(c, i, now);
+    r = r < 0 ? no_memory(e) : check_size(c, e);
+    if (r < 0)
+        edit_undo(c, mark);
+    return r;
 }
 
-static uint64_t alignment_of(const struct slots *s)
+static bool differs(const struct edit_change *c, const struct edit_slot *s)
 {
-    uint32_t i = find_slot(s, (struct text){alignment_key, sizeof(alignment_key) - 1}, false);
-    if (i == NONE)
+    if (s->old == EDIT_NONE)
+        return !s->gone;
+    struct name name = base_name(c, s->old);
+    return s->gone || s->value || name.n != s->name_len || memcmp(name.p, s->name, name.n) != 0;
+}
+
+bool edit_change_empty(const struct edit_change *c)
+{
+    for (size_t i = 0; i < c->n; i++)
+        if (differs(c, &c->slot[i]))
+            return false;
+    return true;
+}
+
+/* ---- entries ---- */
+
+static void put_value(struct buf *b, const struct edit_change *c, const struct edit_slot *s)
+{
+    if (s->value) {
+        buf_uint(b, s->value->type, 4, c->base->fmt.big);
+        buf_add(b, s->value->bytes.data, s->value->bytes.len);
+        return;
+    }
+    const struct gguf_kv *kv = &c->base->kv[s->old];
+    buf_uint(b, kv->type, 4, c->base->fmt.big);
+    buf_add(b, c->base->head + kv->val_off, (size_t)(kv->end - kv->val_off));
+}
+
+static void put_slot(struct edit_keys *k, const struct edit_change *c, const struct edit_slot *s)
+{
+    struct edit_entry entry = {.rank = s->rank};
+    if (differs(c, s)) {
+        entry.made = true;
+        entry.off = k->bytes.len;
+        buf_uint(&k->bytes, s->name_len, c->base->fmt.len_width, c->base->fmt.big);
+        buf_add(&k->bytes, s->name, s->name_len);
+        put_value(&k->bytes, c, s);
+        entry.end = k->bytes.len;
+    } else {
+        entry.off = c->base->kv[s->old].off;
+        entry.end = c->base->kv[s->old].end;
+    }
+    k->entry[k->n++] = entry;
+}
+
+static void put_base(struct edit_keys *k, const struct edit_change *c, uint32_t kv)
+{
+    bool touched = c->slot_of && c->slot_of[kv] != EDIT_NONE;
+    if (touched || name_is(base_name(c, kv), EDIT_RESERVE_KEY))
+        return;
+    k->entry[k->n++] = (struct edit_entry){.off = c->base->kv[kv].off,
+                                           .end = c->base->kv[kv].end,
+                                           .rank = c->rank ? c->rank[kv] : (uint64_t)kv + 1};
+}
+
+struct ranked {
+    uint64_t rank;
+    uint32_t slot;
+};
+
+static int by_rank(const void *a, const void *b)
+{
+    const struct ranked *x = a, *y = b;
+    if (x->rank != y->rank)
+        return x->rank < y->rank ? -1 : 1;
+    return x->slot < y->slot ? -1 : x->slot > y->slot;
+}
+
+/* The slots that have an entry, by rank. Returns how many. */
+static size_t sort_slots(const struct edit_change *c, struct ranked *list)
+{
+    size_t n = 0;
+    for (uint32_t i = 0; i < c->n; i++)
+        if (!c->slot[i].gone)
+            list[n++] = (struct ranked){c->slot[i].rank, i};
+    if (n)
+        qsort(list, n, sizeof(*list), by_rank);
+    return n;
+}
+
+static uint64_t alignment_of(const struct edit_change *c)
+{
+    uint32_t i;
+    if (!edit_find(c, alignment_key, sizeof(alignment_key) - 1, &i))
         return GGUF_DEFAULT_ALIGNMENT;
-    return s->slot[i].value.p ? get_u32(s->slot[i].value.p, s->g->fmt.big) : s->g->alignment;
+    const struct edit_value *v = i == EDIT_NONE ? NULL : c->slot[i].value;
+    return v ? get_u32(v->bytes.data, c->base->fmt.big) : c->base->alignment;
 }
 
-static int put_entries(const struct slots *s, struct edit_keys *ret)
+int edit_change_keys(const struct edit_change *c, struct edit_keys *ret)
 {
-    struct edit_keys k = {.entry = malloc((s->n + 1) * sizeof(*k.entry))};
-    if (!k.entry)
+    size_t most = (size_t)c->base->n_kv + c->n + 1, at = 0;
+    struct edit_keys k = {.entry = malloc(most * sizeof(*k.entry))};
+    struct ranked *list = malloc((c->n + 1) * sizeof(*list));
+    if (!k.entry || !list) {
+        free(list);
+        edit_keys_free(&k);
         return -ENOMEM;
-    for (uint32_t i = s->first; i != NONE; i = s->slot[i].next)
-        if (!s->slot[i].gone)
-            put_entry(&k, s->g, &s->slot[i]);
+    }
+    size_t slots = sort_slots(c, list);
+    for (uint32_t kv = 0; kv < c->base->n_kv; kv++) {
+        uint64_t rank = c->rank ? c->rank[kv] : (uint64_t)kv + 1;
+        for (; at < slots && list[at].rank < rank; at++)
+            put_slot(&k, c, &c->slot[list[at].slot]);
+        put_base(&k, c, kv);
+    }
+    for (; at < slots; at++)
+        put_slot(&k, c, &c->slot[list[at].slot]);
+    free(list);
     int r = buf_error(&k.bytes);
     if (r < 0) {
         edit_keys_free(&k);
         return r;
     }
-    k.alignment = alignment_of(s);
+    k.alignment = alignment_of(c);
     *ret = k;
     return 0;
-}
-
-int edit_apply(const struct gguf *g, const struct edit_change *c, struct edit_keys *ret,
-               struct err *e)
-{
-    struct slots s = {.g = g, .first = NONE, .last = NONE};
-    int r = load_slots(&s);
-    if (r < 0)
-        (void)err_set(e, r, "no memory for %u keys", g->n_kv);
-    for (size_t i = 0; i < c->n && r == 0; i++)
-        r = do_op(&s, c, &c->op[i], e);
-    if (r == 0 && (r = put_entries(&s, ret)) < 0)
-        (void)err_set(e, r, "no memory for the new header");
-    free(s.slot);
-    free(s.moved);
-    return r;
 }
 
 void edit_keys_free(struct edit_keys *k)

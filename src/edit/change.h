@@ -1,29 +1,38 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What an edit changes: a list of operations on the keys of a model, and the list of entries that
- * they make of its header. Pure: no file is touched.
+ * What an edit changes: an overlay over the keys of a parsed model, its base. Pure: no file is
+ * touched.
  *
- *     CLEANUP(edit_change_free) struct edit_change c = EDIT_CHANGE_INIT;
- *     edit_set(&c, "general.name", 12, GGUF_STRING, payload, n);     ... edit_remove, edit_rename
+ *     CLEANUP(edit_change_free) struct edit_change c;
+ *     edit_change_init(&c, g, NULL);
+ *     r = edit_set(&c, "general.name", 12, value, EDIT_LAST, &e);      ... edit_remove, edit_rename
  *     CLEANUP(edit_keys_free) struct edit_keys k = EDIT_KEYS_INIT;
- *     r = edit_apply(g, &c, &k, &e);
+ *     r = edit_change_keys(&c, &k);
  *
- * Operations take effect one after another, as if each were an edit of its own. Gathered edits are
- * thus one change, made by appending.
+ * Operations take effect one after another, as if each were an edit of its own; gathered edits are
+ * thus one change. Each costs what its own value costs, whatever was changed before, and a value
+ * that is replaced is freed: the change holds at most one value for each key. What no operation
+ * names keeps its exact bytes.
  *
- * A key keeps its place: when its value changes, when it is renamed, and also when it is removed
- * and comes back within one change. A new key goes to the end, or behind the key that it names.
- * What is not named by any operation keeps its exact bytes.
+ * Order: each key has a rank, and the header lists keys by rank. A key keeps its rank when its value
+ * changes and when it is renamed. A key that comes back after its removal gets the rank that the
+ * caller gives, or, within one change, the one that it had.
  *
- * Refused: the program's own keys, `split.*` and `ggufs.reserve` (-EPERM); general.architecture
- * removed or renamed (-EPERM); general.alignment other than a u32 that is a power of two from 8 to
- * 2^20, or renamed, or made by renaming (-EINVAL); a key that is not there (-ENOENT); a new name
- * that is taken (-EEXIST); an empty name or one over 65535 bytes (-EINVAL). The payload is not
- * looked into: the plan parses the header that comes out.
+ * Undo: every operation can be taken back until edit_keep().
+ *
+ * Refused, with nothing changed: the program's own keys, `split.*` and `ggufs.reserve` (-EPERM);
+ * general.architecture removed or renamed (-EPERM); general.alignment other than a u32 that is a
+ * power of two from 8 to 2^20, or renamed, or made by renaming (-EINVAL); a key that does not exist
+ * (-ENOENT); a new name that is taken (-EEXIST); an empty name or one over 65535 bytes (-EINVAL); a
+ * header over GGUF_MAX_HEADER (-EFBIG); -ENOMEM. Values are not looked into: the plan parses the
+ * header that comes out.
+ *
+ * Threads: one at a time. Values are immutable and counted: any.
  */
 #ifndef EDIT_CHANGE_H
 #define EDIT_CHANGE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -42,38 +51,87 @@
 #define EDIT_MAX_ALIGNMENT ((uint64_t)1 << 20)
 #define EDIT_MAX_KEY 65535 /* bytes; the specification's limit */
 
-enum edit_op_kind { EDIT_SET, EDIT_REMOVE, EDIT_RENAME };
+#define EDIT_NONE UINT32_MAX
+/* A rank behind every other: a new key goes to the end. */
+#define EDIT_LAST UINT64_MAX
 
-/* Names and values are ranges of edit_change.bytes, so that a change is freed at once. */
-struct edit_op {
-    enum edit_op_kind kind;
-    uint32_t type;           /* set: enum gguf_value_type */
-    size_t key, key_len;     /* what it is done to */
-    size_t arg, arg_len;     /* set: the value's bytes as in the file; rename: the new name */
-    size_t after, after_len; /* set: where a new key goes; length 0: to the end */
+/* A value that a key is to have. Counted, immutable. */
+struct edit_value {
+    atomic_uint refs;
+    uint64_t id;              /* differs for each value of the process */
+    uint32_t type;            /* enum gguf_value_type */
+    struct buf bytes;         /* as in the file, after the type word */
+    _Atomic(uint64_t) cached; /* the caller's: 0 at first */
 };
+
+/* A value of these bytes, which are moved into it. NULL: no memory (bytes stay the caller's). */
+struct edit_value *edit_value_make(uint32_t type, struct buf *bytes);
+struct edit_value *edit_value_ref(struct edit_value *v);
+void edit_value_unref(struct edit_value *v); /* may be NULL */
+
+/* A key that some operation has touched. */
+struct edit_slot {
+    char *name; /* owned; not NUL-terminated */
+    size_t name_len;
+    uint64_t hash;
+    struct edit_value *value; /* a reference; NULL: the base's */
+    uint64_t rank;
+    uint32_t old;  /* number of the key in the base; EDIT_NONE: a new one */
+    uint32_t next; /* slot in the same bucket */
+    bool gone;     /* removed */
+    bool named;    /* found by its name */
+};
+
+struct edit_undo;
 
 struct edit_change {
-    struct edit_op *op; /* owned */
+    const struct gguf *base; /* must outlive the change */
+    const uint64_t *rank;    /* of the base's keys, rising, must outlive it too; NULL: number + 1 */
+    struct edit_slot *slot;  /* owned; in the order in which they were first touched */
     size_t n, cap;
-    struct buf bytes;
+    uint32_t *bucket;  /* owned: first slot of each chain, or EDIT_NONE */
+    size_t buckets;    /* 0 or a power of two */
+    uint32_t *slot_of; /* owned: by key of the base, its slot or EDIT_NONE; NULL: none touched */
+    struct edit_undo *undo; /* owned: since edit_keep() */
+    size_t n_undo, cap_undo;
+    uint64_t bytes;   /* of all entries of the new header, without the reserve */
+    uint64_t version; /* rises with every operation and every undo */
 };
 
-#define EDIT_CHANGE_INIT ((struct edit_change){0})
-
-/* Append an operation; everything is copied. 0, -ENOMEM (nothing appended). */
-int edit_set(struct edit_change *c, const void *key, size_t key_len, uint32_t type,
-             const void *value, size_t value_len);
-/* As edit_set, but if the key is new it goes behind the key `after` (if that is there). */
-int edit_set_after(struct edit_change *c, const void *key, size_t key_len, uint32_t type,
-                   const void *value, size_t value_len, const void *after, size_t after_len);
-int edit_remove(struct edit_change *c, const void *key, size_t key_len);
-int edit_rename(struct edit_change *c, const void *from, size_t from_len, const void *to,
-                size_t to_len);
+void edit_change_init(struct edit_change *c, const struct gguf *base, const uint64_t *rank);
 void edit_change_free(struct edit_change *c);
 
-/* What edit_apply() refuses of a value: an alignment out of range that the model does not already
- * have. 0, -EINVAL. */
+/* Set a key; a new one gets this rank. Takes a reference of its own. */
+int edit_set(struct edit_change *c, const void *key, size_t key_len, struct edit_value *value,
+             uint64_t rank, struct err *e);
+int edit_remove(struct edit_change *c, const void *key, size_t key_len, struct err *e);
+int edit_rename(struct edit_change *c, const void *from, size_t from_len, const void *to,
+                size_t to_len, struct err *e);
+
+/* Operations can be taken back to where edit_mark() stood, as long as they were not kept. */
+static inline size_t edit_mark(const struct edit_change *c)
+{
+    return c->n_undo;
+}
+void edit_undo(struct edit_change *c, size_t mark);
+/* What was done before `mark` stays for good; marks count from here anew. */
+void edit_keep(struct edit_change *c, size_t mark);
+
+/* True if nothing differs from the base, as far as names and slots show. */
+bool edit_change_empty(const struct edit_change *c);
+
+/* The slot of a name: *ret is EDIT_NONE if no operation has touched it. False: the key is gone. */
+bool edit_find(const struct edit_change *c, const void *key, size_t n, uint32_t *ret);
+
+/*
+ * Move the change to another base, as far as it applies there: a key that the new base does not have
+ * keeps its new value if it has one; lost(arg, name, n) names each key whose edit does not apply.
+ * 0, -ENOMEM (nothing changed). Undo ends here.
+ */
+int edit_rebase(struct edit_change *c, const struct gguf *base, const uint64_t *rank,
+                void (*lost)(void *arg, const char *name, size_t n), void *arg);
+
+/* What edit_set() refuses of a value whatever the model has: the alignment. 0, -EINVAL. */
 int edit_check_value(const struct gguf *g, const void *key, size_t key_len, uint32_t type,
                      const void *value, size_t value_len, struct err *e);
 /* True for keys that only the program writes: `split.*`, `ggufs.reserve`. */
@@ -83,6 +141,7 @@ bool edit_is_own_key(const void *key, size_t n);
 struct edit_entry {
     bool made;         /* its bytes are [off, end) of edit_keys.bytes, else of the old header */
     uint64_t off, end; /* of the whole entry: key, type and value */
+    uint64_t rank;
 };
 
 struct edit_keys {
@@ -94,9 +153,8 @@ struct edit_keys {
 
 #define EDIT_KEYS_INIT ((struct edit_keys){0})
 
-/* The entries of g after the change. 0, or as above; -ENOMEM. The line names the key. */
-int edit_apply(const struct gguf *g, const struct edit_change *c, struct edit_keys *ret,
-               struct err *e);
+/* The entries of the base after the change. 0, -ENOMEM. */
+int edit_change_keys(const struct edit_change *c, struct edit_keys *ret);
 void edit_keys_free(struct edit_keys *k);
 
 #endif

@@ -89,24 +89,26 @@ static int reflink_run(struct job *j, struct err *e)
     return replace(j, move_clone, e);
 }
 
-/* Bytes that the copy takes: holes stay holes. */
-static uint64_t space_needed(const struct job *j)
+/* Room for a copy of a file of `size` bytes, of which `head` are its header: holes stay holes. */
+static int check_room(const struct edit_file *f, const struct stat *st, uint64_t size,
+                      uint64_t head, struct err *e)
 {
-    uint64_t used = (uint64_t)j->st.st_blocks * 512 + j->p->head.len;
-    return min_u64(j->p->size, used) + SPACE_SLACK;
+    struct statvfs v;
+    int r = f->sys->fstatvfs(f->sys, f->dir, &v);
+    if (r < 0)
+        return err_set(e, r, "cannot find the free space: %s", strerror(-r));
+    uint64_t used = (uint64_t)st->st_blocks * 512 + head, free_bytes;
+    uint64_t needed = min_u64(size, used) + SPACE_SLACK;
+    uint64_t blocks = geteuid() == 0 ? v.f_bfree : v.f_bavail;
+    if (!mul_u64(blocks, v.f_frsize, &free_bytes) || free_bytes >= needed)
+        return 0;
+    return err_set(e, -ENOSPC, "copy: %llu bytes are needed, %llu are free",
+                   (unsigned long long)needed, (unsigned long long)free_bytes);
 }
 
 static int copy_applies(struct job *j, struct err *e)
 {
-    struct statvfs v;
-    int r = j->f->sys->fstatvfs(j->f->sys, j->f->dir, &v);
-    if (r < 0)
-        return err_set(e, r, "cannot tell the free space: %s", strerror(-r));
-    uint64_t blocks = geteuid() == 0 ? v.f_bfree : v.f_bavail, free_bytes;
-    if (!mul_u64(blocks, v.f_frsize, &free_bytes) || free_bytes >= space_needed(j))
-        return 0;
-    return err_set(e, -ENOSPC, "copy: %llu bytes are needed, %llu are free",
-                   (unsigned long long)space_needed(j), (unsigned long long)free_bytes);
+    return check_room(j->f, &j->st, j->p->size, j->p->head.len, e);
 }
 
 static int copy_run(struct job *j, struct err *e)
@@ -268,6 +270,13 @@ int edit_possible(const struct edit_file *f, const struct edit_options *o, struc
 {
     struct stat st;
     return check_file(f, o, &st, e);
+}
+
+int edit_room(const struct edit_file *f, const struct edit_options *o, uint64_t head, struct err *e)
+{
+    struct stat st;
+    int r = check_file(f, o, &st, e);
+    return r < 0 || head == 0 ? r : check_room(f, &st, f->id.size + head, head, e);
 }
 
 int edit_try_attributes(const struct edit_file *f, struct err *e)

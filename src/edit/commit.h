@@ -85,6 +85,18 @@ bool edit_try_failed(int r);
 int edit_prepare(struct edit_file *f, const struct edit_plan *p, const struct edit_options *o,
                  enum edit_strategy *ret, struct err *e);
 
+/* What a header may have besides keys and tensor infos: magic, counts and an empty reserve; and what
+ * a new one may have more: a reserve, and padding to the largest alignment. */
+#define EDIT_HEAD_FIXED ((uint64_t)128)
+#define EDIT_HEAD_SLACK (EDIT_HEAD_FIXED + EDIT_RESERVE_DEFAULT + EDIT_MAX_ALIGNMENT)
+
+/*
+ * The same for one more edit of those that were prepared: whether the model can still be edited, and,
+ * if `head` is not 0, whether there is room for a copy whose header takes so many bytes.
+ */
+int edit_room(const struct edit_file *f, const struct edit_options *o, uint64_t head,
+              struct err *e);
+
 /* As above; -EPERM (owner, mode, attributes cannot be reproduced), -EINTR, -EIO, -EDQUOT. */
 int edit_commit(struct edit_file *f, const struct edit_plan *p, const struct edit_options *o,
                 const struct edit_hooks *h, struct edit_result *ret, struct err *e);

@@ -335,6 +335,18 @@ static int check(struct draft *d, struct err *e)
     return 0;
 }
 
+/* The ranks of the new header's keys: the reserve is last. */
+static int make_ranks(const struct draft *d, struct err *e)
+{
+    d->p->rank = malloc((d->keys->n + 1) * sizeof(*d->p->rank));
+    if (!d->p->rank)
+        return err_set(e, -ENOMEM, "no memory for %zu keys", d->keys->n);
+    for (size_t i = 0; i < d->keys->n; i++)
+        d->p->rank[i] = d->keys->entry[i].rank;
+    d->p->rank[d->keys->n] = EDIT_LAST;
+    return 0;
+}
+
 static int make(struct draft *d, struct err *e)
 {
     d->p->old_size = d->g->file_size;
@@ -348,19 +360,22 @@ static int make(struct draft *d, struct err *e)
     if (r < 0)
         return err_set(e, r, "no memory for %u tensors", d->g->n_tensors);
     judge(d);
-    return check(d, e);
+    r = make_ranks(d, e);
+    return r < 0 ? r : check(d, e);
 }
 
-int edit_plan_make(const struct gguf *g, const struct edit_change *c, const struct edit_options *o,
-                   struct edit_plan *ret, struct err *e)
+int edit_plan_make(const struct edit_change *c, const struct edit_options *o, struct edit_plan *ret,
+                   struct err *e)
 {
+    const struct gguf *g = c->base;
     CLEANUP(edit_keys_free) struct edit_keys keys = EDIT_KEYS_INIT;
     CLEANUP(edit_plan_free) struct edit_plan p = EDIT_PLAN_INIT;
     int r = edit_allowed(g, e);
-    if (r == 0)
-        r = edit_apply(g, c, &keys, e);
     if (r < 0)
         return r;
+    r = edit_change_keys(c, &keys);
+    if (r < 0)
+        return err_set(e, r, "no memory for the new header");
     /* The padding of the header is held in memory. */
     if (keys.alignment > EDIT_MAX_ALIGNMENT)
         return err_set(e, -EFBIG,
@@ -380,6 +395,7 @@ void edit_plan_free(struct edit_plan *p)
 {
     buf_free(&p->head);
     free(p->seg);
+    free(p->rank);
     gguf_free(p->next);
     *p = EDIT_PLAN_INIT;
 }
@@ -389,6 +405,13 @@ struct gguf *edit_plan_steal(struct edit_plan *p)
     struct gguf *next = p->next;
     p->next = NULL;
     return next;
+}
+
+uint64_t *edit_plan_steal_ranks(struct edit_plan *p)
+{
+    uint64_t *rank = p->rank;
+    p->rank = NULL;
+    return rank;
 }
 
 /* The image. */

@@ -4,7 +4,7 @@
  * touched, and the same model, change and options always make the same plan.
  *
  *     CLEANUP(edit_plan_free) struct edit_plan p = EDIT_PLAN_INIT;
- *     r = edit_plan_make(g, &change, &options, &p, &e);      then edit_commit(), see commit.h
+ *     r = edit_plan_make(&change, &options, &p, &e);      then edit_commit(), see commit.h
  *
  * The plan holds the new model parsed (by gguf_parse(), as any file is), so that it can be shown
  * before it is on disk; edit_plan_source() reads the whole new image out of old file and plan.
@@ -79,21 +79,23 @@ struct edit_plan {
     bool clonable;     /* data moves by multiples of the block */
     uint32_t block;    /* by which data moves if it is clonable; a power of two, at least 4096 */
     struct gguf *next; /* owned: the new model; edit_plan_steal() takes it */
+    uint64_t *rank;    /* owned: of its keys (change.h); edit_plan_steal_ranks() takes them */
 };
 
 #define EDIT_PLAN_INIT ((struct edit_plan){0})
 
 /*
- * 0; -EROFS (version 1, strings with counted NULs, missing data), what edit_apply() returns,
- * -EINVAL (a value's bytes are not a value), -EFBIG (the header grows over the limit, or the
- * alignment is over EDIT_MAX_ALIGNMENT and stays so), -ENOMEM.
+ * The new file that the change makes of its base. 0; -EROFS (version 1, strings with counted NULs,
+ * missing data), -EINVAL (a value's bytes are not a value), -EFBIG (the header grows over the limit,
+ * or the alignment is over EDIT_MAX_ALIGNMENT and stays so), -ENOMEM.
  */
-int edit_plan_make(const struct gguf *g, const struct edit_change *c, const struct edit_options *o,
-                   struct edit_plan *ret, struct err *e);
+int edit_plan_make(const struct edit_change *c, const struct edit_options *o, struct edit_plan *ret,
+                   struct err *e);
 void edit_plan_free(struct edit_plan *p);
 
-/* The new model, now the caller's. */
+/* The new model, and the ranks of its keys, now the caller's. */
 struct gguf *edit_plan_steal(struct edit_plan *p);
+uint64_t *edit_plan_steal_ranks(struct edit_plan *p);
 
 /* True if files of this format can be edited at all: why not is the line (-EROFS). */
 int edit_allowed(const struct gguf *g, struct err *e);

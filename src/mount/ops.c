@@ -19,6 +19,7 @@ double mnt_timeout(const struct tree_entry *e)
 struct fuse_entry_param mnt_entry(const struct tree_entry *e)
 {
     return (struct fuse_entry_param){.ino = e->node,
+                                     .generation = e->generation,
                                      .attr = e->attr,
                                      .attr_timeout = mnt_timeout(e),
                                      .entry_timeout = mnt_timeout(e)};

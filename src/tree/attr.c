@@ -60,31 +60,13 @@ int node_check(const struct tree *t, const struct gen *g, const struct node *n)
     return ok ? 0 : -ENOENT;
 }
 
-void key_text(const struct gen *g, uint32_t key, struct buf *out)
-{
-    struct gguf_value v = gguf_value(g->gguf, &g->gguf->kv[key]);
-    text_value(out, &v);
-}
-
-/* The size of a text, measured once in a generation: *cache holds it + 1. */
-uint64_t key_size(const struct gen *g, uint32_t key)
-{
-    uint64_t known = atomic_load_explicit(&g->key_size[key], memory_order_relaxed);
-    if (known)
-        return known - 1;
-    struct buf m = BUF_MEASURE;
-    key_text(g, key, &m);
-    atomic_store_explicit(&g->key_size[key], m.len + 1, memory_order_relaxed);
-    return m.len;
-}
-
 /* Of a row at the root that is rendered, without the state of the mount. 0 or -errno. */
 static int measure(struct tree *t, const struct view *v, const struct node *n, uint64_t *ret)
 {
     const struct row *row = node_row(n);
     struct rendered *text = NULL;
     struct buf m = BUF_MEASURE;
-    int r = row->flags & ROW_KEPT ? render_shared(t, v, n, KV_NONE, &text) : 0;
+    int r = row->flags & ROW_KEPT ? render_shared(t, v, n, &text) : 0;
     if (text)
         m.len = text->bytes.len;
     else if (r == 0 && row->tell)
@@ -112,35 +94,25 @@ static int whole_size(struct tree *t, const struct view *v, const struct node *n
     return 0;
 }
 
-/* Of a metadata file: what is being written, or in memory only, or the text of its key. */
-static uint64_t file_size(const struct tree *t, const struct gen *g, uint32_t number)
-{
-    if (!t->writable)
-        return key_size(g, number);
-    struct kfile *f = t->keys.file[number];
-    while (f && f->state == KFILE_GONE && f->moved)
-        f = f->moved;
-    const struct buf *bytes = f ? kfile_bytes(f) : NULL;
-    uint32_t kv = t->keys.kv[f ? f->id : number];
-    return bytes ? bytes->len : kv == KV_NONE ? 0 : key_size(g, kv);
-}
-
+/* Not of a writable tree's keys: key_size_of(). */
 static int node_size(struct tree *t, const struct view *v, const struct node *n, uint64_t *ret)
 {
     const struct gen *g = v->gen;
+    *ret = 0;
+    if (node_is_dir(n) || (n->kind == NODE_KEY && t->writable))
+        return 0;
     const struct row *row = node_row(n);
     struct buf m = BUF_MEASURE;
     if (n->kind == NODE_WHOLE && !row->size)
         return whole_size(t, v, n, ret);
     if (n->kind == NODE_KEY)
-        m.len = file_size(t, g, n->number);
-    else if (row && row->size)
-        *ret = row->size(v, row, node_tensor(g, n));
-    else if (!node_is_dir(n))
+        m.len = shown_size(&(struct shown){.gen = v->gen, .kv = n->number});
+    else if (row->size)
+        m.len = row->size(v, row, node_tensor(g, n));
+    else
         row->text(g, node_tensor(g, n), &m);
-    if (!(row && row->size))
-        *ret = m.len;
-    return 0;
+    *ret = m.len;
+    return buf_error(&m);
 }
 
 /* Links of a folder: itself, its entry above, and ".." of each folder in it. */
@@ -186,16 +158,25 @@ static struct kfile *node_file(const struct tree *t, const struct node *n)
     return n->kind == NODE_KEY && t->writable ? t->keys.file[n->number] : NULL;
 }
 
+static struct timespec last_change(struct tree *t)
+{
+    (void)pthread_mutex_lock(&t->now_lock);
+    struct timespec ret = t->changed;
+    (void)pthread_mutex_unlock(&t->now_lock);
+    return ret;
+}
+
 /* A key's time moves only when that key is written; those of views of the whole, and of what may
  * differ between generations, with each. */
-static struct timespec node_mtime(const struct tree *t, const struct view *v, const struct node *n)
+static struct timespec node_mtime(struct tree *t, const struct view *v, const struct node *n)
 {
     const struct kfile *f = node_file(t, n);
     const struct row *row = node_row(n);
     if (f && f->mtime.tv_sec)
         return f->mtime;
-    bool moves = n->kind == NODE_WHOLE || (row && row->flags & ROW_MOVES) ||
-                 (n->kind == NODE_DIR && n->row == ROOT_METADATA);
+    if (n->kind == NODE_DIR && n->row == ROOT_METADATA)
+        return last_change(t);
+    bool moves = n->kind == NODE_WHOLE || (row && row->flags & ROW_MOVES);
     return moves ? v->gen->mtime : t->st.st_mtim;
 }
 
@@ -235,7 +216,10 @@ int node_entry(struct tree *t, const struct view *v, uint64_t ino, struct tree_e
     bool link = f && f->state == KFILE_LINK;
     struct timespec mtime = node_mtime(t, v, &n);
     const struct grant *g = node_grant(t, v, &n);
-    *ret = (struct tree_entry){.node = ino, .fixed = node_fixed(t, &n)};
+    bool key = n.kind == NODE_KEY && t->writable;
+    *ret = (struct tree_entry){.node = ino,
+                               .generation = key ? t->keys.generation[n.number] : 0,
+                               .fixed = node_fixed(t, &n)};
     ret->attr = (struct stat){
         .st_ino = n.kind == NODE_WHOLE ? ino_row(n.row) : ino,
         .st_mode = link ? S_IFLNK | 0777 : node_mode(t, g, &n),
@@ -249,4 +233,21 @@ int node_entry(struct tree *t, const struct view *v, uint64_t ino, struct tree_e
     };
     entry_size(ret, size);
     return 0;
+}
+
+struct key_size key_size_of(const struct tree *t, uint32_t number)
+{
+    struct kfile *f = t->keys.file[number];
+    while (f && f->state == KFILE_GONE && f->moved)
+        f = f->moved;
+    const struct buf *bytes = f ? kfile_bytes(f) : NULL;
+    if (bytes)
+        return (struct key_size){.known = bytes->len};
+    return (struct key_size){.shown = edits_shown(t, f ? f->id : number)};
+}
+
+void key_size_set(struct key_size *s, struct tree_entry *e)
+{
+    entry_size(e, s->shown.gen ? shown_size(&s->shown) : s->known);
+    shown_free(&s->shown);
 }

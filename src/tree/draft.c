@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <syslog.h>
 
 #include "gguf/keys.h"
 
@@ -49,9 +50,8 @@ struct buf *kfile_bytes(struct kfile *f)
 /* The key's value as text; nothing if it has none. */
 static int stored_text(const struct tree *t, const struct kfile *f, struct buf *out)
 {
-    uint32_t kv = t->keys.kv[f->id];
-    if (kv != KV_NONE)
-        key_text(t->now.gen, kv, out);
+    CLEANUP(shown_free) struct shown s = edits_shown(t, f->id);
+    shown_text(&s, out);
     int r = buf_error(out);
     if (r < 0)
         buf_free(out);
@@ -59,31 +59,33 @@ static int stored_text(const struct tree *t, const struct kfile *f, struct buf *
 }
 
 /* A key that was made anew begins empty, though its old value is still in the generation. */
-static int first_text(struct tree *t, struct kfile *f, bool truncate, struct buf *out)
+static int first_text(struct tree *t, struct kfile *f, bool truncate, const struct err *unready,
+                      struct buf *out)
 {
-    struct err e = {0};
     if (kfile_is_helper(f)) {
         *out = f->content;
         f->content = BUF_INIT;
         return 0;
     }
-    if (writer_ready(t, &e) < 0)
-        return edits_refused(t, f, &e);
+    if (unready->code)
+        return edits_refused(t, f, unready);
     return truncate || f->state != KFILE_KEY ? 0 : stored_text(t, f, out);
 }
 
-static int begin(struct tree *t, struct kfile *f, bool truncate)
+static int begin(struct tree *t, struct kfile *f, bool truncate, const struct err *unready)
 {
     struct draft *d = calloc(1, sizeof(*d));
     if (!d)
         return -ENOMEM;
-    int r = first_text(t, f, truncate, &d->text);
+    int r = first_text(t, f, truncate, unready, &d->text);
     if (r < 0) {
         draft_free(d);
         return r;
     }
     d->whole = d->text.len == 0;
     d->was = KV_NONE;
+    if (!kfile_is_helper(f))
+        d->before = edits_shown(t, f->id);
     draft_give(d, f);
     return 0;
 }
@@ -96,12 +98,13 @@ static int restart(const struct tree *t, struct draft *d, bool truncate)
     if (r < 0)
         return r;
     buf_free(&d->text);
+    shown_free(&d->before);
     *d = (struct draft){.text = text,
                         .of = d->of,
                         .writers = d->writers,
                         .whole = text.len == 0,
                         .was = d->was,
-                        .in_flight = d->in_flight};
+                        .before = edits_shown(t, d->of->id)};
     return 0;
 }
 
@@ -114,11 +117,12 @@ static bool is_over(const struct draft *d)
     return d->refused ? d->closed : is_accepted(d);
 }
 
-int draft_join(struct tree *t, struct tree_file *file, struct kfile *f, bool truncate)
+int draft_join(struct tree *t, struct tree_file *file, struct kfile *f, bool truncate,
+               const struct err *unready)
 {
     int r = 0;
     if (!f->draft)
-        r = begin(t, f, truncate);
+        r = begin(t, f, truncate, unready);
     else if (!kfile_is_helper(f) && is_over(f->draft))
         r = restart(t, f->draft, truncate);
     if (r < 0)
@@ -173,6 +177,36 @@ void draft_give(struct draft *d, struct kfile *f)
 
 /* ---- from draft to value ---- */
 
+void draft_no_value(struct tree *t, struct kfile *f)
+{
+    if (f->state == KFILE_NEW)
+        kfile_set_state(&t->keys, f, edits_stored(t, f) ? KFILE_KEY : KFILE_GONE);
+}
+
+/*
+ * A program that wrote half of a text and forked has had that half accepted: fork(2) and exec(2)
+ * close too. Now that the rest is refused, the value from before the draft comes back.
+ */
+static void restore(struct tree *t, struct draft *d)
+{
+    struct err e = {0};
+    struct kfile *f = d->of;
+    d->accepted = false;
+    int r = edits_restore(t, f, &d->before, &e);
+    if (r < 0)
+        tree_log(t, LOG_ERR, "%s: cannot be put back: %s", f->key, e.msg);
+    if (r > 0)
+        (void)writer_accepted(t, NULL);
+}
+
+int draft_refuse(struct tree *t, struct draft *d, const struct err *e)
+{
+    if (d->accepted)
+        restore(t, d);
+    d->refused = edits_refused(t, d->of, e);
+    return d->refused;
+}
+
 int draft_settle(struct tree *t, struct draft *d, bool again)
 {
     struct kfile *f = d->of;
@@ -185,9 +219,10 @@ int draft_settle(struct tree *t, struct draft *d, bool again)
         return d->refused;
     int r = edits_accept(t, f, &d->text, &e);
     if (r < 0)
-        return d->refused = edits_refused(t, f, &e);
+        return draft_refuse(t, d, &e);
     d->dirty = false;
-    d->typed = false; /* the key has the type now */
+    d->accepted |= r > 0;
+    d->typed.set = false; /* the key has the type now */
     d->losses = t->writer.losses;
     return r;
 }
@@ -196,31 +231,34 @@ int draft_settle(struct tree *t, struct draft *d, bool again)
 static void settle_truncation(struct tree *t, struct kfile *f)
 {
     struct err e = {0};
-    uint32_t type = GGUF_STRING, elem = 0;
+    struct typed type = edits_known_type(t, f);
     const struct key_row *row = key_find(f->key, f->key_len);
-    if (!edits_known_type(t, f, &type, &elem) && row)
-        type = row->type;
-    if (type != GGUF_STRING && type != GGUF_ARRAY)
+    if (!type.set)
+        type.type = row ? row->type : GGUF_STRING;
+    if (type.type != GGUF_STRING && type.type != GGUF_ARRAY)
         return;
     int r = edits_accept(t, f, &f->draft->text, &e);
     if (r < 0)
-        t->writer.failed = edits_refused(t, f, &e); /* a release tells nobody */
+        t->writer.failed = edits_refused(t, f, &e); /* a release reports to nobody */
     else if (r > 0)
-        writer_later(t, WRITER_SOON);
+        (void)writer_accepted(t, NULL);
 }
 
 /* ---- end ---- */
 
-/* The last writer is gone. A key that got no value is what it was before. */
+/*
+ * The last writer is gone. A key that got no value is what it was before. At the end of the tree a
+ * release is the daemon's own, not the program's: what no flush or fsync has judged is dropped.
+ */
 static void end_key(struct tree *t, struct kfile *f)
 {
     struct draft *d = f->draft;
-    if (d->dirty && draft_settle(t, d, false) > 0) /* no flush came: the process was killed */
-        writer_later(t, 0);
-    else if (only_truncated(d))
+    if (!t->ending && d->dirty && draft_settle(t, d, false) > 0) /* the process was killed */
+        (void)writer_accepted(t, NULL);
+    else if (!t->ending && only_truncated(d))
         settle_truncation(t, f);
     f->draft = NULL;
-    kfile_no_value(&t->keys, f);
+    draft_no_value(t, f);
 }
 
 static void end_helper(struct tree *t, struct kfile *f)
@@ -240,13 +278,4 @@ void draft_leave(struct tree *t, struct draft *d)
     else if (d->of)
         end_key(t, d->of);
     draft_free(d);
-}
-
-void draft_finish(struct tree *t)
-{
-    for (uint32_t i = 0; i < t->keys.n; i++) {
-        struct kfile *f = t->keys.file[i];
-        if (f && f->key && f->draft && f->draft->closed && only_truncated(f->draft))
-            settle_truncation(t, f);
-    }
 }

@@ -1,20 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * From a text to a new generation: values are parsed, changes appended to the list of what is not
- * yet on disk, and the whole is planned anew, so that what is accepted is known to be writable and
- * is shown at once. See internal.h; edit/change.h, edit/plan.h.
+ * From a text to an accepted edit: values are parsed, and the change of what is not on disk yet takes
+ * them (edit/change.h). Nothing is planned here: see pending.c. See internal.h.
  */
 #include "tree/internal.h"
 
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <syslog.h>
 
 #include "gguf/keys.h"
-#include "tree/text.h"
 #include "tree/text_infer.h"
 #include "tree/text_parse.h"
 
@@ -30,171 +27,121 @@ void tree_log(const struct tree *t, int priority, const char *fmt, ...)
     t->opt.log(priority, line);
 }
 
-bool edits_value(const struct tree *t, const struct kfile *f, struct gguf_value *ret)
+/* ---- what is stored ---- */
+
+static const struct gen *base_gen(const struct tree *t)
 {
-    const struct gguf *g = t->now.gen->gguf;
-    uint32_t kv = t->keys.kv[f->id];
-    if (kv == KV_NONE)
-        return false;
-    *ret = gguf_value(g, &g->kv[kv]);
-    return true;
+    return t->writer.flight ? t->writer.flight : t->writer.disk;
 }
 
-bool edits_known_type(const struct tree *t, const struct kfile *f, uint32_t *type, uint32_t *elem)
+/* The slot of a key that an edit has touched, else NULL. *stored: the model has the key. */
+static const struct edit_slot *slot_of(const struct tree *t, const struct kfile *f, bool *stored)
+{
+    uint32_t i = EDIT_NONE;
+    const struct edit_change *c = &t->writer.next.change;
+    *stored = f->key && edit_find(c, f->key, f->key_len, &i);
+    return i == EDIT_NONE ? NULL : &c->slot[i];
+}
+
+bool edits_stored(const struct tree *t, const struct kfile *f)
+{
+    bool stored;
+    return slot_of(t, f, &stored) ? stored : t->keys.kv[f->id] != KV_NONE;
+}
+
+/* The value that a renamed key has kept. */
+static struct shown kept_value(const struct tree *t, const struct edit_slot *s)
+{
+    const struct gguf *own = t->writer.next.change.base;
+    struct gen *g = t->writer.flight ? t->writer.flight : t->writer.disk;
+    const struct gguf_kv *kv = &own->kv[s->old];
+    uint32_t found = gguf_find_key(g->gguf, gguf_key(own, kv), kv->key_len);
+    return found == UINT32_MAX ? SHOWN_NONE : (struct shown){gen_ref(g), NULL, found};
+}
+
+struct shown edits_shown(const struct tree *t, uint32_t number)
+{
+    const struct kfile *f = t->keys.file[number];
+    bool stored;
+    const struct edit_slot *s = f ? slot_of(t, f, &stored) : NULL;
+    uint32_t kv = t->keys.kv[number];
+    if (s && !stored)
+        return SHOWN_NONE;
+    if (s && s->value)
+        return (struct shown){gen_ref(t->now.gen), edit_value_ref(s->value), 0};
+    if (s)
+        return kept_value(t, s);
+    return kv == KV_NONE ? SHOWN_NONE : (struct shown){gen_ref(t->now.gen), NULL, kv};
+}
+
+struct typed edits_known_type(const struct tree *t, const struct kfile *f)
 {
     struct gguf_value v;
-    if (kfile_type(f, type, elem))
-        return true;
-    if (!edits_value(t, f, &v))
-        return false;
-    *type = v.type;
-    *elem = v.elem;
-    return true;
-}
-
-/* The value's bytes in the header, after its type word. */
-static size_t stored(const struct tree *t, const struct kfile *f, const uint8_t **ret)
-{
-    const struct gguf *g = t->now.gen->gguf;
-    const struct gguf_kv *kv = &g->kv[t->keys.kv[f->id]];
-    *ret = g->head + kv->val_off;
-    return (size_t)(kv->end - kv->val_off);
-}
-
-/* ---- planning ---- */
-
-/* Make `gen` (a reference, taken on success) the newest. */
-static int adopt(struct tree *t, struct gen *gen)
-{
-    int r = keys_follow(&t->keys, t->now.gen->gguf, gen->gguf);
-    if (r < 0)
-        return r;
-    gen_unref(t->now.gen);
-    t->now.gen = gen;
-    return 0;
-}
-
-static int adopt_plan(struct tree *t, struct edit_plan *p, struct err *e)
-{
-    struct timespec now;
-    struct gen *gen;
-    (void)clock_gettime(CLOCK_REALTIME, &now);
-    int r = tree_gen(t, edit_plan_steal(p), t->generations + 1, &now, &gen, e);
-    if (r < 0)
-        return r;
-    r = adopt(t, gen);
-    if (r < 0) {
-        gen_unref(gen);
-        return err_set(e, r, "no memory");
-    }
-    t->generations++;
-    return 0;
-}
-
-/* Plan all that is pending, and show it. On failure nothing has changed. */
-static int replan(struct tree *t, struct err *e)
-{
-    const struct gen *base = t->writer.flight ? t->writer.flight : t->writer.disk;
-    struct edit_plan p = EDIT_PLAN_INIT;
-    int r = edit_plan_make(gen_own(base), &t->writer.next.change, &t->edit, &p, e);
-    if (r < 0)
-        return r;
-    r = adopt_plan(t, &p, e);
-    if (r < 0) {
-        edit_plan_free(&p);
-        return r;
-    }
-    edit_plan_free(&t->writer.next.plan);
-    t->writer.next.plan = p;
-    return 0;
-}
-
-struct mark edits_mark(const struct tree *t)
-{
-    const struct pending *p = &t->writer.next;
-    return (struct mark){p->change.n, p->change.bytes.len, p->notes.len};
-}
-
-static void cut_back(struct tree *t, const struct mark *m)
-{
-    struct pending *p = &t->writer.next;
-    p->change.n = m->ops;
-    p->change.bytes.len = m->bytes;
-    p->notes.len = m->notes;
-}
-
-/* An operation was appended (r is what that gave): plan it, or take it back. */
-static int finish(struct tree *t, const struct mark *m, int r, struct err *e)
-{
-    if (r < 0)
-        (void)err_set(e, r, "no memory");
-    else
-        r = replan(t, e);
-    if (r < 0)
-        cut_back(t, m);
-    else
-        t->writer.next.last = *m;
-    if (r == 0) {
-        t->writer.next.edits++;
-        t->writer.next.owner = NULL;
-    }
-    return r < 0 ? r : 1;
-}
-
-static void note(struct tree *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-
-static void note(struct tree *t, const char *fmt, ...)
-{
-    char line[512];
-    va_list ap;
-    va_start(ap, fmt);
-    (void)vsnprintf(line, sizeof(line), fmt, ap);
-    va_end(ap);
-    buf_add(&t->writer.next.notes, line, strlen(line) + 1);
+    struct typed type = kfile_type(f);
+    if (type.set)
+        return type;
+    CLEANUP(shown_free) struct shown s = edits_shown(t, f->id);
+    return shown_value(&s, &v) ? (struct typed){true, v.type, v.elem} : (struct typed){0};
 }
 
 /* ---- values ---- */
 
-/* An empty text has no memory, but an address all the same: there is arithmetic on it. */
+/* An empty text has no memory, but an address: there is arithmetic on it. */
 static const uint8_t *bytes_of(const struct buf *text)
 {
     return text->len ? text->data : (const uint8_t *)"";
 }
 
-void edits_type(const struct tree *t, const struct kfile *f, const struct buf *text, uint32_t *type,
-                uint32_t *elem)
+struct typed edits_type(const struct tree *t, const struct kfile *f, const struct buf *text)
 {
-    if (!edits_known_type(t, f, type, elem))
-        text_new_type(key_find(f->key, f->key_len), bytes_of(text), text->len, type, elem);
+    struct typed type = edits_known_type(t, f);
+    if (!type.set)
+        text_new_type(key_find(f->key, f->key_len), bytes_of(text), text->len, &type.type,
+                      &type.elem);
+    type.set = true;
+    return type;
 }
 
-static void note_set(struct tree *t, const struct kfile *f, uint32_t type, uint32_t elem,
-                     size_t was, size_t is)
+/* An operation is part of the change. What moves the tensors must be planned to be accepted. */
+static int accepted(struct tree *t, struct kfile *f, struct kfile *other, size_t mark,
+                    struct err *e)
 {
-    char name[SHOW_MAX], type_text[GGUF_TYPE_NAME_MAX];
-    struct gguf_value v = {.type = (uint8_t)type, .elem = (uint8_t)elem};
-    (void)show(name, f->key, f->key_len);
-    (void)gguf_type_name(&v, type_text);
-    if (was == SIZE_MAX)
-        note(t, "%s: new, %s, %zu bytes", name, type_text, is);
-    else
-        note(t, "%s: %s, %zu -> %zu bytes", name, type_text, was, is);
+    bool aligns = strcmp(f->key, "general.alignment") == 0;
+    pending_note(t, f, other);
+    int r = aligns ? tree_freshen_locked(t, e) : 0;
+    if (r == 0)
+        return 1;
+    edit_undo(&t->writer.next.change, mark);
+    return r;
 }
 
-/* Append the operation that gives a key these bytes. */
-static int set_value(struct tree *t, struct kfile *f, uint32_t type, uint32_t elem,
-                     const struct buf *payload, bool known, struct err *e)
+static int no_memory(struct err *e)
 {
-    const uint8_t *old;
-    struct mark m = edits_mark(t);
-    /* A string's text is what people count, not its length word. */
-    size_t word = type == GGUF_STRING ? t->now.gen->gguf->fmt.len_width : 0;
-    note_set(t, f, type, elem, known ? stored(t, f, &old) - word : SIZE_MAX, payload->len - word);
-    int r = f->after ? edit_set_after(&t->writer.next.change, f->key, f->key_len, type,
-                                      payload->data, payload->len, f->after, f->after_len)
-                     : edit_set(&t->writer.next.change, f->key, f->key_len, type, payload->data,
-                                payload->len);
-    return finish(t, &m, r, e);
+    return err_set(e, -ENOMEM, "no memory for the edit");
+}
+
+static int set_value(struct tree *t, struct kfile *f, struct edit_value *v, struct err *e)
+{
+    struct edit_change *c = &t->writer.next.change;
+    size_t mark = edit_mark(c);
+    uint64_t rank = f->rank ? f->rank : t->ranks + 1;
+    if (pending_room(t) < 0)
+        return no_memory(e);
+    int r = edit_set(c, f->key, f->key_len, v, rank, e);
+    if (r == 0)
+        r = accepted(t, f, NULL, mark, e);
+    if (r > 0 && !f->rank)
+        f->rank = ++t->ranks;
+    return r;
+}
+
+static int set_payload(struct tree *t, struct kfile *f, uint32_t type, struct buf *payload,
+                       struct err *e)
+{
+    struct edit_value *v = edit_value_make(type, payload);
+    int r = v ? set_value(t, f, v, e) : no_memory(e);
+    edit_value_unref(v);
+    return r;
 }
 
 static int not_for_editing(struct err *e)
@@ -202,27 +149,29 @@ static int not_for_editing(struct err *e)
     return err_set(e, -EPERM, "is not for editing");
 }
 
-int edits_accept(struct tree *t, struct kfile *f, const struct buf *text, struct err *e)
+static int parse_and_set(struct tree *t, struct kfile *f, const struct buf *text, struct err *e)
 {
     CLEANUP(buf_free) struct buf payload = BUF_INIT;
-    struct gguf_value old;
-    const uint8_t *bytes;
-    uint32_t type, elem;
-    bool known = edits_value(t, f, &old);
-    edits_type(t, f, text, &type, &elem);
-    int r = text_parse(&t->now.gen->gguf->fmt, type, elem, bytes_of(text), text->len,
-                       known ? &old : NULL, &payload, e);
-    if (r < 0) /* of what cannot be edited nothing else is to be said */
-        return edit_is_own_key(f->key, f->key_len) ? not_for_editing(e) : r;
-    bool same = known && old.type == type && stored(t, f, &bytes) == payload.len &&
-                memcmp(bytes, payload.data, payload.len) == 0;
-    if (!same && edit_is_own_key(f->key, f->key_len))
-        return not_for_editing(e);
-    r = same ? 0 : set_value(t, f, type, elem, &payload, known, e);
+    CLEANUP(shown_free) struct shown old = edits_shown(t, f->id);
+    struct gguf_value v;
+    bool own = edit_is_own_key(f->key, f->key_len), known = shown_value(&old, &v);
+    struct typed type = edits_type(t, f, text);
+    int r = text_parse(&t->now.gen->gguf->fmt, type.type, type.elem, bytes_of(text), text->len,
+                       known ? &v : NULL, &payload, e);
+    if (r < 0) /* of what cannot be edited nothing else is worth saying */
+        return own ? not_for_editing(e) : r;
+    if (shown_is(&old, type.type, &payload))
+        return 0;
+    return own ? not_for_editing(e) : set_payload(t, f, type.type, &payload, e);
+}
+
+int edits_accept(struct tree *t, struct kfile *f, const struct buf *text, struct err *e)
+{
+    int r = parse_and_set(t, f, text, e);
     if (r < 0)
         return r;
-    f->state = KFILE_KEY;
-    f->typed = false;
+    kfile_set_state(&t->keys, f, KFILE_KEY);
+    f->typed.set = false;
     if (r == 0) /* no edit: what an editor restores after a refused write does not hide why */
         return 0;
     (void)clock_gettime(CLOCK_REALTIME, &f->mtime);
@@ -238,136 +187,120 @@ int edits_refused(struct tree *t, struct kfile *f, const struct err *e)
     return e->code;
 }
 
-int edits_retype(struct tree *t, struct kfile *f, uint32_t type, uint32_t elem, struct err *e)
+int edits_retype(struct tree *t, struct kfile *f, struct typed type, struct err *e)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
-    if (t->keys.kv[f->id] == KV_NONE)
+    CLEANUP(shown_free) struct shown s = edits_shown(t, f->id);
+    if (!s.gen)
         return err_set(e, -EINVAL, "has no value yet");
     if (strcmp(f->key, "general.alignment") == 0)
         return err_set(e, -EINVAL, "its type cannot be changed");
-    key_text(t->now.gen, t->keys.kv[f->id], &text);
+    shown_text(&s, &text);
     if (buf_error(&text))
-        return err_set(e, buf_error(&text), "no memory");
-    if (f->draft) /* opened as KEY:TYPE: this was told later */
-        f->draft->typed = false;
-    f->typed = true;
-    f->type = type;
-    f->elem = elem;
+        return no_memory(e);
+    if (f->draft) /* opened as KEY:TYPE: this is later */
+        f->draft->typed.set = false;
+    f->typed = type;
     int r = edits_accept(t, f, &text, e);
-    f->typed = false;
+    f->typed.set = false;
     return r;
+}
+
+int edits_restore(struct tree *t, struct kfile *f, const struct shown *value, struct err *e)
+{
+    CLEANUP(buf_free) struct buf payload = BUF_INIT;
+    CLEANUP(shown_free) struct shown now = edits_shown(t, f->id);
+    struct gguf_value v;
+    size_t n;
+    if (!value->gen) {
+        int r = now.gen ? edits_remove(t, f, e) : 0;
+        f->typed.set = false; /* it never had a type that counts */
+        return r;
+    }
+    (void)shown_value(value, &v);
+    const uint8_t *bytes = shown_bytes(value, &n);
+    buf_add(&payload, bytes, n);
+    if (buf_error(&payload))
+        return no_memory(e);
+    return shown_is(&now, v.type, &payload) ? 0 : set_payload(t, f, v.type, &payload, e);
 }
 
 /* ---- names ---- */
 
-int edits_remember(struct tree *t, struct kfile *f)
+/* The rank of a key that is stored. */
+static uint64_t rank_of(const struct tree *t, const struct kfile *f)
 {
-    const struct gguf *g = t->now.gen->gguf;
-    uint32_t kv = t->keys.kv[f->id];
-    struct gguf_value v = gguf_value(g, &g->kv[kv]);
-    const struct gguf_kv *before = kv ? &g->kv[kv - 1] : NULL;
-    char *after = before ? malloc(before->key_len) : NULL;
-    if (before && !after)
-        return -ENOMEM;
-    if (before)
-        memcpy(after, gguf_key(g, before), before->key_len);
-    free(f->after);
-    f->after = after;
-    f->after_len = before ? before->key_len : 0;
-    f->typed = true;
-    f->type = v.type;
-    f->elem = v.elem;
-    return 0;
+    bool stored;
+    const struct edit_slot *s = slot_of(t, f, &stored);
+    const struct gen *base = base_gen(t);
+    if (s)
+        return s->rank;
+    uint32_t kv = gguf_find_key(gen_own(base), f->key, f->key_len);
+    if (kv == UINT32_MAX)
+        return f->rank;
+    return base->rank ? base->rank[kv] : (uint64_t)kv + 1;
 }
 
-/* Append the removal of one key. */
-static int remove_key(struct tree *t, struct kfile *f)
+/* Type and place of a key that is about to leave its name, in case that it comes back. */
+static void remember(const struct tree *t, struct kfile *f)
 {
-    char name[SHOW_MAX];
-    int r = edits_remember(t, f);
+    struct gguf_value v;
+    CLEANUP(shown_free) struct shown s = edits_shown(t, f->id);
+    f->rank = rank_of(t, f);
+    if (shown_value(&s, &v))
+        f->typed = (struct typed){true, v.type, v.elem};
+}
+
+int edits_remove(struct tree *t, struct kfile *f, struct err *e)
+{
+    struct edit_change *c = &t->writer.next.change;
+    size_t mark = edit_mark(c);
+    if (pending_room(t) < 0)
+        return no_memory(e);
+    remember(t, f);
+    int r = edit_remove(c, f->key, f->key_len, e);
     if (r == 0)
-        r = edit_remove(&t->writer.next.change, f->key, f->key_len);
-    if (r == 0)
-        note(t, "%s: removed", show(name, f->key, f->key_len));
+        r = accepted(t, f, NULL, mark, e);
+    if (r > 0)
+        kfile_set_state(&t->keys, f, f->draft ? KFILE_NEW : KFILE_GONE);
     return r;
+}
+
+/* A removal that cannot be: the key is back. */
+static int keep_key(struct tree *t, struct kfile *f, const struct err *e)
+{
+    kfile_set_state(&t->keys, f, KFILE_KEY);
+    f->typed.set = false;
+    return edits_refused(t, f, e);
 }
 
 int edits_remove_due(struct tree *t)
 {
-    struct err e = {0};
-    struct mark m = edits_mark(t);
-    int r = 0;
-    /* From the last to the first: each is remembered behind one that is still there. */
-    for (uint32_t i = t->keys.n; i-- > 0 && r == 0;)
-        if (t->keys.file[i] && t->keys.file[i]->state == KFILE_REMOVED)
-            r = remove_key(t, t->keys.file[i]);
-    if (m.ops == t->writer.next.change.n && r == 0)
-        return 0;
-    r = finish(t, &m, r, &e);
-    if (r > 0)
-        return 0;
-    for (uint32_t i = 0; i < t->keys.n; i++)
-        if (t->keys.file[i] && t->keys.file[i]->state == KFILE_REMOVED) {
-            t->keys.file[i]->state = KFILE_KEY;
-            t->keys.file[i]->typed = false;
-            (void)edits_refused(t, t->keys.file[i], &e);
-        }
-    return r;
+    int result = 0;
+    while (t->keys.removed) {
+        struct kfile *f = t->keys.removed;
+        struct err e = {0};
+        if (edits_remove(t, f, &e) < 0)
+            result = keep_key(t, f, &e);
+    }
+    return result;
 }
 
 int edits_rename(struct tree *t, struct kfile *from, struct kfile *to, struct err *e)
 {
-    char a[SHOW_MAX], b[SHOW_MAX];
-    struct mark m = edits_mark(t);
-    int r = edits_remember(t, from);
-    if (r < 0)
-        return err_set(e, r, "no memory");
-    note(t, "%s: renamed to %s", show(a, from->key, from->key_len), show(b, to->key, to->key_len));
-    r = edit_rename(&t->writer.next.change, from->key, from->key_len, to->key, to->key_len);
-    r = finish(t, &m, r, e);
-    if (r > 0)
+    struct edit_change *c = &t->writer.next.change;
+    size_t mark = edit_mark(c);
+    if (pending_room(t) < 0)
+        return no_memory(e);
+    remember(t, from);
+    int r = edit_rename(c, from->key, from->key_len, to->key, to->key_len, e);
+    if (r == 0)
+        r = accepted(t, from, to, mark, e);
+    if (r > 0) {
         to->mtime = from->mtime;
+        to->rank = from->rank;
+        to->typed.set = false;
+        kfile_set_error(to, NULL);
+    }
     return r;
-}
-
-/* ---- after a failure ---- */
-
-void edits_take_back(struct tree *t)
-{
-    struct mark last = t->writer.next.last;
-    cut_back(t, &last);
-    edits_rebase(t);
-}
-
-void edits_drop(struct tree *t)
-{
-    struct pending *p = &t->writer.next;
-    struct gen *base = t->writer.flight ? t->writer.flight : t->writer.disk;
-    t->writer.losses++;
-    edit_change_free(&p->change);
-    edit_plan_free(&p->plan);
-    buf_free(&p->notes);
-    p->change = EDIT_CHANGE_INIT;
-    p->plan = EDIT_PLAN_INIT;
-    p->edits = 0;
-    p->owner = NULL;
-    if (adopt(t, gen_ref(base)) < 0) {
-        gen_unref(base);
-        tree_log(t, LOG_ERR, "no memory to go back to what is on disk");
-    }
-    keys_land(&t->keys, false, false);
-}
-
-void edits_rebase(struct tree *t)
-{
-    struct err e = {0};
-    size_t n = t->writer.next.change.n;
-    t->writer.losses++;
-    if (n > 0 && replan(t, &e) == 0)
-        return;
-    if (n > 0) {
-        tree_log(t, LOG_ERR, "edits that followed are dropped: %s", e.msg);
-        t->writer.failed = e.code; /* for those who wait for them */
-    }
-    edits_drop(t);
 }

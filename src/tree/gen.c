@@ -68,6 +68,7 @@ static void gen_free(struct gen *g)
     gguf_free(g->own);
     mapped_unref(g->pinned);
     free(g->pad);
+    free(g->rank);
     free(g);
 }
 

@@ -30,7 +30,8 @@ struct gen {
     bool unpinned;               /* the same: it was, and cannot be opened as a whole any more */
     uint8_t *pad;                /* owned: of the first, what its file had behind the header */
     size_t pad_len;
-    bool journal; /* an interrupted edit was applied in memory */
+    uint64_t *rank; /* owned: of own's keys (edit/change.h); NULL: their numbers + 1 */
+    bool journal;   /* an interrupted edit was applied in memory */
     /* Names too long for a file name, by the hash of their file names. */
     struct index long_keys;
     struct index long_tensors;

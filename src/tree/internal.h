@@ -17,20 +17,26 @@
 /* Rows of the root that the tree itself knows. */
 enum { ROOT_METADATA = 0, ROOT_TENSORS = 1 };
 
-/* How much a pending change held: what it is cut back to. */
-struct mark {
-    size_t ops, bytes, notes;
-};
-
-/* Edits that are accepted and not yet durable. All protected by the tree's lock. */
+/*
+ * Edits that are accepted and not yet durable. All protected by the tree's lock.
+ *
+ * An edit is first asked for: the writer's thread asks the disk whether it can be written. Until
+ * then it can be taken back (STAGE_NEW in keys.h).
+ */
 struct pending {
     struct edit_change change; /* since `flight` if that is set, else since `disk` */
-    struct edit_plan plan;     /* of the change; its new model is the newest generation's */
-    struct mark last;          /* before the edit that was accepted last */
-    struct buf notes;          /* a line for the log for each operation, NUL-terminated */
-    struct tree_wait *waits;   /* who waits for it */
-    unsigned edits;            /* accepted */
-    struct tree_wait *owner;   /* who made the one edit that it is, and waits; else NULL */
+    struct edit_plan plan;     /* of the change, if `planned` is its version */
+    uint64_t planned;
+    uint64_t batch;       /* differs for each batch */
+    struct kfile **fresh; /* owned: pinned, what edits of STAGE_NEW are of */
+    size_t n_fresh, cap_fresh;
+    struct tree_wait *asking; /* requests that wait for the disk's answer */
+    struct tree_wait *waits;  /* requests that wait until it is durable */
+    unsigned edits;           /* accepted */
+    struct tree_wait
+        *owner;             /* the request that waits, if this batch is its edit alone; else NULL */
+    bool asked;             /* the disk was asked, and then */
+    enum edit_strategy how; /* what it said */
 };
 
 struct writer {
@@ -39,14 +45,17 @@ struct writer {
     pthread_cond_t wake;
     bool stop;
     bool due_set;
-    struct timespec due;            /* CLOCK_MONOTONIC: when to write what nobody waits for */
+    struct timespec first;          /* CLOCK_MONOTONIC: the first edit that waits for due */
+    struct timespec due;            /* the same: when to write what no request waits for */
     struct gen *disk;               /* a reference: what the model file holds */
     struct gen *flight;             /* a reference: what is being written, or NULL */
-    struct tree_wait *flight_waits; /* who waits for that */
+    struct tree_wait *flight_waits; /* requests that wait for that */
     struct tree_wait *flight_owner; /* as pending.owner */
     unsigned flight_edits;          /* accepted edits in it */
+    bool flight_slow;               /* it is a copy of a large model */
+    struct tree_wait *asked;        /* requests whose question the thread is asking just now */
     struct pending next;
-    int failed;         /* 0, or why a write that nobody waited for failed; told once */
+    int failed;         /* 0, or why a write that no request waited for failed; reported once */
     bool freeing;       /* the file that was replaced last still takes its room */
     unsigned losses;    /* how often accepted edits were given up */
     atomic_bool cancel; /* stops a copy */
@@ -71,12 +80,22 @@ struct tree {
     struct edit_file file; /* the writer's; while nothing is written, protected by lock */
     struct edit_options edit;
     struct texts texts; /* that open files show */
+    /*
+     * Two locks. now_lock is held for a few reference counts, never while anything is rendered,
+     * measured, planned or asked of the disk: all that reads of tensor data need. `lock` protects
+     * what is being edited. Order: lock, then now_lock.
+     */
+    pthread_mutex_t now_lock;
+    struct view now; /* the newest generation that was made, and store: written under both locks */
+    struct timespec changed; /* the last edit; as `now` */
+    struct held *held;       /* protected by now_lock */
+    size_t n_held, cap_held;
     pthread_mutex_t lock;
     /* Protected by lock: */
-    struct view now; /* the newest generation and store */
+    atomic_bool stale; /* edits were accepted that are not in now.gen; written under lock */
+    bool ending;       /* drafts that were not judged yet are dropped */
     uint64_t generations;
-    struct held *held;
-    size_t n_held, cap_held;
+    uint64_t ranks;   /* given to keys */
     struct keys keys; /* if writable */
     struct writer writer;
     unsigned odd; /* of the first generation, for the warnings */
@@ -92,6 +111,11 @@ void tree_log(const struct tree *t, int priority, const char *fmt, ...)
  */
 int tree_gen(struct tree *t, struct gguf *own, uint64_t number, const struct timespec *mtime,
              struct gen **ret, struct err *e);
+/* Put it in the place of the newest: a reference, taken on success. Under the lock. 0, -ENOMEM. */
+int tree_adopt(struct tree *t, struct gen *gen);
+/* Make a generation of what was accepted, if there is none yet. Takes the lock; rarely fails. */
+int tree_freshen(struct tree *t);
+int tree_freshen_locked(struct tree *t, struct err *e);
 /* The store of the edited file as it is now, which `own` tells the layout of. */
 int tree_store(struct tree *t, const struct gguf *own, struct store **ret, struct err *e);
 
@@ -108,20 +132,25 @@ const struct row *node_row(const struct node *n);
 int node_check(const struct tree *t, const struct gen *g, const struct node *n);
 bool node_is_dir(const struct node *n);
 
-/* A node's entry. Under the tree's lock if it is writable and the node is a key. Views of the whole
- * are measured: not under the lock. */
+/*
+ * A node's entry. Views of the whole are measured: not under the lock. Under the tree's lock if it
+ * is writable and the node is a key: such an entry has no size yet.
+ */
 int node_entry(struct tree *t, const struct view *v, uint64_t ino, struct tree_entry *ret);
 void entry_size(struct tree_entry *e, uint64_t size);
 
-/* The text of key number kv of a generation, and its size (measured once). */
-void key_text(const struct gen *g, uint32_t kv, struct buf *out);
-uint64_t key_size(const struct gen *g, uint32_t kv);
+/* The size of a key's file: found under the lock, measured without it. */
+struct key_size {
+    uint64_t known;     /* of bytes in memory, or: */
+    struct shown shown; /* references: what is to be measured */
+};
+struct key_size key_size_of(const struct tree *t, uint32_t number);
+/* Set the size of its entry; s is freed. */
+void key_size_set(struct key_size *s, struct tree_entry *e);
 
-/*
- * The text of a node that is rendered as a whole, and shared: made now if there is none. kv: of a
- * key's file. 0 and a reference, or -errno.
- */
-int render_shared(struct tree *t, const struct view *v, const struct node *n, uint32_t kv,
+/* The text of a view of the whole that is rendered, and shared: made now if there is none. 0 and a
+ * reference, or -errno. */
+int render_shared(struct tree *t, const struct view *v, const struct node *n,
                   struct rendered **ret);
 
 /* An open file. */
@@ -149,14 +178,18 @@ struct tree_file {
     bool gaps;           /* piecewise, and some of it is missing: of an incomplete model */
 };
 
-/* Open and close a metadata file of a writable tree. Under the lock. */
-int write_open(struct tree *t, struct tree_file *f, int flags);
+/*
+ * Open and close a metadata file of a writable tree. Under the lock. unready: why the model cannot
+ * be edited just now (writer_ready()), code 0 if it can.
+ */
+int write_open(struct tree *t, struct tree_file *f, int flags, const struct err *unready);
 void write_release(struct tree *t, struct tree_file *f);
 
 /* ---- drafts: all under the tree's lock ---- */
 
 /* One more writer of a file; its draft is made if there is none. */
-int draft_join(struct tree *t, struct tree_file *file, struct kfile *f, bool truncate);
+int draft_join(struct tree *t, struct tree_file *file, struct kfile *f, bool truncate,
+               const struct err *unready);
 /* A writer goes; with the last one the draft ends. */
 void draft_leave(struct tree *t, struct draft *d);
 /* Before a draft is written at `off`, or made `off` bytes long: who goes beyond the end of what was
@@ -168,8 +201,10 @@ void draft_truncate(struct tree *t, struct draft *d);
  * was accepted before, if edits were given up since (an error, a signal).
  */
 int draft_settle(struct tree *t, struct draft *d, bool again);
-/* At the end: what was truncated and closed, but the kernel did not tell the release any more. */
-void draft_finish(struct tree *t);
+/* A write was refused: so is the draft, and what of it was accepted before is taken back. */
+int draft_refuse(struct tree *t, struct draft *d, const struct err *e);
+/* A file got no value: a key that is stored is back, a new one goes. */
+void draft_no_value(struct tree *t, struct kfile *f);
 /* A file gives its draft away (NULL: it has none), to be given to a file: what that had changes
  * nothing any more. */
 struct draft *draft_take(struct kfile *f);
@@ -184,7 +219,8 @@ bool kfile_is_helper(const struct kfile *f);
 int metadata_folder(const struct tree *t, uint64_t folder);
 /* What a file name in metadata/ is. */
 enum name_class tree_classify(struct tree *t, const char *name);
-/* A file that is no key and no known helper was written: tell that it is not saved. */
+/* A file that is neither a key nor a known helper was written: log that it is not saved. */
+#define TREE_STRAY "it is not a key name (keys have a dot)"
 void tree_stray(const struct tree *t, const struct kfile *f);
 
 /*
@@ -197,48 +233,72 @@ int draft_judge(const struct tree *t, const struct kfile *f, bool at_once, struc
 
 /* ---- edits: all under the tree's lock ---- */
 
-/* The key's value in the newest generation; false if it is in none. */
-bool edits_value(const struct tree *t, const struct kfile *f, struct gguf_value *ret);
+/* True if the model, with all edits accepted, has the key. */
+bool edits_stored(const struct tree *t, const struct kfile *f);
+/* The value of file number `number` there: references for shown_free(). */
+struct shown edits_shown(const struct tree *t, uint32_t number);
 /* The type of the value that is to come, as far as it is known before there is a text. */
-bool edits_known_type(const struct tree *t, const struct kfile *f, uint32_t *type, uint32_t *elem);
+struct typed edits_known_type(const struct tree *t, const struct kfile *f);
 /* The type that this text is to have. */
-void edits_type(const struct tree *t, const struct kfile *f, const struct buf *text, uint32_t *type,
-                uint32_t *elem);
+struct typed edits_type(const struct tree *t, const struct kfile *f, const struct buf *text);
 
 /* The bytes that a kfile shows until they are accepted or refused, or as a helper; NULL: those of
  * its key. */
 struct buf *kfile_bytes(struct kfile *f);
 
 /*
- * Take a text as the value of a key. 1: it is part of the newest generation now; 0: it is what the
- * file shows already; -errno with a line in *e.
+ * Take a text as the value of a key. 1: it is accepted; 0: it is what the file shows already;
+ * -errno with a line in *e. What was accepted goes to writer_accepted().
  */
 int edits_accept(struct tree *t, struct kfile *f, const struct buf *text, struct err *e);
-/* Rename a key to another that is in no generation, or change a type. As edits_accept(). */
+/* Give a key the value that it had once; none: it is removed. As edits_accept(). */
+int edits_restore(struct tree *t, struct kfile *f, const struct shown *value, struct err *e);
+/* Rename a key to one that is not stored, or change a type. As edits_accept(). */
 int edits_rename(struct tree *t, struct kfile *from, struct kfile *to, struct err *e);
-int edits_retype(struct tree *t, struct kfile *f, uint32_t type, uint32_t elem, struct err *e);
-/* Make the removals that are due part of the newest generation. 0, or why the keys are back. */
+int edits_retype(struct tree *t, struct kfile *f, struct typed type, struct err *e);
+/* Remove a key. As edits_accept(). */
+int edits_remove(struct tree *t, struct kfile *f, struct err *e);
+/* Make the removals that are due part of what is accepted. 0, or why keys are back. */
 int edits_remove_due(struct tree *t);
-/* What is pending now; and back to what it was before the edit that was accepted last. */
-struct mark edits_mark(const struct tree *t);
-void edits_take_back(struct tree *t);
-/* Drop what is pending. */
-void edits_drop(struct tree *t);
-/* Back to what is on disk, plus what was accepted since. */
-void edits_rebase(struct tree *t);
-/* Remember type and place of a key of the newest generation. */
-int edits_remember(struct tree *t, struct kfile *f);
 /* A value was refused: for the log and for user.gguf.error. Returns e->code. */
 int edits_refused(struct tree *t, struct kfile *f, const struct err *e);
+
+/* ---- what is pending: all under the tree's lock ---- */
+
+/* Begin a batch on what is in flight, else on what is on disk. */
+void pending_init(struct tree *t);
+void pending_free(struct pending *p);
+/* An edit of f (pinned from here on) is part of the change now. `other` may be NULL. */
+void pending_note(struct tree *t, struct kfile *f, struct kfile *other);
+/* Room for pending_note() and moves_add(), before anything is changed. 0, -ENOMEM. */
+int pending_room(struct tree *t);
+/* The first n edits that were asked for can be written; or all that were asked for cannot. */
+void pending_keep(struct tree *t, size_t ops, size_t fresh, size_t moved);
+void pending_take_back(struct tree *t, const struct err *e);
+/* Drop what is pending. */
+void pending_drop(struct tree *t);
+/* What was in flight (`failed`) was not written: what was accepted since moves to what is on disk. */
+void pending_rebase(struct tree *t, const struct edit_change *failed);
+
+/* Renames that are pending (struct moved in keys.h). */
+int moves_room(struct keys *k);
+void moves_add(struct keys *k, struct kfile *from, struct kfile *to);
+void moves_stage(struct keys *k, enum stage from, enum stage to);
+/* The edits of a stage were written, or given up: then what they moved goes back. */
+void moves_land(struct tree *t, enum stage stage, bool written);
 
 int writer_start(struct tree *t, struct err *e);
 /* Write what is pending, end the thread. 0, or why something was not written. */
 int writer_stop(struct tree *t);
-/* Whether the model could be edited at this moment; told before there is an edit, since shells do
- * not look at what close(2) gives. While a write goes on, which finds out by itself: 0. */
-int writer_ready(const struct tree *t, struct err *e);
-/* Something was accepted: wait for it, or have it written later, by the commit mode. */
-int writer_accepted(struct tree *t, struct tree_wait *w, struct err *e);
+/* Whether the model could be edited at this moment; asked before there is an edit, since shells do
+ * not look at what close(2) returns. Not under the lock: it asks the disk. */
+void writer_ready(struct tree *t, struct err *e);
+/* What identifies the model's file, to ask the disk about it without the lock. False while an edit
+ * is being written. Under the lock; ret->fd is not set. */
+bool writer_file(const struct tree *t, struct edit_file *ret);
+/* Something was accepted: wait until it is durable, or until the disk was asked whether it can be
+ * written, by the commit mode. w NULL: no request waits. 0, TREE_PARKED. */
+int writer_accepted(struct tree *t, struct tree_wait *w);
 /*
  * Wait until all that was accepted is durable. own: the edit accepted last is by who waits.
  * 0: it is already; -errno: an earlier failure.
@@ -246,7 +306,8 @@ int writer_accepted(struct tree *t, struct tree_wait *w, struct err *e);
 int writer_sync(struct tree *t, struct tree_wait *w, bool own);
 /* Seconds after which a removal or a mere truncation is written: most often a value follows. */
 #define WRITER_SOON 1
-/* Have it written in `seconds`, if nobody asks for it before. */
+/* Have it written in `seconds`, at the latest WRITER_LATEST after the first edit. */
+#define WRITER_LATEST 10
 void writer_later(struct tree *t, unsigned seconds);
 
 #endif

@@ -23,33 +23,39 @@ static bool looks_whole(uint32_t type, uint32_t elem, const struct buf *text)
     return n > 0 && (*p != '[' || p[n - 1] == ']');
 }
 
-static int parse(const struct tree *t, const struct kfile *f, uint32_t type, uint32_t elem,
+static int parse(const struct tree *t, const struct kfile *f, const struct typed *type,
                  struct err *e)
 {
     CLEANUP(buf_free) struct buf payload = BUF_INIT;
+    CLEANUP(shown_free) struct shown s = edits_shown(t, f->id);
     const struct buf *text = &f->draft->text;
     const struct gguf *g = t->now.gen->gguf;
     struct gguf_value old;
-    bool known = edits_value(t, f, &old);
-    int r =
-        text_parse(&g->fmt, type, elem, text->data, text->len, known ? &old : NULL, &payload, e);
-    return r < 0 ? r : edit_check_value(g, f->key, f->key_len, type, payload.data, payload.len, e);
+    bool known = shown_value(&s, &old);
+    int r = text_parse(&g->fmt, type->type, type->elem, text->data, text->len, known ? &old : NULL,
+                       &payload, e);
+    if (r < 0 ||
+        shown_is(&s, type->type, &payload)) /* what is stored is accepted, whatever it is */
+        return r;
+    return edit_check_value(g, f->key, f->key_len, type->type, payload.data, payload.len, e);
 }
 
 int draft_judge(const struct tree *t, const struct kfile *f, bool at_once, struct err *e)
 {
     const struct buf *text = &f->draft->text;
-    uint32_t type, elem;
-    bool told = edits_known_type(t, f, &type, &elem);
-    if (!told)
-        edits_type(t, f, text, &type, &elem);
-    bool whole = at_once && looks_whole(type, elem, text);
-    if (!told && !whole) /* the type may become another */
+    struct typed type = edits_known_type(t, f);
+    bool told = type.set;
+    if (!told && !at_once) /* the type may become another */
         return 0;
-    int r = text_prefix_check(type, elem, text->data, text->len);
+    if (!told)
+        type = edits_type(t, f, text);
+    bool whole = at_once && looks_whole(type.type, type.elem, text);
+    if (!told && !whole)
+        return 0;
+    int r = text_prefix_check(type.type, type.elem, text->data, text->len);
     if (r == 0 && !whole)
         return 0;
-    int why = parse(t, f, type, elem, e);
+    int why = parse(t, f, &type, e);
     if (r == 0) /* only these stay: a part of the old text can be what only the old text may be */
         return why == -EINVAL || why == -ERANGE ? why : 0;
     return why < 0 ? r : err_set(e, r, "cannot become a value of its type: %s", strerror(-r));

@@ -2,6 +2,7 @@
 /* The files of metadata/: see keys.h. */
 #include "tree/keys.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,8 +19,9 @@ int keys_init(struct keys *k, const struct gguf *g)
     k->kv = malloc(n * sizeof(*k->kv));
     k->id = malloc(n * sizeof(*k->id));
     k->spare = malloc(n * sizeof(*k->spare));
+    k->generation = calloc(n, sizeof(*k->generation));
     k->bucket = calloc(k->buckets, sizeof(*k->bucket));
-    if (!k->file || !k->kv || !k->id || !k->spare || !k->bucket) {
+    if (!k->file || !k->kv || !k->id || !k->spare || !k->generation || !k->bucket) {
         keys_free(k);
         return -ENOMEM;
     }
@@ -33,17 +35,13 @@ void draft_free(struct draft *d)
     if (!d)
         return;
     buf_free(&d->text);
+    shown_free(&d->before);
     free(d);
 }
 
-bool kfile_type(const struct kfile *f, uint32_t *type, uint32_t *elem)
+struct typed kfile_type(const struct kfile *f)
 {
-    bool told = f->draft && f->draft->typed;
-    if (!told && !f->typed)
-        return false;
-    *type = told ? f->draft->type : f->type;
-    *elem = told ? f->draft->elem : f->elem;
-    return true;
+    return f->draft && f->draft->typed.set ? f->draft->typed : f->typed;
 }
 
 void kfile_set_error(struct kfile *f, const char *why)
@@ -61,7 +59,6 @@ static void kfile_free(struct kfile *f)
     free(f->file);
     free(f->key);
     free(f->error);
-    free(f->after);
     free(f);
 }
 
@@ -73,8 +70,60 @@ void keys_free(struct keys *k)
     free(k->kv);
     free(k->id);
     free(k->spare);
+    free(k->generation);
+    free(k->unused);
+    free(k->moved);
     free(k->bucket);
     *k = (struct keys){0};
+}
+
+/* ---- states ---- */
+
+static void enter_removed(struct keys *k, struct kfile *f)
+{
+    f->next_removed = k->removed;
+    f->prev_removed = &k->removed;
+    if (k->removed)
+        k->removed->prev_removed = &f->next_removed;
+    k->removed = f;
+}
+
+static void leave_removed(struct kfile *f)
+{
+    *f->prev_removed = f->next_removed;
+    if (f->next_removed)
+        f->next_removed->prev_removed = f->prev_removed;
+    f->next_removed = NULL;
+    f->prev_removed = NULL;
+}
+
+/* A helper is the backup of a key that is away for as long as both are that. */
+static void part(struct kfile *f)
+{
+    if (f->backup)
+        f->backup->away = NULL;
+    f->backup = NULL;
+}
+
+void kfile_pair(struct kfile *key, struct kfile *helper)
+{
+    assert(key->state == KFILE_AWAY && !key->backup && !helper->away);
+    key->backup = helper;
+    helper->away = key;
+}
+
+void kfile_set_state(struct keys *k, struct kfile *f, enum kfile_state state)
+{
+    assert(f->state != KFILE_DEAD || state == KFILE_DEAD);
+    if (f->state == state)
+        return;
+    if (f->state == KFILE_REMOVED)
+        leave_removed(f);
+    if (f->state == KFILE_AWAY)
+        part(f);
+    f->state = state;
+    if (state == KFILE_REMOVED)
+        enter_removed(k, f);
 }
 
 /* ---- names ---- */
@@ -218,27 +267,64 @@ static int grow_numbers(struct keys *k)
     if (!kv)
         return -ENOMEM;
     k->kv = kv;
+    uint32_t *generation = realloc(k->generation, cap * sizeof(*generation));
+    if (!generation)
+        return -ENOMEM;
+    k->generation = generation;
     k->cap = cap;
     return 0;
+}
+
+/* A number for a new file: one that was used before if there is one. The caller counts it. */
+static int new_number(struct keys *k, uint32_t *ret)
+{
+    if (k->n_unused) {
+        *ret = k->unused[k->n_unused - 1];
+        return 0;
+    }
+    int r = grow_numbers(k);
+    if (r < 0)
+        return r;
+    *ret = k->n;
+    k->generation[k->n] = 0;
+    return 0;
+}
+
+static void take_number(struct keys *k, uint32_t number)
+{
+    if (number == k->n)
+        k->n++;
+    else
+        k->n_unused--;
+    k->kv[number] = KV_NONE;
+}
+
+/* Without memory the number is not used again. */
+static void give_number(struct keys *k, uint32_t number)
+{
+    k->file[number] = NULL;
+    k->generation[number]++;
+    if (array_grow(&k->unused, &k->cap_unused, k->n_unused, sizeof(*k->unused)) == 0)
+        k->unused[k->n_unused++] = number;
 }
 
 struct kfile *keys_add(struct keys *k, const char *file, enum kfile_state state)
 {
     char key[TREE_NAME_MAX + 1];
     size_t n;
-    if (grow_numbers(k) < 0)
+    uint32_t number;
+    if (new_number(k, &number) < 0)
         return NULL;
     struct kfile *f = kfile_make(file, state);
     if (!f)
         return NULL;
-    f->id = k->n;
+    f->id = number;
     bool is_key = state == KFILE_NEW;
     if ((is_key && (name_decode(file, key, &n) < 0 || set_key(f, key, n) < 0)) || place(k, f) < 0) {
         kfile_free(f);
         return NULL;
     }
-    k->kv[f->id] = KV_NONE;
-    k->n++;
+    take_number(k, number);
     return f;
 }
 
@@ -258,7 +344,9 @@ int keys_rename(struct keys *k, struct kfile *f, const char *file)
 void keys_kill(struct keys *k, struct kfile *f)
 {
     leave_name(k, f);
-    f->state = KFILE_DEAD;
+    if (f->away)
+        part(f->away);
+    kfile_set_state(k, f, KFILE_DEAD);
     keys_reap(k, f);
 }
 
@@ -269,83 +357,26 @@ void keys_clear(struct keys *k, const char *file)
         keys_kill(k, f);
 }
 
-void keys_take_off(struct keys *k)
-{
-    for (uint32_t i = 0; i < k->n; i++) {
-        struct kfile *f = k->file[i];
-        if (f && f->state == KFILE_ASIDE)
-            f->in_flight = true;
-        if (f && f->draft && f->draft->was != KV_NONE)
-            f->draft->in_flight = true;
-    }
-}
-
-static void land_helper(struct keys *k, struct kfile *f, bool written)
-{
-    f->in_flight = false;
-    f->state = KFILE_HELPER;
-    if (written)
-        keys_kill(k, f);
-}
-
-void kfile_no_value(const struct keys *k, struct kfile *f)
-{
-    if (f->state == KFILE_NEW)
-        f->state = k->kv[f->id] != KV_NONE ? KFILE_KEY : KFILE_GONE;
-}
-
-/* A draft of f goes back to where it was, if that is there again. */
-static void go_back(struct keys *k, struct kfile *f, struct kfile *was)
-{
-    struct draft *d = f->draft;
-    if (!was || was == f || !keys_visible(k, was->id))
-        return;
-    f->draft = NULL;
-    kfile_no_value(k, f);
-    if (was->draft)
-        was->draft->of = NULL;
-    if (was->state == KFILE_HELPER)
-        k->helper_bytes += d->text.len - was->content.len;
-    buf_free(&was->content);
-    was->draft = d;
-    d->of = was;
-}
-
-static void land_draft(struct keys *k, struct kfile *f, bool written)
-{
-    uint32_t was = f->draft->was;
-    f->draft->was = KV_NONE;
-    f->draft->in_flight = false;
-    if (!written)
-        go_back(k, f, k->file[was]);
-}
-
-void keys_land(struct keys *k, bool in_flight, bool written)
-{
-    for (uint32_t i = 0; i < k->n; i++) {
-        struct kfile *f = k->file[i];
-        if (f && f->state == KFILE_ASIDE && f->in_flight == in_flight)
-            land_helper(k, f, written);
-    }
-    for (uint32_t i = 0; i < k->n; i++) {
-        struct kfile *f = k->file[i];
-        if (f && f->draft && f->draft->was != KV_NONE && f->draft->in_flight == in_flight)
-            land_draft(k, f, written);
-    }
-}
-
 bool keys_have_room(const struct keys *k, uint64_t was, uint64_t len)
 {
     uint64_t others = k->helper_bytes - was;
     return len <= TEXT_MAX && others <= TEXT_MAX - len;
 }
 
+/* A key that was never stored is as if it had never been. */
+static bool is_over(const struct kfile *f)
+{
+    return f->state == KFILE_DEAD || (f->state == KFILE_GONE && f->rank == 0 && !f->error);
+}
+
 void keys_reap(struct keys *k, struct kfile *f)
 {
-    if (f->state != KFILE_DEAD || f->opens || f->lookups || f->draft)
+    if (!is_over(f) || f->opens || f->lookups || f->pins || f->draft)
         return;
+    if (f->state != KFILE_DEAD)
+        leave_name(k, f);
     k->helper_bytes -= f->content.len;
-    k->file[f->id] = NULL;
+    give_number(k, f->id);
     kfile_free(f);
 }
 
@@ -366,15 +397,14 @@ static uint32_t number_of(const struct keys *k, const struct gguf *old, const st
     return before == UINT32_MAX ? KV_NONE : k->id[before];
 }
 
-/* What a generation does to states: what is in it is no longer gone, and the other way round. */
-static void settle(struct kfile *f, bool there)
+void keys_settle(struct keys *k, struct kfile *f, bool stored)
 {
-    if (there && (f->state == KFILE_GONE || f->state == KFILE_NEW))
-        f->state = KFILE_KEY;
-    if (!there && f->state == KFILE_KEY)
-        f->state = f->draft ? KFILE_NEW : KFILE_GONE;
-    if (!there && (f->state == KFILE_REMOVED || f->state == KFILE_AWAY))
-        f->state = KFILE_GONE;
+    if (stored && (f->state == KFILE_GONE || f->state == KFILE_NEW))
+        kfile_set_state(k, f, KFILE_KEY);
+    if (!stored && f->state == KFILE_KEY)
+        kfile_set_state(k, f, f->draft ? KFILE_NEW : KFILE_GONE);
+    if (!stored && (f->state == KFILE_REMOVED || f->state == KFILE_AWAY))
+        kfile_set_state(k, f, KFILE_GONE);
 }
 
 /* Room for n numbers in id and spare. What was there once is there again without memory. */
@@ -406,9 +436,6 @@ int keys_follow(struct keys *k, const struct gguf *old, const struct gguf *now)
     for (uint32_t kv = 0; kv < now->n_kv; kv++)
         if (id[kv] != KV_NONE)
             k->kv[id[kv]] = kv;
-    for (uint32_t i = 0; i < k->n; i++)
-        if (k->file[i])
-            settle(k->file[i], k->kv[i] != KV_NONE);
     k->spare = k->id;
     k->id = id;
     return 0;

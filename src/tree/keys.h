@@ -2,9 +2,10 @@
 /*
  * The files of metadata/ while it can be edited: keys, and helpers that live in memory.
  *
- * A file's number (its inode, less INO_KEYS) is given once and means the same name for the life of
- * the mount. Of most keys there is nothing but the number: an object, struct kfile, is made only
- * for those that are written, renamed, removed or of which an editor made a helper.
+ * A file has a number (its inode, less INO_KEYS). A key keeps it for the life of the mount. The
+ * number of a helper is used again once the kernel has forgotten it, with another generation. Of
+ * most keys there is nothing but the number: an object, struct kfile, is made only for those that
+ * are written, renamed, removed or of which an editor made a helper.
  *
  * States of a kfile, and what leads from one to another:
  *   KEY      shown as the newest generation has it, or as its draft is   accept() -> KEY
@@ -25,8 +26,8 @@
 #include <time.h>
 
 #include "base/buf.h"
-#include "tree/gen.h"
 #include "tree/name.h"
+#include "tree/shown.h"
 
 enum kfile_state {
     KFILE_KEY,
@@ -40,6 +41,12 @@ enum kfile_state {
     KFILE_DEAD,
 };
 
+/* The type that a value is to have, where that is known before there is a value. */
+struct typed {
+    bool set;
+    uint32_t type, elem;
+};
+
 /*
  * The text of a file that is being written, shared by all who write it; its writers own it. It
  * follows the file through renames, as an open file does, from key to helper and back. If the file
@@ -47,18 +54,18 @@ enum kfile_state {
  */
 struct draft {
     struct buf text;
-    struct kfile *of; /* the file whose draft it is; NULL: that is no more */
-    unsigned writers; /* handles that are open for writing */
-    bool written;     /* by write(2), not only truncated */
-    bool dirty;       /* something was written since the last accept() */
-    bool closed;      /* the last that was seen of it is a flush, as close(2) sends it */
-    bool whole;       /* written from the beginning on, without a hole: its start can be judged */
-    int refused;      /* 0, or why a write was refused: such a draft changes nothing */
-    unsigned losses;  /* of the writer, when it was accepted last */
-    bool typed;       /* opened as KEY:TYPE */
-    uint32_t type, elem;
-    uint32_t was;   /* the file that it was renamed from, while that is not on disk; or KV_NONE */
-    bool in_flight; /* the rename is being written */
+    struct kfile *of;   /* the file whose draft it is; NULL: that is no more */
+    unsigned writers;   /* handles that are open for writing */
+    bool written;       /* by write(2), not only truncated */
+    bool dirty;         /* something was written since the last accept() */
+    bool closed;        /* the last that was seen of it is a flush, as close(2) sends it */
+    bool whole;         /* written from the beginning on, without a hole: its start can be judged */
+    int refused;        /* 0, or why a write was refused: such a draft changes nothing */
+    unsigned losses;    /* of the writer, when it was accepted last */
+    struct typed typed; /* opened as KEY:TYPE */
+    uint32_t was;       /* the file that it was renamed from, while that is not on disk; KV_NONE */
+    struct shown before; /* the key's value when it was begun */
+    bool accepted;       /* some of it was accepted since */
 };
 
 #define KV_NONE UINT32_MAX
@@ -75,24 +82,42 @@ struct kfile {
     uint64_t hash;      /* of the file name */
     struct kfile *next; /* in the same bucket */
     struct timespec mtime;
-    char *error;         /* owned: why the last write was refused, NULL if it was not */
-    struct buf content;  /* HELPER: bytes, unless it has a draft; LINK: target */
-    struct draft *draft; /* NULL unless it is open for writing */
-    struct kfile *moved; /* GONE: the key that it was renamed to, for who has it open still */
-    struct kfile *away;  /* HELPER: the key that was renamed to it */
-    bool in_flight;      /* ASIDE: the key is being written */
-    unsigned opens;      /* handles */
-    uint64_t lookups;    /* references of the kernel */
-    /* What is remembered of a key that is gone, or a retyping tells for a moment. */
-    bool typed;
-    uint32_t type, elem;
-    char *after; /* owned: the key behind which it stood; NULL: at the end */
-    size_t after_len;
+    char *error;          /* owned: why the last write was refused, NULL if it was not */
+    struct buf content;   /* HELPER: bytes, unless it has a draft; LINK: target */
+    struct draft *draft;  /* NULL unless it is open for writing */
+    struct kfile *moved;  /* GONE: the key that it was renamed to, for who has it open still */
+    struct kfile *away;   /* HELPER: the key that was renamed to it, whose `backup` this is */
+    struct kfile *backup; /* AWAY: the helper that has its text */
+    unsigned opens;       /* handles */
+    unsigned pins;        /* moves that name it */
+    uint64_t lookups;     /* references of the kernel */
+    struct typed typed;   /* of a key that is gone; of a helper, for the key that it may become */
+    bool inherited;       /* HELPER: typed is that of the key it was renamed from */
+    uint64_t rank;        /* its place among the keys (edit/change.h); 0: it has never had one */
+    struct kfile *next_removed, **prev_removed; /* REMOVED: in keys.removed */
+};
+
+/* How far an edit has come. */
+enum stage {
+    STAGE_NEW,    /* accepted; whether it can be written is still asked */
+    STAGE_KEPT,   /* to be written */
+    STAGE_FLIGHT, /* being written */
+    STAGES
+};
+
+/* A rename whose edit is not on disk yet: what it moved goes back if that fails. */
+struct moved {
+    enum stage stage;
+    struct kfile *from; /* pinned: a helper that is ASIDE, or the key that was renamed */
+    struct kfile *to;   /* pinned: the key that has taken its text, and its draft */
 };
 
 struct keys {
     uint32_t n; /* numbers given */
     size_t cap;
+    uint32_t *generation; /* owned, by number: how often it was used before */
+    uint32_t *unused;     /* owned: numbers to be used again */
+    size_t n_unused, cap_unused;
     struct kfile **file; /* owned, by number; NULL: an untouched key */
     uint32_t *kv;        /* owned, by number: the key's in the newest generation, or KV_NONE */
     uint32_t *id;        /* owned, by number in the newest generation */
@@ -102,7 +127,16 @@ struct keys {
     size_t buckets;        /* a power of two */
     size_t named;          /* kfiles in buckets */
     uint64_t helper_bytes; /* of all helpers */
+    struct kfile *removed; /* all that are REMOVED */
+    struct moved *moved;   /* owned */
+    size_t n_moved, cap_moved;
 };
+
+/* A file's state changes here alone. */
+void kfile_set_state(struct keys *k, struct kfile *f, enum kfile_state state);
+
+/* The helper is the backup of a key that is AWAY, until one of them is that no more. */
+void kfile_pair(struct kfile *key, struct kfile *helper);
 
 /* Number the keys of the first generation. 0, -ENOMEM. */
 int keys_init(struct keys *k, const struct gguf *g);
@@ -129,21 +163,16 @@ int keys_rename(struct keys *k, struct kfile *f, const char *file);
 void keys_kill(struct keys *k, struct kfile *f);
 /* Before a new file is made: end the helper of this name that stands aside, if there is one. */
 void keys_clear(struct keys *k, const char *file);
-/* Renames that are not on disk, helpers that stand aside and drafts: they are in flight now. */
-void keys_take_off(struct keys *k);
-/* Those in flight, or those that are not: they were written, or given up, and all is as before. */
-void keys_land(struct keys *k, bool in_flight, bool written);
-/* Free a DEAD kfile that nobody knows any more. */
+/* A batch of edits was given up: what a key's file is follows from whether the model has the key. */
+void keys_settle(struct keys *k, struct kfile *f, bool stored);
+/* Free a file without a name that nothing refers to any more. */
 void keys_reap(struct keys *k, struct kfile *f);
 
 /* True if one helper may be `len` bytes instead of `was` (0: a new one): all together have room. */
 bool keys_have_room(const struct keys *k, uint64_t was, uint64_t len);
-/* It got no value: a key that was removed or out of the way is back, a new one is none. */
-void kfile_no_value(const struct keys *k, struct kfile *f);
-
 void kfile_set_error(struct kfile *f, const char *why); /* NULL: none */
 void draft_free(struct draft *d);                       /* may be NULL */
-/* The type that the value is to have, if it was told or is remembered. */
-bool kfile_type(const struct kfile *f, uint32_t *type, uint32_t *elem);
+/* The type that the value is to have, as far as the file knows. */
+struct typed kfile_type(const struct kfile *f);
 
 #endif

@@ -23,11 +23,13 @@ static int make_link(struct tree *t, const char *name, const char *target, struc
     int r = buf_error(&f->content);
     if (r == 0)
         r = node_entry(t, &t->now, ino_key(f->id), ret);
-    if (r < 0)
+    if (r < 0) {
         keys_kill(&t->keys, f);
-    else
-        f->lookups++;
-    return r;
+        return r;
+    }
+    entry_size(ret, f->content.len);
+    f->lookups++;
+    return 0;
 }
 
 int tree_symlink(struct tree *t, uint64_t parent, const char *name, const char *target,

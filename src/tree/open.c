@@ -16,9 +16,9 @@
 
 struct view tree_view(struct tree *t)
 {
-    (void)pthread_mutex_lock(&t->lock);
+    (void)pthread_mutex_lock(&t->now_lock);
     struct view v = view_ref(&t->now);
-    (void)pthread_mutex_unlock(&t->lock);
+    (void)pthread_mutex_unlock(&t->now_lock);
     return v;
 }
 
@@ -187,7 +187,12 @@ static int start_editing(struct tree *t)
     if (t->writable && edit_allowed(gen_own(t->now.gen), &why) < 0)
         not_writable(t, why.msg);
     t->writer.disk = gen_ref(t->now.gen);
-    return t->writable ? keys_init(&t->keys, t->now.gen->gguf) : 0;
+    t->changed = t->st.st_mtim;
+    t->ranks = gen_own(t->now.gen)->n_kv;
+    if (!t->writable)
+        return 0;
+    pending_init(t);
+    return keys_init(&t->keys, t->now.gen->gguf);
 }
 
 static int first_gen(struct tree *t, const struct source *src, struct err *e)
@@ -337,6 +342,7 @@ static struct tree *tree_new(const struct tree_options *o)
     t->edit = (struct edit_options){
         .strategy = o->strategy, .reserve = o->reserve, .break_hardlinks = o->break_hardlinks};
     (void)pthread_mutex_init(&t->lock, NULL);
+    (void)pthread_mutex_init(&t->now_lock, NULL);
     texts_init(&t->texts);
     return t;
 }
@@ -385,6 +391,34 @@ int tree_finish(struct tree *t)
     return writer_stop(t);
 }
 
+void tree_abandon(struct tree *t)
+{
+    (void)pthread_mutex_lock(&t->lock);
+    t->ending = true;
+    (void)pthread_mutex_unlock(&t->lock);
+}
+
+/* Why a file of metadata/ is not in the model; NULL if it is, or need not be. */
+static const char *why_unsaved(struct tree *t, const struct kfile *f)
+{
+    if (f->error)
+        return f->error;
+    bool stray = f->state == KFILE_HELPER && tree_classify(t, f->file) == NAME_STRAY;
+    return stray ? TREE_STRAY : NULL;
+}
+
+void tree_unsaved(struct tree *t, struct buf *out)
+{
+    (void)pthread_mutex_lock(&t->lock);
+    for (uint32_t i = 0; i < t->keys.n; i++) {
+        const struct kfile *f = t->keys.file[i];
+        const char *why = f ? why_unsaved(t, f) : NULL;
+        if (why)
+            buf_printf(out, "%s: %s\n", f->file, why);
+    }
+    (void)pthread_mutex_unlock(&t->lock);
+}
+
 void tree_close(struct tree *t)
 {
     if (!t)
@@ -392,13 +426,11 @@ void tree_close(struct tree *t)
     for (size_t i = 0; i < t->n_held; i++)
         gen_unref(t->held[i].gen);
     free(t->held);
-    view_free(&t->now);
-    gen_unref(t->writer.disk);
-    edit_change_free(&t->writer.next.change);
-    edit_plan_free(&t->writer.next.plan);
-    buf_free(&t->writer.next.notes);
+    pending_free(&t->writer.next);
     if (t->keys.file)
         keys_free(&t->keys);
+    view_free(&t->now);
+    gen_unref(t->writer.disk);
     shards_free(&t->shards);
     rights_free(&t->rights);
     if (t->file.fd >= 0)
@@ -406,6 +438,7 @@ void tree_close(struct tree *t)
     if (t->dir >= 0)
         (void)close(t->dir);
     (void)pthread_mutex_destroy(&t->lock);
+    (void)pthread_mutex_destroy(&t->now_lock);
     texts_free(&t->texts);
     free(t->path);
     free(t->name);

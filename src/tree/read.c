@@ -15,98 +15,107 @@ struct subject {
     const struct tree *t;
     const struct view *v;
     const struct node *n;
-    uint32_t kv; /* of a key's file */
+    const struct shown *key; /* of a key's file, else NULL */
 };
 
 static void render(const void *arg, struct buf *out)
 {
     const struct subject *s = arg;
-    const struct gen *g = s->v->gen;
     const struct row *row = node_row(s->n);
-    if (!row)
-        key_text(g, s->kv, out);
+    if (s->key)
+        shown_text(s->key, out);
     else if (row->tell)
         row->tell(s->v, s->t->name, out);
     else
-        row->text(g, node_tensor(g, s->n), out);
-    if (row && row->flags & ROW_STATE)
+        row->text(s->v->gen, node_tensor(s->v->gen, s->n), out);
+    if (!s->key && row->flags & ROW_STATE)
         state_text(s->t, s->n->state, out);
 }
 
-int render_shared(struct tree *t, const struct view *v, const struct node *n, uint32_t kv,
-                  struct rendered **ret)
+int render_shared(struct tree *t, const struct view *v, const struct node *n, struct rendered **ret)
 {
-    const struct subject s = {t, v, n, kv};
-    const struct row *row = node_row(n);
-    uint64_t ino =
-        row ? ino_state(ino_whole(v->gen->number, n->row), n->state) : ino_key(n->number);
-    bool keep = row && row->flags & ROW_KEPT;
+    const struct subject s = {t, v, n, NULL};
+    uint64_t ino = ino_state(ino_whole(v->gen->number, n->row), n->state);
+    bool keep = node_row(n)->flags & ROW_KEPT;
     return (keep ? texts_keep : texts_get)(&t->texts, v->gen->number, ino, render, &s, ret);
 }
 
 /* Texts of tensors are small: each handle has its own. */
 static int render_row(struct tree *t, const struct view *v, struct tree_file *f)
 {
-    const struct subject s = {t, v, &f->node, KV_NONE};
+    const struct subject s = {t, v, &f->node, NULL};
     f->rendered = true;
     if (f->node.kind == NODE_WHOLE)
-        return render_shared(t, v, &f->node, KV_NONE, &f->shared);
+        return render_shared(t, v, &f->node, &f->shared);
     render(&s, &f->text);
     return 0;
 }
 
-static int render_key(struct tree *t, struct gen *g, uint32_t kv, struct tree_file *f)
+static int render_key(struct tree *t, const struct shown *key, struct tree_file *f)
 {
-    const struct view v = {.gen = g};
-    return render_shared(t, &v, &f->node, kv, &f->shared);
+    const struct subject s = {t, NULL, &f->node, key};
+    return texts_get(&t->texts, shown_id(key), ino_key(f->node.number), render, &s, &f->shared);
 }
 
 /*
- * What a metadata file that is opened to be read shows: bytes in memory, or (a reference) the
- * generation whose key *kv is to be rendered. Of a writable tree: under the lock.
+ * What a metadata file that is opened to be read shows: bytes in memory, or a value to be rendered.
+ * Of a writable tree: under the lock.
  */
-static struct gen *key_shown(struct tree *t, struct tree_file *f, uint32_t *kv)
+static struct shown key_shown(struct tree *t, struct tree_file *f)
 {
     struct buf *bytes = f->kf ? kfile_bytes(f->kf) : NULL;
-    *kv = t->writable ? t->keys.kv[f->node.number] : f->node.number;
     f->rendered = true;
     if (bytes)
         buf_add(&f->text, bytes->data, bytes->len);
-    return bytes || *kv == KV_NONE ? NULL : gen_ref(t->now.gen);
+    return bytes ? SHOWN_NONE : edits_shown(t, f->node.number);
+}
+
+/* Under the lock. */
+static int open_edited(struct tree *t, struct tree_file *f, int flags, const struct err *unready,
+                       struct shown *key)
+{
+    if (node_check(t, t->now.gen, &f->node) < 0)
+        return -ENOENT;
+    int r = write_open(t, f, flags, unready);
+    if (r == 0 && !f->draft && !(f->kf && f->kf->state == KFILE_HELPER))
+        *key = key_shown(t, f);
+    return r;
 }
 
 /* A large text takes a while: it is rendered without the lock. */
 static int open_key(struct tree *t, struct tree_file *f, int flags)
 {
-    struct gen *g = NULL;
-    uint32_t kv = KV_NONE;
+    CLEANUP(shown_free) struct shown key = SHOWN_NONE;
+    bool writes = (flags & O_ACCMODE) != O_RDONLY;
+    struct err unready = {0};
     int r = 0;
-    (void)pthread_mutex_lock(&t->lock);
-    if (node_check(t, t->now.gen, &f->node) < 0)
-        r = -ENOENT;
-    else if (t->writable)
-        r = write_open(t, f, flags);
-    else if ((flags & O_ACCMODE) != O_RDONLY)
-        r = -EROFS;
-    if (r == 0 && !f->draft && !(f->kf && f->kf->state == KFILE_HELPER))
-        g = key_shown(t, f, &kv);
-    (void)pthread_mutex_unlock(&t->lock);
-    if (g)
-        r = render_key(t, g, kv, f);
-    gen_unref(g);
-    return r;
+    if (t->writable) {
+        if (writes)
+            writer_ready(t, &unready);
+        (void)pthread_mutex_lock(&t->lock);
+        r = open_edited(t, f, flags, &unready, &key);
+        (void)pthread_mutex_unlock(&t->lock);
+    } else {
+        struct view v = tree_view(t);
+        r = node_check(t, v.gen, &f->node) < 0 ? -ENOENT : writes ? -EROFS : 0;
+        if (r == 0)
+            key = (struct shown){gen_ref(v.gen), NULL, f->node.number};
+        f->rendered = true;
+        view_free(&v);
+    }
+    return r == 0 && key.gen ? render_key(t, &key, f) : r;
 }
 
 /* A view of the whole keeps its generation. -ESTALE (the kernel looks again): its file is gone. */
 static int keep_gen(struct tree *t, struct tree_file *f, struct gen *g)
 {
-    (void)pthread_mutex_lock(&t->lock);
+    (void)pthread_mutex_lock(&t->now_lock);
     int r = g->unpinned ? -ESTALE : 0;
     if (r == 0)
         f->gen = gen_ref(g);
     if (r == 0 && g->pinned)
         f->pin = mapped_ref(g->pinned);
-    (void)pthread_mutex_unlock(&t->lock);
+    (void)pthread_mutex_unlock(&t->now_lock);
     return r;
 }
 
@@ -123,7 +132,10 @@ static bool has_gaps(const struct tree *t, const struct view *v, const struct tr
 static int open_row(struct tree *t, struct tree_file *f, int flags)
 {
     CLEANUP(view_free) struct view v = VIEW_INIT;
-    int r = tree_view_of(t, &f->node, &v);
+    const struct row *row = f->node.kind == NODE_TENSOR_FILE ? node_row(&f->node) : NULL;
+    int r = row && row->flags & ROW_MOVES ? tree_freshen(t) : 0;
+    if (r == 0)
+        r = tree_view_of(t, &f->node, &v);
     if (r == 0)
         r = node_check(t, v.gen, &f->node);
     if (r < 0)

@@ -16,8 +16,7 @@
 void tree_stray(const struct tree *t, const struct kfile *f)
 {
     char name[SHOW_MAX];
-    tree_log(t, LOG_WARNING, "%s: not saved: it is no key's name (keys have a dot)",
-             show(name, f->file, strlen(f->file)));
+    tree_log(t, LOG_WARNING, "%s: not saved: " TREE_STRAY, show(name, f->file, strlen(f->file)));
 }
 
 int metadata_folder(const struct tree *t, uint64_t parent)
@@ -51,57 +50,56 @@ static int visible(struct tree *t, const char *name, struct kfile **ret)
 
 static void remove_later(struct tree *t, struct kfile *f)
 {
-    f->state = KFILE_REMOVED;
+    kfile_set_state(&t->keys, f, KFILE_REMOVED);
     writer_later(t, WRITER_SOON);
 }
 
-/* The last copy of a key that was renamed away: then it was meant. */
-static void away_for_good(struct tree *t, struct kfile *f)
+/* The last copy of a key that is away is gone: that was meant. */
+static void lost_backup(struct tree *t, struct kfile *key)
 {
-    if (f->state != KFILE_AWAY)
-        return;
-    if (stays(f))
-        f->state = KFILE_KEY;
+    if (stays(key))
+        kfile_set_state(&t->keys, key, KFILE_KEY);
     else
-        remove_later(t, f);
+        remove_later(t, key);
 }
 
-static void unlink_helper(struct tree *t, struct kfile *f)
+static void end_helper(struct tree *t, struct kfile *h)
 {
-    if (f->away)
-        away_for_good(t, f->away);
-    keys_kill(&t->keys, f);
+    if (h->away)
+        lost_backup(t, h->away);
+    keys_kill(&t->keys, h);
 }
 
-static int unlink_key(struct tree *t, struct kfile *f)
+static int unlink_key(struct tree *t, struct kfile *f, const struct err *unready)
 {
-    struct err e = {0};
     if (stays(f))
         return -EPERM;
-    if (writer_ready(t, &e) < 0)
-        return edits_refused(t, f, &e);
+    if (unready->code)
+        return edits_refused(t, f, unready);
     draft_drop(f);
-    if (t->keys.kv[f->id] != KV_NONE)
+    if (edits_stored(t, f))
         remove_later(t, f);
     else
-        f->state = KFILE_GONE; /* created, and nothing accepted yet */
+        kfile_set_state(&t->keys, f, KFILE_GONE); /* created, and nothing accepted yet */
     return 0;
 }
 
 int tree_unlink(struct tree *t, uint64_t parent, const char *name)
 {
     int r = metadata_folder(t, parent);
+    struct err unready;
+    struct kfile *f;
     if (r < 0)
         return r;
+    writer_ready(t, &unready);
     (void)pthread_mutex_lock(&t->lock);
-    struct kfile *f;
     r = visible(t, name, &f);
     if (!f)
         r = r < 0 ? r : -ENOENT;
     else if (is_helper(f))
-        unlink_helper(t, f);
+        end_helper(t, f);
     else
-        r = unlink_key(t, f);
+        r = unlink_key(t, f, &unready);
     (void)pthread_mutex_unlock(&t->lock);
     return r;
 }
@@ -120,26 +118,19 @@ struct move {
 static int copy_text(struct tree *t, struct kfile *f, struct buf *out)
 {
     const struct buf *bytes = kfile_bytes(f);
+    CLEANUP(shown_free) struct shown s = edits_shown(t, f->id);
     if (bytes)
         buf_add(out, bytes->data, bytes->len);
-    else if (t->keys.kv[f->id] != KV_NONE)
-        key_text(t->now.gen, t->keys.kv[f->id], out);
+    else
+        shown_text(&s, out);
     return buf_error(out);
 }
 
 static int helper_to_helper(struct move *m)
 {
     if (m->to)
-        keys_kill(&m->t->keys, m->to);
+        end_helper(m->t, m->to);
     return keys_rename(&m->t->keys, m->from, m->name);
-}
-
-/* Older backups of a key: who removes one of them does not remove the key. */
-static void forget_copies(struct keys *k, const struct kfile *f)
-{
-    for (uint32_t i = 0; i < k->n; i++)
-        if (k->file[i] && k->file[i]->away == f)
-            k->file[i]->away = NULL;
 }
 
 /* The text, and who writes it, pass to a helper. */
@@ -149,7 +140,7 @@ static void become_helper(struct kfile *f, struct kfile *h, struct buf *text)
     if (d) {
         buf_free(&d->text);
         d->whole = text->len == 0;
-        d->typed = false;
+        d->typed.set = false;
         d->refused = 0;
         d->was = KV_NONE;
         draft_give(d, h);
@@ -168,17 +159,21 @@ static int key_to_helper(struct move *m)
         r = -ENOSPC;
     if (r < 0)
         return r;
+    struct typed type = edits_known_type(m->t, m->from);
     if (m->to)
-        keys_kill(k, m->to);
+        end_helper(m->t, m->to);
     struct kfile *h = keys_add(k, m->name, KFILE_HELPER);
     if (!h)
         return -ENOMEM;
-    forget_copies(k, m->from);
     k->helper_bytes += text.len;
-    h->away = m->from;
+    h->typed = type; /* for the new name that it may get as a key */
+    h->inherited = true;
     h->mtime = m->from->mtime.tv_sec ? m->from->mtime : m->t->st.st_mtim;
     become_helper(m->from, h, &text);
-    m->from->state = k->kv[m->from->id] == KV_NONE ? KFILE_GONE : KFILE_AWAY;
+    bool stored = edits_stored(m->t, m->from);
+    kfile_set_state(k, m->from, stored ? KFILE_AWAY : KFILE_GONE);
+    if (stored)
+        kfile_pair(m->from, h);
     return 0;
 }
 
@@ -187,18 +182,16 @@ static int key_to_helper(struct move *m)
 static int refused(const struct move *m, const struct err *e)
 {
     if (m->to->state == KFILE_AWAY || m->to->state == KFILE_REMOVED)
-        m->to->state = KFILE_KEY;
+        kfile_set_state(&m->t->keys, m->to, KFILE_KEY);
     if (!keys_visible(&m->t->keys, m->to->id))
         kfile_set_error(m->from, e->msg);
     return edits_refused(m->t, m->to, e);
 }
 
 /* What an accepted edit or a failed one gives, with the reason logged. */
-static int outcome(struct move *m, int r, struct err *e)
+static int outcome(struct move *m, int r, const struct err *e)
 {
-    if (r > 0)
-        r = writer_accepted(m->t, m->wait, e);
-    return r < 0 ? refused(m, e) : r;
+    return r < 0 ? refused(m, e) : r > 0 ? writer_accepted(m->t, m->wait) : 0;
 }
 
 /* The kfile of the new name as a key; made if there is none. */
@@ -209,7 +202,7 @@ static int target_key(struct move *m)
     m->to = keys_add(&m->t->keys, m->name, KFILE_NEW);
     if (!m->to)
         return -ENOMEM;
-    m->to->state = KFILE_GONE;
+    kfile_set_state(&m->t->keys, m->to, KFILE_GONE);
     return 0;
 }
 
@@ -217,19 +210,13 @@ static int target_key(struct move *m)
 static int accept_helper(const struct move *m, const struct buf *text, struct err *e)
 {
     struct kfile *to = m->to;
-    bool typed = to->typed;
-    uint32_t type = to->type, elem = to->elem;
-    if (m->from->typed) {
-        to->typed = true;
-        to->type = m->from->type;
-        to->elem = m->from->elem;
-    }
+    struct typed before = to->typed;
+    bool knows = before.set || edits_stored(m->t, to);
+    if (m->from->typed.set && !(m->from->inherited && knows))
+        to->typed = m->from->typed;
     int r = edits_accept(m->t, to, text, e);
-    if (r < 0) {
-        to->typed = typed;
-        to->type = type;
-        to->elem = elem;
-    }
+    if (r < 0)
+        to->typed = before;
     return r;
 }
 
@@ -241,10 +228,12 @@ static void follow(struct kfile *from, struct kfile *to)
     to->moved = NULL;
 }
 
-/* The same for a rename that is to be written: if it is not, they go back. */
-static void follow_for_now(struct kfile *from, struct kfile *to)
+/* The same for a rename that is to be written: if it is not, they go back. The caller has made room
+ * (moves_room()). */
+static void follow_for_now(struct tree *t, struct kfile *from, struct kfile *to)
 {
     follow(from, to);
+    moves_add(&t->keys, from, to);
     if (to->draft && to->draft->was == KV_NONE)
         to->draft->was = from->id;
 }
@@ -257,7 +246,7 @@ static int unfinished(struct move *m)
         return -EPERM;
     follow(m->from, m->to);
     if (m->to->state != KFILE_KEY)
-        m->to->state = KFILE_NEW;
+        kfile_set_state(&m->t->keys, m->to, KFILE_NEW);
     return 0;
 }
 
@@ -267,24 +256,35 @@ static bool is_unwritten(const struct kfile *f)
     return f->draft && f->draft->text.len == 0 && !f->draft->closed;
 }
 
+/* A draft that was a helper's is a key's from now on. */
+static void draft_of_key(struct tree *t, struct draft *d)
+{
+    shown_free(&d->before);
+    d->before = edits_shown(t, d->of->id);
+    d->accepted = false;
+}
+
 static int unwritten_to_key(struct move *m)
 {
     int r = unfinished(m);
     if (r < 0)
         return r;
     draft_truncate(m->t, m->to->draft);
-    m->to->draft->typed = m->from->typed;
-    m->to->draft->type = m->from->type;
-    m->to->draft->elem = m->from->elem;
-    keys_kill(&m->t->keys, m->from);
+    draft_of_key(m->t, m->to->draft);
+    if (!m->from->inherited)
+        m->to->draft->typed = m->from->typed;
+    end_helper(m->t, m->from);
     return 0;
 }
 
 /* Who writes the helper writes the key from now on; the helper's bytes stay: they are `left`. */
-static void follow_to_key(struct move *m, struct buf *left)
+static void follow_to_key(struct move *m, struct buf *left, bool is_edit)
 {
     struct draft *d = m->from->draft;
-    follow_for_now(m->from, m->to);
+    if (is_edit)
+        follow_for_now(m->t, m->from, m->to);
+    else
+        follow(m->from, m->to);
     if (!d)
         return;
     m->from->content = *left;
@@ -292,6 +292,7 @@ static void follow_to_key(struct move *m, struct buf *left)
     d->written = true;
     d->dirty = false;
     d->losses = m->t->writer.losses;
+    draft_of_key(m->t, d);
 }
 
 /* sed -i, rsync, an editor's own way to save: the helper's bytes become the key's value. The time
@@ -306,21 +307,24 @@ static int helper_to_key(struct move *m)
     const struct buf *text = kfile_bytes(m->from);
     if (m->from->draft)
         buf_add(&left, text->data, text->len);
-    if (r < 0 || buf_error(&left))
-        return r < 0 ? r : buf_error(&left);
+    if (r == 0)
+        r = buf_error(&left) < 0 ? buf_error(&left) : moves_room(&m->t->keys);
+    if (r < 0)
+        return r;
     r = accept_helper(m, text, &e);
     if (r < 0)
         return refused(m, &e);
     if (r > 0)
         m->to->mtime = m->from->mtime;
-    r = outcome(m, r, &e);
-    if (r < 0)
-        return r;
-    follow_to_key(m, &left);
-    m->from->state = KFILE_ASIDE;
-    if (r == 0)
+    follow_to_key(m, &left, r > 0);
+    if (m->from->away) /* the backup of another key, which has no other copy */
+        lost_backup(m->t, m->from->away);
+    if (r == 0) {
         keys_kill(&m->t->keys, m->from);
-    return r;
+        return 0;
+    }
+    kfile_set_state(&m->t->keys, m->from, KFILE_ASIDE);
+    return writer_accepted(m->t, m->wait);
 }
 
 /* It was made and has no value yet. */
@@ -329,7 +333,7 @@ static int new_to_key(struct move *m)
     int r = unfinished(m);
     if (r < 0)
         return r;
-    m->from->state = KFILE_GONE;
+    kfile_set_state(&m->t->keys, m->from, KFILE_GONE);
     return 0;
 }
 
@@ -338,46 +342,44 @@ static int key_over_key(struct move *m)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
     struct err e = {0};
-    int r = edits_remove_due(m->t); /* others: not to be taken back with this */
-    if (r < 0)
-        return r;
-    struct mark before = edits_mark(m->t);
-    key_text(m->t->now.gen, m->t->keys.kv[m->from->id], &text);
-    r = buf_error(&text);
+    struct edit_change *c = &m->t->writer.next.change;
+    size_t before = edit_mark(c);
+    CLEANUP(shown_free) struct shown s = edits_shown(m->t, m->from->id);
+    shown_text(&s, &text);
+    int r = buf_error(&text);
+    if (r == 0)
+        r = moves_room(&m->t->keys);
     if (r < 0)
         return r;
     r = edits_accept(m->t, m->to, &text, &e);
     if (r < 0)
         return refused(m, &e);
-    m->from->state = KFILE_REMOVED;
-    r = edits_remove_due(m->t);
-    m->t->writer.next.last = before;
+    r = edits_remove(m->t, m->from, &e);
     if (r < 0) { /* neither the one nor the other */
-        edits_take_back(m->t);
-        (void)err_set(&e, r, "cannot be renamed: %s", strerror(-r));
+        edit_undo(c, before);
+        keys_settle(&m->t->keys, m->to, edits_stored(m->t, m->to));
         return refused(m, &e);
     }
-    r = outcome(m, 1, &e);
-    if (r >= 0)
-        follow_for_now(m->from, m->to);
-    return r;
+    follow_for_now(m->t, m->from, m->to);
+    if (m->from->state == KFILE_NEW)
+        kfile_set_state(&m->t->keys, m->from, KFILE_GONE);
+    return writer_accepted(m->t, m->wait);
 }
 
 /* To a name that no key has: the same key, at the same place. */
 static int key_to_new(struct move *m)
 {
     struct err e = {0};
-    struct draft *d = draft_take(m->from); /* without it the key is gone from its old name */
-    m->to->typed = false;
-    int r = edits_rename(m->t, m->from, m->to, &e);
-    r = outcome(m, r, &e);
-    m->from->draft = d;
+    int r = moves_room(&m->t->keys);
     if (r < 0)
         return r;
-    m->from->state = KFILE_GONE;
-    m->to->state = KFILE_KEY;
-    follow_for_now(m->from, m->to);
-    return r;
+    r = edits_rename(m->t, m->from, m->to, &e);
+    if (r < 0)
+        return outcome(m, r, &e);
+    kfile_set_state(&m->t->keys, m->from, KFILE_GONE);
+    kfile_set_state(&m->t->keys, m->to, KFILE_KEY);
+    follow_for_now(m->t, m->from, m->to);
+    return writer_accepted(m->t, m->wait);
 }
 
 static int key_to_key(struct move *m)
@@ -389,10 +391,9 @@ static int key_to_key(struct move *m)
     int r = target_key(m);
     if (r < 0)
         return r;
-    const uint32_t *kv = m->t->keys.kv;
-    if (kv[m->from->id] == KV_NONE)
+    if (!edits_stored(m->t, m->from))
         return new_to_key(m);
-    return kv[m->to->id] == KV_NONE ? key_to_new(m) : key_over_key(m);
+    return edits_stored(m->t, m->to) ? key_over_key(m) : key_to_new(m);
 }
 
 #define NOREPLACE (1u << 0) /* RENAME_NOREPLACE of Linux */

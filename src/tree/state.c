@@ -34,10 +34,10 @@ uint32_t state_now(struct tree *t)
 {
     (void)pthread_mutex_lock(&t->lock);
     uint32_t state = counts(t);
-    bool busy = t->writer.flight != NULL;
-    struct edit_file file = t->file; /* for its folder, name and identity */
+    struct edit_file file;
+    bool idle = writer_file(t, &file);
     (void)pthread_mutex_unlock(&t->lock);
-    if (busy || edit_file_fresh(&file, NULL) != -ESTALE)
+    if (!idle || edit_file_fresh(&file, NULL) != -ESTALE)
         return state;
     /* An edit of our own may have replaced the file meanwhile. */
     (void)pthread_mutex_lock(&t->lock);

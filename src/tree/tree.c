@@ -56,7 +56,7 @@ static void let_go(struct tree *t, uint64_t number, uint64_t n)
 int tree_view_of(struct tree *t, const struct node *n, struct view *ret)
 {
     int r = 0;
-    (void)pthread_mutex_lock(&t->lock);
+    (void)pthread_mutex_lock(&t->now_lock);
     struct held *h = n->kind == NODE_WHOLE ? find_held(t, n->gen) : NULL;
     if (h)
         *ret = (struct view){gen_ref(h->gen), store_ref(t->now.store), NULL};
@@ -64,17 +64,22 @@ int tree_view_of(struct tree *t, const struct node *n, struct view *ret)
         r = -ESTALE;
     else
         *ret = view_ref(&t->now);
-    (void)pthread_mutex_unlock(&t->lock);
+    (void)pthread_mutex_unlock(&t->now_lock);
     return r;
 }
 
 void tree_forget(struct tree *t, uint64_t node, uint64_t n)
 {
     struct node at = ino_node(node);
-    (void)pthread_mutex_lock(&t->lock);
-    if (at.kind == NODE_WHOLE)
+    if (at.kind == NODE_WHOLE) {
+        (void)pthread_mutex_lock(&t->now_lock);
         let_go(t, at.gen, n);
-    if (at.kind == NODE_KEY && t->writable && at.number < t->keys.n && t->keys.file[at.number]) {
+        (void)pthread_mutex_unlock(&t->now_lock);
+    }
+    if (at.kind != NODE_KEY || !t->writable)
+        return;
+    (void)pthread_mutex_lock(&t->lock);
+    if (at.number < t->keys.n && t->keys.file[at.number]) {
         struct kfile *f = t->keys.file[at.number];
         f->lookups -= min_u64(f->lookups, n);
         keys_reap(&t->keys, f);
@@ -82,15 +87,16 @@ void tree_forget(struct tree *t, uint64_t node, uint64_t n)
     (void)pthread_mutex_unlock(&t->lock);
 }
 
-/* The kernel gets a reference to what it was told. Under the lock. */
+/* The kernel gets a reference to a node that is no key. */
 static int known(struct tree *t, const struct view *v, uint64_t ino)
 {
     struct node n = ino_node(ino);
-    if (n.kind == NODE_WHOLE)
-        return hold(t, v->gen);
-    if (n.kind == NODE_KEY && t->writable && t->keys.file[n.number])
-        t->keys.file[n.number]->lookups++;
-    return 0;
+    if (n.kind != NODE_WHOLE)
+        return 0;
+    (void)pthread_mutex_lock(&t->now_lock);
+    int r = hold(t, v->gen);
+    (void)pthread_mutex_unlock(&t->now_lock);
+    return r;
 }
 
 /* The node number of row i at the root, or of a tensor's row. */
@@ -99,15 +105,14 @@ static uint64_t root_ino(const struct gen *g, uint32_t i)
     return files_root[i].flags & ROW_DIR ? ino_row(i) : ino_whole(g->number, i);
 }
 
-static bool key_has_type(const struct tree *t, const struct gen *g, uint32_t number, uint32_t type,
-                         uint32_t elem)
+static bool key_has_type(const struct tree *t, uint32_t number, uint32_t type, uint32_t elem)
 {
-    uint32_t kv = t->keys.kv[number];
-    uint32_t told, told_elem;
-    if (kv == KV_NONE)
-        return kfile_type(t->keys.file[number], &told, &told_elem) && told == type;
-    struct gguf_value v = gguf_value(g->gguf, &g->gguf->kv[kv]);
-    return v.type == type && (type != GGUF_ARRAY || v.elem == elem);
+    struct gguf_value v;
+    CLEANUP(shown_free) struct shown s = edits_shown(t, number);
+    if (shown_value(&s, &v))
+        return v.type == type && (type != GGUF_ARRAY || v.elem == elem);
+    struct typed known = kfile_type(t->keys.file[number]);
+    return known.set && known.type == type;
 }
 
 /* The number of a key's file. KEY:TYPE, by which a key was created, is its name too. */
@@ -126,7 +131,7 @@ static uint32_t find_key(const struct tree *t, const struct gen *g, const char *
     memcpy(key, name, n);
     key[n] = '\0';
     found = keys_find(&t->keys, g, key);
-    return found != KV_NONE && key_has_type(t, g, found, type, elem) ? found : KV_NONE;
+    return found != KV_NONE && key_has_type(t, found, type, elem) ? found : KV_NONE;
 }
 
 /* The node number of `name` in a folder, 0 if there is none. */
@@ -164,49 +169,94 @@ static int check_dir(const struct tree *t, const struct gen *g, const struct nod
     return r < 0 ? r : node_is_dir(n) ? 0 : -ENOTDIR;
 }
 
-/*
- * A view of the whole is measured, and the state of the mount taken, before the lock is: both may
- * take a while. 1: the name is not a view's.
- */
-static int lookup_whole(struct tree *t, const char *name, struct tree_entry *ret)
+/* A folder whose names and entries are looked at under the lock. */
+static bool is_edited_folder(const struct tree *t, const struct node *n)
 {
-    CLEANUP(view_free) struct view v = tree_view(t);
-    int row = files_find(v.gen, FILES_ROOT, NULL, name);
-    if (row < 0 || files_root[row].flags & ROW_DIR)
-        return 1;
-    uint32_t state = files_root[row].flags & ROW_STATE ? state_now(t) : 0;
-    uint64_t ino = ino_state(ino_whole(v.gen->number, (uint32_t)row), state);
-    int r = node_entry(t, &v, ino, ret);
-    if (r < 0)
+    return t->writable && n->kind == NODE_DIR && n->row == ROOT_METADATA;
+}
+
+/* Whether what a row shows moves with each edit, so that it is to be of the newest one. */
+static bool moves(const struct row *row)
+{
+    return row->flags & (ROW_WHOLE | ROW_MOVES);
+}
+
+/* The newest generation, with all edits in it if that makes a difference to `name`. */
+static int view_for(struct tree *t, const struct node *dir, const char *name, struct view *ret)
+{
+    *ret = tree_view(t);
+    int r = check_dir(t, ret->gen, dir);
+    if (r < 0 || dir->kind == NODE_DIR)
         return r;
-    (void)pthread_mutex_lock(&t->lock);
-    r = known(t, &v, ino);
-    (void)pthread_mutex_unlock(&t->lock);
+    enum files_where where = dir->kind == NODE_ROOT ? FILES_ROOT : FILES_TENSOR;
+    int row = files_find(ret->gen, where, node_tensor(ret->gen, dir), name);
+    if (row < 0 || !moves(files_row(where, (size_t)row)) || !atomic_load(&t->stale))
+        return 0;
+    r = tree_freshen(t);
+    view_free(ret);
+    *ret = tree_view(t);
     return r;
 }
 
-/* Under the lock. */
-static int lookup(struct tree *t, uint64_t parent, const char *name, struct tree_entry *ret)
+/* Something else than a key: no lock is held while it is measured. */
+static int lookup_row(struct tree *t, const struct node *dir, const char *name,
+                      struct tree_entry *ret)
 {
-    struct node dir = ino_node(parent);
-    int r = check_dir(t, t->now.gen, &dir);
+    CLEANUP(view_free) struct view v = VIEW_INIT;
+    int r = view_for(t, dir, name, &v);
     if (r < 0)
         return r;
-    if (strlen(name) > TREE_NAME_MAX)
-        return -ENAMETOOLONG;
-    uint64_t ino = find_child(t, t->now.gen, &dir, name);
-    r = ino ? node_entry(t, &t->now, ino, ret) : -ENOENT;
-    return r < 0 ? r : known(t, &t->now, ino);
+    uint64_t ino = find_child(t, v.gen, dir, name);
+    struct node n = ino_node(ino);
+    if (n.kind == NODE_WHOLE && node_row(&n)->flags & ROW_STATE)
+        ino = ino_state(ino, state_now(t));
+    r = ino ? node_entry(t, &v, ino, ret) : -ENOENT;
+    return r < 0 ? r : known(t, &v, ino);
+}
+
+/* A key's entry, but for its size, and a reference for the kernel. Under the lock. */
+static int key_entry(struct tree *t, uint64_t ino, struct tree_entry *ret, struct key_size *size)
+{
+    struct node n = ino_node(ino);
+    int r = node_entry(t, &t->now, ino, ret);
+    if (r < 0)
+        return r;
+    *size = key_size_of(t, n.number);
+    if (t->keys.file[n.number])
+        t->keys.file[n.number]->lookups++;
+    return 0;
+}
+
+static int lookup_key(struct tree *t, const char *name, struct tree_entry *ret)
+{
+    struct key_size size;
+    (void)pthread_mutex_lock(&t->lock);
+    uint32_t found = find_key(t, t->now.gen, name);
+    int r = found == KV_NONE ? -ENOENT : key_entry(t, ino_key(found), ret, &size);
+    (void)pthread_mutex_unlock(&t->lock);
+    if (r == 0)
+        key_size_set(&size, ret);
+    return r;
 }
 
 int tree_lookup(struct tree *t, uint64_t parent, const char *name, struct tree_entry *ret)
 {
-    int r = parent == INO_ROOT ? lookup_whole(t, name, ret) : 1;
-    if (r <= 0)
-        return r;
+    struct node dir = ino_node(parent);
+    if (strlen(name) > TREE_NAME_MAX)
+        return -ENAMETOOLONG;
+    return is_edited_folder(t, &dir) ? lookup_key(t, name, ret) : lookup_row(t, &dir, name, ret);
+}
+
+static int getattr_key(struct tree *t, const struct node *n, uint64_t ino, struct tree_entry *ret)
+{
+    struct key_size size;
     (void)pthread_mutex_lock(&t->lock);
-    r = lookup(t, parent, name, ret);
+    int r = node_entry(t, &t->now, ino, ret);
+    if (r == 0)
+        size = key_size_of(t, n->number);
     (void)pthread_mutex_unlock(&t->lock);
+    if (r == 0)
+        key_size_set(&size, ret);
     return r;
 }
 
@@ -214,16 +264,13 @@ int tree_getattr(struct tree *t, uint64_t node, struct tree_entry *ret)
 {
     CLEANUP(view_free) struct view v = VIEW_INIT;
     struct node n = ino_node(node);
-    int r = tree_view_of(t, &n, &v);
-    if (r < 0)
-        return r;
-    bool locked = n.kind == NODE_KEY && t->writable;
-    if (locked)
-        (void)pthread_mutex_lock(&t->lock);
-    r = node_entry(t, locked ? &t->now : &v, node, ret);
-    if (locked)
-        (void)pthread_mutex_unlock(&t->lock);
-    return r;
+    if (n.kind == NODE_KEY && t->writable)
+        return getattr_key(t, &n, node, ret);
+    const struct row *row = n.kind == NODE_TENSOR_FILE ? node_row(&n) : NULL;
+    int r = row && moves(row) ? tree_freshen(t) : 0;
+    if (r == 0)
+        r = tree_view_of(t, &n, &v);
+    return r < 0 ? r : node_entry(t, &v, node, ret);
 }
 
 int tree_fgetattr(struct tree *t, uint64_t node, const struct tree_file *f, struct tree_entry *ret)
@@ -302,6 +349,10 @@ static uint64_t child_at(const struct tree *t, const struct gen *g, const struct
 static int list_keys(struct tree *t, struct tree_dir *d)
 {
     const struct keys *k = &t->keys;
+    struct err e = {0};
+    int r = tree_freshen_locked(t, &e);
+    if (r < 0)
+        return r;
     uint32_t *id = malloc(((size_t)k->n + 1) * sizeof(*id));
     size_t n = 0;
     if (!id)
@@ -318,19 +369,30 @@ static int list_keys(struct tree *t, struct tree_dir *d)
     return 0;
 }
 
+/* Of metadata/ what it holds now. */
+static int open_keys(struct tree *t, struct tree_dir *d)
+{
+    if (!d->keys)
+        return 0;
+    (void)pthread_mutex_lock(&t->lock);
+    int r = list_keys(t, d);
+    (void)pthread_mutex_unlock(&t->lock);
+    return r;
+}
+
 int tree_opendir(struct tree *t, uint64_t node, struct tree_dir **ret)
 {
+    CLEANUP(view_free) struct view v = tree_view(t);
     struct node n = ino_node(node);
+    int r = check_dir(t, v.gen, &n);
+    if (r < 0)
+        return r;
     struct tree_dir *d = calloc(1, sizeof(*d));
     if (!d)
         return -ENOMEM;
     d->node = node;
-    (void)pthread_mutex_lock(&t->lock);
-    int r = check_dir(t, t->now.gen, &n);
-    d->keys = t->writable && n.kind == NODE_DIR && n.row == ROOT_METADATA;
-    if (r == 0 && d->keys)
-        r = list_keys(t, d);
-    (void)pthread_mutex_unlock(&t->lock);
+    d->keys = is_edited_folder(t, &n);
+    r = open_keys(t, d);
     if (r < 0)
         tree_closedir(d);
     else
@@ -362,42 +424,73 @@ static void brief_entry(const struct tree *t, uint64_t ino, struct tree_entry *r
         ret->attr.st_mode = S_IFLNK;
 }
 
-/* Under the lock. Cookies 0 and 1 are "." and "..", from 2 on entries in order. */
-static int next_entry(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool attrs,
-                      char name[TREE_NAME_MAX + 1], struct tree_entry *ret)
+/* "." and "..": cookies 0 and 1. */
+static int next_dot(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool attrs,
+                    char name[TREE_NAME_MAX + 1], struct tree_entry *ret)
 {
     struct node n = ino_node(d->node);
-    uint64_t at = *cookie, i = at - 2, ino;
-    int r = 0;
-    if (at < 2) {
-        (void)strcpy(name, at ? ".." : ".");
-        ino = at ? parent_of(&n) : d->node;
-        if (at == 0 && d->keys) /* rewound: look anew */
-            r = list_keys(t, d);
-    } else {
-        ino = child_at(t, t->now.gen, &n, d, &i, name);
-        at = i + 2;
+    uint64_t at = (*cookie)++;
+    uint64_t ino = at ? parent_of(&n) : d->node;
+    (void)strcpy(name, at ? ".." : ".");
+    if (at == 0 && open_keys(t, d) < 0) /* rewound: look anew */
+        return -ENOMEM;
+    if (!attrs) {
+        brief_entry(t, ino, ret);
+        return 1;
     }
+    CLEANUP(view_free) struct view v = tree_view(t);
+    int r = node_entry(t, &v, ino, ret);
+    return r < 0 ? r : 1;
+}
+
+/* Of metadata/ in a writable tree. */
+static int next_key(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool attrs,
+                    char name[TREE_NAME_MAX + 1], struct tree_entry *ret)
+{
+    struct key_size size;
+    uint64_t i = *cookie - 2;
+    int r = 0;
+    (void)pthread_mutex_lock(&t->lock);
+    uint64_t ino = key_at(t, t->now.gen, d, &i, name);
+    if (ino && attrs)
+        r = key_entry(t, ino, ret, &size);
+    else if (ino)
+        brief_entry(t, ino, ret);
+    (void)pthread_mutex_unlock(&t->lock);
     if (!ino || r < 0)
+        return r;
+    if (attrs)
+        key_size_set(&size, ret);
+    *cookie = i + 3;
+    return 1;
+}
+
+static int next_row_entry(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool attrs,
+                          char name[TREE_NAME_MAX + 1], struct tree_entry *ret)
+{
+    struct node n = ino_node(d->node);
+    uint64_t i = *cookie - 2;
+    int r = attrs && n.kind == NODE_TENSOR ? tree_freshen(t) : 0; /* `offset` */
+    CLEANUP(view_free) struct view v = tree_view(t);
+    uint64_t ino = r == 0 ? child_at(t, v.gen, &n, d, &i, name) : 0;
+    if (!ino)
         return r;
     bool whole = ino_node(ino).kind == NODE_WHOLE;
     if (attrs && !whole)
-        r = node_entry(t, &t->now, ino, ret);
+        r = node_entry(t, &v, ino, ret);
     else
         brief_entry(t, ino, ret);
-    if (attrs && whole) /* not measured for a listing: the kernel looks it up when asked */
+    if (whole) /* not measured for a listing: the kernel looks it up when asked */
         ret->node = 0;
-    if (r == 0 && attrs && !whole && at >= 2)
-        r = known(t, &t->now, ino);
-    *cookie = at + 1;
+    *cookie = i + 3;
     return r < 0 ? r : 1;
 }
 
 int tree_readdir(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool attrs,
                  char name[TREE_NAME_MAX + 1], struct tree_entry *ret)
 {
-    (void)pthread_mutex_lock(&t->lock);
-    int r = next_entry(t, d, cookie, attrs, name, ret);
-    (void)pthread_mutex_unlock(&t->lock);
-    return r;
+    if (*cookie < 2)
+        return next_dot(t, d, cookie, attrs, name, ret);
+    return d->keys ? next_key(t, d, cookie, attrs, name, ret)
+                   : next_row_entry(t, d, cookie, attrs, name, ret);
 }

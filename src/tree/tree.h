@@ -50,6 +50,7 @@ struct tree_options {
 
 struct tree_entry {
     uint64_t node;
+    uint64_t generation; /* differs each time that a node number is used again */
     struct stat attr;
     bool fixed; /* neither the entry nor the attributes will ever change in this mount */
 };
@@ -60,6 +61,14 @@ int tree_open(const char *path, const struct tree_options *o, struct tree **ret,
 int tree_start(struct tree *t, struct err *e);
 /* Write what is pending. 0, or why an edit was lost (it was logged). */
 int tree_finish(struct tree *t);
+/*
+ * Before the handles of a tree are released that programs may still have open (a signal, an unmount
+ * by force): what no flush, fsync or release has judged is dropped, the old values stay.
+ */
+void tree_abandon(struct tree *t);
+/* After tree_finish(): a line for each edit that is not in the file and for each file that is dropped
+ * because it is not a key. */
+void tree_unsaved(struct tree *t, struct buf *out);
 void tree_close(struct tree *t);
 
 /* Finish or undo what a crash interrupted, without opening the model as a tree. */

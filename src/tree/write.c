@@ -15,7 +15,7 @@
 
 /* ---- open ---- */
 
-int write_open(struct tree *t, struct tree_file *f, int flags)
+int write_open(struct tree *t, struct tree_file *f, int flags, const struct err *unready)
 {
     bool writes = (flags & O_ACCMODE) != O_RDONLY;
     struct kfile *kf = t->keys.file[f->node.number];
@@ -23,7 +23,7 @@ int write_open(struct tree *t, struct tree_file *f, int flags)
         kf = keys_touch(&t->keys, t->now.gen, f->node.number);
     if (writes && !kf)
         return -ENOMEM;
-    int r = writes ? draft_join(t, f, kf, flags & O_TRUNC) : 0;
+    int r = writes ? draft_join(t, f, kf, flags & O_TRUNC, unready) : 0;
     if (r < 0)
         return r;
     f->kf = kf;
@@ -61,14 +61,16 @@ enum name_class tree_classify(struct tree *t, const char *name)
     return name_classify(name, key_known, t);
 }
 
-/* KEY:TYPE is KEY, with that type. Copies KEY to dst; true if it was so. */
-static bool untype(const char *name, char dst[TREE_NAME_MAX + 1], uint32_t *type, uint32_t *elem)
+/* KEY:TYPE is KEY, with that type. Copies KEY to dst. */
+static struct typed untype(const char *name, char dst[TREE_NAME_MAX + 1])
 {
-    size_t n = name_typed(name, type, elem);
+    struct typed type = {0};
+    size_t n = name_typed(name, &type.type, &type.elem);
     (void)strcpy(dst, name);
     if (n)
         dst[n] = '\0';
-    return n > 0;
+    type.set = n > 0;
+    return type;
 }
 
 static int create(struct tree *t, const char *key, struct kfile **ret)
@@ -77,7 +79,7 @@ static int create(struct tree *t, const char *key, struct kfile **ret)
     keys_clear(&t->keys, key);
     struct kfile *f = keys_named(&t->keys, key);
     if (f && f->key) {
-        f->state = KFILE_NEW;
+        kfile_set_state(&t->keys, f, KFILE_NEW);
     } else if (class == NAME_INVALID) {
         return -EINVAL;
     } else if (edit_is_own_key(key, strlen(key))) {
@@ -108,24 +110,21 @@ static int find_or_create(struct tree *t, const char *name, const char *key, int
 }
 
 /* Under the lock. */
-static int create_open(struct tree *t, const char *name, int flags, struct tree_entry *ret,
-                       struct tree_file *file)
+static int create_open(struct tree *t, const char *name, int flags, const struct err *unready,
+                       struct tree_entry *ret, struct tree_file *file)
 {
     char key[TREE_NAME_MAX + 1];
-    uint32_t type, elem, number = 0;
-    bool typed = untype(name, key, &type, &elem);
+    uint32_t number = 0;
+    struct typed type = untype(name, key);
     int r = find_or_create(t, name, key, flags, &number);
     if (r < 0)
         return r;
     file->node = ino_node(ino_key(number));
-    r = write_open(t, file, (flags & ~O_ACCMODE) | O_RDWR);
+    r = write_open(t, file, (flags & ~O_ACCMODE) | O_RDWR, unready);
     if (r < 0 && t->keys.file[number])
-        kfile_no_value(&t->keys, t->keys.file[number]);
-    if (r == 0 && typed && !kfile_is_helper(file->kf)) {
-        file->draft->typed = true;
-        file->draft->type = type;
-        file->draft->elem = elem;
-    }
+        draft_no_value(t, t->keys.file[number]);
+    if (r == 0 && type.set && !kfile_is_helper(file->kf))
+        file->draft->typed = type;
     if (r == 0)
         r = node_entry(t, &t->now, ino_key(number), ret);
     if (r == 0)
@@ -141,11 +140,15 @@ int tree_create(struct tree *t, uint64_t parent, const char *name, int flags,
         return r;
     if (strlen(name) > TREE_NAME_MAX)
         return -ENAMETOOLONG;
+    struct err unready;
     struct tree_file *f = calloc(1, sizeof(*f));
     if (!f)
         return -ENOMEM;
+    writer_ready(t, &unready);
     (void)pthread_mutex_lock(&t->lock);
-    r = create_open(t, name, flags, ret, f);
+    r = create_open(t, name, flags, &unready, ret, f);
+    if (r == 0)
+        entry_size(ret, f->draft->text.len);
     (void)pthread_mutex_unlock(&t->lock);
     if (r < 0)
         (void)tree_release(t, f);
@@ -216,9 +219,7 @@ static int write_key(struct tree *t, const struct tree_file *file, uint64_t off,
         (void)err_set(&e, r, "cannot be written: %s", strerror(-r));
     if (r == 0 && (d->whole || file->append)) /* who appends does not change what is before */
         r = draft_judge(t, d->of, d->text.len == n, &e);
-    if (r < 0)
-        d->refused = edits_refused(t, d->of, &e);
-    return r;
+    return r < 0 ? draft_refuse(t, d, &e) : 0;
 }
 
 /* Under the lock. */
@@ -250,12 +251,8 @@ int tree_write(struct tree *t, struct tree_file *f, uint64_t off, const void *by
 
 static int settle_and_wait(struct tree *t, struct draft *d, struct tree_wait *w)
 {
-    struct err e = {0};
     int r = draft_settle(t, d, false);
-    if (r <= 0)
-        return r;
-    r = writer_accepted(t, w, &e);
-    return r < 0 ? edits_refused(t, d->of, &e) : r;
+    return r > 0 ? writer_accepted(t, w) : r;
 }
 
 /* What others wrote is perhaps half of what they will write: they flush it themselves. */
@@ -331,10 +328,12 @@ int tree_truncate(struct tree *t, uint64_t node, struct tree_file *file, uint64_
     if (n.kind != NODE_KEY)
         return -EACCES;
     bool mine = !file || !file->draft;
+    struct err unready;
+    writer_ready(t, &unready);
     (void)pthread_mutex_lock(&t->lock);
     int r = node_check(t, t->now.gen, &n);
     if (r == 0 && mine)
-        r = write_open(t, &own, O_WRONLY);
+        r = write_open(t, &own, O_WRONLY, &unready);
     if (r == 0 && !mine)
         file->wrote = true;
     if (r == 0)

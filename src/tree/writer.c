@@ -16,133 +16,7 @@
 #include <syslog.h>
 #include <unistd.h>
 
-#include "base/bytes.h"
-
-/* Seconds without another edit after which what nobody waits for is written. */
-#define LATER 2
-/* A model of at most this many bytes is written at once, whatever the strategy. */
-#define SMALL_MODEL ((uint64_t)64 << 20)
-
-/* ---- waiting ---- */
-
-static void push(struct tree_wait **list, struct tree_wait *w)
-{
-    w->next = *list;
-    *list = w;
-}
-
-/* Answer a list. Without the lock: done() replies to the kernel. */
-static void answer(struct tree_wait *list, int result)
-{
-    while (list) {
-        struct tree_wait *w = list;
-        list = w->next;
-        w->done(w, result);
-    }
-}
-
-/* Take the one who waits as `who` from a list; NULL: it is not there. */
-static struct tree_wait *take_wait(struct tree_wait **list, const void *who)
-{
-    while (*list && (*list)->who != who)
-        list = &(*list)->next;
-    struct tree_wait *w = *list;
-    if (w)
-        *list = w->next;
-    return w;
-}
-
-void tree_interrupt(struct tree *t, const void *who)
-{
-    struct tree_wait *w = NULL;
-    struct writer *wr = &t->writer;
-    (void)pthread_mutex_lock(&t->lock);
-    if (wr->flight_owner && wr->flight_owner->who == who)
-        atomic_store(&wr->cancel, true); /* answered when the copy has stopped */
-    else if (!(w = take_wait(&wr->flight_waits, who)))
-        w = take_wait(&wr->next.waits, who);
-    if (w && w == wr->next.owner)
-        edits_drop(t);
-    (void)pthread_mutex_unlock(&t->lock);
-    if (w)
-        w->done(w, -EINTR);
-}
-
-void writer_later(struct tree *t, unsigned seconds)
-{
-    if (t->opt.commit == TREE_COMMIT_SYNC)
-        return;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t->writer.due);
-    t->writer.due.tv_sec += (time_t)seconds;
-    t->writer.due_set = true;
-    (void)pthread_cond_signal(&t->writer.wake);
-}
-
-static int park(struct tree *t, struct tree_wait *w, bool own)
-{
-    if (own && t->writer.next.edits == 1)
-        t->writer.next.owner = w;
-    push(&t->writer.next.waits, w);
-    (void)pthread_cond_signal(&t->writer.wake);
-    return TREE_PARKED;
-}
-
-/* A failure that nobody was told of yet. */
-static int take_failure(struct tree *t)
-{
-    int r = t->writer.failed;
-    t->writer.failed = 0;
-    return r;
-}
-
-static bool removals(const struct tree *t)
-{
-    for (uint32_t i = 0; i < t->keys.n; i++)
-        if (t->keys.file[i] && t->keys.file[i]->state == KFILE_REMOVED)
-            return true;
-    return false;
-}
-
-int writer_sync(struct tree *t, struct tree_wait *w, bool own)
-{
-    if (t->writer.next.change.n > 0 || removals(t))
-        return park(t, w, own);
-    if (t->writer.flight) {
-        push(&t->writer.flight_waits, w);
-        return TREE_PARKED;
-    }
-    return take_failure(t);
-}
-
-int writer_ready(const struct tree *t, struct err *e)
-{
-    return t->writer.flight ? 0 : edit_possible(&t->file, &t->edit, e);
-}
-
-/*
- * In mode auto an edit is waited for if that does not take long. What is not waited for must be
- * possible: the strategy is found and free space looked at now (unless a write is going on, which
- * has done so just before, or has taken the room that it is about to free).
- */
-int writer_accepted(struct tree *t, struct tree_wait *w, struct err *e)
-{
-    enum edit_strategy how = EDIT_COPY;
-    if (t->opt.commit == TREE_COMMIT_CLOSE)
-        return park(t, w, true);
-    if (!t->writer.flight) {
-        int r = edit_prepare(&t->file, &t->writer.next.plan, &t->edit, &how, e);
-        if (r < 0 && !(r == -ENOSPC && t->writer.freeing)) {
-            edits_take_back(t);
-            return r;
-        }
-    }
-    if (t->opt.commit == TREE_COMMIT_SYNC)
-        return 0;
-    if (edit_is_quick(how) || t->writer.next.plan.size <= SMALL_MODEL)
-        return park(t, w, true);
-    writer_later(t, LATER);
-    return 0;
-}
+#include "tree/waits.h"
 
 /* ---- writing ---- */
 
@@ -178,37 +52,72 @@ static void on_progress(uint64_t done, uint64_t total, void *arg)
              (unsigned long long)(total >> 20));
 }
 
-static void log_notes(const struct tree *t, const struct batch *b)
+/* The value's bytes without a string's length word: that is what people count. */
+static size_t text_bytes(const struct gguf_format *fmt, uint32_t type, size_t n)
 {
-    const char *p = (const char *)b->pending.notes.data;
-    const char *end = p ? p + b->pending.notes.len : NULL;
-    for (; p && p < end; p += strlen(p) + 1)
-        tree_log(t, LOG_INFO, "%s; %s, %llu ms", p, edit_strategy_name(b->result.strategy),
-                 (unsigned long long)elapsed_ms(b));
+    return type == GGUF_STRING ? n - fmt->len_width : n;
 }
 
-static void log_failure(const struct tree *t, const struct batch *b)
+/* What an edit does to a key, for the log; nothing if that is nothing. */
+static void note_slot(const struct edit_change *c, const struct edit_slot *s, struct buf *out)
 {
-    const char *p = (const char *)b->pending.notes.data;
-    const char *end = p ? p + b->pending.notes.len : NULL;
-    for (; p && p < end; p += strlen(p) + 1)
-        tree_log(t, LOG_ERR, "%s: not written: %s", p, b->err.msg);
+    char name[SHOW_MAX], old[SHOW_MAX], type[GGUF_TYPE_NAME_MAX];
+    const struct gguf_format *fmt = &c->base->fmt;
+    const struct gguf_kv *kv = s->old == EDIT_NONE ? NULL : &c->base->kv[s->old];
+    (void)show(name, s->name, s->name_len);
+    if (kv)
+        (void)show(old, gguf_key(c->base, kv), kv->key_len);
+    if (s->gone) {
+        if (kv)
+            buf_printf(out, "%s: removed", old);
+        return;
+    }
+    if (kv && strcmp(name, old) != 0)
+        buf_printf(out, "%s: renamed to %s", old, name);
+    if (!s->value)
+        return;
+    struct gguf_value v = gguf_value_at(fmt, s->value->type, s->value->bytes.data);
+    size_t now = text_bytes(fmt, s->value->type, s->value->bytes.len);
+    buf_printf(out, "%s%s: ", out->len ? "; " : "", name);
+    if (kv)
+        buf_printf(out, "%s, %zu -> %zu bytes", gguf_type_name(&v, type),
+                   text_bytes(fmt, kv->type, (size_t)(kv->end - kv->val_off)), now);
+    else
+        buf_printf(out, "new, %s, %zu bytes", gguf_type_name(&v, type), now);
 }
 
-/* The keys of a batch that failed show why. */
-static void mark_failed(struct tree *t, const struct batch *b)
+/* A line for each key. */
+static void log_batch(const struct tree *t, const struct batch *b, int r)
 {
-    char file[TREE_NAME_MAX + 1];
     const struct edit_change *c = &b->pending.change;
+    unsigned long long ms = elapsed_ms(b);
     for (size_t i = 0; i < c->n; i++) {
-        (void)name_encode(c->bytes.data + c->op[i].key, c->op[i].key_len, file);
-        struct kfile *f = keys_named(&t->keys, file);
-        if (f)
-            kfile_set_error(f, b->err.msg);
+        CLEANUP(buf_free) struct buf line = BUF_INIT;
+        note_slot(c, &c->slot[i], &line);
+        if (line.len == 0)
+            continue;
+        if (r == 0)
+            tree_log(t, LOG_INFO, "%.*s; %s, %llu ms", (int)line.len, (const char *)line.data,
+                     edit_strategy_name(b->result.strategy), ms);
+        else
+            tree_log(t, LOG_ERR, "%.*s: not written: %s", (int)line.len, (const char *)line.data,
+                     b->err.msg);
     }
 }
 
-/* The file that the first generation was read from is replaced. */
+/* The keys of a batch that failed show why. */
+static void mark_failed(struct tree *t, const struct edit_change *c, const struct err *e)
+{
+    char file[TREE_NAME_MAX + 1];
+    for (size_t i = 0; i < c->n; i++) {
+        (void)name_encode(c->slot[i].name, c->slot[i].name_len, file);
+        struct kfile *f = keys_named(&t->keys, file);
+        if (f)
+            kfile_set_error(f, e->msg);
+    }
+}
+
+/* The file that the first generation was read from is replaced. Under now_lock. */
 static void unpin(struct tree *t)
 {
     gen_unpin(t->writer.disk);
@@ -225,8 +134,10 @@ static struct store *landed(struct tree *t, struct store *s)
 {
     struct store *old = s ? t->now.store : NULL;
     if (s) {
+        (void)pthread_mutex_lock(&t->now_lock);
         unpin(t);
         t->now.store = s;
+        (void)pthread_mutex_unlock(&t->now_lock);
     }
     gen_unref(t->writer.disk);
     t->writer.disk = t->writer.flight;
@@ -242,19 +153,13 @@ static void drop_store(struct store **s)
 
 static void failed(struct tree *t, const struct batch *b, int r)
 {
-    gen_unref(t->writer.flight);
+    struct gen *flight = t->writer.flight; /* what was accepted since is based on it */
     t->writer.flight = NULL;
-    edits_rebase(t);
-    mark_failed(t, b);
+    pending_rebase(t, &b->pending.change);
+    gen_unref(flight);
+    mark_failed(t, &b->pending.change, &b->err);
     if (!b->pending.waits)
         t->writer.failed = r;
-}
-
-static void batch_free(struct batch *b)
-{
-    edit_change_free(&b->pending.change);
-    edit_plan_free(&b->pending.plan);
-    buf_free(&b->pending.notes);
 }
 
 /* Carry a batch out, without the lock. *ret is the new store, or NULL if the old one serves on. */
@@ -273,73 +178,105 @@ static int carry_out(struct tree *t, struct batch *b, const struct gen *g, struc
     return r;
 }
 
-/* Take what is pending; it is in flight from now on. */
+/* Take what is pending, which is planned; it is in flight from now on. */
 static void take(struct tree *t, struct batch *b)
 {
     struct pending *p = &t->writer.next;
+    pending_keep(t, edit_mark(&p->change), p->n_fresh, 0);
     memset(b, 0, sizeof(*b));
     b->pending = *p;
     (void)clock_gettime(CLOCK_MONOTONIC, &b->begin);
-    memset(p, 0, sizeof(*p));
-    p->change = EDIT_CHANGE_INIT;
-    p->plan = EDIT_PLAN_INIT;
     t->writer.due_set = false;
     t->writer.flight = gen_ref(t->now.gen);
     t->writer.flight_waits = b->pending.waits;
     t->writer.flight_owner = b->pending.owner;
     t->writer.flight_edits = b->pending.edits;
-    keys_take_off(&t->keys);
+    t->writer.flight_slow = p->asked && p->how == EDIT_COPY && !writer_is_small(t);
+    struct tree_wait *asking = p->asking;
+    pending_init(t);
+    p->asking = asking;
+    moves_stage(&t->keys, STAGE_NEW, STAGE_FLIGHT);
+    moves_stage(&t->keys, STAGE_KEPT, STAGE_FLIGHT);
     atomic_store(&t->writer.cancel, false);
+}
+
+/* Nothing is to be written: it was taken back, or cancelled itself, or cannot be planned (r). */
+static void answer_without(struct tree *t, int r)
+{
+    struct tree_wait *waits = t->writer.next.waits;
+    t->writer.next.waits = NULL;
+    t->writer.due_set = false;
+    if (waits && r == 0)
+        r = writer_take_failure(t);
+    else if (!waits && r < 0)
+        t->writer.failed = r;
+    moves_land(t, STAGE_NEW, r == 0);
+    moves_land(t, STAGE_KEPT, r == 0);
+    (void)pthread_mutex_unlock(&t->lock);
+    waits_answer(waits, r);
+    (void)pthread_mutex_lock(&t->lock);
+}
+
+/* What is accepted cannot even be planned. */
+static void give_up(struct tree *t, const struct err *e)
+{
+    struct batch b = {.pending = t->writer.next, .err = *e};
+    (void)clock_gettime(CLOCK_MONOTONIC, &b.begin);
+    log_batch(t, &b, e->code);
+    mark_failed(t, &t->writer.next.change, e);
+    pending_drop(t);
+    answer_without(t, e->code);
+}
+
+/* The batch is done, and those that wait are answered. Called with the lock. */
+static void finish(struct tree *t, struct batch *b, struct store *s, int r)
+{
+    struct store *old = NULL;
+    b->pending.waits = t->writer.flight_waits; /* more may have joined */
+    t->writer.flight_waits = NULL;
+    t->writer.flight_owner = NULL;
+    if (r == 0)
+        old = landed(t, s);
+    else
+        failed(t, b, r);
+    bool freeing = t->writer.freeing = old && !writer_is_small(t);
+    moves_land(t, STAGE_FLIGHT, r == 0);
+    if (r == 0 && b->pending.waits) /* a removal that was to be part of it */
+        r = writer_take_failure(t);
+    (void)pthread_mutex_unlock(&t->lock);
+    if (!freeing)
+        drop_store(&old);
+    waits_answer(b->pending.waits, r);
+    drop_store(&old);
+    pending_free(&b->pending);
+    (void)pthread_mutex_lock(&t->lock);
+    t->writer.freeing = false;
 }
 
 /* Write all that is pending. Called with the lock, which is given up meanwhile. */
 static void write_pending(struct tree *t)
 {
     struct batch b;
-    struct store *s = NULL, *old = NULL;
-    int removed = edits_remove_due(t);
-    if (removed < 0)
-        t->writer.failed = removed;
-    if (t->writer.next.change.n == 0) { /* it was taken back, or cancelled itself */
-        struct tree_wait *waits = t->writer.next.waits;
-        t->writer.next.waits = NULL;
-        t->writer.due_set = false;
-        int r = waits ? take_failure(t) : 0;
-        keys_take_off(&t->keys);
-        keys_land(&t->keys, true, r == 0);
-        (void)pthread_mutex_unlock(&t->lock);
-        answer(waits, r);
-        (void)pthread_mutex_lock(&t->lock);
+    struct err e = {0};
+    struct store *s = NULL;
+    int r = edits_remove_due(t);
+    if (r < 0)
+        t->writer.failed = r;
+    if (t->writer.next.change.n == 0) {
+        answer_without(t, 0);
+        return;
+    }
+    if (tree_freshen_locked(t, &e) < 0) {
+        give_up(t, &e);
         return;
     }
     take(t, &b);
     const struct gen *flight = t->writer.flight;
     (void)pthread_mutex_unlock(&t->lock);
-    int r = carry_out(t, &b, flight, &s);
-    if (r == 0)
-        log_notes(t, &b);
-    else
-        log_failure(t, &b);
+    r = carry_out(t, &b, flight, &s);
+    log_batch(t, &b, r);
     (void)pthread_mutex_lock(&t->lock);
-    b.pending.waits = t->writer.flight_waits; /* more may have joined */
-    t->writer.flight_waits = NULL;
-    t->writer.flight_owner = NULL;
-    if (r == 0)
-        old = landed(t, s);
-    else
-        failed(t, &b, r);
-    bool freeing = t->writer.freeing = old && b.pending.plan.size > SMALL_MODEL;
-    keys_land(&t->keys, true, r == 0);
-    if (r == 0 && b.pending.waits) /* a removal that was to be part of it */
-        r = take_failure(t);
-    (void)pthread_mutex_unlock(&t->lock);
-    if (!freeing)
-        drop_store(&old);
-    answer(b.pending.waits, r);
-    drop_store(&old);
-    batch_free(&b);
-    (void)pthread_mutex_lock(&t->lock);
-    t->writer.freeing = false;
+    finish(t, &b, s, r);
 }
 
 static bool is_due(const struct writer *w)
@@ -358,8 +295,9 @@ static void *run(void *arg)
     struct writer *w = &t->writer;
     (void)pthread_mutex_lock(&t->lock);
     for (;;) {
-        bool work = w->next.change.n > 0 || removals(t);
-        if (w->next.waits || is_due(w) || (w->stop && work))
+        if (w->next.asking)
+            writer_ask(t);
+        else if (w->next.waits || is_due(w) || (w->stop && writer_has_work(t)))
             write_pending(t);
         else if (w->stop)
             break;
@@ -394,12 +332,11 @@ int writer_stop(struct tree *t)
     if (!t->writer.started)
         return 0;
     (void)pthread_mutex_lock(&t->lock);
-    draft_finish(t);
     t->writer.stop = true;
     (void)pthread_cond_signal(&t->writer.wake);
     (void)pthread_mutex_unlock(&t->lock);
     (void)pthread_join(t->writer.thread, NULL);
     t->writer.started = false;
     (void)pthread_cond_destroy(&t->writer.wake);
-    return take_failure(t);
+    return writer_take_failure(t);
 }

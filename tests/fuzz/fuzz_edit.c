@@ -11,6 +11,7 @@
 
 #include "base/bytes.h"
 #include "edit/plan.h"
+#include "../lib/changes.h"
 
 #define SCRIPT 64
 #define LARGEST ((uint64_t)1 << 24) /* of an image that is made: the padding may be large */
@@ -66,22 +67,27 @@ static void add_op(struct script *s, const struct gguf *g, struct edit_change *c
     size_t key_len = pick(s, g, key), other_len = pick(s, g, other);
     uint32_t type = next(s) % GGUF_VALUE_TYPES;
     size_t n = make_value(s, g, type, value);
+    struct err e = {0};
+    size_t mark = edit_mark(c);
     int r = 0;
     if (kind % 4 == 0)
-        r = edit_remove(c, key, key_len);
+        r = edit_remove(c, key, key_len, &e);
     else if (kind % 4 == 1)
-        r = edit_rename(c, key, key_len, other, other_len);
+        r = edit_rename(c, key, key_len, other, other_len, &e);
     else
-        r = edit_set_after(c, key, key_len, type, value, n, other, other_len);
-    FUZZ_CHECK(r == 0);
+        r = set_bytes(c, key, key_len, type, value, n, other_len, &e);
+    FUZZ_CHECK(e.code == r && (r == 0 || (e.msg[0] && !strchr(e.msg, '\n'))));
+    FUZZ_CHECK(r == 0 || edit_mark(c) == mark);
+    if (kind & 0x80)
+        edit_undo(c, mark);
+    if (kind & 0x40)
+        edit_keep(c, edit_mark(c));
 }
 
-static bool touched(const struct edit_change *c, const char *key, size_t n)
+/* Whether some operation has named a key of the old model. */
+static bool touched(const struct edit_change *c, uint32_t kv)
 {
-    for (size_t i = 0; i < c->n; i++)
-        if (c->op[i].key_len == n && memcmp(c->bytes.data + c->op[i].key, key, n) == 0)
-            return true;
-    return false;
+    return c->slot_of && c->slot_of[kv] != EDIT_NONE;
 }
 
 static void check_keys(const struct gguf *old, const struct gguf *new, const struct edit_change *c)
@@ -91,7 +97,7 @@ static void check_keys(const struct gguf *old, const struct gguf *new, const str
         const struct gguf_kv *a = &old->kv[i];
         const char *key = gguf_key(old, a);
         bool own = a->key_len == 13 && memcmp(key, EDIT_RESERVE_KEY, 13) == 0;
-        if (own || touched(c, key, a->key_len))
+        if (own || touched(c, i))
             continue;
         uint32_t k = gguf_find_key(new, key, a->key_len);
         FUZZ_CHECK(k != UINT32_MAX && k >= before);
@@ -148,12 +154,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct script s = {data + size - SCRIPT, data + size};
     static const uint64_t reserves[] = {0, 100, 5000, EDIT_RESERVE_AUTO};
     struct edit_options o = {.strategy = next(&s) % 4, .reserve = reserves[next(&s) % 4]};
-    CLEANUP(edit_change_free) struct edit_change c = EDIT_CHANGE_INIT;
+    CLEANUP(edit_change_free) struct edit_change c;
     CLEANUP(edit_plan_free) struct edit_plan p = EDIT_PLAN_INIT;
     struct err e = {0};
+    edit_change_init(&c, g, NULL);
     for (unsigned n = next(&s) % 5; n > 0; n--)
         add_op(&s, g, &c);
-    int r = edit_plan_make(g, &c, &o, &p, &e);
+    int r = edit_plan_make(&c, &o, &p, &e);
     FUZZ_CHECK(e.code == r && (r == 0 || (e.msg[0] && !strchr(e.msg, '\n'))));
     if (r == 0)
         check_plan(g, &c, &p, data, size);

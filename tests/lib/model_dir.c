@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "build_gguf.h"
+#include "changes.h"
 #include "faultsys.h"
 
 void put_file(int dir, const char *name, const void *bytes, size_t n)
@@ -117,16 +118,17 @@ unsigned files(const struct fixture *x)
 void make_edit(struct edit *d, const struct gguf *g, const uint8_t *old, size_t old_n,
                enum edit_strategy s, char letter, size_t n)
 {
-    CLEANUP(edit_change_free) struct edit_change c = EDIT_CHANGE_INIT;
+    CLEANUP(edit_change_free) struct edit_change c;
     CLEANUP(buf_free) struct buf v = BUF_INIT;
     struct err e = {0};
     buf_uint(&v, n, 8, false);
     for (size_t i = 0; i < n; i++)
         buf_char(&v, letter);
-    CU_ASSERT_EQUAL_FATAL(edit_set(&c, "text", 4, GGUF_STRING, v.data, v.len), 0);
+    edit_change_init(&c, g, NULL);
+    CU_ASSERT_EQUAL_FATAL(set_bytes(&c, "text", 4, GGUF_STRING, v.data, v.len, EDIT_LAST, &e), 0);
     d->o = (struct edit_options){.strategy = s, .reserve = EDIT_RESERVE_AUTO};
     d->p = EDIT_PLAN_INIT;
-    CU_ASSERT_EQUAL_FATAL(edit_plan_make(g, &c, &d->o, &d->p, &e), 0);
+    CU_ASSERT_EQUAL_FATAL(edit_plan_make(&c, &d->o, &d->p, &e), 0);
     struct edit_image image = {.plan = &d->p, .old = source_mem(old, old_n)};
     struct source src = edit_plan_source(&image);
     d->image = malloc((size_t)src.size + 1);

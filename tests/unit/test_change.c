@@ -8,7 +8,8 @@
 
 #include "base/bytes.h"
 #include "build_gguf.h"
-#include "edit/change.h"
+#include "changes.h"
+#include "edit/plan.h"
 
 /* The model of all tests: a, b, c, then the two special keys and two of the program's own. */
 static struct gguf *model(uint8_t **image)
@@ -30,24 +31,20 @@ static struct gguf *model(uint8_t **image)
     return g;
 }
 
-/* One operation: "= key" sets the u32 9, "- key" removes, "> key new" renames, "+ key after" sets
- * a new key behind another. */
-static void add_op(struct edit_change *c, const char *op)
+/* One operation: "= key" sets the u32 9, "- key" removes, "> key new" renames, "+ key N" sets a
+ * new key of rank N. */
+static int add_op(struct edit_change *c, const char *op, struct err *e)
 {
     char kind, key[64] = "", arg[64] = "";
     uint8_t nine[4];
     put_u32(nine, 9, false);
     CU_ASSERT_TRUE_FATAL(sscanf(op, "%c %63s %63s", &kind, key, arg) >= 2);
-    int r = -1;
-    if (kind == '=')
-        r = edit_set(c, key, strlen(key), GGUF_U32, nine, 4);
-    else if (kind == '+')
-        r = edit_set_after(c, key, strlen(key), GGUF_U32, nine, 4, arg, strlen(arg));
-    else if (kind == '-')
-        r = edit_remove(c, key, strlen(key));
-    else if (kind == '>')
-        r = edit_rename(c, key, strlen(key), arg, strlen(arg));
-    CU_ASSERT_EQUAL_FATAL(r, 0);
+    uint64_t rank = kind == '+' ? strtoull(arg, NULL, 10) : EDIT_LAST;
+    if (kind == '-')
+        return edit_remove(c, key, strlen(key), e);
+    if (kind == '>')
+        return edit_rename(c, key, strlen(key), arg, strlen(arg), e);
+    return set_bytes(c, key, strlen(key), GGUF_U32, nine, 4, rank, e);
 }
 
 /* "a=9 b c ...": the keys in order, with =9 where the entry was made and its value is the u32 9,
@@ -79,10 +76,13 @@ static const struct row rows[] = {
     {"= b", 0, "a b=9 c REST"}, /* another type and length, the same place */
     {"= d", 0, "a b c REST d=9"},
     {"= d;= e;= d", 0, "a b c REST d=9 e=9"},
-    {"+ d a", 0, "a d=9 b c REST"},
-    {"+ d a;+ e d", 0, "a d=9 e=9 b c REST"},
-    {"+ d nowhere", 0, "a b c REST d=9"},
-    {"+ b a", 0, "a b=9 c REST"}, /* not new: keeps its place */
+    {"+ d 1", 0, "a d=9 b c REST"},
+    {"+ d 1;+ e 1", 0, "a d=9 e=9 b c REST"},
+    {"+ d 2;+ e 1", 0, "a e=9 b d=9 c REST"},
+    {"+ d 0", 0, "d=9 a b c REST"},
+    {"+ b 1", 0, "a b=9 c REST"}, /* not new: keeps its place */
+    {"- b;+ b 1", 0, "a b=9 c REST"},
+    {"= d;- d;+ d 1;- d", 0, "a b c REST"},
     {"- b", 0, "a c REST"},
     {"- b;= b", 0, "a b=9 c REST"},
     {"- a;- b;- c", 0, "REST"},
@@ -90,7 +90,7 @@ static const struct row rows[] = {
     {"= d;- d;= d", 0, "a b c REST d=9"},
     {"> b x", 0, "a x* c REST"},
     {"> b x;> x y", 0, "a y* c REST"},
-    {"> b x;> x b", 0, "a b* c REST"},
+    {"> b x;> x b", 0, "a b c REST"},
     {"> b x;= b", 0, "a x* c REST b=9"},
     {"> b x;= x", 0, "a x=9 c REST"},
     {"> b x;- x", 0, "a c REST"},
@@ -119,34 +119,49 @@ static const struct row rows[] = {
 
 #define REST "general.architecture general.alignment split.no"
 
-static void add_ops(struct edit_change *c, const char *ops)
+static int add_ops(struct edit_change *c, const char *ops, struct err *e)
 {
     char all[256];
+    int r = 0;
     (void)snprintf(all, sizeof(all), "%s", ops);
-    for (char *save, *op = strtok_r(all, ";", &save); op; op = strtok_r(NULL, ";", &save))
-        add_op(c, op);
+    for (char *save, *op = strtok_r(all, ";", &save); op && r == 0; op = strtok_r(NULL, ";", &save))
+        r = add_op(c, op, e);
+    return r;
+}
+
+/* The keys that a change makes, spelled. NUL-terminated. */
+static void spell_change(const struct edit_change *c, struct buf *out)
+{
+    CLEANUP(edit_keys_free) struct edit_keys k = EDIT_KEYS_INIT;
+    uint64_t bytes = 0;
+    CU_ASSERT_EQUAL_FATAL(edit_change_keys(c, &k), 0);
+    for (size_t i = 0; i < k.n; i++)
+        bytes += k.entry[i].end - k.entry[i].off;
+    CU_ASSERT_EQUAL(c->bytes, bytes);
+    out->len = 0;
+    spell(c->base, &k, out);
+    buf_char(out, '\0');
 }
 
 static void check_row(const struct gguf *g, const struct row *row)
 {
-    CLEANUP(edit_change_free) struct edit_change c = EDIT_CHANGE_INIT;
-    CLEANUP(edit_keys_free) struct edit_keys k = EDIT_KEYS_INIT;
+    CLEANUP(edit_change_free) struct edit_change c;
     CLEANUP(buf_free) struct buf got = BUF_INIT;
     CLEANUP(buf_free) struct buf want = BUF_INIT;
     struct err e = {0};
-    add_ops(&c, row->ops);
-    int r = edit_apply(g, &c, &k, &e);
+    edit_change_init(&c, g, NULL);
+    int r = add_ops(&c, row->ops, &e);
     CU_ASSERT_EQUAL(r, row->code);
     CU_ASSERT_EQUAL(e.code, row->code);
     CU_ASSERT_EQUAL(e.msg[0] != '\0', row->code != 0);
     if (r < 0 || !row->keys)
         return;
-    spell(g, &k, &got);
+    spell_change(&c, &got);
     const char *rest = strstr(row->keys, "REST");
-    buf_printf(&want, "%.*s" REST "%s", (int)(rest - row->keys), row->keys, rest + 4);
-    if (got.len != want.len || memcmp(got.data, want.data, want.len) != 0) {
+    buf_printf(&want, "%.*s" REST "%s%c", (int)(rest - row->keys), row->keys, rest + 4, 0);
+    if (strcmp((char *)got.data, (char *)want.data) != 0) {
         CU_FAIL("keys differ");
-        (void)printf("\n%s: got '%.*s'\n", row->ops, (int)got.len, (const char *)got.data);
+        (void)printf("\n%s: got '%s'\n", row->ops, (const char *)got.data);
     }
 }
 
@@ -163,12 +178,13 @@ static void test_rows(void)
 static int set_alignment(const struct gguf *g, uint32_t type, uint64_t v, size_t width,
                          uint64_t *ret)
 {
-    CLEANUP(edit_change_free) struct edit_change c = EDIT_CHANGE_INIT;
+    CLEANUP(edit_change_free) struct edit_change c;
     CLEANUP(edit_keys_free) struct edit_keys k = EDIT_KEYS_INIT;
     uint8_t bytes[8];
     put_uint(bytes, v, width, false);
-    CU_ASSERT_EQUAL(edit_set(&c, "general.alignment", 17, type, bytes, width), 0);
-    int r = edit_apply(g, &c, &k, NULL);
+    edit_change_init(&c, g, NULL);
+    int r = set_bytes(&c, "general.alignment", 17, type, bytes, width, EDIT_LAST, NULL);
+    CU_ASSERT_EQUAL(edit_change_keys(&c, &k), 0);
     *ret = k.alignment;
     return r;
 }
@@ -181,16 +197,17 @@ static void test_alignment(void)
     for (uint64_t v = 1; v <= (uint64_t)1 << 21; v *= 2) {
         bool good = v >= 8 && v <= (uint64_t)1 << 20;
         CU_ASSERT_EQUAL(set_alignment(g, GGUF_U32, v, 4, &got), good ? 0 : -EINVAL);
-        CU_ASSERT_EQUAL(got, good ? v : 0);
+        CU_ASSERT_EQUAL(got, good ? v : 64);
     }
     CU_ASSERT_EQUAL(set_alignment(g, GGUF_U32, 0, 4, &got), -EINVAL);
     CU_ASSERT_EQUAL(set_alignment(g, GGUF_U32, 48, 4, &got), -EINVAL);
     CU_ASSERT_EQUAL(set_alignment(g, GGUF_I32, 64, 4, &got), -EINVAL);
     CU_ASSERT_EQUAL(set_alignment(g, GGUF_U64, 64, 8, &got), -EINVAL);
-    CLEANUP(edit_change_free) struct edit_change c = EDIT_CHANGE_INIT;
+    CLEANUP(edit_change_free) struct edit_change c;
     CLEANUP(edit_keys_free) struct edit_keys k = EDIT_KEYS_INIT;
-    CU_ASSERT_EQUAL(edit_remove(&c, "general.alignment", 17), 0);
-    CU_ASSERT_EQUAL(edit_apply(g, &c, &k, NULL), 0);
+    edit_change_init(&c, g, NULL);
+    CU_ASSERT_EQUAL(edit_remove(&c, "general.alignment", 17, NULL), 0);
+    CU_ASSERT_EQUAL(edit_change_keys(&c, &k), 0);
     CU_ASSERT_EQUAL(k.alignment, 32);
     gguf_free(g);
     free(image);
@@ -201,16 +218,125 @@ static void test_names(void)
     uint8_t *image;
     struct gguf *g = model(&image);
     CLEANUP(buf_free) struct buf name = BUF_INIT;
-    CLEANUP(edit_keys_free) struct edit_keys k = EDIT_KEYS_INIT;
     memset(buf_extend(&name, EDIT_MAX_KEY + 1), 'k', EDIT_MAX_KEY + 1);
-    for (size_t n = EDIT_MAX_KEY; n <= EDIT_MAX_KEY + 1; n++) {
-        CLEANUP(edit_change_free) struct edit_change c = EDIT_CHANGE_INIT;
-        CU_ASSERT_EQUAL(edit_rename(&c, "a", 1, name.data, n), 0);
-        CU_ASSERT_EQUAL(edit_apply(g, &c, &k, NULL), n > EDIT_MAX_KEY ? -EINVAL : 0);
+    CLEANUP(edit_change_free) struct edit_change c;
+    edit_change_init(&c, g, NULL);
+    CU_ASSERT_EQUAL(edit_rename(&c, "a", 1, name.data, EDIT_MAX_KEY + 1, NULL), -EINVAL);
+    CU_ASSERT_EQUAL(edit_rename(&c, "a", 1, name.data, EDIT_MAX_KEY, NULL), 0);
+    CU_ASSERT_EQUAL(set_bytes(&c, "", 0, GGUF_U8, "x", 1, EDIT_LAST, NULL), -EINVAL);
+    gguf_free(g);
+    free(image);
+}
+
+/* Every operation of the rows can be taken back, one after another. */
+static void check_undo(const struct gguf *g, const char *ops)
+{
+    CLEANUP(edit_change_free) struct edit_change c;
+    char all[256], state[16][256];
+    size_t mark[16], n = 0;
+    CLEANUP(buf_free) struct buf now = BUF_INIT;
+    (void)snprintf(all, sizeof(all), "%s", ops);
+    edit_change_init(&c, g, NULL);
+    for (char *save, *op = strtok_r(all, ";", &save); op; op = strtok_r(NULL, ";", &save), n++) {
+        mark[n] = edit_mark(&c);
+        spell_change(&c, &now);
+        (void)snprintf(state[n], sizeof(state[n]), "%s", (const char *)now.data);
+        if (add_op(&c, op, NULL) < 0)
+            CU_ASSERT_EQUAL(edit_mark(&c), mark[n]);
     }
-    CLEANUP(edit_change_free) struct edit_change c = EDIT_CHANGE_INIT;
-    CU_ASSERT_EQUAL(edit_set(&c, "", 0, GGUF_U8, "x", 1), 0);
-    CU_ASSERT_EQUAL(edit_apply(g, &c, &k, NULL), -EINVAL);
+    while (n-- > 0) {
+        edit_undo(&c, mark[n]);
+        spell_change(&c, &now);
+        CU_ASSERT_STRING_EQUAL((const char *)now.data, state[n]);
+    }
+    CU_ASSERT_TRUE(edit_change_empty(&c));
+}
+
+static void test_undo(void)
+{
+    uint8_t *image;
+    struct gguf *g = model(&image);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        check_undo(g, rows[i].ops);
+    gguf_free(g);
+    free(image);
+}
+
+/* The value that is replaced is not kept: what is pending is bounded by the largest values. */
+static void test_replaced(void)
+{
+    uint8_t *image;
+    struct gguf *g = model(&image);
+    struct edit_change c;
+    struct buf b = BUF_INIT;
+    edit_change_init(&c, g, NULL);
+    buf_uint(&b, 7, 4, false);
+    struct edit_value *first = edit_value_make(GGUF_U32, &b);
+    CU_ASSERT_EQUAL(edit_set(&c, "a", 1, first, EDIT_LAST, NULL), 0);
+    CU_ASSERT_EQUAL(atomic_load(&first->refs), 2);
+    CU_ASSERT_EQUAL(add_op(&c, "= a", NULL), 0);
+    CU_ASSERT_EQUAL(atomic_load(&first->refs), 2); /* to take it back */
+    edit_keep(&c, edit_mark(&c));
+    CU_ASSERT_EQUAL(atomic_load(&first->refs), 1);
+    CU_ASSERT_EQUAL(c.n, 1);
+    edit_value_unref(first);
+    edit_change_free(&c);
+    gguf_free(g);
+    free(image);
+}
+
+static void add_lost(void *arg, const char *name, size_t n)
+{
+    buf_printf(arg, " %.*s", (int)n, name);
+}
+
+/* The model in which `first` was done fails, and `then` was done on top of it. */
+static const struct {
+    const char *first, *then, *keys, *lost;
+} rebases[] = {
+    {"= a", "= b", "a b=9 c REST", ""},
+    {"= d", "= d", "a b c REST d=9", ""},
+    {"> a x", "= x", "a x=9 b c REST", ""},
+    {"> a x", "> x y", "a b c REST", " y"},
+    {"- a", "= a", "a=9 b c REST", ""},
+    {"- a", "> b a", "a b c REST", " a"},
+    {"= d", "- d", "a b c REST", ""},
+    {"= d", "- b", "a c REST", ""},
+    {"= d", "> a t;> b a;> t b", "b* a* c REST", ""},
+    {"= d", "> d e", "a b c REST", " e"},
+};
+
+static void check_rebase(const struct gguf *g, size_t i)
+{
+    CLEANUP(edit_change_free) struct edit_change first;
+    CLEANUP(edit_plan_free) struct edit_plan p = EDIT_PLAN_INIT;
+    CLEANUP(buf_free) struct buf now = BUF_INIT;
+    CLEANUP(buf_free) struct buf lost = BUF_INIT;
+    struct edit_change then;
+    struct edit_options o = {.reserve = 0};
+    edit_change_init(&first, g, NULL);
+    CU_ASSERT_EQUAL(add_ops(&first, rebases[i].first, NULL), 0);
+    CU_ASSERT_EQUAL_FATAL(edit_plan_make(&first, &o, &p, NULL), 0);
+    edit_change_init(&then, p.next, p.rank);
+    CU_ASSERT_EQUAL(add_ops(&then, rebases[i].then, NULL), 0);
+    CU_ASSERT_EQUAL(edit_rebase(&then, g, NULL, add_lost, &lost), 0);
+    buf_char(&lost, '\0');
+    spell_change(&then, &now);
+    char want[256];
+    const char *rest = strstr(rebases[i].keys, "REST");
+    (void)snprintf(want, sizeof(want), "%.*s" REST "%s", (int)(rest - rebases[i].keys),
+                   rebases[i].keys, rest + 4);
+    CU_ASSERT_STRING_EQUAL((const char *)now.data, want);
+    CU_ASSERT_STRING_EQUAL((const char *)lost.data, rebases[i].lost);
+    edit_change_free(&then);
+}
+
+static void test_rebase(void)
+{
+    uint8_t *image;
+    struct gguf *g = model(&image);
+    for (size_t i = 0; i < sizeof(rebases) / sizeof(rebases[0]); i++)
+        check_rebase(g, i);
     gguf_free(g);
     free(image);
 }
@@ -219,6 +345,9 @@ static CU_TestInfo tests[] = {
     {"operations keep places and refuse what they must", test_rows},
     {"general.alignment is a u32 power of two from 8 to 2^20", test_alignment},
     {"names are neither empty nor too long", test_names},
+    {"operations can be taken back", test_undo},
+    {"a value that was replaced is freed", test_replaced},
+    {"a change moves to the model below a failed one", test_rebase},
     CU_TEST_INFO_NULL,
 };
 

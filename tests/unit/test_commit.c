@@ -14,6 +14,7 @@
 
 #include "base/bytes.h"
 #include "build_gguf.h"
+#include "changes.h"
 #include "faultsys.h"
 #include "model_dir.h"
 
@@ -363,14 +364,15 @@ static void watch_progress(uint64_t done, uint64_t total, void *arg)
 static int commit_large(const struct fixture *x, struct edit_file *f, size_t text,
                         enum edit_strategy s, const struct edit_hooks *h, struct edit_result *res)
 {
-    CLEANUP(edit_change_free) struct edit_change c = EDIT_CHANGE_INIT;
+    CLEANUP(edit_change_free) struct edit_change c;
     CLEANUP(edit_plan_free) struct edit_plan p = EDIT_PLAN_INIT;
     CLEANUP(buf_free) struct buf v = BUF_INIT;
     struct edit_options o = {.strategy = s, .reserve = EDIT_RESERVE_AUTO};
     buf_uint(&v, text, 8, false);
     buf_zero(&v, text);
-    CU_ASSERT_EQUAL_FATAL(edit_set(&c, "text", 4, GGUF_STRING, v.data, v.len), 0);
-    CU_ASSERT_EQUAL_FATAL(edit_plan_make(x->g, &c, &o, &p, NULL), 0);
+    edit_change_init(&c, x->g, NULL);
+    CU_ASSERT_EQUAL_FATAL(set_bytes(&c, "text", 4, GGUF_STRING, v.data, v.len, EDIT_LAST, NULL), 0);
+    CU_ASSERT_EQUAL_FATAL(edit_plan_make(&c, &o, &p, NULL), 0);
     int r = edit_commit(f, &p, &o, h, res, NULL);
     if (res->old_fd >= 0)
         (void)close(res->old_fd);

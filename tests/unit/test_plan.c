@@ -11,6 +11,7 @@
 
 #include "base/bytes.h"
 #include "build_gguf.h"
+#include "changes.h"
 #include "edit/plan.h"
 
 enum { F32 = 0, I8 = 24, UNKNOWN = 200 };
@@ -165,23 +166,25 @@ static const struct edit edits[] = {
     {'u', "general.alignment", 65536},
 };
 
-static void add_edit(struct edit_change *c, const struct edit *d, bool big)
+static void add_edit(struct edit_change *c, const struct edit *d, const struct gguf *g)
 {
+    bool big = g->fmt.big;
     size_t key_len = strlen(d->key);
     CLEANUP(buf_free) struct buf v = BUF_INIT;
     int r = -1;
+    edit_change_init(c, g, NULL);
     if (d->kind == '=') {
         buf_uint(&v, d->n, 8, big);
         for (uint32_t i = 0; i < d->n; i++)
             buf_char(&v, 'v');
-        r = edit_set(c, d->key, key_len, GGUF_STRING, v.data, v.len);
+        r = set_bytes(c, d->key, key_len, GGUF_STRING, v.data, v.len, EDIT_LAST, NULL);
     } else if (d->kind == 'u') {
         buf_uint(&v, d->n, 4, big);
-        r = edit_set(c, d->key, key_len, GGUF_U32, v.data, v.len);
+        r = set_bytes(c, d->key, key_len, GGUF_U32, v.data, v.len, EDIT_LAST, NULL);
     } else if (d->kind == '-') {
-        r = edit_remove(c, d->key, key_len);
+        r = edit_remove(c, d->key, key_len, NULL);
     } else if (d->kind == '>') {
-        r = edit_rename(c, d->key, key_len, "new.name", 8);
+        r = edit_rename(c, d->key, key_len, "new.name", 8, NULL);
     }
     CU_ASSERT_EQUAL_FATAL(r, 0);
 }
@@ -270,7 +273,7 @@ static void check_keys(const struct image *old, const struct image *new, const c
 
 static void check_edit(const struct layout *l, const struct image *old, const struct edit *d)
 {
-    CLEANUP(edit_change_free) struct edit_change c = EDIT_CHANGE_INIT;
+    CLEANUP(edit_change_free) struct edit_change c;
     CLEANUP(edit_plan_free) struct edit_plan p = EDIT_PLAN_INIT;
     struct edit_options o = EDIT_OPTIONS_INIT;
     struct err e = {0};
@@ -278,8 +281,8 @@ static void check_edit(const struct layout *l, const struct image *old, const st
     (void)snprintf(what, sizeof(what), "%s, v%u%s, alignment %llu: %c %s %u", l->name,
                    old->g->fmt.version, old->g->fmt.big ? " big" : "",
                    (unsigned long long)old->g->alignment, d->kind, d->key, d->n);
-    add_edit(&c, d, old->g->fmt.big);
-    int r = edit_plan_make(old->g, &c, &o, &p, &e);
+    add_edit(&c, d, old->g);
+    int r = edit_plan_make(&c, &o, &p, &e);
     if (r < 0)
         (void)printf("\n%s: %s\n", what, e.msg);
     CU_ASSERT_EQUAL_FATAL(r, 0);
@@ -324,11 +327,11 @@ static void test_unknown_moves(void)
     old.bytes = build_finish(&b, &old.n);
     image_parse(&old);
     CU_ASSERT_EQUAL(old.g->tensor[0].nbytes, 11);
-    CLEANUP(edit_change_free) struct edit_change c = EDIT_CHANGE_INIT;
+    CLEANUP(edit_change_free) struct edit_change c;
     CLEANUP(edit_plan_free) struct edit_plan p = EDIT_PLAN_INIT;
     struct edit_options o = EDIT_OPTIONS_INIT;
-    add_edit(&c, &(struct edit){'=', "text", 9}, false);
-    CU_ASSERT_EQUAL_FATAL(edit_plan_make(old.g, &c, &o, &p, NULL), 0);
+    add_edit(&c, &(struct edit){'=', "text", 9}, old.g);
+    CU_ASSERT_EQUAL_FATAL(edit_plan_make(&c, &o, &p, NULL), 0);
     read_back(&old, &p, &new);
     CU_ASSERT_EQUAL(new.g->tensor[0].nbytes, 32);
     CU_ASSERT_EQUAL(memcmp(new.bytes + new.g->tensor[0].off, old.bytes + old.g->tensor[0].off, 11),
@@ -344,11 +347,11 @@ static void test_unknown_moves(void)
 static void step(struct image *im, const struct edit *d, const struct edit_options *o,
                  struct edit_plan *flags)
 {
-    CLEANUP(edit_change_free) struct edit_change c = EDIT_CHANGE_INIT;
+    CLEANUP(edit_change_free) struct edit_change c;
     CLEANUP(edit_plan_free) struct edit_plan p = EDIT_PLAN_INIT;
     struct image new;
-    add_edit(&c, d, im->g->fmt.big);
-    CU_ASSERT_EQUAL_FATAL(edit_plan_make(im->g, &c, o, &p, NULL), 0);
+    add_edit(&c, d, im->g);
+    CU_ASSERT_EQUAL_FATAL(edit_plan_make(&c, o, &p, NULL), 0);
     read_back(im, &p, &new);
     check_data(im, &new, "reserve");
     *flags = (struct edit_plan){.same = p.same, .inplace = p.inplace, .clonable = p.clonable};

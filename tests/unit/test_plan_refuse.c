@@ -8,6 +8,7 @@
 
 #include "base/bytes.h"
 #include "build_gguf.h"
+#include "changes.h"
 #include "edit/plan.h"
 
 enum { F32 = 0, I8 = 24 };
@@ -26,15 +27,16 @@ static int refuse(struct build *b, const char *op, const void *value, size_t n, 
     struct edit_options o = EDIT_OPTIONS_INIT;
     struct edit_plan p = EDIT_PLAN_INIT;
     struct err e = {0};
-    CLEANUP(edit_change_free) struct edit_change c = EDIT_CHANGE_INIT;
+    CLEANUP(edit_change_free) struct edit_change c;
     size_t size;
     uint8_t *bytes = build_finish(b, &size);
     struct source s = source_mem(bytes, size - cut);
     struct gguf *g = NULL;
     CU_ASSERT_EQUAL_FATAL(gguf_parse(&s, flags, &g, NULL), 0);
     uint32_t type = *op == 's' ? GGUF_STRING : *op == 'a' ? GGUF_ARRAY : GGUF_U32;
-    CU_ASSERT_EQUAL(edit_set(&c, "key", 3, type, value, n), 0);
-    int r = edit_plan_make(g, &c, &o, &p, &e);
+    edit_change_init(&c, g, NULL);
+    CU_ASSERT_EQUAL(set_bytes(&c, "key", 3, type, value, n, EDIT_LAST, NULL), 0);
+    int r = edit_plan_make(&c, &o, &p, &e);
     CU_ASSERT_EQUAL(e.code, r);
     CU_ASSERT_EQUAL(e.msg[0] != '\0', r < 0);
     CU_ASSERT_PTR_NULL(r < 0 ? p.head.data : NULL);
@@ -101,14 +103,14 @@ static void test_large_alignment(void)
         uint32_t old, new; /* new 0: another key is set */
         int code;
     } cases[] = {
-        {1 << 20, 0, 0}, {1 << 21, 0, -EFBIG}, {1 << 21, 64, 0}, {1 << 21, 1 << 21, -EFBIG}};
+        {1 << 20, 0, 0}, {1 << 21, 0, -EFBIG}, {1 << 21, 64, 0}, {1 << 21, 1 << 21, -EINVAL}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct build b;
         size_t n;
         uint8_t value[4];
         struct gguf *g = NULL;
         struct edit_options o = EDIT_OPTIONS_INIT;
-        CLEANUP(edit_change_free) struct edit_change c = EDIT_CHANGE_INIT;
+        CLEANUP(edit_change_free) struct edit_change c;
         CLEANUP(edit_plan_free) struct edit_plan p = EDIT_PLAN_INIT;
         build_init(&b, 3, false);
         b.alignment = cases[i].old;
@@ -119,8 +121,9 @@ static void test_large_alignment(void)
         CU_ASSERT_EQUAL_FATAL(gguf_parse(&s, 0, &g, NULL), 0);
         const char *key = cases[i].new ? "general.alignment" : "other";
         put_u32(value, cases[i].new, false);
-        CU_ASSERT_EQUAL(edit_set(&c, key, strlen(key), GGUF_U32, value, 4), 0);
-        CU_ASSERT_EQUAL(edit_plan_make(g, &c, &o, &p, NULL), cases[i].code);
+        edit_change_init(&c, g, NULL);
+        int r = set_bytes(&c, key, strlen(key), GGUF_U32, value, 4, EDIT_LAST, NULL);
+        CU_ASSERT_EQUAL(r < 0 ? r : edit_plan_make(&c, &o, &p, NULL), cases[i].code);
         gguf_free(g);
         free(bytes);
     }

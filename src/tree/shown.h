@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A key's value as the tree shows it: of a generation, or of an edit that is in no generation yet.
+ * References are taken under a lock; what is done with the value, rendering above all, needs none.
+ *
+ * Threads: one at a time; the value itself is immutable.
+ */
+#ifndef TREE_SHOWN_H
+#define TREE_SHOWN_H
+
+#include "edit/change.h"
+#include "tree/gen.h"
+
+struct shown {
+    struct gen *gen;          /* a reference; NULL: the key has no value */
+    struct edit_value *value; /* a reference; NULL: that of the generation */
+    uint32_t kv;              /* number of the key in the generation, if value is NULL */
+};
+
+#define SHOWN_NONE ((struct shown){0})
+
+/* For CLEANUP(). */
+void shown_free(struct shown *s);
+
+/* The value; false if there is none. Good until shown_free(). */
+bool shown_value(const struct shown *s, struct gguf_value *ret);
+/* Its bytes as in the file, after the type word. */
+const uint8_t *shown_bytes(const struct shown *s, size_t *n);
+/* True if it is of this type, and these are its bytes. */
+bool shown_is(const struct shown *s, uint32_t type, const struct buf *bytes);
+/* The size of its text, measured once for each value. */
+uint64_t shown_size(const struct shown *s);
+void shown_text(const struct shown *s, struct buf *out);
+/* A number that no other value of this key has in this mount. */
+uint64_t shown_id(const struct shown *s);
+
+#endif
