@@ -6,20 +6,21 @@
  */
 #include "cu_main.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 #include "build_gguf.h"
 #include "model_dir.h"
+#include "place.h"
 #include "tree_edit.h"
 #include "tree_image.h"
 
 /* A model of odd values, with this alignment. */
-static uint8_t *odd_model(uint32_t alignment, bool big, size_t *n)
+static struct image odd_model(uint32_t alignment, bool big)
 {
+    struct image i;
     struct build b;
     build_init(&b, 3, big);
     b.alignment = alignment;
@@ -36,32 +37,8 @@ static uint8_t *odd_model(uint32_t alignment, bool big, size_t *n)
     build_item_str(&b, "\x80");
     build_item_str(&b, "");
     build_tensor(&b, "a", F32, SHAPE(5), NULL, 20);
-    return build_finish(&b, n);
-}
-
-struct place {
-    char folder[64], model[96];
-    int dir;
-    uint8_t *bytes;
-    size_t n;
-};
-
-static void make_place(struct place *p, uint32_t alignment, bool big)
-{
-    p->bytes = odd_model(alignment, big, &p->n);
-    (void)strcpy(p->folder, "/tmp/ggufs-test-XXXXXX");
-    CU_ASSERT_PTR_NOT_NULL_FATAL(mkdtemp(p->folder));
-    (void)snprintf(p->model, sizeof(p->model), "%s/" NAME, p->folder);
-    p->dir = open(p->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    put_file(p->dir, NAME, p->bytes, p->n);
-}
-
-static void drop_place(struct place *p)
-{
-    CU_ASSERT_EQUAL(unlinkat(p->dir, NAME, 0), 0);
-    CU_ASSERT_EQUAL(rmdir(p->folder), 0);
-    (void)close(p->dir);
-    free(p->bytes);
+    i.bytes = build_finish(&b, &i.n);
+    return i;
 }
 
 /* Each file of metadata/ is written with its own text. */
@@ -92,7 +69,8 @@ static void check_alignment(uint32_t alignment, bool big)
     struct stat before, after;
     struct tree_options o = {.strategy = EDIT_COPY, .commit = TREE_COMMIT_CLOSE};
     struct tree *t = NULL;
-    make_place(&p, alignment, big);
+    struct image odd = odd_model(alignment, big);
+    make_place(&p, &odd);
     CU_ASSERT_EQUAL(stat(p.model, &before), 0);
     CU_ASSERT_EQUAL_FATAL(tree_open(p.model, &o, &t, NULL), 0);
     CU_ASSERT_EQUAL_FATAL(tree_start(t, NULL), 0);
@@ -100,14 +78,12 @@ static void check_alignment(uint32_t alignment, bool big)
     write_back(t);
     CU_ASSERT_EQUAL(tree_finish(t), 0);
     tree_close(t);
-    size_t n;
-    uint8_t *now = get_file(p.dir, NAME, &n);
     CU_ASSERT_EQUAL(stat(p.model, &after), 0);
     CU_ASSERT_EQUAL(after.st_ino, before.st_ino);
     CU_ASSERT_EQUAL(after.st_mtim.tv_nsec, before.st_mtim.tv_nsec);
-    CU_ASSERT_TRUE(n == p.n && memcmp(now, p.bytes, n) == 0);
-    free(now);
+    CU_ASSERT_TRUE(file_is(&p, &odd));
     drop_place(&p);
+    free(odd.bytes);
 }
 
 static void test_own_text(void)
