@@ -13,6 +13,7 @@
 #include "mount/guard.h"
 #include "mount/holder.h"
 #include "mount/log.h"
+#include "mount/mounts.h"
 #include "mount/ops.h"
 #include "mount/readahead.h"
 
@@ -134,30 +135,58 @@ static void first_exchange(struct fuse_session *se)
     free(buf.mem);
 }
 
+/*
+ * Whether programs may still have files open: the session was ended by a signal, or by force, which
+ * leaves the mount in its place. After any other unmount the last file was closed.
+ */
+static bool is_cut_off(int ended, dev_t dev)
+{
+    struct mounts ms;
+    bool there = ended > 0 || (mounts_load(&ms, 0) == 0 && dev && mounts_of(&ms, dev));
+    if (ended <= 0)
+        mounts_free(&ms);
+    return there;
+}
+
+/*
+ * The session has ended: what was accepted is written, and what is not in the file is named. The
+ * signals that end a session have their handlers until then, so that they end nothing before it is
+ * done (a system that shuts down unmounts and then signals).
+ */
+static int finish(struct fuse_session *se, struct mnt *m, bool cut_off, int r, struct err *e)
+{
+    CLEANUP(buf_free) struct buf lost = BUF_INIT;
+    daemon_leave(m->status);
+    mnt_made(m, NULL);
+    if (cut_off)
+        tree_abandon(m->tree);
+    fuse_session_unmount(se);
+    handles_end(&m->handles);
+    int failed = tree_finish(m->tree);
+    if (failed < 0 && r == 0)
+        r = err_set(e, failed, "an edit was lost: %s", strerror(-failed));
+    tree_unsaved(m->tree, &lost);
+    buf_char(&lost, '\0');
+    daemon_end(m->status, e, buf_error(&lost) ? NULL : (const char *)lost.data);
+    fuse_remove_signal_handlers(se);
+    return r;
+}
+
 /* Serve a session that is mounted, until it ends. A signal that ends it makes a clean end. */
 static int serve(struct fuse_session *se, const struct mnt_options *o, struct mnt *m, struct err *e)
 {
     dev_t dev = readahead_device(o->mountpoint);
-    int r = detach(se, o, e);
+    int ended = 0, r = detach(se, o, e);
     if (r == 0)
         r = tree_start(m->tree, e);
     if (r == 0) {
         announce(o, m, dev);
         first_exchange(se);
         readahead_set(dev, o->set_readahead ? o->readahead : READAHEAD_DEFAULT_KIB);
-        r = loop(se, &o->cmd);
-        r = r < 0 ? err_set(e, r, "serving failed: %s", strerror(-r)) : 0;
+        ended = loop(se, &o->cmd);
+        r = ended < 0 ? err_set(e, ended, "serving failed: %s", strerror(-ended)) : 0;
     }
-    daemon_leave(m->status);
-    fuse_remove_signal_handlers(se);
-    fuse_session_unmount(se);
-    handles_end(&m->handles);
-    mnt_made(m, NULL);
-    int lost = tree_finish(m->tree);
-    if (lost < 0 && r == 0)
-        r = err_set(e, lost, "an edit was lost: %s", strerror(-lost));
-    daemon_end(m->status, e, NULL);
-    return r;
+    return finish(se, m, is_cut_off(ended, dev), r, e);
 }
 
 static int run_tree(struct mnt_options *o, struct tree *t, int status, struct err *e)
