@@ -6,13 +6,49 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/statfs.h>
 #include <unistd.h>
 
-#define GUARD_FD 3 /* the guard's only descriptor besides 0 to 2, which are /dev/null */
+#define NAME "auto_unmount" /* of the guard in lists of processes */
+#define GUARD_FD 3          /* the guard's only descriptor besides 0 to 2, which are /dev/null */
+
+/* The last space before field `n` of /proc/PID/stat; NULL if it has fewer. The name before may hold
+ * spaces and brackets. */
+static const char *stat_field(const char *text, int n)
+{
+    const char *at = strrchr(text, ')');
+    for (int field = 2; field < n && at; field++)
+        at = strchr(at + 1, ' ');
+    return at;
+}
+
+/*
+ * Called by another name and without arguments, the guard survives what looks for the daemon by
+ * these (pidof, pkill -f) to kill it. Where the arguments lie is in fields 48 and 49.
+ */
+static void take_name(void)
+{
+    char text[1024] = "";
+    unsigned long from = 0, to = 0;
+    (void)prctl(PR_SET_NAME, NAME);
+    int fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    ssize_t n = read(fd, text, sizeof(text) - 1);
+    (void)close(fd);
+    const char *at = n > 0 ? stat_field(text, 48) : NULL;
+    if (!at || sscanf(at, "%lu %lu", &from, &to) != 2 || from == 0 || from >= to)
+        return;
+    char *args = (char *)(uintptr_t)from; /* this process' own */
+    memset(args, 0, to - from);
+    memcpy(args, NAME, to - from <= sizeof(NAME) ? to - from - 1 : sizeof(NAME) - 1);
+}
 
 /*
  * Leave everything that the daemon has: its terminal, its folder, and its open files above all. A
@@ -25,7 +61,7 @@ static void leave(int from)
     (void)sigfillset(&all);
     (void)sigprocmask(SIG_BLOCK, &all, NULL);
     (void)setsid();
-    (void)prctl(PR_SET_NAME, "auto_unmount");
+    take_name();
     if (chdir("/") < 0 || dup2(from, GUARD_FD) < 0)
         _exit(1);
     (void)close_range(GUARD_FD + 1, ~0U, 0);
@@ -36,10 +72,12 @@ static void leave(int from)
         (void)close(null);
 }
 
-/* Nothing is ever written: a read returns when the last other end is closed. */
+/* Say that all is left, then wait: a read returns when the last other end is closed. */
 static void wait_for_end(void)
 {
-    char byte;
+    char byte = 0;
+    if (write(GUARD_FD, &byte, 1) < 0)
+        _exit(1);
     while (read(GUARD_FD, &byte, 1) < 0 && errno == EINTR)
         ;
 }
@@ -61,16 +99,29 @@ static void guard(int from, const char *mountpoint)
     _exit(127);
 }
 
+/* The guard has left: from here on nothing that ends this process ends it. */
+static int wait_for_guard(int fd, struct err *e)
+{
+    char byte;
+    ssize_t n;
+    do
+        n = read(fd, &byte, 1);
+    while (n < 0 && errno == EINTR);
+    return n == 1 ? 0 : err_set(e, -ECHILD, "the process that is to unmount has ended");
+}
+
 int guard_begin(const char *mountpoint, int *ret, struct err *e)
 {
     int ends[2];
-    if (pipe2(ends, O_CLOEXEC) < 0)
-        return err_set(e, -errno, "cannot make a pipe: %s", strerror(errno));
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
+        return err_set(e, -errno, "cannot make a socket: %s", strerror(errno));
     pid_t pid = fork();
     if (pid == 0)
         guard(ends[0], mountpoint);
     int r = pid < 0 ? err_set(e, -errno, "cannot start a process: %s", strerror(errno)) : 0;
     (void)close(ends[0]);
+    if (r == 0)
+        r = wait_for_guard(ends[1], e);
     if (r < 0)
         (void)close(ends[1]);
     else

@@ -9,7 +9,7 @@
  *     ... mount, serve, unmount ...
  *     guard_end(&guard);                         or the process ends, in any way
  *
- * The guard holds nothing but a pipe, of which the daemon has the other end. When that is closed it
+ * The guard holds nothing but a socket, of which the daemon has the other end. When that is closed it
  * looks at the mount point: a mount there that nobody serves any more is unmounted.
  */
 #ifndef MOUNT_GUARD_H
@@ -17,7 +17,7 @@
 
 #include "base/err.h"
 
-/* Start the guard of a mount point, an absolute path. *ret: this process' end of the pipe. */
+/* Start the guard of a mount point, an absolute path. *ret: this process' end. 0, -errno. */
 int guard_begin(const char *mountpoint, int *ret, struct err *e);
 /* Let the guard go, if there is one; *guard becomes -1. */
 void guard_end(int *guard);

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """How a mount ends: with its daemon killed, and lazily while requests are on their way."""
+import contextlib
 import errno
 import os
 import unittest
@@ -56,6 +57,18 @@ class Leaving(unittest.TestCase):
         with mount as at:
             os.kill(int(os.getxattr(at, 'user.ggufs.daemon').split()[0]), 9)
             editlib.until(lambda: not mountlib.mount_of(at))
+
+    def test_name(self):
+        """What is killed by the program's name, or by its arguments, is the daemon alone."""
+        mount = Foreground(self.model, '-o', 'auto_unmount')
+        at, process = mount.__enter__()
+        for pid in filter(str.isdigit, os.listdir('/proc')):
+            with contextlib.suppress(OSError):
+                if at.encode() in mountlib.get(f'/proc/{pid}/cmdline'):
+                    os.kill(int(pid), 9)
+        process.wait(mountlib.LIMIT)
+        editlib.until(lambda: not mountlib.mount_of(at))
+        mount.err.close()
 
     def test_not_asked_for(self):
         """Without the option the mount stays, and says so to its users."""
