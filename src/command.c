@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/nearest.h"
+#include "mount/list.h"
 #include "mount/unmount.h"
 #include "tree/tree.h"
 
@@ -36,6 +37,22 @@ static int unmount(const struct command_args *a)
         status |= failed || lost.len > 0;
     }
     return status;
+}
+
+static int list(const struct command_args *a)
+{
+    CLEANUP(buf_free) struct buf text = BUF_INIT;
+    struct err e = {0};
+    if (mnt_list(command_has(a, OPTION_JSON), &text, &e) < 0) {
+        (void)fprintf(stderr, "ggufs: %s\n", e.msg);
+        return 1;
+    }
+    (void)fwrite(text.data, 1, text.len, stdout);
+    if (fflush(stdout) != 0) {
+        (void)fputs("ggufs: cannot write the list\n", stderr);
+        return 1;
+    }
+    return 0;
 }
 
 static int recover(const struct command_args *a)
@@ -82,6 +99,7 @@ static const struct command {
     int (*run)(const struct command_args *a);
 } commands[] = {
     {"--unmount", NULL, 0, "MOUNTPOINT", unmount},
+    {"--list", NULL, TAKES(OPTION_JSON), NULL, list},
     {"--recover", NULL, 0, "MODEL", recover},
     {"--check", "full", TAKES(OPTION_JSON) | TAKES(OPTION_STRICT) | TAKES(OPTION_IGNORE),
      "MODEL or FOLDER", command_check},

@@ -11,7 +11,8 @@
 
 static const char help[] =
     "usage: ggufs [options] MODEL MOUNTPOINT   mount the GGUF file MODEL on a folder\n"
-    "       ggufs --unmount MOUNTPOINT          write what is pending, unmount, wait for the end\n"
+    "       ggufs --unmount MOUNTPOINT...       write what is pending, unmount, wait for the end\n"
+    "       ggufs --list [--json]               the mounts of ggufs on this machine\n"
     "       ggufs --recover MODEL...            finish or undo an edit that a crash interrupted\n"
     "       ggufs --info [--json] MODEL|FOLDER...\n"
     "                                           show what a model is, or a table of a folder's\n"

@@ -49,7 +49,7 @@ static bool is_mounted(const struct process *p)
     for (int i = 0; i < 2 && !found; i++) {
         struct mounts ms;
         if (mounts_load(&ms, lists[i]) == 0)
-            found = mounts_of(&ms, p->status.dev) != NULL;
+            found = process_mount(&ms, p) != NULL;
         mounts_free(&ms);
     }
     return found;
@@ -64,7 +64,7 @@ static const struct process *find(const struct processes *ps, const struct file_
     return NULL;
 }
 
-enum verdict { FREE, ENDS, UNCLEAR, KEEPS };
+enum verdict { FREE, STARTS, GONE, ENDS, KEEPS };
 
 /* What is to be expected of a holder; *why names it. */
 static enum verdict judge(const struct process *p, struct err *why)
@@ -75,11 +75,11 @@ static enum verdict judge(const struct process *p, struct err *why)
     if (s->state == DAEMON_STARTING) {
         (void)err_set(why, -EBUSY, "another ggufs is about to mount it on %s (process %ld)", at,
                       p->pid);
-        return UNCLEAR;
+        return STARTS;
     }
     if (s->state != DAEMON_SERVING) {
         (void)err_set(why, -EBUSY, "process %ld still writes what was edited on %s", p->pid, at);
-        return ENDS;
+        return p->uid == 0 || p->uid == geteuid() ? ENDS : GONE; /* or is it a claim? */
     }
     if (is_mounted(p)) {
         (void)err_set(why, -EBUSY, "another ggufs writes it (mounted on %s, process %ld)", at,
@@ -90,7 +90,7 @@ static enum verdict judge(const struct process *p, struct err *why)
         why, -EBUSY,
         "another ggufs writes it (process %ld; its mount on %s is gone, but files are open)",
         p->pid, at);
-    return UNCLEAR;
+    return GONE;
 }
 
 /* ---- holders that cannot be looked into ---- */
@@ -204,7 +204,9 @@ bool holder_wait(void *arg, int dir, const char *name, bool busy, struct err *wh
         long waited = now() - begin;
         if (v == FREE || v == KEEPS)
             return v == FREE;
-        if (v == UNCLEAR && (!busy || waited >= PATIENCE))
+        if (v == STARTS && !busy) /* nothing is edited yet */
+            return false;
+        if (v != ENDS && waited >= PATIENCE)
             return false;
         if (!said && waited >= LINE_AFTER) {
             log_line(LOG_NOTICE, "%s: waiting: %s", show(shown, model, strlen(model)), why->msg);

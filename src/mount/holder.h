@@ -4,7 +4,8 @@
  *
  *   a ggufs whose session has ended   is waited for: it writes what is pending, and ends
  *   one that is still being mounted,  is waited for a moment: it will serve, fail, or end
- *   or whose mount is out of sight
+ *   whose mount is out of sight, or
+ *   of another user (if not root's)
  *   one that serves a mount           keeps the lock
  *   anything else                     keeps the lock: another program, another user's process,
  *                                     another machine

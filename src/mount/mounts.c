@@ -4,11 +4,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
+
+/* As many as the kernel follows. */
+#define LINKS_MAX 40
 
 /* Bytes of the list that are read: some 100,000 mounts. */
 #define LIST_MAX ((size_t)16 << 20)
@@ -142,11 +147,91 @@ const struct mount *mounts_at(const struct mounts *ms, const char *path)
     return NULL;
 }
 
-const struct mount *mounts_of(const struct mounts *ms, dev_t dev)
+bool mount_is_of(const struct mount *m, dev_t dev, const char *at, const char *source)
+{
+    return m->dev == dev &&
+           ((at && strcmp(m->at, at) == 0) || (source && strcmp(m->source, source) == 0));
+}
+
+const struct mount *mounts_of(const struct mounts *ms, dev_t dev, const char *at,
+                              const char *source)
 {
     for (size_t i = ms->n; i-- > 0;)
-        if (ms->mount[i].dev == dev)
+        if (mount_is_of(&ms->mount[i], dev, at, source))
             return &ms->mount[i];
+    return NULL;
+}
+
+/* The folder's real path and the last name; free() it. */
+static char *in_real_folder(const char *path, const char *slash)
+{
+    CLEANUP(buf_free) struct buf b = BUF_INIT;
+    if (slash == path)
+        buf_char(&b, '/');
+    else
+        buf_add(&b, slash ? path : ".", slash ? (size_t)(slash - path) : 1);
+    buf_char(&b, '\0');
+    char *folder = buf_error(&b) ? NULL : realpath((const char *)b.data, NULL), *all = NULL;
+    if (folder && asprintf(&all, "%s/%s", strcmp(folder, "/") == 0 ? "" : folder,
+                           slash ? slash + 1 : path) < 0)
+        all = NULL;
+    free(folder);
+    return all;
+}
+
+/* Follow a link in the last place once: the new path, which replaces the old one; NULL: it is none. */
+static char *follow(const char *path)
+{
+    char target[PATH_MAX], *all = NULL;
+    ssize_t n = readlink(path, target, sizeof(target) - 1);
+    if (n <= 0)
+        return NULL;
+    target[n] = '\0';
+    int folder = (int)(strrchr(path, '/') - path);
+    if (target[0] == '/')
+        return strdup(target);
+    return asprintf(&all, "%.*s/%s", folder, path, target) < 0 ? NULL : all;
+}
+
+/* Without slashes at its end. */
+static char *trimmed(const char *path)
+{
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    return strndup(path, n);
+}
+
+char *mounts_path(const char *given)
+{
+    char *path = trimmed(given);
+    for (int i = 0; path && i < LINKS_MAX; i++) {
+        const char *slash = strrchr(path, '/'), *last = slash ? slash + 1 : path;
+        bool dots = !*last || strcmp(last, ".") == 0 || strcmp(last, "..") == 0;
+        char *next = dots ? realpath(path, NULL) : in_real_folder(path, slash);
+        free(path);
+        path = next;
+        next = path && !dots ? follow(path) : NULL;
+        if (!next)
+            return path;
+        free(path);
+        path = trimmed(next);
+        free(next);
+    }
+    free(path);
+    errno = ELOOP;
+    return NULL;
+}
+
+const struct mount *mounts_around(const struct mounts *ms, const char *path)
+{
+    struct statx st;
+    if (statx(AT_FDCWD, path, AT_STATX_DONT_SYNC | AT_SYMLINK_NOFOLLOW, 0, &st) < 0)
+        return NULL;
+    for (size_t i = 0; i < ms->n; i++)
+        if (st.stx_mask & STATX_MNT_ID && (uint64_t)ms->mount[i].id == st.stx_mnt_id)
+            return &ms->mount[i];
+    errno = ENOENT;
     return NULL;
 }
 

@@ -46,8 +46,21 @@ int mounts_load(struct mounts *ms, long pid);
 void mounts_free(struct mounts *ms);
 /* The mount that is seen at a path without links and dots; NULL: none. */
 const struct mount *mounts_at(const struct mounts *ms, const char *path);
-/* The last mount of a file system; NULL: none. */
-const struct mount *mounts_of(const struct mounts *ms, dev_t dev);
+/*
+ * A mount of the file system `dev` that is on `at` or has this source (either may be NULL); NULL:
+ * none. The number alone does not do: that of a mount which is gone is soon given to another.
+ */
+bool mount_is_of(const struct mount *m, dev_t dev, const char *at, const char *source);
+const struct mount *mounts_of(const struct mounts *ms, dev_t dev, const char *at,
+                              const char *source);
+/*
+ * The real path of what may be a mount point: absolute, without links and dots. Its file system is
+ * not asked, so that a mount there that is dead or hangs does no harm. NULL: errno says why, ENOTCONN
+ * if it is inside of a dead mount. free() it.
+ */
+char *mounts_path(const char *given);
+/* The mount in which this real path lies, or that is there; NULL: not found, with errno. */
+const struct mount *mounts_around(const struct mounts *ms, const char *path);
 
 /* A path in which white space and backslashes are octal escapes (\ooo), and back in its place. */
 void path_escape(struct buf *out, const char *path);

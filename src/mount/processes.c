@@ -14,8 +14,6 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "mount/mounts.h"
-
 int processes_each(const char *folder, bool (*fn)(void *arg, long number), void *arg)
 {
     DIR *d = opendir(folder);
@@ -75,6 +73,14 @@ static bool try_status(void *arg, long number)
     return s->fd < 0;
 }
 
+static uid_t owner(long pid)
+{
+    char path[64];
+    struct stat st;
+    (void)snprintf(path, sizeof(path), "/proc/%ld", pid);
+    return stat(path, &st) == 0 ? st.st_uid : (uid_t)-1;
+}
+
 static bool add_process(void *arg, long pid)
 {
     struct processes *ps = arg;
@@ -86,7 +92,7 @@ static bool add_process(void *arg, long pid)
     (void)processes_each(folder, try_status, &s);
     if (s.fd < 0)
         return true;
-    struct process p = {.pid = pid, .fd = s.fd};
+    struct process p = {.pid = pid, .uid = owner(pid), .fd = s.fd};
     bool room = array_grow(&ps->process, &ps->cap, ps->n, sizeof(*ps->process)) == 0;
     /* A parent that has not ended yet has the file of its child. */
     if (room && daemon_read(s.fd, &p.status) == 0 && (!p.status.pid || p.status.pid == pid)) {
@@ -114,16 +120,27 @@ void processes_free(struct processes *ps)
     free(ps->process);
 }
 
-struct process *processes_of(const struct processes *ps, dev_t dev)
+static bool is_of(const struct process *p, const struct mount *m)
+{
+    const struct daemon_status *s = &p->status;
+    long user = mount_number(m->super, "user_id");
+    return (p->uid == 0 || (long)p->uid == user) && mount_is_of(m, s->dev, s->at, s->model);
+}
+
+struct process *processes_of(const struct processes *ps, const struct mount *m)
 {
     struct process *found = NULL;
     for (size_t i = 0; i < ps->n; i++) {
         struct process *p = &ps->process[i];
-        /* The number of a mount that is gone may be given to another: who serves comes first. */
-        if (p->status.dev == dev && dev && (!found || p->status.state < found->status.state))
-            found = p;
+        if (is_of(p, m) && (!found || p->status.state < found->status.state))
+            found = p; /* the one that serves comes first */
     }
     return found;
+}
+
+const struct mount *process_mount(const struct mounts *ms, const struct process *p)
+{
+    return mounts_of(ms, p->status.dev, p->status.at, p->status.model);
 }
 
 /* ---- locks ---- */

@@ -14,9 +14,11 @@
 #include <stdint.h>
 
 #include "mount/daemon.h"
+#include "mount/mounts.h"
 
 struct process {
     long pid;
+    uid_t uid;
     int fd; /* owned: to read its status again */
     struct daemon_status status;
 };
@@ -29,8 +31,11 @@ struct processes {
 /* All daemons of ggufs that can be seen, but this process. 0, -errno. Free in both cases. */
 int processes_find(struct processes *ps);
 void processes_free(struct processes *ps);
-/* The daemon that serves a mount; NULL: it cannot be seen. */
-struct process *processes_of(const struct processes *ps, dev_t dev);
+/* The daemon that serves a mount; NULL: it cannot be seen. A process of another user than the one
+ * who mounted it may claim to be it: it is not. */
+struct process *processes_of(const struct processes *ps, const struct mount *m);
+/* A mount of a daemon; NULL: it has none in this list. */
+const struct mount *process_mount(const struct mounts *ms, const struct process *p);
 
 /* Each number in a folder of /proc, until fn returns false. 0: it never did; 1: it did; -errno. */
 int processes_each(const char *folder, bool (*fn)(void *arg, long number), void *arg);

@@ -16,25 +16,7 @@
 #include "mount/mounts.h"
 #include "mount/ops.h"
 #include "mount/readahead.h"
-
-/* Must be an existing folder; made absolute, as a daemon leaves its working folder. */
-static int check_mountpoint(struct mnt_options *o, struct err *e)
-{
-    struct stat st;
-    if (strncmp(o->mountpoint, "/dev/fd/", 8) == 0) /* already mounted, by mount(8) */
-        return 0;
-    char shown[SHOW_MAX];
-    char *path = realpath(o->mountpoint, NULL);
-    (void)show(shown, o->mountpoint, strlen(o->mountpoint));
-    if (!path || stat(path, &st) < 0) {
-        int r = err_set(e, -errno, "%s: %s", shown, strerror(errno));
-        free(path);
-        return r;
-    }
-    free(o->mountpoint);
-    o->mountpoint = path;
-    return S_ISDIR(st.st_mode) ? 0 : err_set(e, -ENOTDIR, "%s: is not a folder", shown);
-}
+#include "mount/spot.h"
 
 /* Make the session and mount it. */
 static struct fuse_session *mount_session(struct mnt_options *o, struct mnt *m, struct err *e)
@@ -139,10 +121,11 @@ static void first_exchange(struct fuse_session *se)
  * Whether programs may still have files open: the session was ended by a signal, or by force, which
  * leaves the mount in its place. After any other unmount the last file was closed.
  */
-static bool is_cut_off(int ended, dev_t dev)
+static bool is_cut_off(int ended, dev_t dev, const struct mnt_options *o, const struct tree *t)
 {
     struct mounts ms;
-    bool there = ended > 0 || (mounts_load(&ms, 0) == 0 && dev && mounts_of(&ms, dev));
+    bool there = ended > 0 || (mounts_load(&ms, 0) == 0 && dev &&
+                               mounts_of(&ms, dev, o->mountpoint, tree_path(t)));
     if (ended <= 0)
         mounts_free(&ms);
     return there;
@@ -186,7 +169,7 @@ static int serve(struct fuse_session *se, const struct mnt_options *o, struct mn
         ended = loop(se, &o->cmd);
         r = ended < 0 ? err_set(e, ended, "serving failed: %s", strerror(-ended)) : 0;
     }
-    return finish(se, m, is_cut_off(ended, dev), r, e);
+    return finish(se, m, is_cut_off(ended, dev, o, m->tree), r, e);
 }
 
 static int run_tree(struct mnt_options *o, struct tree *t, int status, struct err *e)
@@ -212,7 +195,7 @@ int mnt_run(struct mnt_options *o, struct err *e)
     o->tree.log = log_plain;
     o->tree.wait = holder_wait;
     o->tree.wait_arg = o->model;
-    int guard = -1, r = check_mountpoint(o, e);
+    int guard = -1, r = spot_prepare(&o->mountpoint, e);
     if (r == 0 && o->auto_unmount)
         r = guard_begin(o->mountpoint, &guard, e);
     if (r < 0)

@@ -5,128 +5,152 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
-#include <sys/xattr.h>
+#include <syslog.h>
 #include <unistd.h>
 
-#include "mount/daemon.h"
+#include "mount/log.h"
+#include "mount/processes.h"
+#include "mount/takedown.h"
+#include "mount/users.h"
+
+#define ANSWER_MS 2000
 
 /* Bytes of a line about a lost edit: a name, and a reason. */
 #define LINE_MAX_SHOWN 1024
 
-/* The daemon of a mount, as the one who unmounts sees it. */
-struct daemon {
-    int process; /* becomes readable when the process ends */
-    int status;  /* see daemon_read() */
+/* What is to be unmounted, or to be waited for. */
+struct target {
+    const char *shown; /* the mount point as it was given, safe to print */
+    struct mounts mounts;
+    struct processes processes;
+    const struct mount *mount; /* NULL: it is gone, its daemon still writes */
+    struct process *daemon;    /* NULL: it is dead */
+    int process;               /* becomes readable when the daemon ends */
 };
 
-static void close_fd(int *fd)
+/* A daemon that was mounted there and still writes. */
+static struct process *find_leaving(const struct processes *ps, const char *path)
 {
-    if (*fd >= 0)
-        (void)close(*fd);
+    for (size_t i = 0; i < ps->n; i++)
+        if (ps->process[i].status.state >= DAEMON_LEAVING &&
+            strcmp(ps->process[i].status.at, path) == 0)
+            return &ps->process[i];
+    return NULL;
 }
 
-static int find_daemon(const char *mountpoint, struct daemon *d, struct err *e)
+/* A mount without a daemon that can be seen. */
+static int without_daemon(const struct mount *m, struct err *e)
 {
-    char text[DAEMON_TEXT_MAX + 1] = "";
-    long pid;
-    int fd;
-    if (getxattr(mountpoint, DAEMON_XATTR, text, DAEMON_TEXT_MAX) < 0)
-        return errno == ENOTCONN
-                   ? err_set(e, -ENOTCONN, "its daemon was killed (fusermount3 -u unmounts it)")
-                   : err_set(e, -EINVAL, "is not a mount of ggufs (%s)", strerror(errno));
-    if (sscanf(text, "%ld %d", &pid, &fd) != 2)
-        return err_set(e, -EINVAL, "is not a mount of ggufs");
-    d->status = daemon_open(pid, fd);
-    if (d->status < 0)
-        return err_set(e, d->status, "cannot watch its daemon %ld: %s", pid, strerror(-d->status));
-    d->process = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
-    if (d->process < 0)
-        return err_set(e, -errno, "cannot watch its daemon %ld: %s", pid, strerror(errno));
+    char name[PROCESS_NAME_MAX];
+    long user = mount_number(m->super, "user_id");
+    if (!mount_is_ggufs(m))
+        return err_set(e, -EINVAL, "is not a mount of ggufs, but of %s",
+                       show_in(name, sizeof(name), m->type, strlen(m->type)));
+    if (geteuid() != 0 && user >= 0 && (uid_t)user != geteuid())
+        return err_set(e, -EPERM,
+                       "is a mount of user %s, which only that user and root can unmount",
+                       user_name(name, user));
+    if (mount_life(m->at, ANSWER_MS) == MOUNT_DEAD)
+        return 0;
+    return err_set(e, -ESRCH,
+                   "cannot see its daemon, of another container perhaps "
+                   "(fusermount3 -u unmounts, without waiting for it)");
+}
+
+static int find_target(const char *path, struct target *t, struct err *e)
+{
+    int r = mounts_load(&t->mounts, 0);
+    if (r == 0)
+        r = processes_find(&t->processes);
+    if (r < 0)
+        return err_set(e, r, "cannot read /proc: %s", strerror(-r));
+    t->mount = mounts_around(&t->mounts, path);
+    if (!t->mount || strcmp(t->mount->at, path) != 0) {
+        t->mount = NULL;
+        t->daemon = find_leaving(&t->processes, path);
+        if (!t->daemon)
+            return err_set(e, -EINVAL, "is not a mount of ggufs: nothing is mounted there");
+    } else if (mount_is_fuse(t->mount)) {
+        t->daemon = processes_of(&t->processes, t->mount);
+    }
+    if (!t->daemon)
+        return without_daemon(t->mount, e);
+    t->process = (int)syscall(SYS_pidfd_open, (pid_t)t->daemon->pid, 0);
+    if (t->process < 0 && errno != ESRCH)
+        return err_set(e, -errno, "cannot watch its daemon %ld: %s", t->daemon->pid,
+                       strerror(errno));
     return 0;
 }
 
-/* fsync of the folder writes what is pending and tells of failures before. */
-static int write_pending(const char *mountpoint, struct err *e)
+/*
+ * fsync of the folder writes what is pending, and reports earlier failures. To root the mount of
+ * another user may be closed: then the daemon writes at its end. -ENOTCONN: the daemon was killed.
+ */
+static int write_pending(const char *path, struct err *e)
 {
-    CLEANUP(buf_free) struct buf path = BUF_INIT;
-    buf_printf(&path, "%s/metadata", mountpoint);
-    buf_char(&path, '\0');
-    if (buf_error(&path))
-        return err_set(e, buf_error(&path), "no memory");
-    int fd = open((const char *)path.data, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int r = fd < 0 || fsync(fd) < 0 ? -errno : 0;
-    close_fd(&fd);
+    CLEANUP(buf_free) struct buf folder = BUF_INIT;
+    buf_printf(&folder, "%s/metadata", path);
+    buf_char(&folder, '\0');
+    if (buf_error(&folder))
+        return err_set(e, buf_error(&folder), "no memory");
+    int fd = open((const char *)folder.data, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOTCONN || errno == ECONNABORTED ? -ENOTCONN : 0;
+    int r = fsync(fd) < 0 ? -errno : 0;
+    (void)close(fd);
     return r < 0 ? err_set(e, r, "an edit could not be written: %s", strerror(-r)) : 0;
 }
 
-/* fusermount3 tells why it fails by itself. */
-static int run_fusermount(const char *mountpoint, struct err *e)
+static int busy(const struct target *t, struct err *e)
 {
-    int status;
-    pid_t pid = fork();
-    if (pid == 0) {
-        (void)execlp("fusermount3", "fusermount3", "-u", "--", mountpoint, (char *)NULL);
-        _exit(127);
-    }
-    if (pid < 0 || waitpid(pid, &status, 0) < 0)
-        return err_set(e, -errno, "cannot run fusermount3: %s", strerror(errno));
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-        return err_set(e, -EBUSY, "fusermount3 -u failed");
-    return 0;
+    CLEANUP(buf_free) struct buf users = BUF_INIT;
+    mount_users(&t->mounts, t->mount, &users);
+    buf_char(&users, '\0');
+    if (buf_error(&users) || users.len == 1)
+        return err_set(e, -EBUSY, "is in use, by a process that cannot be seen");
+    return err_set(e, -EBUSY, "is in use: %s", (const char *)users.data);
 }
 
-static int take_down_path(const char *path, struct err *e)
+/* A dead mount may be in use, but for nothing that would come to an end. */
+static int take_down(const struct target *t, struct err *e)
 {
-    if (umount2(path, UMOUNT_NOFOLLOW) == 0)
-        return 0;
-    if (errno == EPERM)
-        return run_fusermount(path, e);
-    return err_set(e, -errno, "cannot unmount: %s", strerror(errno));
-}
-
-/* umount(2) and fusermount3 take a symbolic link to a mount for no mount. */
-static int take_down(const char *mountpoint, struct err *e)
-{
-    char *path = realpath(mountpoint, NULL);
-    int r = take_down_path(path ? path : mountpoint, e);
-    free(path);
+    int r = mount_take_down(t->mount->at, !t->daemon, e);
+    if (r == -EBUSY)
+        return busy(t, e);
+    if (r == 0 && !t->daemon)
+        log_line(LOG_NOTICE, "%s: a dead mount was removed (its daemon had been killed)", t->shown);
     return r;
 }
 
 /* Lines of the daemon, made safe to print. */
-static void add_lost(const char *mountpoint, const struct daemon_status *s, struct buf *lost)
+static void add_lost(const char *shown, const struct daemon_status *s, struct buf *lost)
 {
     const char *text = (const char *)s->lost.data, *end = text + s->lost.len;
-    char shown[SHOW_MAX], line[LINE_MAX_SHOWN];
+    char line[LINE_MAX_SHOWN];
     for (const char *p = text; p < end;) {
         const char *stop = memchr(p, '\n', (size_t)(end - p));
         size_t n = (size_t)((stop ? stop : end) - p);
-        buf_printf(lost, "%s: not saved: %s\n", show(shown, mountpoint, strlen(mountpoint)),
-                   show_in(line, sizeof(line), p, n));
+        buf_printf(lost, "%s: not saved: %s\n", shown, show_in(line, sizeof(line), p, n));
         p += n + 1;
     }
 }
 
 /* Wait until the daemon has ended; how it went. */
-static int last_words(const char *mountpoint, const struct daemon *d, struct buf *lost,
-                      struct err *e)
+static int last_words(const struct target *t, struct buf *lost, struct err *e)
 {
     struct daemon_status s;
     char shown[sizeof(e->msg)];
-    struct pollfd p = {.fd = d->process, .events = POLLIN};
-    while (poll(&p, 1, -1) < 0 && errno == EINTR)
+    struct pollfd p = {.fd = t->process, .events = POLLIN};
+    while (t->process >= 0 && poll(&p, 1, -1) < 0 && errno == EINTR)
         ;
-    int r = daemon_read(d->status, &s);
+    int r = daemon_read(t->daemon->fd, &s);
     if (r < 0 || s.state != DAEMON_ENDED) {
         r = err_set(e, -EIO, "the daemon was killed");
     } else {
-        add_lost(mountpoint, &s, lost);
+        add_lost(t->shown, &s, lost);
         if (s.failed)
             r = err_set(e, -EIO, "%s", show_in(shown, sizeof(shown), s.failed, strlen(s.failed)));
     }
@@ -134,23 +158,48 @@ static int last_words(const char *mountpoint, const struct daemon *d, struct buf
     return r;
 }
 
-int mnt_unmount(const char *mountpoint, struct buf *lost, struct err *e)
+/* A bind mount of it may be left: then the daemon goes on. */
+static bool is_mounted_elsewhere(const struct target *t)
 {
-    struct daemon d = {-1, -1};
+    struct mounts ms;
+    char at[SHOW_MAX];
+    const struct mount *m = mounts_load(&ms, 0) == 0 ? process_mount(&ms, t->daemon) : NULL;
+    if (m)
+        log_line(LOG_NOTICE, "%s: unmounted; still mounted on %s", t->shown,
+                 show(at, m->at, strlen(m->at)));
+    mounts_free(&ms);
+    return m != NULL;
+}
+
+static int unmount_target(const char *path, struct target *t, struct buf *lost, struct err *e)
+{
     struct err unwritten = {0};
-    char shown[SHOW_MAX];
-    int r = find_daemon(mountpoint, &d, e);
-    if (r == 0) {
-        (void)write_pending(mountpoint, &unwritten);
-        r = take_down(mountpoint, e);
-    }
-    if (r == 0)
-        r = last_words(mountpoint, &d, lost, e);
+    int r = 0;
+    if (t->mount && t->daemon && write_pending(path, &unwritten) == -ENOTCONN && !unwritten.code)
+        t->daemon = NULL;
+    if (t->mount)
+        r = take_down(t, e);
+    if (r == 0 && t->daemon && !(t->mount && is_mounted_elsewhere(t)))
+        r = last_words(t, lost, e);
     if (r == 0 && unwritten.code) {
         *e = unwritten;
         r = unwritten.code;
     }
-    close_fd(&d.process);
-    close_fd(&d.status);
-    return r < 0 ? err_prefix(e, "%s", show(shown, mountpoint, strlen(mountpoint))) : 0;
+    return r;
+}
+
+int mnt_unmount(const char *mountpoint, struct buf *lost, struct err *e)
+{
+    char shown[SHOW_MAX];
+    struct target t = {.shown = show(shown, mountpoint, strlen(mountpoint)), .process = -1};
+    char *path = mounts_path(mountpoint);
+    int r = path ? find_target(path, &t, e) : err_set(e, -errno, "%s", strerror(errno));
+    if (r == 0)
+        r = unmount_target(path, &t, lost, e);
+    if (t.process >= 0)
+        (void)close(t.process);
+    processes_free(&t.processes);
+    mounts_free(&t.mounts);
+    free(path);
+    return r < 0 ? err_prefix(e, "%s", shown) : 0;
 }

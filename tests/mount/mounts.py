@@ -1,62 +1,24 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Mounts beside each other: one writer, waiting for one that still writes, the list of mounts, and
-folders that have a mount already."""
+"""Mounts beside each other: one writer, waiting for one that still writes, unmounting, and folders
+that have a mount already."""
+import contextlib
 import fcntl
+import json
+import mmap
 import os
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 import unittest
 
 import editlib
 import mountlib
-import samples
 from editlib import Gate, needs_gate, read, write
+from mountcase import READ_ONLY, ROOT, Case, as_nobody, daemon, why
 from mountlib import GGUFS, Mount, run
-
-ROOT = os.getuid() == 0
-READ_ONLY = 'user.gguf.readonly'
-
-
-def why(at):
-    return os.getxattr(at, READ_ONLY).decode()
-
-
-def daemon(at):
-    return int(os.getxattr(at, 'user.ggufs.daemon').split()[0])
-
-
-def as_nobody(script, *arguments):
-    """A script for sh, in which "$@" runs the arguments as nobody, who may use /dev/fuse there."""
-    node = mountlib.path('node')
-    os.makedirs(node, exist_ok=True)
-    inside = (f'set -e; mount -t tmpfs -o mode=0755 tmpfs {node}; '
-              f'mknod -m 0666 {node}/fuse c 10 229; mount --bind {node}/fuse /dev/fuse; set +e; ')
-    return run('unshare', '--mount', '--propagation', 'private', 'sh', '-c', inside + script, 'sh',
-               *mountlib.as_other(*arguments))
-
-
-class Case(unittest.TestCase):
-    def setUp(self):
-        self.model = mountlib.put('model.gguf', samples.editable())
-        self.addCleanup(os.unlink, self.model)
-
-    def folder(self, name=None):
-        at = mountlib.path(name) if name else tempfile.mkdtemp(prefix='at-', dir=mountlib.folder)
-        os.makedirs(at, exist_ok=True)
-        return at
-
-    def mounted(self, *command):
-        """The program mounts; what it said."""
-        done = run(GGUFS, *command)
-        self.assertEqual((done.returncode, done.out), (0, ''), done.err)
-        return done.err
-
-    def assert_plain(self, text):
-        """Nothing in it moves a cursor."""
-        self.assertIsNone(re.search(r'[\x00-\x09\x0b-\x1f\x7f]', text), repr(text))
 
 
 class ReadOnly(Case):
@@ -95,7 +57,7 @@ class ReadOnly(Case):
         for name in (at, model, os.path.dirname(model)):
             os.chown(name, 65534, 65534)
         with Mount(model) as first:
-            done = as_nobody('"$@"; status=$?; umount "$8"; exit $status', GGUFS, model, at)
+            done = as_nobody(f'"$@"; status=$?; umount {at}; exit $status', GGUFS, model, at)
             self.assertEqual((done.returncode, done.err),
                              (0, f'ggufs: {model}: mounted read-only: a ggufs of another user '
                               f'writes it (mounted on {first} by root)\n'))
@@ -175,6 +137,167 @@ class Again(Case):
                 self.assertIn(f'(mounted on {writers[0]}, process {daemon(writers[0])})', why(at))
         for at in places:
             mountlib.unmount(at)
+
+
+class Places(Case):
+    """A folder that has a mount, or is in one."""
+
+    def refused(self, at, *names, status=1, command=()):
+        done = run(GGUFS, *(command or (self.model, at)))
+        self.assertEqual((done.returncode, done.out), (status, ''), done.err)
+        self.assertEqual(done.err.count('\n'), 1, done.err)
+        for name in names:
+            self.assertIn(name, done.err)
+
+    def test_mounted_already(self):
+        link = mountlib.path('link')
+        with Mount(self.model, '-o', 'ro') as at:
+            os.symlink(at, link)
+            self.addCleanup(os.unlink, link)
+            for name in (at, at + '/', link, at + '/.', at + '/../' + os.path.basename(at)):
+                self.refused(name, name, self.model, f'process {daemon(at)}', '--unmount')
+            for name in ('metadata', 'tensors', 'metadata/..', 'metadata/general.name'):
+                self.refused(os.path.join(at, name), name, at)
+            self.assertEqual(len([row for row in mountlib.mounts()
+                                  if row[0] == os.fsencode(at)]), 1)
+
+    def test_other_subtype(self):
+        with Mount(self.model, '-o', 'subtype=other,ro') as at:
+            self.refused(at, 'a ggufs is mounted there')
+
+    def killed(self, at, hold=False):
+        """A mount whose daemon is dead; hold: its folder stays open."""
+        mount = Mount(self.model, at=at)
+        mount.__enter__()
+        if hold:
+            self.addCleanup(os.close, os.open(at, os.O_RDONLY))
+        os.kill(daemon(at), signal.SIGKILL)
+        mount.wait()
+        os.close(mount.life)
+
+    def test_over_a_dead_mount(self):
+        """The dead mount is taken down, also if it is in use."""
+        at = self.folder()
+        self.killed(at, hold=True)
+        self.refused(os.path.join(at, 'metadata'), 'inside the dead mount on ' + at)
+        self.assertEqual(self.mounted(self.model, at), f'ggufs: {at}: a dead mount was removed '
+                         '(its daemon had been killed)\n')
+        self.assertEqual(len([row for row in mountlib.mounts() if row[0] == os.fsencode(at)]), 1)
+        self.assertEqual(read(at, 'general.architecture'), b'llama\n')
+        mountlib.unmount(at)
+
+    def test_unmount_of_the_dead(self):
+        at = self.folder()
+        self.killed(at)
+        done = run(GGUFS, '--unmount', at)
+        self.assertEqual((done.returncode, done.err), (0, f'ggufs: {at}: a dead mount was removed '
+                                                       '(its daemon had been killed)\n'))
+        self.assertIsNone(mountlib.mount_of(at))
+        self.refused(at, at, 'nothing is mounted there', command=('--unmount', at))
+
+
+class Unmount(Case):
+    def busy(self, at, *names):
+        done = run(GGUFS, '--unmount', at)
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.err.count('\n'), 1, done.err)
+        self.assertTrue(done.err.startswith(f'ggufs: {at}: is in use: '), done.err)
+        for name in names:
+            self.assertIn(name, done.err)
+        self.assertTrue(mountlib.mount_of(at))
+
+    @contextlib.contextmanager
+    def sleeping(self, **how):
+        with subprocess.Popen(['sleep', '1000'], **how) as process:
+            try:
+                yield process.pid
+            finally:
+                process.kill()
+
+    def test_busy(self):
+        """Processes that keep a mount are named: an open file, a working folder, a mapping."""
+        with Mount(self.model) as at:
+            with open(os.path.join(at, 'info'), 'rb') as file:
+                self.busy(at, f'process {os.getpid()} (')
+                file.read(1)
+            with self.sleeping(cwd=os.path.join(at, 'metadata')) as first, \
+                    self.sleeping(cwd=at) as second:
+                self.busy(at, f'process {first} (sleep)', f'process {second} (sleep)')
+            with open(os.path.join(at, 'tensors.json'), 'rb') as file:
+                mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+            self.busy(at, f'process {os.getpid()} (')
+            mapped.close()
+            done = run(GGUFS, '--unmount', at)
+            self.assertEqual((done.returncode, done.err), (0, ''))
+
+    @unittest.skipUnless(ROOT, 'for root only')
+    def test_busy_with_a_mount(self):
+        with Mount(self.model) as at:
+            inside = os.path.join(at, 'tensors')
+            self.assertEqual(run('mount', '-t', 'tmpfs', 'tmpfs', inside).returncode, 0)
+            self.busy(at, 'the mount on ' + inside)
+            self.assertEqual(run('umount', inside).returncode, 0)
+
+    @unittest.skipUnless(ROOT, 'for root only')
+    def test_bind_mount(self):
+        """The daemon serves as long as one of its mounts is there."""
+        there = self.folder()
+        with Mount(self.model) as at:
+            self.assertEqual(run('mount', '--bind', at, there).returncode, 0)
+            done = run(GGUFS, '--unmount', there)
+            self.assertEqual((done.returncode, done.err),
+                             (0, f'ggufs: {there}: unmounted; still mounted on {at}\n'))
+            self.assertEqual(read(at, 'general.architecture'), b'llama\n')
+
+    def test_no_mount(self):
+        for at, reason in ((self.folder(), 'nothing is mounted there'), ('/proc', 'proc'),
+                           (mountlib.path('missing'), mountlib.path('missing'))):
+            done = run(GGUFS, '--unmount', at)
+            self.assertEqual((done.returncode, done.err.count('\n')), (1, 1), done.err)
+            self.assertIn(reason, done.err)
+
+    @unittest.skipUnless(ROOT, 'for root only')
+    def test_of_another_user(self):
+        os.chmod(mountlib.folder, 0o755)
+        with Mount(self.model) as at:
+            done = run(*mountlib.as_other(GGUFS, '--unmount', at))
+            self.assertEqual((done.returncode, done.err),
+                             (1, f'ggufs: {at}: is a mount of user root, which only that user and '
+                              'root can unmount\n'))
+
+    @unittest.skipUnless(ROOT, 'for root only')
+    def test_by_root(self):
+        """Root unmounts what it may not look into, and waits for the edits."""
+        os.chmod(mountlib.folder, 0o755)
+        at, model = self.folder('nobodys'), os.path.join(self.folder('of-nobody'), 'model.gguf')
+        shutil.copy(self.model, model)
+        for name in (at, model, os.path.dirname(model)):
+            os.chown(name, 65534, 65534)
+        done = as_nobody(f'"$@" && setpriv --reuid=65534 --regid=65534 --clear-groups sh -c '
+                         f'"echo anew > {at}/metadata/general.name" && '
+                         f'{GGUFS} --unmount {at}', GGUFS, '-o', 'commit=sync', model, at)
+        self.assertEqual((done.returncode, done.err), (0, ''))
+        with Mount(model, '-o', 'ro') as at:
+            self.assertEqual(read(at, 'general.name'), b'anew\n')
+
+    @needs_gate
+    def test_waits_for_one_that_is_gone(self):
+        """After fusermount3 -u, --unmount waits for the daemon all the same."""
+        gate, at = Gate(mountlib.path('gate')), self.folder()
+        self.addCleanup(gate.remove)
+        with gate.before('GATE'):
+            self.mounted('-o', 'relayout=copy,commit=sync', self.model, at)
+        write(at, 'general.name', 'late')
+        gate.shut()
+        mountlib.unmount(at)
+        gate.wait()
+        waiting = subprocess.Popen([GGUFS, '--unmount', at])
+        state = json.loads(run(GGUFS, '--list', '--json').out)
+        self.assertEqual([x['state'] for x in state if x['mountpoint'] == at], ['ending'])
+        self.assertIsNone(waiting.poll())
+        gate.open()
+        self.assertEqual(waiting.wait(mountlib.LIMIT), 0)
+        self.assertIn(b'late', mountlib.get(self.model))
 
 
 if __name__ == '__main__':

@@ -230,25 +230,6 @@ class Options(unittest.TestCase):
             self.assertEqual((done.returncode, done.err), (0, ''))
         self.assertIsNone(mountlib.mount_of(at))
 
-    def test_unmount_of_the_dead(self):
-        mount = Mount(self.model)
-        with mount as at:
-            daemon = int(os.getxattr(at, 'user.ggufs.daemon').split()[0])
-            os.kill(daemon, signal.SIGKILL)
-            mount.wait()
-            self.refused(1, '--unmount', at, names=[at, 'killed', 'fusermount3 -u'])
-
-    def test_unmount_of_another(self):
-        """What another file system tells of its daemon is not believed."""
-        at, file = self.folder(), os.memfd_create('another')
-        try:
-            os.setxattr(at, 'user.ggufs.daemon', f'{os.getpid()} {file}'.encode())
-        except OSError:
-            self.skipTest('no extended attributes here')
-        self.refused(1, '--unmount', at, names=[at, 'cannot watch its daemon'])
-        os.close(file)
-        os.removexattr(at, 'user.ggufs.daemon')
-
     def test_closed_streams(self):
         """The model is not taken for a standard stream when the daemon leaves these."""
         at = self.folder()

@@ -6,6 +6,7 @@
 #include <sys/sysmacros.h>
 
 #include "mount/mounts.h"
+#include "mount/processes.h"
 
 static void test_escape(void)
 {
@@ -100,11 +101,44 @@ static void test_load(void)
     CU_ASSERT_EQUAL_FATAL(mounts_load(&ms, 0), 0);
     const struct mount *root = mounts_at(&ms, "/");
     CU_ASSERT_PTR_NOT_NULL_FATAL(root);
-    CU_ASSERT_PTR_NOT_NULL(mounts_of(&ms, root->dev));
     CU_ASSERT_PTR_NULL(mounts_at(&ms, "/no such mount"));
     mounts_free(&ms);
     CU_ASSERT(mounts_load(&ms, 1L << 30) < 0);
     mounts_free(&ms);
+}
+
+/* The number of a mount that is gone is given to another: a daemon is known by more than that. */
+static void test_daemon_of(void)
+{
+    static char a[] = "/a", b[] = "/b", model[] = "/m", other[] = "/n";
+    struct process p[] = {
+        {.pid = 1, .status = {.state = DAEMON_LEAVING, .dev = 7, .at = a, .model = model}},
+        {.pid = 2, .status = {.state = DAEMON_SERVING, .dev = 7, .at = b, .model = other}},
+        {.pid = 3, .status = {.state = DAEMON_SERVING, .dev = 8, .at = a, .model = model}},
+        {.pid = 4, .status = {.state = DAEMON_STARTING, .at = a}},
+        {.pid = 5, .uid = 9, .status = {.state = DAEMON_SERVING, .dev = 7, .at = a}},
+    };
+    static const struct {
+        struct mount m;
+        long pid;
+    } rows[] = {
+        {{.dev = 7, .at = "/a", .source = "other"}, 1},
+        {{.dev = 7, .at = "/b", .source = "/n"}, 2},
+        {{.dev = 8, .at = "/a", .source = "/m"}, 3},
+        {{.dev = 7, .at = "/bind", .source = "/n"}, 2},
+        {{.dev = 7, .at = "/c", .source = "/o"}, 0},
+        {{.dev = 9, .at = "/a", .source = "/m"}, 0},
+    };
+    const struct processes ps = {.process = p, .n = sizeof(p) / sizeof(p[0])};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct mount m = rows[i].m;
+        m.super = "rw,user_id=0";
+        const struct mounts ms = {.mount = &m, .n = 1};
+        const struct process *found = processes_of(&ps, &m);
+        CU_ASSERT_EQUAL(found ? found->pid : 0, rows[i].pid);
+        for (size_t k = 0; k < ps.n && p[k].uid == 0; k++)
+            CU_ASSERT_EQUAL(process_mount(&ms, &p[k]) != NULL, p[k].pid == rows[i].pid);
+    }
 }
 
 static CU_TestInfo tests[] = {
@@ -113,6 +147,7 @@ static CU_TestInfo tests[] = {
     {"a line is parsed", test_parse},
     {"what is no line", test_parse_nonsense},
     {"the list of this process", test_load},
+    {"the daemon of a mount", test_daemon_of},
     CU_TEST_INFO_NULL,
 };
 

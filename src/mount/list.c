@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT */
+/* The mounts of ggufs on this machine: see list.h. */
+#include "mount/list.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "mount/mounts.h"
+#include "mount/processes.h"
+#include "mount/takedown.h"
+#include "tree/json.h"
+
+/* A mount, or a daemon that has none in sight. */
+struct entry {
+    const char *at, *model, *reason; /* reason: NULL if there is none, or it is not known */
+    bool read_only;
+    long pid, user; /* 0, -1: not known */
+    const char *state;
+};
+
+static long now(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (long)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static const char *state_of(const struct mount *m, const struct process *p, long until)
+{
+    static const char *const names[] = {
+        [MOUNT_ALIVE] = "alive", [MOUNT_DEAD] = "dead", [MOUNT_UNKNOWN] = "unknown"};
+    long left = until - now();
+    if (p)
+        return p->status.state >= DAEMON_LEAVING ? "ending" : "alive";
+    return names[left > 0 ? mount_life(m->at, (int)left) : MOUNT_UNKNOWN];
+}
+
+static struct entry entry_of(const struct mount *m, const struct process *p, long until)
+{
+    bool told = p && p->status.model;
+    return (struct entry){.at = m->at,
+                          .model = told ? p->status.model : m->source,
+                          .reason = told ? p->status.read_only : NULL,
+                          .read_only = mount_has(m->super, "ro"),
+                          .pid = p ? p->pid : 0,
+                          .user = mount_number(m->super, "user_id"),
+                          .state = state_of(m, p, until)};
+}
+
+static struct entry entry_without_mount(const struct process *p)
+{
+    const struct daemon_status *s = &p->status;
+    return (struct entry){.at = s->at,
+                          .model = s->model,
+                          .reason = s->read_only,
+                          .read_only = s->read_only != NULL,
+                          .pid = p->pid,
+                          .user = -1,
+                          .state = s->state >= DAEMON_LEAVING ? "ending" : "hidden"};
+}
+
+/* A text of any length, safe to print. */
+static void add_shown(struct buf *out, const char *text)
+{
+    size_t n = strlen(text), room = 4 * n + 8; /* each byte may take four */
+    char *shown = malloc(room);
+    if (shown)
+        buf_str(out, show_in(shown, room, text, n));
+    else
+        out->err = out->err ? out->err : -ENOMEM;
+    free(shown);
+}
+
+static void add_line(struct buf *out, const struct entry *x)
+{
+    char name[PROCESS_NAME_MAX];
+    add_shown(out, x->model);
+    buf_str(out, " on ");
+    add_shown(out, x->at);
+    buf_str(out, x->read_only ? ", read-only" : ", read-write");
+    if (x->reason) {
+        buf_str(out, " (");
+        add_shown(out, x->reason);
+        buf_char(out, ')');
+    }
+    if (x->pid)
+        buf_printf(out, ", process %ld", x->pid);
+    else if (x->user >= 0)
+        buf_printf(out, ", user %s", user_name(name, x->user));
+    if (strcmp(x->state, "alive") != 0)
+        buf_printf(out, ", %s", x->state);
+    buf_char(out, '\n');
+}
+
+static void add_text(struct buf *out, const char *name, const char *text)
+{
+    buf_printf(out, ", \"%s\": ", name);
+    if (text)
+        json_string(out, text, strlen(text));
+    else
+        buf_str(out, "null");
+}
+
+static void add_number(struct buf *out, const char *name, long n, bool known)
+{
+    if (known)
+        buf_printf(out, ", \"%s\": %ld", name, n);
+    else
+        buf_printf(out, ", \"%s\": null", name);
+}
+
+static void add_object(struct buf *out, const struct entry *x)
+{
+    buf_str(out, out->len > 1 ? ",\n{\"mountpoint\": " : "\n{\"mountpoint\": ");
+    json_string(out, x->at, strlen(x->at));
+    add_text(out, "model", x->model);
+    add_text(out, "mode", x->read_only ? "ro" : "rw");
+    add_text(out, "reason", x->reason);
+    add_number(out, "pid", x->pid, x->pid > 0);
+    add_number(out, "user", x->user, x->user >= 0);
+    add_text(out, "state", x->state);
+    buf_char(out, '}');
+}
+
+static void add_all(const struct mounts *ms, const struct processes *ps,
+                    void (*add)(struct buf *out, const struct entry *x), struct buf *out)
+{
+    long until = now() + LIST_ANSWER_MS;
+    for (size_t i = 0; i < ms->n; i++) {
+        const struct mount *m = &ms->mount[i];
+        const struct process *p = mount_is_fuse(m) ? processes_of(ps, m) : NULL;
+        if (!p && !mount_is_ggufs(m))
+            continue;
+        struct entry x = entry_of(m, p, until);
+        add(out, &x);
+    }
+    for (size_t i = 0; i < ps->n; i++) {
+        const struct daemon_status *s = &ps->process[i].status;
+        if (s->state == DAEMON_STARTING || !s->model || process_mount(ms, &ps->process[i]))
+            continue;
+        struct entry x = entry_without_mount(&ps->process[i]);
+        add(out, &x);
+    }
+}
+
+int mnt_list(bool json, struct buf *out, struct err *e)
+{
+    struct mounts ms;
+    struct processes ps = {0};
+    int r = mounts_load(&ms, 0);
+    if (r == 0)
+        r = processes_find(&ps);
+    if (r == 0 && json) {
+        buf_char(out, '[');
+        add_all(&ms, &ps, add_object, out);
+        buf_str(out, out->len > 1 ? "\n]\n" : "]\n");
+    } else if (r == 0) {
+        add_all(&ms, &ps, add_line, out);
+    }
+    processes_free(&ps);
+    mounts_free(&ms);
+    if (r == 0)
+        r = buf_error(out);
+    return r < 0 ? err_set(e, r, "cannot list mounts: %s", strerror(-r)) : 0;
+}

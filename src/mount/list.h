@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/* The mounts of ggufs on this machine: ggufs --list. */
+#ifndef MOUNT_LIST_H
+#define MOUNT_LIST_H
+
+#include <stdbool.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+/*
+ * A line for each mount, "MODEL on MOUNTPOINT, read-write, process 12", safe to print; or with json
+ * an array of objects. First those of the list of mounts, in its order; then daemons that have none
+ * there: they still write, or are mounted in another mount namespace.
+ *
+ *     mountpoint, model   texts
+ *     mode                "rw" or "ro"
+ *     reason              why it is read-only; null if it is not, or not known
+ *     pid                 of the daemon; null if it cannot be seen
+ *     user                the number of the user who mounted it; null if not known
+ *     state               "alive"; "dead": the daemon was killed; "ending": it is unmounted and still
+ *                         writes; "hidden": it is mounted elsewhere; "unknown": no answer in time,
+ *                         or another user's
+ *
+ * A mount is asked whether it lives only if its daemon cannot be seen, and all of them together for
+ * at most LIST_ANSWER_MS milliseconds. 0, -errno. Before threads are started.
+ */
+#define LIST_ANSWER_MS 2000
+int mnt_list(bool json, struct buf *out, struct err *e);
+
+#endif

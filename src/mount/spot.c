@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT */
+/* Where a model is to be mounted: see spot.h. */
+#include "mount/spot.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <syslog.h>
+#include <unistd.h>
+
+#include "mount/log.h"
+#include "mount/mounts.h"
+#include "mount/processes.h"
+#include "mount/takedown.h"
+
+/* How often a mount point is looked at: dead mounts may lie on each other, and one that is being
+ * taken down goes away by itself. Between two looks at such a one there are some milliseconds. */
+#define LOOKS_MAX 100
+#define LOOK_AGAIN 50
+
+#define ANSWER_MS 2000
+
+/* The daemon of a mount of ggufs. */
+static bool is_ours(const struct mount *m, const struct process *p)
+{
+    return mount_is_ggufs(m) || (mount_is_fuse(m) && p);
+}
+
+/* There is a mount of ggufs on the mount point: refuse, or take it down. */
+static int occupied(const struct mount *m, const struct process *p, const char *shown,
+                    struct err *e)
+{
+    char model[SHOW_MAX], pid[64] = "";
+    if (p && p->status.state >= DAEMON_LEAVING) { /* it is taking its mount down */
+        (void)poll(NULL, 0, LOOK_AGAIN);
+        return 0;
+    }
+    if (mount_life(m->at, ANSWER_MS) == MOUNT_DEAD) {
+        int r = mount_take_down(m->at, true, e);
+        if (r < 0 && r != -EINVAL) /* somebody else did it */
+            return err_prefix(e, "%s: a dead mount is there", shown);
+        log_line(LOG_NOTICE, "%s: a dead mount was removed (its daemon had been killed)", shown);
+        return 0;
+    }
+    if (p)
+        (void)snprintf(pid, sizeof(pid), ", process %ld", p->pid);
+    return err_set(e, -EBUSY,
+                   "%s: a ggufs is mounted there (%s%s); unmount it first: ggufs --unmount %s",
+                   shown, show(model, m->source, strlen(m->source)), pid, shown);
+}
+
+/* One look at the list of mounts. 1: a dead mount was removed, look again; 0, -errno. */
+static int look(const char *path, const char *shown, struct err *e)
+{
+    struct mounts ms;
+    struct processes ps = {0};
+    char at[SHOW_MAX];
+    int r = mounts_load(&ms, 0);
+    const struct mount *m = r == 0 ? mounts_around(&ms, path) : NULL;
+    if (m && mount_is_fuse(m))
+        (void)processes_find(&ps);
+    const struct process *p = m ? processes_of(&ps, m) : NULL;
+    if (!m || !is_ours(m, p)) {
+        r = 0;
+    } else if (strcmp(m->at, path) == 0) {
+        r = occupied(m, p, shown, e);
+        r = r < 0 ? r : 1;
+    } else {
+        r = err_set(e, -EBUSY, "%s: is inside the ggufs mount on %s", shown,
+                    show(at, m->at, strlen(m->at)));
+    }
+    processes_free(&ps);
+    mounts_free(&ms);
+    return r;
+}
+
+/* The dead mount above a path that cannot be looked at; "" if that is not the reason. */
+static void dead_above(const char *path, char at[SHOW_MAX])
+{
+    struct mounts ms;
+    size_t longest = 0;
+    at[0] = '\0';
+    if (mounts_load(&ms, 0) == 0)
+        for (size_t i = 0; i < ms.n; i++) {
+            size_t n = strlen(ms.mount[i].at);
+            if (n > longest && strncmp(path, ms.mount[i].at, n) == 0 && path[n] == '/') {
+                longest = n;
+                (void)show(at, ms.mount[i].at, n);
+            }
+        }
+    mounts_free(&ms);
+}
+
+/* The path cannot be looked at. */
+static int no_path(const char *path, int why, const char *shown, struct err *e)
+{
+    char *here = path[0] == '/' ? NULL : getcwd(NULL, 0), *all = NULL, at[SHOW_MAX] = "";
+    if (why == ENOTCONN && asprintf(&all, "%s/%s", here ? here : "", path) >= 0)
+        dead_above(here ? all : path, at);
+    free(all);
+    free(here);
+    if (at[0])
+        return err_set(e, -why, "%s: is inside the dead mount on %s", shown, at);
+    return err_set(e, -why, "%s: %s", shown, strerror(why));
+}
+
+int spot_prepare(char **mountpoint, struct err *e)
+{
+    char shown[SHOW_MAX];
+    struct stat st;
+    int r = 1;
+    if (strncmp(*mountpoint, "/dev/fd/", 8) == 0)
+        return 0;
+    (void)show(shown, *mountpoint, strlen(*mountpoint));
+    char *path = mounts_path(*mountpoint);
+    if (!path)
+        return no_path(*mountpoint, errno, shown, e);
+    for (int i = 0; i < LOOKS_MAX && r > 0; i++)
+        r = look(path, shown, e);
+    free(*mountpoint);
+    *mountpoint = path;
+    if (r > 0)
+        r = err_set(e, -EBUSY, "%s: is still mounted", shown);
+    if (r < 0)
+        return r;
+    if (stat(path, &st) < 0)
+        return no_path(path, errno, shown, e);
+    return S_ISDIR(st.st_mode) ? 0 : err_set(e, -ENOTDIR, "%s: is not a folder", shown);
+}

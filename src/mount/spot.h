@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+/* Where a model is to be mounted. */
+#ifndef MOUNT_SPOT_H
+#define MOUNT_SPOT_H
+
+#include "base/err.h"
+
+/*
+ * Make *mountpoint (owned, replaced) a real path and see that a model can be mounted there: an
+ * existing folder, neither with a ggufs on it nor inside of one. A dead mount of ggufs on it is
+ * taken down first, with a line in the log. What mount(8) has opened already (/dev/fd/N) passes.
+ * 0, -errno with a line. Before threads are started.
+ */
+int spot_prepare(char **mountpoint, struct err *e);
+
+#endif

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/* Mounts from outside of their daemon: see takedown.h. */
+#include "mount/takedown.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/statfs.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "mount/catch.h"
+
+/* statfs(2) always asks the daemon. To other users the kernel itself answers, with zeros. */
+static enum mount_life ask(const char *at)
+{
+    struct statfs fs;
+    if (statfs(at, &fs) == 0)
+        return fs.f_bsize ? MOUNT_ALIVE : MOUNT_UNKNOWN;
+    return errno == ENOTCONN || errno == ECONNABORTED ? MOUNT_DEAD : MOUNT_UNKNOWN;
+}
+
+enum mount_life mount_life(const char *at, int ms)
+{
+    int status;
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit((int)ask(at));
+    if (pid < 0)
+        return MOUNT_UNKNOWN;
+    struct pollfd p = {.fd = (int)syscall(SYS_pidfd_open, pid, 0), .events = POLLIN};
+    int ended = poll(&p, 1, ms);
+    if (p.fd >= 0)
+        (void)close(p.fd);
+    if (ended <= 0) /* it may not even die before the daemon does: it is not waited for */
+        (void)kill(pid, SIGKILL);
+    if (waitpid(pid, &status, ended > 0 ? 0 : WNOHANG) != pid || !WIFEXITED(status))
+        return MOUNT_UNKNOWN;
+    return (enum mount_life)WEXITSTATUS(status);
+}
+
+static int run_fusermount(const char *at, bool lazy, struct err *e)
+{
+    char said[256];
+    int status = 0;
+    struct caught c = catch_begin();
+    pid_t pid = fork();
+    if (pid == 0) {
+        (void)execlp("fusermount3", "fusermount3", lazy ? "-uz" : "-u", "--", at, (char *)NULL);
+        _exit(127);
+    }
+    int why = pid < 0 || waitpid(pid, &status, 0) < 0 ? errno : 0;
+    catch_end(&c, said, sizeof(said));
+    if (why)
+        return err_set(e, -why, "cannot run fusermount3: %s", strerror(why));
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        return 0;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
+        return err_set(e, -ENOENT, "cannot run fusermount3");
+    int r = strstr(said, strerror(EBUSY)) ? -EBUSY : -EPERM;
+    return err_set(e, r, "fusermount3 -u failed%s%s", said[0] ? ": " : "", said);
+}
+
+int mount_take_down(const char *at, bool lazy, struct err *e)
+{
+    if (umount2(at, UMOUNT_NOFOLLOW | (lazy ? MNT_DETACH : 0)) == 0)
+        return 0;
+    if (errno == EPERM)
+        return run_fusermount(at, lazy, e);
+    return err_set(e, -errno, "cannot unmount: %s", strerror(errno));
+}

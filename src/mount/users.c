@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT */
+/* Which processes use a mount: see users.h. */
+#include "mount/users.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "mount/processes.h"
+
+/* Users that are named; more than a person wants to look at. */
+#define NAMED_MAX 8
+
+struct users {
+    const struct mount *m;
+    struct buf *out;
+    unsigned n;
+    long pid; /* of the process that is being looked at */
+};
+
+/* Whether a path is the mount point or below it. */
+static bool is_below(const char *path, const char *at)
+{
+    size_t n = strlen(at);
+    return strncmp(path, at, n) == 0 && (path[n] == '/' || path[n] == '\0' || n == 1);
+}
+
+static bool link_is_below(const struct users *u, const char *name)
+{
+    char path[64], target[PATH_MAX];
+    (void)snprintf(path, sizeof(path), "/proc/%ld/%s", u->pid, name);
+    ssize_t n = readlink(path, target, sizeof(target) - 1);
+    target[n > 0 ? n : 0] = '\0';
+    return n > 0 && is_below(target, u->m->at);
+}
+
+/* Of an open file: the mount by which it was opened. */
+static bool try_file(void *arg, long number)
+{
+    const struct users *u = arg;
+    char path[64], line[128];
+    long id = -1;
+    (void)snprintf(path, sizeof(path), "/proc/%ld/fdinfo/%ld", u->pid, number);
+    FILE *f = fopen(path, "re");
+    while (f && id < 0 && fgets(line, sizeof(line), f))
+        (void)sscanf(line, "mnt_id: %ld", &id);
+    if (f)
+        (void)fclose(f);
+    return id != u->m->id;
+}
+
+/* "START-END rwxp OFFSET 00:4d INODE PATH": what is mapped is held by its mount, too. */
+static bool has_mapping(const struct users *u)
+{
+    char path[64], dev[32], want[32], *line = NULL;
+    size_t room = 0;
+    bool found = false;
+    (void)snprintf(want, sizeof(want), "%02x:%02x", major(u->m->dev), minor(u->m->dev));
+    (void)snprintf(path, sizeof(path), "/proc/%ld/maps", u->pid);
+    FILE *f = fopen(path, "re");
+    while (f && !found && getline(&line, &room, f) > 0)
+        found = sscanf(line, "%*s %*s %*s %31s", dev) == 1 && strcmp(dev, want) == 0;
+    if (f)
+        (void)fclose(f);
+    free(line);
+    return found;
+}
+
+/* A copy of the mount in another mount namespace keeps nothing busy here. */
+static bool is_elsewhere(const struct users *u)
+{
+    char path[64], here[64] = "", there[64] = "";
+    (void)snprintf(path, sizeof(path), "/proc/%ld/ns/mnt", u->pid);
+    return readlink(path, there, sizeof(there) - 1) > 0 &&
+           readlink("/proc/self/ns/mnt", here, sizeof(here) - 1) > 0 && strcmp(here, there) != 0;
+}
+
+static bool uses(struct users *u)
+{
+    char folder[64];
+    if (is_elsewhere(u))
+        return false;
+    (void)snprintf(folder, sizeof(folder), "/proc/%ld/fdinfo", u->pid);
+    return link_is_below(u, "cwd") || link_is_below(u, "root") || link_is_below(u, "exe") ||
+           processes_each(folder, try_file, u) > 0 || has_mapping(u);
+}
+
+static void add(struct users *u, const char *text)
+{
+    if (u->n < NAMED_MAX) {
+        buf_str(u->out, u->n ? ", " : "");
+        buf_str(u->out, text);
+    }
+    u->n++;
+}
+
+static bool try_process(void *arg, long pid)
+{
+    struct users *u = arg;
+    char name[PROCESS_NAME_MAX], text[PROCESS_NAME_MAX + 64];
+    u->pid = pid;
+    if (pid != getpid() && uses(u)) {
+        (void)snprintf(text, sizeof(text), "process %ld (%s)", pid, process_name(name, pid));
+        add(u, text);
+    }
+    return true;
+}
+
+void mount_users(const struct mounts *ms, const struct mount *m, struct buf *out)
+{
+    struct users u = {.m = m, .out = out};
+    for (size_t i = 0; i < ms->n; i++)
+        if (ms->mount[i].parent == m->id) {
+            char at[SHOW_MAX], text[SHOW_MAX + 32];
+            (void)snprintf(text, sizeof(text), "the mount on %s",
+                           show(at, ms->mount[i].at, strlen(ms->mount[i].at)));
+            add(&u, text);
+        }
+    (void)processes_each("/proc", try_process, &u);
+    if (u.n > NAMED_MAX)
+        buf_printf(out, " and %u more", u.n - NAMED_MAX);
+}

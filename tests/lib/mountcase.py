@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: MIT
+"""What tests of several mounts share: a model of their own, folders, what the program says."""
+import os
+import re
+import tempfile
+import unittest
+
+import mountlib
+import samples
+from mountlib import GGUFS, run
+
+ROOT = os.getuid() == 0
+READ_ONLY = 'user.gguf.readonly'
+
+
+def why(at):
+    return os.getxattr(at, READ_ONLY).decode()
+
+
+def daemon(at):
+    return int(os.getxattr(at, 'user.ggufs.daemon').split()[0])
+
+
+def as_nobody(script, *arguments):
+    """A script for sh, in which "$@" runs the arguments as nobody, who may use /dev/fuse there."""
+    node = mountlib.path('node')
+    os.makedirs(node, exist_ok=True)
+    inside = (f'set -e; mount -t tmpfs -o mode=0755 tmpfs {node}; '
+              f'mknod -m 0666 {node}/fuse c 10 229; mount --bind {node}/fuse /dev/fuse; set +e; ')
+    return run('unshare', '--mount', '--propagation', 'private', 'sh', '-c', inside + script, 'sh',
+               *mountlib.as_other(*arguments))
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.model = mountlib.put('model.gguf', samples.editable())
+        self.addCleanup(os.unlink, self.model)
+
+    def folder(self, name=None):
+        at = mountlib.path(name) if name else tempfile.mkdtemp(prefix='at-', dir=mountlib.folder)
+        os.makedirs(at, exist_ok=True)
+        return at
+
+    def mounted(self, *command):
+        """The program mounts; what it said."""
+        done = run(GGUFS, *command)
+        self.assertEqual((done.returncode, done.out), (0, ''), done.err)
+        return done.err
+
+    def assert_plain(self, text):
+        """Nothing in it moves a cursor."""
+        self.assertIsNone(re.search(r'[\x00-\x09\x0b-\x1f\x7f]', text), repr(text))
