@@ -3,6 +3,7 @@
 """`info` at the root of the mount, and ggufs --info, which says the same of models and folders."""
 import json
 import os
+import threading
 import unittest
 
 import ggufmodel as gguf
@@ -77,6 +78,35 @@ class State(unittest.TestCase):
             with Mount(self.model(), '-o', 'relayout=' + how) as at:
                 self.write(at, '66\n')
                 self.assertEqual(mount_line(at), 'read-write')
+
+
+class Sizes(unittest.TestCase):
+    def test_while_edited(self):
+        """Each handle reads as many bytes as its stat says, whatever is edited meanwhile."""
+        stop, failed = threading.Event(), []
+
+        def look(at):
+            try:
+                while not stop.is_set():
+                    for name in 'info', 'check', 'metadata.json':
+                        with open(os.path.join(at, name), 'rb') as file:
+                            size = os.fstat(file.fileno()).st_size
+                            self.assertEqual(len(file.read()), size, name)
+                    os.listdir(at)
+            except (OSError, AssertionError) as error:
+                failed.append(error)
+
+        with Mount(mountlib.put(NAME, image())) as at:
+            readers = [threading.Thread(target=look, args=(at,)) for _ in range(3)]
+            for reader in readers:
+                reader.start()
+            for i in range(40):
+                with open(at + '/metadata/llama.attention.head_count', 'w') as file:
+                    file.write(f'{i % 5 + 1}\n')
+            stop.set()
+            for reader in readers:
+                reader.join()
+        self.assertEqual(failed, [])
 
 
 def info(*arguments):
