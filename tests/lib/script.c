@@ -43,12 +43,13 @@ void script_start(struct run *r)
         script_fail(r, "does not start: %s", e.msg);
 }
 
-/* As a daemon ends: open handles are released without a flush, then pending edits are written. */
+/* As a daemon ends that programs still have files open of: what they did not close is dropped. */
 int script_finish(struct run *r)
 {
     if (!r->t)
         return r->finished;
     script_end_made(r);
+    tree_abandon(r->t);
     for (int i = 0; i < HANDLES; i++)
         if (r->handle[i].f)
             script_release(r, &r->handle[i]);

@@ -310,19 +310,18 @@ static int op_fill(struct run *r, char **arg, struct waiter *w)
     return got;
 }
 
-/* Each has its text, and is removed. */
+/* Each has its text; then each is removed. */
 static int op_empty(struct run *r, char **arg, struct waiter *w)
 {
     uint64_t times = script_number(r, arg[0]);
     char name[32], text[32];
     int got = 0;
-    for (uint64_t i = 0; i < times && got == 0 && !r->failed; i++) {
-        (void)snprintf(name, sizeof(name), "n.%llu", (unsigned long long)i);
-        (void)snprintf(text, sizeof(text), "%llu\n", (unsigned long long)i);
+    for (uint64_t i = 0; i < 2 * times && got == 0 && !r->failed; i++) {
+        unsigned long long no = i < times ? i : i - times;
         char *args[] = {name, text};
-        got = op_text(r, args, w);
-        if (got == 0)
-            got = tree_unlink(r->t, script_folder(), name);
+        (void)snprintf(name, sizeof(name), "n.%llu", no);
+        (void)snprintf(text, sizeof(text), "%llu\n", no);
+        got = i < times ? op_text(r, args, w) : tree_unlink(r->t, script_folder(), name);
     }
     return got;
 }

@@ -177,6 +177,42 @@ static const struct script scripts[] = {
      "open A .x rw creat; write A 'abc'; open B .x w append; write B 'd'; close A;"
      "text .x 'abcd'; close B; text .x 'abcd'; open C .x w trunc; close C; text .x ''",
      UNCHANGED},
+
+    /* A key that stepped aside and loses its backup counts as removed. */
+    {"two keys over one backup, and its removal: both are removed", NULL,
+     "mv a.name b~; mv a.count b~; rm b~; gone a.name a.count b~; list a.other a.list; fsync;"
+     "shown " A_OTHER A_LIST "; put a.count '9'; fsync",
+     "a.count:u32=9 " A_OTHER A_LIST},
+    {"a key whose backup is replaced by a helper is removed", NULL,
+     "put .x 'x'; mv a.count a.count~; mv .x a.count~; fsync; gone a.count; rm a.count~; reopen;"
+     "gone a.count",
+     A_NAME A_OTHER A_LIST},
+    {"the architecture cannot lose its backup: it is back", NULL,
+     "mv general.architecture b~; mv a.count b~; text general.architecture 'test\n'; fsync;"
+     "rm b~; fsync",
+     A_NAME A_OTHER A_LIST},
+
+    /* Removed keys come back to their own places, in whatever order. */
+    {"three keys come back in another order", NULL,
+     "rm a.name; rm a.count; rm a.other; fsync; put a.other '18'; put a.count '17';"
+     "put a.name 'new'; list a.name a.count a.other a.list; fsync",
+     "a.name:string=new a.count:u32=17 a.other:u32=18 " A_LIST},
+
+    /* A key on its way by a helper. */
+    {"a key that goes to a new name by a helper keeps its type", NULL,
+     "type a.count u64; mv a.count .x; mv .x a.amount; typed a.amount u64; fsync; gone a.count",
+     A_NAME A_OTHER A_LIST "a.amount:u64=7 "},
+    {"a string that looks like a number, by a helper", NULL,
+     "put a.name '5'; mv a.name a.name~; mv a.name~ a.title; typed a.title string; fsync",
+     A_COUNT A_OTHER A_LIST "a.title:string=5 "},
+    {"a key that goes over another by a helper: the other's type", NULL,
+     "mv a.count .x; mv .x a.name; typed a.name string; gone a.count; fsync",
+     "a.name:string=7 " A_OTHER A_LIST},
+
+    {"a helper whose rename is lost by a later fsync is there again", "sync",
+     "put .c '12'; mv .c a.count; gone .c; fail EIO; fsync =EIO; fail; text .c '12';"
+     "text a.count '7\n'; mv .c a.count; fsync",
+     A_NAME "a.count:u32=12 " A_OTHER A_LIST},
 };
 
 SCRIPTS_MAIN("live_names", scripts)
