@@ -59,7 +59,7 @@ static bool has_name(const struct buf *names, const char *name)
     return false;
 }
 
-/* One attribute. What is there already (a label that the system gives) needs no permission. */
+/* One attribute. One that `to` already has (a label that the system gives) needs no permission. */
 static int copy_one(const struct sys *s, int from, int to, const char *name)
 {
     CLEANUP(buf_free) struct buf want = BUF_INIT;

@@ -26,7 +26,7 @@
 #include "base/err.h"
 #include "base/sys.h"
 
-/* What tells whether a file is still the one that was opened. */
+/* What identifies the file that was opened. */
 struct edit_id {
     uint64_t dev, ino, size;
     struct timespec mtime;

@@ -17,7 +17,7 @@ struct edit_recovered {
 };
 
 /*
- * f is open for writing (so the lock tells that nobody else edits). Before the model is parsed.
+ * f is open for writing (the lock keeps other writers away). Before the model is parsed.
  * 0, -ESTALE (the journal does not fit the model; it stays), -errno. *ret is set in any case.
  */
 int edit_recover(struct edit_file *f, struct edit_recovered *ret, struct err *e);

@@ -18,7 +18,7 @@
  *      with the old one (RENAME_EXCHANGE), in one step.
  *  T2. What was displaced is looked at after the exchange: a file that was not the one opened goes
  *      back (-ESTALE). So nothing is lost that came between the last look at the path and the step.
- *  T3. Success is told only after the folder is synced. If that fails the old file goes back.
+ *  T3. Success is reported only after the folder is synced. If that fails the old file goes back.
  *  T4. A crash leaves at most a file that matches ".NAME.ggufs-XXXXXX", holds the old or the new
  *      content, is locked by nobody and read by nobody: edit_recover() removes it.
  * On file systems without the exchange a plain rename is used, after the same look at the path;

@@ -171,8 +171,8 @@ static bool one_owner(const struct grant *list, size_t n)
 }
 
 /*
- * The owner is that of the files. Where they have several, or it would not be certain that the one
- * who serves them may read, it is that one.
+ * The owner is that of the files. It is the daemon's user where they have several, or where that
+ * user's right to read would not be certain otherwise.
  */
 static struct grant shown(const struct grant *list, size_t n, uid_t self, mode_t known)
 {

@@ -57,8 +57,8 @@ struct rights {
  */
 int rights_add(struct rights *r, int fd, const char *path, const char *base);
 
-/* Compute what is shown. `self`, who could open all files, may read them; writable: write the first
- * too. 0, -ENOMEM. */
+/* Compute what is shown. `self` is the daemon's user, who could open all files; writable: the first
+ * one for writing. 0, -ENOMEM. */
 int rights_settle(struct rights *r, uid_t self, bool writable);
 void rights_free(struct rights *r);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Owner, group and bits of what is made of several files, against all callers that there can be:
- * nobody may read more than the files give, and whoever serves them may read all.
+ * nobody may read more than the files give, and the daemon's user may read all.
  */
 #include "cu_main.h"
 

@@ -139,7 +139,7 @@ static void test_sticky_edit(void)
     teardown(&x);
 }
 
-/* Where the numbers of files change between two looks, opening ends all the same. */
+/* Where the numbers of files change between two looks, opening still ends. */
 static int other_number(const struct sys *s, int dir, const char *name, struct stat *ret)
 {
     (void)s;
