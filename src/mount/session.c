@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "mount/catch.h"
 #include "mount/guard.h"
@@ -22,6 +23,9 @@
 static struct fuse_session *mount_session(struct mnt_options *o, struct mnt *m, struct err *e)
 {
     char why[512], shown[SHOW_MAX];
+    int claim;
+    if (spot_claim(o->mountpoint, &claim, e) < 0)
+        return NULL;
     struct caught c = catch_begin();
     struct fuse_session *se = fuse_session_new(&o->args, &mnt_ops, sizeof(mnt_ops), m);
     if (se && fuse_session_mount(se, o->mountpoint) != 0) {
@@ -29,6 +33,8 @@ static struct fuse_session *mount_session(struct mnt_options *o, struct mnt *m, 
         se = NULL;
     }
     catch_end(&c, why, sizeof(why));
+    if (claim >= 0)
+        (void)close(claim);
     if (!se)
         (void)err_set(e, -EIO, "%s: cannot mount%s%s",
                       show(shown, o->mountpoint, strlen(o->mountpoint)), why[0] ? ": " : "", why);

@@ -3,10 +3,13 @@
 #include "mount/spot.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <syslog.h>
 #include <unistd.h>
@@ -107,12 +110,34 @@ static int no_path(const char *path, int why, const char *shown, struct err *e)
     return err_set(e, -why, "%s: %s", shown, strerror(why));
 }
 
+static bool is_opened_already(const char *mountpoint)
+{
+    return strncmp(mountpoint, "/dev/fd/", 8) == 0;
+}
+
+int spot_claim(const char *mountpoint, int *claim, struct err *e)
+{
+    char shown[SHOW_MAX];
+    *claim = -1;
+    if (is_opened_already(mountpoint))
+        return 0;
+    int fd = open(mountpoint, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    for (int i = 0; fd >= 0 && i < LOOKS_MAX && flock(fd, LOCK_EX | LOCK_NB) < 0; i++)
+        (void)poll(NULL, 0, LOOK_AGAIN);
+    int r = look(mountpoint, show(shown, mountpoint, strlen(mountpoint)), e);
+    if (r >= 0)
+        *claim = fd;
+    else if (fd >= 0)
+        (void)close(fd);
+    return r < 0 ? r : 0;
+}
+
 int spot_prepare(char **mountpoint, struct err *e)
 {
     char shown[SHOW_MAX];
     struct stat st;
     int r = 1;
-    if (strncmp(*mountpoint, "/dev/fd/", 8) == 0)
+    if (is_opened_already(*mountpoint))
         return 0;
     (void)show(shown, *mountpoint, strlen(*mountpoint));
     char *path = mounts_path(*mountpoint);

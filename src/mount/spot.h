@@ -13,4 +13,11 @@
  */
 int spot_prepare(char **mountpoint, struct err *e);
 
+/*
+ * To be held while the file system is mounted: of several that mount on one folder at the same time,
+ * the others wait, and then see the mount of the first. *claim is to be closed; -1: there is none.
+ * 0, or -errno with a line: a ggufs is mounted there now.
+ */
+int spot_claim(const char *mountpoint, int *claim, struct err *e);
+
 #endif

@@ -161,6 +161,17 @@ class Places(Case):
             self.assertEqual(len([row for row in mountlib.mounts()
                                   if row[0] == os.fsencode(at)]), 1)
 
+    def test_at_the_same_time(self):
+        """Of several that mount on one folder one does, and the others see its mount."""
+        at = self.folder()
+        for _ in range(5):
+            started = [subprocess.Popen([GGUFS, '-o', 'ro', self.model, at],
+                                        stderr=subprocess.DEVNULL) for _ in range(4)]
+            statuses = sorted(process.wait(mountlib.LIMIT) for process in started)
+            self.assertEqual(statuses, [0, 1, 1, 1])
+            mountlib.unmount(at)
+            self.assertIsNone(mountlib.mount_of(at))
+
     def test_other_subtype(self):
         with Mount(self.model, '-o', 'subtype=other,ro') as at:
             self.refused(at, 'a ggufs is mounted there')
