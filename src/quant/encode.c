@@ -12,7 +12,6 @@
 
 #include "base/bytes.h"
 #include "quant/blocks.h"
-#include "quant/f16.h"
 #include "quant/types.h"
 
 /* Room on the stack for values, in floats; a whole number of blocks of any type. */
@@ -56,12 +55,12 @@ int quant_encode(const struct quant_type *t, bool big, const float *src, size_t 
     return 0;
 }
 
-/* A view: how wide a value is, what it shows of blocks, and in which type it stands as it is. */
+/* A view: how wide a value is, what it shows of blocks, and the type that has its format. */
 struct view {
     size_t width;
     void (*read)(const struct quant_type *t, bool big, const uint8_t *data, uint64_t off, size_t n,
                  void *dst);
-    uint32_t same;
+    uint32_t format;
 };
 
 static const struct view views[] = {
@@ -73,14 +72,7 @@ static const struct view views[] = {
 /* n values of a view to host floats. */
 static void widen(enum quant_view view, const uint8_t *values, size_t n, float *dst)
 {
-    for (size_t i = 0; i < n; i++) {
-        if (view == QUANT_F32)
-            dst[i] = f32_from_bits(get_u32(values + 4 * i, false));
-        else if (view == QUANT_F16)
-            dst[i] = f16_to_f32(get_u16(values + 2 * i, false));
-        else
-            dst[i] = bf16_to_f32(get_u16(values + 2 * i, false));
-    }
+    quant_find(views[view].format)->decode(values, n, dst);
 }
 
 /* The blocks that a call writes, and how their values come. */
@@ -156,7 +148,7 @@ int quant_write(const struct quant_type *t, bool big, enum quant_view view, cons
 {
     const struct target to = {t, big, view};
     const size_t width = views[view].width, most = VALUE_ROOM / t->block_len;
-    if (t->id == views[view].same) {
+    if (t->id == views[view].format) {
         for (size_t i = 0; i < n; i++)
             put_uint(dst + i * width, get_uint(values + i * width, width, false), width, big);
         return 0;

@@ -5,6 +5,7 @@ Measures ggufs against what bounds it, on this machine, in turns, and prints rat
 all rounds and, in brackets, the least and the most. WHAT is any of
 
   decode      decoders on one core, against memcpy and plain C (bench_decode)
+  encode      encoders on one core, against plain C (bench_encode)
   sequential  `f32` of every type and `raw`, in order, against a FUSE server of ready bytes
   disk        the same with the model file not in the page cache
   cached      second read of a file of the mount against a native file
@@ -129,13 +130,27 @@ def tensor(at, name, file='f32'):
 
 # ---- the benchmarks: each yields tables ----
 
-def decode(run):
-    path = benchlib.program('bench_decode')
+def lines_of(program):
+    """The fields of each line that a benchmark of functions prints; none if it was not built."""
+    path = benchlib.program(program)
     if not os.path.exists(path):
-        return
+        return []
     done = subprocess.run([path], check=True, stdout=subprocess.PIPE, text=True)
-    rows = [line.split('\t') for line in done.stdout.splitlines() if not line.startswith('#')]
-    yield decode_table(rows)
+    return [line.split('\t') for line in done.stdout.splitlines() if not line.startswith('#')]
+
+
+def decode(run):
+    rows = lines_of('bench_decode')
+    if rows:
+        yield decode_table(rows)
+
+
+def encode(run):
+    table = Table('Encoders, one core', 'type', 'set', 'GB/s', 'of plain C')
+    for row in {row[0]: row for row in lines_of('bench_encode')}.values():
+        table.add(*row)
+    if table.rows:
+        yield table
 
 
 def decode_table(rows):
@@ -410,7 +425,7 @@ def vocabulary(run):
     yield table
 
 
-BENCHES = {f.__name__: f for f in (decode, sequential, disk, cached, random, parallel, start,
+BENCHES = {f.__name__: f for f in (decode, encode, sequential, disk, cached, random, parallel, start,
                                    vocabulary, edits.edit, copies.copy, copies.during, shards.split,
                                    shards.check, bounds.many, bounds.memory, bounds.latency,
                                    bounds.hanging)}

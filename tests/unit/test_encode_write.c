@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: MIT */
+/* quant: new values of a view over old blocks. */
+#include "cu_main.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "golden.h"
+#include "quant/f16.h"
+#include "quant/quant.h"
+#include "quant/types.h"
+
+enum { MOST_BLOCKS = 64 };
+
+/* Room for any test below. */
+static float values[MOST_BLOCKS * QUANT_MAX_BLOCK_LEN];
+static uint8_t raw[MOST_BLOCKS * QUANT_MAX_BLOCK_BYTES], more[MOST_BLOCKS * QUANT_MAX_BLOCK_BYTES];
+static uint8_t stream[MOST_BLOCKS * QUANT_MAX_BLOCK_LEN * 4 + 1];
+
+struct view {
+    size_t width;
+    void (*read)(const struct quant_type *t, bool big, const uint8_t *data, uint64_t off, size_t n,
+                 void *dst);
+};
+
+static const struct view views[] = {
+    [QUANT_F32] = {4, quant_read_f32},
+    [QUANT_F16] = {2, quant_read_f16},
+    [QUANT_BF16] = {2, quant_read_bf16},
+};
+
+/* How many blocks of a type the buffers hold: of small ones more than are handled at once. */
+static size_t blocks_of(const struct quant_type *t)
+{
+    const size_t by_len = sizeof(values) / sizeof(values[0]) / t->block_len;
+    const size_t by_bytes = sizeof(raw) / t->block_bytes;
+    return by_len < by_bytes ? by_len : by_bytes;
+}
+
+/* Call fn for every type that has values, in each byte order, through each view. */
+typedef void each_fn(const struct quant_type *t, bool big, enum quant_view view);
+
+static void for_each_view(each_fn *fn)
+{
+    for (uint32_t id = 0; id < QUANT_N_TYPES; id++)
+        for (unsigned k = 0; k < 6; k++)
+            if (quant_has_values(quant_find(id), k & 1))
+                fn(quant_find(id), k & 1, (enum quant_view)(k / 2));
+}
+
+/* Any blocks, with NaN, codes that no encoder makes and all: writing what was read changes none. */
+static void write_back(const struct quant_type *t, bool big, enum quant_view view)
+{
+    const size_t n = blocks_of(t), odd = t->id % 2;
+    struct quant_fault fault;
+    golden_bytes(raw, n * t->block_bytes, t->id + 100u);
+    views[view].read(t, big, raw, 0, n * t->block_len * views[view].width, stream + odd);
+    memset(more, 0xa5, sizeof(more));
+    CU_ASSERT_EQUAL(quant_write(t, big, view, raw, stream + odd, n, more, &fault), 0);
+    CU_ASSERT_EQUAL(memcmp(raw, more, n * t->block_bytes), 0);
+    CU_ASSERT_EQUAL(quant_write(t, big, view, raw, stream + odd, n, raw, &fault), 0);
+    CU_ASSERT_EQUAL(memcmp(raw, more, n * t->block_bytes), 0);
+}
+
+static void test_write_back(void)
+{
+    for_each_view(write_back);
+}
+
+/* Values of a view as floats. */
+static void widen(enum quant_view view, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const uint8_t *p = stream + i * views[view].width;
+        values[i] = view == QUANT_F32   ? f32_from_bits(get_u32(p, false))
+                    : view == QUANT_F16 ? f16_to_f32(get_u16(p, false))
+                                        : bf16_to_f32(get_u16(p, false));
+    }
+}
+
+/* Values in some blocks become -2 or 2, which each view and type holds: those blocks are encoded. */
+static void change_some(const struct quant_type *t, bool big, enum quant_view view)
+{
+    const size_t n = blocks_of(t), width = views[view].width, len = t->block_len;
+    const size_t at[] = {len - 1, 3 * len, 4 * len, n / 2 * len + len / 3, n * len - 1};
+    struct quant_fault fault;
+    golden_bytes(raw, n * t->block_bytes, t->id + 200u);
+    for (size_t i = 0; i < n * t->block_bytes; i++) /* scales below 2 */
+        raw[i] &= 0x3f;
+    views[view].read(t, big, raw, 0, n * len * width, stream);
+    for (size_t k = 0; k < sizeof(at) / sizeof(at[0]); k++) {
+        uint8_t *p = stream + at[k] * width;
+        const uint8_t was = p[width - 1];
+        const float two = was == 0x40 ? -2 : 2;
+        if (view == QUANT_F32)
+            put_u32(p, f32_bits(two), false);
+        else
+            put_u16(p, view == QUANT_F16 ? f32_to_f16(two) : f32_to_bf16(two), false);
+    }
+    int r = quant_write(t, big, view, raw, stream, n, more, &fault);
+    if (!t->encode) {
+        CU_ASSERT_TRUE(r == -EOPNOTSUPP && fault.element == at[0] && fabsf(fault.value) == 2);
+        return;
+    }
+    CU_ASSERT_EQUAL(r, 0);
+    widen(view, n * len);
+    for (size_t k = 0; k < sizeof(at) / sizeof(at[0]); k++) {
+        const size_t block = at[k] / len;
+        uint8_t *p = raw + block * t->block_bytes;
+        CU_ASSERT_EQUAL(quant_encode(t, big, values + block * len, 1, p, &fault), 0);
+    }
+    CU_ASSERT_EQUAL(memcmp(raw, more, n * t->block_bytes), 0);
+}
+
+static void test_change_some(void)
+{
+    for_each_view(change_some);
+}
+
+static bool holds_any_float(uint32_t id)
+{
+    return id == F32_ID || id == F16_ID || id == BF16_ID || id == F64_ID;
+}
+
+/* One value of a new tensor, then of an old one, that cannot be stored: which it is. */
+static void refuse_one(const struct quant_type *t, bool big, enum quant_view view)
+{
+    const size_t n = blocks_of(t), width = views[view].width, at = n * t->block_len * 2 / 3;
+    struct quant_fault fault = {0};
+    memset(raw, 0, n * t->block_bytes);
+    views[view].read(t, big, raw, 0, n * t->block_len * width, stream);
+    put_u16(stream + at * width + width - 2, view == QUANT_F16 ? 0x7c00 : 0x7f80,
+            false); /* infinity */
+    const int want = !t->encode ? -EOPNOTSUPP : holds_any_float(t->id) ? 0 : -EDOM;
+    CU_ASSERT_EQUAL(quant_write(t, big, view, raw, stream, n, more, &fault), want);
+    CU_ASSERT_TRUE(!want || (fault.element == at && fault.value == INFINITY));
+    CU_ASSERT_EQUAL(quant_write(t, big, view, NULL, stream, n, more, &fault), want);
+    CU_ASSERT_TRUE(!want || fault.element == (t->encode ? at : 0));
+}
+
+static void test_refuse_one(void)
+{
+    for_each_view(refuse_one);
+}
+
+/* F16 and BF16 through their own view: every pattern of 16 bits is stored as it is. */
+static void test_same_format(void)
+{
+    static uint8_t all[2 * 65536], swapped[2 * 65536], got[2 * 65536];
+    struct quant_fault fault;
+    for (unsigned i = 0; i < 65536; i++) {
+        put_u16(all + 2 * i, (uint16_t)i, false);
+        put_u16(swapped + 2 * i, (uint16_t)i, true);
+    }
+    for (unsigned k = 0; k < 4; k++) {
+        const struct quant_type *t = quant_find(k & 1 ? F16_ID : BF16_ID);
+        const enum quant_view view = k & 1 ? QUANT_F16 : QUANT_BF16;
+        CU_ASSERT_EQUAL(quant_write(t, k & 2, view, NULL, all, 65536, got, &fault), 0);
+        CU_ASSERT_EQUAL(memcmp(got, k & 2 ? swapped : all, sizeof(got)), 0);
+    }
+}
+
+static CU_TestInfo tests[] = {
+    {"writing what was read changes no byte", test_write_back},
+    {"changing a value changes its block alone", test_change_some},
+    {"a value that cannot be stored is named", test_refuse_one},
+    {"values in the format of the type are stored as they are", test_same_format},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("encode_write", tests)
