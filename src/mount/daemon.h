@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What a daemon says of itself to other processes of ggufs: a file in memory that lives as long as
- * the process, found through /proc by those who may look into it (the same user, root).
+ * the process, found through /proc by processes with the right to look into it (of the same user, or root).
  *
  *     int fd = daemon_begin(mountpoint);       before the model is locked
  *     daemon_serve(fd, &facts, attribute);     in the process that serves

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Who holds the lock of a model: see holder.h. */
+/* The holder of a model's lock: see holder.h. */
 #include "mount/holder.h"
 
 #include <errno.h>
@@ -55,7 +55,7 @@ static bool is_mounted(const struct process *p)
     return found;
 }
 
-/* The daemon of ggufs that holds the lock; NULL: none that can be seen. */
+/* The daemon of ggufs that holds the lock; NULL: no such process can be seen. */
 static const struct process *find(const struct processes *ps, const struct file_id *id)
 {
     for (size_t i = 0; i < ps->n; i++)
@@ -146,7 +146,7 @@ static void name_other(int fd, const struct file_id *id, struct err *why)
 
 /* ---- */
 
-/* One look at who holds the lock. *pid: the process to wait for. */
+/* One look at the holder of the lock. *pid: the process to wait for. */
 static enum verdict look(int fd, long *pid, struct err *why)
 {
     struct processes ps;

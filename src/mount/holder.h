@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who holds the lock of a model that is to be mounted, and whether it is worth waiting for.
+ * Which process holds the lock of a model that is to be mounted, and whether to wait for it.
  *
  *   a ggufs whose session has ended   is waited for: it writes what is pending, and ends
  *   one that is still being mounted,  is waited for a moment: it will serve, fail, or end

@@ -12,9 +12,9 @@
 #include "mount/takedown.h"
 #include "tree/json.h"
 
-/* A mount, or a daemon that has none in sight. */
+/* A mount, or a daemon whose mount is not in sight. */
 struct entry {
-    const char *at, *model, *reason; /* reason: NULL if there is none, or it is not known */
+    const char *at, *model, *reason; /* reason: NULL if it is not read-only, or not known */
     bool read_only;
     long pid, user; /* 0, -1: not known */
     const char *state;
@@ -39,10 +39,10 @@ static const char *state_of(const struct mount *m, const struct process *p, long
 
 static struct entry entry_of(const struct mount *m, const struct process *p, long until)
 {
-    bool told = p && p->status.model;
+    bool known = p && p->status.model;
     return (struct entry){.at = m->at,
-                          .model = told ? p->status.model : m->source,
-                          .reason = told ? p->status.read_only : NULL,
+                          .model = known ? p->status.model : m->source,
+                          .reason = known ? p->status.read_only : NULL,
                           .read_only = mount_has(m->super, "ro"),
                           .pid = p ? p->pid : 0,
                           .user = mount_number(m->super, "user_id"),

@@ -10,14 +10,14 @@
 
 /*
  * A line for each mount, "MODEL on MOUNTPOINT, read-write, process 12", safe to print; or with json
- * an array of objects. First those of the list of mounts, in its order; then daemons that have none
+ * an array of objects. First those of the list of mounts, in its order; then daemons without a mount
  * there: they still write, or are mounted in another mount namespace.
  *
  *     mountpoint, model   texts
  *     mode                "rw" or "ro"
  *     reason              why it is read-only; null if it is not, or not known
  *     pid                 of the daemon; null if it cannot be seen
- *     user                the number of the user who mounted it; null if not known
+ *     user                number of the mount's owner; null if not known
  *     state               "alive"; "dead": the daemon was killed; "ending": it is unmounted and still
  *                         writes; "hidden": it is mounted elsewhere; "unknown": no answer in time,
  *                         or another user's

@@ -18,7 +18,7 @@
 /* Bytes of the list that are read: some 100,000 mounts. */
 #define LIST_MAX ((size_t)16 << 20)
 
-/* The next field, ended by a space or the end of the line, and perhaps empty; NULL: none is left. */
+/* The next field, ended by a space or the end of the line, and perhaps empty; NULL: the line ends here. */
 static char *field(char **at)
 {
     char *start = *at;
@@ -179,7 +179,7 @@ static char *in_real_folder(const char *path, const char *slash)
     return all;
 }
 
-/* Follow a link in the last place once: the new path, which replaces the old one; NULL: it is none. */
+/* Follow a link in the last place once: the new path, which replaces the old one; NULL: it is no link. */
 static char *follow(const char *path)
 {
     char target[PATH_MAX], *all = NULL;

@@ -35,7 +35,7 @@ struct mounts {
 bool mount_parse(char *line, struct mount *ret);
 /* True if a list of options, as of `super`, has this one. */
 bool mount_has(const char *options, const char *name);
-/* The number behind NAME= in a list of options; -1 if there is none. */
+/* The number behind NAME= in a list of options; -1 if it is not there. */
 long mount_number(const char *options, const char *name);
 bool mount_is_fuse(const struct mount *m);
 /* True if it is a mount of ggufs by its type. With -o subtype= a mount has another one. */
@@ -44,11 +44,11 @@ bool mount_is_ggufs(const struct mount *m);
 /* The mounts that a process sees; pid 0: this one. 0, -errno. Free in both cases. */
 int mounts_load(struct mounts *ms, long pid);
 void mounts_free(struct mounts *ms);
-/* The mount that is seen at a path without links and dots; NULL: none. */
+/* The mount that is seen at a path without links and dots; NULL: nothing is mounted there. */
 const struct mount *mounts_at(const struct mounts *ms, const char *path);
 /*
- * A mount of the file system `dev` that is on `at` or has this source (either may be NULL); NULL:
- * none. The number alone does not do: that of a mount which is gone is soon given to another.
+ * A mount of the file system `dev` that is on `at` or has this source (either may be NULL), or
+ * NULL. The number alone does not do: that of a mount which is gone is soon given to another.
  */
 bool mount_is_of(const struct mount *m, dev_t dev, const char *at, const char *source);
 const struct mount *mounts_of(const struct mounts *ms, dev_t dev, const char *at,

@@ -28,7 +28,7 @@ int processes_each(const char *folder, bool (*fn)(void *arg, long number), void 
     return more ? 0 : 1;
 }
 
-/* The beginning of a short file of /proc, as a text. Its length; 0: there is none. */
+/* The beginning of a short file of /proc, as a text. Its length; 0: it cannot be read. */
 static size_t read_short(const char *path, char *dst, size_t size)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);

@@ -31,10 +31,10 @@ struct processes {
 /* All daemons of ggufs that can be seen, but this process. 0, -errno. Free in both cases. */
 int processes_find(struct processes *ps);
 void processes_free(struct processes *ps);
-/* The daemon that serves a mount; NULL: it cannot be seen. A process of another user than the one
- * who mounted it may claim to be it: it is not. */
+/* The daemon that serves a mount; NULL: it cannot be seen. A process that claims to be it must
+ * belong to the mount's owner, or to root. */
 struct process *processes_of(const struct processes *ps, const struct mount *m);
-/* A mount of a daemon; NULL: it has none in this list. */
+/* A mount of a daemon; NULL: it is not in this list. */
 const struct mount *process_mount(const struct mounts *ms, const struct process *p);
 
 /* Each number in a folder of /proc, until fn returns false. 0: it never did; 1: it did; -errno. */
@@ -44,7 +44,7 @@ int processes_each(const char *folder, bool (*fn)(void *arg, long number), void 
 #define PROCESS_NAME_MAX 64
 const char *process_name(char dst[PROCESS_NAME_MAX], long pid);
 
-/* Name of a user, or the number where there is none. */
+/* Name of a user, or the number of a user without a name. */
 const char *user_name(char dst[PROCESS_NAME_MAX], long uid);
 
 /* What a lock is on, as /proc/PID/fdinfo and /proc/locks write it. */

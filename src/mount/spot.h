@@ -8,14 +8,14 @@
 /*
  * Make *mountpoint (owned, replaced) a real path and see that a model can be mounted there: an
  * existing folder, neither with a ggufs on it nor inside of one. A dead mount of ggufs on it is
- * taken down first, with a line in the log. What mount(8) has opened already (/dev/fd/N) passes.
+ * taken down first, with a line in the log. A file system that mount(8) has mounted (/dev/fd/N) passes.
  * 0, -errno with a line. Before threads are started.
  */
 int spot_prepare(char **mountpoint, struct err *e);
 
 /*
  * To be held while the file system is mounted: of several that mount on one folder at the same time,
- * the others wait, and then see the mount of the first. *claim is to be closed; -1: there is none.
+ * the others wait, and then see the mount of the first. *claim is to be closed; -1: it could not be made.
  * 0, or -errno with a line: a ggufs is mounted there now.
  */
 int spot_claim(const char *mountpoint, int *claim, struct err *e);

@@ -2,7 +2,7 @@
 /*
  * Mounts from outside of their daemon: whether it lives, and taking them down.
  *
- * Threads: none may have been started (processes are forked, standard error is caught).
+ * Threads: only before any are started (processes are forked, standard error is caught).
  */
 #ifndef MOUNT_TAKEDOWN_H
 #define MOUNT_TAKEDOWN_H
@@ -13,7 +13,7 @@
 
 enum mount_life {
     MOUNT_ALIVE,
-    MOUNT_DEAD,    /* nobody serves it any more: all calls give ENOTCONN */
+    MOUNT_DEAD,    /* its daemon has ended: all calls give ENOTCONN */
     MOUNT_UNKNOWN, /* no answer in time, or it is closed to this user */
 };
 

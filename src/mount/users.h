@@ -8,7 +8,7 @@
 /*
  * "process 12 (bash), process 34 (vim) and 5 more", safe to print: those that have an open file, a
  * mapping, a working folder or a program there, as far as this process may see them; and mounts
- * inside of it. Nothing if there are none. Errors stay in the buf.
+ * inside of it. Nothing if it is not in use. Errors stay in the buf.
  */
 void mount_users(const struct mounts *ms, const struct mount *m, struct buf *out);
 

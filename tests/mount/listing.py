@@ -82,8 +82,8 @@ class List(Case):
 
 
 class Fake:
-    """`with Fake(at, status) as pid:`: a file server of type fuse.ggufs that is none, and says what
-    it likes of itself. With `deaf` it answers nothing."""
+    """`with Fake(at, status) as pid:`: a file server of type fuse.ggufs that is another program, and
+    publishes what it likes. With `deaf` it answers nothing."""
 
     def __init__(self, at, status, deaf=False):
         self.at, self.status, self.deaf = at, status, deaf

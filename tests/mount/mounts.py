@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """Mounts beside each other: one writer, waiting for one that still writes, unmounting, and folders
-that have a mount already."""
+that are mount points."""
 import contextlib
 import fcntl
 import json
@@ -293,7 +293,7 @@ class Unmount(Case):
 
     @needs_gate
     def test_waits_for_one_that_is_gone(self):
-        """After fusermount3 -u, --unmount waits for the daemon all the same."""
+        """After fusermount3 -u, --unmount still waits for the daemon."""
         gate, at = Gate(mountlib.path('gate')), self.folder()
         self.addCleanup(gate.remove)
         with gate.before('GATE'):
