@@ -155,7 +155,7 @@ static bool is_known(const struct tree *t)
     const struct pending *p = &t->writer.next;
     const struct gguf *g = p->change.base;
     uint64_t infos = g->head_len - g->info_off;
-    if (!p->asked || t->opt.strategy != EDIT_AUTO)
+    if (!p->asked || p->how == EDIT_AUTO)
         return false;
     return p->how != EDIT_INPLACE || p->change.bytes + infos + EDIT_HEAD_FIXED <= g->data_off;
 }
