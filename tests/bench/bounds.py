@@ -299,9 +299,12 @@ def begun_later(act, *args):
         thread.join()
 
 
-def edit_to_disk(metadata, text):
-    edits.write(os.path.join(metadata, edits.KEY), text)
-    edits.to_disk(metadata)
+def edit_to_disk(path, text):
+    """An fsync of the folder would keep listings waiting in the kernel, which locks it meanwhile."""
+    fd = os.open(path, os.O_WRONLY | os.O_TRUNC)
+    os.write(fd, text.encode())
+    os.fsync(fd)
+    os.close(fd)
 
 
 def answered(command):
@@ -340,7 +343,7 @@ def frozen_rows(table, kind, folder, run):
             path = os.path.join(at, 'metadata', edits.KEY)
             for i in range(before):
                 edits.write(path, f'before {i}')
-            with begun_later(edit_to_disk, os.path.dirname(path), when) as begin, \
+            with begun_later(edit_to_disk, path, when) as begin, \
                     freeze.frozen(folder):
                 begin.set()
                 while not freeze.waits_for_disk(process.pid):
