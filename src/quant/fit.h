@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The searches of the encoders: which scale (and minimum) fits the values of a group best, each
- * value weighed by its size. Several ways to round the group to codes are tried; for the codes of
- * each the best scale follows by least squares, and the one with the smallest error is taken. What
- * is found is that of ggml's quantisers, to the last bit; the block's encoder then rounds it to what
- * the block can store and makes the codes anew.
+ * The searches of the encoders: the scale (and minimum) of a group of values.
  *
- * Sums over a group: w weight, x value, l code; W = sum of w, XL = sum of w * x * l, and so on.
+ * To divide the largest value by the largest code is not best: a scale that is a little smaller or
+ * larger puts the other values closer to codes. So several ways to round the group are tried. Codes
+ * once chosen, the scale that fits them best is known by least squares, and it need not be the one
+ * that they were made with. The try whose fit is closest is taken. Large values weigh more: they
+ * matter more to what a model computes.
+ *
+ * The search yields what the best codes would have as scale. The encoder then rounds that to what
+ * the block can store, and makes the codes anew. All is as in ggml's quantisers, to the last bit.
+ *
+ * Names of sums over a group: w weight, x value, l code; xl = sum of w * x * l, and so on.
  */
 #ifndef QUANT_FIT_H
 #define QUANT_FIT_H
@@ -17,21 +22,24 @@
 #define FIT_NOTHING 1e-15f
 
 /*
- * Values from here on are refused before any sum is taken of them: twenty times as much as the
- * largest scales give, and little enough that no sum of weights becomes infinite.
+ * Values from here on are refused before any sum is taken of them: over ten times what the largest
+ * scales give, and small enough for all sums to be finite. Products of sums may still be infinite;
+ * then no other try is better than the first.
  */
 #define FIT_LIMIT 0x1p32f
 
 /* The most groups in a block. */
 enum { FIT_GROUPS = 16 };
 
-/* Codes from 0 to `last`, x = scale * code + low, low <= 0. */
+/*
+ * Codes from 0 to `last`, x = scale * code + low, low <= 0. Tries spread the range of values over
+ * last + from codes, then over a tenth of a code more each.
+ */
 struct min_form {
     unsigned n; /* values in a group */
-    float last;
-    float from;     /* the first of the steps by which the range is stretched, in codes */
-    unsigned steps; /* tenths of a code after it */
-    bool squares;   /* squared errors and weights that do not vanish; else |error| and |x| */
+    float last, from;
+    unsigned tries;
+    bool squares; /* of errors, weights root mean square + |x|; else |error| and |x| */
 };
 
 struct min_fits {
@@ -107,9 +115,8 @@ FIXED void min_range(struct min_form f, const struct min_groups *v, lanes *low, 
 }
 
 /*
- * LANES groups: scales and minima to ret from group `at` on, and their codes. The first try spreads
- * the range over all codes; the others a little less or more, from the lowest value of the best so
- * far.
+ * LANES groups: scales and minima to ret from group `at` on, and their codes. Before the tries of
+ * the form stands one that takes the range as it is. The range begins at the low of the best so far.
  */
 FIXED void fit_min(struct min_form f, const float *values, struct min_fits *ret, unsigned at,
                    uint8_t *codes)
@@ -122,7 +129,7 @@ FIXED void fit_min(struct min_form f, const float *values, struct min_fits *ret,
     lanes k = f.last / (high - low), scale = 1 / k, offset = low, best_k = k, best_low = low;
     min_codes(f, &v, low, k, code);
     lanes best = min_error(f, &v, code, scale, low);
-    for (unsigned t = 0; t <= f.steps; t++) {
+    for (unsigned t = 0; t < f.tries; t++) {
         k = ((f.from + 0.1f * (float)t) + f.last) / (high - low);
         min_codes(f, &v, low, k, code);
         masks better = min_solve(f, &v, code, &s, &o);
@@ -142,8 +149,9 @@ FIXED void fit_min(struct min_form f, const float *values, struct min_fits *ret,
 }
 
 /*
- * Codes on both sides of zero, x = scale * code. The best scale so far: its gain is how much of the
- * values' squares it explains.
+ * Codes on both sides of zero, x = scale * code. The error of the best scale for some codes is
+ * sum(w * x * x) - gain with gain = xl * xl / ll: the larger the gain, the better. Comparisons are
+ * multiplied by ll.
  */
 struct best {
     lanes scale, gain;
@@ -211,7 +219,10 @@ static inline void fit_even(const float *values, float *scales, uint8_t *codes)
     put_lanes(scales, pick(all_zeros(top), zero, best.scale));
 }
 
-/* One pass of fit_passes() over the codes: each moves if that makes the fit better. */
+/*
+ * One pass of fit_passes(): each code in turn is left out, the scale of the others says what it should
+ * be, and it becomes that if the gain grows. Returns where one did.
+ */
 static inline masks fit_pass(const lanes *x, const lanes *w, lanes *code, lanes *sum_xl,
                              lanes *sum_ll)
 {

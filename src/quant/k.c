@@ -128,7 +128,7 @@ DECODER(Q2_K)
 
 static inline bool pack_Q2_K(const float *restrict x, uint8_t *restrict b)
 {
-    const struct min_form form = {.n = 16, .last = 3, .from = -0.5f, .steps = 15, .squares = false};
+    const struct min_form form = {.n = 16, .last = 3, .from = -0.5f, .tries = 16, .squares = false};
     struct min_scales scales;
     uint8_t code[256];
     if (!take_min(form, 15, x, b + Q2_D, b + Q2_DMIN, &scales, code))
@@ -262,7 +262,7 @@ static inline void put_q45_scales(uint8_t *b, const struct min_scales *s)
 
 static inline bool pack_Q4_K(const float *restrict x, uint8_t *restrict b)
 {
-    const struct min_form form = {.n = 32, .last = 15, .from = -1, .steps = 20, .squares = true};
+    const struct min_form form = {.n = 32, .last = 15, .from = -1, .tries = 21, .squares = true};
     struct min_scales scales;
     uint8_t code[256];
     if (!take_min(form, 63, x, b + Q45_D, b + Q45_DMIN, &scales, code))
@@ -289,7 +289,7 @@ DECODER(Q5_K)
 
 static inline bool pack_Q5_K(const float *restrict x, uint8_t *restrict b)
 {
-    const struct min_form form = {.n = 32, .last = 31, .from = -0.5f, .steps = 15, .squares = true};
+    const struct min_form form = {.n = 32, .last = 31, .from = -0.5f, .tries = 16, .squares = true};
     struct min_scales scales;
     uint8_t code[256];
     if (!take_min(form, 63, x, b + Q45_D, b + Q45_DMIN, &scales, code))

@@ -49,8 +49,7 @@ struct quant_type {
     uint16_t block_len;      /* elements in a block; 0: a removed id, of which nothing is known */
     uint16_t block_bytes;    /* bytes in a block */
     quant_decode_fn *decode; /* NULL for removed ids */
-    quant_encode_fn
-        *encode; /* NULL for removed ids, and for types whose blocks are not made here */
+    quant_encode_fn *encode; /* NULL for those, and where only raw bytes can be stored */
     /*
      * What byte-swapping a block means in a big-endian file: `swap_width` bytes wide fields at the
      * `swap_at` offsets (swap_count of them). swap_count 0: nothing to swap. big_unknown: the type
