@@ -59,8 +59,8 @@ class Bad(unittest.TestCase):
         how = {} if SANITIZED else {'preexec_fn': limit_memory}
         done = mountlib.run(mountlib.GGUFS, '--check', name, cwd=FOLDER, **how)
         if os.path.isdir(os.path.join(FOLDER, name)):  # without a model in it
-            self.assertEqual((done.returncode, done.out), (2, ''))
-            self.check_line(name, done.err)
+            self.assertEqual((done.returncode, done.err), (2, ''))
+            self.check_line(name, done.out)
             return
         if accepted:
             self.assertIn(done.returncode, (0, 1))
