@@ -95,7 +95,7 @@ static enum verdict judge(const struct process *p, struct err *why)
 
 /* ---- holders that cannot be looked into ---- */
 
-/* A mount of this model that belongs to another user. */
+/* A mount of this model whose daemon cannot be seen. */
 static bool name_by_mount(int fd, struct err *why)
 {
     char link[64], path[PATH_MAX], at[SHOW_MAX], user[PROCESS_NAME_MAX];
@@ -109,8 +109,7 @@ static bool name_by_mount(int fd, struct err *why)
             const struct mount *m = &ms.mount[i];
             found = mount_is_ggufs(m) && strcmp(m->source, path) == 0 && mount_has(m->super, "rw");
             if (found)
-                (void)err_set(why, -EBUSY,
-                              "a ggufs of another user writes it (mounted on %s by %s)",
+                (void)err_set(why, -EBUSY, "another ggufs writes it (mounted on %s by %s)",
                               show(at, m->at, strlen(m->at)),
                               user_name(user, mount_number(m->super, "user_id")));
         }

@@ -59,8 +59,20 @@ class ReadOnly(Case):
         with Mount(model) as first:
             done = as_nobody(f'"$@"; status=$?; umount {at}; exit $status', GGUFS, model, at)
             self.assertEqual((done.returncode, done.err),
-                             (0, f'ggufs: {model}: mounted read-only: a ggufs of another user '
-                              f'writes it (mounted on {first} by root)\n'))
+                             (0, f'ggufs: {model}: mounted read-only: another ggufs writes it '
+                              f'(mounted on {first} by root)\n'))
+
+    @unittest.skipUnless(ROOT, 'for root only')
+    def test_in_a_container(self):
+        """Processes outside of it cannot be seen."""
+        with Mount(self.model) as first:
+            at = self.folder()
+            done = run('unshare', '--pid', '--fork', '--mount-proc', 'sh', '-c',
+                       '"$1" "$2" "$3"; status=$?; umount "$3"; exit $status', 'sh', GGUFS,
+                       self.model, at)
+            self.assertEqual((done.returncode, done.err),
+                             (0, f'ggufs: {self.model}: mounted read-only: another ggufs writes it '
+                              f'(mounted on {first} by root)\n'))
 
     def test_asked_for(self):
         for option, reason in (('ro', 'asked for by -o ro'), ('ro,partial', 'asked for by -o ro')):
