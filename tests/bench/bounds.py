@@ -224,15 +224,14 @@ def edit(at):
 
 
 def edit_tokens(at):
-    """One token of all is another."""
+    """One token of all is another. By another process: a fork beside it would close this one's file."""
     path = os.path.join(at, 'metadata/tokenizer.ggml.tokens')
 
     def act(i):
         with open(path, 'rb') as file:
             text = file.read()
-        first = text.index(b'\n')
-        with open(path, 'wb') as file:
-            file.write(b'"<unk%d>"' % i + text[first:])
+        subprocess.run(['sh', '-c', 'cat > "$1"', 'sh', path], check=True,
+                       input=b'"<unk%d>"' % i + text[text.index(b'\n'):])
     return act
 
 
