@@ -155,7 +155,7 @@ class Refused(AssertionError):
 class Mount:
     """`with Mount(model, '-o', 'ro') as at:`: the model mounted by a daemon, at a new folder.
 
-    The daemon inherits the write end of a pipe: end of file on the other end tells that it has
+    The daemon inherits the write end of a pipe: end of file on the other end means that it has
     ended, and with it everything that it does at unmount.
     """
 
