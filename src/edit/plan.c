@@ -317,7 +317,8 @@ static int check(struct draft *d, struct err *e)
 {
     struct edit_image image = {.plan = d->p};
     struct source s = edit_plan_source(&image);
-    int r = gguf_parse(&s, 0, &d->p->next, e);
+    int r = gguf_parse_head(&s, d->p->head.data, d->p->head.len, &d->p->next, e);
+    d->p->head_lent = r == 0;
     if (r == -EBADMSG) {
         r = -EINVAL;
         if (e)
@@ -393,7 +394,8 @@ int edit_plan_make(const struct edit_change *c, const struct edit_options *o, st
 
 void edit_plan_free(struct edit_plan *p)
 {
-    buf_free(&p->head);
+    if (!p->head_lent)
+        buf_free(&p->head);
     free(p->seg);
     free(p->rank);
     gguf_free(p->next);

@@ -69,7 +69,9 @@ struct edit_segment {
 };
 
 struct edit_plan {
-    struct buf head;          /* bytes [0, data offset) of the new file, padding included */
+    struct buf head; /* bytes [0, data offset) of the new file, padding included; of the new
+                                 model (its head), once that is made: good as long as it lives */
+    bool head_lent;
     uint64_t old_size;        /* of the file that it was made for */
     uint64_t size;            /* of the new file */
     struct edit_segment *seg; /* owned */
@@ -93,7 +95,7 @@ int edit_plan_make(const struct edit_change *c, const struct edit_options *o, st
                    struct err *e);
 void edit_plan_free(struct edit_plan *p);
 
-/* The new model, and the ranks of its keys, now the caller's. */
+/* The new model, with the plan's head, and the ranks of its keys, now the caller's. */
 struct gguf *edit_plan_steal(struct edit_plan *p);
 uint64_t *edit_plan_steal_ranks(struct edit_plan *p);
 

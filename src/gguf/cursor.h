@@ -21,6 +21,7 @@ struct cursor {
     const struct source *src;
     struct gguf_format fmt;
     uint8_t *bytes; /* owned: bytes [0, have) of the file */
+    bool given;     /* they are all that is needed, and stay as long as they are */
     uint64_t have;
     uint64_t cap;
     uint64_t pos;      /* the next byte to parse */

@@ -107,6 +107,13 @@ int source_fd(int fd, struct source *ret, struct err *e);
  * missing and flags lack GGUF_PARTIAL; the line tells how many bytes), -ENOMEM, -EIO.
  */
 int gguf_parse(const struct source *s, unsigned flags, struct gguf **ret, struct err *e);
+/*
+ * The same for a file of our own making whose first `len` bytes are in memory: on success they pass
+ * to the model as its head, whole, also what is behind its head_len; on failure they stay the
+ * caller's. No second copy of the header is made.
+ */
+int gguf_parse_head(const struct source *s, uint8_t *head, uint64_t len, struct gguf **ret,
+                    struct err *e);
 void gguf_free(struct gguf *g);
 
 /*

@@ -242,7 +242,7 @@ static int parse_rest(struct cursor *c, struct gguf *g, unsigned flags)
 /* The header's bytes pass to the model, without what was loaded beyond its end. */
 static void take_bytes(struct cursor *c, struct gguf *g)
 {
-    uint8_t *exact = realloc(c->bytes, (size_t)g->head_len);
+    uint8_t *exact = c->given ? NULL : realloc(c->bytes, (size_t)g->head_len);
     g->head = exact ? exact : c->bytes;
     c->bytes = NULL;
 }
@@ -295,6 +295,14 @@ int gguf_parse(const struct source *s, unsigned flags, struct gguf **ret, struct
         r = parse_draft(&c, flags, ret);
     free(c.bytes);
     return r;
+}
+
+int gguf_parse_head(const struct source *s, uint8_t *head, uint64_t len, struct gguf **ret,
+                    struct err *e)
+{
+    struct cursor c = {.src = s, .err = e, .bytes = head, .given = true, .have = len, .cap = len};
+    int r = parse_version(&c);
+    return r < 0 ? r : parse_as(&c, 0, ret);
 }
 
 int gguf_parse_faults(const struct source *s, gguf_fault_fn *fault, void *arg, struct gguf **ret,

@@ -132,6 +132,8 @@ int cursor_load(struct cursor *c, uint64_t n, const char *field)
                            "the file ends: %llu bytes needed, %llu left" CURSOR_CUT,
                            (unsigned long long)n, (unsigned long long)cursor_left(c));
     uint64_t end = c->pos + n;
+    if (c->given)
+        return cursor_fail(c, -EBADMSG, field, c->pos, "is not in the header");
     if (end > GGUF_MAX_HEADER)
         return cursor_fail(c, -EFBIG, field, c->pos, "the header is over %llu bytes",
                            (unsigned long long)GGUF_MAX_HEADER);

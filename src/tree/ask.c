@@ -167,6 +167,7 @@ static int ask_all(struct tree *t, enum edit_strategy *how, struct err *e)
     int r = tree_freshen_locked(t, e);
     if (r < 0)
         return r;
+    struct gen *gen = gen_ref(t->now.gen); /* whose head is the plan's */
     struct edit_plan plan = p->plan;
     uint64_t planned = p->planned, batch = p->batch;
     p->plan = EDIT_PLAN_INIT;
@@ -180,6 +181,7 @@ static int ask_all(struct tree *t, enum edit_strategy *how, struct err *e)
     } else {
         edit_plan_free(&plan);
     }
+    gen_unref(gen);
     return r;
 }
 

@@ -29,7 +29,7 @@ void tree_log(const struct tree *t, int priority, const char *fmt, ...)
 
 /* ---- what is stored ---- */
 
-static const struct gen *base_gen(const struct tree *t)
+static struct gen *base_gen(const struct tree *t)
 {
     return t->writer.flight ? t->writer.flight : t->writer.disk;
 }
@@ -46,32 +46,34 @@ static const struct edit_slot *slot_of(const struct tree *t, const struct kfile 
 bool edits_stored(const struct tree *t, const struct kfile *f)
 {
     bool stored;
-    return slot_of(t, f, &stored) ? stored : t->keys.kv[f->id] != KV_NONE;
+    (void)slot_of(t, f, &stored);
+    return stored;
 }
 
-/* The value that a renamed key has kept. */
-static struct shown kept_value(const struct tree *t, const struct edit_slot *s)
+/* The value that a key has below all that is pending. */
+static struct shown base_value(const struct tree *t, const char *key, size_t n)
 {
-    const struct gguf *own = t->writer.next.change.base;
-    struct gen *g = t->writer.flight ? t->writer.flight : t->writer.disk;
-    const struct gguf_kv *kv = &own->kv[s->old];
-    uint32_t found = gguf_find_key(g->gguf, gguf_key(own, kv), kv->key_len);
-    return found == UINT32_MAX ? SHOWN_NONE : (struct shown){gen_ref(g), NULL, found};
+    struct gen *g = base_gen(t);
+    uint32_t kv = gguf_find_key(g->gguf, key, n);
+    return kv == UINT32_MAX ? SHOWN_NONE : (struct shown){gen_ref(g), NULL, kv};
 }
 
 struct shown edits_shown(const struct tree *t, uint32_t number)
 {
     const struct kfile *f = t->keys.file[number];
-    bool stored;
-    const struct edit_slot *s = f ? slot_of(t, f, &stored) : NULL;
     uint32_t kv = t->keys.kv[number];
-    if (s && !stored)
+    bool stored;
+    if (!f) /* no edit has touched it: each generation has it */
+        return kv == KV_NONE ? SHOWN_NONE : (struct shown){gen_ref(t->now.gen), NULL, kv};
+    const struct edit_slot *s = slot_of(t, f, &stored);
+    if (!stored)
         return SHOWN_NONE;
-    if (s && s->value)
-        return (struct shown){gen_ref(t->now.gen), edit_value_ref(s->value), 0};
-    if (s)
-        return kept_value(t, s);
-    return kv == KV_NONE ? SHOWN_NONE : (struct shown){gen_ref(t->now.gen), NULL, kv};
+    if (!s)
+        return base_value(t, f->key, f->key_len);
+    if (s->value)
+        return (struct shown){gen_ref(base_gen(t)), edit_value_ref(s->value), 0};
+    const struct gguf *own = t->writer.next.change.base;
+    return base_value(t, gguf_key(own, &own->kv[s->old]), own->kv[s->old].key_len);
 }
 
 struct typed edits_known_type(const struct tree *t, const struct kfile *f)
