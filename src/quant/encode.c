@@ -55,18 +55,19 @@ int quant_encode(const struct quant_type *t, bool big, const float *src, size_t 
     return 0;
 }
 
-/* A view: how wide a value is, what it shows of blocks, and the type that has its format. */
+/* A view: its values' width and bits of infinity, what it shows, the type that has its format. */
 struct view {
     size_t width;
+    uint32_t infinity;
     void (*read)(const struct quant_type *t, bool big, const uint8_t *data, uint64_t off, size_t n,
                  void *dst);
     uint32_t format;
 };
 
 static const struct view views[] = {
-    [QUANT_F32] = {4, quant_read_f32, F32_ID},
-    [QUANT_F16] = {2, quant_read_f16, F16_ID},
-    [QUANT_BF16] = {2, quant_read_bf16, BF16_ID},
+    [QUANT_F32] = {4, 0x7f800000, quant_read_f32, F32_ID},
+    [QUANT_F16] = {2, 0x7c00, quant_read_f16, F16_ID},
+    [QUANT_BF16] = {2, 0x7f80, quant_read_bf16, BF16_ID},
 };
 
 /* n values of a view to host floats. */
@@ -91,11 +92,24 @@ static int write_run(const struct target *to, const uint8_t *values, size_t n, u
     return quant_encode(to->type, to->big, value, n, dst, fault);
 }
 
-/* How many bytes at a and b, n of each, are equal before the first that differs. */
-static size_t equal_bytes(const uint8_t *a, const uint8_t *b, size_t n)
+/* Of a block's NaN, which come of its scales, it only counts that they are NaN: their bits are unspecified. */
+static bool same_value(const struct target *to, const uint8_t *shown, const uint8_t *value)
 {
+    const struct view *v = &views[to->view];
+    const uint64_t a = get_uint(shown, v->width, false), b = get_uint(value, v->width, false);
+    const uint64_t size = ((uint64_t)1 << (8 * v->width - 1)) - 1; /* all bits but the sign */
+    return a == b ||
+           (to->type->block_len > 1 && (a & size) > v->infinity && (b & size) > v->infinity);
+}
+
+/* The first value of a block that is not what was shown; block_len if there is none. */
+static size_t first_change(const struct target *to, const uint8_t *shown, const uint8_t *values)
+{
+    const size_t width = views[to->view].width, len = to->type->block_len;
     size_t i = 0;
-    while (i < n && a[i] == b[i])
+    if (memcmp(shown, values, len * width) == 0)
+        return len;
+    while (i < len && same_value(to, shown + i * width, values + i * width))
         i++;
     return i;
 }
@@ -108,20 +122,20 @@ static size_t equal_bytes(const uint8_t *a, const uint8_t *b, size_t n)
 static int write_changed(const struct target *to, const uint8_t *shown, const uint8_t *values,
                          size_t n, uint8_t *dst, struct quant_fault *fault)
 {
-    const size_t width = views[to->view].width, per_block = width * to->type->block_len;
+    const size_t width = views[to->view].width, len = to->type->block_len, block = width * len;
     for (size_t i = 0, end; i < n; i = end + 1) {
-        while (i < n && memcmp(shown + i * per_block, values + i * per_block, per_block) == 0)
+        while (i < n && first_change(to, shown + i * block, values + i * block) == len)
             i++;
         for (end = i; end < n; end++)
-            if (memcmp(shown + end * per_block, values + end * per_block, per_block) == 0)
+            if (first_change(to, shown + end * block, values + end * block) == len)
                 break;
-        const size_t at = i * per_block;
-        int r = write_run(to, values + at, end - i, dst + i * to->type->block_bytes, fault);
+        const uint8_t *run = values + i * block;
+        int r = write_run(to, run, end - i, dst + i * to->type->block_bytes, fault);
         if (r == -EOPNOTSUPP) {
-            fault->element = equal_bytes(shown + at, values + at, per_block) / width;
-            widen(to->view, values + at + fault->element * width, 1, &fault->value);
+            fault->element = first_change(to, shown + i * block, run);
+            widen(to->view, run + fault->element * width, 1, &fault->value);
         }
-        fault->element += r ? i * to->type->block_len : 0;
+        fault->element += r ? i * len : 0;
         if (r)
             return r;
     }

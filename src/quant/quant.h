@@ -137,9 +137,10 @@ enum quant_view { QUANT_F32, QUANT_F16, QUANT_BF16 };
  * Encode n whole blocks from `values`, the little-endian stream of a view (any alignment), as new
  * content of the blocks `old` (NULL: of a new tensor). A block of which every value equals, bit for
  * bit, what the view shows of the old block keeps its bytes, also of a type without an encoder; the
- * others are encoded. Values in the very format of the type are stored bit for bit. dst may be old.
- * The caller has checked quant_has_values(). Errors and *fault as in quant_encode(), but that
- * -EOPNOTSUPP names the first value that differs.
+ * others are encoded. Where a NaN comes of a block's scale, any NaN equals it. Values in the very
+ * format of the type are stored bit for bit. dst may be old. The caller has checked
+ * quant_has_values(). Errors and *fault as in quant_encode(), but that -EOPNOTSUPP names the first
+ * value that differs.
  */
 int quant_write(const struct quant_type *t, bool big, enum quant_view view, const uint8_t *old,
                 const uint8_t *values, size_t n, uint8_t *dst, struct quant_fault *fault);
