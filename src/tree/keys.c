@@ -424,13 +424,27 @@ static int grow_ids(struct keys *k, size_t n)
     return 0;
 }
 
-int keys_follow(struct keys *k, const struct gguf *old, const struct gguf *now)
+/* A key that no edit has touched has the size that was measured before. */
+static void keep_size(const struct keys *k, uint32_t number, const struct gen *old, struct gen *now,
+                      uint32_t kv)
 {
+    if (number == KV_NONE || k->file[number])
+        return;
+    uint64_t size = atomic_load_explicit(&old->key_size[k->kv[number]], memory_order_relaxed);
+    if (size)
+        atomic_store_explicit(&now->key_size[kv], size, memory_order_relaxed);
+}
+
+int keys_follow(struct keys *k, const struct gen *before, struct gen *gen)
+{
+    const struct gguf *old = before->gguf, *now = gen->gguf;
     if (grow_ids(k, (size_t)now->n_kv + 1) < 0)
         return -ENOMEM;
     uint32_t *id = k->spare;
-    for (uint32_t kv = 0; kv < now->n_kv; kv++)
+    for (uint32_t kv = 0; kv < now->n_kv; kv++) {
         id[kv] = number_of(k, old, now, kv);
+        keep_size(k, id[kv], before, gen, kv);
+    }
     for (uint32_t i = 0; i < k->n; i++)
         k->kv[i] = KV_NONE;
     for (uint32_t kv = 0; kv < now->n_kv; kv++)

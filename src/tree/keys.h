@@ -144,7 +144,7 @@ void keys_free(struct keys *k);
 
 /* From generation `old` to `now`: who is where. 0, -ENOMEM (nothing changed; never on the way
  * back to a generation that has been the newest). */
-int keys_follow(struct keys *k, const struct gguf *old, const struct gguf *now);
+int keys_follow(struct keys *k, const struct gen *old, struct gen *now);
 
 /* The kfile with this name, in any state but DEAD; NULL if there is none. */
 struct kfile *keys_named(const struct keys *k, const char *file);

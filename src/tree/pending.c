@@ -89,7 +89,7 @@ static void unpin_fresh(struct tree *t, size_t n)
 
 int tree_adopt(struct tree *t, struct gen *gen)
 {
-    int r = keys_follow(&t->keys, t->now.gen->gguf, gen->gguf);
+    int r = keys_follow(&t->keys, t->now.gen, gen);
     if (r < 0)
         return r;
     (void)pthread_mutex_lock(&t->now_lock);
