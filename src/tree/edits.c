@@ -104,13 +104,14 @@ struct typed edits_type(const struct tree *t, const struct kfile *f, const struc
     return type;
 }
 
-/* An operation is part of the change. What moves the tensors must be planned to be accepted. */
+/* An operation is part of the change. What moves the tensors must be planned to be accepted, and so
+ * must what may be equal up to a NUL to another key: the parser finds both. */
 static int accepted(struct tree *t, struct kfile *f, struct kfile *other, size_t mark,
                     struct err *e)
 {
     bool aligns = strcmp(f->key, "general.alignment") == 0;
     pending_note(t, f, other);
-    int r = aligns ? tree_freshen_locked(t, e) : 0;
+    int r = aligns || t->odd_names ? tree_freshen_locked(t, e) : 0;
     if (r == 0)
         return 1;
     edit_undo(&t->writer.next.change, mark);

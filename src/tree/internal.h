@@ -76,6 +76,7 @@ struct tree {
     struct stat st;        /* of the model when it was opened */
     struct rights rights;  /* owners and bits of what is shown; as it was opened */
     bool writable;         /* metadata can be edited */
+    bool odd_names;        /* some key has a NUL in it */
     char why[512];         /* why it is not; as long as a line of struct err */
     struct edit_file file; /* the writer's; while nothing is written, protected by lock */
     struct edit_options edit;

@@ -8,15 +8,22 @@
  * are written, renamed, removed or of which an editor made a helper.
  *
  * States of a kfile, and what leads from one to another:
- *   KEY      shown as the newest generation has it, or as its draft is   accept() -> KEY
- *   NEW      created, nothing accepted yet: there while it is open       accept() -> KEY, else GONE
- *   REMOVED  hidden; the removal is not yet part of a generation         create() -> KEY (open)
- *   AWAY     a key that was renamed to a helper: hidden, but kept        create() -> KEY (open)
- *   GONE     in no generation; its type and place are remembered         create() -> NEW
- *   HELPER, LINK   in memory only                                        unlink() -> DEAD
- *   ASIDE    a helper that was renamed over a key, which is not on disk  written -> DEAD,
- *            yet: hidden                                                 failed -> HELPER
- *   DEAD     has no name any more; freed when nobody knows it any more
+ *   KEY      the model has it; shown so, or as its draft is    unlink() -> REMOVED, rename() -> AWAY,
+ *                                                              GONE; its edit fails -> NEW, GONE
+ *   NEW      created, nothing accepted yet: there while it     accept() -> KEY; last close -> KEY if
+ *            is open                                           the model has it, else GONE
+ *   REMOVED  hidden; the removal is not yet part of the        create() -> NEW, accept() -> KEY;
+ *            change                                            removal accepted -> GONE, refused -> KEY
+ *   AWAY     renamed to a helper, its backup: hidden, kept     create() -> NEW, accept() -> KEY;
+ *                                                              the backup goes -> REMOVED
+ *   GONE     the model does not have it; its type and place    create() -> NEW, accept() -> KEY
+ *            are remembered if it had them
+ *   HELPER   in memory only; so is LINK                        unlink() -> DEAD, rename() -> ASIDE
+ *   ASIDE    a helper that was renamed over a key whose edit   written -> DEAD, failed -> HELPER
+ *            is not on disk yet: hidden
+ *   DEAD     without a name; freed when nothing refers to it
+ *
+ * A state changes in kfile_set_state() alone.
  *
  * Threads: everything is protected by the tree's lock.
  */

@@ -181,6 +181,14 @@ static int pin(struct tree *t, const struct source *src, struct err *e)
     return load_pad(t->now.gen, src, e);
 }
 
+static bool has_odd_names(const struct gguf *g)
+{
+    for (uint32_t i = 0; i < g->n_kv; i++)
+        if (memchr(gguf_key(g, &g->kv[i]), 0, g->kv[i].key_len))
+            return true;
+    return false;
+}
+
 static int start_editing(struct tree *t)
 {
     struct err why = {0};
@@ -191,6 +199,7 @@ static int start_editing(struct tree *t)
     t->ranks = gen_own(t->now.gen)->n_kv;
     if (!t->writable)
         return 0;
+    t->odd_names = has_odd_names(gen_own(t->now.gen));
     pending_init(t);
     return keys_init(&t->keys, t->now.gen->gguf);
 }

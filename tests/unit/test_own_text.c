@@ -95,7 +95,43 @@ static void test_own_text(void)
     }
 }
 
-static CU_TestInfo tests[] = {{"each file takes its own text back", test_own_text},
-                              CU_TEST_INFO_NULL};
+/* A key that a reader of C strings takes for another is refused when it is made, also where nothing
+ * is written yet, and takes no other edit down with it. */
+static void test_equal_up_to_nul(void)
+{
+    struct build b;
+    struct image odd;
+    struct place p;
+    struct tree_options o = {.strategy = EDIT_COPY, .commit = TREE_COMMIT_SYNC};
+    struct tree *t = NULL;
+    build_init(&b, 3, false);
+    build_str(&b, "general.architecture", "test");
+    build_raw(&b, "some.key\0x", 10, GGUF_U32, "abcd", 4);
+    build_u32(&b, "other.key", 1);
+    build_tensor(&b, "a", F32, SHAPE(5), NULL, 20);
+    odd.bytes = build_finish(&b, &odd.n);
+    make_place(&p, &odd);
+    CU_ASSERT_EQUAL_FATAL(tree_open(p.model, &o, &t, NULL), 0);
+    CU_ASSERT_EQUAL_FATAL(tree_start(t, NULL), 0);
+    CU_ASSERT_EQUAL(do_write(t, "other.key", "2\n", 2), 0);
+    CU_ASSERT_EQUAL(do_write(t, "some.key:u32", "3\n", 2), -EINVAL);
+    CU_ASSERT_EQUAL(do_rename(t, "other.key", "some.key"), -EINVAL);
+    CU_ASSERT_EQUAL(do_write(t, "new.key", "4\n", 2), 0);
+    CU_ASSERT_EQUAL(do_sync(t), 0);
+    const struct tree_image m = {.t = t};
+    char *names = image_list(&m, "metadata");
+    CU_ASSERT_STRING_EQUAL(names, "general.architecture\nsome.key%00x\nother.key\nnew.key\n");
+    free(names);
+    CU_ASSERT_EQUAL(tree_finish(t), 0);
+    tree_close(t);
+    drop_place(&p);
+    free(odd.bytes);
+}
+
+static CU_TestInfo tests[] = {
+    {"each file takes its own text back", test_own_text},
+    {"a name that equals another up to a NUL is refused alone", test_equal_up_to_nul},
+    CU_TEST_INFO_NULL,
+};
 
 CU_MAIN("own_text", tests)
