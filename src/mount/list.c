@@ -10,7 +10,7 @@
 #include "mount/mounts.h"
 #include "mount/processes.h"
 #include "mount/takedown.h"
-#include "tree/json.h"
+#include "text/json.h"
 
 /* A mount, or a daemon whose mount is not in sight. */
 struct entry {

@@ -5,7 +5,7 @@
 #include <errno.h>
 
 #include "tree/state.h"
-#include "tree/text.h"
+#include "text/text.h"
 
 /* What programs read at a time: as much as the kernel asks for in one request. */
 #define IO_SIZE (128 << 10)

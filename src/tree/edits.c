@@ -12,8 +12,8 @@
 #include <syslog.h>
 
 #include "gguf/keys.h"
-#include "tree/text_infer.h"
-#include "tree/text_parse.h"
+#include "text/text_infer.h"
+#include "text/text_parse.h"
 
 void tree_log(const struct tree *t, int priority, const char *fmt, ...)
 {

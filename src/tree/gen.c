@@ -8,7 +8,7 @@
 
 #include "edit/change.h"
 #include "tree/files.h"
-#include "tree/name.h"
+#include "text/name.h"
 
 /* The name of key or tensor i. */
 static const char *name_of(const struct gguf *m, bool keys, uint32_t i, size_t *n)

@@ -7,7 +7,7 @@
 
 #include "gguf/keys.h"
 #include "gguf/value.h"
-#include "tree/name.h"
+#include "text/name.h"
 
 static bool all(const char *s, int (*is)(int))
 {

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "tree/internal.h"
-#include "tree/scan.h"
-#include "tree/text_parse.h"
+#include "text/scan.h"
+#include "text/text_parse.h"
 
 /*
  * Whether a text that ends in a newline is one to which only blanks, or further lines of an array,

@@ -33,7 +33,7 @@
 #include <time.h>
 
 #include "base/buf.h"
-#include "tree/name.h"
+#include "text/name.h"
 #include "tree/shown.h"
 
 enum kfile_state {

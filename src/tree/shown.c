@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "tree/text.h"
+#include "text/text.h"
 
 void shown_free(struct shown *s)
 {

@@ -17,7 +17,7 @@
 #include "edit/recover.h"
 #include "tree/files.h"
 #include "tree/ino.h"
-#include "tree/name.h"
+#include "text/name.h"
 
 struct tree;
 struct tree_file;

@@ -6,7 +6,7 @@
 #include <inttypes.h>
 
 #include "check/facts.h"
-#include "tree/json.h"
+#include "text/json.h"
 
 void shape_numpy(const struct gen *g, const struct gguf_tensor *t, const char *between,
                  struct buf *out)

@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "tree/name.h"
+#include "text/name.h"
 
 static void check_name(const char *name, size_t n)
 {

@@ -10,9 +10,9 @@
 
 #include "base/bytes.h"
 #include "gguf/gguf.h"
-#include "tree/json.h"
-#include "tree/name.h"
-#include "tree/text.h"
+#include "text/json.h"
+#include "text/name.h"
+#include "text/text.h"
 
 /* A text is as long as it is measured to be. */
 static void render(void (*write)(struct buf *out, const struct gguf_value *v),

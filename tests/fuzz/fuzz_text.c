@@ -10,9 +10,9 @@
 #include <string.h>
 
 #include "gguf/gguf.h"
-#include "tree/text.h"
-#include "tree/text_infer.h"
-#include "tree/text_parse.h"
+#include "text/text.h"
+#include "text/text_infer.h"
+#include "text/text_parse.h"
 
 struct input {
     struct gguf_format fmt;

@@ -14,7 +14,7 @@
 #include "build_gguf.h"
 #include "gguf/gguf.h"
 #include "model_dir.h"
-#include "tree/text.h"
+#include "text/text.h"
 
 #define FIRST "model-00001-of-00002.gguf"
 #define SECOND "model-00002-of-00002.gguf"

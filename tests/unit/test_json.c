@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* tree/json: what json_value() writes, read by another reader (cJSON). */
+/* text/json: what json_value() writes, read by another reader (cJSON). */
 #include "cu_main.h"
 
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 #include <cJSON.h>
 
-#include "tree/json.h"
+#include "text/json.h"
 
 static const struct gguf_format v3 = {.version = 3, .len_width = 8};
 

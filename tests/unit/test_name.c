@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* tree/name: names as file names, and back. */
+/* text/name: names as file names, and back. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tree/name.h"
+#include "text/name.h"
 
 static void encodes(const void *name, size_t n, const char *file)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* tree/number: numbers as decimal text. */
+/* text/number: numbers as decimal text. */
 #include "cu_main.h"
 
 #include <inttypes.h>
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tree/number.h"
+#include "text/number.h"
 
 static float f32_of(uint32_t bits)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* tree/scan: numbers and truth values from text. */
+/* text/scan: numbers and truth values from text. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "gguf/value.h"
-#include "tree/scan.h"
+#include "text/scan.h"
 
 static int scan(uint32_t type, const char *text, uint64_t *bits)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* tree/text and tree/json: metadata values as text. */
+/* text/text and text/json: metadata values as text. */
 #include "cu_main.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "tree/json.h"
-#include "tree/text.h"
+#include "text/json.h"
+#include "text/text.h"
 
 static const struct gguf_format v3 = {.version = 3, .len_width = 8};
 static const struct gguf_format v2_big = {.version = 2, .len_width = 8, .big = true};

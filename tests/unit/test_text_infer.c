@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "gguf/value.h"
-#include "tree/text_infer.h"
-#include "tree/text_parse.h"
+#include "text/text_infer.h"
+#include "text/text_parse.h"
 
 enum { NONE = GGUF_VALUE_TYPES }; /* elem: not an array */
 

@@ -8,8 +8,8 @@
  *
  * Threads: any. Errors stay in the buf (base/buf.h).
  */
-#ifndef TREE_JSON_H
-#define TREE_JSON_H
+#ifndef TEXT_JSON_H
+#define TEXT_JSON_H
 
 #include "base/buf.h"
 #include "gguf/value.h"

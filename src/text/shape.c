@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* What a JSON array holds: see shape.h. */
-#include "tree/shape.h"
+#include "text/shape.h"
 
 #include <errno.h>
 
 #include "base/bytes.h"
 #include "gguf/gguf.h"
-#include "tree/scan.h"
+#include "text/scan.h"
 
 static void add_integer(struct shape *s, const struct integer *v)
 {

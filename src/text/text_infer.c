@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* The type of a new metadata value: see text_infer.h. */
-#include "tree/text_infer.h"
+#include "text/text_infer.h"
 
 #include <string.h>
 
 #include "gguf/gguf.h"
-#include "tree/scan.h"
-#include "tree/shape.h"
+#include "text/scan.h"
+#include "text/shape.h"
 
 static bool infer_array(const uint8_t *text, size_t n, uint32_t *elem)
 {

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A metadata value as the text of its file metadata/KEY. The inverse is tree/text_parse.h.
+ * A metadata value as the text of its file metadata/KEY. The inverse is text/text_parse.h.
  *
- *   integer, float, bool   decimal (tree/number.h), true or false; newline
+ *   integer, float, bool   decimal (text/number.h), true or false; newline
  *   string                 its bytes, verbatim; one newline
- *   array                  an element a line, each a JSON value (tree/json.h); empty: no bytes
+ *   array                  an element a line, each a JSON value (text/json.h); empty: no bytes
  *
  * A buf in measure mode (base/buf.h) tells the size of the text without making it.
  * Threads: any. Errors stay in the buf.
  */
-#ifndef TREE_TEXT_H
-#define TREE_TEXT_H
+#ifndef TEXT_TEXT_H
+#define TEXT_TEXT_H
 
 #include "base/buf.h"
 #include "gguf/value.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A metadata value from its text: see text_parse.h. */
-#include "tree/text_parse.h"
+#include "text/text_parse.h"
 
 #include <errno.h>
 #include <string.h>
@@ -8,10 +8,10 @@
 #include "base/bytes.h"
 #include "base/utf8.h"
 #include "gguf/gguf.h"
-#include "tree/json.h"
-#include "tree/scan.h"
-#include "tree/shape.h"
-#include "tree/text.h"
+#include "text/json.h"
+#include "text/scan.h"
+#include "text/shape.h"
+#include "text/text.h"
 
 /* What one text_parse() needs everywhere. */
 struct parse {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Names as file names: see name.h. */
-#include "tree/name.h"
+#include "text/name.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -8,13 +8,13 @@
  *         ... read one value at r.at: reader_string(), reader_word(), or an inner items_begin() ...
  *     if (n < 0) return n;
  *
- * Numbers are words here (see tree/scan.h), so that they stay exact; strings are bytes, so that
- * what is not UTF-8 survives (\udc80 to \udcff are the bytes 0x80 to 0xff, see tree/json.h).
+ * Numbers are words here (see text/scan.h), so that they stay exact; strings are bytes, so that
+ * what is not UTF-8 survives (\udc80 to \udcff are the bytes 0x80 to 0xff, see text/json.h).
  *
  * Errors are -EINVAL or -EILSEQ with "line N: ..." in r->err.
  */
-#ifndef TREE_JSON_READ_H
-#define TREE_JSON_READ_H
+#ifndef TEXT_JSON_READ_H
+#define TEXT_JSON_READ_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Reading JSON values from text: see json_read.h. */
-#include "tree/json_read.h"
+#include "text/json_read.h"
 
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "tree/json.h"
-#include "tree/scan.h"
+#include "text/json.h"
+#include "text/scan.h"
 
 static size_t line_number(const struct reader *r)
 {

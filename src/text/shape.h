@@ -3,10 +3,10 @@
  * What kind of values a JSON array in a text holds, and so which element type it can have.
  * Private to the tree layer's text_parse and text_infer.
  */
-#ifndef TREE_SHAPE_H
-#define TREE_SHAPE_H
+#ifndef TEXT_SHAPE_H
+#define TEXT_SHAPE_H
 
-#include "tree/json_read.h"
+#include "text/json_read.h"
 
 enum shape_kind {
     SHAPE_STRING = 1 << 0,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* The text of a metadata value: see text.h. */
-#include "tree/text.h"
+#include "text/text.h"
 
-#include "tree/json.h"
-#include "tree/number.h"
+#include "text/json.h"
+#include "text/number.h"
 
 static void add_lines(struct buf *out, const struct gguf_value *v)
 {

@@ -3,8 +3,8 @@
  * The type of a new metadata value, from its key's row in the table of standardized keys and from
  * its text. Threads: any.
  */
-#ifndef TREE_TEXT_INFER_H
-#define TREE_TEXT_INFER_H
+#ifndef TEXT_TEXT_INFER_H
+#define TEXT_TEXT_INFER_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Refusing a text while it is still being written: see text_parse.h. */
-#include "tree/text_parse.h"
+#include "text/text_parse.h"
 
 #include <errno.h>
 #include <string.h>
 
 #include "gguf/gguf.h"
-#include "tree/scan.h"
+#include "text/scan.h"
 
 /* A number's beginning that is longer is not judged. */
 enum { JUDGED = 100 };

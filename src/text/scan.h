@@ -10,8 +10,8 @@
  *
  * Nothing depends on the locale. Threads: any.
  */
-#ifndef TREE_SCAN_H
-#define TREE_SCAN_H
+#ifndef TEXT_SCAN_H
+#define TEXT_SCAN_H
 
 #include <stdbool.h>
 #include <stddef.h>

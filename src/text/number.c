@@ -13,7 +13,7 @@
  *                 that bound the function declines.
  *   slow_digits   exact: libc prints the value with growing precision and reads it back.
  */
-#include "tree/number.h"
+#include "text/number.h"
 
 #include <math.h>
 #include <stdio.h>

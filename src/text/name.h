@@ -10,8 +10,8 @@
  *
  * Pure functions; any thread.
  */
-#ifndef TREE_NAME_H
-#define TREE_NAME_H
+#ifndef TEXT_NAME_H
+#define TEXT_NAME_H
 
 #include <stddef.h>
 

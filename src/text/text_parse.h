@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A metadata value from the text of its file: the inverse of tree/text.h, and more forgiving.
+ * A metadata value from the text of its file: the inverse of text/text.h, and more forgiving.
  *
- *   integer, float, bool  see tree/scan.h; space, tab, CR and LF around it are dropped
+ *   integer, float, bool  see text/scan.h; space, tab, CR and LF around it are dropped
  *   string                the bytes, without one newline at the end if there is one; UTF-8
  *   array                 a JSON value a line, or (but for arrays of arrays) one JSON array, over
  *                         any number of lines. CRLF and blank lines at the end, or before a "["
  *                         that begins the text, are dropped; no text at all is an empty array
  *   array of arrays       a JSON array each line, or over any number of lines; they have element
  *                         types of their own: that of the old array at the same place (or of the
- *                         last one) if it fits, else by their values (tree/shape.h)
+ *                         last one) if it fits, else by their values (text/shape.h)
  *
  * Errors: -EINVAL not a value of this type, -ERANGE outside its range, -EILSEQ a string that is not
  * UTF-8, -EFBIG over 1 GiB, -ENOMEM. In arrays the line of err says which line of the text.
  * Threads: any.
  */
-#ifndef TREE_TEXT_PARSE_H
-#define TREE_TEXT_PARSE_H
+#ifndef TEXT_TEXT_PARSE_H
+#define TEXT_TEXT_PARSE_H
 
 #include "base/buf.h"
 #include "base/err.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Numbers from text: see scan.h. */
-#include "tree/scan.h"
+#include "text/scan.h"
 
 #include <errno.h>
 #include <math.h>

@@ -10,8 +10,8 @@
  *
  * Nothing depends on the locale. Threads: any.
  */
-#ifndef TREE_NUMBER_H
-#define TREE_NUMBER_H
+#ifndef TEXT_NUMBER_H
+#define TEXT_NUMBER_H
 
 #include "base/buf.h"
 #include "gguf/value.h"

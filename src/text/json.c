@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Metadata values as JSON: see json.h. */
-#include "tree/json.h"
+#include "text/json.h"
 
 #include <string.h>
 
 #include "base/bytes.h"
 #include "base/utf8.h"
-#include "tree/number.h"
+#include "text/number.h"
 
 static const struct float_names names_line = {"NaN", "Infinity", "-Infinity"};
 static const struct float_names names_strict = {"\"NaN\"", "\"Infinity\"", "\"-Infinity\""};
