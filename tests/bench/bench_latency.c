@@ -19,6 +19,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "stopwatch.h"
+
 enum {
     PIECE = 4096,
     MAX_FILES = 64,
@@ -29,27 +31,6 @@ struct file {
     int fd;
     uint64_t pieces;
 };
-
-static _Noreturn void die(const char *what)
-{
-    perror(what);
-    exit(1);
-}
-
-static double now(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static uint64_t next_random(uint64_t *state)
-{
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    return *state;
-}
 
 static struct file open_file(const char *path)
 {

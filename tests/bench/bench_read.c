@@ -26,8 +26,9 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "stopwatch.h"
 
 enum { PAGE = 4096, MAX_PATHS = 64, MAX_FILES = 64 };
 
@@ -44,27 +45,6 @@ struct file {
     char *path[MAX_PATHS];
     size_t n;
 };
-
-static _Noreturn void die(const char *what)
-{
-    perror(what);
-    exit(1);
-}
-
-static double now(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static uint64_t next_random(uint64_t *state)
-{
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    return *state;
-}
 
 static void drop_pages(const char *path)
 {
