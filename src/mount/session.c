@@ -3,11 +3,13 @@
 #include "mount/session.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "mount/catch.h"
@@ -19,7 +21,7 @@
 #include "mount/readahead.h"
 #include "mount/spot.h"
 
-/* Make the session and mount it. */
+/* Make the session and mount it. A signal that comes once it is mounted makes a clean end. */
 static struct fuse_session *mount_session(struct mnt_options *o, struct mnt *m, struct err *e)
 {
     char why[512], shown[SHOW_MAX];
@@ -28,7 +30,8 @@ static struct fuse_session *mount_session(struct mnt_options *o, struct mnt *m, 
         return NULL;
     struct caught c = catch_begin();
     struct fuse_session *se = fuse_session_new(&o->args, &mnt_ops, sizeof(mnt_ops), m);
-    if (se && fuse_session_mount(se, o->mountpoint) != 0) {
+    if (se && (fuse_set_signal_handlers(se) < 0 || fuse_session_mount(se, o->mountpoint) != 0)) {
+        fuse_remove_signal_handlers(se);
         fuse_session_destroy(se);
         se = NULL;
     }
@@ -101,12 +104,10 @@ static int loop(struct fuse_session *se, const struct fuse_cmdline_opts *cmd)
 }
 
 /* Leave the terminal: from here on the parent has ended, and its exit status was 0. */
-static int detach(struct fuse_session *se, const struct mnt_options *o, struct err *e)
+static int detach(const struct mnt_options *o, struct err *e)
 {
     /* A write over the limit on file sizes is an error of that write (EFBIG), not the end. */
     (void)signal(SIGXFSZ, SIG_IGN);
-    if (fuse_set_signal_handlers(se) < 0)
-        return err_set(e, -EIO, "cannot set signal handlers");
     if (fuse_daemonize(o->cmd.foreground) < 0)
         return err_set(e, -EIO, "cannot become a daemon");
     if (!o->cmd.foreground)
@@ -123,33 +124,72 @@ static void first_exchange(struct fuse_session *se)
     free(buf.mem);
 }
 
+/* How a session has ended. */
+struct ending {
+    bool mounted; /* it still is */
+    bool cut_off; /* programs may still have files open */
+};
+
 /*
- * Whether programs may still have files open: the session was ended by a signal, or by force, which
- * leaves the mount in its place. After any other unmount the last file was closed.
+ * True if a file system that nobody serves any more is still there: mounted, or lazily unmounted while
+ * files are open. Where the kernel does not say so, only if it is mounted.
  */
-static bool is_cut_off(int ended, dev_t dev, const struct mnt_options *o, const struct tree *t)
+static bool is_there(dev_t dev, bool mounted)
+{
+#ifdef SYS_ustat
+    char stats[256]; /* of the kernel's struct ustat, which is smaller */
+    if (dev && (syscall(SYS_ustat, (unsigned)dev, stats) == 0 || errno == ENOTCONN ||
+                errno == ECONNABORTED))
+        return true;
+#endif
+    return dev && mounted;
+}
+
+static bool is_mounted(dev_t dev, const struct mnt_options *o, const struct tree *t)
 {
     struct mounts ms;
-    bool there = ended > 0 || (mounts_load(&ms, 0) == 0 && dev &&
-                               mounts_of(&ms, dev, o->mountpoint, tree_path(t)));
-    if (ended <= 0)
-        mounts_free(&ms);
-    return there;
+    bool found =
+        mounts_load(&ms, 0) == 0 && dev && mounts_of(&ms, dev, o->mountpoint, tree_path(t));
+    mounts_free(&ms);
+    return found;
 }
 
 /*
- * The session has ended: what was accepted is written, and what is not in the file is named. The
- * signals that end a session have their handlers until then, so that they end nothing before it is
- * done (a system that shuts down unmounts and then signals).
+ * Let go of the kernel's side: all its requests fail from now on. Unless the mount has gone lazily:
+ * what is on its mount point then is another one.
  */
-static int finish(struct fuse_session *se, struct mnt *m, bool cut_off, int r, struct err *e)
+static void disconnect(struct fuse_session *se, bool mounted)
+{
+    int null = mounted ? -1 : open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (null < 0)
+        fuse_session_unmount(se);
+    else if (dup3(null, fuse_session_fd(se), O_CLOEXEC) >= 0)
+        (void)close(null);
+}
+
+/* From now on until the process ends: its exit status is decided. */
+static void ignore_signals(void)
+{
+    static const int signals[] = {SIGHUP, SIGINT, SIGTERM, SIGPIPE};
+    for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+        (void)signal(signals[i], SIG_IGN);
+}
+
+/*
+ * The session has ended: what was accepted is written, and what is not in the file is named. Programs
+ * may still have files open if a signal ended it, or an unmount by force; after any other unmount the
+ * last file was closed. The signals that end a session have their handlers until then, so that they
+ * end nothing before it is done (a system that shuts down unmounts and then signals).
+ */
+static int finish(struct fuse_session *se, struct mnt *m, const struct ending *end, int r,
+                  struct err *e)
 {
     CLEANUP(buf_free) struct buf lost = BUF_INIT;
     daemon_leave(m->status);
     mnt_made(m, NULL);
-    if (cut_off)
+    if (end->cut_off)
         tree_abandon(m->tree);
-    fuse_session_unmount(se);
+    disconnect(se, end->mounted);
     handles_end(&m->handles);
     int failed = tree_finish(m->tree);
     if (failed < 0 && r == 0)
@@ -157,6 +197,7 @@ static int finish(struct fuse_session *se, struct mnt *m, bool cut_off, int r, s
     tree_unsaved(m->tree, &lost);
     buf_char(&lost, '\0');
     daemon_end(m->status, e, buf_error(&lost) ? NULL : (const char *)lost.data);
+    ignore_signals();
     fuse_remove_signal_handlers(se);
     return r;
 }
@@ -165,7 +206,7 @@ static int finish(struct fuse_session *se, struct mnt *m, bool cut_off, int r, s
 static int serve(struct fuse_session *se, const struct mnt_options *o, struct mnt *m, struct err *e)
 {
     dev_t dev = readahead_device(o->mountpoint);
-    int ended = 0, r = detach(se, o, e);
+    int ended = 0, r = detach(o, e);
     if (r == 0)
         r = tree_start(m->tree, e);
     if (r == 0) {
@@ -175,7 +216,10 @@ static int serve(struct fuse_session *se, const struct mnt_options *o, struct mn
         ended = loop(se, &o->cmd);
         r = ended < 0 ? err_set(e, ended, "serving failed: %s", strerror(-ended)) : 0;
     }
-    return finish(se, m, is_cut_off(ended, dev, o, m->tree), r, e);
+    /* A file system that may still be served is not asked: this thread would have to answer. */
+    struct ending end = {.mounted = is_mounted(dev, o, m->tree)};
+    end.cut_off = ended != 0 || r < 0 || is_there(dev, end.mounted);
+    return finish(se, m, &end, r, e);
 }
 
 static int run_tree(struct mnt_options *o, struct tree *t, int status, struct err *e)

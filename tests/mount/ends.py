@@ -1,0 +1,358 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: MIT
+"""How editing ends: by each signal, each way to unmount and by force, while nothing is going on, while
+an accepted edit is still to be copied, while it is copied, and while a key is open for writing."""
+import contextlib
+import itertools
+import os
+import signal
+import subprocess
+import unittest
+
+import editlib
+import ggufmodel as gguf
+import mountlib
+import samples
+from editlib import Call, Gate, Want, needs_gate, place, sync, write
+from ggufmodel import Tensor, Value, array
+
+SIGNALS = ('SIGTERM', 'SIGINT', 'SIGHUP')
+ROOT = os.getuid() == 0
+PLAIN = ('umount',) if ROOT else ('fusermount3', '-u')
+LEAVER = 'while read -r line; do $line; echo $?; done'
+WAYS = ((), PLAIN, ('fusermount3', '-uz'))
+TOKENS = b'tokenizer.ggml.tokens'
+TEXTS = [b'token %d' % i for i in range(1000)]
+
+
+def model():
+    return gguf.encode(samples.keys() + [(TOKENS, array('string', TEXTS))], samples.small())
+
+
+class Ends(unittest.TestCase):
+    """A mount in the foreground whose end the test makes."""
+
+    options = 'commit=sync,relayout=copy'
+    leaver = None
+
+    def setUp(self):
+        self.addCleanup(self.end)
+        self.begin()
+
+    def begin(self, again=False):
+        self.end()
+        # A process of its own unmounts: fork(2) and exec(2) close what is open, and so judge it.
+        self.leaver = subprocess.Popen(['sh', '-c', LEAVER], stdin=subprocess.PIPE,
+                                       stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        self.source = os.path.join(mountlib.folder, 'model.gguf')
+        if not again:
+            mountlib.put(self.source, model())
+        self.want, self.gate = Want(mountlib.get(self.source)), Gate(mountlib.path('gate'))
+        self.mount = mountlib.Foreground(self.source, '-o', self.options)
+        with self.gate.before('GATE') if not mountlib.sanitized('asan') else \
+                contextlib.nullcontext():
+            self.at, self.process = self.mount.__enter__()
+
+    def end(self):
+        """Whatever is left of a test that failed."""
+        if not self.leaver:
+            return
+        if mountlib.mount_of(self.at):
+            self.leave(('fusermount3', '-uz'))
+        self.process.kill()
+        self.process.wait()
+        self.mount.err.close()
+        self.gate.remove()
+        self.leaver.communicate()
+        self.leaver = None
+
+    def accept(self, key, text):
+        """An edit that stays in memory until the end."""
+        write(self.at, key, text)
+        self.want.set(key.encode(), Value('string', text.encode()))
+
+    def leave(self, way):
+        """The exit status of a command that unmounts."""
+        self.leaver.stdin.write(' '.join([*way, self.at, '\n']).encode())
+        self.leaver.stdin.flush()
+        return int(self.leaver.stdout.readline())
+
+    def signal(self, name):
+        self.process.send_signal(getattr(signal, name))
+
+    def ended(self):
+        """It ended well, the model is as wanted, and nothing lies beside it."""
+        self.assertEqual(self.process.wait(mountlib.LIMIT), 0, self.mount.log())
+        self.want.check(mountlib.get(self.source))
+        self.assertEqual(editlib.leftovers(mountlib.folder), [])
+        self.assertIsNone(mountlib.mount_of(self.at))
+        self.mount.err.close()
+        mountlib.assert_no_faults()
+
+    def each(self, test):
+        """Run it for each way to unmount and each signal."""
+        for way, name in itertools.product(WAYS, SIGNALS):
+            with self.subTest(way=way, signal=name):
+                self.begin()
+                test(way, name)
+
+    # ---- nothing is open ----
+
+    def test_idle(self):
+        def end(way, name):
+            self.accept('general.name', 'saved')
+            sync(self.at)
+            if not way:
+                self.signal(name)
+            else:
+                self.assertEqual(self.leave(way), 0)
+                with contextlib.suppress(ProcessLookupError):
+                    self.signal(name)
+            self.ended()
+        self.each(end)
+
+    @needs_gate
+    def test_pending(self):
+        """An accepted edit is still to be copied. Once it is, further signals change nothing."""
+        def end(way, name):
+            self.accept('general.name', 'accepted')
+            self.gate.shut()
+            if way:
+                self.assertEqual(self.leave(way), 0)
+            else:
+                self.signal(name)
+            self.gate.wait()
+            for again in (name, name, *SIGNALS):
+                self.signal(again)
+            self.gate.open()
+            self.ended()
+        self.each(end)
+
+    @needs_gate
+    def test_copying(self):
+        """An edit is copied, and waited for; another was accepted meanwhile."""
+        def end(way, name):
+            self.want.set(b'general.name', Value('string', b'waited for'))
+            self.gate.shut()
+            call = Call(lambda: write(self.at, 'general.name', 'waited for', fsync=True))
+            self.gate.wait()
+            self.accept('my.other', 'accepted')
+            if way:
+                self.assertEqual(self.leave(way) == 0, way[-1] == '-uz')
+            for _ in range(3):
+                self.signal(name)
+            self.gate.open()
+            call.wait()  # an answer, or the connection's end
+            self.ended()
+        self.each(end)
+
+    @needs_gate
+    def test_killed(self):
+        """By SIGKILL while it copies: the old file is whole, and the next mount takes away what is left."""
+        for way in WAYS:
+            with self.subTest(way=way):
+                self.begin()
+                self.accept('general.name', 'never')
+                before = mountlib.get(self.source)
+                self.gate.shut()
+                if way:
+                    self.assertEqual(self.leave(way), 0)
+                else:
+                    self.signal('SIGTERM')
+                self.gate.wait()
+                self.process.kill()
+                self.process.wait(mountlib.LIMIT)
+                self.gate.open()
+                self.assertTrue(mountlib.get(self.source) == before)
+                self.begin(again=True)
+                self.assertEqual(self.leave(PLAIN), 0)
+                self.ended()
+
+    # ---- a key is open for writing ----
+
+    def open_key(self, text, flags=0):
+        fd = os.open(place(self.at, TOKENS), os.O_WRONLY | os.O_TRUNC | flags)
+        self.addCleanup(self.close, fd)
+        if text:
+            os.write(fd, text)
+        else:
+            os.close(os.dup(fd))  # as a shell does before it runs the command
+        return fd
+
+    @staticmethod
+    def close(fd):
+        with contextlib.suppress(OSError):
+            os.close(fd)
+
+    def open_and_end(self, way, name, text):
+        self.accept('general.name', 'accepted')
+        fd = self.open_key(text)
+        if way:
+            self.assertEqual(self.leave(way) == 0, way[-1] == '-uz')
+        self.signal(name)
+        self.ended()
+        self.close(fd)
+
+    def test_half_a_text(self):
+        self.each(lambda way, name: self.open_and_end(way, name, b'["half a", '))
+
+    def test_half_of_the_lines(self):
+        """Which would be a valid value."""
+        self.each(lambda way, name: self.open_and_end(way, name, b'"token 0"\n"token 1"\n'))
+
+    def test_truncated(self):
+        self.each(lambda way, name: self.open_and_end(way, name, b''))
+
+    def test_new_key(self):
+        """Created, and half written or not at all: there is no such key."""
+        def end(way, name, text):
+            self.accept('general.name', 'accepted')
+            fd = os.open(place(self.at, 'my.new'), os.O_WRONLY | os.O_CREAT)
+            os.write(fd, text)
+            if way:
+                self.leave(way)
+            self.signal(name)
+            self.ended()
+            self.close(fd)
+        for text in (b'', b'1'):
+            self.each(lambda way, name, text=text: end(way, name, text))
+
+    @needs_gate
+    def test_open_while_copying(self):
+        """A copy runs, and another key is open: half written, or truncated."""
+        def end(way, name, text):
+            self.want.set(b'general.name', Value('string', b'waited for'))
+            self.gate.shut()
+            call = Call(lambda: write(self.at, 'general.name', 'waited for', fsync=True))
+            self.gate.wait()
+            fd = self.open_key(text)
+            if way:
+                self.leave(way)
+            for _ in range(3):
+                self.signal(name)
+            self.gate.open()
+            call.wait()
+            self.ended()
+            self.close(fd)
+        for text in (b'', b'["half'):
+            self.each(lambda way, name, text=text: end(way, name, text))
+
+    def test_after_fsync(self):
+        """What an fsync has judged stays, what was written after it is dropped."""
+        def end(way, name):
+            fd = os.open(place(self.at, 'general.name'), os.O_WRONLY | os.O_TRUNC)
+            os.write(fd, b'judged')
+            os.fsync(fd)
+            os.write(fd, b' and more')
+            self.want.set(b'general.name', Value('string', b'judged'))
+            if way:
+                self.leave(way)
+            self.signal(name)
+            self.ended()
+            self.close(fd)
+        self.each(end)
+
+    def test_closed_after_a_lazy_unmount(self):
+        """The program goes on, and what it closes is an edit."""
+        fd = self.open_key(b'["a", ')
+        self.assertEqual(self.leave(('fusermount3', '-uz')), 0)
+        os.write(fd, b'"b"]')
+        os.close(fd)
+        self.want.set(TOKENS, array('string', [b'a', b'b']))
+        self.ended()
+
+    def test_another_mount_in_its_place(self):
+        """A mount that was left lazily, with a file open, ends by a signal: the one that is there now is
+        another."""
+        fd = self.open_key(b'["half')
+        self.assertEqual(self.leave(('fusermount3', '-uz')), 0)
+        other = mountlib.put('other.gguf', model())
+        with mountlib.Mount(other, at=self.at):
+            self.signal('SIGTERM')
+            self.assertEqual(self.process.wait(mountlib.LIMIT), 0)
+            self.assertEqual(editlib.read(self.at, 'general.name'), b'test\n')
+        self.ended()
+        self.close(fd)
+
+    # ---- by force ----
+
+    def force(self, *options):
+        """The connection is cut; the mount stays if it is busy."""
+        self.leave(('umount', '-f', *options))
+
+    def forced(self):
+        self.assertEqual(self.process.wait(mountlib.LIMIT), 0, self.mount.log())
+        if mountlib.mount_of(self.at):
+            self.leave(('umount', '-l'))
+        self.ended()
+
+    @unittest.skipIf(not ROOT, 'for root only')
+    def test_force(self):
+        for options, text in itertools.product(((), ('-l',)), (None, b'["half', b'"x"\n"y"\n', b'')):
+            with self.subTest(options=options, text=text):
+                self.begin()
+                self.accept('general.name', 'accepted')
+                fd = -1 if text is None else self.open_key(text)
+                self.force(*options)
+                self.forced()
+                self.close(fd)
+
+    @needs_gate
+    @unittest.skipIf(not ROOT, 'for root only')
+    def test_force_while_copying(self):
+        for options in ((), ('-l',)):
+            with self.subTest(options=options):
+                self.begin()
+                self.want.set(b'general.name', Value('string', b'waited for'))
+                self.gate.shut()
+                call = Call(lambda: write(self.at, 'general.name', 'waited for', fsync=True))
+                self.gate.wait()
+                self.accept('my.other', 'accepted')
+                self.force(*options)
+                for name in SIGNALS:
+                    self.signal(name)
+                self.gate.open()
+                call.wait()
+                self.forced()
+
+class Closing(unittest.TestCase):
+    def test_at_once(self):
+        """A signal as soon as it is mounted leaves no mount without its daemon."""
+        source = mountlib.put('model.gguf', model())
+        for name in SIGNALS * 3:
+            mount = mountlib.Foreground(source)
+            with mount as (at, process):
+                process.send_signal(getattr(signal, name))
+                self.assertEqual(process.wait(mountlib.LIMIT), 0)
+                self.assertIsNone(mountlib.mount_of(at))
+
+    @needs_gate
+    def test_signals(self):
+        """All is written, and a large model is let go of: a signal does not change the exit status."""
+        data = bytes(65 << 20)
+        source = mountlib.put('large.gguf', gguf.encode(
+            samples.keys(), [Tensor(b'w', 24, (len(data),), data)]))
+        gate = Gate(mountlib.path('gate'))
+        self.addCleanup(gate.remove)
+        for name in SIGNALS:
+            with self.subTest(signal=name):
+                mount = mountlib.Foreground(source)
+                with gate.before('GATE_FREE'), mount as (_, process):
+                    gate.shut()
+                    process.send_signal(getattr(signal, name))
+                    gate.wait()
+                    for again in SIGNALS:
+                        process.send_signal(getattr(signal, again))
+                    gate.open()
+                    self.assertEqual(process.wait(mountlib.LIMIT), 0)
+
+
+class EndsAtOnce(Ends):
+    """In the mode in which a close waits, of a small model, until the edit is written."""
+
+    options = 'relayout=copy'
+    test_pending = test_copying = test_killed = test_force_while_copying = None
+
+
+if __name__ == '__main__':
+    mountlib.main(limit=280)
