@@ -11,7 +11,7 @@
 #include "base/bytes.h"
 #include "check/filename.h"
 #include "check/report.h"
-#include "edit/change.h"
+#include "gguf/keys.h"
 
 struct fact {
     const char *label;  /* NULL: only in JSON */
@@ -166,7 +166,7 @@ static bool reserve(const struct summary *s, const struct fact *f, uint64_t *ret
 {
     struct gguf_value v;
     (void)f;
-    if (!fact_value(s->g, EDIT_RESERVE_KEY, &v) || v.type != GGUF_STRING)
+    if (!fact_value(s->g, KEY_RESERVE, &v) || v.type != GGUF_STRING)
         return false;
     *ret = v.len;
     return true;

@@ -8,18 +8,12 @@
 
 #include "base/bytes.h"
 #include "edit/slots.h"
+#include "gguf/keys.h"
 
 static const char alignment_key[] = "general.alignment";
 static const char architecture_key[] = "general.architecture";
 
 /* ---- what is refused ---- */
-
-bool edit_is_own_key(const void *key, size_t n)
-{
-    size_t split = sizeof(EDIT_SPLIT_PREFIX) - 1;
-    return name_is((struct name){key, n}, EDIT_RESERVE_KEY) ||
-           (n >= split && memcmp(key, EDIT_SPLIT_PREFIX, split) == 0);
-}
 
 static int refuse(struct err *e, int code, struct name name, const char *why)
 {
@@ -38,7 +32,7 @@ static int check_name(struct name name, struct err *e)
         return err_set(e, -EINVAL, "a key's name is empty");
     if (name.n > EDIT_MAX_KEY)
         return refuse(e, -EINVAL, name, "the name is over 65535 bytes");
-    if (edit_is_own_key(name.p, name.n))
+    if (key_is_own(name.p, name.n))
         return refuse(e, -EPERM, name, "is kept by the program itself");
     return 0;
 }
@@ -227,7 +221,7 @@ static void put_slot(struct edit_keys *k, const struct edit_change *c, const str
 static void put_base(struct edit_keys *k, const struct edit_change *c, uint32_t kv)
 {
     bool touched = c->slot_of && c->slot_of[kv] != EDIT_NONE;
-    if (touched || name_is(base_name(c, kv), EDIT_RESERVE_KEY))
+    if (touched || name_is(base_name(c, kv), KEY_RESERVE))
         return;
     k->entry[k->n++] = (struct edit_entry){.off = c->base->kv[kv].off,
                                            .end = c->base->kv[kv].end,

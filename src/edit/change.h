@@ -41,12 +41,6 @@
 #include "base/err.h"
 #include "gguf/gguf.h"
 
-/* The one key that the program adds: spaces that let the header grow (see plan.h). */
-#define EDIT_RESERVE_KEY "ggufs.reserve"
-
-/* What the keys of a split model's files begin with. */
-#define EDIT_SPLIT_PREFIX "split."
-
 #define EDIT_MIN_ALIGNMENT ((uint64_t)8)
 #define EDIT_MAX_ALIGNMENT ((uint64_t)1 << 20)
 #define EDIT_MAX_KEY 65535 /* bytes; the specification's limit */
@@ -134,8 +128,6 @@ int edit_rebase(struct edit_change *c, const struct gguf *base, const uint64_t *
 /* What edit_set() refuses of a value whatever the model has: the alignment. 0, -EINVAL. */
 int edit_check_value(const struct gguf *g, const void *key, size_t key_len, uint32_t type,
                      const void *value, size_t value_len, struct err *e);
-/* True for keys that only the program writes: `split.*`, `ggufs.reserve`. */
-bool edit_is_own_key(const void *key, size_t n);
 
 /* An entry of the new header: a range of the old header, or of edit_keys.bytes. */
 struct edit_entry {

@@ -9,7 +9,7 @@
 
 #include "base/buf.h"
 #include "base/bytes.h"
-#include "edit/change.h"
+#include "gguf/keys.h"
 
 /* An integer key's value, whatever its width; false if there is none, or it is negative. */
 static bool int_key(const struct gguf *g, const char *key, uint64_t *ret)
@@ -54,8 +54,8 @@ int merge_check(const struct gguf *first, const struct gguf *shard, size_t i, si
 
 static bool is_split_key(const struct gguf *g, const struct gguf_kv *kv)
 {
-    size_t n = sizeof(EDIT_SPLIT_PREFIX) - 1;
-    return kv->key_len >= n && memcmp(gguf_key(g, kv), EDIT_SPLIT_PREFIX, n) == 0;
+    size_t n = sizeof(KEY_SPLIT_PREFIX) - 1;
+    return kv->key_len >= n && memcmp(gguf_key(g, kv), KEY_SPLIT_PREFIX, n) == 0;
 }
 
 /* Keys of the first shard; returns how many. */

@@ -7,12 +7,13 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "gguf/keys.h"
 
 #define DEFAULT_BLOCK 4096
 #define LARGEST_BLOCK 65536
 
 /* Bytes of the reserve's entry without its spaces: key length, key, type, value length. */
-#define RESERVE_ENTRY (8 + sizeof(EDIT_RESERVE_KEY) - 1 + 4 + 8)
+#define RESERVE_ENTRY (8 + sizeof(KEY_RESERVE) - 1 + 4 + 8)
 /* Bytes between the end of the header and the data where there is a reserve. */
 #define RESERVE_SLACK 4
 
@@ -74,7 +75,7 @@ static uint32_t block_of(const struct edit_options *o)
 /* The spaces of the reserve that the file has; false: it has none. */
 static bool present_reserve(const struct gguf *g, uint64_t *ret)
 {
-    uint32_t i = gguf_find_key(g, EDIT_RESERVE_KEY, sizeof(EDIT_RESERVE_KEY) - 1);
+    uint32_t i = gguf_find_key(g, KEY_RESERVE, sizeof(KEY_RESERVE) - 1);
     if (i == UINT32_MAX)
         return false;
     struct gguf_value v = gguf_value(g, &g->kv[i]);
@@ -165,8 +166,8 @@ static void place_data(struct draft *d)
 static void put_reserve(struct buf *b, const struct draft *d)
 {
     bool big = d->g->fmt.big;
-    buf_uint(b, sizeof(EDIT_RESERVE_KEY) - 1, 8, big);
-    buf_str(b, EDIT_RESERVE_KEY);
+    buf_uint(b, sizeof(KEY_RESERVE) - 1, 8, big);
+    buf_str(b, KEY_RESERVE);
     buf_uint(b, GGUF_STRING, 4, big);
     buf_uint(b, d->reserve, 8, big);
     uint8_t *at = buf_extend(b, (size_t)d->reserve);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Slots: found by name, changed, and put back as they were. See change.h, slots.h. */
 #include "edit/slots.h"
+#include "gguf/keys.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -321,7 +322,7 @@ void edit_change_init(struct edit_change *c, const struct gguf *base, const uint
 {
     *c = (struct edit_change){.base = base, .rank = rank};
     for (uint32_t i = 0; i < base->n_kv; i++)
-        if (!name_is(base_name(c, i), EDIT_RESERVE_KEY)) /* the plan makes a new one */
+        if (!name_is(base_name(c, i), KEY_RESERVE)) /* the plan makes a new one */
             c->bytes += base_entry(c, i);
 }
 

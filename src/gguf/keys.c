@@ -294,3 +294,10 @@ bool key_lower_snake(const char *key, size_t n)
 {
     return segments_of(key, n, is_lower_snake);
 }
+
+bool key_is_own(const char *key, size_t n)
+{
+    size_t split = sizeof(KEY_SPLIT_PREFIX) - 1, reserve = sizeof(KEY_RESERVE) - 1;
+    return (n == reserve && memcmp(key, KEY_RESERVE, n) == 0) ||
+           (n >= split && memcmp(key, KEY_SPLIT_PREFIX, split) == 0);
+}

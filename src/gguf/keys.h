@@ -16,6 +16,11 @@
 
 #define KEY_MAX 65535 /* bytes, by the specification */
 
+/* Keys that this program alone writes: spaces that let the header grow (edit/plan.h), and what the
+ * keys of a split model's files begin with. */
+#define KEY_RESERVE "ggufs.reserve"
+#define KEY_SPLIT_PREFIX "split."
+
 enum key_flags {
     KEY_COUNT = 1 << 0,     /* u32, or u64 where it needs to be */
     KEY_PER_LAYER = 1 << 1, /* one value, or an array (of elem) with one for each layer */
@@ -44,6 +49,9 @@ bool key_type_fits(const struct key_row *row, uint32_t type, uint32_t elem);
  * "-" are in wide use), and safe in a file name.
  */
 bool key_valid(const char *key, size_t n);
+
+/* True for keys that only the program writes: `split.*`, `ggufs.reserve`. */
+bool key_is_own(const char *key, size_t n);
 
 /* True by the letter of the specification: as above, without upper case and "-". */
 bool key_lower_snake(const char *key, size_t n);

@@ -157,7 +157,7 @@ static int parse_and_set(struct tree *t, struct kfile *f, const struct buf *text
     CLEANUP(buf_free) struct buf payload = BUF_INIT;
     CLEANUP(shown_free) struct shown old = edits_shown(t, f->id);
     struct gguf_value v;
-    bool own = edit_is_own_key(f->key, f->key_len), known = shown_value(&old, &v);
+    bool own = key_is_own(f->key, f->key_len), known = shown_value(&old, &v);
     struct typed type = edits_type(t, f, text);
     int r = text_parse(&t->now.gen->gguf->fmt, type.type, type.elem, bytes_of(text), text->len,
                        known ? &v : NULL, &payload, e);

@@ -36,7 +36,8 @@ const struct row files_tensor[] = {
 // clang-format on
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
-_Static_assert(COUNT(files_root) <= FILES_MAX && COUNT(files_tensor) <= FILES_MAX,
+_Static_assert(COUNT(files_root) <= GEN_ROWS && COUNT(files_root) <= FILES_MAX &&
+                   COUNT(files_tensor) <= FILES_MAX,
                "inode numbers have room for FILES_MAX rows");
 
 size_t files_count(enum files_where where)

@@ -6,8 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "edit/change.h"
-#include "tree/files.h"
+#include "gguf/keys.h"
 #include "text/name.h"
 
 /* The name of key or tensor i. */
@@ -49,7 +48,7 @@ static int index_long(const struct gguf *m, bool keys, struct index *ix)
 static int fill(struct gen *g)
 {
     g->key_size = calloc((size_t)g->gguf->n_kv + 1, sizeof(*g->key_size));
-    g->row_size = calloc(files_count(FILES_ROOT), sizeof(*g->row_size));
+    g->row_size = calloc(GEN_ROWS, sizeof(*g->row_size));
     int r = g->key_size && g->row_size ? 0 : -ENOMEM;
     if (r == 0)
         r = index_long(g->gguf, true, &g->long_keys);
@@ -176,6 +175,6 @@ uint64_t gen_offset(const struct gen *g, uint32_t i, size_t *shard)
 bool gen_shows_key(const struct gen *g, uint32_t kv)
 {
     const struct gguf_kv *k = &g->gguf->kv[kv];
-    return k->key_len != strlen(EDIT_RESERVE_KEY) ||
-           memcmp(gguf_key(g->gguf, k), EDIT_RESERVE_KEY, k->key_len) != 0;
+    return k->key_len != strlen(KEY_RESERVE) ||
+           memcmp(gguf_key(g->gguf, k), KEY_RESERVE, k->key_len) != 0;
 }

@@ -19,6 +19,9 @@
 
 #include "tree/shards.h"
 
+/* Rows of views of the whole whose size is kept, by their place in the table of root files. */
+#define GEN_ROWS 15
+
 struct gen {
     atomic_uint refs;
     uint64_t number;             /* 0 for the first generation of a mount */
@@ -36,7 +39,7 @@ struct gen {
     struct index long_keys;
     struct index long_tensors;
     _Atomic(uint64_t) *key_size; /* owned: size of each key's text + 1, 0 while unknown */
-    _Atomic(uint64_t) *row_size; /* owned: the same for the rendered files at the root */
+    _Atomic(uint64_t) *row_size; /* owned: the same for the rendered files at the root, GEN_ROWS */
 };
 
 /* A generation of a parsed model, which passes to it on success. 0, -ENOMEM. */

@@ -5,6 +5,7 @@
  * A key that leaves its name for a helper's (vim's backup) stays in the file: most often it comes
  * back under its name a moment later, with another text, and that is one edit of the same key.
  */
+#include "gguf/keys.h"
 #include "tree/internal.h"
 
 #include <errno.h>
@@ -35,7 +36,7 @@ static bool is_helper(const struct kfile *f)
 /* Keys without which the file is no model, or which this program keeps for itself. */
 static bool stays(const struct kfile *f)
 {
-    return strcmp(f->key, "general.architecture") == 0 || edit_is_own_key(f->key, f->key_len);
+    return strcmp(f->key, "general.architecture") == 0 || key_is_own(f->key, f->key_len);
 }
 
 /* *ret: the file that is seen under a name, NULL if there is none. 0, -ENOMEM. */
@@ -242,7 +243,7 @@ static void follow_for_now(struct tree *t, struct kfile *from, struct kfile *to)
  * value of that name. */
 static int unfinished(struct move *m)
 {
-    if (edit_is_own_key(m->to->key, m->to->key_len))
+    if (key_is_own(m->to->key, m->to->key_len))
         return -EPERM;
     follow(m->from, m->to);
     if (m->to->state != KFILE_KEY)

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "gguf/keys.h"
 #include "tree/helper.h"
 
 /* ---- open ---- */
@@ -82,7 +83,7 @@ static int create(struct tree *t, const char *key, struct kfile **ret)
         kfile_set_state(&t->keys, f, KFILE_NEW);
     } else if (class == NAME_INVALID) {
         return -EINVAL;
-    } else if (edit_is_own_key(key, strlen(key))) {
+    } else if (key_is_own(key, strlen(key))) {
         return -EPERM;
     } else {
         f = keys_add(&t->keys, key, class == NAME_KEY ? KFILE_NEW : KFILE_HELPER);

@@ -12,6 +12,7 @@
 #include "base/bytes.h"
 #include "edit/plan.h"
 #include "../lib/changes.h"
+#include "gguf/keys.h"
 
 #define SCRIPT 64
 #define LARGEST ((uint64_t)1 << 24) /* of an image that is made: the padding may be large */
@@ -96,7 +97,7 @@ static void check_keys(const struct gguf *old, const struct gguf *new, const str
     for (uint32_t i = 0; i < old->n_kv; i++) {
         const struct gguf_kv *a = &old->kv[i];
         const char *key = gguf_key(old, a);
-        bool own = a->key_len == 13 && memcmp(key, EDIT_RESERVE_KEY, 13) == 0;
+        bool own = a->key_len == 13 && memcmp(key, KEY_RESERVE, 13) == 0;
         if (own || touched(c, i))
             continue;
         uint32_t k = gguf_find_key(new, key, a->key_len);

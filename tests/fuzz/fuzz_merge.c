@@ -12,6 +12,7 @@
 #include "check/check.h"
 #include "edit/change.h"
 #include "edit/merge.h"
+#include "gguf/keys.h"
 
 enum { SHARDS = 3 };
 
@@ -43,7 +44,7 @@ static void same(const struct gguf *m, const struct gguf_tensor *a, const struct
 
 static void compare(const struct gguf *m, const struct gguf *const *g, size_t n)
 {
-    static const char split[] = EDIT_SPLIT_PREFIX;
+    static const char split[] = KEY_SPLIT_PREFIX;
     uint64_t at = 0, end = m->data_off;
     for (size_t k = 0; k < n; k++)
         for (uint32_t i = 0; i < g[k]->n_tensors; i++)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A folder with a model in it: see model_dir.h. */
+#include "gguf/keys.h"
 #include "model_dir.h"
 
 #include <errno.h>
@@ -45,7 +46,7 @@ static uint8_t *make_model(uint8_t pad_byte, size_t *n)
     build_u32(&b, "filler", 7);
     char spaces[3001];
     memset(spaces, ' ', sizeof(spaces));
-    build_str_n(&b, EDIT_RESERVE_KEY, spaces, 3000);
+    build_str_n(&b, KEY_RESERVE, spaces, 3000);
     build_tensor(&b, "a", F32, SHAPE(5), NULL, 20);
     build_tensor(&b, "b", I8, SHAPE(20001), NULL, 20001);
     build_tensor(&b, "c", I8, SHAPE(7003), NULL, 7003);

@@ -13,6 +13,7 @@
 
 #include "build_gguf.h"
 #include "gguf/gguf.h"
+#include "gguf/keys.h"
 #include "model_dir.h"
 #include "text/text.h"
 
@@ -82,7 +83,7 @@ void script_model_drop(struct script_model *m)
 
 static bool is_own(const char *key, size_t n)
 {
-    static const char *const whole[] = {"general.architecture", EDIT_RESERVE_KEY};
+    static const char *const whole[] = {"general.architecture", KEY_RESERVE};
     for (size_t i = 0; i < sizeof(whole) / sizeof(whole[0]); i++)
         if (n == strlen(whole[i]) && memcmp(key, whole[i], n) == 0)
             return true;

@@ -13,6 +13,7 @@
 #include "build_gguf.h"
 #include "changes.h"
 #include "edit/plan.h"
+#include "gguf/keys.h"
 
 enum { F32 = 0, I8 = 24, UNKNOWN = 200 };
 
@@ -295,7 +296,7 @@ static void check_edit(const struct layout *l, const struct image *old, const st
     if (aligned)
         CU_ASSERT_EQUAL(p.inplace, l->regular && same_place);
     CU_ASSERT_TRUE(!p.inplace || new.n == old->n);
-    CU_ASSERT_EQUAL(gguf_find_key(new.g, EDIT_RESERVE_KEY, 13), UINT32_MAX);
+    CU_ASSERT_EQUAL(gguf_find_key(new.g, KEY_RESERVE, 13), UINT32_MAX);
     CU_ASSERT_EQUAL(p.next->head_len, new.g->head_len);
     image_free(&new);
 }
@@ -362,7 +363,7 @@ static void step(struct image *im, const struct edit *d, const struct edit_optio
 /* Spaces of the reserve, which must be the last key and nothing but spaces; -1: none. */
 static int64_t spaces(const struct image *im)
 {
-    uint32_t i = gguf_find_key(im->g, EDIT_RESERVE_KEY, 13);
+    uint32_t i = gguf_find_key(im->g, KEY_RESERVE, 13);
     if (i == UINT32_MAX)
         return -1;
     CU_ASSERT_EQUAL(i, im->g->n_kv - 1);

@@ -4,6 +4,7 @@
  * process or the power goes away: the file is the old or the new one, whole, the tree shows what the
  * file is, and the next edit works.
  */
+#include "gguf/keys.h"
 #include "cu_main.h"
 
 #include <errno.h>
@@ -141,7 +142,7 @@ static struct image make_model(void)
     build_array(&b, "my.list", GGUF_I32, 3);
     for (uint32_t k = 1; k <= 3; k++)
         build_item_num(&b, GGUF_I32, k);
-    build_str_n(&b, EDIT_RESERVE_KEY, spaces, sizeof(spaces));
+    build_str_n(&b, KEY_RESERVE, spaces, sizeof(spaces));
     build_tensor(&b, "a", F32, SHAPE(5), NULL, 20);
     build_tensor(&b, "b", I8, SHAPE(20001), NULL, 20001);
     i.bytes = build_finish(&b, &i.n);
