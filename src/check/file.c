@@ -10,8 +10,8 @@
 
 #include "check/part.h"
 #include "check/scan.h"
-#include "edit/merge.h"
-#include "edit/split.h"
+#include "model/merge.h"
+#include "model/split.h"
 
 struct job {
     const struct check_options *opt;

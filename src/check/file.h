@@ -23,7 +23,7 @@ struct check_options {
 
 /*
  * Check the model at `path` (symbolic links are followed; the name that is checked is the path's);
- * of a split model any file may be given, and the others are found as edit/split.h tells. A header
+ * of a split model any file may be given, and the others are found as model/split.h tells. A header
  * that an interrupted edit still has to write is applied in memory. Unusable is what a mount
  * refuses; the sink is told why, as an error of the rule "structure", or "split" where the files do
  * not go together. Findings are labelled by the path of the file that they are about; those of a

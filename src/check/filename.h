@@ -19,7 +19,7 @@
 #ifndef CHECK_FILENAME_H
 #define CHECK_FILENAME_H
 
-#include "check/facts.h"
+#include "model/facts.h"
 
 enum file_part {
     PART_SIDECAR,

@@ -8,8 +8,8 @@
 
 #include "check/part.h"
 #include "check/summary.h"
-#include "edit/merge.h"
-#include "edit/split.h"
+#include "model/merge.h"
+#include "model/split.h"
 
 /* The header of one file, whose path passes to the call. */
 static int load(char *path, struct gguf **ret, struct err *e)

@@ -8,10 +8,10 @@
 
 #include "base/buf.h"
 #include "base/utf8.h"
-#include "check/facts.h"
+#include "model/facts.h"
 #include "check/filename.h"
 #include "check/rule.h"
-#include "edit/split.h"
+#include "model/split.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 

@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "check/facts.h"
+#include "model/facts.h"
 #include "check/rule.h"
 #include "gguf/keys.h"
 

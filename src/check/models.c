@@ -15,7 +15,7 @@
 
 #include "base/buf.h"
 #include "check/filename.h"
-#include "edit/split.h"
+#include "model/split.h"
 
 /* ---- sets that grow ---- */
 

@@ -8,7 +8,7 @@
 
 #include "check/filename.h"
 #include "check/rule.h"
-#include "edit/split.h"
+#include "model/split.h"
 
 /* Words compare without case; "1.0" and "v1.0", "Llama 3" and "Llama-3" are the same by now. */
 static bool same(struct text a, const struct buf *b)

@@ -7,7 +7,7 @@
 
 #include "base/buf.h"
 #include "base/utf8.h"
-#include "check/facts.h"
+#include "model/facts.h"
 #include "check/rule.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))

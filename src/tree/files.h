@@ -14,7 +14,7 @@
 #define TREE_FILES_H
 
 #include "base/buf.h"
-#include "tree/gen.h"
+#include "model/gen.h"
 
 /* An answer to a read. */
 struct reply {

@@ -9,7 +9,7 @@
 #define TREE_SHOWN_H
 
 #include "edit/change.h"
-#include "tree/gen.h"
+#include "model/gen.h"
 
 struct shown {
     struct gen *gen;          /* a reference; NULL: the key has no value */

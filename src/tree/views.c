@@ -5,7 +5,7 @@
 
 #include <inttypes.h>
 
-#include "check/facts.h"
+#include "model/facts.h"
 #include "text/json.h"
 
 void shape_numpy(const struct gen *g, const struct gguf_tensor *t, const char *between,

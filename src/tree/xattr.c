@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "check/facts.h"
+#include "model/facts.h"
 #include "tree/helper.h"
 
 /* Attributes are of metadata files and of tensors' folders. */

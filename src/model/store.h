@@ -8,8 +8,8 @@
  *
  * Threads: immutable and counted; any.
  */
-#ifndef TREE_STORE_H
-#define TREE_STORE_H
+#ifndef MODEL_STORE_H
+#define MODEL_STORE_H
 
 #include <stdatomic.h>
 

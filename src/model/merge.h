@@ -6,8 +6,8 @@
  * The merged model has the first shard's keys without `split.*`, all tensors in the order of the
  * shards, laid out regularly to the first shard's alignment.
  */
-#ifndef EDIT_MERGE_H
-#define EDIT_MERGE_H
+#ifndef MODEL_MERGE_H
+#define MODEL_MERGE_H
 
 #include "gguf/gguf.h"
 

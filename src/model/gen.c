@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Generations of the model: see gen.h. */
-#include "tree/gen.h"
+#include "model/gen.h"
 
 #include <errno.h>
 #include <stdlib.h>

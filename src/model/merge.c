@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Shards as one model: see merge.h. */
-#include "edit/merge.h"
+#include "model/merge.h"
 
 #include <errno.h>
 #include <inttypes.h>

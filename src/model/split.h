@@ -13,8 +13,8 @@
  *
  * Threads: immutable once found.
  */
-#ifndef EDIT_SPLIT_H
-#define EDIT_SPLIT_H
+#ifndef MODEL_SPLIT_H
+#define MODEL_SPLIT_H
 
 #include <stddef.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The files of a split model: see shards.h. */
-#include "tree/shards.h"
+#include "model/shards.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "edit/merge.h"
+#include "model/merge.h"
 
 /* Lists with room for s->n files. Names are made as files are found: a name may lie about n. */
 static int make_lists(struct shards *s)

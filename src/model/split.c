@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The names of a split model's files: see split.h. */
-#include "edit/split.h"
+#include "model/split.h"
 
 #include <ctype.h>
 #include <errno.h>

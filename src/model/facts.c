@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Facts about a model: see facts.h. */
-#include "check/facts.h"
+#include "model/facts.h"
 
 #include <inttypes.h>
 #include <stdio.h>

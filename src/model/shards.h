@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The files of a split model, opened (edit/split.h tells how they are found). The first is the one
+ * The files of a split model, opened (model/split.h tells how they are found). The first is the one
  * that is edited; the others are opened once and stay.
  *
  * Threads: immutable once opened.
  */
-#ifndef TREE_SHARDS_H
-#define TREE_SHARDS_H
+#ifndef MODEL_SHARDS_H
+#define MODEL_SHARDS_H
 
-#include "edit/split.h"
-#include "tree/store.h"
+#include "model/split.h"
+#include "model/store.h"
 
 struct shards {
     size_t n;             /* files; 0: the model is not split */

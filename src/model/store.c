@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Stores: see store.h. */
-#include "tree/store.h"
+#include "model/store.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -12,12 +12,12 @@
  *
  * Threads: any; what is cached (sizes of texts) is atomic.
  */
-#ifndef TREE_GEN_H
-#define TREE_GEN_H
+#ifndef MODEL_GEN_H
+#define MODEL_GEN_H
 
 #include <time.h>
 
-#include "tree/shards.h"
+#include "model/shards.h"
 
 /* Rows of views of the whole whose size is kept, by their place in the table of root files. */
 #define GEN_ROWS 15

@@ -5,8 +5,8 @@
  *
  * Threads: pure functions of an immutable model.
  */
-#ifndef CHECK_FACTS_H
-#define CHECK_FACTS_H
+#ifndef MODEL_FACTS_H
+#define MODEL_FACTS_H
 
 #include <string.h>
 
