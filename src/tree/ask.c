@@ -235,6 +235,10 @@ void writer_ask(struct tree *t)
     size_t ops = edit_mark(&p->change), fresh = p->n_fresh, moved = t->keys.n_moved;
     t->writer.asked = p->asking;
     p->asking = NULL;
+    if (p->change.n == 0) { /* it was taken back */
+        allow(t);
+        return;
+    }
     int r = is_known(t) ? ask_room(t, &e) : ask_all(t, &how, &e);
     if (p->batch != batch) { /* interrupted: the edits are gone */
         waits_join(&p->asking, t->writer.asked);

@@ -178,10 +178,17 @@ static int carry_out(struct tree *t, struct batch *b, const struct gen *g, struc
     return r;
 }
 
-/* Take what is pending, which is planned; it is in flight from now on. */
-static void take(struct tree *t, struct batch *b)
+/*
+ * Take what is pending, which is planned; it is in flight from now on. The disk is not asked any more
+ * whether it can be written: requests that wait for that wait for the edit, or, if it is a copy that
+ * no request waits for, are answered at once: *answered.
+ */
+static void take(struct tree *t, struct batch *b, struct tree_wait **answered)
 {
     struct pending *p = &t->writer.next;
+    bool slow = t->opt.commit == TREE_COMMIT_SYNC || (p->asked && p->how == EDIT_COPY);
+    waits_join(slow ? answered : &p->waits, p->asking);
+    p->asking = NULL;
     pending_keep(t, edit_mark(&p->change), p->n_fresh, 0);
     memset(b, 0, sizeof(*b));
     b->pending = *p;
@@ -192,9 +199,7 @@ static void take(struct tree *t, struct batch *b)
     t->writer.flight_owner = b->pending.owner;
     t->writer.flight_edits = b->pending.edits;
     t->writer.flight_slow = p->asked && p->how == EDIT_COPY && !writer_is_small(t);
-    struct tree_wait *asking = p->asking;
     pending_init(t);
-    p->asking = asking;
     moves_stage(&t->keys, STAGE_NEW, STAGE_FLIGHT);
     moves_stage(&t->keys, STAGE_KEPT, STAGE_FLIGHT);
     atomic_store(&t->writer.cancel, false);
@@ -224,6 +229,8 @@ static void give_up(struct tree *t, const struct err *e)
     (void)clock_gettime(CLOCK_MONOTONIC, &b.begin);
     log_batch(t, &b, e->code);
     mark_failed(t, &t->writer.next.change, e);
+    waits_join(&t->writer.next.waits, t->writer.next.asking);
+    t->writer.next.asking = NULL;
     pending_drop(t);
     answer_without(t, e->code);
 }
@@ -270,9 +277,11 @@ static void write_pending(struct tree *t)
         give_up(t, &e);
         return;
     }
-    take(t, &b);
+    struct tree_wait *answered = NULL;
+    take(t, &b, &answered);
     const struct gen *flight = t->writer.flight;
     (void)pthread_mutex_unlock(&t->lock);
+    waits_answer(answered, 0);
     r = carry_out(t, &b, flight, &s);
     log_batch(t, &b, r);
     (void)pthread_mutex_lock(&t->lock);
@@ -293,11 +302,15 @@ static void *run(void *arg)
 {
     struct tree *t = arg;
     struct writer *w = &t->writer;
+    bool asked = false; /* what is to be written has its turn, however many ask */
     (void)pthread_mutex_lock(&t->lock);
     for (;;) {
-        if (w->next.asking)
+        bool write = w->next.waits || is_due(w) || (w->stop && writer_has_work(t));
+        bool ask = w->next.asking && !(write && asked);
+        asked = ask;
+        if (ask)
             writer_ask(t);
-        else if (w->next.waits || is_due(w) || (w->stop && writer_has_work(t)))
+        else if (write)
             write_pending(t);
         else if (w->stop)
             break;
