@@ -23,7 +23,7 @@ all rounds and, in brackets, the least and the most. WHAT is any of
   latency     single reads of tensor data beside edits and listings, with 1,000,000 tokens
   hanging     reads while an edit waits for a disk that hangs
 
-(default: all). docs/performance.md explains how each is measured, and its goal.
+(default: all). docs/performance.md explains how each is measured, and its goal; RESULTS.md has figures.
 """
 import argparse
 import contextlib
