@@ -264,8 +264,10 @@ int edits_remove(struct tree *t, struct kfile *f, struct err *e)
     int r = edit_remove(c, f->key, f->key_len, e);
     if (r == 0)
         r = accepted(t, f, NULL, mark, e);
-    if (r > 0)
+    if (r > 0) {
         kfile_set_state(&t->keys, f, f->draft ? KFILE_NEW : KFILE_GONE);
+        kfile_set_error(f, NULL); /* of a value that nobody misses now */
+    }
     return r;
 }
 
