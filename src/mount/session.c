@@ -155,16 +155,20 @@ static bool is_mounted(dev_t dev, const struct mnt_options *o, const struct tree
 }
 
 /*
- * Let go of the kernel's side: all its requests fail from now on. Unless the mount has gone lazily:
- * what is on its mount point then is another one.
+ * Let go of the kernel's side: all its requests fail from now on. If the mount has gone, what is on
+ * its mount point now is another one: libfuse unmounts nothing if its descriptor shows an error, as
+ * that of an ended connection does, and a pipe without a reader. (After a lazy unmount the
+ * connection has not ended.)
  */
 static void disconnect(struct fuse_session *se, bool mounted)
 {
-    int null = mounted ? -1 : open("/dev/null", O_RDWR | O_CLOEXEC);
-    if (null < 0)
-        fuse_session_unmount(se);
-    else if (dup3(null, fuse_session_fd(se), O_CLOEXEC) >= 0)
-        (void)close(null);
+    int end[2];
+    if (!mounted && pipe2(end, O_CLOEXEC) == 0) {
+        (void)close(end[0]);
+        (void)dup3(end[1], fuse_session_fd(se), O_CLOEXEC);
+        (void)close(end[1]);
+    }
+    fuse_session_unmount(se);
 }
 
 /* From now on until the process ends: its exit status is decided. */

@@ -82,7 +82,9 @@ def assert_no_faults():
     for name in glob.glob(path('sanitizer.*')):
         report = get(name).decode(errors='replace')
         os.unlink(name)  # the next test is not to fail for it
-        raise AssertionError(report)
+        # A thread that ends just then is no fault.
+        if any(line and 'Unable to get registers' not in line for line in report.splitlines()):
+            raise AssertionError(report)
 
 
 def run(*command, limit=LIMIT, **options):
