@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +18,7 @@
 #include "mount/mounts.h"
 #include "mount/ops.h"
 #include "mount/readahead.h"
+#include "mount/signals.h"
 #include "mount/spot.h"
 
 /* Make the session and mount it. A signal that comes once it is mounted makes a clean end. */
@@ -30,8 +30,10 @@ static struct fuse_session *mount_session(struct mnt_options *o, struct mnt *m, 
         return NULL;
     struct caught c = catch_begin();
     struct fuse_session *se = fuse_session_new(&o->args, &mnt_ops, sizeof(mnt_ops), m);
-    if (se && (fuse_set_signal_handlers(se) < 0 || fuse_session_mount(se, o->mountpoint) != 0)) {
-        fuse_remove_signal_handlers(se);
+    if (se)
+        signals_begin(se);
+    if (se && fuse_session_mount(se, o->mountpoint) != 0) {
+        signals_end();
         fuse_session_destroy(se);
         se = NULL;
     }
@@ -106,8 +108,6 @@ static int loop(struct fuse_session *se, const struct fuse_cmdline_opts *cmd)
 /* Leave the terminal: from here on the parent has ended, and its exit status was 0. */
 static int detach(const struct mnt_options *o, struct err *e)
 {
-    /* A write over the limit on file sizes is an error of that write (EFBIG), not the end. */
-    (void)signal(SIGXFSZ, SIG_IGN);
     if (fuse_daemonize(o->cmd.foreground) < 0)
         return err_set(e, -EIO, "cannot become a daemon");
     if (!o->cmd.foreground)
@@ -171,14 +171,6 @@ static void disconnect(struct fuse_session *se, bool mounted)
     fuse_session_unmount(se);
 }
 
-/* From now on until the process ends: its exit status is decided. */
-static void ignore_signals(void)
-{
-    static const int signals[] = {SIGHUP, SIGINT, SIGTERM, SIGPIPE};
-    for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
-        (void)signal(signals[i], SIG_IGN);
-}
-
 /*
  * The session has ended: what was accepted is written, and what is not in the file is named. Programs
  * may still have files open if a signal ended it, or an unmount by force; after any other unmount the
@@ -201,8 +193,7 @@ static int finish(struct fuse_session *se, struct mnt *m, const struct ending *e
     tree_unsaved(m->tree, &lost);
     buf_char(&lost, '\0');
     daemon_end(m->status, e, buf_error(&lost) ? NULL : (const char *)lost.data);
-    ignore_signals();
-    fuse_remove_signal_handlers(se);
+    signals_end();
     return r;
 }
 
@@ -213,6 +204,8 @@ static int serve(struct fuse_session *se, const struct mnt_options *o, struct mn
     int ended = 0, r = detach(o, e);
     if (r == 0)
         r = tree_start(m->tree, e);
+    if (r == 0)
+        r = signals_serve(e);
     if (r == 0) {
         announce(o, m, dev);
         first_exchange(se);
@@ -220,9 +213,10 @@ static int serve(struct fuse_session *se, const struct mnt_options *o, struct mn
         ended = loop(se, &o->cmd);
         r = ended < 0 ? err_set(e, ended, "serving failed: %s", strerror(-ended)) : 0;
     }
+    bool signalled = signals_served();
     /* A file system that may still be served is not asked: this thread would have to answer. */
     struct ending end = {.mounted = is_mounted(dev, o, m->tree)};
-    end.cut_off = ended != 0 || r < 0 || is_there(dev, end.mounted);
+    end.cut_off = signalled || ended != 0 || r < 0 || is_there(dev, end.mounted);
     return finish(se, m, &end, r, e);
 }
 

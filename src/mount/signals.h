@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Signals that end a session: SIGTERM, SIGINT, SIGHUP. Each makes the session's loop return, at
+ * whatever moment it comes; it never ends the process. libfuse's own handlers set a flag that its loop
+ * looks at before it waits: a signal between the two is seen only with the next request.
+ *
+ *     signals_begin(se);            before the process detaches: from here on none is lost
+ *     signals_serve(&e);            in the process that serves; this thread is the one that loops
+ *     ... the loop ...
+ *     signals_served();             it has returned
+ *     signals_end();                what is pending is written
+ *
+ * Threads: the calls come from one thread, of one session in a process.
+ */
+#ifndef MOUNT_SIGNALS_H
+#define MOUNT_SIGNALS_H
+
+#include <stdbool.h>
+
+#include "base/err.h"
+
+struct fuse_session;
+
+void signals_begin(struct fuse_session *se);
+/* 0, -EAGAIN (no thread). */
+int signals_serve(struct err *e);
+/* True if a signal came while the session was served. */
+bool signals_served(void);
+/* The exit status is decided: the signals are ignored until the process ends. */
+void signals_end(void);
+
+#endif
