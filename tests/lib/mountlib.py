@@ -24,6 +24,9 @@ GGUFS = os.environ.get('GGUFS', 'ggufs')
 LIMIT = 30  # seconds for anything that should take well under one
 OTHER = 65534  # an ordinary user, and a group
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+# Under nohup(1) it is ignored, and programs would inherit that.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
 SHARED = os.environ.get('GGUFS_SHARED', os.path.join(os.path.dirname(SOURCE), 'shared'))
 folder = None  # of this run
 
