@@ -96,15 +96,18 @@ class Run(unittest.TestCase):
 
 
 class Readme(unittest.TestCase):
-    def blocks(self):
+    def demo(self):
+        """The one block with prompts."""
         text = mountlib.get(os.path.join(mountlib.SOURCE, 'README.md')).decode()
-        return re.findall(r'^```\n(.*?)^```$', text, re.M | re.S)
+        blocks = re.findall(r'^```\n(.*?)^```$', text, re.M | re.S)
+        block, = (block for block in blocks if block.startswith('$ '))
+        return block
 
     def test_demo(self):
-        """The first block is a dialogue in the root of the sources: each output is the one shown."""
+        """It is a dialogue in the root of the sources: each output is the one shown."""
         root = checkout('demo')
         executable('demo/build/src/vim', '#!/bin/sh\nexec ex -s -c wq "$1"\n')
-        dialogue = re.split(r'^\$ ', self.blocks()[0], flags=re.M)[1:]
+        dialogue = re.split(r'^\$ ', self.demo(), flags=re.M)[1:]
         steps = [re.match(r'((?:[^\n"]|"[^"]*")*)\n(.*)', step, re.S).groups() for step in dialogue]
         self.assertGreater(len(steps), 5)
         for command, shown in steps:
