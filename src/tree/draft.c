@@ -24,7 +24,7 @@ static bool only_truncated(const struct draft *d)
 /* It holds what the key does not, and may become its value. */
 static bool is_pending(const struct draft *d)
 {
-    return d->refused == 0 && (d->dirty || only_truncated(d));
+    return d->refused == 0 && !d->unfinished && (d->dirty || only_truncated(d));
 }
 
 /* All that was written is the key's value, or was. */
@@ -114,7 +114,7 @@ static int restart(const struct tree *t, struct draft *d, bool truncate)
  */
 static bool is_over(const struct draft *d)
 {
-    return d->refused ? d->closed : is_accepted(d);
+    return d->refused || d->unfinished ? d->closed : is_accepted(d);
 }
 
 int draft_join(struct tree *t, struct tree_file *file, struct kfile *f, bool truncate,
@@ -148,6 +148,7 @@ void draft_truncate(struct tree *t, struct draft *d)
     d->whole = true;
     d->written = false;
     d->dirty = false;
+    d->unfinished = false;
     d->refused = 0;
 }
 
@@ -207,6 +208,8 @@ int draft_refuse(struct tree *t, struct draft *d, const struct err *e)
     return d->refused;
 }
 
+/* A close may come from a fork of another thread, while the text is half written: what may still
+ * become a value is refused to that close only, and dropped by the last one. */
 int draft_settle(struct tree *t, struct draft *d, bool again)
 {
     struct kfile *f = d->of;
@@ -217,7 +220,12 @@ int draft_settle(struct tree *t, struct draft *d, bool again)
         d->dirty = true;
     if (!d->dirty || d->refused)
         return d->refused;
+    if (d->unfinished) /* nothing was written since */
+        return -EINVAL;
     int r = edits_accept(t, f, &d->text, &e);
+    d->unfinished = r == -EINVAL && draft_may_go_on(t, f);
+    if (d->unfinished)
+        return edits_refused(t, f, &e);
     if (r < 0)
         return draft_refuse(t, d, &e);
     d->dirty = false;

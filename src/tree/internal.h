@@ -231,6 +231,8 @@ void tree_stray(const struct tree *t, const struct kfile *f);
  * close(2) gives. 0, or -errno with a line.
  */
 int draft_judge(const struct tree *t, const struct kfile *f, bool at_once, struct err *e);
+/* Whether a text that is no value yet may become one if more is written: it ends within a line. */
+bool draft_may_go_on(const struct tree *t, const struct kfile *f);
 
 /* ---- edits: all under the tree's lock ---- */
 

@@ -40,6 +40,14 @@ static int parse(const struct tree *t, const struct kfile *f, const struct typed
     return edit_check_value(g, f->key, f->key_len, type->type, payload.data, payload.len, e);
 }
 
+bool draft_may_go_on(const struct tree *t, const struct kfile *f)
+{
+    const struct buf *text = &f->draft->text;
+    struct typed type = edits_known_type(t, f);
+    bool open = type.set && text->len && !looks_whole(type.type, type.elem, text);
+    return open && text_prefix_check(type.type, type.elem, text->data, text->len) == 0;
+}
+
 int draft_judge(const struct tree *t, const struct kfile *f, bool at_once, struct err *e)
 {
     const struct buf *text = &f->draft->text;

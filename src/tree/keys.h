@@ -67,6 +67,7 @@ struct draft {
     bool dirty;         /* something was written since the last accept() */
     bool closed;        /* the last that was seen of it is a flush, as close(2) sends it */
     bool whole;         /* written from the beginning on, without a hole: its start can be judged */
+    bool unfinished;    /* at the last close it was no value, but the beginning of one perhaps */
     int refused;        /* 0, or why a write was refused: such a draft changes nothing */
     unsigned losses;    /* of the writer, when it was accepted last */
     struct typed typed; /* opened as KEY:TYPE */

@@ -214,6 +214,7 @@ static int write_key(struct tree *t, const struct tree_file *file, uint64_t off,
     int r = draft_reach(t, d, off);
     d->whole &= off <= d->text.len;
     d->written = d->dirty = true;
+    d->unfinished = false;
     if (r == 0)
         r = put_bytes(&d->text, off, bytes, n);
     if (r < 0)
@@ -315,6 +316,7 @@ static int truncate_draft(struct tree *t, struct draft *d, uint64_t size)
         t->keys.helper_bytes += d->text.len - was;
     if (size != was)
         d->written = d->dirty = true;
+    d->unfinished &= size == was;
     d->whole &= size <= was;
     return 0;
 }

@@ -262,6 +262,20 @@ static const struct script scripts[] = {
      "close A =ERANGE; gone a.new; fsync",
      UNCHANGED},
 
+    /* A close by the fork of another thread, in the middle of a text. */
+    {"a text that is not finished at a close may go on", NULL,
+     "open A a.list w trunc; write A '[4,'; flush A =EINVAL; text a.list '1\n2\n3\n';"
+     "write A ' 5]'; close A; text a.list '4\n5\n'; fsync",
+     "a.name:string=one " A_COUNT A_OTHER "a.list:array[i32]=4,5 "},
+    {"a text that is not finished at the last close is dropped", NULL,
+     "open A a.list w trunc; write A '[4,'; close A =EINVAL; text a.list '1\n2\n3\n';"
+     "refused a.list; put a.count '12'; add a.list '4\n'; text a.list '1\n2\n3\n4\n'; fsync",
+     "a.name:string=one a.count:u32=12 " A_OTHER "a.list:array[i32]=1,2,3,4 "},
+    {"an unfinished text that becomes none is refused", NULL,
+     "open A a.list w trunc; write A '4\n5'; flush A; write A ',\n'; flush A =EINVAL;"
+     "write A '6\n'; close A =EINVAL; text a.list '1\n2\n3\n'; fsync",
+     UNCHANGED},
+
     /* What no flush, fsync or release has judged is dropped at the end of the daemon. */
     {"a draft that is open at the end is dropped", NULL,
      "open A a.name w trunc; write A 'new'; open B a.count w trunc; open C a.new w creat;"
