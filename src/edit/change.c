@@ -187,6 +187,14 @@ bool edit_change_empty(const struct edit_change *c)
     return true;
 }
 
+size_t edit_change_count(const struct edit_change *c)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < c->n; i++)
+        n += differs(c, &c->slot[i]);
+    return n;
+}
+
 /* ---- entries ---- */
 
 static void put_value(struct buf *b, const struct edit_change *c, const struct edit_slot *s)

@@ -113,6 +113,8 @@ void edit_keep(struct edit_change *c, size_t mark);
 
 /* True if nothing differs from the base, as far as names and slots show. */
 bool edit_change_empty(const struct edit_change *c);
+/* Keys that differ from the base, or are gone from it, likewise. */
+size_t edit_change_count(const struct edit_change *c);
 
 /* The slot of a name: *ret is EDIT_NONE if no operation has touched it. False: the key is gone. */
 bool edit_find(const struct edit_change *c, const void *key, size_t n, uint32_t *ret);

@@ -32,7 +32,7 @@ struct pending {
     size_t n_fresh, cap_fresh;
     struct tree_wait *asking; /* requests that wait for the disk's answer */
     struct tree_wait *waits;  /* requests that wait until it is durable */
-    unsigned edits;           /* accepted */
+    unsigned edits;           /* accepted since nothing was pending */
     struct tree_wait
         *owner;             /* the request that waits, if this batch is its edit alone; else NULL */
     bool asked;             /* the disk was asked, and then */
@@ -51,7 +51,7 @@ struct writer {
     struct gen *flight;             /* a reference: what is being written, or NULL */
     struct tree_wait *flight_waits; /* requests that wait for that */
     struct tree_wait *flight_owner; /* as pending.owner */
-    unsigned flight_edits;          /* accepted edits in it */
+    size_t flight_edits;            /* keys that it changes */
     bool flight_slow;               /* it is a copy of a large model */
     struct tree_wait *asked;        /* requests whose question the thread is asking just now */
     struct pending next;

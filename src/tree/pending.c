@@ -179,10 +179,12 @@ void pending_take_back(struct tree *t, const struct err *e)
     struct pending *p = &t->writer.next;
     t->writer.losses++;
     edit_undo(&p->change, 0);
-    if (p->change.n == 0)
+    if (p->change.n == 0) {
+        p->edits = 0;
         adopt_base(t);
-    else
+    } else {
         set_changed(t);
+    }
     for (size_t i = 0; i < p->n_fresh; i++)
         keys_settle(&t->keys, p->fresh[i], edits_stored(t, p->fresh[i]));
     moves_land(t, STAGE_NEW, false);

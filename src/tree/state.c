@@ -10,23 +10,24 @@
 enum { COUNT_BITS = 7, COUNT_MAX = 101, CHANGED = 1 << (2 * COUNT_BITS) };
 _Static_assert(CHANGED < 1 << STATE_BITS, "a state fits into a node's number");
 
-static unsigned clamp(unsigned n)
+static unsigned clamp(size_t n)
 {
-    return n < COUNT_MAX ? n : COUNT_MAX;
+    return n < COUNT_MAX ? (unsigned)n : COUNT_MAX;
 }
 
-/* Edits that are accepted and not in the file, and files whose last write was refused. Under the
+/* Keys that are edited and not yet written so, and files whose last write was refused. Under the
  * lock. */
 static uint32_t counts(const struct tree *t)
 {
-    unsigned refused = 0, removed = 0;
+    size_t refused = 0, removed = 0;
     const struct writer *w = &t->writer;
     for (uint32_t i = 0; t->writable && i < t->keys.n; i++) {
         const struct kfile *f = t->keys.file[i];
         refused += f && f->error && f->state != KFILE_DEAD;
         removed += f && f->state == KFILE_REMOVED;
     }
-    unsigned pending = w->next.edits + removed + (w->flight ? w->flight_edits : 0);
+    size_t pending = t->writable ? edit_change_count(&w->next.change) + removed : 0;
+    pending += w->flight ? w->flight_edits : 0;
     return clamp(pending) | clamp(refused) << COUNT_BITS;
 }
 

@@ -197,7 +197,7 @@ static void take(struct tree *t, struct batch *b, struct tree_wait **answered)
     t->writer.flight = gen_ref(t->now.gen);
     t->writer.flight_waits = b->pending.waits;
     t->writer.flight_owner = b->pending.owner;
-    t->writer.flight_edits = b->pending.edits;
+    t->writer.flight_edits = edit_change_count(&b->pending.change);
     t->writer.flight_slow = p->asked && p->how == EDIT_COPY && !writer_is_small(t);
     pending_init(t);
     moves_stage(&t->keys, STAGE_NEW, STAGE_FLIGHT);

@@ -56,6 +56,19 @@ class State(unittest.TestCase):
                 self.assertIn(b'mount:          read-write\n', text)
                 self.assertEqual(os.fstat(before.fileno()).st_size, len(text))
 
+    def test_pending_keys(self):
+        """Edits of one key replace each other: what counts are keys."""
+        with Mount(self.model(), '-o', 'commit=sync') as at:
+            for text in ('66\n', '67\n', '68\n'):
+                self.write(at, text)
+            self.assertEqual(mount_line(at), 'read-write; 1 edit is not written yet')
+            os.rename(os.path.join(at, 'metadata/general.file_type'),
+                      os.path.join(at, 'metadata/my.file_type'))
+            self.assertEqual(mount_line(at), 'read-write; 2 edits are not written yet')
+            os.rename(os.path.join(at, 'metadata/my.file_type'),
+                      os.path.join(at, 'metadata/general.file_type'))
+            self.assertEqual(mount_line(at), 'read-write; 1 edit is not written yet')
+
     def test_refused(self):
         with Mount(self.model()) as at:
             with self.assertRaises(OSError):
