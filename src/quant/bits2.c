@@ -41,7 +41,7 @@ static inline uint64_t trits8(uint64_t x, unsigned pow)
     return (even * 3 >> 8 & digit) | (odd * 3 & digit << 8);
 }
 
-static inline void block_TQ1_0(const uint8_t *restrict b, float *restrict y)
+FIXED void block_TQ1_0(const uint8_t *restrict b, float *restrict y)
 {
     static const uint8_t pow3[5] = {1, 3, 9, 27, 81};
     float d = half_at(b + TQ1_D);
@@ -96,7 +96,7 @@ static inline bool pack_TQ1_0(const float *restrict x, uint8_t *restrict b)
 }
 ENCODER(TQ1_0)
 
-static inline void block_TQ2_0(const uint8_t *restrict b, float *restrict y)
+FIXED void block_TQ2_0(const uint8_t *restrict b, float *restrict y)
 {
     float d = half_at(b + TQ2_D);
     for (unsigned r = 0; r < 8; r++)
@@ -121,7 +121,7 @@ static inline bool pack_TQ2_0(const float *restrict x, uint8_t *restrict b)
 }
 ENCODER(TQ2_0)
 
-static inline void block_Q1_0(const uint8_t *restrict b, float *restrict y)
+FIXED void block_Q1_0(const uint8_t *restrict b, float *restrict y)
 {
     float d = half_at(b);
     for (size_t k = 0; k < 16; k++) {
@@ -186,7 +186,7 @@ static inline uint64_t spread_pairs(unsigned w)
     return (x | x << 6 | x << 12 | x << 18) & BYTES8(3);
 }
 
-static inline void block_Q2_0(const uint8_t *restrict b, float *restrict y)
+FIXED void block_Q2_0(const uint8_t *restrict b, float *restrict y)
 {
     float d = half_at(b);
     for (size_t k = 0; k < 8; k++)

@@ -40,7 +40,7 @@ static inline void table_run(float *restrict y, const uint8_t *restrict qs, unsi
     }
 }
 
-static inline void block_IQ4_NL(const uint8_t *restrict b, float *restrict y)
+FIXED void block_IQ4_NL(const uint8_t *restrict b, float *restrict y)
 {
     table_run(y, b + NL_QS, 16, iq4_values, half_at(b));
 }
@@ -134,7 +134,7 @@ size_t IN_SET(encode_IQ4_NL)(const float *restrict src, size_t n, uint8_t *restr
     return done + pack_iq4_nl(last, n - done, dst + done * IQ4_NL_BYTES);
 }
 
-static inline void block_IQ4_XS(const uint8_t *restrict b, float *restrict y)
+FIXED void block_IQ4_XS(const uint8_t *restrict b, float *restrict y)
 {
     float d = half_at(b);
     unsigned high = get_u16(b + XS_HIGH, false);
@@ -176,7 +176,7 @@ static inline float e8m0_half(unsigned e)
     return f32_from_bits(e < 2 ? 0x00200000u << e : (e - 1) << 23);
 }
 
-static inline void block_MXFP4(const uint8_t *restrict b, float *restrict y)
+FIXED void block_MXFP4(const uint8_t *restrict b, float *restrict y)
 {
     table_run(y, b + MX_QS, 16, e2m1_values, e8m0_half(b[0]));
 }
@@ -281,7 +281,7 @@ static inline float ue4m3_half(unsigned b)
     return e ? f32_from_bits((e + 127 - 8) << 23 | m << 20) : (float)(int)m * 0x1p-10f;
 }
 
-static inline void block_NVFP4(const uint8_t *restrict b, float *restrict y)
+FIXED void block_NVFP4(const uint8_t *restrict b, float *restrict y)
 {
     for (size_t s = 0; s < 4; s++)
         table_run(y + 16 * s, b + NV_QS + 8 * s, 8, e2m1_values, ue4m3_half(b[s]));

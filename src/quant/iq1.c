@@ -36,7 +36,7 @@ static inline float iq1_shift(unsigned flag)
     return f32_from_bits(0x3e000000 | flag << 31);
 }
 
-static inline void block_IQ1_S(const uint8_t *restrict b, float *restrict y)
+FIXED void block_IQ1_S(const uint8_t *restrict b, float *restrict y)
 {
     float d = half_at(b);
     for (size_t g = 0; g < 8; g++) {
@@ -60,7 +60,7 @@ static inline float iq1_m_d(const uint8_t *scales)
     return half_at(half);
 }
 
-static inline void block_IQ1_M(const uint8_t *restrict b, float *restrict y)
+FIXED void block_IQ1_M(const uint8_t *restrict b, float *restrict y)
 {
     float d = iq1_m_d(b + M_SCALES);
     for (size_t h = 0; h < 16; h++) { /* halves of groups: 16 elements, two entries */

@@ -33,7 +33,7 @@ static inline float iq2_scale(float d, unsigned s)
     return (d * (0.5f + (float)(int)s)) * 0.25f;
 }
 
-static inline void block_IQ2_XXS(const uint8_t *restrict b, float *restrict y)
+FIXED void block_IQ2_XXS(const uint8_t *restrict b, float *restrict y)
 {
     float d = half_at(b);
     for (size_t g = 0; g < 8; g++) {
@@ -48,7 +48,7 @@ static inline void block_IQ2_XXS(const uint8_t *restrict b, float *restrict y)
 }
 DECODER(IQ2_XXS)
 
-static inline void block_IQ2_XS(const uint8_t *restrict b, float *restrict y)
+FIXED void block_IQ2_XS(const uint8_t *restrict b, float *restrict y)
 {
     float d = half_at(b);
     for (size_t h = 0; h < 16; h++) { /* halves of groups: 16 elements, two entries */
@@ -62,7 +62,7 @@ static inline void block_IQ2_XS(const uint8_t *restrict b, float *restrict y)
 }
 DECODER(IQ2_XS)
 
-static inline void block_IQ2_S(const uint8_t *restrict b, float *restrict y)
+FIXED void block_IQ2_S(const uint8_t *restrict b, float *restrict y)
 {
     float d = half_at(b);
     for (size_t h = 0; h < 16; h++) {

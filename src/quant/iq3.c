@@ -30,7 +30,7 @@ static inline uint64_t join(uint32_t first, uint32_t second)
     return first | (uint64_t)second << 32;
 }
 
-static inline void block_IQ3_XXS(const uint8_t *restrict b, float *restrict y)
+FIXED void block_IQ3_XXS(const uint8_t *restrict b, float *restrict y)
 {
     float d = half_at(b);
     for (size_t g = 0; g < 8; g++) {
@@ -46,7 +46,7 @@ static inline void block_IQ3_XXS(const uint8_t *restrict b, float *restrict y)
 }
 DECODER(IQ3_XXS)
 
-static inline void block_IQ3_S(const uint8_t *restrict b, float *restrict y)
+FIXED void block_IQ3_S(const uint8_t *restrict b, float *restrict y)
 {
     float d = half_at(b);
     for (size_t g = 0; g < 8; g++) {

@@ -30,6 +30,7 @@
  */
 #include "quant/fit.h"
 #include "quant/kernel.h"
+#include "quant/wide.h"
 
 /* Offsets of the fields. */
 enum { Q2_SCALES = 0, Q2_QS = 16, Q2_D = 80, Q2_DMIN = 82 };
@@ -112,17 +113,29 @@ FIXED void take_signed(float d, const int8_t scale[16], float zero, const float 
             take_steps(code + 16 * h, x + 16 * h, 16, 0, d * (float)scale[h], -zero, zero - 1);
 }
 
+/* The scales and minima of half runs, or of whole ones, as floats. */
+struct scales {
+    float scale[16], minus_min[16];
+};
+
 /* scales[h]: the scale of half run h in the low nibble, its minimum in the high one. */
-static inline void block_Q2_K(const uint8_t *restrict b, float *restrict y)
+FIXED void block_Q2_K(const uint8_t *restrict b, float *restrict y)
 {
-    float d = half_at(b + Q2_D), dmin = half_at(b + Q2_DMIN);
-    for (unsigned h = 0; h < 16; h++) {
-        const uint8_t *qs = b + Q2_QS + 32 * (h / 8) + 16 * (h % 2);
-        float scale = d * (float)(b[Q2_SCALES + h] & 15);
-        float min = dmin * (float)(b[Q2_SCALES + h] >> 4);
-        for (unsigned k = 0; k < 16; k += 8)
-            put8_add(y + 16 * h + k, fields8(qs + k, 2 * (h / 2 % 4), 3), scale, -min);
+    const float d = half_at(b + Q2_D), dmin = half_at(b + Q2_DMIN);
+    struct scales s;
+    for (unsigned h = 0; h < 16; h += 8) {
+        put8(s.scale + h, fields8(b + Q2_SCALES + h, 0, 15), d);
+        put8(s.minus_min + h, fields8(b + Q2_SCALES + h, 4, 15), -dmin);
     }
+    for (unsigned n = 0; n < 2; n++)
+        for (unsigned k = 0; k < 32; k += WIDE) {
+            const words q = bytes_at(b + Q2_QS + 32 * n + k);
+            for (unsigned j = 0; j < 4; j++) {
+                const unsigned r = 4 * n + j, h = 2 * r + k / 16;
+                const struct levels l = levels(2, NONE, s.scale[h], s.minus_min[h]);
+                put_wide(y + 32 * r + k, level(2, l, q >> 2 * j));
+            }
+        }
 }
 DECODER(Q2_K)
 
@@ -149,27 +162,29 @@ ENCODER(Q2_K)
  *     | s + 8  |   s    |  byte s      | t+12 | t+8 | t+4 |  t  |  byte 8 + t, t = 0..3
  *     +--------+--------+              +------+-----+-----+-----+
  */
-static inline void q3_scales(int8_t s[16], const uint8_t *b)
+static inline void q3_scales(float scale[16], const uint8_t *b, float d)
 {
-    for (unsigned i = 0; i < 16; i++) {
-        unsigned low = b[i % 8] >> 4 * (i / 8) & 15, top = b[8 + i % 4] >> 2 * (i / 4) & 3;
-        s[i] = (int8_t)((low | top << 4) - 32);
+    const uint64_t top = get_u32(b + 8, false);
+    for (unsigned h = 0; h < 16; h += 8) {
+        const uint64_t high = (top >> h / 2 & 0x03030303) | (top >> (h / 2 + 2) & 0x03030303) << 32;
+        put8_shifted(scale + h, fields8(b, h / 2, 15) | high << 4, -32, d);
     }
 }
 
-static inline void block_Q3_K(const uint8_t *restrict b, float *restrict y)
+FIXED void block_Q3_K(const uint8_t *restrict b, float *restrict y)
 {
-    float d = half_at(b + Q3_D);
-    int8_t scale[16];
-    q3_scales(scale, b + Q3_SCALES);
-    for (unsigned h = 0; h < 16; h++) {
-        const uint8_t *qs = b + Q3_QS + 32 * (h / 8) + 16 * (h % 2);
-        const uint8_t *hmask = b + Q3_HMASK + 16 * (h % 2); /* a code's third bit */
-        for (unsigned k = 0; k < 16; k += 8) {
-            uint64_t q = fields8(qs + k, 2 * (h / 2 % 4), 3) | fields8(hmask + k, h / 2, 1) << 2;
-            put8_shifted(y + 16 * h + k, q, -4, d * (float)scale[h]);
+    float scale[16];
+    q3_scales(scale, b + Q3_SCALES, half_at(b + Q3_D));
+    for (unsigned n = 0; n < 2; n++)
+        for (unsigned k = 0; k < 32; k += WIDE) {
+            const words q = bytes_at(b + Q3_QS + 32 * n + k);
+            const words top = bytes_at(b + Q3_HMASK + k) << 2 >> 4 * n;
+            for (unsigned j = 0; j < 4; j++) {
+                const unsigned r = 4 * n + j;
+                const struct levels l = levels(3, -4, scale[2 * r + k / 16], NONE);
+                put_wide(y + 32 * r + k, level_of_two(3, l, q >> 2 * j, top >> j, 4));
+            }
         }
-    }
 }
 DECODER(Q3_K)
 
@@ -217,35 +232,29 @@ ENCODER(Q3_K)
  *     +--------+--------+      +--------+--------+      +--------+--------+
  *     byte i: top of s(i+4)    byte 4 + i: top of m     byte 8 + i: low parts      i = 0..3
  */
-struct q45_scales {
-    float scale[8], minus_min[8];
-};
-
-static inline void q45_scales(struct q45_scales *ret, const uint8_t *b)
+static inline void q45_scales(struct scales *ret, const uint8_t *b)
 {
     const uint8_t *c = b + Q45_SCALES;
-    int s[8], m[8];
-    for (unsigned i = 0; i < 4; i++) {
-        s[i] = c[i] & 63;
-        m[i] = c[4 + i] & 63;
-        s[4 + i] = (c[8 + i] & 15) | c[i] >> 6 << 4;
-        m[4 + i] = c[8 + i] >> 4 | c[4 + i] >> 6 << 4;
-    }
-    float d = half_at(b + Q45_D), dmin = half_at(b + Q45_DMIN);
-    for (unsigned i = 0; i < 8; i++) {
-        ret->scale[i] = d * (float)s[i];
-        ret->minus_min[i] = -(dmin * (float)m[i]);
-    }
+    const uint32_t first = get_u32(c, false), second = get_u32(c + 4, false);
+    const uint32_t low = get_u32(c + 8, false);
+    const uint32_t s = (low & 0x0f0f0f0f) | (first >> 2 & 0x30303030);
+    const uint32_t m = (low >> 4 & 0x0f0f0f0f) | (second >> 2 & 0x30303030);
+    put8(ret->scale, (first & 0x3f3f3f3f) | (uint64_t)s << 32, half_at(b + Q45_D));
+    put8(ret->minus_min, (second & 0x3f3f3f3f) | (uint64_t)m << 32, -half_at(b + Q45_DMIN));
 }
 
-static inline void block_Q4_K(const uint8_t *restrict b, float *restrict y)
+FIXED void block_Q4_K(const uint8_t *restrict b, float *restrict y)
 {
-    struct q45_scales s;
+    struct scales s;
     q45_scales(&s, b);
-    for (unsigned r = 0; r < 8; r++) {
-        const uint8_t *qs = b + Q4_QS + 32 * (r / 2);
-        for (unsigned k = 0; k < 32; k += 8)
-            put8_add(y + 32 * r + k, fields8(qs + k, 4 * (r % 2), 15), s.scale[r], s.minus_min[r]);
+    for (unsigned r = 0; r < 8; r += 2) {
+        const struct levels low = levels(4, NONE, s.scale[r], s.minus_min[r]);
+        const struct levels high = levels(4, NONE, s.scale[r + 1], s.minus_min[r + 1]);
+        for (unsigned k = 0; k < 32; k += WIDE) {
+            const words q = bytes_at(b + Q4_QS + 16 * r + k);
+            put_wide(y + 32 * r + k, level(4, low, q));
+            put_wide(y + 32 * r + 32 + k, level(4, high, q >> 4));
+        }
     }
 }
 DECODER(Q4_K)
@@ -273,15 +282,17 @@ static inline bool pack_Q4_K(const float *restrict x, uint8_t *restrict b)
 }
 ENCODER(Q4_K)
 
-static inline void block_Q5_K(const uint8_t *restrict b, float *restrict y)
+FIXED void block_Q5_K(const uint8_t *restrict b, float *restrict y)
 {
-    struct q45_scales s;
+    struct scales s;
     q45_scales(&s, b);
-    for (unsigned r = 0; r < 8; r++) {
-        const uint8_t *qs = b + Q5_QS + 32 * (r / 2), *qh = b + Q5_QH;
-        for (unsigned k = 0; k < 32; k += 8) {
-            uint64_t q = fields8(qs + k, 4 * (r % 2), 15) | fields8(qh + k, r, 1) << 4;
-            put8_add(y + 32 * r + k, q, s.scale[r], s.minus_min[r]);
+    for (unsigned r = 0; r < 8; r += 2) {
+        const struct levels low = levels(5, NONE, s.scale[r], s.minus_min[r]);
+        const struct levels high = levels(5, NONE, s.scale[r + 1], s.minus_min[r + 1]);
+        for (unsigned k = 0; k < 32; k += WIDE) {
+            const words q = bytes_at(b + Q5_QS + 16 * r + k), top = bytes_at(b + Q5_QH + k) << 4;
+            put_wide(y + 32 * r + k, level_of_two(5, low, q, top >> r, 16));
+            put_wide(y + 32 * r + 32 + k, level_of_two(5, high, q >> 4, top >> (r + 1), 16));
         }
     }
 }
@@ -303,19 +314,24 @@ static inline bool pack_Q5_K(const float *restrict x, uint8_t *restrict b)
 }
 ENCODER(Q5_K)
 
-static inline void block_Q6_K(const uint8_t *restrict b, float *restrict y)
+FIXED void block_Q6_K(const uint8_t *restrict b, float *restrict y)
 {
-    const int8_t *scale = (const int8_t *)b + Q6_SCALES;
-    float d = half_at(b + Q6_D);
-    for (unsigned h = 0; h < 16; h++) {
-        const uint8_t *ql = b + Q6_QL + 64 * (h / 8) + 16 * (h % 4);
-        const uint8_t *qh = b + Q6_QH + 32 * (h / 8) + 16 * (h % 2);
-        for (unsigned k = 0; k < 16; k += 8) {
-            uint64_t low = fields8(ql + k, 4 * (h / 4 % 2), 15);
-            uint64_t top = fields8(qh + k, 2 * (h / 2 % 4), 3);
-            put8_shifted(y + 16 * h + k, low | top << 4, -32, d * (float)scale[h]);
+    const float d = half_at(b + Q6_D);
+    float scale[16];
+    for (unsigned h = 0; h < 16; h += 8)
+        put8(scale + h, get_u64(b + Q6_SCALES + h, false), d);
+    for (unsigned n = 0; n < 2; n++)
+        for (unsigned k = 0; k < 32; k += WIDE) {
+            const uint8_t *low = b + Q6_QL + 64 * n + k;
+            const words q[2] = {bytes_at(low), bytes_at(low + 32)};
+            const words top = bytes_at(b + Q6_QH + 32 * n + k) << 4;
+            for (unsigned j = 0; j < 4; j++) {
+                const unsigned r = 4 * n + j;
+                const struct levels l = levels(6, -32, scale[2 * r + k / 16], NONE);
+                const words rest = q[j % 2] >> 4 * (j / 2);
+                put_wide(y + 32 * r + k, level_of_two(6, l, rest, top >> 2 * j, 48));
+            }
         }
-    }
 }
 DECODER(Q6_K)
 
@@ -350,7 +366,7 @@ static inline bool pack_Q6_K(const float *restrict x, uint8_t *restrict b)
 }
 ENCODER(Q6_K)
 
-static inline void block_Q8_K(const uint8_t *restrict b, float *restrict y)
+FIXED void block_Q8_K(const uint8_t *restrict b, float *restrict y)
 {
     float d = f32_from_bits(get_u32(b + Q8_D, false));
     for (unsigned k = 0; k < 256; k += 8)

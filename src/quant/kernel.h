@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the decoders are made of (the encoders: pack.h). Included by the family files, which are compiled once for each
- * kernel set (set.h), never by others.
+ * What the decoders are made of (the encoders: pack.h). Included by the family files, which are
+ * compiled once for each kernel set (set.h), never by others.
  *
- * A decoder is `static inline void block_T(const uint8_t *restrict b, float *restrict y)`, which
- * turns the T_BYTES bytes at b into T_LEN floats at y, and DECODER(T), which makes the loop over
- * blocks. It works on eight codes at a time, as the bytes of a uint64_t:
+ * A decoder is `FIXED void block_T(const uint8_t *restrict b, float *restrict y)`, which turns the
+ * T_BYTES bytes at b into T_LEN floats at y, and DECODER(T), which makes the loop over blocks. Types
+ * made of bit fields take them apart in vectors (wide.h). The others, and scales, come as eight
+ * codes at a time, the bytes of a uint64_t:
  *
  *      63     56 55     48        15      8 7       0
  *     +---------+---------+ ... +---------+---------+
  *     | code 7  | code 6  |     | code 1  | code 0  |
  *     +---------+---------+ ... +---------+---------+
  *
- * Codes are picked from their bit fields or books with plain 64-bit arithmetic; put8() and its
- * kin widen them to eight floats, apply the scale, and store. That is fast on any machine whose
- * vectors compilers know, and does not hang on how well they vectorise a loop.
+ * Codes are picked from their fields or books with plain 64-bit arithmetic; put8() and its kin
+ * widen them to eight floats, apply the scale, and store. That is fast on any machine whose vectors
+ * compilers know, and does not hang on how well they vectorise a loop.
  *
  * The arithmetic is float32 in the order that the comments give; fused multiply-add is switched
  * off. Codes are integers, so that zero is +0 and the sign of a product of zero is the scale's.
@@ -27,7 +28,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-#ifdef __AVX2__
+#ifdef __SSE2__
 #include <immintrin.h>
 #endif
 
@@ -49,6 +50,9 @@ QUANT_TYPES(PROTOTYPE, PROTOTYPE_GONE)
 void IN_SET(narrow_f16)(const float *restrict src, size_t n, uint16_t *restrict dst);
 bool IN_SET(all_finite)(const uint8_t *floats, size_t n);
 void IN_SET(narrow_bf16)(const float *restrict src, size_t n, uint16_t *restrict dst);
+
+/* Inlined always: arguments that describe a type become constants, and loops over them known. */
+#define FIXED static inline __attribute__((always_inline))
 
 #define DECODER(T)                                                                      \
     void IN_SET(decode_##T)(const uint8_t *restrict src, size_t n, float *restrict dst) \

@@ -23,6 +23,7 @@
  */
 #include "quant/kernel.h"
 #include "quant/pack.h"
+#include "quant/wide.h"
 
 enum { HALF = 2, QH = 4, NIBBLES = 16 };
 static_assert(Q4_0_BYTES == HALF + NIBBLES, "Q4_0");
@@ -32,15 +33,25 @@ static_assert(Q5_1_BYTES == 2 * HALF + QH + NIBBLES, "Q5_1");
 static_assert(Q8_0_BYTES == HALF + 32, "Q8_0");
 static_assert(Q8_1_BYTES == 2 * HALF + 32, "Q8_1");
 
-/* Codes 8k to 8k + 7 of 32: k = 0, 1 are low nibbles of the 16 bytes, k = 2, 3 high ones. */
-static inline uint64_t four_bits(const uint8_t *qs, unsigned k)
+/* 32 codes of four bits. */
+FIXED void four_bits(float *restrict y, const uint8_t *restrict qs, struct levels l)
 {
-    return fields8(qs + 8 * (k % 2), 4 * (k / 2), 15);
+    for (unsigned k = 0; k < 16; k += WIDE) {
+        const words q = bytes_at(qs + k);
+        put_wide(y + k, level(4, l, q));
+        put_wide(y + 16 + k, level(4, l, q >> 4));
+    }
 }
 
-static inline uint64_t five_bits(const uint8_t *qh, unsigned k)
+/* 32 codes of five bits, the fifth ones before the others. */
+FIXED void five_bits(float *restrict y, const uint8_t *restrict qh, struct levels l)
 {
-    return four_bits(qh + QH, k) | spread_bits(qh[k]) << 4;
+    const uint32_t top = get_u32(qh, false);
+    for (unsigned k = 0; k < 16; k += WIDE) {
+        const words q = bytes_at(qh + QH + k);
+        put_wide(y + k, level_of_two(5, l, q, spread_wide(top, k, 4), 16));
+        put_wide(y + 16 + k, level_of_two(5, l, q >> 4, spread_wide(top >> 16, k, 4), 16));
+    }
 }
 
 /* Codes 8k to 8k + 7 of 32, k = 0..3, into the nibbles of 16 bytes. */
@@ -58,11 +69,9 @@ static inline void put_five_bits(uint8_t *qh, const uint64_t q[4])
     put_nibbles(qh + QH, q);
 }
 
-static inline void block_Q4_0(const uint8_t *restrict b, float *restrict y)
+FIXED void block_Q4_0(const uint8_t *restrict b, float *restrict y)
 {
-    float d = half_at(b);
-    for (unsigned k = 0; k < 4; k++)
-        put8_shifted(y + 8 * k, four_bits(b + HALF, k), -8, d);
+    four_bits(y, b + HALF, levels(4, -8, half_at(b), NONE));
 }
 DECODER(Q4_0)
 
@@ -84,11 +93,9 @@ static inline bool pack_Q4_0(const float *restrict x, uint8_t *restrict b)
 }
 ENCODER(Q4_0)
 
-static inline void block_Q4_1(const uint8_t *restrict b, float *restrict y)
+FIXED void block_Q4_1(const uint8_t *restrict b, float *restrict y)
 {
-    float d = half_at(b), m = half_at(b + HALF);
-    for (unsigned k = 0; k < 4; k++)
-        put8_add(y + 8 * k, four_bits(b + 2 * HALF, k), d, m);
+    four_bits(y, b + 2 * HALF, levels(4, NONE, half_at(b), half_at(b + HALF)));
 }
 DECODER(Q4_1)
 
@@ -112,11 +119,9 @@ static inline bool pack_Q4_1(const float *restrict x, uint8_t *restrict b)
 }
 ENCODER(Q4_1)
 
-static inline void block_Q5_0(const uint8_t *restrict b, float *restrict y)
+FIXED void block_Q5_0(const uint8_t *restrict b, float *restrict y)
 {
-    float d = half_at(b);
-    for (unsigned k = 0; k < 4; k++)
-        put8_shifted(y + 8 * k, five_bits(b + HALF, k), -16, d);
+    five_bits(y, b + HALF, levels(5, -16, half_at(b), NONE));
 }
 DECODER(Q5_0)
 
@@ -129,11 +134,9 @@ static inline bool pack_Q5_0(const float *restrict x, uint8_t *restrict b)
 }
 ENCODER(Q5_0)
 
-static inline void block_Q5_1(const uint8_t *restrict b, float *restrict y)
+FIXED void block_Q5_1(const uint8_t *restrict b, float *restrict y)
 {
-    float d = half_at(b), m = half_at(b + HALF);
-    for (unsigned k = 0; k < 4; k++)
-        put8_add(y + 8 * k, five_bits(b + 2 * HALF, k), d, m);
+    five_bits(y, b + 2 * HALF, levels(5, NONE, half_at(b), half_at(b + HALF)));
 }
 DECODER(Q5_1)
 
@@ -146,7 +149,7 @@ static inline bool pack_Q5_1(const float *restrict x, uint8_t *restrict b)
 }
 ENCODER(Q5_1)
 
-static inline void block_Q8_0(const uint8_t *restrict b, float *restrict y)
+FIXED void block_Q8_0(const uint8_t *restrict b, float *restrict y)
 {
     float d = half_at(b);
     for (unsigned k = 0; k < 32; k += 8)
@@ -165,7 +168,7 @@ static inline bool pack_Q8_0(const float *restrict x, uint8_t *restrict b)
 }
 ENCODER(Q8_0)
 
-static inline void block_Q8_1(const uint8_t *restrict b, float *restrict y)
+FIXED void block_Q8_1(const uint8_t *restrict b, float *restrict y)
 {
     float d = half_at(b);
     for (unsigned k = 0; k < 32; k += 8)

@@ -21,9 +21,6 @@
 
 #include "quant/kernel.h"
 
-/* Inlined always: arguments that describe a type become constants, and loops over them known. */
-#define FIXED static inline __attribute__((always_inline))
-
 #define ENCODER(T)                                                                        \
     size_t IN_SET(encode_##T)(const float *restrict src, size_t n, uint8_t *restrict dst) \
     {                                                                                     \

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Bit fields in lanes, for the decoders of the types that are made of them. A vector has a byte of
+ * the block in each lane; shifts bring one field after the other to the lowest bits of its lane,
+ * and what the field stands for is computed there, or looked up:
+ *
+ *     bytes of the block     lanes of 32 bits                 a field of 4 bits, then the other
+ *     +----+----+----+--     +--------+--------+--------+--
+ *     | b0 | b1 | b2 |   ->  |     b0 |     b1 |     b2 |     level(4, l, b)  level(4, l, b >> 4)
+ *     +----+----+----+--     +--------+--------+--------+--
+ *
+ * A vector is as wide as the registers of the set, which all compilers then pass in them. With
+ * AVX-512 all that 4 bits stand for fits into one register, and 5 bits into two: one instruction
+ * makes floats of fields, and ignores the bits above them. The products of scales and codes are
+ * exact, so that it is the same whether they are made once or for each value.
+ */
+#ifndef QUANT_WIDE_H
+#define QUANT_WIDE_H
+
+#include "quant/kernel.h"
+
+#if defined(__AVX512F__)
+enum { WIDE = 16 };
+#elif defined(__AVX2__)
+enum { WIDE = 8 };
+#else
+enum { WIDE = 4 };
+#endif
+typedef float floats __attribute__((vector_size(4 * WIDE)));
+typedef int32_t words __attribute__((vector_size(4 * WIDE)));
+
+/* WIDE bytes from p on, each a word. */
+static inline words bytes_at(const uint8_t *p)
+{
+#if defined(__AVX512F__)
+    return (words)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
+#elif defined(__AVX2__)
+    return (words)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
+#elif defined(__SSE2__)
+    const __m128i zero = _mm_setzero_si128(), x = _mm_cvtsi32_si128((int)get_u32(p, false));
+    return (words)_mm_unpacklo_epi16(_mm_unpacklo_epi8(x, zero), zero);
+#else
+    return (words){p[0], p[1], p[2], p[3]};
+#endif
+}
+
+/* x in all lanes; also -0, which a sum with 0 would lose. */
+static inline floats all_wide(float x)
+{
+    return x - (floats){0};
+}
+
+/* 0, 1, 2, ... */
+static inline words lane_numbers(void)
+{
+    words ret = {0};
+    for (int i = 0; i < WIDE; i++)
+        ret[i] = i;
+    return ret;
+}
+
+/* Bit `at` is set in lanes j of which bit from + j of 16 is, all other bits are 0. */
+static inline words spread_wide(unsigned bits, unsigned from, unsigned at)
+{
+    const int32_t value = 1 << at;
+#if defined(__AVX512F__)
+    return (words)_mm512_maskz_set1_epi32((__mmask16)(bits >> from), value);
+#elif defined(__AVX2__)
+    return ((words){0} + (int32_t)(bits << at)) >> (lane_numbers() + (int32_t)from) & value;
+#else
+    const words own = (words){1, 2, 4, 8} << (int32_t)from;
+    return ((((words){0} + (int32_t)bits) & own) == own) & value;
+#endif
+}
+
+static inline void put_wide(float *restrict y, floats v)
+{
+    memcpy(y, &v, sizeof(v));
+}
+
+/*
+ * What codes stand for: ((code + shift) * d) + m. NONE where a type has no such term:
+ * as an addend it changes no float, neither +0 nor -0.
+ */
+#define NONE (-0.0f)
+struct levels {
+    floats shift, d, m;
+    floats table[2]; /* with AVX-512, of codes up to 15 and from 16 on */
+};
+
+FIXED floats compute(struct levels l, words code)
+{
+    return ((__builtin_convertvector(code, floats) + l.shift) * l.d) + l.m;
+}
+
+/* What codes of `bits` bits stand for. */
+FIXED struct levels levels(unsigned bits, float shift, float d, float m)
+{
+    struct levels l = {.shift = all_wide(shift), .d = all_wide(d), .m = all_wide(m)};
+#ifdef __AVX512F__
+    const int32_t mask = (1 << bits) - 1;
+    l.table[0] = compute(l, lane_numbers() & mask);
+    l.table[1] = compute(l, (lane_numbers() + WIDE) & mask);
+#else
+    (void)bits;
+#endif
+    return l;
+}
+
+/*
+ * Of codes of `bits` bits in the lowest bits of words: those of `mask` come from high, the others
+ * from low. Bits above do not count.
+ */
+FIXED floats level_of_two(unsigned bits, struct levels l, words low, words high, int32_t mask)
+{
+    const int32_t all = (1 << bits) - 1;
+#ifdef __AVX512F__
+    const words code = (low & ~mask) | (high & mask);
+    if (bits <= 4)
+        return (floats)_mm512_permutexvar_ps((__m512i)code, (__m512)l.table[0]);
+    if (bits == 5)
+        return (floats)_mm512_permutex2var_ps((__m512)l.table[0], (__m512i)code,
+                                              (__m512)l.table[1]);
+#endif
+    return compute(l, (low & (all & ~mask)) | (high & mask));
+}
+
+FIXED floats level(unsigned bits, struct levels l, words code)
+{
+    return level_of_two(bits, l, code, code, 0);
+}
+
+#endif
