@@ -260,9 +260,9 @@ static int check_file(const struct edit_file *f, const struct edit_options *o, s
         return err_set(e, r, "cannot stat the model: %s", strerror(-r));
     if (st->st_nlink > 1 && !o->break_hardlinks)
         return err_set(e, -EMLINK,
-                       "the model has %lu other names (hard links), which would keep "
+                       "the model has other names (%lu hard links in all), which would keep "
                        "the old content (-o hardlinks=break)",
-                       (unsigned long)st->st_nlink - 1);
+                       (unsigned long)st->st_nlink);
     return edit_file_fresh(f, e);
 }
 

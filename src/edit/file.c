@@ -57,7 +57,8 @@ static int open_once(struct edit_file *f, bool write, bool *replaced, struct err
         return not_regular(e);
     f->fd = f->sys->openat(f->sys, f->dir, f->name, flags, 0);
     if (f->fd < 0)
-        return err_set(e, f->fd, "cannot open the model: %s", strerror(-f->fd));
+        return err_set(e, f->fd, "cannot open the model%s: %s", write ? " for writing" : "",
+                       strerror(-f->fd));
     r = f->sys->fstat(f->sys, f->fd, &st);
     if (r < 0)
         return err_set(e, r, "cannot stat the model: %s", strerror(-r));

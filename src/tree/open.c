@@ -30,7 +30,7 @@ static const char *reason(const struct tree *t, const char *name)
     if (t->opt.read_only)
         return "asked for by -o ro";
     if (t->opt.partial)
-        return "an incomplete file is not edited (-o partial)";
+        return "nothing is edited with -o partial";
     if (file_name_is_hash(name) && !t->opt.edit_hash_names)
         return "its name is a hash of its content (-o hashnames=edit allows edits)";
     if (faccessat(t->dir, ".", W_OK, AT_EACCESS) < 0)

@@ -81,7 +81,16 @@ class ReadOnly(Case):
             self.assertEqual(why(at), reason)
             mountlib.unmount(at)
         at = self.folder()
-        self.check(at, self.mounted('-o', 'partial', self.model, at), '.*partial.*')
+        self.check(at, self.mounted('-o', 'partial', self.model, at),
+                   'nothing is edited with -o partial')
+
+    @unittest.skipIf(ROOT, 'root may write any file')
+    def test_may_not_be_written(self):
+        os.chmod(self.model, 0o444)
+        self.addCleanup(os.chmod, self.model, 0o644)
+        at = self.folder()
+        self.check(at, self.mounted(self.model, at),
+                   'cannot open the model for writing: Permission denied')
 
     def test_in_the_foreground(self):
         mount = mountlib.Foreground(self.model)
