@@ -60,17 +60,31 @@ static inline float iq1_m_d(const uint8_t *scales)
     return half_at(half);
 }
 
+/* The four scales of a word, each in a byte. */
+static inline uint32_t iq1_m_fields(unsigned w)
+{
+    return (w & 7) | (w << 5 & 0x700) | (w << 10 & 0x70000) | (w << 15 & 0x7000000);
+}
+
+static inline void iq1_m_scales(float scale[16], const uint8_t *scales)
+{
+    const float d = iq1_m_d(scales);
+    for (unsigned h = 0; h < 16; h += 8) {
+        const uint8_t *two = scales + h / 2;
+        const uint64_t s = iq1_m_fields(get_u16(two, false)) |
+                           (uint64_t)iq1_m_fields(get_u16(two + 2, false)) << 32;
+        put8(scale + h, s << 1 | BYTES8(1), d);
+    }
+}
+
 FIXED void block_IQ1_M(const uint8_t *restrict b, float *restrict y)
 {
-    float d = iq1_m_d(b + M_SCALES);
-    for (size_t h = 0; h < 16; h++) { /* halves of groups: 16 elements, two entries */
-        unsigned s = get_u16(b + M_SCALES + 2 * (h / 4), false) >> 3 * (h % 4) & 7;
-        float scale = d * (float)(int)(2 * s + 1);
+    float scale[16];
+    iq1_m_scales(scale, b + M_SCALES);
+    for (size_t h = 0; h < 16; h++) /* halves of groups: 16 elements, two entries */
         for (size_t l = 0; l < 2; l++) {
-            unsigned n = b[M_QH + h] >> 4 * l;
-            unsigned index = b[M_QS + 2 * h + l] | (n & 7) << 8;
-            put8_shifted(y + 16 * h + 8 * l, iq1s_grid[index], iq1_shift(n >> 3 & 1), scale);
+            const unsigned n = b[M_QH + h] >> 4 * l, index = b[M_QS + 2 * h + l] | (n & 7) << 8;
+            put8_shifted(y + 16 * h + 8 * l, iq1s_grid[index], iq1_shift(n >> 3 & 1), scale[h]);
         }
-    }
 }
 DECODER(IQ1_M)

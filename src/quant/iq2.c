@@ -41,36 +41,43 @@ FIXED void block_IQ2_XXS(const uint8_t *restrict b, float *restrict y)
         uint32_t a = get_u32(index + 4, false);
         float scale = iq2_scale(d, a >> 28);
         for (size_t l = 0; l < 4; l++) {
-            uint64_t minus = spread_bits(even_signs(a >> 7 * l & 127));
-            put8(y + 32 * g + 8 * l, negate8(iq2xxs_grid[index[l]], minus), scale);
+            const unsigned minus = even_signs(a >> 7 * l & 127);
+            put8_signed(y + 32 * g + 8 * l, iq2xxs_grid[index[l]], minus, scale);
         }
     }
 }
 DECODER(IQ2_XXS)
 
+/* From scales[8]: of the first halves of groups 0 to 7, then of the second ones. All is exact. */
+static inline void iq2_scales(float scale[2][8], const uint8_t *scales, float d)
+{
+    put8_shifted(scale[0], fields8(scales, 0, 15), 0.5f, d * 0.25f);
+    put8_shifted(scale[1], fields8(scales, 4, 15), 0.5f, d * 0.25f);
+}
+
 FIXED void block_IQ2_XS(const uint8_t *restrict b, float *restrict y)
 {
-    float d = half_at(b);
-    for (size_t h = 0; h < 16; h++) { /* halves of groups: 16 elements, two entries */
-        float scale = iq2_scale(d, b[XS_SCALES + h / 2] >> 4 * (h % 2) & 15);
-        for (size_t l = 2 * h; l < 2 * h + 2; l++) {
-            unsigned w = get_u16(b + XS_QS + 2 * l, false);
-            uint64_t minus = spread_bits(even_signs(w >> 9));
-            put8(y + 8 * l, negate8(iq2xs_grid[w & 511], minus), scale);
+    float scale[2][8];
+    iq2_scales(scale, b + XS_SCALES, half_at(b));
+    for (size_t g = 0; g < 8; g++)
+        for (size_t l = 0; l < 4; l++) {
+            const unsigned w = get_u16(b + XS_QS + 8 * g + 2 * l, false);
+            put8_signed(y + 32 * g + 8 * l, iq2xs_grid[w & 511], even_signs(w >> 9),
+                        scale[l / 2][g]);
         }
-    }
 }
 DECODER(IQ2_XS)
 
 FIXED void block_IQ2_S(const uint8_t *restrict b, float *restrict y)
 {
-    float d = half_at(b);
-    for (size_t h = 0; h < 16; h++) {
-        float scale = iq2_scale(d, b[S_SCALES + h / 2] >> 4 * (h % 2) & 15);
-        for (size_t l = 2 * h; l < 2 * h + 2; l++) {
-            unsigned index = b[S_QS + l] | ((unsigned)b[S_QH + l / 4] >> 2 * (l % 4) & 3) << 8;
-            uint64_t minus = spread_bits(b[S_SIGNS + l]);
-            put8(y + 8 * l, negate8(iq2s_grid[index], minus), scale);
+    float scale[2][8];
+    iq2_scales(scale, b + S_SCALES, half_at(b));
+    for (size_t g = 0; g < 8; g++) {
+        const unsigned top = (unsigned)b[S_QH + g] << 8;
+        for (size_t l = 0; l < 4; l++) {
+            const unsigned index = b[S_QS + 4 * g + l] | (top >> 2 * l & 0x300);
+            put8_signed(y + 32 * g + 8 * l, iq2s_grid[index], b[S_SIGNS + 4 * g + l],
+                        scale[l / 2][g]);
         }
     }
 }

@@ -19,15 +19,21 @@
  */
 #include "quant/codebook.h"
 #include "quant/kernel.h"
+#include "quant/wide.h"
 
 enum { XXS_QS = 2, XXS_A = 66, S_QS = 2, S_QH = 66, S_SIGNS = 74, S_SCALES = 106 };
 static_assert(XXS_A + 8 * 4 == IQ3_XXS_BYTES, "IQ3_XXS");
 static_assert(S_SCALES + 4 == IQ3_S_BYTES, "IQ3_S");
 
-/* Eight codes of two entries of four. */
+/* Eight codes of two entries of four; with AVX2 joined where they are needed, in a vector. */
 static inline uint64_t join(uint32_t first, uint32_t second)
 {
+#ifdef __AVX2__
+    const __m128i low = _mm_cvtsi32_si128((int)first);
+    return (uint64_t)_mm_cvtsi128_si64(_mm_insert_epi32(low, (int)second, 1));
+#else
     return first | (uint64_t)second << 32;
+#endif
 }
 
 FIXED void block_IQ3_XXS(const uint8_t *restrict b, float *restrict y)
@@ -38,9 +44,9 @@ FIXED void block_IQ3_XXS(const uint8_t *restrict b, float *restrict y)
         float scale = (d * (0.5f + (float)(int)(a >> 28))) * 0.5f;
         for (size_t l = 0; l < 4; l++) {
             const uint8_t *qs = b + XXS_QS + 8 * g + 2 * l;
-            uint64_t minus = spread_bits(even_signs(a >> 7 * l & 127));
+            const unsigned minus = even_signs(a >> 7 * l & 127);
             uint64_t q = join(iq3xxs_grid[qs[0]], iq3xxs_grid[qs[1]]);
-            put8(y + 32 * g + 8 * l, negate8(q, minus), scale);
+            put8_signed(y + 32 * g + 8 * l, q, minus, scale);
         }
     }
 }
@@ -48,16 +54,19 @@ DECODER(IQ3_XXS)
 
 FIXED void block_IQ3_S(const uint8_t *restrict b, float *restrict y)
 {
-    float d = half_at(b);
+    const float d = half_at(b);
+    uint32_t index[64];
+    for (unsigned k = 0; k < 64; k += WIDE) {
+        const unsigned ninth = get_u16(b + S_QH + k / 16 * 2, false);
+        put_words(index + k, bytes_at(b + S_QS + k) | spread_wide(ninth, k % 16, 8));
+    }
     for (size_t g = 0; g < 8; g++) {
-        unsigned s = b[S_SCALES + g / 2] >> 4 * (g % 2) & 15, qh = b[S_QH + g];
-        float scale = d * (float)(int)(1 + 2 * s);
+        const unsigned s = b[S_SCALES + g / 2] >> 4 * (g % 2) & 15;
+        const float scale = d * (float)(int)(1 + 2 * s);
         for (size_t l = 0; l < 4; l++) {
-            const uint8_t *qs = b + S_QS + 8 * g + 2 * l;
-            unsigned first = qs[0] | (qh >> 2 * l & 1) << 8;
-            unsigned second = qs[1] | (qh >> (2 * l + 1) & 1) << 8;
-            uint64_t q = join(iq3s_grid[first], iq3s_grid[second]);
-            put8(y + 32 * g + 8 * l, negate8(q, spread_bits(b[S_SIGNS + 4 * g + l])), scale);
+            const uint32_t *two = index + 8 * g + 2 * l;
+            const uint64_t q = join(iq3s_grid[two[0]], iq3s_grid[two[1]]);
+            put8_signed(y + 32 * g + 8 * l, q, b[S_SIGNS + 4 * g + l], scale);
         }
     }
 }

@@ -104,6 +104,7 @@ static inline uint64_t negate8(uint64_t q, uint64_t minus)
  *     put8           q * d
  *     put8_add       q * d + m
  *     put8_shifted   (q + shift) * d
+ *     put8_signed    q * d, negated where a bit is set; q 1 to 127
  */
 #ifdef __AVX2__
 static inline __m256 widen8(uint64_t q)
@@ -126,6 +127,16 @@ static inline void put8_shifted(float *restrict y, uint64_t q, float shift, floa
 {
     __m256 sum = _mm256_add_ps(widen8(q), _mm256_set1_ps(shift));
     _mm256_storeu_ps(y, _mm256_mul_ps(sum, _mm256_set1_ps(d)));
+}
+
+/* Each lane shifts its bit to where a float has its sign. */
+static inline void put8_signed(float *restrict y, uint64_t q, unsigned minus, float d)
+{
+    const __m256i up = _mm256_setr_epi32(31, 30, 29, 28, 27, 26, 25, 24);
+    const __m256i bits = _mm256_sllv_epi32(_mm256_set1_epi32((int)minus), up);
+    const __m256 signs = _mm256_and_ps(_mm256_castsi256_ps(bits), _mm256_set1_ps(-0.0f));
+    const __m256 product = _mm256_mul_ps(widen8(q), _mm256_set1_ps(d));
+    _mm256_storeu_ps(y, _mm256_xor_ps(product, signs));
 }
 #else
 /* To 16 bits as one vector of the compiler's: from there on it makes vectors of the loops below. */
@@ -163,6 +174,11 @@ static inline void put8_shifted(float *restrict y, uint64_t q, float shift, floa
     widen8(code, q);
     for (size_t i = 0; i < 8; i++)
         y[i] = ((float)code[i] + shift) * d;
+}
+
+static inline void put8_signed(float *restrict y, uint64_t q, unsigned minus, float d)
+{
+    put8(y, negate8(q, spread_bits((uint8_t)minus)), d);
 }
 #endif
 

@@ -73,6 +73,11 @@ static inline words spread_wide(unsigned bits, unsigned from, unsigned at)
 #endif
 }
 
+static inline void put_words(uint32_t *restrict to, words w)
+{
+    memcpy(to, &w, sizeof(w));
+}
+
 static inline void put_wide(float *restrict y, floats v)
 {
     memcpy(y, &v, sizeof(v));
