@@ -26,6 +26,7 @@
  */
 #include "quant/kernel.h"
 #include "quant/pack.h"
+#include "quant/wide.h"
 
 enum { TQ1_QH = 48, TQ1_D = 52, TQ2_D = 64, BITS_QS = 2 };
 static_assert(TQ1_D + 2 == TQ1_0_BYTES, "TQ1_0");
@@ -41,16 +42,25 @@ static inline uint64_t trits8(uint64_t x, unsigned pow)
     return (even * 3 >> 8 & digit) | (odd * 3 & digit << 8);
 }
 
+/* The five trits of WIDE bytes: each is what three times the fraction has before the point. */
+FIXED void five_trits(float *restrict y, size_t step, words x, struct levels l)
+{
+    for (size_t t = 0; t < 5; t++) {
+        x += x << 1;
+        put_wide(y + t * step, level(2, l, x >> 8));
+        x &= 255;
+    }
+}
+
 FIXED void block_TQ1_0(const uint8_t *restrict b, float *restrict y)
 {
-    static const uint8_t pow3[5] = {1, 3, 9, 27, 81};
-    float d = half_at(b + TQ1_D);
-    for (unsigned t = 0; t < 5; t++) {
-        for (unsigned k = 0; k < 32; k += 8)
-            put8_shifted(y + 32 * t + k, trits8(get_u64(b + k, false), pow3[t]), -1, d);
-        for (unsigned k = 0; k < 16; k += 8)
-            put8_shifted(y + 160 + 16 * t + k, trits8(get_u64(b + 32 + k, false), pow3[t]), -1, d);
-    }
+    static const uint8_t pow3[4] = {1, 3, 9, 27};
+    const float d = half_at(b + TQ1_D);
+    const struct levels l = levels(2, -1, d, NONE);
+    for (unsigned k = 0; k < 32; k += WIDE)
+        five_trits(y + k, 32, bytes_at(b + k), l);
+    for (unsigned k = 0; k < 16; k += WIDE)
+        five_trits(y + 160 + k, 16, bytes_at(b + 32 + k), l);
     uint64_t x = get_u32(b + TQ1_QH, false);
     for (unsigned t = 0; t < 4; t += 2) { /* two trits of four bytes */
         uint64_t q = trits8(x, pow3[t]) | trits8(x, pow3[t + 1]) << 32;
@@ -98,10 +108,13 @@ ENCODER(TQ1_0)
 
 FIXED void block_TQ2_0(const uint8_t *restrict b, float *restrict y)
 {
-    float d = half_at(b + TQ2_D);
-    for (unsigned r = 0; r < 8; r++)
-        for (unsigned k = 0; k < 32; k += 8)
-            put8_shifted(y + 32 * r + k, fields8(b + 32 * (r / 4) + k, 2 * (r % 4), 3), -1, d);
+    const struct levels l = levels(2, -1, half_at(b + TQ2_D), NONE);
+    for (unsigned n = 0; n < 2; n++)
+        for (unsigned k = 0; k < 32; k += WIDE) {
+            const words q = bytes_at(b + 32 * n + k);
+            for (unsigned j = 0; j < 4; j++)
+                put_wide(y + 128 * n + 32 * j + k, level(2, l, q >> 2 * j));
+        }
 }
 DECODER(TQ2_0)
 
@@ -123,10 +136,11 @@ ENCODER(TQ2_0)
 
 FIXED void block_Q1_0(const uint8_t *restrict b, float *restrict y)
 {
-    float d = half_at(b);
-    for (size_t k = 0; k < 16; k++) {
-        uint64_t minus = spread_bits((uint8_t)~b[BITS_QS + k]);
-        put8(y + 8 * k, negate8(BYTES8(1), minus), d);
+    const words d = (words)all_wide(half_at(b));
+    for (unsigned n = 0; n < Q1_0_LEN; n += 16) {
+        const unsigned minus = ~(unsigned)get_u16(b + BITS_QS + n / 8, false);
+        for (unsigned k = 0; k < 16; k += WIDE)
+            put_wide(y + n + k, (floats)(d ^ spread_wide(minus, k, 31)));
     }
 }
 DECODER(Q1_0)
@@ -179,22 +193,16 @@ size_t IN_SET(encode_Q1_0)(const float *restrict src, size_t n, uint8_t *restric
     return done;
 }
 
-/* Eight two-bit fields as bytes. */
-static inline uint64_t spread_pairs(unsigned w)
-{
-    uint64_t x = (w & 0xff) | (uint64_t)(w >> 8) << 32;
-    return (x | x << 6 | x << 12 | x << 18) & BYTES8(3);
-}
-
 FIXED void block_Q2_0(const uint8_t *restrict b, float *restrict y)
 {
-    float d = half_at(b);
-    for (size_t k = 0; k < 8; k++)
-        put8_shifted(y + 8 * k, spread_pairs(get_u16(b + BITS_QS + 2 * k, false)), -1, d);
+    const struct levels l = levels(2, -1, half_at(b), NONE);
+    for (unsigned n = 0; n < Q2_0_LEN; n += 16)
+        for (unsigned k = 0; k < 16; k += WIDE)
+            put_wide(y + n + k, level(2, l, pairs_wide(b + BITS_QS + n / 4, k)));
 }
 DECODER(Q2_0)
 
-/* Undoes spread_pairs(): two bits of each of eight bytes. */
+/* Two bits of each of eight bytes. */
 static inline uint16_t gather_pairs(uint64_t q)
 {
     q |= q >> 6 | q >> 12 | q >> 18;

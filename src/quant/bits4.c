@@ -17,6 +17,7 @@
  */
 #include "quant/fit.h"
 #include "quant/kernel.h"
+#include "quant/wide.h"
 
 enum { NL_QS = 2, XS_HIGH = 2, XS_LOW = 4, XS_QS = 8, MX_QS = 1, NV_QS = 4 };
 static_assert(NL_QS + 16 == IQ4_NL_BYTES, "IQ4_NL");
@@ -30,15 +31,69 @@ static const int8_t iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
 /* E2M1 times two, so that it is whole; the scales are halved. "Minus zero" (8) is plain zero. */
 static const int8_t e2m1_values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
-/* The 2n values of n bytes of codes, times d; n a multiple of 8. */
-static inline void table_run(float *restrict y, const uint8_t *restrict qs, unsigned n,
-                             const int8_t table[16], float d)
+#ifdef __AVX2__
+/* The values of a table times d: one register of AVX-512, two of AVX2. */
+struct book {
+    floats part[16 / WIDE];
+};
+
+FIXED struct book book(const int8_t table[16], float d)
 {
-    for (unsigned k = 0; k < n; k += 8) {
-        put8(y + k, lookup8(fields8(qs + k, 0, 15), table), d);
-        put8(y + n + k, lookup8(fields8(qs + k, 4, 15), table), d);
+    struct book b;
+    for (unsigned k = 0; k < 16; k += WIDE) {
+        words value = {0};
+        for (unsigned i = 0; i < WIDE; i++)
+            value[i] = table[k + i];
+        b.part[k / WIDE] = __builtin_convertvector(value, floats) * d;
+    }
+    return b;
+}
+
+/* Bits above the lowest four do not count. */
+FIXED floats look_up(struct book b, words code)
+{
+#ifdef __AVX512F__
+    return (floats)_mm512_permutexvar_ps((__m512i)code, (__m512)b.part[0]);
+#else
+    const __m256 low = _mm256_permutevar8x32_ps((__m256)b.part[0], (__m256i)code);
+    const __m256 high = _mm256_permutevar8x32_ps((__m256)b.part[1], (__m256i)code);
+    return (floats)_mm256_blendv_ps(low, high, (__m256)(code << 28)); /* bit 3 as the sign */
+#endif
+}
+
+/* Codes k to k + WIDE - 1 of 2n in n bytes, with other bits above them. */
+FIXED words codes_at(const uint8_t *restrict qs, unsigned n, unsigned k)
+{
+#ifdef __AVX512F__
+    if (n == 8) { /* the bytes twice, of the second ones the high nibbles */
+        const __m128i twice = _mm_set1_epi64x((long long)get_u64(qs, false));
+        return (words)_mm512_cvtepu8_epi32(twice) >> (lane_numbers() & 8) / 2;
+    }
+#endif
+    return bytes_at(qs + k % n) >> (int32_t)(4 * (k / n));
+}
+
+/* The 2n values of n bytes of codes, times d; n is 8 or 16. */
+FIXED void table_run(float *restrict y, const uint8_t *restrict qs, unsigned n,
+                     const int8_t table[16], float d)
+{
+    const struct book b = book(table, d);
+    for (unsigned k = 0; k < 2 * n; k += WIDE)
+        put_wide(y + k, look_up(b, codes_at(qs, n, k)));
+}
+#else
+FIXED void table_run(float *restrict y, const uint8_t *restrict qs, unsigned n,
+                     const int8_t table[16], float d)
+{
+    float value[16];
+    for (unsigned c = 0; c < 16; c++)
+        value[c] = (float)table[c] * d;
+    for (unsigned k = 0; k < n; k++) {
+        y[k] = value[qs[k] & 15];
+        y[n + k] = value[qs[k] >> 4];
     }
 }
+#endif
 
 FIXED void block_IQ4_NL(const uint8_t *restrict b, float *restrict y)
 {

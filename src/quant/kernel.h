@@ -182,18 +182,4 @@ static inline void put8_signed(float *restrict y, uint64_t q, unsigned minus, fl
 }
 #endif
 
-/* table[code] for eight codes below 16. */
-static inline uint64_t lookup8(uint64_t q, const int8_t table[16])
-{
-#ifdef __AVX2__
-    __m128i t = _mm_loadu_si128((const __m128i *)(const void *)table);
-    return (uint64_t)_mm_cvtsi128_si64(_mm_shuffle_epi8(t, _mm_cvtsi64_si128((long long)q)));
-#else
-    uint64_t r = 0;
-    for (unsigned i = 0; i < 64; i += 8)
-        r |= (uint64_t)(uint8_t)table[q >> i & 15] << i;
-    return r;
-#endif
-}
-
 #endif

@@ -60,16 +60,29 @@ static inline words lane_numbers(void)
 }
 
 /* Bit `at` is set in lanes j of which bit from + j of 16 is, all other bits are 0. */
-static inline words spread_wide(unsigned bits, unsigned from, unsigned at)
+FIXED words spread_wide(unsigned bits, unsigned from, unsigned at)
 {
-    const int32_t value = 1 << at;
+    const int32_t value = (int32_t)(1u << at);
 #if defined(__AVX512F__)
     return (words)_mm512_maskz_set1_epi32((__mmask16)(bits >> from), value);
 #elif defined(__AVX2__)
-    return ((words){0} + (int32_t)(bits << at)) >> (lane_numbers() + (int32_t)from) & value;
+    const words lane = lane_numbers() + (int32_t)from, all = (words){0} + (int32_t)bits;
+    return (at < 16 ? all << (int32_t)at >> lane : all << ((int32_t)at - lane)) & value;
 #else
     const words own = (words){1, 2, 4, 8} << (int32_t)from;
     return ((((words){0} + (int32_t)bits) & own) == own) & value;
+#endif
+}
+
+/* Two-bit fields from, from + 1, ... of the 16 at p; what is above a field does not matter. */
+static inline words pairs_wide(const uint8_t *p, unsigned from)
+{
+#ifdef __AVX2__
+    return ((words){0} + (int32_t)get_u32(p, false)) >> 2 * (lane_numbers() + (int32_t)from);
+#else
+    typedef int16_t halves __attribute__((vector_size(4 * WIDE))); /* products fit, and are fast */
+    const words byte = (words){0} + p[from / 4], up = {64, 16, 4, 1};
+    return (words)((halves)byte * (halves)up) >> 6;
 #endif
 }
 
