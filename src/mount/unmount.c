@@ -5,16 +5,25 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
+#include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <syslog.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "mount/log.h"
 #include "mount/processes.h"
 #include "mount/takedown.h"
 #include "mount/users.h"
+
+/* Seconds of waiting after which a line says for what. */
+#define LINE_AFTER 1
+/* How long a mount that no process is seen to use is tried again. */
+#define BUSY_TRIES 40
+#define BUSY_MS 50
 
 #define ANSWER_MS 2000
 
@@ -104,13 +113,76 @@ static int write_pending(const char *path, struct err *e)
     return r < 0 ? err_set(e, r, "an edit could not be written: %s", strerror(-r)) : 0;
 }
 
+/* ---- a line for a wait that is not short ---- */
+
+struct patience {
+    const char *shown;
+    long pid;
+    sem_t done;
+    pthread_t thread;
+    bool runs;
+};
+
+static void *say_waiting(void *arg)
+{
+    struct patience *p = arg;
+    struct timespec until;
+    (void)clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += LINE_AFTER;
+    int r;
+    while ((r = sem_timedwait(&p->done, &until)) < 0 && errno == EINTR)
+        ;
+    if (r < 0)
+        log_line(LOG_NOTICE, "%s: waiting: process %ld still writes what was edited", p->shown,
+                 p->pid);
+    return NULL;
+}
+
+/* Without a thread there is no line. */
+static void patience_begin(struct patience *p, const struct target *t)
+{
+    *p = (struct patience){.shown = t->shown, .pid = t->daemon ? t->daemon->pid : 0};
+    (void)sem_init(&p->done, 0, 0);
+    p->runs = t->daemon && pthread_create(&p->thread, NULL, say_waiting, p) == 0;
+}
+
+static void patience_end(struct patience *p)
+{
+    (void)sem_post(&p->done);
+    if (p->runs)
+        (void)pthread_join(p->thread, NULL);
+    (void)sem_destroy(&p->done);
+}
+
+static bool is_gone(const struct target *t)
+{
+    struct mounts ms;
+    bool gone = mounts_load(&ms, 0) == 0;
+    for (size_t i = 0; i < ms.n && gone; i++)
+        gone = ms.mount[i].dev != t->mount->dev;
+    mounts_free(&ms);
+    return gone;
+}
+
+/* Somebody else who unmounts it, and has it open for a moment, is no user. 0: it is gone. */
 static int busy(const struct target *t, struct err *e)
 {
+    const struct timespec moment = {.tv_nsec = BUSY_MS * 1000000};
     CLEANUP(buf_free) struct buf users = BUF_INIT;
     mount_users(&t->mounts, t->mount, &users);
     buf_char(&users, '\0');
-    if (buf_error(&users) || users.len == 1)
-        return err_set(e, -EBUSY, "is in use, by a process that cannot be seen");
+    bool nobody = buf_error(&users) || users.len == 1;
+    for (int i = 0; nobody && i < BUSY_TRIES; i++) {
+        (void)nanosleep(&moment, NULL);
+        if (is_gone(t) || mount_take_down(t->mount->at, !t->daemon, e) == 0) {
+            *e = (struct err){0};
+            return 0;
+        }
+    }
+    if (nobody)
+        return err_set(e, -EBUSY,
+                       "is in use, by the working folder of this command, or by a process "
+                       "that cannot be seen");
     return err_set(e, -EBUSY, "is in use: %s", (const char *)users.data);
 }
 
@@ -118,6 +190,10 @@ static int busy(const struct target *t, struct err *e)
 static int take_down(const struct target *t, struct err *e)
 {
     int r = mount_take_down(t->mount->at, !t->daemon, e);
+    if (r < 0 && is_gone(t)) { /* by another one */
+        *e = (struct err){0};
+        return 0;
+    }
     if (r == -EBUSY)
         return busy(t, e);
     if (r == 0 && !t->daemon)
@@ -194,8 +270,12 @@ int mnt_unmount(const char *mountpoint, struct buf *lost, struct err *e)
     struct target t = {.shown = show(shown, mountpoint, strlen(mountpoint)), .process = -1};
     char *path = mounts_path(mountpoint);
     int r = path ? find_target(path, &t, e) : err_set(e, -errno, "%s", strerror(errno));
-    if (r == 0)
+    struct patience p;
+    if (r == 0) {
+        patience_begin(&p, &t);
         r = unmount_target(path, &t, lost, e);
+        patience_end(&p);
+    }
     if (t.process >= 0)
         (void)close(t.process);
     processes_free(&t.processes);

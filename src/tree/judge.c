@@ -40,6 +40,17 @@ static int parse(const struct tree *t, const struct kfile *f, const struct typed
     return edit_check_value(g, f->key, f->key_len, type->type, payload.data, payload.len, e);
 }
 
+/* Bytes that are not UTF-8 may be a part of the text that the file shows: that is always accepted. */
+static bool begins_stored(const struct tree *t, const struct kfile *f)
+{
+    CLEANUP(buf_free) struct buf text = BUF_INIT;
+    CLEANUP(shown_free) struct shown s = edits_shown(t, f->id);
+    const struct buf *draft = &f->draft->text;
+    shown_text(&s, &text);
+    return buf_error(&text) ||
+           (text.len >= draft->len && memcmp(text.data, draft->data, draft->len) == 0);
+}
+
 bool draft_may_go_on(const struct tree *t, const struct kfile *f)
 {
     const struct buf *text = &f->draft->text;
@@ -57,14 +68,18 @@ int draft_judge(const struct tree *t, const struct kfile *f, bool at_once, struc
         return 0;
     if (!told)
         type = edits_type(t, f, text);
-    bool whole = at_once && looks_whole(type.type, type.elem, text);
+    bool line = text->len && text->data[text->len - 1] == '\n';
+    bool whole =
+        at_once && (looks_whole(type.type, type.elem, text) || (line && type.type == GGUF_STRING));
     if (!told && !whole)
         return 0;
     int r = text_prefix_check(type.type, type.elem, text->data, text->len);
     if (r == 0 && !whole)
         return 0;
     int why = parse(t, f, &type, e);
-    if (r == 0) /* only these stay: a part of the old text can be what only the old text may be */
+    if (r == 0 && why == -EILSEQ)
+        return begins_stored(t, f) ? 0 : why;
+    if (r == 0) /* only these stay, whatever follows */
         return why == -EINVAL || why == -ERANGE ? why : 0;
     return why < 0 ? r : err_set(e, r, "cannot become a value of its type: %s", strerror(-r));
 }

@@ -184,9 +184,13 @@ static int refused(const struct move *m, const struct err *e)
 {
     if (m->to->state == KFILE_AWAY || m->to->state == KFILE_REMOVED)
         kfile_set_state(&m->t->keys, m->to, KFILE_KEY);
-    if (!keys_visible(&m->t->keys, m->to->id))
-        kfile_set_error(m->from, e->msg);
-    return edits_refused(m->t, m->to, e);
+    if (keys_visible(&m->t->keys, m->to->id))
+        return edits_refused(m->t, m->to, e);
+    char name[SHOW_MAX];
+    tree_log(m->t, LOG_WARNING, "%s: refused: %s", show(name, m->to->file, strlen(m->to->file)),
+             e->msg);
+    kfile_set_error(m->from, e->msg);
+    return e->code;
 }
 
 /* What an accepted edit or a failed one gives, with the reason logged. */

@@ -144,6 +144,28 @@ class Again(Case):
                 self.assertEqual(READ_ONLY in os.listxattr(there), bool(options))
                 mountlib.unmount(there)
 
+    @needs_gate
+    def test_unmount_says_that_it_waits(self):
+        """--unmount of a daemon that writes for long says so; two at once both end well."""
+        gate = Gate(mountlib.path('gate'))
+        self.addCleanup(gate.remove)
+        at = self.folder()
+        with gate.before('GATE'):
+            self.mounted('-o', 'relayout=copy,commit=sync', self.model, at)
+        process = daemon(at)
+        write(at, 'general.name', 'slow')
+        gate.shut()
+        with tempfile.TemporaryFile() as said:
+            ends = [subprocess.Popen([GGUFS, '--unmount', at], stderr=said,
+                                     stdin=subprocess.DEVNULL) for _ in range(2)]
+            gate.wait()
+            line = f'ggufs: {at}: waiting: process {process} still writes what was edited\n'
+            editlib.until(lambda: os.fstat(said.fileno()).st_size >= 2 * len(line))
+            gate.open()
+            self.assertEqual([end.wait(mountlib.LIMIT) for end in ends], [0, 0])
+            said.seek(0)
+            self.assertEqual(said.read().decode(), 2 * line)
+
     def test_side_by_side(self):
         """Of several mounts that begin at the same time one writes, and the others name it."""
         places = [self.folder() for _ in range(4)]

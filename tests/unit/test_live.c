@@ -262,6 +262,12 @@ static const struct script scripts[] = {
      "close A =ERANGE; gone a.new; fsync",
      UNCHANGED},
 
+    {"what is not UTF-8 is refused by the write", NULL,
+     "open A a.name w trunc; write A 'caf\xe9\n' =EILSEQ; close A =EILSEQ; text a.name 'one\n';"
+     "open A a.list w trunc; write A '1\n'; close A; put a.new:array[string] '\"a\xff\"\n' =EILSEQ;"
+     "fsync",
+     "a.name:string=one " A_COUNT A_OTHER "a.list:array[i32]=1 "},
+
     /* A close by the fork of another thread, in the middle of a text. */
     {"a text that is not finished at a close may go on", NULL,
      "open A a.list w trunc; write A '[4,'; flush A =EINVAL; text a.list '1\n2\n3\n';"
