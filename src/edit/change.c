@@ -199,9 +199,8 @@ size_t edit_change_count(const struct edit_change *c)
 
 static void put_value(struct buf *b, const struct edit_change *c, const struct edit_slot *s)
 {
-    if (s->value) {
+    if (s->value) { /* its bytes stay where they are */
         buf_uint(b, s->value->type, 4, c->base->fmt.big);
-        buf_add(b, s->value->bytes.data, s->value->bytes.len);
         return;
     }
     const struct gguf_kv *kv = &c->base->kv[s->old];
@@ -219,6 +218,7 @@ static void put_slot(struct edit_keys *k, const struct edit_change *c, const str
         buf_add(&k->bytes, s->name, s->name_len);
         put_value(&k->bytes, c, s);
         entry.end = k->bytes.len;
+        entry.value = s->value;
     } else {
         entry.off = c->base->kv[s->old].off;
         entry.end = c->base->kv[s->old].end;

@@ -111,6 +111,9 @@ void edit_undo(struct edit_change *c, size_t mark);
 /* What was done before `mark` stays for good; marks count from here anew. */
 void edit_keep(struct edit_change *c, size_t mark);
 
+/* Let go of the values, when they stand in a plan: what the change names is all that is left of it. */
+void edit_change_drop_values(struct edit_change *c);
+
 /* True if nothing differs from the base, as far as names and slots show. */
 bool edit_change_empty(const struct edit_change *c);
 /* Keys that differ from the base, or are gone from it, likewise. */
@@ -131,12 +134,19 @@ int edit_rebase(struct edit_change *c, const struct gguf *base, const uint64_t *
 int edit_check_value(const struct gguf *g, const void *key, size_t key_len, uint32_t type,
                      const void *value, size_t value_len, struct err *e);
 
-/* An entry of the new header: a range of the old header, or of edit_keys.bytes. */
+/* An entry of the new header: a range of the old header, or of edit_keys.bytes, and a value. */
 struct edit_entry {
     bool made;         /* its bytes are [off, end) of edit_keys.bytes, else of the old header */
-    uint64_t off, end; /* of the whole entry: key, type and value */
+    uint64_t off, end; /* of the whole entry: key, type and value; with a value up to that */
+    const struct edit_value
+        *value; /* of the change, whose bytes follow; NULL: all are in the range */
     uint64_t rank;
 };
+
+static inline uint64_t edit_entry_bytes(const struct edit_entry *e)
+{
+    return e->end - e->off + (e->value ? e->value->bytes.len : 0);
+}
 
 struct edit_keys {
     struct edit_entry *entry; /* owned; in the order of the new header, without the reserve */
@@ -147,7 +157,7 @@ struct edit_keys {
 
 #define EDIT_KEYS_INIT ((struct edit_keys){0})
 
-/* The entries of the base after the change. 0, -ENOMEM. */
+/* The entries of the base after the change, which must outlive them. 0, -ENOMEM. */
 int edit_change_keys(const struct edit_change *c, struct edit_keys *ret);
 void edit_keys_free(struct edit_keys *k);
 

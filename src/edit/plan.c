@@ -61,7 +61,7 @@ static uint64_t bare_length(const struct draft *d)
 {
     uint64_t n = 8 + 2 * 8;
     for (size_t i = 0; i < d->keys->n; i++)
-        n += d->keys->entry[i].end - d->keys->entry[i].off;
+        n += edit_entry_bytes(&d->keys->entry[i]);
     return n + (d->g->head_len - d->g->info_off);
 }
 
@@ -181,6 +181,8 @@ static void put_keys(struct buf *b, const struct draft *d)
         const struct edit_entry *entry = &d->keys->entry[i];
         const uint8_t *from = entry->made ? d->keys->bytes.data : d->g->head;
         buf_add(b, from + entry->off, (size_t)(entry->end - entry->off));
+        if (entry->value)
+            buf_add(b, entry->value->bytes.data, entry->value->bytes.len);
     }
     if (d->has_reserve)
         put_reserve(b, d);
@@ -291,7 +293,7 @@ static int check_keys(const struct draft *d, const struct gguf *next)
     for (size_t i = 0; i < d->keys->n; i++) {
         if (next->kv[i].off != at)
             return -EINVAL;
-        at += d->keys->entry[i].end - d->keys->entry[i].off;
+        at += edit_entry_bytes(&d->keys->entry[i]);
         if (next->kv[i].end != at)
             return -EINVAL;
     }

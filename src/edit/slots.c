@@ -326,6 +326,15 @@ void edit_change_init(struct edit_change *c, const struct gguf *base, const uint
             c->bytes += base_entry(c, i);
 }
 
+void edit_change_drop_values(struct edit_change *c)
+{
+    edit_keep(c, c->n_undo);
+    for (size_t i = 0; i < c->n; i++) {
+        edit_value_unref(c->slot[i].value);
+        c->slot[i].value = NULL;
+    }
+}
+
 void edit_change_free(struct edit_change *c)
 {
     edit_keep(c, c->n_undo);

@@ -224,6 +224,8 @@ int draft_settle(struct tree *t, struct draft *d, bool again)
         return -EINVAL;
     int r = edits_accept(t, f, &d->text, &e);
     d->unfinished = r == -EINVAL && draft_may_go_on(t, f);
+    if (d->unfinished && d->accepted)
+        restore(t, d);
     if (d->unfinished)
         return edits_refused(t, f, &e);
     if (r < 0)

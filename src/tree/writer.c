@@ -25,7 +25,8 @@ struct batch {
     struct edit_result result;
     struct err err;
     struct timespec begin;
-    uint64_t told; /* seconds after which progress was logged last */
+    struct buf notes; /* what it does, for the log */
+    uint64_t told;    /* seconds after which progress was logged last */
 };
 
 static uint64_t elapsed_ms(const struct batch *b)
@@ -72,13 +73,14 @@ static void note_slot(const struct edit_change *c, const struct edit_slot *s, st
             buf_printf(out, "%s: removed", old);
         return;
     }
-    if (kv && strcmp(name, old) != 0)
+    bool renamed = kv && strcmp(name, old) != 0;
+    if (renamed)
         buf_printf(out, "%s: renamed to %s", old, name);
     if (!s->value)
         return;
     struct gguf_value v = gguf_value_at(fmt, s->value->type, s->value->bytes.data);
     size_t now = text_bytes(fmt, s->value->type, s->value->bytes.len);
-    buf_printf(out, "%s%s: ", out->len ? "; " : "", name);
+    buf_printf(out, "%s%s: ", renamed ? "; " : "", name);
     if (kv)
         buf_printf(out, "%s, %zu -> %zu bytes", gguf_type_name(&v, type),
                    text_bytes(fmt, kv->type, (size_t)(kv->end - kv->val_off)), now);
@@ -86,22 +88,28 @@ static void note_slot(const struct edit_change *c, const struct edit_slot *s, st
         buf_printf(out, "new, %s, %zu bytes", gguf_type_name(&v, type), now);
 }
 
-/* A line for each key. */
-static void log_batch(const struct tree *t, const struct batch *b, int r)
+/* A line for each key, NUL-terminated: the log's, when it is known how it went. */
+static void note_batch(struct batch *b)
 {
     const struct edit_change *c = &b->pending.change;
-    unsigned long long ms = elapsed_ms(b);
     for (size_t i = 0; i < c->n; i++) {
-        CLEANUP(buf_free) struct buf line = BUF_INIT;
-        note_slot(c, &c->slot[i], &line);
-        if (line.len == 0)
-            continue;
+        size_t before = b->notes.len;
+        note_slot(c, &c->slot[i], &b->notes);
+        if (b->notes.len > before)
+            buf_char(&b->notes, '\0');
+    }
+}
+
+static void log_batch(const struct tree *t, const struct batch *b, int r)
+{
+    unsigned long long ms = elapsed_ms(b);
+    const char *at = (const char *)b->notes.data, *end = at ? at + b->notes.len : NULL;
+    for (; at && at < end && !buf_error(&b->notes); at += strlen(at) + 1) {
         if (r == 0)
-            tree_log(t, LOG_INFO, "%.*s; %s, %llu ms", (int)line.len, (const char *)line.data,
-                     edit_strategy_name(b->result.strategy), ms);
+            tree_log(t, LOG_INFO, "%s; %s, %llu ms", at, edit_strategy_name(b->result.strategy),
+                     ms);
         else
-            tree_log(t, LOG_ERR, "%.*s: not written: %s", (int)line.len, (const char *)line.data,
-                     b->err.msg);
+            tree_log(t, LOG_ERR, "%s: not written: %s", at, b->err.msg);
     }
 }
 
@@ -192,6 +200,8 @@ static void take(struct tree *t, struct batch *b, struct tree_wait **answered)
     pending_keep(t, edit_mark(&p->change), p->n_fresh, 0);
     memset(b, 0, sizeof(*b));
     b->pending = *p;
+    note_batch(b);
+    edit_change_drop_values(&b->pending.change);
     (void)clock_gettime(CLOCK_MONOTONIC, &b->begin);
     t->writer.due_set = false;
     t->writer.flight = gen_ref(t->now.gen);
@@ -227,7 +237,9 @@ static void give_up(struct tree *t, const struct err *e)
 {
     struct batch b = {.pending = t->writer.next, .err = *e};
     (void)clock_gettime(CLOCK_MONOTONIC, &b.begin);
+    note_batch(&b);
     log_batch(t, &b, e->code);
+    buf_free(&b.notes);
     mark_failed(t, &t->writer.next.change, e);
     waits_join(&t->writer.next.waits, t->writer.next.asking);
     t->writer.next.asking = NULL;
@@ -255,6 +267,7 @@ static void finish(struct tree *t, struct batch *b, struct store *s, int r)
         drop_store(&old);
     waits_answer(b->pending.waits, r);
     drop_store(&old);
+    buf_free(&b->notes);
     pending_free(&b->pending);
     (void)pthread_mutex_lock(&t->lock);
     t->writer.freeing = false;

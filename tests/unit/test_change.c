@@ -54,9 +54,9 @@ static void spell(const struct gguf *g, const struct edit_keys *k, struct buf *o
     for (size_t i = 0; i < k->n; i++) {
         const struct edit_entry *e = &k->entry[i];
         const uint8_t *p = (e->made ? k->bytes.data : g->head) + e->off;
-        uint64_t n = get_u64(p, false), left = e->end - e->off - 8 - n;
-        bool nine =
-            left == 8 && get_u32(p + 8 + n, false) == GGUF_U32 && get_u32(p + 12 + n, false) == 9;
+        uint64_t n = get_u64(p, false);
+        bool nine = e->value && e->value->bytes.len == 4 && get_u32(p + 8 + n, false) == GGUF_U32 &&
+                    get_u32(e->value->bytes.data, false) == 9;
         buf_printf(out, "%s%.*s%s", i ? " " : "", (int)n, (const char *)p + 8,
                    !e->made ? ""
                    : nine   ? "=9"
@@ -136,7 +136,7 @@ static void spell_change(const struct edit_change *c, struct buf *out)
     uint64_t bytes = 0;
     CU_ASSERT_EQUAL_FATAL(edit_change_keys(c, &k), 0);
     for (size_t i = 0; i < k.n; i++)
-        bytes += k.entry[i].end - k.entry[i].off;
+        bytes += edit_entry_bytes(&k.entry[i]);
     CU_ASSERT_EQUAL(c->bytes, bytes);
     out->len = 0;
     spell(c->base, &k, out);

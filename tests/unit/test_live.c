@@ -277,6 +277,10 @@ static const struct script scripts[] = {
      "open A a.list w trunc; write A '[4,'; close A =EINVAL; text a.list '1\n2\n3\n';"
      "refused a.list; put a.count '12'; add a.list '4\n'; text a.list '1\n2\n3\n4\n'; fsync",
      "a.name:string=one a.count:u32=12 " A_OTHER "a.list:array[i32]=1,2,3,4 "},
+    {"an unfinished text after an accepted part: the value from before is back", NULL,
+     "open A a.list w trunc; write A '5\n'; flush A; text a.list '5\n'; write A '6 6';"
+     "flush A =EINVAL; text a.list '1\n2\n3\n'; release A; text a.list '1\n2\n3\n'; fsync",
+     UNCHANGED},
     {"an unfinished text that becomes none is refused", NULL,
      "open A a.list w trunc; write A '4\n5'; flush A; write A ',\n'; flush A =EINVAL;"
      "write A '6\n'; close A =EINVAL; text a.list '1\n2\n3\n'; fsync",
