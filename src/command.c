@@ -177,15 +177,14 @@ static int take_option(const struct command *cmd, const char *arg, struct comman
     const char *value = value_of(arg);
     if (is_named(arg, cmd->name)) {
         if (value && (!cmd->value || strcmp(value, cmd->value) != 0))
-            return misused(cmd, "'%s' is not a value that it takes",
-                           show(shown, value, strlen(value)));
+            return misused(cmd, "'%s' is not a valid value", show(shown, value, strlen(value)));
         a->value = value ? value : a->value;
         return 0;
     }
     if (i == COUNT(options) || !(cmd->takes & TAKES(i)))
         return unknown(cmd, arg);
     if (options[i].value && !value)
-        return misused(cmd, "%s wants a value: %s=VALUE", options[i].name, options[i].name);
+        return misused(cmd, "%s requires a value: %s=VALUE", options[i].name, options[i].name);
     if (!options[i].value && value)
         return misused(cmd, "%s takes no value", options[i].name);
     a->option[a->n_options++] = (struct command_given){(enum command_option)i, value};

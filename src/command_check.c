@@ -43,7 +43,7 @@ static int unknown_rule(const char *word)
     struct nearest near = nearest_to(word, strlen(word));
     for (size_t i = 0; (other = check_any_rule_id(i)); i++)
         nearest_offer(&near, other, strlen(other), i);
-    (void)fprintf(stderr, "ggufs: --check: there is no rule '%s'", show(shown, word, strlen(word)));
+    (void)fprintf(stderr, "ggufs: --check: unknown rule '%s'", show(shown, word, strlen(word)));
     if (near.found)
         (void)fprintf(stderr, ", is '%s' meant?", check_any_rule_id(near.which));
     (void)fputs(" (see ggufs --help)\n", stderr);

@@ -50,7 +50,7 @@ static unsigned distance(const char *a, size_t n, const char *b, size_t m)
 
 void nearest_offer(struct nearest *n, const char *candidate, size_t len, size_t which)
 {
-    if (n->len > WORD_MAX || len > WORD_MAX || n->len == 0)
+    if (n->len > WORD_MAX || len > WORD_MAX || n->len < 2) /* every letter is near to one letter */
         return;
     unsigned d = distance(n->word, n->len, candidate, len);
     if (d > limit(n->len) || (n->found && d >= n->distance))

@@ -125,7 +125,7 @@ int merge_check_total(const struct gguf *shard, uint64_t total, struct err *e)
     if (gguf_find_key(shard, key, strlen(key)) == UINT32_MAX)
         return 0;
     if (!int_key(shard, key, &told))
-        return err_set(e, -EBADMSG, "%s: is no number", key);
+        return err_set(e, -EBADMSG, "%s: is not a number", key);
     if (told != total)
         return err_set(e, -EBADMSG, "%s is %" PRIu64 ", but the shards have %" PRIu64 " tensors",
                        key, told, total);

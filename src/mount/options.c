@@ -147,7 +147,7 @@ static int on_path(struct mnt_options *o, const char *arg)
     char shown[SHOW_MAX];
     if (!place)
         return err_set(&o->err, -EINVAL,
-                       "'%s': only MODEL and MOUNTPOINT are wanted (see ggufs --help)",
+                       "'%s': one argument too many after MODEL and MOUNTPOINT (see ggufs --help)",
                        show(shown, arg, strlen(arg)));
     *place = strdup(arg);
     return *place ? 0 : err_set(&o->err, -ENOMEM, "no memory");
@@ -248,8 +248,8 @@ static unsigned number(struct mnt_options *o, const char *name, const char *text
     if (text[0] >= '0' && text[0] <= '9' && !errno && !*end && n <= most)
         return (unsigned)n;
     (void)err_set(&o->err, -EINVAL,
-                  base == 8 ? "option %s: '%s' is no octal number up to %o"
-                            : "option %s: '%s' is no number up to %u",
+                  base == 8 ? "option %s: '%s' is not an octal number up to %o"
+                            : "option %s: '%s' is not a number up to %u",
                   name, show(shown, text, strlen(text)), most);
     return 0;
 }

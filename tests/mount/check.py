@@ -104,7 +104,7 @@ class Check(unittest.TestCase):
         self.assertEqual(rules('--ignore=trailing,file-name'), (1, ['required']))
         self.assertEqual(rules('--ignore=trailing', '--ignore=required,', '--ignore=file-name'),
                          (0, []))
-        for word, meant in (('reqired', "is 'required' meant?"), ('qqqqqqqqqq', 'there is no rule')):
+        for word, meant in (('reqired', "is 'required' meant?"), ('qqqqqqqqqq', 'unknown rule')):
             done = check('--check', '--ignore=utf8,' + word, odd)
             self.assertEqual((done.returncode, done.out), (2, ''))
             self.assertIn(word, done.err)

@@ -335,7 +335,7 @@ class Refusals(Set):
             ('split.no: the key is missing, or no number', split_keys(1)[1:]),
             ('split.count: the key is missing, or no number', split_keys(1)[:2]),
             ('split.tensors.count is 3, but the shards have 2 tensors', split_keys(1, 2, 3)),
-            ('split.tensors.count: is no number', split_keys(1, 2, -2)),
+            ('split.tensors.count: is not a number', split_keys(1, 2, -2)),
         ]
         for what, keys in cases:
             with self.subTest(what):
@@ -349,7 +349,7 @@ class Refusals(Set):
                 self.refused(b, what)
 
     def test_types(self):
-        """Texts, floats and arrays are no numbers."""
+        """Texts, floats and arrays are not numbers."""
         _, b = names()
         for value in (llama.text('1'), Value('f32', 1.0), gguf.array('u16', [1]),
                       Value('bool', 1)):
@@ -359,7 +359,7 @@ class Refusals(Set):
                     self.make(first(), second(keys=keys))
                     done = self.check(b)
                     self.assertIn(f'{b}: error: {key.decode()}: ', done.out)
-                    self.assertIn('no number', done.out)
+                    self.assertIn('is not a number', done.out)
                     self.assertEqual(done.returncode, 2)
                     self.refused(b, key.decode())
 

@@ -418,7 +418,7 @@ static void test_retype(void)
 static CU_TestInfo tests[] = {
     {"numbers and bools, in both byte orders", test_scalars},
     {"space around numbers is dropped", test_space},
-    {"what is no number, or too large, is refused", test_scalar_errors},
+    {"text that is not a number, or too large, is refused", test_scalar_errors},
     {"strings lose one newline", test_strings},
     {"over 1 GiB is refused", test_too_big},
     {"arrays by line and as JSON", test_array_forms},
