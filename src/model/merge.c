@@ -29,7 +29,7 @@ static int check_key(const struct gguf *g, const char *key, uint64_t want, struc
 {
     uint64_t is;
     if (!int_key(g, key, &is))
-        return err_set(e, -EBADMSG, "%s: the key is missing, or no number", key);
+        return err_set(e, -EBADMSG, "%s: the key is missing or not a number", key);
     if (is != want)
         return err_set(e, -EBADMSG, "%s: is %" PRIu64 ", by its name it must be %" PRIu64, key, is,
                        want);

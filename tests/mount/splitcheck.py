@@ -330,10 +330,10 @@ class Refusals(Set):
             ('split.count: is 1, by its name it must be 2', split_keys(1, 1)),
             ('split.no: is 18446744073709551615, by its name it must be 1',
              split_keys(2 ** 64 - 1, 2, kind='u64')),
-            ('split.no: the key is missing, or no number', split_keys(-1, 2, kind='i8')),
-            ('split.no: the key is missing, or no number', []),
-            ('split.no: the key is missing, or no number', split_keys(1)[1:]),
-            ('split.count: the key is missing, or no number', split_keys(1)[:2]),
+            ('split.no: the key is missing or not a number', split_keys(-1, 2, kind='i8')),
+            ('split.no: the key is missing or not a number', []),
+            ('split.no: the key is missing or not a number', split_keys(1)[1:]),
+            ('split.count: the key is missing or not a number', split_keys(1)[:2]),
             ('split.tensors.count is 3, but the shards have 2 tensors', split_keys(1, 2, 3)),
             ('split.tensors.count: is not a number', split_keys(1, 2, -2)),
         ]
@@ -359,7 +359,7 @@ class Refusals(Set):
                     self.make(first(), second(keys=keys))
                     done = self.check(b)
                     self.assertIn(f'{b}: error: {key.decode()}: ', done.out)
-                    self.assertIn('is not a number', done.out)
+                    self.assertIn('not a number', done.out)
                     self.assertEqual(done.returncode, 2)
                     self.refused(b, key.decode())
 
