@@ -131,13 +131,25 @@ def write_large(metadata, i):
     os.close(fd)
 
 
-def large_rows(table, metadata, pid, writes):
+def large_rows(table, mode, metadata, pid, writes):
     forget_peak(pid)
     for i in range(writes):
         write_large(metadata, i)
     peak, own = status(pid, 'VmHWM', 'RssAnon')
-    table.add(f'{writes} writes of one string of {LARGE // MIB} MiB, commit=sync', f'{peak:.1f}',
+    table.add(f'{writes} writes of one string of {LARGE // MIB} MiB, {mode}', f'{peak:.1f}',
               f'{own:.1f}', goal(round(peak, 1), MOST, False, ' MiB, the most'))
+
+
+def large(run, table):
+    """In each mode: kept for later, written by each close, and gathered while copies are made."""
+    source = run.script('sparse-80m.gguf', 'make-huge', '--size', '80M', '--tensors', '8',
+                        '--tokens', '1000')
+    for mode in ('commit=sync', 'commit=close', 'relayout=copy'):
+        with tempfile.TemporaryDirectory(prefix='memory-', dir=run.work) as folder:
+            model = os.path.join(folder, 'model.gguf')
+            quiet('cp', '--sparse=always', source, model)
+            with ggufs(run.work, model, '-o', mode) as (at, process):
+                large_rows(table, mode, os.path.join(at, 'metadata'), process.pid, run.args.writes)
 
 
 def key_rows(table, metadata, pid, count):
@@ -155,13 +167,12 @@ def key_rows(table, metadata, pid, count):
 def memory(run):
     table = Table('Resident memory of the daemon, MiB', 'after', 'the most', 'its own at the end', 'goal')
     count = max(1, run.args.keys // 4)
-    for what, options, keys, amount in ((large_rows, 'commit=sync', 10, run.args.writes),
-                                        (key_rows, 'commit=auto', count, count)):
-        with tempfile.TemporaryDirectory(prefix='memory-', dir=run.work) as folder:
-            model = os.path.join(folder, 'model.gguf')
-            small_model(model, keys)
-            with ggufs(run.work, model, '-o', options) as (at, process):
-                what(table, os.path.join(at, 'metadata'), process.pid, amount)
+    large(run, table)
+    with tempfile.TemporaryDirectory(prefix='memory-', dir=run.work) as folder:
+        model = os.path.join(folder, 'model.gguf')
+        small_model(model, count)
+        with ggufs(run.work, model) as (at, process):
+            key_rows(table, os.path.join(at, 'metadata'), process.pid, count)
     yield table
 
 
