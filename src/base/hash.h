@@ -20,6 +20,8 @@
 
 /* SipHash-2-4 of n bytes (Aumasson and Bernstein, 2012) under a given 128-bit key. */
 uint64_t siphash(const uint64_t key[2], const void *bytes, size_t n);
+/* Of n bytes at a and m at b, as if they followed each other. */
+uint64_t siphash_two(const uint64_t key[2], const void *a, size_t n, const void *b, size_t m);
 /* The same under this process's random key. */
 uint64_t hash_name(const void *bytes, size_t n);
 

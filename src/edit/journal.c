@@ -13,10 +13,11 @@
 #define FIXED 40 /* bytes before the name */
 #define SUM 8
 
+static const uint64_t sum_key[2] = {0x6a6f75726e616c20, 0x6f66206767756673}; /* any, but fixed */
+
 static uint64_t sum_of(const void *p, size_t n)
 {
-    static const uint64_t key[2] = {0x6a6f75726e616c20, 0x6f66206767756673}; /* any, but fixed */
-    return siphash(key, p, n);
+    return siphash(sum_key, p, n);
 }
 
 static uint64_t sectors(uint64_t n)
@@ -50,7 +51,7 @@ void journal_range(const uint8_t *old, const uint8_t *new, uint64_t n, uint64_t 
 /* Writing. */
 
 static void encode(struct buf *b, const struct edit_file *f, uint64_t lo, const uint8_t *old,
-                   const uint8_t *new, uint64_t n)
+                   uint64_t n)
 {
     size_t name_len = strlen(f->name);
     buf_str(b, MAGIC);
@@ -62,9 +63,6 @@ static void encode(struct buf *b, const struct edit_file *f, uint64_t lo, const 
     buf_add(b, f->name, name_len);
     for (uint64_t i = 0; i < sectors(n); i++)
         buf_uint(b, sum_of(old + i * JOURNAL_SECTOR, sector_len(n, i)), SUM, false);
-    buf_add(b, new, (size_t)n);
-    if (!buf_error(b))
-        buf_uint(b, sum_of(b->data, b->len), SUM, false);
 }
 
 /* The journal can be read and removed by whom the model belongs to; where that cannot be, root
@@ -78,10 +76,18 @@ static void give_to_owner(const struct edit_file *f, int fd)
     (void)f->sys->fchmod(f->sys, fd, (st.st_mode & 0666) | 0600);
 }
 
-static int write_synced(const struct edit_file *f, int fd, const struct buf *b)
+/* What stands before the new bytes, these, which are not copied, and the sum of both. */
+static int write_synced(const struct edit_file *f, int fd, const struct buf *b, const uint8_t *new,
+                        uint64_t n)
 {
+    uint8_t sum[SUM];
+    put_uint(sum, siphash_two(sum_key, b->data, b->len, new, (size_t)n), SUM, false);
     give_to_owner(f, fd);
     int r = sys_write_all(f->sys, fd, b->data, b->len, 0);
+    if (r == 0)
+        r = sys_write_all(f->sys, fd, new, (size_t)n, b->len);
+    if (r == 0)
+        r = sys_write_all(f->sys, fd, sum, SUM, b->len + n);
     if (r == 0)
         r = sys_sync(f->sys, fd);
     return r < 0 ? r : sys_sync_dir(f->sys, f->dir);
@@ -92,7 +98,7 @@ int journal_write(const struct edit_file *f, uint64_t lo, const uint8_t *old, co
 {
     char name[NAME_MAX + 1];
     CLEANUP(buf_free) struct buf b = BUF_INIT;
-    encode(&b, f, lo, old, new, n);
+    encode(&b, f, lo, old, n);
     if (buf_error(&b))
         return err_set(e, buf_error(&b), "no memory for the journal");
     edit_side_name(name, f->name, EDIT_JOURNAL_SUFFIX);
@@ -100,7 +106,7 @@ int journal_write(const struct edit_file *f, uint64_t lo, const uint8_t *old, co
     int fd = f->sys->openat(f->sys, f->dir, name, flags, 0600);
     if (fd < 0)
         return err_set(e, fd, "cannot create the journal: %s", strerror(-fd));
-    int r = write_synced(f, fd, &b);
+    int r = write_synced(f, fd, &b, new, n);
     sys_close(f->sys, &fd);
     if (r == 0)
         return 0;
