@@ -179,14 +179,6 @@ static bool differs(const struct edit_change *c, const struct edit_slot *s)
     return s->gone || s->value || name.n != s->name_len || memcmp(name.p, s->name, name.n) != 0;
 }
 
-bool edit_change_empty(const struct edit_change *c)
-{
-    for (size_t i = 0; i < c->n; i++)
-        if (differs(c, &c->slot[i]))
-            return false;
-    return true;
-}
-
 size_t edit_change_count(const struct edit_change *c)
 {
     size_t n = 0;

@@ -114,9 +114,7 @@ void edit_keep(struct edit_change *c, size_t mark);
 /* Let go of the values, when they stand in a plan: what the change names is all that is left of it. */
 void edit_change_drop_values(struct edit_change *c);
 
-/* True if nothing differs from the base, as far as names and slots show. */
-bool edit_change_empty(const struct edit_change *c);
-/* Keys that differ from the base, or are gone from it, likewise. */
+/* How many keys differ from the base or are gone from it, as far as names and slots show. */
 size_t edit_change_count(const struct edit_change *c);
 
 /* The slot of a name: *ret is EDIT_NONE if no operation has touched it. False: the key is gone. */

@@ -89,7 +89,7 @@ static int reflink_run(struct job *j, struct err *e)
     return replace(j, move_clone, e);
 }
 
-/* Room for a copy of a file of `size` bytes, of which `head` are its header: holes stay holes. */
+/* Room for a copy of a file: `size` bytes, `head` of them its header. Holes stay holes. */
 static int check_room(const struct edit_file *f, const struct stat *st, uint64_t size,
                       uint64_t head, struct err *e)
 {

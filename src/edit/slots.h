@@ -5,7 +5,7 @@
 
 #include "edit/change.h"
 
-/* A range of bytes that somebody else owns. */
+/* A range of bytes, not owned. */
 struct name {
     const void *p;
     size_t n;

@@ -164,7 +164,7 @@ static bool is_gone(const struct target *t)
     return gone;
 }
 
-/* Somebody else who unmounts it, and has it open for a moment, is no user. 0: it is gone. */
+/* Another --unmount has the mount open for a moment: that does not count as a use. 0: it is gone. */
 static int busy(const struct target *t, struct err *e)
 {
     const struct timespec moment = {.tv_nsec = BUSY_MS * 1000000};

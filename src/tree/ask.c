@@ -2,7 +2,7 @@
 /*
  * Requests that wait for the writer's thread: for the disk's answer whether an edit can be written,
  * and for its being durable. Questions to the disk are asked by that thread, without a lock, so that
- * a disk that hangs holds up nobody but those that need it. See internal.h, tree.h.
+ * a disk that hangs holds up only the requests that need it. See internal.h, tree.h.
  */
 #include "tree/internal.h"
 
@@ -196,10 +196,15 @@ static int ask_room(struct tree *t, struct err *e)
     return r;
 }
 
-/* The answer is no: nobody is left who waits for what was not asked yet. */
+/*
+ * The answer is no. It is also the answer to edits that were not asked for yet: they are taken back
+ * too. An fsync that waits may be of one of them, so it must not succeed.
+ */
 static void refuse(struct tree *t, int r, const struct err *e)
 {
     struct tree_wait *asked = t->writer.asked, *later = t->writer.next.asking;
+    if (t->writer.next.waits)
+        t->writer.failed = r;
     t->writer.asked = t->writer.next.asking = NULL;
     pending_take_back(t, e);
     (void)pthread_mutex_unlock(&t->lock);

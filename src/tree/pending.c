@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What is accepted and not on disk yet, as a whole: generations are made of it when somebody looks
+ * What is accepted and not on disk yet, as a whole: generations are made of it when a request looks
  * or when it is written, and it is taken back, dropped, or moved to what is on disk. See internal.h.
  */
 #include "tree/internal.h"

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """The world moves under the mount: the model replaced, cut, removed, locked, linked; no space."""
+import contextlib
 import errno
 import os
 import re
@@ -437,6 +438,32 @@ class Disks(unittest.TestCase):
             for key, value in ((b'my.first', 1), (b'my.second', 2)):
                 want.set(key, Value('u32', value))
             want.check(mountlib.get(source))
+
+    def test_fsync_of_what_was_taken_back(self):
+        """Two programs on a full disk: the refusal of one edit is no success of the other's fsync."""
+        with Disk('tmpfs', 64 * MIB) as folder:
+            source = os.path.join(folder, 'model.gguf')
+            with open(source, 'wb') as file:
+                file.write(large(24 * MIB))
+            with open(os.path.join(folder, 'fill'), 'wb') as file:
+                file.write(bytes(30 * MIB))
+            mount = mountlib.Foreground(source, '-o', 'commit=sync,relayout=copy')
+            at, process = mount.__enter__()
+
+            def others():
+                for i in range(500):
+                    with contextlib.suppress(OSError):
+                        write(at, 'my.other', str(i))
+
+            other = Call(others)
+            for i in range(500):
+                with self.assertRaises(OSError):
+                    write(at, 'my.own', str(i), fsync=True)
+            self.assertIsNone(other.wait())
+            mountlib.unmount(at)
+            # 1: an edit that was accepted without waiting could not be written, which the log says.
+            self.assertIn(process.wait(mountlib.LIMIT), (0, 1))
+            mount.err.close()
 
     def test_xfs_reflink(self):
         """Where the file system clones: the data is shared with the old file."""
