@@ -345,12 +345,15 @@ class Unmount(Case):
         gate.shut()
         mountlib.unmount(at)
         gate.wait()
-        waiting = subprocess.Popen([GGUFS, '--unmount', at])
         state = json.loads(run(GGUFS, '--list', '--json').out)
         self.assertEqual([x['state'] for x in state if x['mountpoint'] == at], ['ending'])
-        self.assertIsNone(waiting.poll())
-        gate.open()
-        self.assertEqual(waiting.wait(mountlib.LIMIT), 0)
+        with tempfile.TemporaryFile() as said:
+            waiting = subprocess.Popen([GGUFS, '--unmount', at], stderr=said,
+                                       stdin=subprocess.DEVNULL)
+            editlib.until(lambda: os.fstat(said.fileno()).st_size)
+            self.assertIsNone(waiting.poll())
+            gate.open()
+            self.assertEqual(waiting.wait(mountlib.LIMIT), 0)
         self.assertIn(b'late', mountlib.get(self.model))
 
 
