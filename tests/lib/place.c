@@ -11,7 +11,7 @@
 #include "cu_main.h"
 #include "model_dir.h"
 
-void make_place(struct place *p, const struct image *i)
+void make_place(struct place *p, const struct content *i)
 {
     const char *root = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
     (void)snprintf(p->folder, sizeof(p->folder), "%s/ggufs-test-XXXXXX", root);
@@ -47,21 +47,21 @@ void drop_place(struct place *p)
     (void)close(p->dir);
 }
 
-struct image file_now(const struct place *p)
+struct content file_now(const struct place *p)
 {
-    struct image i;
+    struct content i;
     i.bytes = get_file(p->dir, NAME, &i.n);
     return i;
 }
 
-bool same(const struct image *a, const struct image *b)
+bool same(const struct content *a, const struct content *b)
 {
     return a->n == b->n && memcmp(a->bytes, b->bytes, a->n) == 0;
 }
 
-bool file_is(const struct place *p, const struct image *want)
+bool file_is(const struct place *p, const struct content *want)
 {
-    struct image now = file_now(p);
+    struct content now = file_now(p);
     bool is = same(&now, want);
     free(now.bytes);
     return is;

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct image {
+struct content {
     uint8_t *bytes;
     size_t n;
 };
@@ -18,14 +18,14 @@ struct place {
 };
 
 /* In memory, where that can be. */
-void make_place(struct place *p, const struct image *i);
+void make_place(struct place *p, const struct content *i);
 void drop_place(struct place *p);
 
 /* Files in the folder. */
 int files_in(const struct place *p);
 /* The model's bytes; free() them. */
-struct image file_now(const struct place *p);
-bool same(const struct image *a, const struct image *b);
-bool file_is(const struct place *p, const struct image *want);
+struct content file_now(const struct place *p);
+bool same(const struct content *a, const struct content *b);
+bool file_is(const struct place *p, const struct content *want);
 
 #endif

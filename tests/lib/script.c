@@ -235,7 +235,7 @@ static void check_end(struct run *r)
     if (r->started != r->waited)
         script_fail(r, "an operation with & is not waited for");
     int ended = r->t ? script_finish(r) : 0;
-    struct image now = script_model_file(&r->m);
+    struct content now = script_model_file(&r->m);
     if (!r->failed && ended < 0)
         script_fail(r, "%s", strerror(-ended));
     else if (!r->failed && !script_model_keys(now.bytes, now.n, &keys))

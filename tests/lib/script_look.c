@@ -219,7 +219,7 @@ static int op_good(struct run *r, char **arg, struct waiter *w)
     return has_error(r, arg[0], false);
 }
 
-static void expect_keys(struct run *r, const struct image *i, const char *want)
+static void expect_keys(struct run *r, const struct content *i, const char *want)
 {
     CLEANUP(buf_free) struct buf keys = BUF_INIT, wanted = BUF_INIT;
     buf_printf(&wanted, "%s%s", want, *want && want[strlen(want) - 1] != ' ' ? " " : "");
@@ -230,17 +230,17 @@ static void expect_keys(struct run *r, const struct image *i, const char *want)
         expect(r, (char *)keys.data, (char *)wanted.data);
 }
 
-static struct image shown(const struct run *r)
+static struct content shown(const struct run *r)
 {
     const struct tree_image m = {.t = r->t};
-    struct image i;
+    struct content i;
     i.bytes = (uint8_t *)image_text(&m, "model.gguf", &i.n);
     return i;
 }
 
 static int op_shown(struct run *r, char **arg, struct waiter *w)
 {
-    struct image now = shown(r);
+    struct content now = shown(r);
     (void)w;
     expect_keys(r, &now, arg[0]);
     free(now.bytes);
@@ -249,7 +249,7 @@ static int op_shown(struct run *r, char **arg, struct waiter *w)
 
 static int op_file(struct run *r, char **arg, struct waiter *w)
 {
-    struct image now = script_model_file(&r->m);
+    struct content now = script_model_file(&r->m);
     (void)w;
     expect_keys(r, &now, arg[0]);
     free(now.bytes);
@@ -269,7 +269,7 @@ static int op_fsync(struct run *r, char **arg, struct waiter *w)
     int got = script_wait_here(w, tree_fsync(r->t, f, &w->wait));
     if (got < 0)
         return got;
-    struct image now = shown(r);
+    struct content now = shown(r);
     if (!script_model_keys(now.bytes, now.n, &keys))
         script_fail(r, "model.gguf is not a regular model");
     free(now.bytes);

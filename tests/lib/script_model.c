@@ -29,14 +29,14 @@ static void put_split(struct build *b, unsigned no)
     build_num(b, "split.count", GGUF_U16, 2);
 }
 
-static struct image finish(struct build *b)
+static struct content finish(struct build *b)
 {
-    struct image i;
+    struct content i;
     i.bytes = build_finish(b, &i.n);
     return i;
 }
 
-static struct image make_second(void)
+static struct content make_second(void)
 {
     struct build b;
     build_init(&b, 3, false);
@@ -120,7 +120,7 @@ bool script_model_keys(const void *bytes, size_t n, struct buf *out)
     return good && buf_error(out) == 0;
 }
 
-static bool same_tensors(const struct image *a, const struct image *b)
+static bool same_tensors(const struct content *a, const struct content *b)
 {
     struct gguf *ga = NULL, *gb = NULL;
     struct source sa = source_mem(a->bytes, a->n), sb = source_mem(b->bytes, b->n);
@@ -135,14 +135,14 @@ static bool same_tensors(const struct image *a, const struct image *b)
     return good;
 }
 
-static struct image read_back(const struct script_model *m, const char *name)
+static struct content read_back(const struct script_model *m, const char *name)
 {
-    struct image i;
+    struct content i;
     i.bytes = get_file(m->place.dir, name, &i.n);
     return i;
 }
 
-struct image script_model_file(const struct script_model *m)
+struct content script_model_file(const struct script_model *m)
 {
     return read_back(m, m->other.bytes ? FIRST : NAME);
 }
@@ -150,7 +150,7 @@ struct image script_model_file(const struct script_model *m)
 bool script_model_whole(const struct script_model *m)
 {
     bool split = m->other.bytes != NULL;
-    struct image now = script_model_file(m);
+    struct content now = script_model_file(m);
     bool good = same_tensors(&m->old, &now) && files_in(&m->place) == 1 + split;
     free(now.bytes);
     if (split) {

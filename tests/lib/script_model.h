@@ -7,9 +7,9 @@
 #include "place.h"
 
 struct script_model {
-    struct place place; /* its folder, and the file that has the keys */
-    struct image old;   /* that file as it was made */
-    struct image other; /* the second shard; bytes is NULL without one */
+    struct place place;   /* its folder, and the file that has the keys */
+    struct content old;   /* that file as it was made */
+    struct content other; /* the second shard; bytes is NULL without one */
 };
 
 enum { SCRIPT_SPLIT = 1, SCRIPT_BIG = 2 }; /* two shards; big-endian */
@@ -21,7 +21,7 @@ void script_model_drop(struct script_model *m);
  * commas. False: the bytes are not a model, or not a regular one. */
 bool script_model_keys(const void *bytes, size_t n, struct buf *out);
 /* The file that has the keys, as it is now. free() its bytes. */
-struct image script_model_file(const struct script_model *m);
+struct content script_model_file(const struct script_model *m);
 /* The tensors are what they were, and no other file is there. */
 bool script_model_whole(const struct script_model *m);
 

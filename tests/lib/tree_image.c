@@ -93,7 +93,7 @@ static ssize_t take(const struct reply *r, size_t most, void *dst)
     return (ssize_t)r->len;
 }
 
-ssize_t image_read(const struct tree_image *m, const char *path, uint64_t off, size_t n, void *dst)
+ssize_t image_bytes(const struct tree_image *m, const char *path, uint64_t off, size_t n, void *dst)
 {
     uint64_t node = image_node(m, path);
     struct tree_file *f = NULL;
@@ -143,7 +143,7 @@ char *image_text(const struct tree_image *m, const char *path, size_t *n)
     if (!text)
         abort();
     /* One byte more than the size: none may come. */
-    CU_ASSERT_EQUAL(image_read(m, path, 0, size + 1, text), (ssize_t)size);
+    CU_ASSERT_EQUAL(image_bytes(m, path, 0, size + 1, text), (ssize_t)size);
     text[size] = '\0';
     *n = size;
     return text;

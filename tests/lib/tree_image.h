@@ -3,7 +3,7 @@
  * A built image in a temporary file, opened as a tree, for tests of the tree without a mount.
  *
  *     struct tree_image m = image_open(&b, &(struct tree_options){0});   asserts that it opens
- *     n = image_read(&m, "tensors/w/raw", 0, 100, bytes);
+ *     n = image_bytes(&m, "tensors/w/raw", 0, 100, bytes);
  *     image_close(&m);
  *
  * The file is unlinked when it is open; `fd` is still there to change it behind the tree.
@@ -35,7 +35,8 @@ void image_close(struct tree_image *m);
 uint64_t image_node(const struct tree_image *m, const char *path);
 struct stat image_stat(const struct tree_image *m, const char *path);
 /* One read of up to n bytes: how many came, or -errno of the lookup, the open or the read. */
-ssize_t image_read(const struct tree_image *m, const char *path, uint64_t off, size_t n, void *dst);
+ssize_t image_bytes(const struct tree_image *m, const char *path, uint64_t off, size_t n,
+                    void *dst);
 /* tree_readdir() of a folder that is opened for this one entry. */
 int image_readdir(const struct tree_image *m, uint64_t dir, uint64_t *cookie, bool attrs,
                   char name[TREE_NAME_MAX + 1], struct tree_entry *e);

@@ -275,7 +275,7 @@ static void make_view(const struct tree_image *m, const char *path)
     size_t n;
     char first[16];
     if (strcmp(path, "check") == 0) {
-        CU_ASSERT_TRUE(image_read(m, path, 0, sizeof(first), first) >= 0);
+        CU_ASSERT_TRUE(image_bytes(m, path, 0, sizeof(first), first) >= 0);
     } else {
         free(image_text(m, path, &n));
     }

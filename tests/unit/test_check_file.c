@@ -47,7 +47,7 @@ static char *shown(const struct fixture *x)
     char *text = calloc(1, TEXT_MAX + 1); /* its size is not told */
     (void)snprintf(path, sizeof(path), "%s/%s", x->path, NAME);
     CU_ASSERT_EQUAL_FATAL(tree_open(path, &o, &m.t, &e), 0);
-    CU_ASSERT_TRUE(image_read(&m, "check", 0, TEXT_MAX, text) > 0);
+    CU_ASSERT_TRUE(image_bytes(&m, "check", 0, TEXT_MAX, text) > 0);
     tree_close(m.t);
     return text;
 }

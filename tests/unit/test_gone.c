@@ -51,7 +51,7 @@ static void header_works(const struct tree_image *m)
     uint8_t byte[8];
     text_is(m, "metadata/general.name", "large\n");
     text_is(m, "tensors/q/type", "Q8_0\n");
-    CU_ASSERT_EQUAL(image_read(m, "model.gguf", 0, 8, byte), 8);
+    CU_ASSERT_EQUAL(image_bytes(m, "model.gguf", 0, 8, byte), 8);
     CU_ASSERT_EQUAL(memcmp(byte, "GGUF\3\0\0\0", 8), 0);
     CU_ASSERT_EQUAL(image_stat(m, "tensors/q/raw").st_size, Q8_BYTES);
     CU_ASSERT_EQUAL(image_stat(m, "tensors/q/f32").st_size, BLOCKS * 32 * 4);
@@ -63,21 +63,21 @@ static void cut_in_q(const struct tree_image *m, size_t kept)
 {
     uint8_t byte[256];
     size_t q = offset_of(m, "tensors/q/offset"), whole = kept / 34;
-    CU_ASSERT_EQUAL(image_read(m, "tensors/a/raw", 0, 256, byte), 256);
+    CU_ASSERT_EQUAL(image_bytes(m, "tensors/a/raw", 0, 256, byte), 256);
     CU_ASSERT_EQUAL(memcmp(byte, m->image + offset_of(m, "tensors/a/offset"), 256), 0);
-    CU_ASSERT_EQUAL(image_read(m, "tensors/q/raw", kept - 16, 16, byte), 16);
+    CU_ASSERT_EQUAL(image_bytes(m, "tensors/q/raw", kept - 16, 16, byte), 16);
     CU_ASSERT_EQUAL(memcmp(byte, m->image + q + kept - 16, 16), 0);
-    CU_ASSERT_EQUAL(image_read(m, "tensors/q/raw", kept - 16, 17, byte), -EIO);
-    CU_ASSERT_EQUAL(image_read(m, "tensors/q/raw", kept, 1, byte), -EIO);
-    CU_ASSERT_EQUAL(image_read(m, "tensors/q/raw", Q8_BYTES - 1, 1, byte), -EIO);
-    CU_ASSERT_EQUAL(image_read(m, "tensors/q/f32", 128 * whole - 4, 4, byte), 4);
-    CU_ASSERT_EQUAL(image_read(m, "tensors/q/f32", 128 * whole, 4, byte), -EIO);
-    CU_ASSERT_EQUAL(image_read(m, "tensors/q/f32", 128 * BLOCKS - 4, 4, byte), -EIO);
-    CU_ASSERT_EQUAL(image_read(m, "tensors/q/f32.npy", 0, 128, byte), 128);
-    CU_ASSERT_EQUAL(image_read(m, "tensors/q/f32.npy", 128 * BLOCKS, 256, byte), -EIO);
-    CU_ASSERT_EQUAL(image_read(m, "tensors/q/f32", 128 * BLOCKS, 4, byte), 0); /* at the end */
-    CU_ASSERT_EQUAL(image_read(m, "model.gguf", q, 256, byte), 256);
-    CU_ASSERT_EQUAL(image_read(m, "model.gguf", q + kept, 1, byte), -EIO);
+    CU_ASSERT_EQUAL(image_bytes(m, "tensors/q/raw", kept - 16, 17, byte), -EIO);
+    CU_ASSERT_EQUAL(image_bytes(m, "tensors/q/raw", kept, 1, byte), -EIO);
+    CU_ASSERT_EQUAL(image_bytes(m, "tensors/q/raw", Q8_BYTES - 1, 1, byte), -EIO);
+    CU_ASSERT_EQUAL(image_bytes(m, "tensors/q/f32", 128 * whole - 4, 4, byte), 4);
+    CU_ASSERT_EQUAL(image_bytes(m, "tensors/q/f32", 128 * whole, 4, byte), -EIO);
+    CU_ASSERT_EQUAL(image_bytes(m, "tensors/q/f32", 128 * BLOCKS - 4, 4, byte), -EIO);
+    CU_ASSERT_EQUAL(image_bytes(m, "tensors/q/f32.npy", 0, 128, byte), 128);
+    CU_ASSERT_EQUAL(image_bytes(m, "tensors/q/f32.npy", 128 * BLOCKS, 256, byte), -EIO);
+    CU_ASSERT_EQUAL(image_bytes(m, "tensors/q/f32", 128 * BLOCKS, 4, byte), 0); /* at the end */
+    CU_ASSERT_EQUAL(image_bytes(m, "model.gguf", q, 256, byte), 256);
+    CU_ASSERT_EQUAL(image_bytes(m, "model.gguf", q + kept, 1, byte), -EIO);
     header_works(m);
 }
 
@@ -97,7 +97,7 @@ static void test_cut_behind(void)
     CU_ASSERT_EQUAL(pwrite(m.fd, m.image, m.size, 0), (ssize_t)m.size);
     text_is(&m, "tensors/q/type", "Q8_0\n");
     uint8_t byte[64];
-    CU_ASSERT_EQUAL(image_read(&m, "tensors/q/f32", 128 * BLOCKS - 64, 64, byte), 64);
+    CU_ASSERT_EQUAL(image_bytes(&m, "tensors/q/f32", 128 * BLOCKS - 64, 64, byte), 64);
     image_close(&m);
 }
 
@@ -193,9 +193,9 @@ static void test_huge(void)
     CU_ASSERT_EQUAL(image_stat(&m, "tensors/h/raw").st_size, 1ll << 60);
     CU_ASSERT_EQUAL(image_stat(&m, "tensors/h/f32").st_size, 1ll << 62);
     CU_ASSERT_EQUAL(image_stat(&m, "tensors/h/f32.npy").st_size, (1ll << 62) + 128);
-    CU_ASSERT_EQUAL(image_read(&m, "tensors/h/raw", 1ull << 59, 1, &e), -EIO);
-    CU_ASSERT_EQUAL(image_read(&m, "tensors/h/f32", (1ull << 62) - 1, 1, &e), -EIO);
-    CU_ASSERT_EQUAL(image_read(&m, "tensors/h/f32", 1ull << 62, 1, &e), 0);
+    CU_ASSERT_EQUAL(image_bytes(&m, "tensors/h/raw", 1ull << 59, 1, &e), -EIO);
+    CU_ASSERT_EQUAL(image_bytes(&m, "tensors/h/f32", (1ull << 62) - 1, 1, &e), -EIO);
+    CU_ASSERT_EQUAL(image_bytes(&m, "tensors/h/f32", 1ull << 62, 1, &e), 0);
     free(image);
     image_close(&m);
 }

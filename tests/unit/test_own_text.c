@@ -18,9 +18,9 @@
 #include "tree_image.h"
 
 /* A model of odd values, with this alignment. */
-static struct image odd_model(uint32_t alignment, bool big)
+static struct content odd_model(uint32_t alignment, bool big)
 {
-    struct image i;
+    struct content i;
     struct build b;
     build_init(&b, 3, big);
     b.alignment = alignment;
@@ -69,7 +69,7 @@ static void check_alignment(uint32_t alignment, bool big)
     struct stat before, after;
     struct tree_options o = {.strategy = EDIT_COPY, .commit = TREE_COMMIT_CLOSE};
     struct tree *t = NULL;
-    struct image odd = odd_model(alignment, big);
+    struct content odd = odd_model(alignment, big);
     make_place(&p, &odd);
     CU_ASSERT_EQUAL(stat(p.model, &before), 0);
     CU_ASSERT_EQUAL_FATAL(tree_open(p.model, &o, &t, NULL), 0);
@@ -100,7 +100,7 @@ static void test_own_text(void)
 static void test_equal_up_to_nul(void)
 {
     struct build b;
-    struct image odd;
+    struct content odd;
     struct place p;
     struct tree_options o = {.strategy = EDIT_COPY, .commit = TREE_COMMIT_SYNC};
     struct tree *t = NULL;

@@ -17,19 +17,19 @@
 
 enum { F32 = 0, I8 = 24, UNKNOWN = 200 };
 
-struct image {
+struct content {
     uint8_t *bytes;
     size_t n;
     struct gguf *g;
 };
 
-static void image_free(struct image *im)
+static void image_free(struct content *im)
 {
     gguf_free(im->g);
     free(im->bytes);
 }
 
-static void image_parse(struct image *im)
+static void image_parse(struct content *im)
 {
     struct err e = {0};
     struct source s = source_mem(im->bytes, im->n);
@@ -113,7 +113,7 @@ static const struct layout layouts[] = {
     {"no tensors", put_nothing, 0, false}, {"no tensors, trailing", put_nothing, 9, false},
 };
 
-static void make_model(struct image *im, const struct layout *l, uint8_t version, bool big,
+static void make_model(struct content *im, const struct layout *l, uint8_t version, bool big,
                        uint32_t alignment)
 {
     struct build b;
@@ -193,7 +193,7 @@ static void add_edit(struct edit_change *c, const struct edit *d, const struct g
 /* What must hold for any plan. */
 
 /* P1, and the whole new image. */
-static void read_back(const struct image *old, const struct edit_plan *p, struct image *ret)
+static void read_back(const struct content *old, const struct edit_plan *p, struct content *ret)
 {
     uint64_t at = 0;
     for (size_t i = 0; i < p->n_seg; i++) {
@@ -218,7 +218,7 @@ static void read_back(const struct image *old, const struct edit_plan *p, struct
 }
 
 /* P2, P3. */
-static void check_data(const struct image *old, const struct image *new, const char *what)
+static void check_data(const struct content *old, const struct content *new, const char *what)
 {
     CU_ASSERT_EQUAL_FATAL(new->g->n_tensors, old->g->n_tensors);
     unsigned failures = CU_get_number_of_failures();
@@ -252,7 +252,7 @@ static void check_data(const struct image *old, const struct image *new, const c
 }
 
 /* P4: the keys but `changed` are the same bytes in the same order. */
-static void check_keys(const struct image *old, const struct image *new, const char *changed)
+static void check_keys(const struct content *old, const struct content *new, const char *changed)
 {
     CU_ASSERT_EQUAL(memcmp(old->bytes, new->bytes, 8), 0);
     uint32_t j = 0;
@@ -272,7 +272,7 @@ static void check_keys(const struct image *old, const struct image *new, const c
     }
 }
 
-static void check_edit(const struct layout *l, const struct image *old, const struct edit *d)
+static void check_edit(const struct layout *l, const struct content *old, const struct edit *d)
 {
     CLEANUP(edit_change_free) struct edit_change c;
     CLEANUP(edit_plan_free) struct edit_plan p = EDIT_PLAN_INIT;
@@ -287,7 +287,7 @@ static void check_edit(const struct layout *l, const struct image *old, const st
     if (r < 0)
         (void)printf("\n%s: %s\n", what, e.msg);
     CU_ASSERT_EQUAL_FATAL(r, 0);
-    struct image new;
+    struct content new;
     read_back(old, &p, &new);
     check_data(old, &new, what);
     check_keys(old, &new, d->key);
@@ -307,7 +307,7 @@ static void test_matrix(void)
     for (size_t l = 0; l < sizeof(layouts) / sizeof(layouts[0]); l++)
         for (size_t a = 0; a < sizeof(alignments) / sizeof(alignments[0]); a++)
             for (uint8_t kind = 0; kind < 4; kind++) {
-                struct image old;
+                struct content old;
                 make_model(&old, &layouts[l], 2 + kind / 2, kind & 1, alignments[a]);
                 for (size_t i = 0; i < sizeof(edits) / sizeof(edits[0]); i++)
                     check_edit(&layouts[l], &old, &edits[i]);
@@ -319,7 +319,7 @@ static void test_matrix(void)
 static void test_unknown_moves(void)
 {
     struct build b;
-    struct image old, new;
+    struct content old, new;
     build_init(&b, 3, false);
     build_str(&b, "text", "x");
     b.no_tail = true;
@@ -345,12 +345,12 @@ static void test_unknown_moves(void)
 /* The reserve. */
 
 /* Make the plan of one edit and take the new image in place of the old one. */
-static void step(struct image *im, const struct edit *d, const struct edit_options *o,
+static void step(struct content *im, const struct edit *d, const struct edit_options *o,
                  struct edit_plan *flags)
 {
     CLEANUP(edit_change_free) struct edit_change c;
     CLEANUP(edit_plan_free) struct edit_plan p = EDIT_PLAN_INIT;
-    struct image new;
+    struct content new;
     add_edit(&c, d, im->g);
     CU_ASSERT_EQUAL_FATAL(edit_plan_make(&c, o, &p, NULL), 0);
     read_back(im, &p, &new);
@@ -361,7 +361,7 @@ static void step(struct image *im, const struct edit *d, const struct edit_optio
 }
 
 /* Spaces of the reserve, which must be the last key and nothing but spaces; -1: none. */
-static int64_t spaces(const struct image *im)
+static int64_t spaces(const struct content *im)
 {
     uint32_t i = gguf_find_key(im->g, KEY_RESERVE, 13);
     if (i == UINT32_MAX)
@@ -381,7 +381,7 @@ static void test_reserve_asked(void)
     struct edit_plan f;
     struct edit_options o = {.reserve = 5000, .strategy = EDIT_INPLACE};
     for (uint32_t align = 8; align <= 65536; align *= 8) {
-        struct image im;
+        struct content im;
         make_model(&im, &layouts[0], 3, align & 64, align);
         /* The first rewrite makes it, with the data moved by whole blocks where that can be. */
         step(&im, &(struct edit){'=', "text", 20000}, &o, &f);
@@ -415,7 +415,7 @@ static void test_reserve_edge(void)
 {
     struct edit_plan f;
     struct edit_options o = {.reserve = 100, .strategy = EDIT_INPLACE};
-    struct image im;
+    struct content im;
     make_model(&im, &layouts[0], 3, false, 32);
     step(&im, &(struct edit){'=', "text", 1000}, &o, &f);
     uint32_t n = 1000 + (uint32_t)spaces(&im);
@@ -438,7 +438,7 @@ static void test_reserve_auto(void)
 {
     struct edit_plan f;
     struct edit_options o = EDIT_OPTIONS_INIT;
-    struct image im;
+    struct content im;
     make_model(&im, &layouts[0], 3, false, 32);
     step(&im, &(struct edit){'=', "text", 1000}, &o, &f);
     CU_ASSERT_EQUAL(spaces(&im), -1); /* small */
@@ -464,7 +464,7 @@ static void test_same(void)
 {
     struct edit_plan f;
     struct edit_options o = EDIT_OPTIONS_INIT;
-    struct image im;
+    struct content im;
     make_model(&im, &layouts[0], 3, false, 32);
     step(&im, &(struct edit){'=', "text", 6}, &o, &f);
     CU_ASSERT_FALSE(f.same);

@@ -274,7 +274,7 @@ static void check_file(struct random *x)
 {
     CLEANUP(buf_free) struct buf keys = BUF_INIT;
     char want[64];
-    struct image now = script_model_file(&x->r.m);
+    struct content now = script_model_file(&x->r.m);
     size_t n = strlen(UNCHANGED);
     if (x->r.failed || !script_model_keys(now.bytes, now.n, &keys)) {
         free(now.bytes);

@@ -80,7 +80,7 @@ static bool one_read(const struct tree_image *m, const char *path, size_t off, s
     uint8_t got[4096];
     size_t left = off < size ? size - off : 0, expect = n < left ? n : left;
     memset(got, 0xa5, sizeof(got));
-    ssize_t r = image_read(m, path, off, n, got);
+    ssize_t r = image_bytes(m, path, off, n, got);
     return r == (ssize_t)expect && memcmp(got, want + (expect ? off : 0), expect) == 0;
 }
 
@@ -347,7 +347,7 @@ static void test_check(void)
     CU_ASSERT_EQUAL(st.st_blocks, (st.st_size + 511) / 512);
     static const uint8_t zeros[20]; /* the padding becomes good: the findings stay what they were */
     CU_ASSERT_EQUAL(pwrite(m.fd, zeros, 20, (off_t)m.size - 20), 20);
-    ssize_t n = image_read(&m, "check", 0, sizeof(text) - 1, text);
+    ssize_t n = image_bytes(&m, "check", 0, sizeof(text) - 1, text);
     CU_ASSERT_TRUE_FATAL(n > 0);
     CU_ASSERT_EQUAL(n, st.st_size);
     text[n] = '\0';

@@ -125,13 +125,13 @@ enum { WAYS = sizeof(ways) / sizeof(ways[0]) };
 struct edit_case {
     const struct kind *kind;
     const struct way *way;
-    struct image old, new;
+    struct content old, new;
 };
 
-static struct image make_model(void)
+static struct content make_model(void)
 {
     struct build b;
-    struct image i;
+    struct content i;
     char spaces[6000];
     memset(spaces, ' ', sizeof(spaces));
     build_init(&b, 3, false);
@@ -176,10 +176,10 @@ static struct tree *start(const struct place *p, const struct edit_case *c, stru
 }
 
 /* What model.gguf shows. */
-static struct image shown(struct tree *t)
+static struct content shown(struct tree *t)
 {
     const struct tree_image m = {.t = t};
-    struct image i;
+    struct content i;
     i.bytes = (uint8_t *)image_text(&m, "model.gguf", &i.n);
     return i;
 }
@@ -188,7 +188,7 @@ static struct image shown(struct tree *t)
 static void check_goes_on(const struct place *p, struct tree *t, struct faultsys *fs,
                           const struct edit_case *c, const char *when)
 {
-    struct image file = file_now(p), view = shown(t);
+    struct content file = file_now(p), view = shown(t);
     bool fits = same(&file, &view);
     if (!fits)
         (void)printf("\n%s, %s, %s: the tree shows another file\n", c->kind->name, c->way->name,
@@ -365,10 +365,10 @@ static void check_read_only(const struct place *p, const struct edit_case *c)
 {
     struct tree_options o = {.read_only = true};
     struct tree *t = NULL;
-    struct image file = file_now(p);
+    struct content file = file_now(p);
     int files = files_in(p);
     CU_ASSERT_EQUAL_FATAL(tree_open(p->model, &o, &t, NULL), 0);
-    struct image view = shown(t);
+    struct content view = shown(t);
     CU_ASSERT_TRUE(same(&view, &c->old) || same(&view, &c->new));
     tree_close(t);
     CU_ASSERT_TRUE(file_is(p, &file));
