@@ -39,6 +39,7 @@ static const char help[] =
     "  -o auto_unmount       unmount when the process ends in any way\n"
     "  -o fsname=NAME        the source that mount(8) shows (default: the model's path)\n"
     "  -o readahead=KIB      how much the kernel reads ahead (root only; default 1024)\n"
+    "  -o idle=SECONDS       unmount when nothing was open for so long (default: never)\n"
     "  -o max_threads=N      threads that serve requests;  clone_fd: a queue for each\n"
     "  -h, --help            this text\n"
     "  -V, --version         the versions of ggufs and libfuse\n"

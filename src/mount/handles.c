@@ -24,6 +24,7 @@ struct handle *handle_open(struct handles *l, struct reader *reader, struct tree
     if (l->first)
         l->first->prev = h;
     l->first = h;
+    l->changes++;
     (void)pthread_mutex_unlock(&l->lock);
     return h;
 }
@@ -37,9 +38,19 @@ void handle_close(struct handles *l, struct handle *h)
         l->first = h->next;
     if (h->next)
         h->next->prev = h->prev;
+    l->changes++;
     (void)pthread_mutex_unlock(&l->lock);
     close_it(h->reader, h->dir);
     free(h);
+}
+
+bool handles_idle(struct handles *l, unsigned long *seen)
+{
+    (void)pthread_mutex_lock(&l->lock);
+    bool idle = !l->first && l->changes == *seen;
+    *seen = l->changes;
+    (void)pthread_mutex_unlock(&l->lock);
+    return idle;
 }
 
 void handles_end(struct handles *l)

@@ -11,6 +11,7 @@
 #define MOUNT_HANDLES_H
 
 #include <pthread.h>
+#include <stdbool.h>
 
 #include "mount/reader.h"
 
@@ -24,6 +25,7 @@ struct handle {
 struct handles {
     pthread_mutex_t lock;
     struct handle *first;
+    unsigned long changes; /* how often one was opened or closed */
 };
 
 #define HANDLES_INIT                      \
@@ -34,6 +36,9 @@ struct handles {
 /* A handle of what was opened, which passes to it. NULL (no memory): it has been closed. */
 struct handle *handle_open(struct handles *l, struct reader *reader, struct tree_dir *dir);
 void handle_close(struct handles *l, struct handle *h);
+/* True if nothing is open, and nothing was opened or closed since *seen, which becomes the count of
+ * now (0: since the beginning). */
+bool handles_idle(struct handles *l, unsigned long *seen);
 /* Close all that are left. */
 void handles_end(struct handles *l);
 

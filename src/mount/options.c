@@ -38,6 +38,7 @@ static const struct fuse_opt templates[] = {
     OPT("gid=%s", gid),
     OPT("umask=%s", umask),
     OPT("readahead=%s", kib),
+    OPT("idle=%s", idle_for),
     OPT("fsname=%s", fsname),
     OPT("subtype=%s", subtype),
     FUSE_OPT_END,
@@ -261,6 +262,7 @@ static int check_numbers(struct mnt_options *o)
     o->tree.gid = (gid_t)number(o, "gid", o->gid, 10, UINT_MAX - 1);
     o->tree.umask = (mode_t)number(o, "umask", o->umask, 8, 0777);
     o->readahead = number(o, "readahead", o->kib, 10, INT_MAX);
+    o->idle = number(o, "idle", o->idle_for, 10, INT_MAX);
     o->tree.set_uid = o->uid != NULL;
     o->tree.set_gid = o->gid != NULL;
     o->tree.set_umask = o->umask != NULL;
@@ -350,4 +352,5 @@ void mnt_options_free(struct mnt_options *o)
     free(o->gid);
     free(o->umask);
     free(o->kib);
+    free(o->idle_for);
 }

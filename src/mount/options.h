@@ -24,8 +24,10 @@ struct mnt_options {
     int auto_unmount;             /* not libfuse's: guard.h */
     bool set_readahead;
     unsigned readahead; /* KiB; without set_readahead the default is meant */
+    unsigned idle;      /* seconds; 0: the mount stays (idle.h) */
     /* Words and numbers as they were given; owned, NULL if they were not. */
-    char *views, *commit, *relayout, *reserve, *hardlinks, *hashnames, *uid, *gid, *umask, *kib;
+    char *views, *commit, *relayout, *reserve, *hardlinks, *hashnames, *uid, *gid, *umask, *kib,
+        *idle_for;
     struct err err; /* why parsing failed */
 };
 

@@ -14,6 +14,7 @@
 #include "mount/catch.h"
 #include "mount/guard.h"
 #include "mount/holder.h"
+#include "mount/idle.h"
 #include "mount/log.h"
 #include "mount/mounts.h"
 #include "mount/ops.h"
@@ -201,11 +202,14 @@ static int finish(struct fuse_session *se, struct mnt *m, const struct ending *e
 static int serve(struct fuse_session *se, const struct mnt_options *o, struct mnt *m, struct err *e)
 {
     dev_t dev = readahead_device(o->mountpoint);
+    struct idle idle = {.runs = false};
     int ended = 0, r = detach(o, e);
     if (r == 0)
         r = tree_start(m->tree, e);
     if (r == 0)
         r = signals_serve(e);
+    if (r == 0)
+        r = idle_begin(&idle, o->idle, o->mountpoint, dev, &m->handles, e);
     if (r == 0) {
         announce(o, m, dev);
         first_exchange(se);
@@ -213,6 +217,7 @@ static int serve(struct fuse_session *se, const struct mnt_options *o, struct mn
         ended = loop(se, &o->cmd);
         r = ended < 0 ? err_set(e, ended, "serving failed: %s", strerror(-ended)) : 0;
     }
+    idle_end(&idle);
     bool signalled = signals_served();
     /* A file system that may still be served is not asked: this thread would have to answer. */
     struct ending end = {.mounted = is_mounted(dev, o, m->tree)};

@@ -4,6 +4,7 @@
 import contextlib
 import errno
 import os
+import re
 import unittest
 from unittest import mock
 
@@ -47,6 +48,39 @@ class Leaving(unittest.TestCase):
                 os.pread(file.fileno(), 4096, 1 << 20)
             self.assertEqual(caught.exception.errno, errno.ENOTCONN)
         mount.err.close()
+
+    @staticmethod
+    def looks(process):
+        """How often the thread that unmounts an idle mount has waited."""
+        for thread in os.listdir(f'/proc/{process.pid}/task'):
+            with contextlib.suppress(OSError):  # another thread may have ended
+                status = mountlib.get(f'/proc/{process.pid}/task/{thread}/status').decode()
+                values = dict(re.findall(r'(\w+):\s(.*)', status))
+                if values['Name'] == 'idle':
+                    return int(values['voluntary_ctxt_switches'])
+        return 0
+
+    def test_idle(self):
+        """A mount that nobody uses ends by itself; not as long as a file is open, or a process has
+        its working folder there."""
+        mount = Foreground(self.model, '-o', 'idle=1')
+        with mount as (at, process):
+            for hold in (lambda: os.open(os.path.join(at, 'info'), os.O_RDONLY),
+                         lambda: os.open(at, os.O_PATH | os.O_DIRECTORY)):
+                held = hold()
+                before = self.looks(process)
+                editlib.until(lambda seen=before: self.looks(process) > seen + 2)
+                self.assertTrue(mountlib.mount_of(at))
+                os.close(held)
+            editlib.until(lambda: not mountlib.mount_of(at))
+        self.assertEqual(os.listdir(at), [])
+
+    def test_idle_daemon(self):
+        mount = Mount(self.model, '-o', 'idle=1')
+        with mount as at:
+            editlib.write(at, 'general.name', 'written')
+            editlib.until(lambda: not mountlib.mount_of(at))
+        self.assertIn(b'written', mountlib.get(self.model))
 
     def test_auto_unmount_of_a_daemon(self):
         """The same in the background; what watches ends with it (Mount waits for that)."""

@@ -55,7 +55,7 @@ class Options(unittest.TestCase):
         """A number is all of the word, and one that fits: 2^32 is not root."""
         for option, value in (('uid', '4294967296'), ('uid', '-1'), ('uid', '4294967295'),
                               ('gid', '1x'), ('gid', ''), ('gid', '+1'), ('umask', '0x1'),
-                              ('umask', '1000'), ('umask', '-1'), ('readahead', '5k'),
+                              ('umask', '1000'), ('umask', '-1'), ('readahead', '5k'), ('idle', '1m'),
                               ('readahead', '99999999999999999999')):
             with self.subTest(option=option, value=value):
                 self.refused(2, '-o', f'{option}={value}', self.model, self.folder(),
