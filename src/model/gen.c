@@ -71,7 +71,7 @@ static void gen_free(struct gen *g)
     free(g);
 }
 
-int gen_make(struct gguf *m, uint64_t number, const struct timespec *mtime, struct gen **ret)
+int gen_make(struct gguf *m, uint32_t number, const struct timespec *mtime, struct gen **ret)
 {
     struct gen *g = calloc(1, sizeof(*g));
     if (!g)

@@ -20,11 +20,11 @@
 #include "model/shards.h"
 
 /* Rows of views of the whole whose size is kept, by their place in the table of root files. */
-#define GEN_ROWS 15
+#define GEN_ROWS 31
 
 struct gen {
     atomic_uint refs;
-    uint64_t number;             /* 0 for the first generation of a mount */
+    uint32_t number;             /* 0 for the first generation of a mount */
     struct timespec mtime;       /* when it was made; of the first: the model's */
     struct gguf *gguf;           /* owned: what is shown */
     struct gguf *own;            /* owned: of a split model, what its first file holds; else NULL */
@@ -43,7 +43,7 @@ struct gen {
 };
 
 /* A generation of a parsed model, which passes to it on success. 0, -ENOMEM. */
-int gen_make(struct gguf *g, uint64_t number, const struct timespec *mtime, struct gen **ret);
+int gen_make(struct gguf *g, uint32_t number, const struct timespec *mtime, struct gen **ret);
 struct gen *gen_ref(struct gen *g);
 void gen_unref(struct gen *g);
 

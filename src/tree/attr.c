@@ -42,7 +42,7 @@ int node_check(const struct tree *t, const struct gen *g, const struct node *n)
         break;
     case NODE_WHOLE:
         ok = n->row < files_count(FILES_ROOT) && !(files_root[n->row].flags & ROW_DIR) &&
-             n->gen == g->number; /* tree_view_of() finds it */
+             (files_root[n->row].flags & ROW_STATE || n->number == g->number); /* tree_view_of() */
         break;
     case NODE_TENSOR:
         ok = n->number < g->gguf->n_tensors;
@@ -201,29 +201,28 @@ void entry_size(struct tree_entry *e, uint64_t size)
     e->attr.st_blocks = (blkcnt_t)(size / 512 + (size % 512 ? 1 : 0));
 }
 
-int node_entry(struct tree *t, const struct view *v, uint64_t ino, struct tree_entry *ret)
+int node_entry(struct tree *t, const struct view *v, const struct node *n, struct tree_entry *ret)
 {
-    struct node n = ino_node(ino);
     uint64_t size = 0;
-    int r = node_check(t, v->gen, &n);
+    int r = node_check(t, v->gen, n);
     if (r == 0)
-        r = node_size(t, v, &n, &size);
+        r = node_size(t, v, n, &size);
     if (r < 0)
         return r;
     if (size > INT64_MAX)
         return -EOVERFLOW;
-    const struct kfile *f = node_file(t, &n);
+    const struct kfile *f = node_file(t, n);
     bool link = f && f->state == KFILE_LINK;
-    struct timespec mtime = node_mtime(t, v, &n);
-    const struct grant *g = node_grant(t, v, &n);
-    bool key = n.kind == NODE_KEY && t->writable;
-    *ret = (struct tree_entry){.node = ino,
-                               .generation = key ? t->keys.generation[n.number] : 0,
-                               .fixed = node_fixed(t, &n)};
+    struct timespec mtime = node_mtime(t, v, n);
+    const struct grant *g = node_grant(t, v, n);
+    bool key = n->kind == NODE_KEY && t->writable;
+    *ret = (struct tree_entry){.node = ino_of(n),
+                               .generation = key ? t->keys.generation[n->number] : 0,
+                               .fixed = node_fixed(t, n)};
     ret->attr = (struct stat){
-        .st_ino = n.kind == NODE_WHOLE ? ino_row(n.row) : ino,
-        .st_mode = link ? S_IFLNK | 0777 : node_mode(t, g, &n),
-        .st_nlink = node_links(v->gen, &n),
+        .st_ino = n->kind == NODE_WHOLE ? ino_row(n->row) : ino_of(n),
+        .st_mode = link ? S_IFLNK | 0777 : node_mode(t, g, n),
+        .st_nlink = node_links(v->gen, n),
         .st_uid = t->opt.set_uid ? t->opt.uid : g->uid,
         .st_gid = t->opt.set_gid ? t->opt.gid : g->gid,
         .st_blksize = IO_SIZE,

@@ -5,6 +5,8 @@
 #include <assert.h>
 #include <string.h>
 
+#include "tree/ino.h"
+
 // clang-format off
 #define PIECES(n) .size = n##_size, .read = n##_read, .missing = n##_missing
 
@@ -36,9 +38,9 @@ const struct row files_tensor[] = {
 // clang-format on
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
-_Static_assert(COUNT(files_root) <= GEN_ROWS && COUNT(files_root) <= FILES_MAX &&
-                   COUNT(files_tensor) <= FILES_MAX,
-               "inode numbers have room for FILES_MAX rows");
+_Static_assert(COUNT(files_root) <= GEN_ROWS && COUNT(files_root) <= INO_MAX_ROWS &&
+                   COUNT(files_tensor) <= INO_MAX_ROWS,
+               "node numbers have room for INO_MAX_ROWS rows");
 
 size_t files_count(enum files_where where)
 {

@@ -84,9 +84,6 @@ struct row {
                         uint64_t off, uint64_t end);
 };
 
-/* The largest number of rows in a table: the low bits of an inode number hold them. */
-#define FILES_MAX 15
-
 extern const struct row files_root[];
 extern const struct row files_tensor[];
 size_t files_count(enum files_where where);

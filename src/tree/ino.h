@@ -1,19 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Node numbers: what the kernel calls a file by. They are arithmetic, no table stands behind them.
+ * Node numbers: what the kernel calls a file by. They are arithmetic, no table stands behind them:
  *
- *     1                              the root
- *     2 + row                        a folder at the root, row of the table of root files
- *     1 << 32 | tensor << 4          a tensor's folder
- *     1 << 32 | tensor << 4 | 1+row  a file in it, row of the table of tensor files
- *     1 << 40 | key                  a metadata key
- *     1 << 62 | gen << 24 | state << 8 | row
- *                                    a view of the whole model, a node for each generation; of
- *                                    `info` also for each state of the mount (state.h)
+ *     slot << 39 | object << 7 | row << 2 | kind
  *
- * st_ino is the node number, but for views of the whole, whose st_ino is 2 + row in each
- * generation: to the kernel they are new files (so that pages and attributes of one node never
- * change), to people the same one.
+ * The slot is that of the model in a mount of many; a tree knows one model and leaves it 0. Row 0 is
+ * the object itself, row 1 + i is row i of the object's table of files. By kind, the object is:
+ *
+ *     0   a state of the model: a view of the whole has a node for each (number of the generation).
+ *         `info`, which also shows the state of the mount (state.h), counts its own numbers.
+ *     1   always 0: the root, and with a row a folder at the root
+ *     2   a tensor: its folder
+ *     3   a metadata key: its file
+ *
+ * Numbers of slots and objects are given out and never again in the life of a mount, except that of
+ * a helper file in metadata/, which FUSE's generation number then tells apart.
+ *
+ * st_ino is the node number, except for views of the whole: theirs is that of a folder at the root
+ * with their row, the same in each state. To the kernel they are new files (so that pages and
+ * attributes of one node never change), to people the same one. It stays below 2^32 in a mount of
+ * one model with fewer than 2^25 tensors and keys, for programs whose ino_t has 32 bits.
  */
 #ifndef TREE_INO_H
 #define TREE_INO_H
@@ -34,63 +40,112 @@ enum node_kind {
 struct node {
     enum node_kind kind;
     uint32_t row;    /* of its table; without meaning for NODE_ROOT, NODE_TENSOR, NODE_KEY */
-    uint32_t number; /* of the tensor or key */
-    uint64_t gen;    /* NODE_WHOLE: number of the generation */
-    uint32_t state;  /* NODE_WHOLE: of the mount, where the row shows it; else 0 */
+    uint32_t number; /* of the tensor or key; NODE_WHOLE: of the generation or state */
+    uint32_t
+        state; /* NODE_WHOLE: of the mount, where the row shows it; else 0. Not in the number */
 };
 
-#define INO_ROOT 1u
-#define INO_ROWS 2u
-#define INO_TENSORS ((uint64_t)1 << 32)
-#define INO_KEYS ((uint64_t)1 << 40)
-#define INO_WHOLE ((uint64_t)1 << 62)
+enum {
+    INO_KIND_BITS = 2,
+    INO_ROW_BITS = 5,
+    INO_OBJECT_BITS = 32,
+    INO_LOCAL_BITS = INO_OBJECT_BITS + INO_ROW_BITS + INO_KIND_BITS,
+    INO_SLOT_BITS = 63 - INO_LOCAL_BITS, /* positive also where a program takes it as signed */
+    INO_MAX_ROWS = (1 << INO_ROW_BITS) - 1,
+    INO_ROOT = 1
+};
+#define INO_MAX_SLOTS ((uint32_t)1 << INO_SLOT_BITS)
+
+enum ino_kind { INO_WHOLE, INO_FIXED, INO_TENSOR, INO_KEY };
+
+static inline uint64_t ino_make(enum ino_kind kind, uint32_t object, uint32_t row)
+{
+    return ((uint64_t)object << INO_ROW_BITS | row) << INO_KIND_BITS | (uint64_t)kind;
+}
 
 static inline uint64_t ino_row(uint32_t row)
 {
-    return INO_ROWS + (uint64_t)row;
+    return ino_make(INO_FIXED, 0, 1 + row);
 }
 
 static inline uint64_t ino_tensor(uint32_t tensor)
 {
-    return INO_TENSORS + ((uint64_t)tensor << 4);
+    return ino_make(INO_TENSOR, tensor, 0);
 }
 
 static inline uint64_t ino_tensor_file(uint32_t tensor, uint32_t row)
 {
-    return ino_tensor(tensor) + 1 + row;
+    return ino_make(INO_TENSOR, tensor, 1 + row);
 }
 
 static inline uint64_t ino_key(uint32_t key)
 {
-    return INO_KEYS + key;
+    return ino_make(INO_KEY, key, 0);
 }
 
-static inline uint64_t ino_whole(uint64_t gen, uint32_t row)
+static inline uint64_t ino_whole(uint32_t number, uint32_t row)
 {
-    return INO_WHOLE | gen << 24 | row;
+    return ino_make(INO_WHOLE, number, 1 + row);
 }
 
-static inline uint64_t ino_state(uint64_t ino, uint32_t state)
+/* A model's number in the mount, and of it the slot and the number in the model. */
+static inline uint64_t ino_in_slot(uint32_t slot, uint64_t local)
 {
-    return ino | (uint64_t)state << 8;
+    return (uint64_t)slot << INO_LOCAL_BITS | local;
+}
+
+static inline uint32_t ino_slot(uint64_t ino)
+{
+    return (uint32_t)(ino >> INO_LOCAL_BITS);
+}
+
+static inline uint64_t ino_local(uint64_t ino)
+{
+    return ino & (((uint64_t)1 << INO_LOCAL_BITS) - 1);
 }
 
 static inline struct node ino_node(uint64_t ino)
 {
-    if (ino >= INO_WHOLE)
-        return (struct node){NODE_WHOLE, (uint32_t)(ino & 0xff), 0, (ino & ~INO_WHOLE) >> 24,
-                             (uint32_t)(ino >> 8 & 0xffff)};
-    if (ino >= INO_KEYS)
-        return (struct node){NODE_KEY, 0, (uint32_t)(ino - INO_KEYS), 0, 0};
-    if (ino >= INO_TENSORS) {
-        uint64_t at = ino - INO_TENSORS;
-        uint32_t tensor = (uint32_t)(at >> 4), slot = (uint32_t)(at & 15);
-        return slot ? (struct node){NODE_TENSOR_FILE, slot - 1, tensor, 0, 0}
-                    : (struct node){NODE_TENSOR, 0, tensor, 0, 0};
+    uint32_t slot = (uint32_t)(ino >> INO_KIND_BITS) & INO_MAX_ROWS;
+    struct node n = {.row = slot - 1, .number = (uint32_t)(ino >> (INO_KIND_BITS + INO_ROW_BITS))};
+    if (ino_slot(ino))
+        return (struct node){NODE_NONE, 0, 0, 0};
+    switch ((enum ino_kind)(ino & 3)) {
+    case INO_WHOLE:
+        n.kind = slot ? NODE_WHOLE : NODE_NONE;
+        break;
+    case INO_FIXED:
+        n.kind = n.number ? NODE_NONE : slot ? NODE_DIR : NODE_ROOT;
+        break;
+    case INO_TENSOR:
+        n.kind = slot ? NODE_TENSOR_FILE : NODE_TENSOR;
+        break;
+    case INO_KEY:
+        n.kind = slot ? NODE_NONE : NODE_KEY;
+        break;
     }
-    if (ino >= INO_ROWS)
-        return (struct node){NODE_DIR, (uint32_t)(ino - INO_ROWS), 0, 0, 0};
-    return (struct node){ino == INO_ROOT ? NODE_ROOT : NODE_NONE, 0, 0, 0, 0};
+    return n;
+}
+
+static inline uint64_t ino_of(const struct node *n)
+{
+    switch (n->kind) {
+    case NODE_NONE:
+        break;
+    case NODE_ROOT:
+        return INO_ROOT;
+    case NODE_DIR:
+        return ino_row(n->row);
+    case NODE_TENSOR:
+        return ino_tensor(n->number);
+    case NODE_TENSOR_FILE:
+        return ino_tensor_file(n->number, n->row);
+    case NODE_KEY:
+        return ino_key(n->number);
+    case NODE_WHOLE:
+        return ino_whole(n->number, n->row);
+    }
+    return 0;
 }
 
 #endif

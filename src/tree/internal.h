@@ -8,6 +8,7 @@
 
 #include "edit/commit.h"
 #include "edit/file.h"
+#include "tree/held.h"
 #include "tree/helper.h"
 #include "tree/keys.h"
 #include "tree/rights.h"
@@ -61,12 +62,6 @@ struct writer {
     atomic_bool cancel; /* stops a copy */
 };
 
-/* A generation that the kernel has a node of, or had while it was the newest. */
-struct held {
-    struct gen *gen; /* a reference */
-    uint64_t lookups;
-};
-
 struct tree {
     struct tree_options opt;
     char *path;            /* owned: the model's real path */
@@ -89,15 +84,17 @@ struct tree {
     pthread_mutex_t now_lock;
     struct view now; /* the newest generation that was made, and store: written under both locks */
     struct timespec changed; /* the last edit; as `now` */
-    struct held *held;       /* protected by now_lock */
-    size_t n_held, cap_held;
+    /* Protected by now_lock: */
+    struct held_table held; /* views of the whole that the kernel knows */
+    uint32_t states;        /* numbers given to views of the state of the mount, and the last: */
+    uint32_t state, state_gen;
     pthread_mutex_t lock;
     /* Protected by lock: */
-    atomic_bool stale; /* edits were accepted that are not in now.gen; written under lock */
-    bool ending;       /* drafts that were not judged yet are dropped */
-    uint64_t generations;
-    uint64_t ranks;   /* given to keys */
-    struct keys keys; /* if writable */
+    atomic_bool stale;    /* edits were accepted that are not in now.gen; written under lock */
+    bool ending;          /* drafts that were not judged yet are dropped */
+    uint32_t generations; /* made after the first */
+    uint64_t ranks;       /* given to keys */
+    struct keys keys;     /* if writable */
     struct writer writer;
     unsigned odd; /* of the first generation, for the warnings */
 };
@@ -110,7 +107,7 @@ void tree_log(const struct tree *t, int priority, const char *fmt, ...)
  * A generation of what the edited file holds, which passes to it in any case: merged with the
  * other shards of a split model.
  */
-int tree_gen(struct tree *t, struct gguf *own, uint64_t number, const struct timespec *mtime,
+int tree_gen(struct tree *t, struct gguf *own, uint32_t number, const struct timespec *mtime,
              struct gen **ret, struct err *e);
 /* Put it in the place of the newest: a reference, taken on success. Under the lock. 0, -ENOMEM. */
 int tree_adopt(struct tree *t, struct gen *gen);
@@ -122,8 +119,12 @@ int tree_store(struct tree *t, const struct gguf *own, struct store **ret, struc
 
 /* References to the newest generation and store. Free with view_free(). */
 struct view tree_view(struct tree *t);
-/* The view that a node shows: an older generation for NODE_WHOLE. -ENOENT, -ESTALE. */
-int tree_view_of(struct tree *t, const struct node *n, struct view *ret);
+/* The view that a node shows: an older generation for NODE_WHOLE, and n->state is set. -ESTALE. */
+int tree_view_of(struct tree *t, struct node *n, struct view *ret);
+/* Number a view that shows the state of the mount: as the one before if the state is the same. */
+int node_number_state(struct tree *t, const struct gen *g, struct node *n);
+/* The kernel gets a reference to a node that is not a key. 0, -ENOMEM. */
+int node_known(struct tree *t, const struct view *v, const struct node *n);
 
 /* The tensor that a node belongs to, NULL if it belongs to none. */
 const struct gguf_tensor *node_tensor(const struct gen *g, const struct node *n);
@@ -137,7 +138,7 @@ bool node_is_dir(const struct node *n);
  * A node's entry. Views of the whole are measured: not under the lock. Under the tree's lock if it
  * is writable and the node is a key: such an entry has no size yet.
  */
-int node_entry(struct tree *t, const struct view *v, uint64_t ino, struct tree_entry *ret);
+int node_entry(struct tree *t, const struct view *v, const struct node *n, struct tree_entry *ret);
 void entry_size(struct tree_entry *e, uint64_t size);
 
 /* The size of a key's file: found under the lock, measured without it. */

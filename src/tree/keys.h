@@ -2,7 +2,7 @@
 /*
  * The files of metadata/ while it can be edited: keys, and helpers that live in memory.
  *
- * A file has a number (its inode, less INO_KEYS). A key keeps it for the life of the mount. The
+ * A file has a number (the object of its node, see ino.h). A key keeps it for the life of the mount. The
  * number of a helper is used again once the kernel has forgotten it, with another generation. Of
  * most keys there is nothing but the number: an object, struct kfile, is made only for those that
  * are written, renamed, removed or of which an editor made a helper.

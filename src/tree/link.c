@@ -22,7 +22,7 @@ static int make_link(struct tree *t, const char *name, const char *target, struc
     t->keys.helper_bytes += f->content.len;
     int r = buf_error(&f->content);
     if (r == 0)
-        r = node_entry(t, &t->now, ino_key(f->id), ret);
+        r = node_entry(t, &t->now, &(struct node){.kind = NODE_KEY, .number = f->id}, ret);
     if (r < 0) {
         keys_kill(&t->keys, f);
         return r;

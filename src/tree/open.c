@@ -14,14 +14,6 @@
 #include "edit/recover.h"
 #include "gguf/sniff.h"
 
-struct view tree_view(struct tree *t)
-{
-    (void)pthread_mutex_lock(&t->now_lock);
-    struct view v = view_ref(&t->now);
-    (void)pthread_mutex_unlock(&t->now_lock);
-    return v;
-}
-
 /* ---- may it be edited? ---- */
 
 /* Why the model is not to be edited, before it was opened; NULL if nothing speaks against it. */
@@ -150,12 +142,14 @@ int tree_store(struct tree *t, const struct gguf *own, struct store **ret, struc
     return r < 0 ? err_set(e, r, "no memory") : 0;
 }
 
-int tree_gen(struct tree *t, struct gguf *own, uint64_t number, const struct timespec *mtime,
+int tree_gen(struct tree *t, struct gguf *own, uint32_t number, const struct timespec *mtime,
              struct gen **ret, struct err *e)
 {
     struct gguf *merged = NULL;
     struct gen *g = NULL;
-    int r = t->shards.n ? shards_merge(&t->shards, own, &merged, e) : 0;
+    int r = number == UINT32_MAX ? err_set(e, -EOVERFLOW, "too many edits; mount it again") : 0;
+    if (r == 0 && t->shards.n)
+        r = shards_merge(&t->shards, own, &merged, e);
     if (r == 0) {
         r = gen_make(merged ? merged : own, number, mtime, &g);
         if (r < 0)
@@ -432,9 +426,7 @@ void tree_close(struct tree *t)
 {
     if (!t)
         return;
-    for (size_t i = 0; i < t->n_held; i++)
-        gen_unref(t->held[i].gen);
-    free(t->held);
+    held_free(&t->held);
     pending_free(&t->writer.next);
     if (t->keys.file)
         keys_free(&t->keys);

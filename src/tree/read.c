@@ -35,9 +35,8 @@ static void render(const void *arg, struct buf *out)
 int render_shared(struct tree *t, const struct view *v, const struct node *n, struct rendered **ret)
 {
     const struct subject s = {t, v, n, NULL};
-    uint64_t ino = ino_state(ino_whole(v->gen->number, n->row), n->state);
     bool keep = node_row(n)->flags & ROW_KEPT;
-    return (keep ? texts_keep : texts_get)(&t->texts, v->gen->number, ino, render, &s, ret);
+    return (keep ? texts_keep : texts_get)(&t->texts, v->gen->number, ino_of(n), render, &s, ret);
 }
 
 /* Texts of tensors are small: each handle has its own. */

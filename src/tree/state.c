@@ -8,7 +8,6 @@
 
 /* Counts are packed into 7 bits each: beyond COUNT_MAX they are "more than 100". */
 enum { COUNT_BITS = 7, COUNT_MAX = 101, CHANGED = 1 << (2 * COUNT_BITS) };
-_Static_assert(CHANGED < 1 << STATE_BITS, "a state fits into a node's number");
 
 static unsigned clamp(size_t n)
 {

@@ -2,8 +2,8 @@
 /*
  * What `info` says of the mount: pending edits, refused writes, whether the model's file changed
  * behind the mount. All of it may change while the generation stays. So the state is taken when the
- * name `info` is looked up, and is a part of the node's number (ino.h): each state is a file of its
- * own, whose text and size never change.
+ * name `info` is looked up, and kept with the node (held.h): each state is a file of its own, whose
+ * text and size never change.
  *
  * Threads: any.
  */
@@ -16,8 +16,7 @@
 
 struct tree;
 
-/* The state of the mount in STATE_BITS bits. Takes the tree's lock; asks the disk without it. */
-#define STATE_BITS 16
+/* The state of the mount as a number. Takes the tree's lock; asks the disk without it. */
 uint32_t state_now(struct tree *t);
 
 /* What people ask about the mount: how to save a copy, and the state, as the last line:

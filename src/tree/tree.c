@@ -6,9 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/bytes.h"
 #include "tree/helper.h"
-#include "tree/state.h"
 
 struct tree_dir {
     uint64_t node;
@@ -16,88 +14,6 @@ struct tree_dir {
     uint32_t *id; /* owned: numbers in keys */
     size_t n;
 };
-
-/* ---- generations that the kernel knows ---- */
-
-static struct held *find_held(struct tree *t, uint64_t number)
-{
-    for (size_t i = 0; i < t->n_held; i++)
-        if (t->held[i].gen->number == number)
-            return &t->held[i];
-    return NULL;
-}
-
-/* The kernel got one more reference to a node of this generation. 0, -ENOMEM. */
-static int hold(struct tree *t, struct gen *g)
-{
-    struct held *h = find_held(t, g->number);
-    if (!h) {
-        if (array_grow(&t->held, &t->cap_held, t->n_held, sizeof(*t->held)) < 0)
-            return -ENOMEM;
-        h = &t->held[t->n_held++];
-        *h = (struct held){gen_ref(g), 0};
-    }
-    h->lookups++;
-    return 0;
-}
-
-static void let_go(struct tree *t, uint64_t number, uint64_t n)
-{
-    struct held *h = find_held(t, number);
-    if (!h || h->lookups > n) {
-        if (h)
-            h->lookups -= n;
-        return;
-    }
-    gen_unref(h->gen);
-    *h = t->held[--t->n_held];
-}
-
-int tree_view_of(struct tree *t, const struct node *n, struct view *ret)
-{
-    int r = 0;
-    (void)pthread_mutex_lock(&t->now_lock);
-    struct held *h = n->kind == NODE_WHOLE ? find_held(t, n->gen) : NULL;
-    if (h)
-        *ret = (struct view){gen_ref(h->gen), store_ref(t->now.store), NULL};
-    else if (n->kind == NODE_WHOLE && n->gen != t->now.gen->number)
-        r = -ESTALE;
-    else
-        *ret = view_ref(&t->now);
-    (void)pthread_mutex_unlock(&t->now_lock);
-    return r;
-}
-
-void tree_forget(struct tree *t, uint64_t node, uint64_t n)
-{
-    struct node at = ino_node(node);
-    if (at.kind == NODE_WHOLE) {
-        (void)pthread_mutex_lock(&t->now_lock);
-        let_go(t, at.gen, n);
-        (void)pthread_mutex_unlock(&t->now_lock);
-    }
-    if (at.kind != NODE_KEY || !t->writable)
-        return;
-    (void)pthread_mutex_lock(&t->lock);
-    if (at.number < t->keys.n && t->keys.file[at.number]) {
-        struct kfile *f = t->keys.file[at.number];
-        f->lookups -= min_u64(f->lookups, n);
-        keys_reap(&t->keys, f);
-    }
-    (void)pthread_mutex_unlock(&t->lock);
-}
-
-/* The kernel gets a reference to a node that is no key. */
-static int known(struct tree *t, const struct view *v, uint64_t ino)
-{
-    struct node n = ino_node(ino);
-    if (n.kind != NODE_WHOLE)
-        return 0;
-    (void)pthread_mutex_lock(&t->now_lock);
-    int r = hold(t, v->gen);
-    (void)pthread_mutex_unlock(&t->now_lock);
-    return r;
-}
 
 /* The node number of row i at the root, or of a tensor's row. */
 static uint64_t root_ino(const struct gen *g, uint32_t i)
@@ -207,18 +123,21 @@ static int lookup_row(struct tree *t, const struct node *dir, const char *name,
     if (r < 0)
         return r;
     uint64_t ino = find_child(t, v.gen, dir, name);
+    if (!ino)
+        return -ENOENT;
     struct node n = ino_node(ino);
     if (n.kind == NODE_WHOLE && node_row(&n)->flags & ROW_STATE)
-        ino = ino_state(ino, state_now(t));
-    r = ino ? node_entry(t, &v, ino, ret) : -ENOENT;
-    return r < 0 ? r : known(t, &v, ino);
+        r = node_number_state(t, v.gen, &n);
+    if (r == 0)
+        r = node_entry(t, &v, &n, ret);
+    return r < 0 ? r : node_known(t, &v, &n);
 }
 
 /* A key's entry, but for its size, and a reference for the kernel. Under the lock. */
 static int key_entry(struct tree *t, uint64_t ino, struct tree_entry *ret, struct key_size *size)
 {
     struct node n = ino_node(ino);
-    int r = node_entry(t, &t->now, ino, ret);
+    int r = node_entry(t, &t->now, &n, ret);
     if (r < 0)
         return r;
     *size = key_size_of(t, n.number);
@@ -247,11 +166,11 @@ int tree_lookup(struct tree *t, uint64_t parent, const char *name, struct tree_e
     return is_edited_folder(t, &dir) ? lookup_key(t, name, ret) : lookup_row(t, &dir, name, ret);
 }
 
-static int getattr_key(struct tree *t, const struct node *n, uint64_t ino, struct tree_entry *ret)
+static int getattr_key(struct tree *t, const struct node *n, struct tree_entry *ret)
 {
     struct key_size size;
     (void)pthread_mutex_lock(&t->lock);
-    int r = node_entry(t, &t->now, ino, ret);
+    int r = node_entry(t, &t->now, n, ret);
     if (r == 0)
         size = key_size_of(t, n->number);
     (void)pthread_mutex_unlock(&t->lock);
@@ -265,12 +184,12 @@ int tree_getattr(struct tree *t, uint64_t node, struct tree_entry *ret)
     CLEANUP(view_free) struct view v = VIEW_INIT;
     struct node n = ino_node(node);
     if (n.kind == NODE_KEY && t->writable)
-        return getattr_key(t, &n, node, ret);
+        return getattr_key(t, &n, ret);
     const struct row *row = n.kind == NODE_TENSOR_FILE ? node_row(&n) : NULL;
     int r = row && moves(row) ? tree_freshen(t) : 0;
     if (r == 0)
         r = tree_view_of(t, &n, &v);
-    return r < 0 ? r : node_entry(t, &v, node, ret);
+    return r < 0 ? r : node_entry(t, &v, &n, ret);
 }
 
 int tree_fgetattr(struct tree *t, uint64_t node, const struct tree_file *f, struct tree_entry *ret)
@@ -439,7 +358,8 @@ static int next_dot(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool a
         return 1;
     }
     CLEANUP(view_free) struct view v = tree_view(t);
-    int r = node_entry(t, &v, ino, ret);
+    n = ino_node(ino);
+    int r = node_entry(t, &v, &n, ret);
     return r < 0 ? r : 1;
 }
 
@@ -475,9 +395,10 @@ static int next_row_entry(struct tree *t, struct tree_dir *d, uint64_t *cookie, 
     uint64_t ino = r == 0 ? child_at(t, v.gen, &n, d, &i, name) : 0;
     if (!ino)
         return r;
-    bool whole = ino_node(ino).kind == NODE_WHOLE;
+    struct node child = ino_node(ino);
+    bool whole = child.kind == NODE_WHOLE;
     if (attrs && !whole)
-        r = node_entry(t, &v, ino, ret);
+        r = node_entry(t, &v, &child, ret);
     else
         brief_entry(t, ino, ret);
     if (whole) /* not measured for a listing: the kernel looks it up when asked */

@@ -127,7 +127,7 @@ static int create_open(struct tree *t, const char *name, int flags, const struct
     if (r == 0 && type.set && !kfile_is_helper(file->kf))
         file->draft->typed = type;
     if (r == 0)
-        r = node_entry(t, &t->now, ino_key(number), ret);
+        r = node_entry(t, &t->now, &file->node, ret);
     if (r == 0)
         file->kf->lookups++;
     return r;

@@ -129,8 +129,8 @@ static void mark_failed(struct tree *t, const struct edit_change *c, const struc
 static void unpin(struct tree *t)
 {
     gen_unpin(t->writer.disk);
-    for (size_t i = 0; i < t->n_held; i++)
-        gen_unpin(t->held[i].gen);
+    for (struct held *h = NULL; (h = held_next(&t->held, h)) != NULL;)
+        gen_unpin(h->gen);
 }
 
 /*

@@ -323,7 +323,15 @@ static void test_missing(void)
 /* Node numbers that were never given out. */
 static void test_bad_nodes(void)
 {
-    static const uint64_t nodes[] = {0, 4, 5, 1000, INO_TENSORS - 1, INO_KEYS - 1, INO_WHOLE - 1};
+    const uint64_t nodes[] = {0,
+                              ino_make(INO_FIXED, 1, 0),
+                              ino_make(INO_KEY, 0, 1),
+                              ino_row(2),
+                              ino_row(INO_MAX_ROWS - 1),
+                              ino_tensor(UINT32_MAX),
+                              ino_key(UINT32_MAX),
+                              ino_in_slot(1, INO_ROOT),
+                              UINT64_MAX};
     struct tree_image m = model();
     struct tree_entry e;
     struct tree_file *f = NULL;
@@ -338,7 +346,7 @@ static void test_bad_nodes(void)
         CU_ASSERT_EQUAL(tree_listxattr(m.t, nodes[i], &out), -ENOENT);
     }
     const uint64_t more[] = {ino_tensor(6), ino_tensor_file(0, 14), ino_tensor_file(3, 1),
-                             ino_key(7),    ino_whole(0, 0),        ino_whole(0, 200)};
+                             ino_key(7),    ino_whole(0, 0),        ino_whole(0, INO_MAX_ROWS - 1)};
     for (size_t i = 0; i < sizeof(more) / sizeof(more[0]); i++)
         CU_ASSERT_EQUAL(tree_getattr(m.t, more[i], &e), -ENOENT);
     /* A generation that is no more: the kernel is to look the name up again. */
