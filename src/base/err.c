@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/utf8.h"
 
 int err_set(struct err *e, int code, const char *fmt, ...)
@@ -70,4 +71,20 @@ const char *show_in(char *dst, size_t room, const void *bytes, size_t n)
 const char *show(char dst[SHOW_MAX], const void *bytes, size_t n)
 {
     return show_in(dst, SHOW_MAX, bytes, n);
+}
+
+void show_all(struct buf *out, const void *bytes, size_t n)
+{
+    const uint8_t *p = bytes;
+    for (size_t i = 0, len; i < n; i += len) {
+        size_t run = i; /* added as a whole */
+        while (run < n && (len = printable(p + run, n - run)) > 0)
+            run += len;
+        buf_add(out, p + i, run - i);
+        len = run - i;
+        if (run == n)
+            return;
+        buf_printf(out, "\\x%02x", p[run]);
+        len++;
+    }
 }

@@ -38,5 +38,8 @@ const char *show_in(char *dst, size_t room, const void *bytes, size_t n);
 /* Room for any name that is part of a line (longer ones end in "..."). */
 #define SHOW_MAX 160
 const char *show(char dst[SHOW_MAX], const void *bytes, size_t n);
+/* All of it, however long. */
+struct buf;
+void show_all(struct buf *out, const void *bytes, size_t n);
 
 #endif

@@ -6,18 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/utf8.h"
 #include "check/filename.h"
 
 void report_path(struct buf *out, const char *name)
 {
-    char room[SHOW_MAX];
-    const uint8_t *p = (const uint8_t *)name;
-    for (size_t left = strlen(name), n; left > 0; left -= n, p += n) {
-        n = utf8_len(p, left);
-        n = n ? n : 1;
-        buf_str(out, show(room, p, n));
-    }
+    show_all(out, name, strlen(name));
 }
 
 void report_line(struct buf *out, const struct check_finding *f)

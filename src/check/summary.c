@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The facts that `info` and --info show: see summary.h. */
-#include "check/summary.h"
+#include "check/fact.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -12,19 +12,6 @@
 #include "check/filename.h"
 #include "check/report.h"
 #include "gguf/keys.h"
-
-struct fact {
-    const char *label;  /* NULL: only in JSON */
-    const char *member; /* of the object; NULL: only as a line */
-    const char *key;    /* that the functions look up */
-    /* The value, in one line or more; it writes nothing if the model has none. NULL: the number. */
-    void (*text)(const struct summary *s, const struct fact *f, struct buf *out);
-    /* The member's value, if that is a number; false if the model has none. */
-    bool (*number)(const struct summary *s, const struct fact *f, uint64_t *ret);
-    /* The member's value, if that is neither the number nor the text. NULL: no memory. */
-    cJSON *(*json)(const struct summary *s, const struct fact *f);
-    size_t at, width; /* parsed_number: a field of struct gguf */
-};
 
 /* ---- texts of the header, made safe for a terminal ---- */
 
@@ -71,8 +58,7 @@ static void parameters_text(const struct summary *s, const struct fact *f, struc
         buf_printf(out, "%s (%" PRIu64 ")", count, p.total);
 }
 
-/* "4.2 GiB", or plain bytes below 1 KiB. */
-static void size_text(struct buf *out, uint64_t bytes)
+void fact_size_text(struct buf *out, uint64_t bytes)
 {
     static const char *const unit[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     double v = (double)bytes;
@@ -92,7 +78,7 @@ static bool size(const struct summary *s, const struct fact *f, uint64_t *ret)
 static void whole_size_text(const struct summary *s, const struct fact *f, struct buf *out)
 {
     (void)f;
-    size_text(out, s->g->file_size);
+    fact_size_text(out, s->g->file_size);
     buf_printf(out, " (%" PRIu64 " bytes)", s->g->file_size);
 }
 
@@ -176,7 +162,7 @@ static void reserve_text(const struct summary *s, const struct fact *f, struct b
 {
     uint64_t bytes;
     if (reserve(s, f, &bytes))
-        size_text(out, bytes);
+        fact_size_text(out, bytes);
     else
         buf_str(out, "none");
 }
@@ -193,11 +179,11 @@ static void types_text(const struct summary *s, const struct fact *f, struct buf
         all += (double)share[i].bytes;
     for (size_t i = 0; i < n; i++) {
         if (i)
-            buf_printf(out, "\n%-16s", "");
+            buf_printf(out, "\n%-*s", SUMMARY_LABEL, "");
         fact_type_name(share[i].first, out);
         buf_printf(out, "  %" PRIu64 " tensor%s, ", share[i].tensors,
                    share[i].tensors == 1 ? "" : "s");
-        size_text(out, share[i].bytes);
+        fact_size_text(out, share[i].bytes);
         buf_printf(out, ", %.1f%%", all > 0 ? 100 * (double)share[i].bytes / all : 0);
     }
 }
@@ -221,7 +207,7 @@ static bool add_share(cJSON *list, const struct share *share)
            add_number(row, "tensors", share->tensors) && add_number(row, "bytes", share->bytes);
 }
 
-static cJSON *types_json(const struct summary *s, const struct fact *f)
+static int types_json(const struct summary *s, const struct fact *f, cJSON **ret)
 {
     struct share share[SHARES_MAX];
     size_t n = fact_shares(s->g, share), i = 0;
@@ -229,10 +215,11 @@ static cJSON *types_json(const struct summary *s, const struct fact *f)
     (void)f;
     while (list && i < n && add_share(list, &share[i]))
         i++;
-    if (i == n)
-        return list;
-    cJSON_Delete(list);
-    return NULL;
+    if (list && i == n)
+        *ret = list;
+    else
+        cJSON_Delete(list);
+    return *ret ? 0 : -ENOMEM;
 }
 
 /* ---- the file ---- */
@@ -261,10 +248,11 @@ static void file_name_text(const struct summary *s, const struct fact *f, struct
         }
 }
 
-static cJSON *file_name_json(const struct summary *s, const struct fact *f)
+static int file_name_json(const struct summary *s, const struct fact *f, cJSON **ret)
 {
     (void)f;
-    return report_name(s->file);
+    *ret = report_name(s->file);
+    return *ret ? 0 : -ENOMEM;
 }
 
 static void format_text(const struct summary *s, const struct fact *f, struct buf *out)
@@ -286,26 +274,39 @@ static void byte_order(const struct summary *s, const struct fact *f, struct buf
 
 // clang-format off
 static const struct fact facts[] = {
-    {"name",           NULL,             "general.name",            shown_or_dash,   NULL,        NULL, 0, 0},
-    {NULL,             "name",           "general.name",            shown_text,      NULL,        NULL, 0, 0},
-    {"architecture",   NULL,             "general.architecture",    shown_or_dash,   NULL,        NULL, 0, 0},
-    {NULL,             "architecture",   "general.architecture",    shown_text,      NULL,        NULL, 0, 0},
-    {"parameters",     "parameters",     NULL,                      parameters_text, parameters,  NULL, 0, 0},
-    {"size",           "size",           NULL,                      whole_size_text, size,        NULL, 0, 0},
-    {"missing",        "missing",        NULL,                      missing_text,    missing,     NULL, 0, 0},
-    {"types",          "types",          NULL,                      types_text,      NULL,        types_json, 0, 0},
-    {"context length", "context_length", "context_length",          NULL,            arch_number, NULL, 0, 0},
-    {"layers",         "layers",         "block_count",             NULL,            arch_number, NULL, 0, 0},
-    {"embedding",      "embedding",      "embedding_length",        NULL,            arch_number, NULL, 0, 0},
-    {"heads",          "heads",          "attention.head_count",    heads_text,      arch_number, NULL, 0, 0},
-    {NULL,             "heads_kv",       "attention.head_count_kv", NULL,            arch_number, NULL, 0, 0},
-    {"vocabulary",     "vocabulary",     NULL,                      vocabulary_text, vocabulary,  NULL, 0, 0},
-    {NULL,             "tokenizer",      "tokenizer.ggml.model",    shown_text,      NULL,        NULL, 0, 0},
-    {"license",        "license",        "general.license",         shown_text,      NULL,        NULL, 0, 0},
-    {"file",           NULL,             NULL,                      file_text,       NULL,        NULL, 0, 0},
-    {"file name says", "file_name",      NULL,                      file_name_text,  NULL,        file_name_json, 0, 0},
-    {"shards",         "shards",         NULL,                      NULL,            shards,      NULL, 0, 0},
-    {"format",         NULL,             NULL,                      format_text,     NULL,        NULL, 0, 0},
+    {"name",            NULL,             "general.name",            shown_or_dash,       NULL,        NULL, 0, 0},
+    {NULL,              "name",           "general.name",            shown_text,          NULL,        NULL, 0, 0},
+    {"architecture",    NULL,             "general.architecture",    shown_or_dash,       NULL,        NULL, 0, 0},
+    {NULL,              "architecture",   "general.architecture",    shown_text,          NULL,        NULL, 0, 0},
+    {"parameters",      "parameters",     NULL,                      parameters_text,     parameters,  NULL, 0, 0},
+    {"size",            "size",           NULL,                      whole_size_text,     size,        NULL, 0, 0},
+    {"missing",         "missing",        NULL,                      missing_text,        missing,     NULL, 0, 0},
+    {"bits per weight", "bits_per_weight", NULL,                      fact_bits_text,      NULL,        fact_bits_json, 0, 0},
+    {"file type",       "file_type",      "general.file_type",       fact_file_type_text, NULL,        NULL, 0, 0},
+    {"types",           "types",          NULL,                      types_text,          NULL,        types_json, 0, 0},
+    {"context length",  "context_length", "context_length",          NULL,                arch_number, NULL, 0, 0},
+    {"layers",          "layers",         "block_count",             NULL,                arch_number, NULL, 0, 0},
+    {"embedding",       "embedding",      "embedding_length",        NULL,                arch_number, NULL, 0, 0},
+    {"feed-forward",    "feed_forward",   "feed_forward_length",     fact_layers_text,    arch_number, NULL, 0, 0},
+    {"heads",           "heads",          "attention.head_count",    heads_text,          arch_number, NULL, 0, 0},
+    {NULL,              "heads_kv",       "attention.head_count_kv", NULL,                arch_number, NULL, 0, 0},
+    {"rope",            "rope",           NULL,                      fact_rope_text,      NULL,        NULL, 0, 0},
+    {"experts",         "experts",        "expert_count",            fact_experts_text,   arch_number, NULL, 0, 0},
+    {NULL,              "experts_used",   "expert_used_count",       NULL,                arch_number, NULL, 0, 0},
+    {"kv cache",        "kv_cache_token", NULL,                      fact_kv_text,        fact_kv_token, NULL, 0, 0},
+    {NULL,              "kv_cache_context", NULL,                      NULL,                fact_kv_context, NULL, 0, 0},
+    {"vocabulary",      "vocabulary",     NULL,                      vocabulary_text,     vocabulary,  NULL, 0, 0},
+    {NULL,              "tokenizer",      "tokenizer.ggml.model",    shown_text,          NULL,        NULL, 0, 0},
+    {"special tokens",  "special_tokens", NULL,                      fact_special_text,   NULL,        fact_special_json, 0, 0},
+    {"chat template",   "chat_template",  NULL,                      fact_template_text,  NULL,        fact_template_json, 0, 0},
+    {"license",         "license",        "general.license",         shown_text,          NULL,        NULL, 0, 0},
+    {"author",          "author",         "general.author",          shown_text,          NULL,        NULL, 0, 0},
+    {"base model",      "base_model",     NULL,                      fact_base_models,    NULL,        NULL, 0, 0},
+    {"source",          "source",         NULL,                      fact_source_text,    NULL,        NULL, 0, 0},
+    {"file",            NULL,             NULL,                      file_text,           NULL,        NULL, 0, 0},
+    {"file name says",  "file_name",      NULL,                      file_name_text,      NULL,        file_name_json, 0, 0},
+    {"shards",          "shards",         NULL,                      NULL,                shards,      NULL, 0, 0},
+    {"format",          NULL,             NULL,                      format_text,         NULL,        NULL, 0, 0},
     {NULL,             "version",        NULL,                      NULL,            PARSED(fmt.version)},
     {NULL,             "byte_order",     NULL,                      byte_order,      NULL,        NULL, 0, 0},
     {"keys",           "keys",           NULL,                      NULL,            PARSED(n_kv)},
@@ -340,7 +341,7 @@ void summary_text(const struct summary *s, struct buf *out)
         if (!facts[i].label)
             continue;
         (void)snprintf(label, sizeof(label), "%s:", facts[i].label);
-        buf_printf(out, "%-16s", label);
+        buf_printf(out, "%-*s", SUMMARY_LABEL, label);
         size_t behind = out->len;
         value_text(s, &facts[i], out);
         if (out->len == behind)
@@ -362,9 +363,12 @@ static bool add_text(const struct summary *s, const struct fact *f, cJSON *to)
     return !buf_error(&text) && cJSON_AddStringToObject(to, f->member, (const char *)text.data);
 }
 
-static bool add_item(cJSON *to, const char *member, cJSON *item)
+static bool add_item(const struct summary *s, const struct fact *f, cJSON *to)
 {
-    if (item && cJSON_AddItemToObject(to, member, item))
+    cJSON *item = NULL;
+    if (f->json(s, f, &item) < 0)
+        return false;
+    if (!item || cJSON_AddItemToObject(to, f->member, item))
         return true;
     cJSON_Delete(item);
     return false;
@@ -379,7 +383,7 @@ int summary_json(const struct summary *s, cJSON *object)
         if (!f->member)
             continue;
         if (f->json)
-            ok = add_item(object, f->member, f->json(s, f));
+            ok = add_item(s, f, object);
         else if (f->number)
             ok = !f->number(s, f, &n) || add_number(object, f->member, n);
         else
@@ -403,7 +407,7 @@ static void params_cell(const struct summary *s, struct buf *out)
 
 static void size_cell(const struct summary *s, struct buf *out)
 {
-    size_text(out, s->g->file_size);
+    fact_size_text(out, s->g->file_size);
 }
 
 /* What the model says, else the type that has the most bytes. */

@@ -20,6 +20,9 @@ struct summary {
     uint64_t missing;     /* bytes of tensor data that are not in the files */
 };
 
+/* Columns of a line before its value. */
+#define SUMMARY_LABEL 17
+
 /* Bytes of tensor data that are not in the file. */
 uint64_t summary_missing(const struct gguf *g);
 

@@ -18,6 +18,7 @@ const struct row files_root[] = {
     {.name = "info",          .flags = ROW_WHOLE | ROW_STATE, .tell = info_text},
     {.name = "model.gguf",    .flags = ROW_WHOLE | ROW_EXTRA, PIECES(model)},
     {.name = "check",         .flags = ROW_WHOLE | ROW_KEPT, .tell = check_text},
+    {.name = "tensors.txt",   .flags = ROW_WHOLE, .text = tensors_txt},
 };
 
 #define VALUES(n) .form = &form_##n, PIECES(value)

@@ -134,6 +134,7 @@ void offset_text(const struct gen *g, const struct gguf_tensor *t, struct buf *o
 void shard_text(const struct gen *g, const struct gguf_tensor *t, struct buf *out);
 void metadata_json(const struct gen *g, const struct gguf_tensor *t, struct buf *out);
 void tensors_json(const struct gen *g, const struct gguf_tensor *t, struct buf *out);
+void tensors_txt(const struct gen *g, const struct gguf_tensor *t, struct buf *out);
 
 /* The rows that tell of the model, whose file's name is given: findings.c. */
 void info_text(const struct view *v, const char *file, struct buf *out);

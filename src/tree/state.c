@@ -4,6 +4,7 @@
 
 #include <errno.h>
 
+#include "check/summary.h"
 #include "tree/internal.h"
 
 /* Counts are packed into 7 bits each: beyond COUNT_MAX they are "more than 100". */
@@ -60,9 +61,9 @@ static void count_text(struct buf *out, uint32_t n, const char *one, const char 
 void state_text(const struct tree *t, uint32_t state, struct buf *out)
 {
     const uint32_t mask = (1 << COUNT_BITS) - 1;
-    buf_printf(out, "%-16s%s\n", "save a copy:",
+    buf_printf(out, "%-*s%s\n", SUMMARY_LABEL, "save a copy:",
                "cp model.gguf to a new name; onto the mounted file itself, cp would empty it");
-    buf_printf(out, "%-16s%s%s",
+    buf_printf(out, "%-*s%s%s", SUMMARY_LABEL,
                "mount:", t->writable ? "read-write" : "read-only: ", t->writable ? "" : t->why);
     count_text(out, state & mask, "edit is not written yet", "edits are not written yet");
     count_text(out, state >> COUNT_BITS & mask, "write was refused", "writes were refused");

@@ -5,6 +5,7 @@
 
 #include <inttypes.h>
 
+#include "derive/table.h"
 #include "model/facts.h"
 #include "text/json.h"
 
@@ -84,4 +85,10 @@ void tensors_json(const struct gen *g, const struct gguf_tensor *t, struct buf *
         buf_char(out, '}');
     }
     buf_str(out, "\n]\n");
+}
+
+void tensors_txt(const struct gen *g, const struct gguf_tensor *t, struct buf *out)
+{
+    (void)t;
+    table_text(g, out);
 }

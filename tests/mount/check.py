@@ -283,7 +283,7 @@ class Check(unittest.TestCase):
         self.assertEqual(check('--check', '--strict', blob).returncode, 1)
         with Mount(link, '-o', 'ro') as at:
             self.assertEqual(mountlib.get(at + '/check'), b'')
-            self.assertIn(f'file:           {NAME}\n', mountlib.get(at + '/info').decode())
+            self.assertIn(f'file:            {NAME}\n', mountlib.get(at + '/info').decode())
 
     def test_names_are_escaped(self):
         done = check('--check', self.file(image(), 'evil\x1b[31m.gguf'))

@@ -12,7 +12,7 @@ import samples
 from editlib import Want, opened, place, sync, write
 from ggufmodel import Value
 
-WHOLE = ('model.gguf', 'metadata.json', 'tensors.json', 'info')
+WHOLE = ('model.gguf', 'metadata.json', 'tensors.json', 'tensors.txt', 'info')
 
 
 class Reader:

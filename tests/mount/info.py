@@ -53,7 +53,7 @@ class State(unittest.TestCase):
                 self.write(at, '65\n', sync=True)
                 self.assertEqual(mount_line(at), 'read-write')
                 text = before.read()
-                self.assertIn(b'mount:          read-write\n', text)
+                self.assertIn(b'mount:           read-write\n', text)
                 self.assertEqual(os.fstat(before.fileno()).st_size, len(text))
 
     def test_pending_keys(self):
@@ -160,7 +160,7 @@ class Command(unittest.TestCase):
         top = self.models(a=image(), bad=b'<html>')
         done = info(top + '/bad.gguf', top + '/a.gguf', top + '/none.gguf')
         self.assertEqual(done.returncode, 1)
-        self.assertIn('architecture:   llama\n', done.out)
+        self.assertIn('architecture:    llama\n', done.out)
         self.assertEqual(done.err.count('\n'), 2)
         self.assertIn(f'ggufs: {top}/bad.gguf: magic at byte 0: this is a web page', done.err)
         self.assertIn(f'ggufs: {top}/none.gguf: No such file', done.err)
@@ -214,8 +214,8 @@ class Command(unittest.TestCase):
             os.symlink(shared % i, f'{top}/m-0000{i}-of-00003.gguf')
         done = info(f'{top}/m-00002-of-00003.gguf')
         self.assertEqual(done.returncode, 0)
-        self.assertIn('shards:         3\n', done.out)
-        self.assertIn('file:           m-00001-of-00003.gguf\n', done.out)
+        self.assertIn('shards:          3\n', done.out)
+        self.assertIn('file:            m-00001-of-00003.gguf\n', done.out)
         self.assertEqual(len(info(top).out.splitlines()), 2)
         os.unlink(f'{top}/m-00003-of-00003.gguf')
         self.assertIn('shard m-00003-of-00003.gguf: No such file', info(f'{top}/m-00001-of-00003.gguf').err)
@@ -224,10 +224,10 @@ class Command(unittest.TestCase):
         top = self.models(cut=image()[:-1088])
         done = info(top + '/cut.gguf')
         self.assertEqual(done.returncode, 0)
-        self.assertIn('missing:        1088 bytes of data (an incomplete download)\n', done.out)
+        self.assertIn('missing:         1088 bytes of data (an incomplete download)\n', done.out)
         self.assertTrue(info(top).out.endswith(' Tiny (incomplete)\n'))
         with Mount(top + '/cut.gguf', '-o', 'partial') as at:
-            self.assertIn(b'missing:        1088 bytes of data', mountlib.get(at + '/info'))
+            self.assertIn(b'missing:         1088 bytes of data', mountlib.get(at + '/info'))
 
     def test_usage(self):
         top = self.models(a=image())

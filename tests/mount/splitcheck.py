@@ -259,28 +259,34 @@ class Info(Set):
             'llama__attention__head_count_kv': llama.u32(2),
             'tokenizer__ggml__model': llama.text('gpt2'), 'tokenizer__ggml__pre': llama.text('bpe')}
     WANT = """\
-name:           Tiny
-architecture:   llama
-parameters:     1.2K (1152)
-size:           {size}
-types:          Q8_0  1 tensor, 1.1 KiB, 68.0%
-                F32  1 tensor, 512 bytes, 32.0%
-context length: 64
-layers:         1
-embedding:      32
-heads:          4 (2 of keys and values)
-vocabulary:     4 tokens, tokenizer gpt2, bpe
-license:        apache-2.0
-file:           {file}
-file name says: BaseName Tiny, SizeLabel 1K, Version v1.0, Encoding Q8_0{shard}
-format:         GGUF version 3, little-endian
-keys:           {keys}
-tensors:        2
-alignment:      32
-data offset:    {data}
-reserve:        {reserve}
-save a copy:    cp model.gguf to a new name; onto the mounted file itself, cp would empty it
-mount:          read-write
+name:            Tiny
+architecture:    llama
+parameters:      1.2K (1152)
+size:            {size}
+bits per weight: 11.11
+file type:       Q8_0 (mostly Q8_0)
+types:           Q8_0  1 tensor, 1.1 KiB, 68.0%
+                 F32  1 tensor, 512 bytes, 32.0%
+context length:  64
+layers:          1
+embedding:       32
+feed-forward:    64
+heads:           4 (2 of keys and values)
+rope:            dimensions 8
+kv cache:        64 bytes per token, 4.0 KiB for the whole context (F16)
+vocabulary:      4 tokens, tokenizer gpt2, bpe
+chat template:   no
+license:         apache-2.0
+file:            {file}
+file name says:  BaseName Tiny, SizeLabel 1K, Version v1.0, Encoding Q8_0{shard}
+format:          GGUF version 3, little-endian
+keys:            {keys}
+tensors:         2
+alignment:       32
+data offset:     {data}
+reserve:         {reserve}
+save a copy:     cp model.gguf to a new name; onto the mounted file itself, cp would empty it
+mount:           read-write
 """
 
     def is_info(self, path, file, shard='', shards='', reserve='none', *options):
@@ -309,7 +315,7 @@ mount:          read-write
     def test_split(self):
         self.make(first(**self.KEYS), second())
         self.is_info(self.at(self.names[1]), self.names[0], shard=', Shard 00001-of-00002',
-                     shards='shards:         2\n')
+                     shards='shards:          2\n')
 
 
 class Refusals(Set):

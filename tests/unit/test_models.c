@@ -130,7 +130,7 @@ static void test_summary(void)
     summary_text(&s, &text);
     CU_ASSERT_EQUAL(size.len, text.len);
     buf_char(&text, '\0');
-    CU_ASSERT_PTR_NOT_NULL(strstr((const char *)text.data, "missing:        5 bytes of data"));
+    CU_ASSERT_PTR_NOT_NULL(strstr((const char *)text.data, "missing:         5 bytes of data"));
     CU_ASSERT_PTR_NULL(strstr((const char *)text.data, "layers"));
     buf_free(&text);
     for (unsigned at = 1, hit = 1; hit; at++) {

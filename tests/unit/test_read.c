@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
+#include "derive/table.h"
 #include "tree_image.h"
 
 enum { F32 = 0, F16 = 1, Q8_0 = 8, I8 = 24, NO_SUCH = 9999 };
@@ -260,6 +261,29 @@ static void test_tensors_json(void)
     image_close(&m);
 }
 
+/* A long name pushes its own line only; nothing in a name reaches the terminal as it is. */
+static void test_tensors_txt(void)
+{
+    char want[1024], name[TABLE_NAME_MOST + 2];
+    struct build b;
+    memset(name, 'n', sizeof(name) - 1);
+    name[sizeof(name) - 1] = '\0';
+    build_init(&b, 3, false);
+    build_tensor(&b, "a\n", F32, (uint64_t[]){3, 1}, 2, NULL, 12);
+    build_tensor(&b, "\xc3\xa4\xff", NO_SUCH, NULL, 0, NULL, 8);
+    build_tensor(&b, name, Q8_0, (uint64_t[]){32}, 1, NULL, 34);
+    struct tree_image m = image_open(&b, &plain);
+    (void)snprintf(want, sizeof(want),
+                   "NAME   TYPE          SHAPE  OFFSET  BYTES\n"
+                   "a\\x0a  F32           1 3       192     12\n"
+                   "\xc3\xa4\\xff  unknown:9999             224     32\n"
+                   "%s  Q8_0          32        256     34\n",
+                   name);
+    text_is(&m, "tensors.txt", want);
+    CU_ASSERT_EQUAL((size_t)image_stat(&m, "tensors.txt").st_size, strlen(want));
+    image_close(&m);
+}
+
 /* The name of a tree_image's file is not known: what tells of it is cut out. And it is unlinked. */
 static void info_is(const struct tree_image *m, const char *before, const char *after)
 {
@@ -270,7 +294,7 @@ static void info_is(const struct tree_image *m, const char *before, const char *
     char *mount = strstr(got, "mount:");
     CU_ASSERT_PTR_NOT_NULL_FATAL(mount);
     CU_ASSERT_STRING_EQUAL(
-        mount, "mount:          read-write; the model's file changed behind the mount\n");
+        mount, "mount:           read-write; the model's file changed behind the mount\n");
     *mount = '\0';
     char *copy = strstr(format, "save a copy:");
     CU_ASSERT_PTR_NOT_NULL_FATAL(copy);
@@ -291,12 +315,14 @@ static void test_info(void)
     build_str(&b, "general.name", "evil\x1b[31m");
     build_tensor(&b, "t", F32, (uint64_t[]){3, 1}, 2, NULL, 12);
     struct tree_image m = image_open(&b, &plain);
-    info_is(&m,
-            "name:           evil\\x1b[31m\narchitecture:   -\nparameters:     3\n"
-            "size:           160 bytes (160 bytes)\n"
-            "types:          F32  1 tensor, 12 bytes, 100.0%\n",
-            "format:         GGUF version 2, little-endian\nkeys:           1\n"
-            "tensors:        1\nalignment:      32\ndata offset:    128\nreserve:        none\n");
+    info_is(
+        &m,
+        "name:            evil\\x1b[31m\narchitecture:    -\nparameters:      3\n"
+        "size:            160 bytes (160 bytes)\n"
+        "bits per weight: 32.00\ntypes:           F32  1 tensor, 12 bytes, 100.0%\n"
+        "chat template:   no\n",
+        "format:          GGUF version 2, little-endian\nkeys:            1\n"
+        "tensors:         1\nalignment:       32\ndata offset:     128\nreserve:         none\n");
     image_close(&m);
 }
 
@@ -313,23 +339,47 @@ static void test_info_all(void)
     build_u32(&b, "llama.attention.head_count", 8);
     build_u32(&b, "llama.attention.head_count_kv", 2);
     build_str(&b, "tokenizer.ggml.model", "gpt2");
-    build_array(&b, "tokenizer.ggml.tokens", GGUF_STRING, 1);
-    build_item_str(&b, "a");
+    build_array(&b, "tokenizer.ggml.tokens", GGUF_STRING, 2);
+    build_item_str(&b, "<s>");
+    build_item_str(&b, "\x1b");
+    build_u32(&b, "tokenizer.ggml.bos_token_id", 0);
+    build_u32(&b, "tokenizer.ggml.eos_token_id", 1);
+    build_u32(&b, "tokenizer.ggml.padding_token_id", 7);
+    build_str(&b, "tokenizer.chat_template", "{{ x }}");
+    build_u32(&b, "general.file_type", 15);
+    build_str(&b, "general.author", "A. Uthor");
+    build_str(&b, "general.base_model.0.name", "First");
+    build_str(&b, "general.base_model.1.name", "Second");
+    build_str(&b, "general.url", "https://example.org/m");
+    build_u32(&b, "llama.feed_forward_length", 1376);
+    build_num(&b, "llama.rope.freq_base", GGUF_F32, 0x48f42400); /* 500000 */
+    build_str(&b, "llama.rope.scaling.type", "yarn");
+    build_num(&b, "llama.rope.scaling.factor", GGUF_F32, 0x40800000); /* 4 */
+    build_u32(&b, "llama.rope.dimension_count", 64);
+    build_u32(&b, "llama.expert_count", 8);
+    build_u32(&b, "llama.expert_used_count", 2);
     build_tensor(&b, "t", F32, (uint64_t[]){8, 3}, 2, NULL, 96);
     build_tensor(&b, "q", Q8_0, (uint64_t[]){32}, 1, NULL, 34);
     build_str(&b, "ggufs.reserve", "  ");
     struct tree_image m = image_open(&b, &plain);
     info_is(&m,
-            "name:           A model\narchitecture:   llama\nparameters:     56\n"
-            "size:           736 bytes (736 bytes)\n"
-            "types:          F32  1 tensor, 96 bytes, 73.8%\n"
-            "                Q8_0  1 tensor, 34 bytes, 26.2%\n"
-            "context length: 4096\nlayers:         32\nembedding:      512\n"
-            "heads:          8 (2 of keys and values)\n"
-            "vocabulary:     1 tokens, tokenizer gpt2\nlicense:        mit\n",
-            "format:         GGUF version 3, little-endian\nkeys:           11\n"
-            "tensors:        2\nalignment:      32\ndata offset:    576\n"
-            "reserve:        2 bytes\n");
+            "name:            A model\narchitecture:    llama\nparameters:      56\n"
+            "size:            1.4 KiB (1440 bytes)\n"
+            "bits per weight: 18.57\nfile type:       Q4_K_M (mostly Q4_K, medium)\n"
+            "types:           F32  1 tensor, 96 bytes, 73.8%\n"
+            "                 Q8_0  1 tensor, 34 bytes, 26.2%\n"
+            "context length:  4096\nlayers:          32\nembedding:       512\n"
+            "feed-forward:    1376\nheads:           8 (2 of keys and values)\n"
+            "rope:            base 500000, scaling yarn, factor 4, dimensions 64\n"
+            "experts:         8, 2 used\n"
+            "kv cache:        16.0 KiB per token, 64.0 MiB for the whole context (F16)\n"
+            "vocabulary:      2 tokens, tokenizer gpt2\n"
+            "special tokens:  bos <s> (0), eos \\x1b (1), pad (7)\nchat template:   yes\n"
+            "license:         mit\nauthor:          A. Uthor\n"
+            "base model:      First, Second\nsource:          https://example.org/m\n",
+            "format:          GGUF version 3, little-endian\nkeys:            27\n"
+            "tensors:         2\nalignment:       32\ndata offset:     1280\n"
+            "reserve:         2 bytes\n");
     image_close(&m);
 }
 
@@ -368,6 +418,7 @@ static CU_TestInfo tests[] = {
     {"metadata texts and metadata.json", test_metadata},
     {"handles share a text", test_one_text},
     {"tensors.json", test_tensors_json},
+    {"tensors.txt", test_tensors_txt},
     {"info is fit for a terminal", test_info},
     {"info tells what the model is", test_info_all},
     {"check tells what is wrong", test_check},
