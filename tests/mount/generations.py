@@ -94,9 +94,9 @@ class Generations(unittest.TestCase):
             for _ in edits(at, want):
                 want.check(mountlib.get(source))
                 readers += [Reader(at, name) for name in WHOLE]
-                self.assertEqual(readers[-4].copy, mountlib.get(source))
-                self.assertEqual([reader.stat.st_ino for reader in readers[-4:]],
-                                 [reader.stat.st_ino for reader in readers[:4]])
+                self.assertEqual(readers[-len(WHOLE)].copy, mountlib.get(source))
+                self.assertEqual([reader.stat.st_ino for reader in readers[-len(WHOLE):]],
+                                 [reader.stat.st_ino for reader in readers[:len(WHOLE)]])
                 self.assertEqual(held[:], want.before.tensors[-1].data)
                 for reader in readers:
                     reader.check()

@@ -276,7 +276,7 @@ static void test_tensors_txt(void)
     (void)snprintf(want, sizeof(want),
                    "NAME   TYPE          SHAPE  OFFSET  BYTES\n"
                    "a\\x0a  F32           1 3       192     12\n"
-                   "\xc3\xa4\\xff  unknown:9999             224     32\n"
+                   "\xc3\xa4\\xff  unknown:9999            224     32\n"
                    "%s  Q8_0          32        256     34\n",
                    name);
     text_is(&m, "tensors.txt", want);
