@@ -108,7 +108,7 @@ static int check_room(const struct edit_file *f, const struct stat *st, uint64_t
 
 static int copy_applies(struct job *j, struct err *e)
 {
-    return check_room(j->f, &j->st, j->p->size, j->p->head.len, e);
+    return check_room(j->f, &j->st, j->p->image->size, j->p->head.len, e);
 }
 
 static int copy_run(struct job *j, struct err *e)
@@ -124,7 +124,7 @@ static int inplace_applies(struct job *j, struct err *e)
         return err_set(e, -EOPNOTSUPP, "inplace: more than the header changes");
     if (j->st.st_nlink > 1)
         return err_set(e, -EOPNOTSUPP, "inplace: the model has other hard links");
-    if (j->o->strategy == EDIT_AUTO && j->p->size <= EDIT_INPLACE_FROM)
+    if (j->o->strategy == EDIT_AUTO && j->p->image->size <= EDIT_INPLACE_FROM)
         return err_set(e, -EOPNOTSUPP, "inplace: the model is small enough to be copied");
     return move_check_padding(j->f->sys, j->p, j->f->fd, e);
 }

@@ -138,9 +138,9 @@ static int copy_sparse(struct move *m, uint64_t src, uint64_t at, uint64_t n)
 static int begin(struct move *m, struct err *e)
 {
     m->done = m->total = 0;
-    for (size_t i = 0; i < m->plan->n_seg; i++)
-        m->total += m->plan->seg[i].from == EDIT_FROM_FILE ? m->plan->seg[i].len : 0;
-    int r = m->sys->ftruncate(m->sys, m->to, m->plan->size);
+    for (size_t i = 0; i < m->plan->image->n; i++)
+        m->total += m->plan->image->seg[i].from == IMAGE_FILE ? m->plan->image->seg[i].len : 0;
+    int r = m->sys->ftruncate(m->sys, m->to, m->plan->image->size);
     if (r < 0)
         return fail(e, r, "size the new file");
     r = sys_write_all(m->sys, m->to, m->plan->head.data, m->plan->head.len, 0);
@@ -150,9 +150,9 @@ static int begin(struct move *m, struct err *e)
 int move_copy(struct move *m, struct err *e)
 {
     int r = begin(m, e);
-    for (size_t i = 0; i < m->plan->n_seg && r == 0; i++) {
-        const struct edit_segment *s = &m->plan->seg[i];
-        if (s->from == EDIT_FROM_FILE && (r = copy_sparse(m, s->src, s->at, s->len)) < 0)
+    for (size_t i = 0; i < m->plan->image->n && r == 0; i++) {
+        const struct segment *s = &m->plan->image->seg[i];
+        if (s->from == IMAGE_FILE && (r = copy_sparse(m, s->src, s->at, s->len)) < 0)
             return r == -EINTR ? err_set(e, r, "the copy was interrupted")
                                : fail(e, r, "copy the tensors");
     }
@@ -169,14 +169,15 @@ struct span {
 /* The run that begins at segment i; returns the segment after it. */
 static size_t find_run(const struct edit_plan *p, size_t i, struct span *ret)
 {
-    uint64_t shift = p->seg[i].src - p->seg[i].at, end = p->seg[i].at + p->seg[i].len;
+    uint64_t shift = p->image->seg[i].src - p->image->seg[i].at,
+             end = p->image->seg[i].at + p->image->seg[i].len;
     uint64_t mask = p->block - 1;
-    *ret = (struct span){.lo = (p->seg[i].at + mask) & ~mask, .shift = shift};
-    for (i++; i < p->n_seg; i++) {
-        const struct edit_segment *s = &p->seg[i];
-        if (s->from == EDIT_FROM_FILE && s->src - s->at != shift)
+    *ret = (struct span){.lo = (p->image->seg[i].at + mask) & ~mask, .shift = shift};
+    for (i++; i < p->image->n; i++) {
+        const struct segment *s = &p->image->seg[i];
+        if (s->from == IMAGE_FILE && s->src - s->at != shift)
             break;
-        if (s->from == EDIT_FROM_FILE)
+        if (s->from == IMAGE_FILE)
             end = s->at + s->len;
     }
     ret->hi = end & ~mask;
@@ -225,11 +226,11 @@ static int wipe(struct move *m, uint64_t lo, uint64_t hi)
 }
 
 /* What of a segment the clone did not do. */
-static int finish_segment(struct move *m, const struct edit_segment *s, const struct span *span)
+static int finish_segment(struct move *m, const struct segment *s, const struct span *span)
 {
     uint64_t end = s->at + s->len;
     uint64_t lo = min_u64(max_u64(s->at, span->lo), end), hi = max_u64(min_u64(end, span->hi), lo);
-    if (s->from == EDIT_FROM_ZERO)
+    if (s->from == IMAGE_ZERO)
         return wipe(m, lo, hi);
     advance(m, hi - lo);
     int r = copy_bytes(m, s->src, s->at, lo - s->at);
@@ -243,15 +244,15 @@ static int clone_run(struct move *m, size_t *i)
     *i = find_run(m->plan, first, &span);
     int r = clone_span(m, &span);
     for (size_t k = first; k < *i && r == 0; k++)
-        r = finish_segment(m, &m->plan->seg[k], &span);
+        r = finish_segment(m, &m->plan->image->seg[k], &span);
     return r;
 }
 
 int move_clone(struct move *m, struct err *e)
 {
     int r = begin(m, e);
-    for (size_t i = 0; i < m->plan->n_seg && r == 0;) {
-        if (m->plan->seg[i].from != EDIT_FROM_FILE) {
+    for (size_t i = 0; i < m->plan->image->n && r == 0;) {
+        if (m->plan->image->seg[i].from != IMAGE_FILE) {
             i++;
             continue;
         }
@@ -264,16 +265,16 @@ int move_clone(struct move *m, struct err *e)
 
 int move_check_padding(const struct sys *s, const struct edit_plan *p, int from, struct err *e)
 {
-    for (size_t i = 0; i < p->n_seg; i++) {
+    for (size_t i = 0; i < p->image->n; i++) {
         bool zero;
-        if (p->seg[i].from != EDIT_FROM_ZERO)
+        if (p->image->seg[i].from != IMAGE_ZERO)
             continue;
-        int r = check_zero(s, from, p->seg[i].at, p->seg[i].len, &zero);
+        int r = check_zero(s, from, p->image->seg[i].at, p->image->seg[i].len, &zero);
         if (r < 0)
             return fail(e, r, "read the padding between tensors");
         if (!zero)
             return err_set(e, -EOPNOTSUPP, "padding between tensors is not zero (byte %llu)",
-                           (unsigned long long)p->seg[i].at);
+                           (unsigned long long)p->image->seg[i].at);
     }
     return 0;
 }

@@ -2,6 +2,7 @@
 /* The new file, planned: see plan.h, whose numbers the comments here refer to. */
 #include "edit/plan.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -219,28 +220,6 @@ static int make_head(const struct draft *d, struct err *e)
     return buf_error(b) ? err_set(e, buf_error(b), "no memory for the new header") : 0;
 }
 
-/* The segments. */
-
-static int add_segment(struct edit_plan *p, enum edit_from from, uint64_t len, uint64_t src)
-{
-    struct edit_segment *last = p->n_seg ? &p->seg[p->n_seg - 1] : NULL;
-    if (len == 0)
-        return 0;
-    bool joins =
-        last && last->from == from && (from != EDIT_FROM_FILE || last->src + last->len == src);
-    if (joins) {
-        last->len += len;
-        p->size += len;
-        return 0;
-    }
-    int r = array_grow(&p->seg, &p->cap_seg, p->n_seg, sizeof(*p->seg));
-    if (r < 0)
-        return r;
-    p->seg[p->n_seg++] = (struct edit_segment){from, p->size, len, src};
-    p->size += len;
-    return 0;
-}
-
 /* Zeros after tensor i. */
 static uint64_t padding_after(const struct draft *d, uint32_t i)
 {
@@ -251,15 +230,20 @@ static uint64_t padding_after(const struct draft *d, uint32_t i)
 }
 
 /* P1, P3. */
-static int make_segments(const struct draft *d)
+static int make_image(const struct draft *d)
 {
-    int r = add_segment(d->p, EDIT_FROM_HEAD, d->data_off, 0);
-    for (uint32_t i = 0; i < d->g->n_tensors && r == 0; i++) {
-        r = add_segment(d->p, EDIT_FROM_FILE, d->g->tensor[i].nbytes, d->g->tensor[i].off);
-        if (r == 0)
-            r = add_segment(d->p, EDIT_FROM_ZERO, padding_after(d, i), 0);
+    struct edit_plan *p = d->p;
+    p->image = image_new(d->g);
+    if (!p->image)
+        return -ENOMEM;
+    uint32_t old = image_file(p->image, (struct source){.size = d->g->file_size, .fd = -1});
+    assert(old == EDIT_OLD_FILE);
+    image_add_memory(p->image, p->head.data, p->head.len);
+    for (uint32_t i = 0; i < d->g->n_tensors; i++) {
+        image_add_file(p->image, old, d->g->tensor[i].off, d->g->tensor[i].nbytes);
+        image_add_zeros(p->image, padding_after(d, i));
     }
-    return r;
+    return image_end(p->image);
 }
 
 /* What the strategies ask. */
@@ -268,18 +252,18 @@ static void judge(const struct draft *d)
     const struct gguf *g = d->g;
     struct edit_plan *p = d->p;
     uint64_t mask = p->block - 1;
-    p->inplace =
-        g->n_tensors > 0 && is_regular(g) && p->size == g->file_size && d->data_off == g->data_off;
+    p->inplace = g->n_tensors > 0 && is_regular(g) && p->image->size == g->file_size &&
+                 d->data_off == g->data_off;
     p->clonable = true;
-    for (size_t i = 0; i < p->n_seg; i++) {
-        const struct edit_segment *s = &p->seg[i];
-        if (s->from != EDIT_FROM_FILE)
+    for (size_t i = 0; i < p->image->n; i++) {
+        const struct segment *s = &p->image->seg[i];
+        if (s->from != IMAGE_FILE)
             continue;
         p->inplace &= s->at == s->src;
         p->clonable &= ((s->at - s->src) & mask) == 0;
     }
     uint64_t n = g->head_len;
-    p->same = (p->inplace || g->n_tensors == 0) && p->size == g->file_size &&
+    p->same = (p->inplace || g->n_tensors == 0) && p->image->size == g->file_size &&
               memcmp(p->head.data, g->head, (size_t)n) == 0;
 }
 
@@ -318,8 +302,7 @@ static int check_tensors(const struct draft *d, const struct gguf *next)
 
 static int check(struct draft *d, struct err *e)
 {
-    struct edit_image image = {.plan = d->p};
-    struct source s = edit_plan_source(&image);
+    struct source s = image_source(d->p->image);
     int r = gguf_parse_head(&s, d->p->head.data, d->p->head.len, &d->p->next, e);
     d->p->head_lent = r == 0;
     if (r == -EBADMSG) {
@@ -360,9 +343,9 @@ static int make(struct draft *d, struct err *e)
     int r = make_head(d, e);
     if (r < 0)
         return r;
-    r = make_segments(d);
+    r = make_image(d);
     if (r < 0)
-        return err_set(e, r, "no memory for %u tensors", d->g->n_tensors);
+        return err_set(e, r, "cannot lay out %u tensors: %s", d->g->n_tensors, strerror(-r));
     judge(d);
     r = make_ranks(d, e);
     return r < 0 ? r : check(d, e);
@@ -399,7 +382,7 @@ void edit_plan_free(struct edit_plan *p)
 {
     if (!p->head_lent)
         buf_free(&p->head);
-    free(p->seg);
+    image_unref(p->image);
     free(p->rank);
     gguf_free(p->next);
     *p = EDIT_PLAN_INIT;
@@ -417,55 +400,4 @@ uint64_t *edit_plan_steal_ranks(struct edit_plan *p)
     uint64_t *rank = p->rank;
     p->rank = NULL;
     return rank;
-}
-
-/* The image. */
-
-/* The segment that holds byte `off` of the new file. */
-static size_t segment_at(const struct edit_plan *p, uint64_t off)
-{
-    size_t lo = 0, hi = p->n_seg;
-    while (hi - lo > 1) {
-        size_t mid = lo + (hi - lo) / 2;
-        if (p->seg[mid].at <= off)
-            lo = mid;
-        else
-            hi = mid;
-    }
-    return lo;
-}
-
-static int read_segment(const struct edit_image *image, const struct edit_segment *s, uint64_t in,
-                        void *dst, size_t n)
-{
-    if (s->from == EDIT_FROM_FILE && image->old.read)
-        return image->old.read(&image->old, s->src + in, dst, n);
-    if (s->from == EDIT_FROM_HEAD)
-        memcpy(dst, image->plan->head.data + in, n);
-    else
-        memset(dst, 0, n);
-    return 0;
-}
-
-static int read_image(const struct source *src, uint64_t off, void *dst, size_t n)
-{
-    const struct edit_image *image = src->mem;
-    const struct edit_plan *p = image->plan;
-    uint8_t *to = dst;
-    for (size_t i = segment_at(p, off); n > 0 && i < p->n_seg; i++) {
-        const struct edit_segment *s = &p->seg[i];
-        size_t part = (size_t)min_u64(n, s->at + s->len - off);
-        int r = read_segment(image, s, off - s->at, to, part);
-        if (r < 0)
-            return r;
-        to += part;
-        off += part;
-        n -= part;
-    }
-    return n ? -EIO : 0;
-}
-
-struct source edit_plan_source(const struct edit_image *image)
-{
-    return (struct source){.size = image->plan->size, .read = read_image, .mem = image, .fd = -1};
 }

@@ -7,10 +7,11 @@
  *     r = edit_plan_make(&change, &options, &p, &e);      then edit_commit(), see commit.h
  *
  * The plan holds the new model parsed (by gguf_parse(), as any file is), so that it can be shown
- * before it is on disk; edit_plan_source() reads the whole new image out of old file and plan.
+ * before it is on disk. Its image (model/image.h) is the new file: the header from memory, data from
+ * the old file, zeros.
  *
  * What holds for every plan (checked when it is made):
- *  P1. Segments are in order, not empty, without gap or overlap, and cover [0, size).
+ *  P1. The image is one (I1 to I3); the header is its first segment, file 0 is the old model.
  *  P2. The data begins at the first multiple of the alignment after the tensor infos; tensors lie in
  *      the order of the infos, each at the running sum of the padded sizes before it.
  *  P3. Every byte of every tensor comes from its place in the old file; every other byte outside of
@@ -38,6 +39,7 @@
 #include <stdint.h>
 
 #include "edit/change.h"
+#include "model/image.h"
 
 enum edit_strategy { EDIT_AUTO, EDIT_REFLINK, EDIT_INPLACE, EDIT_COPY };
 
@@ -59,23 +61,16 @@ struct edit_options {
 
 #define EDIT_OPTIONS_INIT ((struct edit_options){.reserve = EDIT_RESERVE_AUTO})
 
-enum edit_from { EDIT_FROM_HEAD, EDIT_FROM_FILE, EDIT_FROM_ZERO };
-
-struct edit_segment {
-    enum edit_from from;
-    uint64_t at;  /* in the new file */
-    uint64_t len; /* bytes, > 0 */
-    uint64_t src; /* EDIT_FROM_FILE: offset in the old file */
-};
+#define EDIT_OLD_FILE 0 /* its number in the image of a plan */
 
 struct edit_plan {
     struct buf head; /* bytes [0, data offset) of the new file, padding included; of the new
                                  model (its head), once that is made: good as long as it lives */
     bool head_lent;
-    uint64_t old_size;        /* of the file that it was made for */
-    uint64_t size;            /* of the new file */
-    struct edit_segment *seg; /* owned */
-    size_t n_seg, cap_seg;
+    uint64_t old_size; /* of the file that it was made for */
+    struct image
+        *image;        /* owned: the new file. Its file EDIT_OLD_FILE reads as zeros until a source
+                            is put there: the plan does not touch it */
     bool same;         /* the new file is the old one, byte for byte but for old padding */
     bool inplace;      /* only the header differs, and the old layout is regular */
     bool clonable;     /* data moves by multiples of the block */
@@ -101,12 +96,5 @@ uint64_t *edit_plan_steal_ranks(struct edit_plan *p);
 
 /* True if files of this format can be edited at all: why not is the line (-EROFS). */
 int edit_allowed(const struct gguf *g, struct err *e);
-
-/* The new image as a source, read from the plan and from `old`; both must outlive it. */
-struct edit_image {
-    const struct edit_plan *plan;
-    struct source old; /* .read NULL: data reads as zeros */
-};
-struct source edit_plan_source(const struct edit_image *image);
 
 #endif

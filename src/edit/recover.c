@@ -98,27 +98,30 @@ int edit_overlay(const struct edit_file *f, struct edit_overlay *ret, struct err
     return 0;
 }
 
-static int read_overlaid(const struct source *s, uint64_t off, void *dst, size_t n)
-{
-    const struct edit_overlay *o = s->mem;
-    int r = o->file.read(&o->file, off, dst, n);
-    uint64_t lo = max_u64(off, o->off), hi = min_u64(off + n, o->off + o->bytes.len);
-    if (r == 0 && lo < hi)
-        memcpy((uint8_t *)dst + (lo - off), o->bytes.data + (lo - o->off), (size_t)(hi - lo));
-    return r;
-}
-
 int edit_overlay_source(struct edit_overlay *o, const struct edit_file *f, struct source *ret,
                         struct err *e)
 {
-    int r = source_fd(f->fd, &o->file, e);
-    if (r == 0)
-        *ret = (struct source){.size = o->file.size, .read = read_overlaid, .mem = o, .fd = f->fd};
-    return r;
+    struct source file;
+    int r = source_fd(f->fd, &file, e);
+    if (r < 0)
+        return r;
+    struct image *im = o->image = image_new(NULL);
+    if (!im)
+        return err_set(e, -ENOMEM, "no memory");
+    uint64_t at = min_u64(o->off, file.size), end = min_u64(at + o->bytes.len, file.size);
+    uint32_t no = image_file(im, file);
+    image_add_file(im, no, 0, at);
+    image_add_memory(im, o->bytes.data, end - at);
+    image_add_file(im, no, end, file.size - end);
+    r = image_end(im);
+    *ret = image_source(im);
+    ret->fd = f->fd;
+    return r < 0 ? err_set(e, r, "cannot lay the journal over the model: %s", strerror(-r)) : 0;
 }
 
 void edit_overlay_free(struct edit_overlay *o)
 {
     buf_free(&o->bytes);
+    image_unref(o->image);
     *o = EDIT_OVERLAY_INIT;
 }

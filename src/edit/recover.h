@@ -8,7 +8,7 @@
 
 #include "base/buf.h"
 #include "edit/file.h"
-#include "gguf/gguf.h"
+#include "model/image.h"
 
 struct edit_recovered {
     bool finished;    /* an interrupted edit was completed */
@@ -25,9 +25,9 @@ int edit_recover(struct edit_file *f, struct edit_recovered *ret, struct err *e)
 /* What the journal would write, for reading through. */
 struct edit_overlay {
     uint64_t off;
-    struct buf bytes;   /* empty: no journal, or nothing that it would change */
-    struct err planted; /* code 0, or what has the journal's name is not ours and was not opened */
-    struct source file;
+    struct buf bytes;    /* empty: no journal, or nothing that it would change */
+    struct err planted;  /* code 0, or what has the journal's name is not ours and was not opened */
+    struct image *image; /* owned: the file with them */
 };
 
 #define EDIT_OVERLAY_INIT ((struct edit_overlay){0})

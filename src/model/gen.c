@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bytes.h"
 #include "gguf/keys.h"
 #include "text/name.h"
 
@@ -65,8 +66,8 @@ static void gen_free(struct gen *g)
     free((void *)g->row_size);
     gguf_free(g->gguf);
     gguf_free(g->own);
-    mapped_unref(g->pinned);
-    free(g->pad);
+    image_unref(g->file);
+    image_unref(g->whole);
     free(g->rank);
     free(g);
 }
@@ -102,25 +103,68 @@ void gen_unref(struct gen *g)
         gen_free(g);
 }
 
-void gen_unpin(struct gen *g)
+/* None is kept where it can be long: a sparse file of one block may have gigabytes there. */
+#define LONGEST_PADDING ((uint64_t)1 << 20)
+
+int gen_keep_file(struct gen *g, const struct source *src, struct mapped *m)
 {
-    if (!g->pinned)
-        return;
-    mapped_unref(g->pinned);
-    g->pinned = NULL;
-    g->unpinned = true;
+    const struct gguf *own = gen_own(g);
+    uint64_t end = min_u64(own->data_off, src->size), size = max_u64(src->size, own->data_end);
+    bool none = own->alignment > LONGEST_PADDING || end <= own->head_len;
+    size_t n = none ? 0 : (size_t)(end - own->head_len);
+    uint64_t at = own->head_len + n;
+    uint8_t *pad = malloc(n + 1);
+    struct image *im = image_new(NULL);
+    int r = pad && im ? src->read(src, own->head_len, pad, n) : -ENOMEM;
+    if (r < 0) {
+        free(pad);
+        image_unref(im);
+        return r;
+    }
+    image_own(im, pad);
+    image_add_memory(im, own->head, own->head_len);
+    image_add_memory(im, pad, n);
+    image_add_file(im, image_file(im, mapped_source(m)), at, size - at);
+    r = image_end(im);
+    if (r < 0)
+        image_unref(im);
+    else
+        g->file = im;
+    return r;
 }
 
-struct view view_ref(const struct view *v)
+void gen_replaced(struct gen *g)
 {
-    return (struct view){gen_ref(v->gen), store_ref(v->store), NULL};
+    image_unref(g->file);
+    g->file = NULL;
+}
+
+bool view_is_lost(const struct view *v)
+{
+    return v->gen->number == 0 && !v->gen->shards && !v->file;
+}
+
+const struct image *gen_whole(struct gen *g)
+{
+    struct image *im = atomic_load(&g->whole), *none = NULL;
+    if (im || image_of_model(g->gguf, &im) < 0)
+        return im;
+    if (atomic_compare_exchange_strong(&g->whole, &none, im))
+        return im;
+    image_unref(im); /* another thread was faster */
+    return none;
+}
+
+struct view view_of(struct gen *g, struct store *s)
+{
+    return (struct view){gen_ref(g), store_ref(s), g->file ? image_ref(g->file) : NULL};
 }
 
 void view_free(struct view *v)
 {
     gen_unref(v->gen);
     store_unref(v->store);
-    mapped_unref(v->pin);
+    image_unref(v->file);
     *v = VIEW_INIT;
 }
 

@@ -4,11 +4,11 @@
  * never changes an old one. A view is a generation together with the store that its tensor data is
  * read from.
  *
- * The first generation pins its file: what stands between and behind the tensors of a file that
- * others wrote is nowhere else. Once the file is replaced only those who have the generation's
- * model.gguf open hold the pin on, so that no file is kept for a node that the kernel merely
- * remembers. All later generations are whole without any file of their own: the header
- * is in memory, tensor data in the newest store, all else is zero.
+ * The first generation has an image of the file that is edited, as it was opened: what stands
+ * between and behind the tensors of a file that others wrote is nowhere else. Once the file is
+ * replaced only handles on views of that generation hold the image, so that no file is kept for a
+ * node that the kernel merely remembers. All later generations are whole without any file of their
+ * own: the header is in memory, tensor data in the newest store, all else is zero.
  *
  * Threads: any; what is cached (sizes of texts) is atomic.
  */
@@ -17,6 +17,7 @@
 
 #include <time.h>
 
+#include "model/image.h"
 #include "model/shards.h"
 
 /* Rows of views of the whole whose size is kept, by their place in the table of root files. */
@@ -29,10 +30,9 @@ struct gen {
     struct gguf *gguf;           /* owned: what is shown */
     struct gguf *own;            /* owned: of a split model, what its first file holds; else NULL */
     const struct shards *shards; /* the tree's; NULL if the model is not split */
-    struct mapped *pinned;       /* a reference, or NULL; protected by the tree's lock */
-    bool unpinned;               /* the same: it was, and cannot be opened as a whole any more */
-    uint8_t *pad;                /* owned: of the first, what its file had behind the header */
-    size_t pad_len;
+    struct image *file; /* a reference: of the first, its own file; NULL: replaced. Under the
+                           tree's lock */
+    _Atomic(struct image *) whole; /* owned: gen_whole() */
     uint64_t *rank; /* owned: of own's keys (edit/change.h); NULL: their numbers + 1 */
     bool journal;   /* an interrupted edit was applied in memory */
     /* Names too long for a file name, by the hash of their file names. */
@@ -50,16 +50,26 @@ void gen_unref(struct gen *g);
 struct view {
     struct gen *gen;     /* a reference */
     struct store *store; /* a reference */
-    struct mapped *pin;  /* a reference, for model.gguf: what gen pinned at open, or NULL */
+    struct image *file;  /* a reference: gen's, or NULL */
 };
 
 #define VIEW_INIT ((struct view){0})
-struct view view_ref(const struct view *v);
+/* A view of the two as they are now. Under the tree's lock. */
+struct view view_of(struct gen *g, struct store *s);
+/* True if the file of a first generation is gone, so that it cannot be shown as a whole. */
+bool view_is_lost(const struct view *v);
 /* For CLEANUP(); nothing is done to an empty one. */
 void view_free(struct view *v);
 
-/* Let go of the pinned store. Under the tree's lock. */
-void gen_unpin(struct gen *g);
+/*
+ * Of the first generation: the file that is edited as it is read from src and mapped, with what is
+ * between its header and its data in memory, because an edit in place may overwrite it. 0, -errno.
+ */
+int gen_keep_file(struct gen *g, const struct source *src, struct mapped *m);
+/* Its file is replaced: let go of it. Under the tree's lock. */
+void gen_replaced(struct gen *g);
+/* The model as one file, made when it is first asked for. NULL: no memory. It lives as long as g. */
+const struct image *gen_whole(struct gen *g);
 
 /* The number of the key or tensor with this file name, UINT32_MAX if there is none. */
 uint32_t gen_find_key(const struct gen *g, const char *file);

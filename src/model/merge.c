@@ -10,6 +10,7 @@
 #include "base/buf.h"
 #include "base/bytes.h"
 #include "gguf/keys.h"
+#include "model/image.h"
 
 /* An integer key's value, whatever its width; false if there is none, or it is negative. */
 static bool int_key(const struct gguf *g, const char *key, uint64_t *ret)
@@ -95,27 +96,27 @@ static int put_infos(struct buf *out, const struct gguf *const *shard, size_t n,
     return 0;
 }
 
-/* The merged file: its header from memory, zeros for the data, which the parser does not look at. */
-static int read_image(const struct source *s, uint64_t off, void *dst, size_t n)
-{
-    const struct buf *head = s->mem;
-    size_t from = (size_t)min_u64(off, head->len), have = (size_t)min_u64(n, head->len - from);
-    if (have)
-        memcpy(dst, head->data + from, have);
-    memset((uint8_t *)dst + have, 0, n - have);
-    return 0;
-}
-
+/* The header from memory, zeros for the data, which the parser does not look at. */
 static int parse_image(const struct buf *head, uint64_t data, uint64_t alignment, bool tensors,
                        struct gguf **ret, struct err *e)
 {
-    struct source s = {.read = read_image, .mem = head, .fd = -1};
     uint64_t data_off = head->len;
-    if (tensors && !align_u64(data_off, alignment, &data_off))
-        return err_set(e, -EBADMSG, "the merged model is too large");
-    if (!add_u64(data_off, data, &s.size) || s.size > INT64_MAX)
-        return err_set(e, -EBADMSG, "the merged model is too large");
-    return gguf_parse(&s, 0, ret, e);
+    struct image *im = image_new(NULL);
+    if (!im)
+        return err_set(e, -ENOMEM, "no memory");
+    image_add_memory(im, head->data, head->len);
+    if (tensors && align_u64(data_off, alignment, &data_off))
+        image_add_zeros(im, data_off - head->len);
+    image_add_zeros(im, data);
+    struct source s = image_source(im);
+    int r = image_end(im);
+    if (r == 0)
+        r = gguf_parse(&s, 0, ret, e);
+    else
+        r = r == -EFBIG ? err_set(e, -EBADMSG, "the merged model is too large")
+                        : err_set(e, r, "no memory");
+    image_unref(im);
+    return r;
 }
 
 int merge_check_total(const struct gguf *shard, uint64_t total, struct err *e)

@@ -48,6 +48,43 @@ int mapped_check(struct mapped *m, uint64_t end)
     return r;
 }
 
+struct copy {
+    void *dst;
+    const void *src;
+    size_t n;
+};
+
+static int copy(void *arg)
+{
+    const struct copy *c = arg;
+    memcpy(c->dst, c->src, c->n);
+    return 0;
+}
+
+int mapped_copy(struct mapped *m, uint64_t off, void *dst, size_t n)
+{
+    if (off > m->map.size || n > m->map.size - off)
+        return -EIO;
+    struct copy c = {dst, m->map.data + off, n};
+    int r = map_guard(copy, &c), cut = mapped_check(m, off + n);
+    return r < 0 ? r : cut;
+}
+
+static int read_mapped(const struct source *s, uint64_t off, void *dst, size_t n)
+{
+    return mapped_copy((struct mapped *)(uintptr_t)s->mem, off, dst, n);
+}
+
+struct source mapped_source(struct mapped *m)
+{
+    return (struct source){.size = m->map.size, .read = read_mapped, .mem = m, .fd = m->fd};
+}
+
+struct mapped *mapped_of(const struct source *s)
+{
+    return s->read == read_mapped ? (struct mapped *)(uintptr_t)s->mem : NULL;
+}
+
 static void store_free(struct store *s)
 {
     for (size_t i = 0; s->file && i < s->files; i++)

@@ -30,12 +30,16 @@ struct mapped *mapped_ref(struct mapped *m);
 void mapped_unref(struct mapped *m);
 /* 0 if the file still has its first `end` bytes, else -EIO. */
 int mapped_check(struct mapped *m, uint64_t end);
+/* Copy bytes [off, off + n), under map_guard(). 0, -EIO (the file has been cut, or ends before). */
+int mapped_copy(struct mapped *m, uint64_t off, void *dst, size_t n);
+/* The file as a source, which must not outlive it; and the file of such a source, NULL of others. */
+struct source mapped_source(struct mapped *m);
+struct mapped *mapped_of(const struct source *s);
 
 struct store {
     atomic_uint refs;
     struct mapped **file; /* owned references, in the order of shards */
     size_t files;
-    bool original;                /* the files as they were when they were mounted */
     struct place_in_store *place; /* owned: of each tensor, in the order of the model */
 };
 

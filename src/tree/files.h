@@ -58,15 +58,6 @@ enum files_views {
     FILES_ALL,
 };
 
-/* How a tensor's values are shown: little-endian floats of one format. */
-struct form {
-    unsigned width;    /* bytes of a value */
-    uint32_t same;     /* the ggml type whose little-endian data is already of this form */
-    const char *descr; /* NumPy's name of it; NULL: it has none */
-    void (*read)(const struct quant_type *t, bool big, const uint8_t *data, uint64_t off, size_t n,
-                 void *dst);
-};
-
 struct row {
     const char *name;
     unsigned flags;
@@ -103,7 +94,6 @@ bool files_listed(const struct gen *g, const struct row *row, const struct gguf_
                   enum files_views views);
 
 /* The piecewise rows: values.c. */
-extern const struct form form_f32, form_f16, form_bf16;
 uint64_t raw_size(const struct view *v, const struct row *row, const struct gguf_tensor *t);
 int raw_read(const struct view *v, const struct row *row, const struct gguf_tensor *t, uint64_t off,
              size_t n, struct reply *r);

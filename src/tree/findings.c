@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "base/sys.h"
 #include "check/report.h"
 #include "check/summary.h"
 #include "tree/files.h"
@@ -14,41 +13,6 @@
 static void add_line(void *arg, const struct check_finding *f)
 {
     report_line(arg, f);
-}
-
-/*
- * A file behind its header. An edit in place may have written over what the first file has before
- * its data, so that comes from memory.
- */
-struct behind {
-    const struct gen *gen; /* NULL: all of it is in the file */
-    int fd;
-};
-
-static int read_behind(const struct source *s, uint64_t off, void *dst, size_t n)
-{
-    const struct behind *b = s->mem;
-    uint64_t pad = b->gen ? gen_own(b->gen)->head_len : 0;
-    uint64_t data = b->gen ? pad + b->gen->pad_len : 0;
-    if (off >= pad && off < data) {
-        size_t k = (size_t)min_u64(n, data - off);
-        memcpy(dst, b->gen->pad + (off - pad), k);
-        off += k;
-        n -= k;
-        dst = (uint8_t *)dst + k;
-    }
-    return n ? sys_read_all(&sys_libc, b->fd, dst, n, off) : 0;
-}
-
-/*
- * The descriptor of the first file as it was when it was mounted, -1 if there is none any more: a
- * later one is laid out by this program, and nothing is to be looked for between its tensors.
- */
-static int first_fd(const struct view *v)
-{
-    if (v->pin)
-        return v->pin->fd;
-    return v->gen->number == 0 && v->store->original ? v->store->file[0]->fd : -1;
 }
 
 /* `ls -l` waits for the findings, and the disk may be a slow network: so much of each file is read. */
@@ -59,11 +23,16 @@ static int check_one(const struct view *v, size_t i, const char *name, struct bu
 {
     const struct gen *gen = v->gen;
     const struct gguf *g = i ? gen->shards->g[i] : gen_own(gen);
-    struct behind behind = {i ? NULL : gen, i ? gen->shards->file[i]->fd : first_fd(v)};
-    struct source src = {
-        .size = g->file_size, .read = read_behind, .mem = &behind, .fd = behind.fd};
+    /* A later first file is laid out by this program: nothing is looked for between its tensors. */
+    struct source src = {0};
+    if (i > 0) {
+        src = mapped_source(gen->shards->file[i]);
+    } else if (v->file) {
+        src = image_source(v->file);
+        src.fd = v->file->file[0].fd;
+    }
     struct check_model m = {.g = g,
-                            .src = behind.fd >= 0 ? &src : NULL,
+                            .src = src.read ? &src : NULL,
                             .file = name,
                             .label = name,
                             .scope = gen->shards ? CHECK_FILE : CHECK_ALL,

@@ -169,7 +169,7 @@ struct tree_file {
     struct buf text;         /* its own: small ones, and what has no number of a generation */
     bool rendered;
     struct gen *gen;     /* NODE_WHOLE: a reference */
-    struct mapped *pin;  /* a reference: what gen pinned when it was opened, or NULL */
+    struct image *image; /* a reference: the file of gen when it was opened, or NULL */
     struct kfile *kf;    /* of a writable tree's metadata file, if it is one that was touched */
     struct draft *draft; /* shared: what it writes; NULL if it does not */
     bool append;         /* each write goes to the end */

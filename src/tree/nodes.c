@@ -10,7 +10,7 @@
 struct view tree_view(struct tree *t)
 {
     (void)pthread_mutex_lock(&t->now_lock);
-    struct view v = view_ref(&t->now);
+    struct view v = view_of(t->now.gen, t->now.store);
     (void)pthread_mutex_unlock(&t->now_lock);
     return v;
 }
@@ -61,12 +61,12 @@ int tree_view_of(struct tree *t, struct node *n, struct view *ret)
     (void)pthread_mutex_lock(&t->now_lock);
     struct held *h = is_whole(n) ? held_find(&t->held, held_key(n)) : NULL;
     if (h) {
-        *ret = (struct view){gen_ref(h->gen), store_ref(t->now.store), NULL};
+        *ret = view_of(h->gen, t->now.store);
         n->state = h->state;
     } else if (is_whole(n) && (node_row(n)->flags & ROW_STATE || n->number != t->now.gen->number)) {
         r = -ESTALE;
     } else {
-        *ret = view_ref(&t->now);
+        *ret = view_of(t->now.gen, t->now.store);
     }
     (void)pthread_mutex_unlock(&t->now_lock);
     return r;

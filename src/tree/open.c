@@ -108,24 +108,6 @@ static int try_new_file(struct tree *t, const char *name, struct err *e)
 
 /* ---- the first generation ---- */
 
-/*
- * What stands between the header and the data: an edit in place may overwrite it. None does where
- * that can be long (edit_plan_make()): a sparse file of one block may have gigabytes there.
- */
-static int load_pad(struct gen *g, const struct source *src, struct err *e)
-{
-    const struct gguf *own = gen_own(g);
-    uint64_t end = own->data_off < src->size ? own->data_off : src->size;
-    bool none = own->alignment > EDIT_MAX_ALIGNMENT || end <= own->head_len;
-    size_t n = none ? 0 : (size_t)(end - own->head_len);
-    g->pad = malloc(n + 1);
-    g->pad_len = n;
-    if (!g->pad)
-        return err_set(e, -ENOMEM, "no memory");
-    int r = src->read(src, own->head_len, g->pad, n);
-    return r < 0 ? err_set(e, r, "cannot read: %s", strerror(-r)) : 0;
-}
-
 int tree_store(struct tree *t, const struct gguf *own, struct store **ret, struct err *e)
 {
     struct mapped *m = NULL;
@@ -164,15 +146,6 @@ int tree_gen(struct tree *t, struct gguf *own, uint32_t number, const struct tim
     g->shards = merged ? &t->shards : NULL;
     *ret = g;
     return 0;
-}
-
-/* The first generation shows its file to the last byte, whatever stands between the tensors. */
-static int pin(struct tree *t, const struct source *src, struct err *e)
-{
-    t->now.store->original = true;
-    if (!t->shards.n)
-        t->now.gen->pinned = mapped_ref(t->now.store->file[0]);
-    return load_pad(t->now.gen, src, e);
 }
 
 static bool has_odd_names(const struct gguf *g)
@@ -215,10 +188,11 @@ static int first_gen(struct tree *t, const struct source *src, struct err *e)
     r = tree_gen(t, g, 0, &t->st.st_mtim, &t->now.gen, e);
     if (r == 0)
         r = tree_store(t, g, &t->now.store, e);
-    if (r == 0)
-        r = pin(t, src, e);
     if (r < 0)
         return r;
+    r = gen_keep_file(t->now.gen, src, t->now.store->file[0]);
+    if (r < 0)
+        return err_set(e, r, "cannot read: %s", strerror(-r));
     return start_editing(t) < 0 ? err_set(e, -ENOMEM, "no memory") : 0;
 }
 

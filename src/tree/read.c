@@ -105,17 +105,11 @@ static int open_key(struct tree *t, struct tree_file *f, int flags)
     return r == 0 && key.gen ? render_key(t, &key, f) : r;
 }
 
-/* A view of the whole keeps its generation. -ESTALE (the kernel looks again): its file is gone. */
-static int keep_gen(struct tree *t, struct tree_file *f, struct gen *g)
+/* A view of the whole keeps its generation; tensor data comes from the newest store. */
+static void keep(struct tree_file *f, const struct view *v)
 {
-    (void)pthread_mutex_lock(&t->now_lock);
-    int r = g->unpinned ? -ESTALE : 0;
-    if (r == 0)
-        f->gen = gen_ref(g);
-    if (r == 0 && g->pinned)
-        f->pin = mapped_ref(g->pinned);
-    (void)pthread_mutex_unlock(&t->now_lock);
-    return r;
+    f->gen = gen_ref(v->gen);
+    f->image = v->file ? image_ref(v->file) : NULL;
 }
 
 /* Whether some of a file that is answered piecewise is missing. */
@@ -146,9 +140,10 @@ static int open_row(struct tree *t, struct tree_file *f, int flags)
     f->row = node_row(&f->node);
     f->cacheable = !(t->writable && f->row->flags & ROW_MOVES);
     f->cut = store_cut(v.store);
+    if (f->node.kind == NODE_WHOLE && view_is_lost(&v))
+        return -ESTALE; /* the kernel looks again */
     if (f->node.kind == NODE_WHOLE)
-        r = keep_gen(t, f, v.gen);
-    v.pin = f->pin ? mapped_ref(f->pin) : NULL;
+        keep(f, &v);
     f->piecewise = f->row->read != NULL;
     f->decodes = value_decodes(v.gen, f->row, node_tensor(v.gen, &f->node));
     f->gaps = has_gaps(t, &v, f);
@@ -200,7 +195,7 @@ int tree_release(struct tree *t, struct tree_file *f)
         (void)pthread_mutex_unlock(&t->lock);
     }
     gen_unref(f->gen);
-    mapped_unref(f->pin);
+    image_unref(f->image);
     rendered_unref(f->shared);
     buf_free(&f->text);
     free(f);
@@ -238,12 +233,8 @@ static uint64_t brief_end(const struct tree_file *f, const struct view *v,
 /* What is answered piecewise: of the newest generation, or of that which the file keeps. */
 static int read_row(struct tree *t, struct tree_file *f, uint64_t off, size_t n, struct reply *r)
 {
-    CLEANUP(view_free) struct view v = tree_view(t);
-    if (f->gen) {
-        gen_unref(v.gen);
-        v.gen = gen_ref(f->gen);
-        v.pin = f->pin ? mapped_ref(f->pin) : NULL;
-    }
+    CLEANUP(view_free) struct view now = tree_view(t);
+    struct view v = f->gen ? (struct view){f->gen, now.store, f->image} : now;
     const struct gguf_tensor *tensor = node_tensor(v.gen, &f->node);
     uint64_t size = f->row->size(&v, f->row, tensor);
     if (off >= size || n == 0)

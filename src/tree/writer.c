@@ -128,9 +128,9 @@ static void mark_failed(struct tree *t, const struct edit_change *c, const struc
 /* The file that the first generation was read from is replaced. Under now_lock. */
 static void unpin(struct tree *t)
 {
-    gen_unpin(t->writer.disk);
+    gen_replaced(t->writer.disk);
     for (struct held *h = NULL; (h = held_next(&t->held, h)) != NULL;)
-        gen_unpin(h->gen);
+        gen_replaced(h->gen);
 }
 
 /*

@@ -127,8 +127,8 @@ static void check_tensors(const struct gguf *old, const struct gguf *new, const 
 static void check_plan(const struct gguf *g, const struct edit_change *c, const struct edit_plan *p,
                        const uint8_t *data, size_t size)
 {
-    struct edit_image image = {.plan = p, .old = source_mem(data, size)};
-    struct source s = edit_plan_source(&image);
+    p->image->file[EDIT_OLD_FILE] = source_mem(data, size);
+    struct source s = image_source(p->image);
     struct gguf *new = NULL;
     if (s.size > LARGEST)
         return;

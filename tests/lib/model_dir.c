@@ -130,8 +130,8 @@ void make_edit(struct edit *d, const struct gguf *g, const uint8_t *old, size_t 
     d->o = (struct edit_options){.strategy = s, .reserve = EDIT_RESERVE_AUTO};
     d->p = EDIT_PLAN_INIT;
     CU_ASSERT_EQUAL_FATAL(edit_plan_make(&c, &d->o, &d->p, &e), 0);
-    struct edit_image image = {.plan = &d->p, .old = source_mem(old, old_n)};
-    struct source src = edit_plan_source(&image);
+    d->p.image->file[EDIT_OLD_FILE] = source_mem(old, old_n);
+    struct source src = image_source(d->p.image);
     d->image = malloc((size_t)src.size + 1);
     CU_ASSERT_EQUAL_FATAL(src.read(&src, 0, d->image, (size_t)src.size), 0);
 }
@@ -167,7 +167,7 @@ bool is_old(const struct fixture *x)
 
 bool is_new(const struct fixture *x, const struct edit *d)
 {
-    return model_is(x, d->image, (size_t)d->p.size);
+    return model_is(x, d->image, (size_t)d->p.image->size);
 }
 
 int commit(struct edit_file *f, const struct edit *d, struct edit_result *ret, struct err *e)

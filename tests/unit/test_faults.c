@@ -311,9 +311,10 @@ static void make_pair(struct pair *p, const struct way *first, const struct way 
     p->way[0] = first;
     p->way[1] = second;
     make_edit(&p->d[0], x->g, x->old, x->old_n, first->s, 'n', first->len);
-    struct source s = source_mem(p->d[0].image, (size_t)p->d[0].p.size);
+    struct source s = source_mem(p->d[0].image, (size_t)p->d[0].p.image->size);
     CU_ASSERT_EQUAL_FATAL(gguf_parse(&s, 0, &p->mid, NULL), 0);
-    make_edit(&p->d[1], p->mid, p->d[0].image, (size_t)p->d[0].p.size, second->s, 'm', second->len);
+    make_edit(&p->d[1], p->mid, p->d[0].image, (size_t)p->d[0].p.image->size, second->s, 'm',
+              second->len);
 }
 
 static void free_pair(struct pair *p)

@@ -196,15 +196,15 @@ static void add_edit(struct edit_change *c, const struct edit *d, const struct g
 static void read_back(const struct content *old, const struct edit_plan *p, struct content *ret)
 {
     uint64_t at = 0;
-    for (size_t i = 0; i < p->n_seg; i++) {
-        CU_ASSERT_EQUAL(p->seg[i].at, at);
-        CU_ASSERT_TRUE(p->seg[i].len > 0);
-        at += p->seg[i].len;
+    for (size_t i = 0; i < p->image->n; i++) {
+        CU_ASSERT_EQUAL(p->image->seg[i].at, at);
+        CU_ASSERT_TRUE(p->image->seg[i].len > 0);
+        at += p->image->seg[i].len;
     }
-    CU_ASSERT_EQUAL_FATAL(at, p->size);
-    struct edit_image image = {.plan = p, .old = source_mem(old->bytes, old->n)};
-    struct source s = edit_plan_source(&image);
-    ret->n = (size_t)p->size;
+    CU_ASSERT_EQUAL_FATAL(at, p->image->size);
+    p->image->file[EDIT_OLD_FILE] = source_mem(old->bytes, old->n);
+    struct source s = image_source(p->image);
+    ret->n = (size_t)p->image->size;
     ret->bytes = malloc(ret->n);
     CU_ASSERT_EQUAL(s.read(&s, 0, ret->bytes, ret->n), 0);
     /* The same in odd pieces. */

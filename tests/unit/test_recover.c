@@ -262,7 +262,7 @@ static void test_overlay(void)
     CU_ASSERT_EQUAL_FATAL(edit_file_open(&reader, &sys_libc, x.dir, NAME, false, NULL), 0);
     CU_ASSERT_EQUAL(edit_overlay(&reader, &o, NULL), 0);
     CU_ASSERT_EQUAL_FATAL(edit_overlay_source(&o, &reader, &s, NULL), 0);
-    CU_ASSERT_EQUAL_FATAL(s.size, d.p.size);
+    CU_ASSERT_EQUAL_FATAL(s.size, d.p.image->size);
     uint8_t *got = malloc((size_t)s.size);
     for (uint64_t at = 0; at < s.size; at += 700)
         CU_ASSERT_EQUAL(s.read(&s, at, got + at, (size_t)min_u64(700, s.size - at)), 0);

@@ -15,7 +15,7 @@
 #include "model_dir.h"
 
 /* A store and what the tries find, in their order; the first that fails ends them. */
-struct store {
+struct weak_store {
     const char *name;
     int no_tmpfile, no_create, no_list, no_read, no_rename;
     bool sticky;
@@ -25,7 +25,7 @@ struct store {
     unsigned created; /* files that were made */
 };
 
-static const struct store stores[] = {
+static const struct weak_store stores[] = {
     {"a disk", 0, 0, 0, 0, 0, false, 0, false, NULL, 0},
     {"no attributes", 0, 0, -EOPNOTSUPP, 0, 0, false, 0, false, NULL, 0},
     {"no files without a name", -EOPNOTSUPP, 0, 0, 0, 0, false, 0, false, NULL, 1},
@@ -49,7 +49,7 @@ static int tries(const struct edit_file *f, const struct edit_file *reader, stru
     return r == 0 ? edit_try_new(f, e) : r;
 }
 
-static void arm(struct faultsys *fs, const struct store *s)
+static void arm(struct faultsys *fs, const struct weak_store *s)
 {
     faultsys_init(fs, FAULT_NONE, 0, 0);
     fs->no_tmpfile = s->no_tmpfile;
@@ -63,7 +63,7 @@ static void arm(struct faultsys *fs, const struct store *s)
 static void test_stores(void)
 {
     for (size_t i = 0; i < sizeof(stores) / sizeof(stores[0]); i++) {
-        const struct store *s = &stores[i];
+        const struct weak_store *s = &stores[i];
         struct fixture x;
         struct faultsys fs;
         struct edit_file reader;

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT */
+/* Values as bytes: see form.h. */
+#include "model/form.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* Elements in the byte order of the file, each turned round: `data` is the first. */
+static void read_swapped(const struct quant_type *t, bool big, const uint8_t *data, uint64_t off,
+                         size_t n, void *dst)
+{
+    uint64_t last = t->block_bytes - 1u;
+    for (size_t i = 0; i < n; i++) {
+        uint64_t in = (off + i) % t->block_bytes;
+        ((uint8_t *)dst)[i] = data[off + i - in + (big ? last - in : in)];
+    }
+}
+
+const struct form form_f32 = {4, 0, "<f4", quant_read_f32};
+const struct form form_f16 = {2, 1, "<f2", quant_read_f16};
+const struct form form_bf16 = {2, 30, NULL, quant_read_bf16};
+const struct form form_stored = {0, UINT32_MAX, NULL, read_swapped};
+
+static unsigned width_of(const struct form *f, const struct quant_type *type)
+{
+    return f->width ? f->width : type->block_bytes;
+}
+
+bool form_decodes(const struct form *f, const struct gguf *g, const struct gguf_tensor *t)
+{
+    return g->fmt.big || (f->width && t->type_id != f->same);
+}
+
+uint64_t form_size(const struct form *f, const struct gguf_tensor *t)
+{
+    return f->width ? t->n_elem * f->width : t->nbytes;
+}
+
+struct decode {
+    const struct form *form;
+    const struct quant_type *type;
+    bool big;
+    const uint8_t *data;
+    uint64_t off;
+    size_t n;
+    void *dst;
+};
+
+static int decode(void *arg)
+{
+    const struct decode *d = arg;
+    d->form->read(d->type, d->big, d->data, d->off, d->n, d->dst);
+    return 0;
+}
+
+int form_read(const struct form *f, const struct gguf *g, const struct store *s, uint32_t i,
+              uint64_t off, void *dst, size_t n)
+{
+    const struct quant_type *type = gguf_type(&g->tensor[i]);
+    uint64_t first, last;
+    quant_extent(type, width_of(f, type), off, n, &first, &last);
+    if (!store_data(s, i, first, last))
+        return -EIO;
+    struct decode d = {f, type, g->fmt.big, store_data(s, i, 0, 0), off, n, dst};
+    int r = map_guard(decode, &d), cut = store_check(s, i, last);
+    return r < 0 ? r : cut;
+}
+
+uint64_t form_there(const struct form *f, const struct gguf *g, const struct store *s, uint32_t i)
+{
+    const struct gguf_tensor *t = &g->tensor[i];
+    const struct quant_type *type = gguf_type(t);
+    uint64_t there = store_there(s, i, t->nbytes);
+    if (there == t->nbytes)
+        return form_size(f, t);
+    return there / type->block_bytes * type->block_len * width_of(f, type);
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A tensor's values as a stream of bytes in one form, whatever its type: little-endian float32 and
+ * its 16-bit relatives, or the stored elements themselves in little-endian order.
+ *
+ * Values are decoded from the mapping under map_guard(), only the blocks that a range touches; the
+ * file's size is looked at afterwards, because a page that was cut in two reads as zeros without a
+ * signal.
+ *
+ * Threads: any; everything is constant.
+ */
+#ifndef MODEL_FORM_H
+#define MODEL_FORM_H
+
+#include "model/store.h"
+
+struct form {
+    unsigned width;    /* bytes of a value; 0: of an element of the tensor's type */
+    uint32_t same;     /* the ggml type whose little-endian data is already of this form */
+    const char *descr; /* NumPy's name of it; NULL: it has none */
+    void (*read)(const struct quant_type *t, bool big, const uint8_t *data, uint64_t off, size_t n,
+                 void *dst);
+};
+
+extern const struct form form_f32, form_f16, form_bf16;
+/* For types of one element a block (floats and integers): the elements as they are, little-endian. */
+extern const struct form form_stored;
+
+/* False if the stored bytes are already of this form. */
+bool form_decodes(const struct form *f, const struct gguf *g, const struct gguf_tensor *t);
+/* Bytes of all values of a tensor. */
+uint64_t form_size(const struct form *f, const struct gguf_tensor *t);
+/*
+ * Bytes [off, off + n) of the values of tensor i, inside of form_size(), into dst. The caller has
+ * checked quant_has_values(). 0, -EIO (the file has been cut, or lacks them).
+ */
+int form_read(const struct form *f, const struct gguf *g, const struct store *s, uint32_t i,
+              uint64_t off, void *dst, size_t n);
+/* How many bytes of tensor i's values exist, from the first on. A block that exists in part has none. */
+uint64_t form_there(const struct form *f, const struct gguf *g, const struct store *s, uint32_t i);
+
+#endif

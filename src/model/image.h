@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * An image: the bytes of a file that is not on the disk as it stands, put together from segments.
+ *
+ *     struct image *im = image_new(g);
+ *     image_add_memory(im, head, n);
+ *     image_add_tensor(im, 0, 0, nbytes);            ... the next begins where the last one ends
+ *     image_add_zeros(im, padding);
+ *     r = image_end(im);                             0, or what went wrong with any of them
+ *     r = image_read(im, store, off, dst, n);
+ *     image_unref(im);
+ *
+ * The plan of an edit, `model.gguf`, the merged model of shards and a file that is read through a
+ * journal are one each.
+ *
+ * What holds for every image (image_end() checks it):
+ *  I1. Segments are in order, not empty, without gap or overlap, and cover [0, size); the size is at
+ *      most INT64_MAX.
+ *  I2. Segments that continue each other are one.
+ *  I3. A range of a tensor or of its values lies inside of it. A range of a file may lie behind its
+ *      end: those bytes are missing, as are those of a tensor that the store does not have whole.
+ *
+ * Ownership: bytes in memory, `g` and the sources of files belong to the caller and must outlive the
+ * image, but for image_own() and mapped sources.
+ * Threads: immutable and counted once image_end() has been called.
+ */
+#ifndef MODEL_IMAGE_H
+#define MODEL_IMAGE_H
+
+#include "model/form.h"
+
+enum image_from {
+    IMAGE_MEMORY, /* bytes in memory */
+    IMAGE_FILE,   /* a range of file number `no` of the image */
+    IMAGE_TENSOR, /* a range of tensor number `no` as it is stored */
+    IMAGE_VALUES, /* a range of its values in a form */
+    IMAGE_ZERO,
+};
+
+struct segment {
+    enum image_from from;
+    uint32_t no;  /* of the file or tensor */
+    uint64_t at;  /* in the image */
+    uint64_t len; /* bytes, > 0 */
+    union {
+        uint64_t src;            /* FILE, TENSOR: of its first byte there */
+        const uint8_t *bytes;    /* MEMORY */
+        const struct form *form; /* VALUES: all of them */
+    };
+};
+
+struct image {
+    atomic_uint refs;
+    int err;             /* 0, or why a segment could not be added */
+    uint64_t size;       /* in bytes */
+    struct segment *seg; /* owned */
+    size_t n, cap;
+    struct source *file; /* owned list; read NULL: reads as zeros */
+    size_t files, cap_files;
+    const struct gguf *g; /* whose tensors are meant; NULL: none are */
+    void *own;            /* owned: memory of segments; NULL: none */
+};
+
+/* An empty one with one reference. NULL: no memory. */
+struct image *image_new(const struct gguf *g);
+struct image *image_ref(struct image *im);
+void image_unref(struct image *im); /* may be NULL */
+
+/* Add a file; of a mapped source (mapped_source()) the image takes a reference. Its number. */
+uint32_t image_file(struct image *im, struct source src);
+/* Free `memory` with the image (one for each image). */
+void image_own(struct image *im, void *memory);
+
+/* Add a segment at the end; one of no bytes adds nothing. Errors stay in the image. */
+void image_add_memory(struct image *im, const void *bytes, uint64_t n);
+void image_add_file(struct image *im, uint32_t file, uint64_t off, uint64_t n);
+void image_add_tensor(struct image *im, uint32_t i, uint64_t off, uint64_t n);
+/* All values of tensor i in a form: as they are stored, where that is the same. */
+void image_add_values(struct image *im, uint32_t i, const struct form *form);
+void image_add_zeros(struct image *im, uint64_t n);
+/* 0, -ENOMEM, -EFBIG (I1), -EINVAL (I3). */
+int image_end(struct image *im);
+
+/* The image of a model that is laid out regularly: its header, its tensors and zeros. 0, -errno. */
+int image_of_model(const struct gguf *g, struct image **ret);
+
+/* The segment that holds byte `off` (below the size). */
+const struct segment *image_at(const struct image *im, uint64_t off);
+
+/*
+ * Bytes [off, off + n) into dst. Tensors are read from the store; without one (NULL) they read as
+ * zeros, for parsers, which look at no data. 0, -EIO (missing or cut), -errno of a source.
+ */
+int image_read(const struct image *im, const struct store *s, uint64_t off, void *dst, size_t n);
+/* The mapping that holds all of [off, off + n), at *at: for answers that copy nothing. NULL: none. */
+struct mapped *image_mapped(const struct image *im, const struct store *s, uint64_t off, size_t n,
+                            uint64_t *at);
+/* The first byte of [off, end) that does not exist; end: all exist. */
+uint64_t image_missing(const struct image *im, const struct store *s, uint64_t off, uint64_t end);
+
+/* The image as a source, without a store. The image must outlive it. */
+struct source image_source(const struct image *im);
+
+#endif
