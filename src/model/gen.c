@@ -66,7 +66,6 @@ static void gen_free(struct gen *g)
     free((void *)g->row_size);
     gguf_free(g->gguf);
     gguf_free(g->own);
-    image_unref(g->file);
     image_unref(g->whole);
     free(g->rank);
     free(g);
@@ -106,7 +105,8 @@ void gen_unref(struct gen *g)
 /* None is kept where it can be long: a sparse file of one block may have gigabytes there. */
 #define LONGEST_PADDING ((uint64_t)1 << 20)
 
-int gen_keep_file(struct gen *g, const struct source *src, struct mapped *m)
+int gen_keep_file(const struct gen *g, const struct source *src, struct mapped *m,
+                  struct image **ret)
 {
     const struct gguf *own = gen_own(g);
     uint64_t end = min_u64(own->data_off, src->size), size = max_u64(src->size, own->data_end);
@@ -129,14 +129,8 @@ int gen_keep_file(struct gen *g, const struct source *src, struct mapped *m)
     if (r < 0)
         image_unref(im);
     else
-        g->file = im;
+        *ret = im;
     return r;
-}
-
-void gen_replaced(struct gen *g)
-{
-    image_unref(g->file);
-    g->file = NULL;
 }
 
 bool view_is_lost(const struct view *v)
@@ -153,11 +147,6 @@ const struct image *gen_whole(struct gen *g)
         return im;
     image_unref(im); /* another thread was faster */
     return none;
-}
-
-struct view view_of(struct gen *g, struct store *s)
-{
-    return (struct view){gen_ref(g), store_ref(s), g->file ? image_ref(g->file) : NULL};
 }
 
 void view_free(struct view *v)

@@ -30,8 +30,6 @@ struct gen {
     struct gguf *gguf;           /* owned: what is shown */
     struct gguf *own;            /* owned: of a split model, what its first file holds; else NULL */
     const struct shards *shards; /* the tree's; NULL if the model is not split */
-    struct image *file; /* a reference: of the first, its own file; NULL: replaced. Under the
-                           tree's lock */
     _Atomic(struct image *) whole; /* owned: gen_whole() */
     uint64_t *rank; /* owned: of own's keys (edit/change.h); NULL: their numbers + 1 */
     bool journal;   /* an interrupted edit was applied in memory */
@@ -50,24 +48,21 @@ void gen_unref(struct gen *g);
 struct view {
     struct gen *gen;     /* a reference */
     struct store *store; /* a reference */
-    struct image *file;  /* a reference: gen's, or NULL */
+    struct image *file;  /* a reference: of the first generation, its file (newest.h); or NULL */
 };
 
 #define VIEW_INIT ((struct view){0})
-/* A view of the two as they are now. Under the tree's lock. */
-struct view view_of(struct gen *g, struct store *s);
 /* True if the file of a first generation is gone, so that it cannot be shown as a whole. */
 bool view_is_lost(const struct view *v);
 /* For CLEANUP(); nothing is done to an empty one. */
 void view_free(struct view *v);
 
 /*
- * Of the first generation: the file that is edited as it is read from src and mapped, with what is
+ * Of the first generation, which must outlive it: the file that is edited as it is read from src and mapped, with what is
  * between its header and its data in memory, because an edit in place may overwrite it. 0, -errno.
  */
-int gen_keep_file(struct gen *g, const struct source *src, struct mapped *m);
-/* Its file is replaced: let go of it. Under the tree's lock. */
-void gen_replaced(struct gen *g);
+int gen_keep_file(const struct gen *g, const struct source *src, struct mapped *m,
+                  struct image **ret);
 /* The model as one file, made when it is first asked for. NULL: no memory. It lives as long as g. */
 const struct image *gen_whole(struct gen *g);
 

@@ -12,11 +12,11 @@
 #include <stdlib.h>
 
 struct parked {
-    struct tree_wait wait; /* first: done() gets it */
+    struct live_wait wait; /* first: done() gets it */
     fuse_req_t req;
 };
 
-static void on_done(struct tree_wait *w, int result)
+static void on_done(struct live_wait *w, int result)
 {
     struct parked *p = (struct parked *)w;
     fuse_req_t req = p->req;
@@ -45,7 +45,7 @@ static struct parked *park(fuse_req_t req)
 /* What a call with a wait gave: it is parked (and p the tree's), or answered now. */
 static void finish(struct parked *p, int r)
 {
-    if (r != TREE_PARKED)
+    if (r != LIVE_PARKED)
         on_done(&p->wait, r);
 }
 
@@ -146,12 +146,12 @@ void op_readlink(fuse_req_t req, fuse_ino_t ino)
 
 /* A truncation that waited is answered with the file's attributes. */
 struct parked_attr {
-    struct tree_wait wait; /* first */
+    struct live_wait wait; /* first */
     fuse_req_t req;
     fuse_ino_t ino;
 };
 
-static void on_truncated(struct tree_wait *w, int result)
+static void on_truncated(struct live_wait *w, int result)
 {
     struct parked_attr *p = (struct parked_attr *)w;
     struct tree_entry e;
@@ -178,7 +178,7 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
     int r = to_set & FUSE_SET_ATTR_SIZE ? tree_truncate(tree_of(req), ino, fi ? file_of(fi) : NULL,
                                                         (uint64_t)attr->st_size, &p->wait)
                                         : 0;
-    if (r != TREE_PARKED)
+    if (r != LIVE_PARKED)
         on_truncated(&p->wait, r);
 }
 

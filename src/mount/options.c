@@ -229,7 +229,7 @@ static int check_words(struct mnt_options *o)
         return bad_word(o, "views", "std, raw or all");
     if (!parse_size(o->reserve, &o->tree.reserve))
         return bad_word(o, "reserve", "auto or bytes (K, M, G), at most 64M");
-    o->tree.commit = (enum tree_commit)commit;
+    o->tree.commit = (enum live_commit)commit;
     o->tree.strategy = (enum edit_strategy)layout;
     o->tree.break_hardlinks = hard == 1;
     o->tree.edit_hash_names = hash == 1;

@@ -28,7 +28,7 @@ bool node_is_dir(const struct node *n)
     return n->kind == NODE_ROOT || n->kind == NODE_DIR || n->kind == NODE_TENSOR;
 }
 
-int node_check(const struct tree *t, const struct gen *g, const struct node *n)
+int node_check(const struct gen *g, const struct node *n)
 {
     bool ok = false;
     switch (n->kind) {
@@ -52,9 +52,7 @@ int node_check(const struct tree *t, const struct gen *g, const struct node *n)
              files_exists(g, files_row(FILES_TENSOR, n->row), node_tensor(g, n));
         break;
     case NODE_KEY:
-        ok = t->writable ? n->number < t->keys.n &&
-                               (t->keys.file[n->number] || t->keys.kv[n->number] != KV_NONE)
-                         : n->number < g->gguf->n_kv;
+        ok = true;
         break;
     }
     return ok ? 0 : -ENOENT;
@@ -94,20 +92,17 @@ static int whole_size(struct tree *t, const struct view *v, const struct node *n
     return 0;
 }
 
-/* Not of a writable tree's keys: key_size_of(). */
 static int node_size(struct tree *t, const struct view *v, const struct node *n, uint64_t *ret)
 {
     const struct gen *g = v->gen;
     *ret = 0;
-    if (node_is_dir(n) || (n->kind == NODE_KEY && t->writable))
+    if (node_is_dir(n))
         return 0;
     const struct row *row = node_row(n);
     struct buf m = BUF_MEASURE;
     if (n->kind == NODE_WHOLE && !row->size)
         return whole_size(t, v, n, ret);
-    if (n->kind == NODE_KEY)
-        m.len = shown_size(&(struct shown){.gen = v->gen, .kv = n->number});
-    else if (row->size)
+    if (row->size)
         m.len = row->size(v, row, node_tensor(g, n));
     else
         row->text(g, node_tensor(g, n), &m);
@@ -153,29 +148,16 @@ static mode_t node_mode(const struct tree *t, const struct grant *g, const struc
     return S_IFDIR | mode | (from & 0444) >> 2;
 }
 
-static struct kfile *node_file(const struct tree *t, const struct node *n)
-{
-    return n->kind == NODE_KEY && t->writable ? t->keys.file[n->number] : NULL;
-}
-
-static struct timespec last_change(struct tree *t)
-{
-    (void)pthread_mutex_lock(&t->now_lock);
-    struct timespec ret = t->changed;
-    (void)pthread_mutex_unlock(&t->now_lock);
-    return ret;
-}
-
 /* A key's time moves only when that key is written; those of views of the whole, and of what may
  * differ between generations, with each. */
-static struct timespec node_mtime(struct tree *t, const struct view *v, const struct node *n)
+static struct timespec node_mtime(struct tree *t, const struct view *v, const struct node *n,
+                                  const struct live_attr *a)
 {
-    const struct kfile *f = node_file(t, n);
     const struct row *row = node_row(n);
-    if (f && f->mtime.tv_sec)
-        return f->mtime;
+    if (a->mtime.tv_sec)
+        return a->mtime;
     if (n->kind == NODE_DIR && n->row == ROOT_METADATA)
-        return last_change(t);
+        return newest_changed(&t->newest);
     bool moves = n->kind == NODE_WHOLE || (row && row->flags & ROW_MOVES);
     return moves ? v->gen->mtime : t->st.st_mtim;
 }
@@ -189,64 +171,42 @@ static bool node_fixed(const struct tree *t, const struct node *n)
     const struct row *row = node_row(n);
     if (row && row->flags & ROW_STATE)
         return false;
-    if (!t->writable || n->kind == NODE_ROOT || n->kind == NODE_TENSOR ||
+    if (!t->live || n->kind == NODE_ROOT || n->kind == NODE_TENSOR ||
         (n->kind == NODE_DIR && n->row == ROOT_TENSORS))
         return true;
     return n->kind == NODE_TENSOR_FILE && !(row->flags & ROW_MOVES);
 }
 
-void entry_size(struct tree_entry *e, uint64_t size)
+int node_entry_as(struct tree *t, const struct view *v, const struct node *n,
+                  const struct live_attr *a, struct tree_entry *ret)
 {
-    e->attr.st_size = (off_t)size;
-    e->attr.st_blocks = (blkcnt_t)(size / 512 + (size % 512 ? 1 : 0));
-}
-
-int node_entry(struct tree *t, const struct view *v, const struct node *n, struct tree_entry *ret)
-{
-    uint64_t size = 0;
-    int r = node_check(t, v->gen, n);
-    if (r == 0)
-        r = node_size(t, v, n, &size);
-    if (r < 0)
-        return r;
-    if (size > INT64_MAX)
+    if (a->size > INT64_MAX)
         return -EOVERFLOW;
-    const struct kfile *f = node_file(t, n);
-    bool link = f && f->state == KFILE_LINK;
-    struct timespec mtime = node_mtime(t, v, n);
+    struct timespec mtime = node_mtime(t, v, n, a);
     const struct grant *g = node_grant(t, v, n);
-    bool key = n->kind == NODE_KEY && t->writable;
-    *ret = (struct tree_entry){.node = ino_of(n),
-                               .generation = key ? t->keys.generation[n->number] : 0,
-                               .fixed = node_fixed(t, n)};
+    *ret = (struct tree_entry){
+        .node = ino_of(n), .generation = a->generation, .fixed = node_fixed(t, n)};
     ret->attr = (struct stat){
         .st_ino = n->kind == NODE_WHOLE ? ino_row(n->row) : ino_of(n),
-        .st_mode = link ? S_IFLNK | 0777 : node_mode(t, g, n),
+        .st_mode = a->link ? S_IFLNK | 0777 : node_mode(t, g, n),
         .st_nlink = node_links(v->gen, n),
         .st_uid = t->opt.set_uid ? t->opt.uid : g->uid,
         .st_gid = t->opt.set_gid ? t->opt.gid : g->gid,
         .st_blksize = IO_SIZE,
+        .st_size = (off_t)a->size,
+        .st_blocks = (blkcnt_t)(a->size / 512 + (a->size % 512 ? 1 : 0)),
         .st_atim = mtime,
         .st_mtim = mtime,
         .st_ctim = mtime,
     };
-    entry_size(ret, size);
     return 0;
 }
 
-struct key_size key_size_of(const struct tree *t, uint32_t number)
+int node_entry(struct tree *t, const struct view *v, const struct node *n, struct tree_entry *ret)
 {
-    struct kfile *f = t->keys.file[number];
-    while (f && f->state == KFILE_GONE && f->moved)
-        f = f->moved;
-    const struct buf *bytes = f ? kfile_bytes(f) : NULL;
-    if (bytes)
-        return (struct key_size){.known = bytes->len};
-    return (struct key_size){.shown = edits_shown(t, f ? f->id : number)};
-}
-
-void key_size_set(struct key_size *s, struct tree_entry *e)
-{
-    entry_size(e, s->shown.gen ? shown_size(&s->shown) : s->known);
-    shown_free(&s->shown);
+    struct live_attr a = {0};
+    int r = node_check(v->gen, n);
+    if (r == 0)
+        r = node_size(t, v, n, &a.size);
+    return r < 0 ? r : node_entry_as(t, v, n, &a, ret);
 }

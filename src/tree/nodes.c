@@ -4,16 +4,7 @@
 
 #include <errno.h>
 
-#include "base/bytes.h"
 #include "tree/state.h"
-
-struct view tree_view(struct tree *t)
-{
-    (void)pthread_mutex_lock(&t->now_lock);
-    struct view v = view_of(t->now.gen, t->now.store);
-    (void)pthread_mutex_unlock(&t->now_lock);
-    return v;
-}
 
 /* Of what is held for a node: one for all views of a state of the model, but for those that count
  * states of their own. */
@@ -58,17 +49,18 @@ static bool is_whole(const struct node *n)
 int tree_view_of(struct tree *t, struct node *n, struct view *ret)
 {
     int r = 0;
-    (void)pthread_mutex_lock(&t->now_lock);
+    (void)pthread_mutex_lock(&t->newest.lock);
     struct held *h = is_whole(n) ? held_find(&t->held, held_key(n)) : NULL;
     if (h) {
-        *ret = view_of(h->gen, t->now.store);
+        *ret = newest_view_as(&t->newest, h->gen);
         n->state = h->state;
-    } else if (is_whole(n) && (node_row(n)->flags & ROW_STATE || n->number != t->now.gen->number)) {
+    } else if (is_whole(n) &&
+               (node_row(n)->flags & ROW_STATE || n->number != t->newest.view.gen->number)) {
         r = -ESTALE;
     } else {
-        *ret = view_of(t->now.gen, t->now.store);
+        *ret = newest_view_as(&t->newest, t->newest.view.gen);
     }
-    (void)pthread_mutex_unlock(&t->now_lock);
+    (void)pthread_mutex_unlock(&t->newest.lock);
     return r;
 }
 
@@ -76,7 +68,7 @@ int node_number_state(struct tree *t, const struct gen *g, struct node *n)
 {
     int r = 0;
     n->state = state_now(t);
-    (void)pthread_mutex_lock(&t->now_lock);
+    (void)pthread_mutex_lock(&t->newest.lock);
     bool same = t->states && t->state == n->state && t->state_gen == g->number;
     if (!same && t->states == UINT32_MAX)
         r = -EOVERFLOW;
@@ -85,7 +77,7 @@ int node_number_state(struct tree *t, const struct gen *g, struct node *n)
     t->state = n->state;
     t->state_gen = g->number;
     n->number = t->states;
-    (void)pthread_mutex_unlock(&t->now_lock);
+    (void)pthread_mutex_unlock(&t->newest.lock);
     return r;
 }
 
@@ -93,28 +85,21 @@ void tree_forget(struct tree *t, uint64_t node, uint64_t n)
 {
     struct node at = ino_node(node);
     if (is_whole(&at)) {
-        (void)pthread_mutex_lock(&t->now_lock);
+        (void)pthread_mutex_lock(&t->newest.lock);
         struct gen *gen = let_go(t, &at, n);
-        (void)pthread_mutex_unlock(&t->now_lock);
+        (void)pthread_mutex_unlock(&t->newest.lock);
         gen_unref(gen);
     }
-    if (at.kind != NODE_KEY || !t->writable)
-        return;
-    (void)pthread_mutex_lock(&t->lock);
-    if (at.number < t->keys.n && t->keys.file[at.number]) {
-        struct kfile *f = t->keys.file[at.number];
-        f->lookups -= min_u64(f->lookups, n);
-        keys_reap(&t->keys, f);
-    }
-    (void)pthread_mutex_unlock(&t->lock);
+    if (at.kind == NODE_KEY)
+        keys_forget(t, at.number, n);
 }
 
 int node_known(struct tree *t, const struct view *v, const struct node *n)
 {
     if (n->kind != NODE_WHOLE)
         return 0;
-    (void)pthread_mutex_lock(&t->now_lock);
+    (void)pthread_mutex_lock(&t->newest.lock);
     int r = hold(t, n, v->gen);
-    (void)pthread_mutex_unlock(&t->now_lock);
+    (void)pthread_mutex_unlock(&t->newest.lock);
     return r;
 }

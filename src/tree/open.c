@@ -4,6 +4,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <syslog.h>
@@ -11,8 +13,22 @@
 
 #include "check/filename.h"
 #include "edit/change.h"
+#include "edit/commit.h"
 #include "edit/recover.h"
 #include "gguf/sniff.h"
+
+__attribute__((format(printf, 3, 4))) static void log_line(const struct tree *t, int priority,
+                                                           const char *fmt, ...)
+{
+    char line[1024];
+    va_list ap;
+    if (!t->opt.log)
+        return;
+    va_start(ap, fmt);
+    (void)vsnprintf(line, sizeof(line), fmt, ap);
+    va_end(ap);
+    t->opt.log(priority, line);
+}
 
 /* ---- may it be edited? ---- */
 
@@ -91,9 +107,9 @@ static int recover(struct tree *t, const char *name, struct err *e)
         return 0;
     int r = edit_recover(&t->file, &found, &why);
     if (found.finished)
-        tree_log(t, LOG_NOTICE, "an edit that was interrupted has been finished");
+        log_line(t, LOG_NOTICE, "an edit that was interrupted has been finished");
     if (found.removed)
-        tree_log(t, LOG_NOTICE, "%u leftover files were removed", found.removed);
+        log_line(t, LOG_NOTICE, "%u leftover files were removed", found.removed);
     return r < 0 ? give_up(t, name, why.msg, e) : 0;
 }
 
@@ -108,67 +124,16 @@ static int try_new_file(struct tree *t, const char *name, struct err *e)
 
 /* ---- the first generation ---- */
 
-int tree_store(struct tree *t, const struct gguf *own, struct store **ret, struct err *e)
-{
-    struct mapped *m = NULL;
-    int fd = fcntl(t->file.fd, F_DUPFD_CLOEXEC, 0);
-    if (fd < 0)
-        return err_set(e, -errno, "cannot duplicate: %s", strerror(errno));
-    int r = mapped_open(fd, own->file_size, &m, e);
-    if (r < 0) {
-        (void)close(fd);
-        return r;
-    }
-    r = shards_store(&t->shards, own, m, ret);
-    mapped_unref(m);
-    return r < 0 ? err_set(e, r, "no memory") : 0;
-}
-
-int tree_gen(struct tree *t, struct gguf *own, uint32_t number, const struct timespec *mtime,
-             struct gen **ret, struct err *e)
-{
-    struct gguf *merged = NULL;
-    struct gen *g = NULL;
-    int r = number == UINT32_MAX ? err_set(e, -EOVERFLOW, "too many edits; mount it again") : 0;
-    if (r == 0 && t->shards.n)
-        r = shards_merge(&t->shards, own, &merged, e);
-    if (r == 0) {
-        r = gen_make(merged ? merged : own, number, mtime, &g);
-        if (r < 0)
-            (void)err_set(e, r, "no memory");
-    }
-    if (r < 0) {
-        gguf_free(merged);
-        gguf_free(own);
-        return r;
-    }
-    g->own = merged ? own : NULL;
-    g->shards = merged ? &t->shards : NULL;
-    *ret = g;
-    return 0;
-}
-
-static bool has_odd_names(const struct gguf *g)
-{
-    for (uint32_t i = 0; i < g->n_kv; i++)
-        if (memchr(gguf_key(g, &g->kv[i]), 0, g->kv[i].key_len))
-            return true;
-    return false;
-}
-
 static int start_editing(struct tree *t)
 {
     struct err why = {0};
-    if (t->writable && edit_allowed(gen_own(t->now.gen), &why) < 0)
+    struct statvfs fs;
+    if (fstatvfs(t->file.fd, &fs) == 0)
+        t->edit.block = (uint32_t)fs.f_bsize;
+    struct live_options o = {.commit = t->opt.commit, .edit = t->edit, .log = t->opt.log};
+    if (t->writable && edit_allowed(gen_own(t->newest.view.gen), &why) < 0)
         not_writable(t, why.msg);
-    t->writer.disk = gen_ref(t->now.gen);
-    t->changed = t->st.st_mtim;
-    t->ranks = gen_own(t->now.gen)->n_kv;
-    if (!t->writable)
-        return 0;
-    t->odd_names = has_odd_names(gen_own(t->now.gen));
-    pending_init(t);
-    return keys_init(&t->keys, t->now.gen->gguf);
+    return t->writable ? live_open(&t->newest, &t->file, &o, &t->live) : 0;
 }
 
 static int first_gen(struct tree *t, const struct source *src, struct err *e)
@@ -185,12 +150,14 @@ static int first_gen(struct tree *t, const struct source *src, struct err *e)
     t->odd = g->odd;
     for (size_t i = 1; i < t->shards.n; i++)
         t->odd |= t->shards.g[i]->odd;
-    r = tree_gen(t, g, 0, &t->st.st_mtim, &t->now.gen, e);
+    t->newest.shards = t->shards.n ? &t->shards : NULL;
+    t->newest.changed = t->st.st_mtim;
+    r = newest_make(&t->newest, g, 0, &t->st.st_mtim, &t->newest.view.gen, e);
     if (r == 0)
-        r = tree_store(t, g, &t->now.store, e);
+        r = newest_make_store(&t->newest, t->file.fd, g, &t->newest.view.store, e);
     if (r < 0)
         return r;
-    r = gen_keep_file(t->now.gen, src, t->now.store->file[0]);
+    r = gen_keep_file(t->newest.view.gen, src, t->newest.view.store->file[0], &t->newest.file);
     if (r < 0)
         return err_set(e, r, "cannot read: %s", strerror(-r));
     return start_editing(t) < 0 ? err_set(e, -ENOMEM, "no memory") : 0;
@@ -209,13 +176,13 @@ static int parse_file(struct tree *t, struct err *e)
     }
     int r = edit_overlay(&t->file, &overlay, e);
     if (overlay.planted.code)
-        tree_log(t, LOG_WARNING, "%s", overlay.planted.msg);
+        log_line(t, LOG_WARNING, "%s", overlay.planted.msg);
     if (r == 0)
         r = edit_overlay_source(&overlay, &t->file, &src, e);
     if (r == 0)
         r = first_gen(t, &src, e);
     if (r == 0)
-        t->now.gen->journal = overlay.bytes.len > 0;
+        t->newest.view.gen->journal = overlay.bytes.len > 0;
     edit_overlay_free(&overlay);
     return r;
 }
@@ -318,8 +285,7 @@ static struct tree *tree_new(const struct tree_options *o)
     t->file.sys = &sys_libc;
     t->edit = (struct edit_options){
         .strategy = o->strategy, .reserve = o->reserve, .break_hardlinks = o->break_hardlinks};
-    (void)pthread_mutex_init(&t->lock, NULL);
-    (void)pthread_mutex_init(&t->now_lock, NULL);
+    newest_init(&t->newest);
     texts_init(&t->texts);
     return t;
 }
@@ -334,9 +300,6 @@ int tree_open(const char *path, const struct tree_options *o, struct tree **ret,
         tree_close(t);
         return r;
     }
-    struct statvfs fs;
-    if (fstatvfs(t->file.fd, &fs) == 0)
-        t->edit.block = (uint32_t)fs.f_bsize;
     quant_init();
     *ret = t;
     return 0;
@@ -358,62 +321,19 @@ int tree_recover(const char *path, struct edit_recovered *ret, struct err *e)
     return r;
 }
 
-int tree_start(struct tree *t, struct err *e)
-{
-    return t->writable ? writer_start(t, e) : 0;
-}
-
-int tree_finish(struct tree *t)
-{
-    return writer_stop(t);
-}
-
-void tree_abandon(struct tree *t)
-{
-    (void)pthread_mutex_lock(&t->lock);
-    t->ending = true;
-    (void)pthread_mutex_unlock(&t->lock);
-}
-
-/* Why a file of metadata/ is not in the model; NULL if it is, or need not be. */
-static const char *why_unsaved(struct tree *t, const struct kfile *f)
-{
-    if (f->error)
-        return f->error;
-    bool stray = f->state == KFILE_HELPER && tree_classify(t, f->file) == NAME_STRAY;
-    return stray ? TREE_STRAY : NULL;
-}
-
-void tree_unsaved(struct tree *t, struct buf *out)
-{
-    (void)pthread_mutex_lock(&t->lock);
-    for (uint32_t i = 0; i < t->keys.n; i++) {
-        const struct kfile *f = t->keys.file[i];
-        const char *why = f ? why_unsaved(t, f) : NULL;
-        if (why)
-            buf_printf(out, "%s: %s\n", f->file, why);
-    }
-    (void)pthread_mutex_unlock(&t->lock);
-}
-
 void tree_close(struct tree *t)
 {
     if (!t)
         return;
     held_free(&t->held);
-    pending_free(&t->writer.next);
-    if (t->keys.file)
-        keys_free(&t->keys);
-    view_free(&t->now);
-    gen_unref(t->writer.disk);
+    live_close(t->live);
+    newest_free(&t->newest);
     shards_free(&t->shards);
     rights_free(&t->rights);
     if (t->file.fd >= 0)
         edit_file_close(&t->file);
     if (t->dir >= 0)
         (void)close(t->dir);
-    (void)pthread_mutex_destroy(&t->lock);
-    (void)pthread_mutex_destroy(&t->now_lock);
     texts_free(&t->texts);
     free(t->path);
     free(t->name);
@@ -422,7 +342,7 @@ void tree_close(struct tree *t)
 
 bool tree_writable(const struct tree *t)
 {
-    return t->writable;
+    return t->live;
 }
 
 const char *tree_why_not(const struct tree *t)
@@ -456,7 +376,7 @@ const char *tree_warning(const struct tree *t, unsigned i)
 
 int tree_statfs(struct tree *t, struct statvfs *ret)
 {
-    CLEANUP(view_free) struct view v = tree_view(t);
+    CLEANUP(view_free) struct view v = newest_view(&t->newest);
     if (fstatvfs(v.store->file[0]->fd, ret) < 0)
         return -errno;
     ret->f_namemax = TREE_NAME_MAX;

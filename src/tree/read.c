@@ -50,59 +50,10 @@ static int render_row(struct tree *t, const struct view *v, struct tree_file *f)
     return 0;
 }
 
-static int render_key(struct tree *t, const struct shown *key, struct tree_file *f)
+int render_key(struct tree *t, const struct shown *key, struct tree_file *f)
 {
     const struct subject s = {t, NULL, &f->node, key};
     return texts_get(&t->texts, shown_id(key), ino_key(f->node.number), render, &s, &f->shared);
-}
-
-/*
- * What a metadata file that is opened to be read shows: bytes in memory, or a value to be rendered.
- * Of a writable tree: under the lock.
- */
-static struct shown key_shown(struct tree *t, struct tree_file *f)
-{
-    struct buf *bytes = f->kf ? kfile_bytes(f->kf) : NULL;
-    f->rendered = true;
-    if (bytes)
-        buf_add(&f->text, bytes->data, bytes->len);
-    return bytes ? SHOWN_NONE : edits_shown(t, f->node.number);
-}
-
-/* Under the lock. */
-static int open_edited(struct tree *t, struct tree_file *f, int flags, const struct err *unready,
-                       struct shown *key)
-{
-    if (node_check(t, t->now.gen, &f->node) < 0)
-        return -ENOENT;
-    int r = write_open(t, f, flags, unready);
-    if (r == 0 && !f->draft && !(f->kf && f->kf->state == KFILE_HELPER))
-        *key = key_shown(t, f);
-    return r;
-}
-
-/* A large text takes a while: it is rendered without the lock. */
-static int open_key(struct tree *t, struct tree_file *f, int flags)
-{
-    CLEANUP(shown_free) struct shown key = SHOWN_NONE;
-    bool writes = (flags & O_ACCMODE) != O_RDONLY;
-    struct err unready = {0};
-    int r = 0;
-    if (t->writable) {
-        if (writes)
-            writer_ready(t, &unready);
-        (void)pthread_mutex_lock(&t->lock);
-        r = open_edited(t, f, flags, &unready, &key);
-        (void)pthread_mutex_unlock(&t->lock);
-    } else {
-        struct view v = tree_view(t);
-        r = node_check(t, v.gen, &f->node) < 0 ? -ENOENT : writes ? -EROFS : 0;
-        if (r == 0)
-            key = (struct shown){gen_ref(v.gen), NULL, f->node.number};
-        f->rendered = true;
-        view_free(&v);
-    }
-    return r == 0 && key.gen ? render_key(t, &key, f) : r;
 }
 
 /* A view of the whole keeps its generation; tensor data comes from the newest store. */
@@ -130,15 +81,15 @@ static int open_row(struct tree *t, struct tree_file *f, int flags)
     if (r == 0)
         r = tree_view_of(t, &f->node, &v);
     if (r == 0)
-        r = node_check(t, v.gen, &f->node);
+        r = node_check(v.gen, &f->node);
     if (r < 0)
         return r;
     if (node_is_dir(&f->node))
         return -EISDIR;
     if ((flags & O_ACCMODE) != O_RDONLY)
-        return t->writable ? -EACCES : -EROFS;
+        return t->live ? -EACCES : -EROFS;
     f->row = node_row(&f->node);
-    f->cacheable = !(t->writable && f->row->flags & ROW_MOVES);
+    f->cacheable = !(t->live && f->row->flags & ROW_MOVES);
     f->cut = store_cut(v.store);
     if (f->node.kind == NODE_WHOLE && view_is_lost(&v))
         return -ESTALE; /* the kernel looks again */
@@ -159,8 +110,8 @@ int tree_open_file(struct tree *t, uint64_t node, int flags, struct tree_file **
     if (!f)
         return -ENOMEM;
     f->node = ino_node(node);
-    f->cacheable = !t->writable;
-    int r = f->node.kind == NODE_KEY ? open_key(t, f, flags) : open_row(t, f, flags);
+    f->cacheable = !t->live;
+    int r = f->node.kind == NODE_KEY ? keys_open(t, f, flags) : open_row(t, f, flags);
     if (r == 0)
         r = buf_error(&f->text);
     if (r < 0)
@@ -189,11 +140,8 @@ int tree_release(struct tree *t, struct tree_file *f)
 {
     if (!f)
         return 0;
-    if (f->kf) {
-        (void)pthread_mutex_lock(&t->lock);
-        write_release(t, f);
-        (void)pthread_mutex_unlock(&t->lock);
-    }
+    if (f->live)
+        live_release(t->live, f->live);
     gen_unref(f->gen);
     image_unref(f->image);
     rendered_unref(f->shared);
@@ -210,18 +158,6 @@ static void reply_text(const struct buf *text, uint64_t off, size_t n, struct re
     r->len = (size_t)min_u64(n, text->len - off);
 }
 
-/* What is written by others meanwhile may move: copied, under the lock. */
-static void read_live(struct tree *t, struct tree_file *f, uint64_t off, size_t n, struct reply *r)
-{
-    (void)pthread_mutex_lock(&t->lock);
-    const struct buf *b = f->draft ? &f->draft->text : kfile_bytes(f->kf);
-    size_t from = b ? (size_t)min_u64(off, b->len) : 0;
-    size_t count = b ? (size_t)min_u64(n, b->len - from) : 0;
-    if (count)
-        reply_copy(r, b->data + from, count);
-    (void)pthread_mutex_unlock(&t->lock);
-}
-
 /* Before the first byte that is missing, unless that is the one at `off`. */
 static uint64_t brief_end(const struct tree_file *f, const struct view *v,
                           const struct gguf_tensor *tensor, uint64_t off, uint64_t end)
@@ -233,7 +169,7 @@ static uint64_t brief_end(const struct tree_file *f, const struct view *v,
 /* What is answered piecewise: of the newest generation, or of that which the file keeps. */
 static int read_row(struct tree *t, struct tree_file *f, uint64_t off, size_t n, struct reply *r)
 {
-    CLEANUP(view_free) struct view now = tree_view(t);
+    CLEANUP(view_free) struct view now = newest_view(&t->newest);
     struct view v = f->gen ? (struct view){f->gen, now.store, f->image} : now;
     const struct gguf_tensor *tensor = node_tensor(v.gen, &f->node);
     uint64_t size = f->row->size(&v, f->row, tensor);
@@ -247,12 +183,14 @@ static int read_row(struct tree *t, struct tree_file *f, uint64_t off, size_t n,
 
 int tree_read(struct tree *t, struct tree_file *f, uint64_t off, size_t n, struct reply *r)
 {
-    if (!f->rendered && !f->kf)
+    if (!f->rendered && !f->live)
         return read_row(t, f, off, n, r);
-    if (f->rendered)
+    if (f->rendered) {
         reply_text(f->shared ? &f->shared->bytes : &f->text, off, n, r);
-    else
-        read_live(t, f, off, n, r);
+    } else {
+        r->bytes = r->scratch;
+        r->len = live_read(t->live, f->live, off, n, r->scratch);
+    }
     return 0;
 }
 

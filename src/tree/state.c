@@ -15,36 +15,14 @@ static unsigned clamp(size_t n)
     return n < COUNT_MAX ? (unsigned)n : COUNT_MAX;
 }
 
-/* Keys that are edited and not yet written so, and files whose last write was refused. Under the
- * lock. */
-static uint32_t counts(const struct tree *t)
-{
-    size_t refused = 0, removed = 0;
-    const struct writer *w = &t->writer;
-    for (uint32_t i = 0; t->writable && i < t->keys.n; i++) {
-        const struct kfile *f = t->keys.file[i];
-        refused += f && f->error && f->state != KFILE_DEAD;
-        removed += f && f->state == KFILE_REMOVED;
-    }
-    size_t pending = t->writable ? edit_change_count(&w->next.change) + removed : 0;
-    pending += w->flight ? w->flight_edits : 0;
-    return clamp(pending) | clamp(refused) << COUNT_BITS;
-}
-
 uint32_t state_now(struct tree *t)
 {
-    (void)pthread_mutex_lock(&t->lock);
-    uint32_t state = counts(t);
-    struct edit_file file;
-    bool idle = writer_file(t, &file);
-    (void)pthread_mutex_unlock(&t->lock);
-    if (!idle || edit_file_fresh(&file, NULL) != -ESTALE)
-        return state;
-    /* An edit of our own may have replaced the file meanwhile. */
-    (void)pthread_mutex_lock(&t->lock);
-    bool same = !t->writer.flight && edit_id_equal(&file.id, &t->file.id);
-    (void)pthread_mutex_unlock(&t->lock);
-    return state | (same ? CHANGED : 0);
+    struct live_counts c = {0};
+    if (t->live)
+        c = live_count(t->live);
+    else
+        c.changed = edit_file_fresh(&t->file, NULL) == -ESTALE;
+    return clamp(c.pending) | clamp(c.refused) << COUNT_BITS | (c.changed ? CHANGED : 0);
 }
 
 /* "; 3 edits ARE", "; 1 edit IS", "; more than 100 edits ARE"; nothing for 0. */
@@ -64,7 +42,7 @@ void state_text(const struct tree *t, uint32_t state, struct buf *out)
     buf_printf(out, "%-*s%s\n", SUMMARY_LABEL, "save a copy:",
                "cp model.gguf to a new name; onto the mounted file itself, cp would empty it");
     buf_printf(out, "%-*s%s%s", SUMMARY_LABEL,
-               "mount:", t->writable ? "read-write" : "read-only: ", t->writable ? "" : t->why);
+               "mount:", t->live ? "read-write" : "read-only: ", t->live ? "" : t->why);
     count_text(out, state & mask, "edit is not written yet", "edits are not written yet");
     count_text(out, state >> COUNT_BITS & mask, "write was refused", "writes were refused");
     if (state & CHANGED)

@@ -13,8 +13,8 @@
 #include <sys/statvfs.h>
 
 #include "base/err.h"
-#include "edit/plan.h"
 #include "edit/recover.h"
+#include "live/live.h"
 #include "tree/files.h"
 #include "tree/ino.h"
 #include "text/name.h"
@@ -23,12 +23,10 @@ struct tree;
 struct tree_file;
 struct tree_dir;
 
-enum tree_commit { TREE_COMMIT_AUTO, TREE_COMMIT_CLOSE, TREE_COMMIT_SYNC };
-
 struct tree_options {
     bool read_only;       /* do not edit, whatever the file allows */
     bool edit_hash_names; /* edit also a file whose name is a hash of its content */
-    enum tree_commit commit;
+    enum live_commit commit;
     enum edit_strategy strategy;
     uint64_t reserve; /* as in struct edit_options */
     bool break_hardlinks;
@@ -105,17 +103,6 @@ int tree_readdir(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool attr
                  char name[TREE_NAME_MAX + 1], struct tree_entry *ret);
 
 /*
- * Whoever must wait until an edit is durable. A call that returns TREE_PARKED has taken the wait:
- * done() is called later, once, by another thread.
- */
-struct tree_wait {
-    void (*done)(struct tree_wait *w, int result); /* 0 or -errno */
-    const void *who;                               /* for tree_interrupt() */
-    struct tree_wait *next;                        /* the tree's */
-};
-#define TREE_PARKED 1
-
-/*
  * The one who waits as `who` was sent a signal: -EINTR. An edit that is its own alone is given up,
  * also while it is copied; what others have edited too is written all the same.
  */
@@ -150,26 +137,26 @@ int tree_listxattr(struct tree *t, uint64_t node, struct buf *out);
 /*
  * Editing: metadata/ of a writable tree. -EROFS elsewhere and otherwise. What a name means, when
  * an edit is accepted and when it is durable: docs/editing.md. Where there is a wait the result may
- * be TREE_PARKED.
+ * be LIVE_PARKED.
  */
 int tree_create(struct tree *t, uint64_t parent, const char *name, int flags,
                 struct tree_entry *ret, struct tree_file **file);
 int tree_write(struct tree *t, struct tree_file *f, uint64_t off, const void *bytes, size_t n);
 /* file may be NULL: truncate(2). */
 int tree_truncate(struct tree *t, uint64_t node, struct tree_file *file, uint64_t size,
-                  struct tree_wait *w);
-int tree_flush(struct tree *t, struct tree_file *f, struct tree_wait *w);
+                  struct live_wait *w);
+int tree_flush(struct tree *t, struct tree_file *f, struct live_wait *w);
 /* file NULL: of the folder. All that was accepted is durable after it. */
-int tree_fsync(struct tree *t, struct tree_file *file, struct tree_wait *w);
+int tree_fsync(struct tree *t, struct tree_file *file, struct live_wait *w);
 int tree_unlink(struct tree *t, uint64_t parent, const char *name);
 /* flags as of renameat2(2). */
 int tree_rename(struct tree *t, uint64_t parent, const char *name, uint64_t new_parent,
-                const char *new_name, unsigned flags, struct tree_wait *w);
+                const char *new_name, unsigned flags, struct live_wait *w);
 int tree_symlink(struct tree *t, uint64_t parent, const char *name, const char *target,
                  struct tree_entry *ret);
 int tree_readlink(struct tree *t, uint64_t node, struct buf *out);
 int tree_setxattr(struct tree *t, uint64_t node, const char *name, const void *value, size_t n,
-                  struct tree_wait *w);
+                  struct live_wait *w);
 int tree_removexattr(struct tree *t, uint64_t node, const char *name);
 /* The kernel knows a node n times less. */
 void tree_forget(struct tree *t, uint64_t node, uint64_t n);

@@ -25,11 +25,11 @@ void script_fail(struct run *r, const char *fmt, ...)
 
 /* ---- the mount ---- */
 
-static enum tree_commit mode_of(const char *name)
+static enum live_commit mode_of(const char *name)
 {
-    return strcmp(name, "auto") == 0    ? TREE_COMMIT_AUTO
-           : strcmp(name, "close") == 0 ? TREE_COMMIT_CLOSE
-                                        : TREE_COMMIT_SYNC;
+    return strcmp(name, "auto") == 0    ? LIVE_COMMIT_AUTO
+           : strcmp(name, "close") == 0 ? LIVE_COMMIT_CLOSE
+                                        : LIVE_COMMIT_SYNC;
 }
 
 void script_start(struct run *r)
@@ -61,7 +61,7 @@ int script_finish(struct run *r)
 
 int script_wait(struct waiter *w, int result)
 {
-    if (result == TREE_PARKED) {
+    if (result == LIVE_PARKED) {
         while (sem_wait(&w->answered) < 0)
             ;
         result = w->result;
@@ -77,7 +77,7 @@ int script_wait_here(struct waiter *w, int result)
     return result;
 }
 
-static void answer(struct tree_wait *w, int result)
+static void answer(struct live_wait *w, int result)
 {
     struct waiter *me = (struct waiter *)w;
     me->result = result;
@@ -181,7 +181,7 @@ static void run_op(struct run *r, const struct script_op *op, char **arg, int wa
     int got = op->run(r, arg, w);
     if (!later)
         check_result(r, script_wait(w, got), want);
-    else if (got != TREE_PARKED)
+    else if (got != LIVE_PARKED)
         answer(&w->wait, got);
 }
 

@@ -73,7 +73,7 @@ static int op_wait(struct run *r, char **arg, struct waiter *w)
         script_fail(r, "there is nothing to wait for");
         return 0;
     }
-    return script_wait(&r->waiter[r->waited++], TREE_PARKED);
+    return script_wait(&r->waiter[r->waited++], LIVE_PARKED);
 }
 
 static int op_interrupt(struct run *r, char **arg, struct waiter *w)

@@ -12,7 +12,7 @@
 enum { HANDLES = 26, WAITS = 8, ARGS = 12 };
 
 struct waiter {
-    struct tree_wait wait; /* first */
+    struct live_wait wait; /* first */
     sem_t answered;
     int result;
 };
@@ -40,7 +40,7 @@ struct run {
     bool failed;
 };
 
-/* An operation: its arguments; where it may have to wait, `w`. 0, -errno, TREE_PARKED. */
+/* An operation: its arguments; where it may have to wait, `w`. 0, -errno, LIVE_PARKED. */
 struct script_op {
     const char *name;
     int (*run)(struct run *r, char **arg, struct waiter *w);

@@ -8,12 +8,12 @@
 #include <string.h>
 
 struct waiter {
-    struct tree_wait wait; /* first */
+    struct live_wait wait; /* first */
     sem_t answered;
     int result;
 };
 
-static void answer(struct tree_wait *w, int result)
+static void answer(struct live_wait *w, int result)
 {
     struct waiter *me = (struct waiter *)w;
     me->result = result;
@@ -29,7 +29,7 @@ static void prepare(struct waiter *w)
 /* What a call that may have been parked comes to. */
 static int finish(struct waiter *w, int r)
 {
-    if (r == TREE_PARKED) {
+    if (r == LIVE_PARKED) {
         while (sem_wait(&w->answered) < 0)
             ;
         r = w->result;

@@ -67,7 +67,7 @@ static void check_alignment(uint32_t alignment, bool big)
 {
     struct place p;
     struct stat before, after;
-    struct tree_options o = {.strategy = EDIT_COPY, .commit = TREE_COMMIT_CLOSE};
+    struct tree_options o = {.strategy = EDIT_COPY, .commit = LIVE_COMMIT_CLOSE};
     struct tree *t = NULL;
     struct content odd = odd_model(alignment, big);
     make_place(&p, &odd);
@@ -102,7 +102,7 @@ static void test_equal_up_to_nul(void)
     struct build b;
     struct content odd;
     struct place p;
-    struct tree_options o = {.strategy = EDIT_COPY, .commit = TREE_COMMIT_SYNC};
+    struct tree_options o = {.strategy = EDIT_COPY, .commit = LIVE_COMMIT_SYNC};
     struct tree *t = NULL;
     build_init(&b, 3, false);
     build_str(&b, "general.architecture", "test");

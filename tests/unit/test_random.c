@@ -342,7 +342,7 @@ static void end_mount(struct random *x)
 static void run_seed(uint64_t seed)
 {
     static const enum edit_strategy ways[] = {EDIT_AUTO, EDIT_COPY};
-    static const enum tree_commit modes[] = {TREE_COMMIT_AUTO, TREE_COMMIT_CLOSE, TREE_COMMIT_SYNC};
+    static const enum live_commit modes[] = {LIVE_COMMIT_AUTO, LIVE_COMMIT_CLOSE, LIVE_COMMIT_SYNC};
     static const char *const mode_names[] = {"auto", "close", "sync"};
     struct random x = {.state = seed * 0x9e3779b97f4a7c15 + 1};
     unsigned mode = draw(&x, 3);

@@ -162,7 +162,7 @@ static void arm(struct faultsys *fs, const struct edit_case *c, enum fault_mode 
 static struct tree *start(const struct place *p, const struct edit_case *c, struct faultsys *fs)
 {
     struct tree_options o = {
-        .strategy = c->way->strategy, .reserve = EDIT_RESERVE_AUTO, .commit = TREE_COMMIT_CLOSE};
+        .strategy = c->way->strategy, .reserve = EDIT_RESERVE_AUTO, .commit = LIVE_COMMIT_CLOSE};
     struct tree *t = NULL;
     struct err e = {0};
     int r = tree_open(p->model, &o, &t, &e);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Renames whose edit is not on disk: see internal.h. */
-#include "tree/internal.h"
+#include "live/internal.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -26,9 +26,9 @@ void moves_stage(struct keys *k, enum stage from, enum stage to)
 }
 
 /* The draft of `to` goes back to the file that it came from, if that can be seen again. */
-static void go_back(struct tree *t, struct kfile *to)
+static void go_back(struct live *l, struct kfile *to)
 {
-    struct keys *k = &t->keys;
+    struct keys *k = &l->keys;
     struct draft *d = to->draft;
     struct kfile *was = d && d->was != KV_NONE ? k->file[d->was] : NULL;
     if (d)
@@ -36,7 +36,7 @@ static void go_back(struct tree *t, struct kfile *to)
     if (!was || was == to || !keys_visible(k, was->id))
         return;
     to->draft = NULL;
-    draft_no_value(t, to);
+    draft_no_value(l, to);
     if (was->draft)
         was->draft->of = NULL;
     if (was->state == KFILE_HELPER)
@@ -46,29 +46,29 @@ static void go_back(struct tree *t, struct kfile *to)
     d->of = was;
 }
 
-static void land(struct tree *t, const struct moved *m, bool written)
+static void land(struct live *l, const struct moved *m, bool written)
 {
     if (m->from->state == KFILE_ASIDE && written)
-        keys_kill(&t->keys, m->from);
+        keys_kill(&l->keys, m->from);
     else if (m->from->state == KFILE_ASIDE)
-        kfile_set_state(&t->keys, m->from, KFILE_HELPER);
+        kfile_set_state(&l->keys, m->from, KFILE_HELPER);
     if (!written)
-        go_back(t, m->to);
+        go_back(l, m->to);
     else if (m->to->draft)
         m->to->draft->was = KV_NONE;
     m->from->pins--;
     m->to->pins--;
-    keys_reap(&t->keys, m->from);
-    keys_reap(&t->keys, m->to);
+    keys_reap(&l->keys, m->from);
+    keys_reap(&l->keys, m->to);
 }
 
-void moves_land(struct tree *t, enum stage stage, bool written)
+void moves_land(struct live *l, enum stage stage, bool written)
 {
-    struct keys *k = &t->keys;
+    struct keys *k = &l->keys;
     size_t kept = 0;
     for (size_t i = 0; i < k->n_moved; i++) {
         if (k->moved[i].stage == stage)
-            land(t, &k->moved[i], written);
+            land(l, &k->moved[i], written);
         else
             k->moved[kept++] = k->moved[i];
     }

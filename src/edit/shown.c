@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The values of keys: see shown.h. */
-#include "tree/shown.h"
+#include "edit/shown.h"
 
 #include <string.h>
 

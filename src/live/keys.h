@@ -27,14 +27,14 @@
  *
  * Threads: everything is protected by the tree's lock.
  */
-#ifndef TREE_KEYS_H
-#define TREE_KEYS_H
+#ifndef LIVE_KEYS_H
+#define LIVE_KEYS_H
 
 #include <time.h>
 
 #include "base/buf.h"
 #include "text/name.h"
-#include "tree/shown.h"
+#include "edit/shown.h"
 
 enum kfile_state {
     KFILE_KEY,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Names in metadata/: see helper.h. */
-#include "tree/helper.h"
+#include "live/helper.h"
 
 #include <ctype.h>
 #include <string.h>

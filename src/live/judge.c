@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "tree/internal.h"
+#include "live/internal.h"
 #include "text/scan.h"
 #include "text/text_parse.h"
 
@@ -23,13 +23,13 @@ static bool looks_whole(uint32_t type, uint32_t elem, const struct buf *text)
     return n > 0 && (*p != '[' || p[n - 1] == ']');
 }
 
-static int parse(const struct tree *t, const struct kfile *f, const struct typed *type,
+static int parse(const struct live *l, const struct kfile *f, const struct typed *type,
                  struct err *e)
 {
     CLEANUP(buf_free) struct buf payload = BUF_INIT;
-    CLEANUP(shown_free) struct shown s = edits_shown(t, f->id);
+    CLEANUP(shown_free) struct shown s = edits_shown(l, f->id);
     const struct buf *text = &f->draft->text;
-    const struct gguf *g = t->now.gen->gguf;
+    const struct gguf *g = l->newest->view.gen->gguf;
     struct gguf_value old;
     bool known = shown_value(&s, &old);
     int r = text_parse(&g->fmt, type->type, type->elem, text->data, text->len, known ? &old : NULL,
@@ -41,33 +41,33 @@ static int parse(const struct tree *t, const struct kfile *f, const struct typed
 }
 
 /* Bytes that are not UTF-8 may be a part of the text that the file shows: that is always accepted. */
-static bool begins_stored(const struct tree *t, const struct kfile *f)
+static bool begins_stored(const struct live *l, const struct kfile *f)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
-    CLEANUP(shown_free) struct shown s = edits_shown(t, f->id);
+    CLEANUP(shown_free) struct shown s = edits_shown(l, f->id);
     const struct buf *draft = &f->draft->text;
     shown_text(&s, &text);
     return buf_error(&text) ||
            (text.len >= draft->len && memcmp(text.data, draft->data, draft->len) == 0);
 }
 
-bool draft_may_go_on(const struct tree *t, const struct kfile *f)
+bool draft_may_go_on(const struct live *l, const struct kfile *f)
 {
     const struct buf *text = &f->draft->text;
-    struct typed type = edits_known_type(t, f);
+    struct typed type = edits_known_type(l, f);
     bool open = type.set && text->len && !looks_whole(type.type, type.elem, text);
     return open && text_prefix_check(type.type, type.elem, text->data, text->len) == 0;
 }
 
-int draft_judge(const struct tree *t, const struct kfile *f, bool at_once, struct err *e)
+int draft_judge(const struct live *l, const struct kfile *f, bool at_once, struct err *e)
 {
     const struct buf *text = &f->draft->text;
-    struct typed type = edits_known_type(t, f);
+    struct typed type = edits_known_type(l, f);
     bool told = type.set;
     if (!told && !at_once) /* the type may become another */
         return 0;
     if (!told)
-        type = edits_type(t, f, text);
+        type = edits_type(l, f, text);
     bool line = text->len && text->data[text->len - 1] == '\n';
     bool whole =
         at_once && (looks_whole(type.type, type.elem, text) || (line && type.type == GGUF_STRING));
@@ -76,9 +76,9 @@ int draft_judge(const struct tree *t, const struct kfile *f, bool at_once, struc
     int r = text_prefix_check(type.type, type.elem, text->data, text->len);
     if (r == 0 && !whole)
         return 0;
-    int why = parse(t, f, &type, e);
+    int why = parse(l, f, &type, e);
     if (r == 0 && why == -EILSEQ)
-        return begins_stored(t, f) ? 0 : why;
+        return begins_stored(l, f) ? 0 : why;
     if (r == 0) /* only these stay, whatever follows */
         return why == -EINVAL || why == -ERANGE ? why : 0;
     return why < 0 ? r : err_set(e, r, "cannot become a value of its type: %s", strerror(-r));

@@ -3,8 +3,8 @@
  * What a name in metadata/ is: a key, or one of the files that editors and other tools make beside
  * the one they edit. Pure functions; any thread.
  */
-#ifndef TREE_HELPER_H
-#define TREE_HELPER_H
+#ifndef LIVE_HELPER_H
+#define LIVE_HELPER_H
 
 #include <stdbool.h>
 #include <stddef.h>

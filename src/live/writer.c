@@ -6,7 +6,7 @@
  * it without holding the tree's lock, and answers those who wait. What is accepted meanwhile
  * collects in `next` again, planned on what is in flight; if that fails, on what is on disk.
  */
-#include "tree/internal.h"
+#include "live/internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +16,7 @@
 #include <syslog.h>
 #include <unistd.h>
 
-#include "tree/waits.h"
+#include "live/waits.h"
 
 /* ---- writing ---- */
 
@@ -38,7 +38,7 @@ static uint64_t elapsed_ms(const struct batch *b)
 }
 
 struct progress {
-    const struct tree *t;
+    const struct live *l;
     struct batch *b;
 };
 
@@ -49,7 +49,7 @@ static void on_progress(uint64_t done, uint64_t total, void *arg)
     if (s <= p->b->told)
         return;
     p->b->told = s;
-    tree_log(p->t, LOG_INFO, "copying: %llu of %llu MiB", (unsigned long long)(done >> 20),
+    live_log(p->l, LOG_INFO, "copying: %llu of %llu MiB", (unsigned long long)(done >> 20),
              (unsigned long long)(total >> 20));
 }
 
@@ -100,37 +100,29 @@ static void note_batch(struct batch *b)
     }
 }
 
-static void log_batch(const struct tree *t, const struct batch *b, int r)
+static void log_batch(const struct live *l, const struct batch *b, int r)
 {
     unsigned long long ms = elapsed_ms(b);
     const char *at = (const char *)b->notes.data, *end = at ? at + b->notes.len : NULL;
     for (; at && at < end && !buf_error(&b->notes); at += strlen(at) + 1) {
         if (r == 0)
-            tree_log(t, LOG_INFO, "%s; %s, %llu ms", at, edit_strategy_name(b->result.strategy),
+            live_log(l, LOG_INFO, "%s; %s, %llu ms", at, edit_strategy_name(b->result.strategy),
                      ms);
         else
-            tree_log(t, LOG_ERR, "%s: not written: %s", at, b->err.msg);
+            live_log(l, LOG_ERR, "%s: not written: %s", at, b->err.msg);
     }
 }
 
 /* The keys of a batch that failed show why. */
-static void mark_failed(struct tree *t, const struct edit_change *c, const struct err *e)
+static void mark_failed(struct live *l, const struct edit_change *c, const struct err *e)
 {
     char file[TREE_NAME_MAX + 1];
     for (size_t i = 0; i < c->n; i++) {
         (void)name_encode(c->slot[i].name, c->slot[i].name_len, file);
-        struct kfile *f = keys_named(&t->keys, file);
+        struct kfile *f = keys_named(&l->keys, file);
         if (f)
             kfile_set_error(f, e->msg);
     }
-}
-
-/* The file that the first generation was read from is replaced. Under now_lock. */
-static void unpin(struct tree *t)
-{
-    gen_replaced(t->writer.disk);
-    for (struct held *h = NULL; (h = held_next(&t->held, h)) != NULL;)
-        gen_replaced(h->gen);
 }
 
 /*
@@ -138,18 +130,12 @@ static void unpin(struct tree *t)
  * needs any more, or NULL. It is let go of without the lock, and of a large model after those who
  * wait are answered: freeing a file takes a good part of the time that its copy took.
  */
-static struct store *landed(struct tree *t, struct store *s)
+static struct store *landed(struct live *l, struct store *s)
 {
-    struct store *old = s ? t->now.store : NULL;
-    if (s) {
-        (void)pthread_mutex_lock(&t->now_lock);
-        unpin(t);
-        t->now.store = s;
-        (void)pthread_mutex_unlock(&t->now_lock);
-    }
-    gen_unref(t->writer.disk);
-    t->writer.disk = t->writer.flight;
-    t->writer.flight = NULL;
+    struct store *old = s ? newest_put_store(l->newest, s) : NULL;
+    gen_unref(l->writer.disk);
+    l->writer.disk = l->writer.flight;
+    l->writer.flight = NULL;
     return old;
 }
 
@@ -159,30 +145,31 @@ static void drop_store(struct store **s)
     *s = NULL;
 }
 
-static void failed(struct tree *t, const struct batch *b, int r)
+static void failed(struct live *l, const struct batch *b, int r)
 {
-    struct gen *flight = t->writer.flight; /* what was accepted since is based on it */
-    t->writer.flight = NULL;
-    pending_rebase(t, &b->pending.change);
+    struct gen *flight = l->writer.flight; /* what was accepted since is based on it */
+    l->writer.flight = NULL;
+    pending_rebase(l, &b->pending.change);
     gen_unref(flight);
-    mark_failed(t, &b->pending.change, &b->err);
+    mark_failed(l, &b->pending.change, &b->err);
     if (!b->pending.waits)
-        t->writer.failed = r;
+        l->writer.failed = r;
 }
 
 /* Carry a batch out, without the lock. *ret is the new store, or NULL if the old one serves on. */
-static int carry_out(struct tree *t, struct batch *b, const struct gen *g, struct store **ret)
+static int carry_out(struct live *l, struct batch *b, const struct gen *g, struct store **ret)
 {
-    struct progress p = {t, b};
-    struct edit_hooks hooks = {.cancel = &t->writer.cancel, .progress = on_progress, .arg = &p};
+    struct progress p = {l, b};
+    struct edit_hooks hooks = {.cancel = &l->writer.cancel, .progress = on_progress, .arg = &p};
     b->result = (struct edit_result){.old_fd = -1};
-    int r = edit_commit(&t->file, &b->pending.plan, &t->edit, &hooks, &b->result, &b->err);
+    int r = edit_commit(l->file, &b->pending.plan, &l->opt.edit, &hooks, &b->result, &b->err);
     bool replaced = b->result.old_fd >= 0;
     if (replaced)
         (void)close(b->result.old_fd);
     /* Readers get the new file. If it cannot be had, the old one has the same data. */
-    if (r == 0 && replaced && tree_store(t, gen_own(g), ret, &b->err) < 0)
-        tree_log(t, LOG_WARNING, "the old file is kept open for readers: %s", b->err.msg);
+    if (r == 0 && replaced &&
+        newest_make_store(l->newest, l->file->fd, gen_own(g), ret, &b->err) < 0)
+        live_log(l, LOG_WARNING, "the old file is kept open for readers: %s", b->err.msg);
     return r;
 }
 
@@ -191,114 +178,114 @@ static int carry_out(struct tree *t, struct batch *b, const struct gen *g, struc
  * whether it can be written: requests that wait for that wait for the edit, or, if it is a copy that
  * no request waits for, are answered at once: *answered.
  */
-static void take(struct tree *t, struct batch *b, struct tree_wait **answered)
+static void take(struct live *l, struct batch *b, struct live_wait **answered)
 {
-    struct pending *p = &t->writer.next;
-    bool slow = t->opt.commit == TREE_COMMIT_SYNC || (p->asked && p->how == EDIT_COPY);
+    struct pending *p = &l->writer.next;
+    bool slow = l->opt.commit == LIVE_COMMIT_SYNC || (p->asked && p->how == EDIT_COPY);
     waits_join(slow ? answered : &p->waits, p->asking);
     p->asking = NULL;
-    pending_keep(t, edit_mark(&p->change), p->n_fresh, 0);
+    pending_keep(l, edit_mark(&p->change), p->n_fresh, 0);
     memset(b, 0, sizeof(*b));
     b->pending = *p;
     note_batch(b);
     edit_change_drop_values(&b->pending.change);
     (void)clock_gettime(CLOCK_MONOTONIC, &b->begin);
-    t->writer.due_set = false;
-    t->writer.flight = gen_ref(t->now.gen);
-    t->writer.flight_waits = b->pending.waits;
-    t->writer.flight_owner = b->pending.owner;
-    t->writer.flight_edits = edit_change_count(&b->pending.change);
-    t->writer.flight_slow = p->asked && p->how == EDIT_COPY && !writer_is_small(t);
-    pending_init(t);
-    moves_stage(&t->keys, STAGE_NEW, STAGE_FLIGHT);
-    moves_stage(&t->keys, STAGE_KEPT, STAGE_FLIGHT);
-    atomic_store(&t->writer.cancel, false);
+    l->writer.due_set = false;
+    l->writer.flight = gen_ref(l->newest->view.gen);
+    l->writer.flight_waits = b->pending.waits;
+    l->writer.flight_owner = b->pending.owner;
+    l->writer.flight_edits = edit_change_count(&b->pending.change);
+    l->writer.flight_slow = p->asked && p->how == EDIT_COPY && !writer_is_small(l);
+    pending_init(l);
+    moves_stage(&l->keys, STAGE_NEW, STAGE_FLIGHT);
+    moves_stage(&l->keys, STAGE_KEPT, STAGE_FLIGHT);
+    atomic_store(&l->writer.cancel, false);
 }
 
 /* Nothing is to be written: it was taken back, or cancelled itself, or cannot be planned (r). */
-static void answer_without(struct tree *t, int r)
+static void answer_without(struct live *l, int r)
 {
-    struct tree_wait *waits = t->writer.next.waits;
-    t->writer.next.waits = NULL;
-    t->writer.due_set = false;
+    struct live_wait *waits = l->writer.next.waits;
+    l->writer.next.waits = NULL;
+    l->writer.due_set = false;
     if (waits && r == 0)
-        r = writer_take_failure(t);
+        r = writer_take_failure(l);
     else if (!waits && r < 0)
-        t->writer.failed = r;
-    moves_land(t, STAGE_NEW, r == 0);
-    moves_land(t, STAGE_KEPT, r == 0);
-    (void)pthread_mutex_unlock(&t->lock);
+        l->writer.failed = r;
+    moves_land(l, STAGE_NEW, r == 0);
+    moves_land(l, STAGE_KEPT, r == 0);
+    (void)pthread_mutex_unlock(&l->lock);
     waits_answer(waits, r);
-    (void)pthread_mutex_lock(&t->lock);
+    (void)pthread_mutex_lock(&l->lock);
 }
 
 /* What is accepted cannot even be planned. */
-static void give_up(struct tree *t, const struct err *e)
+static void give_up(struct live *l, const struct err *e)
 {
-    struct batch b = {.pending = t->writer.next, .err = *e};
+    struct batch b = {.pending = l->writer.next, .err = *e};
     (void)clock_gettime(CLOCK_MONOTONIC, &b.begin);
     note_batch(&b);
-    log_batch(t, &b, e->code);
+    log_batch(l, &b, e->code);
     buf_free(&b.notes);
-    mark_failed(t, &t->writer.next.change, e);
-    waits_join(&t->writer.next.waits, t->writer.next.asking);
-    t->writer.next.asking = NULL;
-    pending_drop(t);
-    answer_without(t, e->code);
+    mark_failed(l, &l->writer.next.change, e);
+    waits_join(&l->writer.next.waits, l->writer.next.asking);
+    l->writer.next.asking = NULL;
+    pending_drop(l);
+    answer_without(l, e->code);
 }
 
 /* The batch is done, and those that wait are answered. Called with the lock. */
-static void finish(struct tree *t, struct batch *b, struct store *s, int r)
+static void finish(struct live *l, struct batch *b, struct store *s, int r)
 {
     struct store *old = NULL;
-    b->pending.waits = t->writer.flight_waits; /* more may have joined */
-    t->writer.flight_waits = NULL;
-    t->writer.flight_owner = NULL;
+    b->pending.waits = l->writer.flight_waits; /* more may have joined */
+    l->writer.flight_waits = NULL;
+    l->writer.flight_owner = NULL;
     if (r == 0)
-        old = landed(t, s);
+        old = landed(l, s);
     else
-        failed(t, b, r);
-    bool freeing = t->writer.freeing = old && !writer_is_small(t);
-    moves_land(t, STAGE_FLIGHT, r == 0);
+        failed(l, b, r);
+    bool freeing = l->writer.freeing = old && !writer_is_small(l);
+    moves_land(l, STAGE_FLIGHT, r == 0);
     if (r == 0 && b->pending.waits) /* a removal that was to be part of it */
-        r = writer_take_failure(t);
-    (void)pthread_mutex_unlock(&t->lock);
+        r = writer_take_failure(l);
+    (void)pthread_mutex_unlock(&l->lock);
     if (!freeing)
         drop_store(&old);
     waits_answer(b->pending.waits, r);
     drop_store(&old);
     buf_free(&b->notes);
     pending_free(&b->pending);
-    (void)pthread_mutex_lock(&t->lock);
-    t->writer.freeing = false;
+    (void)pthread_mutex_lock(&l->lock);
+    l->writer.freeing = false;
 }
 
 /* Write all that is pending. Called with the lock, which is given up meanwhile. */
-static void write_pending(struct tree *t)
+static void write_pending(struct live *l)
 {
     struct batch b;
     struct err e = {0};
     struct store *s = NULL;
-    int r = edits_remove_due(t);
+    int r = edits_remove_due(l);
     if (r < 0)
-        t->writer.failed = r;
-    if (t->writer.next.change.n == 0) {
-        answer_without(t, 0);
+        l->writer.failed = r;
+    if (l->writer.next.change.n == 0) {
+        answer_without(l, 0);
         return;
     }
-    if (tree_freshen_locked(t, &e) < 0) {
-        give_up(t, &e);
+    if (freshen_locked(l, &e) < 0) {
+        give_up(l, &e);
         return;
     }
-    struct tree_wait *answered = NULL;
-    take(t, &b, &answered);
-    const struct gen *flight = t->writer.flight;
-    (void)pthread_mutex_unlock(&t->lock);
+    struct live_wait *answered = NULL;
+    take(l, &b, &answered);
+    const struct gen *flight = l->writer.flight;
+    (void)pthread_mutex_unlock(&l->lock);
     waits_answer(answered, 0);
-    r = carry_out(t, &b, flight, &s);
-    log_batch(t, &b, r);
-    (void)pthread_mutex_lock(&t->lock);
-    finish(t, &b, s, r);
+    r = carry_out(l, &b, flight, &s);
+    log_batch(l, &b, r);
+    (void)pthread_mutex_lock(&l->lock);
+    finish(l, &b, s, r);
 }
 
 static bool is_due(const struct writer *w)
@@ -313,56 +300,56 @@ static bool is_due(const struct writer *w)
 
 static void *run(void *arg)
 {
-    struct tree *t = arg;
-    struct writer *w = &t->writer;
+    struct live *l = arg;
+    struct writer *w = &l->writer;
     bool asked = false; /* what is to be written has its turn, however many ask */
-    (void)pthread_mutex_lock(&t->lock);
+    (void)pthread_mutex_lock(&l->lock);
     for (;;) {
-        bool write = w->next.waits || is_due(w) || (w->stop && writer_has_work(t));
+        bool write = w->next.waits || is_due(w) || (w->stop && writer_has_work(l));
         bool ask = w->next.asking && !(write && asked);
         asked = ask;
         if (ask)
-            writer_ask(t);
+            writer_ask(l);
         else if (write)
-            write_pending(t);
+            write_pending(l);
         else if (w->stop)
             break;
         else if (w->due_set)
-            (void)pthread_cond_timedwait(&w->wake, &t->lock, &w->due);
+            (void)pthread_cond_timedwait(&w->wake, &l->lock, &w->due);
         else
-            (void)pthread_cond_wait(&w->wake, &t->lock);
+            (void)pthread_cond_wait(&w->wake, &l->lock);
     }
-    (void)pthread_mutex_unlock(&t->lock);
+    (void)pthread_mutex_unlock(&l->lock);
     return NULL;
 }
 
-int writer_start(struct tree *t, struct err *e)
+int writer_start(struct live *l, struct err *e)
 {
     sigset_t all, old;
     pthread_condattr_t attr;
     (void)pthread_condattr_init(&attr);
     (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&t->writer.wake, &attr);
+    (void)pthread_cond_init(&l->writer.wake, &attr);
     (void)pthread_condattr_destroy(&attr);
     /* Signals are for the main thread. */
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &old);
-    int r = -pthread_create(&t->writer.thread, NULL, run, t);
+    int r = -pthread_create(&l->writer.thread, NULL, run, l);
     (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
-    t->writer.started = r == 0;
+    l->writer.started = r == 0;
     return r < 0 ? err_set(e, r, "cannot start a thread: %s", strerror(-r)) : 0;
 }
 
-int writer_stop(struct tree *t)
+int writer_stop(struct live *l)
 {
-    if (!t->writer.started)
+    if (!l->writer.started)
         return 0;
-    (void)pthread_mutex_lock(&t->lock);
-    t->writer.stop = true;
-    (void)pthread_cond_signal(&t->writer.wake);
-    (void)pthread_mutex_unlock(&t->lock);
-    (void)pthread_join(t->writer.thread, NULL);
-    t->writer.started = false;
-    (void)pthread_cond_destroy(&t->writer.wake);
-    return writer_take_failure(t);
+    (void)pthread_mutex_lock(&l->lock);
+    l->writer.stop = true;
+    (void)pthread_cond_signal(&l->writer.wake);
+    (void)pthread_mutex_unlock(&l->lock);
+    (void)pthread_join(l->writer.thread, NULL);
+    l->writer.started = false;
+    (void)pthread_cond_destroy(&l->writer.wake);
+    return writer_take_failure(l);
 }

@@ -5,8 +5,8 @@
  *
  * Threads: one at a time; the value itself is immutable.
  */
-#ifndef TREE_SHOWN_H
-#define TREE_SHOWN_H
+#ifndef EDIT_SHOWN_H
+#define EDIT_SHOWN_H
 
 #include "edit/change.h"
 #include "model/gen.h"

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What is being edited: the files of metadata/ while a model can be written, what is accepted and
+ * not on the disk yet, and the thread that writes it.
+ *
+ *     r = live_open(&newest, &file, &options, &l, &e);
+ *     r = live_start(l, &e);           in the process that serves the model: after a fork
+ *     ... any of the other calls, from any threads ...
+ *     r = live_finish(l);              what is pending is written
+ *     live_close(l);
+ *
+ * A file has a number, which the kernel knows it by. What a name means, when an edit is accepted
+ * and when it is durable: docs/editing.md.
+ *
+ * Functions return 0 or -errno with the meaning that the system call of the same name has, and
+ * leave outputs untouched on failure. Where there is a wait, the result may be LIVE_PARKED: then
+ * done() is called later, once, by another thread.
+ *
+ * Threads: any. No lock is held while a text is rendered or measured, or the disk is asked.
+ */
+#ifndef LIVE_LIVE_H
+#define LIVE_LIVE_H
+
+#include "edit/file.h"
+#include "edit/plan.h"
+#include "edit/shown.h"
+#include "model/newest.h"
+#include "text/name.h"
+
+struct live;
+struct live_file; /* an open file */
+
+enum live_commit { LIVE_COMMIT_AUTO, LIVE_COMMIT_CLOSE, LIVE_COMMIT_SYNC };
+
+struct live_options {
+    enum live_commit commit;
+    struct edit_options edit;
+    void (*log)(int priority, const char *line); /* may be NULL; any thread. syslog(3)'s levels */
+};
+
+/* A request that waits until an edit is durable. */
+struct live_wait {
+    void (*done)(struct live_wait *w, int result); /* 0 or -errno */
+    const void *who;                               /* for live_interrupt() */
+    struct live_wait *next;                        /* of this module */
+};
+#define LIVE_PARKED 1
+
+/*
+ * Edit the model that `n` has as its newest state, and as what is on the disk; `f` is its file,
+ * open for writing. Both must outlive it, and nobody else changes them. 0, -ENOMEM.
+ */
+int live_open(struct newest *n, struct edit_file *f, const struct live_options *o,
+              struct live **ret);
+/* Start the thread that writes. */
+int live_start(struct live *l, struct err *e);
+/* Write what is pending, end the thread. 0, or why an edit was lost (it was logged). */
+int live_finish(struct live *l);
+/* Before files are released that programs may still have open: drafts that no flush, fsync or
+ * release has judged are dropped. */
+void live_abandon(struct live *l);
+/* After live_finish(): a line for each edit that is not in the file, and for each file that is
+ * dropped because it is not a key. */
+void live_unsaved(struct live *l, struct buf *out);
+void live_close(struct live *l); /* may be NULL */
+
+/* ---- the newest state ---- */
+
+/* True if edits were accepted that are not in the newest generation. */
+bool live_stale(const struct live *l);
+/* Make a generation of what was accepted, if there is none yet. */
+int live_freshen(struct live *l);
+
+struct live_counts {
+    size_t pending; /* edits that are not written */
+    size_t refused; /* files whose last write was refused */
+    bool changed;   /* another program changed the model's file. The disk is asked. */
+};
+struct live_counts live_count(struct live *l);
+
+/* ---- names ---- */
+
+struct live_attr {
+    uint32_t number;
+    uint64_t generation; /* differs each time that the number is used again */
+    uint64_t size;
+    bool link;             /* a symbolic link */
+    struct timespec mtime; /* tv_sec 0: not written in this mount */
+};
+
+/* The caller gets a reference to the number; so it does from live_list_at(), live_create() and
+ * live_symlink(). */
+int live_lookup(struct live *l, const char *name, struct live_attr *ret);
+/* Drop n references. */
+void live_forget(struct live *l, uint32_t number, uint64_t n);
+/* f: one of its open files, or NULL; with it the size is that of what it writes. */
+int live_attr(struct live *l, uint32_t number, const struct live_file *f, struct live_attr *ret);
+
+/* What the folder held at one moment: keys in the order of the model, then what is in no generation
+ * yet. Zero to begin with. */
+struct live_list {
+    uint32_t *number; /* owned */
+    size_t n;
+};
+int live_list(struct live *l, struct live_list *list);
+void live_list_free(struct live_list *list);
+/* Entry *i or the next that is still there: 1, and *i is its place; 0: there are no more. With
+ * `attrs` all of *ret is set, else number and link only, and no reference is taken. */
+int live_list_at(struct live *l, const struct live_list *list, uint64_t *i, bool attrs,
+                 char name[TREE_NAME_MAX + 1], struct live_attr *ret);
+
+int live_unlink(struct live *l, const char *name);
+/* flags as of renameat2(2). */
+int live_rename(struct live *l, const char *name, const char *new_name, unsigned flags,
+                struct live_wait *w);
+int live_symlink(struct live *l, const char *name, const char *target, struct live_attr *ret);
+int live_readlink(struct live *l, uint32_t number, struct buf *out);
+
+/* ---- files ---- */
+
+/* What a file that is opened to be read shows from then on. */
+struct live_text {
+    bool fixed;         /* it is one of the two below; else live_read() has it */
+    struct shown value; /* to be rendered by the caller; free with shown_free(); or none and: */
+    struct buf bytes;   /* the caller's */
+};
+
+/* flags as of open(2). */
+int live_open_file(struct live *l, uint32_t number, int flags, struct live_file **ret,
+                   struct live_text *text);
+/* Open for reading and writing; made if there is none. KEY:TYPE makes KEY with that type. */
+int live_create(struct live *l, const char *name, int flags, struct live_attr *ret,
+                struct live_file **f);
+/* Up to n bytes at `off`, of a file that is written or that lives in memory. */
+size_t live_read(struct live *l, const struct live_file *f, uint64_t off, size_t n, void *dst);
+/* -EBADF: it is not open for writing. */
+int live_write(struct live *l, struct live_file *f, uint64_t off, const void *bytes, size_t n);
+/* f may be NULL: truncate(2). */
+int live_truncate(struct live *l, uint32_t number, struct live_file *f, uint64_t size,
+                  struct live_wait *w);
+int live_flush(struct live *l, struct live_file *f, struct live_wait *w);
+/* f NULL: of the folder. All that was accepted is durable after it. */
+int live_fsync(struct live *l, const struct live_file *f, struct live_wait *w);
+void live_release(struct live *l, struct live_file *f); /* may be NULL */
+
+/*
+ * The request that waits as `who` got a signal: it is answered with -EINTR. An edit that is its own
+ * alone is given up, also while it is copied; what others have edited too is written nevertheless.
+ */
+void live_interrupt(struct live *l, const void *who);
+
+/* ---- facts ---- */
+
+/* What is known of a file; a text that is empty does not apply. Free with live_facts_free(). */
+struct live_facts {
+    struct buf key, type, error;
+    bool helper; /* it lives in memory, and is no link */
+};
+int live_facts(struct live *l, uint32_t number, struct live_facts *ret);
+void live_facts_free(struct live_facts *f);
+/* Give a file the type that is called so. -EINVAL: there is no such type, or its value does not
+ * fit. */
+int live_retype(struct live *l, uint32_t number, const void *type, size_t n, struct live_wait *w);
+/* Forget why its last write was refused. */
+int live_forgive(struct live *l, uint32_t number);
+
+#endif

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The newest state of a model, which all readers take references of.
+ *
+ *     newest_init(&n); n.view.gen = ...; n.view.store = ...;
+ *     struct view v = newest_view(&n);     any reader; view_free(&v)
+ *     newest_put(&n, gen);                 the one who edits
+ *
+ * Its lock is held for a few reference counts, never while anything is rendered, measured, planned
+ * or asked of the disk: it is all that a read of tensor data needs.
+ *
+ * Threads: any; but one at a time makes what is newest (newest_put, newest_put_store), and may read
+ * `view` without the lock.
+ */
+#ifndef MODEL_NEWEST_H
+#define MODEL_NEWEST_H
+
+#include <pthread.h>
+
+#include "model/gen.h"
+
+struct newest {
+    pthread_mutex_t lock;
+    struct view view;            /* references: the newest generation and store */
+    struct timespec changed;     /* the last edit */
+    const struct shards *shards; /* of a split model, not owned; else NULL */
+    struct image *file;          /* a reference: of the first generation, its own file as it was
+                                    opened; NULL: replaced */
+};
+
+void newest_init(struct newest *n);
+void newest_free(struct newest *n);
+
+/* A reference to what is newest. Free with view_free(). */
+struct view newest_view(struct newest *n);
+/* A view of another generation, with the newest store. Under the lock. */
+struct view newest_view_as(const struct newest *n, struct gen *g);
+struct timespec newest_changed(struct newest *n);
+
+/*
+ * A generation of what the edited file holds, which passes to it in any case: merged with the
+ * other shards of a split model.
+ */
+int newest_make(const struct newest *n, struct gguf *own, uint32_t number,
+                const struct timespec *mtime, struct gen **ret, struct err *e);
+/* The store of the edited file, open as fd (which is duplicated) and laid out as `own` tells. */
+int newest_make_store(const struct newest *n, int fd, const struct gguf *own, struct store **ret,
+                      struct err *e);
+
+/* Put it in the place of the newest, whose reference is returned; this one passes. */
+struct gen *newest_put(struct newest *n, struct gen *g);
+/* The same for a store: the file that the first generation was read from is replaced. */
+struct store *newest_put_store(struct newest *n, struct store *s);
+/* Something is edited just now. */
+void newest_touch(struct newest *n);
+
+#endif

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT */
+/* The calls that edit, handed to what is being edited (live/live.h): see tree.h. */
+#include "tree/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* 0 if names in this folder may be changed: it is metadata/ of a writable tree. -EROFS, -EACCES. */
+static int metadata_folder(const struct tree *t, uint64_t parent)
+{
+    struct node dir = ino_node(parent);
+    if (!t->live)
+        return -EROFS;
+    return dir.kind == NODE_DIR && dir.row == ROOT_METADATA ? 0 : -EACCES;
+}
+
+/* The same for a new name in it. -ENAMETOOLONG. */
+static int new_name(const struct tree *t, uint64_t parent, const char *name)
+{
+    int r = metadata_folder(t, parent);
+    return r == 0 && strlen(name) > TREE_NAME_MAX ? -ENAMETOOLONG : r;
+}
+
+int tree_create(struct tree *t, uint64_t parent, const char *name, int flags,
+                struct tree_entry *ret, struct tree_file **file)
+{
+    struct live_attr a;
+    int r = new_name(t, parent, name);
+    if (r < 0)
+        return r;
+    struct tree_file *f = calloc(1, sizeof(*f));
+    if (!f)
+        return -ENOMEM;
+    r = live_create(t->live, name, flags, &a, &f->live);
+    if (r == 0) {
+        f->node = (struct node){.kind = NODE_KEY, .number = a.number};
+        r = keys_entry(t, &a, ret);
+    }
+    if (r < 0)
+        (void)tree_release(t, f);
+    else
+        *file = f;
+    return r;
+}
+
+int tree_write(struct tree *t, struct tree_file *f, uint64_t off, const void *bytes, size_t n)
+{
+    return f->live ? live_write(t->live, f->live, off, bytes, n) : -EBADF;
+}
+
+int tree_truncate(struct tree *t, uint64_t node, struct tree_file *file, uint64_t size,
+                  struct live_wait *w)
+{
+    struct node n = ino_node(node);
+    if (!t->live)
+        return -EROFS;
+    if (n.kind != NODE_KEY)
+        return -EACCES;
+    return live_truncate(t->live, n.number, file ? file->live : NULL, size, w);
+}
+
+int tree_flush(struct tree *t, struct tree_file *f, struct live_wait *w)
+{
+    return f->live ? live_flush(t->live, f->live, w) : 0;
+}
+
+int tree_fsync(struct tree *t, struct tree_file *f, struct live_wait *w)
+{
+    if (!t->live || (f && !f->live))
+        return 0;
+    return live_fsync(t->live, f ? f->live : NULL, w);
+}
+
+int tree_unlink(struct tree *t, uint64_t parent, const char *name)
+{
+    int r = metadata_folder(t, parent);
+    return r < 0 ? r : live_unlink(t->live, name);
+}
+
+int tree_rename(struct tree *t, uint64_t parent, const char *name, uint64_t new_parent,
+                const char *to, unsigned flags, struct live_wait *w)
+{
+    int r = metadata_folder(t, parent);
+    if (r == 0)
+        r = new_name(t, new_parent, to);
+    return r < 0 ? r : live_rename(t->live, name, to, flags, w);
+}
+
+int tree_symlink(struct tree *t, uint64_t parent, const char *name, const char *target,
+                 struct tree_entry *ret)
+{
+    struct live_attr a;
+    int r = new_name(t, parent, name);
+    if (r == 0)
+        r = live_symlink(t->live, name, target, &a);
+    return r < 0 ? r : keys_entry(t, &a, ret);
+}
+
+int tree_readlink(struct tree *t, uint64_t node, struct buf *out)
+{
+    struct node n = ino_node(node);
+    return t->live && n.kind == NODE_KEY ? live_readlink(t->live, n.number, out) : -EINVAL;
+}
+
+void tree_interrupt(struct tree *t, const void *who)
+{
+    if (t->live)
+        live_interrupt(t->live, who);
+}
+
+int tree_start(struct tree *t, struct err *e)
+{
+    return t->live ? live_start(t->live, e) : 0;
+}
+
+int tree_finish(struct tree *t)
+{
+    return t->live ? live_finish(t->live) : 0;
+}
+
+void tree_abandon(struct tree *t)
+{
+    if (t->live)
+        live_abandon(t->live);
+}
+
+void tree_unsaved(struct tree *t, struct buf *out)
+{
+    if (t->live)
+        live_unsaved(t->live, out);
+}
+
+int tree_freshen(struct tree *t)
+{
+    return t->live ? live_freshen(t->live) : 0;
+}
