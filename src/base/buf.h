@@ -2,9 +2,9 @@
 /*
  * Growable bytes with a sticky error, and the cleanup attribute.
  *
- * A writer appends without looking at each result and asks buf_error() once at the end. In measure
- * mode nothing is stored and only `len` advances, so that the same code that writes a text tells
- * its size: the two cannot disagree.
+ * A writer appends without checking each result and calls buf_error() once at the end. In measure
+ * mode nothing is stored and only `len` advances, so the code that writes a text also measures it:
+ * the two cannot disagree.
  *
  *     CLEANUP(buf_free) struct buf b = BUF_INIT;      struct buf m = BUF_MEASURE;
  *     buf_printf(&b, "%u\n", n);                      buf_printf(&m, "%u\n", n);
@@ -33,7 +33,7 @@ struct buf {
 #define BUF_INIT ((struct buf){0})
 #define BUF_MEASURE ((struct buf){.measure = true})
 
-/* Room for n more bytes: where they go, already counted in len; NULL in measure mode or on error. */
+/* Add n uninitialised bytes and return their address; NULL in measure mode or on error. */
 uint8_t *buf_extend(struct buf *b, size_t n);
 void buf_add(struct buf *b, const void *p, size_t n);
 void buf_char(struct buf *b, char c);
@@ -52,8 +52,9 @@ uint8_t *buf_steal(struct buf *b);
 void buf_free(struct buf *b);
 
 /*
- * Room for element number n in an allocated array that doubles as it grows: `array` is the address
- * of the pointer to it, *cap its capacity in elements of `size` bytes. 0, or -ENOMEM (unchanged).
+ * Make room for element number n in an allocated array, which doubles as it grows. `array` is the
+ * address of the pointer to it, *cap its capacity in elements of `size` bytes. 0, or -ENOMEM
+ * (nothing has changed).
  */
 int array_grow(void *array, size_t *cap, size_t n, size_t size);
 

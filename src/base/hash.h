@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A hash index from names to their numbers: what makes duplicate names and lookups cheap.
+ * A hash index from names to their numbers. It makes lookups and the search for duplicates cheap.
  *
- * The index stores numbers only; the names stay where they are (in the header of a model, or in a
+ * The index stores numbers only. The names stay where they are (in the header of a model, or in a
  * text made on the fly), and the caller compares them. Hashing is SipHash-2-4 under a random key
- * that differs in each process, so that a file cannot be made whose names all collide.
+ * that differs in each process, so nobody can make a file whose names all collide.
  *
  *     for (struct probe p = index_probe(ix, hash(name, n)); index_next(ix, &p, &i);)
  *         if (same(i, name, n)) return i;
@@ -18,15 +18,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* SipHash-2-4 of n bytes (Aumasson and Bernstein, 2012) under a given 128-bit key. */
+/* Return the SipHash-2-4 of n bytes (Aumasson and Bernstein, 2012) under a given 128-bit key. */
 uint64_t siphash(const uint64_t key[2], const void *bytes, size_t n);
-/* Of n bytes at a and m at b, as if they followed each other. */
+/* Return the hash of n bytes at a followed by m bytes at b. */
 uint64_t siphash_two(const uint64_t key[2], const void *a, size_t n, const void *b, size_t m);
-/* The same under this process's random key. */
+/* Return the SipHash-2-4 of n bytes under this process's random key. */
 uint64_t hash_name(const void *bytes, size_t n);
 
 struct index {
-    uint64_t *slot; /* high 32 bits: part of the hash; low 32: number + 1, 0 when free. Owned */
+    uint64_t *slot; /* owned; high 32 bits: part of the hash; low 32: number + 1, 0 if free */
     uint64_t mask;  /* slots - 1; slots are a power of two, at most half of them used */
 };
 
@@ -38,10 +38,10 @@ struct probe {
 /* Room for n numbers. 0, -ENOMEM. */
 int index_init(struct index *ix, size_t n);
 void index_free(struct index *ix);
-/* At most n times. */
+/* Add a number. At most n times, n being what index_init() was given. */
 void index_insert(struct index *ix, uint64_t hash, uint32_t number);
 struct probe index_probe(const struct index *ix, uint64_t hash);
-/* The next number whose hash may be the one sought; false when there is none. */
+/* Get the next number whose hash may match. False: no more numbers. */
 bool index_next(const struct index *ix, struct probe *p, uint32_t *ret);
 
 #endif

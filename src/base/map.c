@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Mapped files and the guard against pages that went away: see map.h. */
+/* Mapped files and the guard against pages that disappear: see map.h. */
 #include "base/map.h"
 
 #include <errno.h>
@@ -39,7 +39,7 @@ int map_check(const struct map *m, uint64_t end)
     return 0;
 }
 
-/* Where the thread's guarded read goes on when a page is gone; NULL outside of map_guard(). */
+/* Where the thread's guarded read continues after SIGBUS; NULL outside of map_guard(). */
 static _Thread_local sigjmp_buf *volatile escape;
 
 static void on_sigbus(int sig, siginfo_t *info, void *context)
@@ -47,7 +47,7 @@ static void on_sigbus(int sig, siginfo_t *info, void *context)
     const ucontext_t *before = context;
     /* Only a fault (si_code > 0), not a signal sent by a process, ends a guarded read. */
     if (escape && info->si_code > 0) {
-        /* The jump leaves the mask alone: it must not stay that of the handler. */
+        /* The jump does not restore the signal mask, and the handler's must not stay in force. */
         (void)pthread_sigmask(SIG_SETMASK, &before->uc_sigmask, NULL);
         siglongjmp(*escape, 1);
     }
@@ -58,7 +58,7 @@ static void on_sigbus(int sig, siginfo_t *info, void *context)
 int map_guard(int (*fn)(void *arg), void *arg)
 {
     sigjmp_buf here;
-    /* The mask is not saved (a system call each time): the handler puts it back. */
+    /* Saving the mask would cost a system call each time; the handler restores it instead. */
     if (sigsetjmp(here, 0)) {
         escape = NULL;
         return -EIO;

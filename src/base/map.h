@@ -2,10 +2,10 @@
 /*
  * A file mapped for reading, and a guard for code that reads from a mapping.
  *
- * A mapped page can go away: the file is cut, or the medium fails. Touching it then raises SIGBUS.
- * Code that reads mapped bytes therefore runs under map_guard(), which turns that into -EIO. A
- * page that became partly empty reads as zeros instead, without a signal: map_check() after the
- * read tells whether the bytes were still there.
+ * A mapped page can disappear: the file is truncated, or the medium fails. Reading it then raises
+ * SIGBUS. Code that reads mapped bytes therefore runs under map_guard(), which turns the signal into
+ * -EIO. If the file now ends within a page, the rest of that page reads as zeros, without a signal:
+ * call map_check() after the read to find out whether the bytes still existed.
  *
  * System calls that take a mapped buffer (writev) answer EFAULT and need no guard.
  */
@@ -29,8 +29,9 @@ void map_close(struct map *m);
 int map_check(const struct map *m, uint64_t end);
 
 /*
- * Run fn(arg), which may touch mapped pages but must not allocate, lock or call what does: when a
- * page is gone it is abandoned midway. Returns what fn returned, or -EIO. Nests not; any thread.
+ * Run fn(arg), which may read mapped pages. It must not allocate or lock, directly or indirectly: if
+ * a page has disappeared, it is abandoned midway. Returns what fn returned, or -EIO. Must not be
+ * nested. Callable from any thread.
  */
 int map_guard(int (*fn)(void *arg), void *arg);
 

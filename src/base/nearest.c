@@ -7,7 +7,7 @@
 /* Longer words are not compared: no option is as long. */
 #define WORD_MAX 48
 
-/* A third of the letters may be wrong, but one of a short word may be, too. */
+/* A third of the letters may be wrong, and one letter of a short word. */
 static unsigned limit(size_t len)
 {
     return len < 3 ? 1 : (unsigned)(len / 3);
@@ -31,7 +31,7 @@ static unsigned least(unsigned a, unsigned b)
 /* The smallest number of letters to change, remove, add, or swap with the next. */
 static unsigned distance(const char *a, size_t n, const char *b, size_t m)
 {
-    unsigned row[3][WORD_MAX + 1]; /* of the last two letters of a, and this one */
+    unsigned row[3][WORD_MAX + 1]; /* for this letter of a and the two before it */
     for (size_t j = 0; j <= m; j++)
         row[0][j] = (unsigned)j;
     for (size_t i = 1; i <= n; i++) {
@@ -50,7 +50,7 @@ static unsigned distance(const char *a, size_t n, const char *b, size_t m)
 
 void nearest_offer(struct nearest *n, const char *candidate, size_t len, size_t which)
 {
-    if (n->len > WORD_MAX || len > WORD_MAX || n->len < 2) /* every letter is near to one letter */
+    if (n->len > WORD_MAX || len > WORD_MAX || n->len < 2) /* any letter is close to any other */
         return;
     unsigned d = distance(n->word, n->len, candidate, len);
     if (d > limit(n->len) || (n->found && d >= n->distance))

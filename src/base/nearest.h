@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The word that was most likely meant by a mistyped one: the closest of some candidates, if one is
- * close enough. Small and large letters count as the same.
+ * The word that a mistyped one was most likely meant to be: the closest candidate, if it is close
+ * enough. Upper and lower case count as the same.
  *
  *     struct nearest n = nearest_to("comit", 5);
  *     for (...) nearest_offer(&n, name[i], strlen(name[i]), i);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The system calls by which files are changed, as a table: the edit layer makes no other, so that
- * a test can put its own table in front and fail, shorten or cut off any of them.
+ * The system calls that change files, as a table. The edit layer makes no others, so a test can put
+ * its own table in front and make any call fail, shorten it or stop there.
  *
- * Each entry is its namesake in Linux's manual, but that it returns -errno instead of -1, takes the
- * table as its first argument, and offsets are unsigned. sys_libc is the real one.
+ * Each entry works like its namesake in Linux's manual, except that it returns -errno instead of -1,
+ * takes the table as its first argument, and has unsigned offsets. sys_libc makes the real calls.
  *
- * Threads: the real table may be used by any number of them.
+ * Threads: any number of threads may use the real table.
  */
 #ifndef BASE_SYS_H
 #define BASE_SYS_H
@@ -25,11 +25,11 @@ struct sys {
     int (*ftruncate)(const struct sys *s, int fd, uint64_t size);
     int (*fsync)(const struct sys *s, int fd);
     int (*flock)(const struct sys *s, int fd, int how);
-    /* SEEK_DATA or SEEK_HOLE: the offset found in *ret. */
+    /* SEEK_DATA or SEEK_HOLE: *ret is the offset that was found. */
     int (*seek)(const struct sys *s, int fd, uint64_t off, int whence, uint64_t *ret);
     ssize_t (*copy_range)(const struct sys *s, int from, uint64_t from_off, int to, uint64_t to_off,
                           size_t n);
-    /* FICLONERANGE; n 0: up to the end of `from`. */
+    /* FICLONERANGE; if n is 0, up to the end of `from`. */
     int (*clone_range)(const struct sys *s, int from, uint64_t from_off, int to, uint64_t to_off,
                        uint64_t n);
     int (*fstat)(const struct sys *s, int fd, struct stat *ret);
@@ -43,23 +43,23 @@ struct sys {
     int (*fremovexattr)(const struct sys *s, int fd, const char *name);
     int (*rename)(const struct sys *s, int dir, const char *from, const char *to, unsigned flags);
     int (*unlinkat)(const struct sys *s, int dir, const char *name);
-    /* Each name in the folder but "." and ".."; ends early when fn returns other than 0, with that. */
+    /* Call fn for each name except "." and "..", until fn returns other than 0; return that. */
     int (*list)(const struct sys *s, int dir, int (*fn)(void *arg, const char *name), void *arg);
 };
 
 extern const struct sys sys_libc;
 
-/* All n bytes, however many calls it takes. 0, -EIO (the file ends first), -errno. */
+/* Read or write all n bytes, in as many calls as it takes. 0, -EIO (the file ends first), -errno. */
 int sys_read_all(const struct sys *s, int fd, void *dst, size_t n, uint64_t off);
 int sys_write_all(const struct sys *s, int fd, const void *src, size_t n, uint64_t off);
 
-/* fsync, again when a signal came. */
+/* fsync, repeated after EINTR. */
 int sys_sync(const struct sys *s, int fd);
 
-/* fsync of a folder; on file systems that know no such thing there is nothing to do. */
+/* fsync of a folder; 0 on file systems that cannot do that. */
 int sys_sync_dir(const struct sys *s, int dir);
 
-/* Close *fd if it is not -1, and make it -1. For files whose writes were synced before. */
+/* Close *fd unless it is -1, and set it to -1. For files whose writes are already synced. */
 void sys_close(const struct sys *s, int *fd);
 
 #endif

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Length in bytes (1 to 4) of the valid sequence at p, of which n bytes are there; 0: not valid. */
+/* Length in bytes (1 to 4) of the sequence at p, of at most n bytes; 0: not valid UTF-8. */
 static inline size_t utf8_len(const uint8_t *p, size_t n)
 {
     if (n == 0)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A cursor over the header of a file while it is parsed: the bytes from the file's start up to
- * where the parser has been, loaded as it goes on, never more than the file has.
+ * A cursor over the header of a file while it is parsed: the bytes from the file's start up to the
+ * parser's place, loaded on the way, never more than the file has.
  *
- * Everything that the parser reads goes through cursor_need(), which fails when the file ends
- * first; so no length from the file is believed before its bytes are there. Pointers into the
- * bytes are good until the next cursor_need(): keep offsets.
+ * Everything that the parser reads goes through cursor_need(), which fails if the file ends first. So
+ * no length from the file is believed before its bytes are loaded. Pointers into the bytes are valid
+ * until the next cursor_need(): keep offsets instead.
  *
  * Private to the gguf layer.
  */
@@ -21,7 +21,7 @@ struct cursor {
     const struct source *src;
     struct gguf_format fmt;
     uint8_t *bytes; /* owned: bytes [0, have) of the file */
-    bool given;     /* they are all that is needed, and stay as long as they are */
+    bool given;     /* bytes are the caller's, and all that is needed: never reallocated */
     uint64_t have;
     uint64_t cap;
     uint64_t pos;      /* the next byte to parse */
@@ -42,16 +42,16 @@ int cursor_fail(const struct cursor *c, int code, const char *field, uint64_t at
                 ...) __attribute__((format(printf, 5, 6)));
 
 /*
- * A fault that the rest can be read in spite of. Like cursor_fail(), but if somebody collects faults
- * it is told to them and the result is 0: the caller goes on with a substitute.
+ * A fault after which the rest can still be read. Like cursor_fail(), but if faults are collected it
+ * is reported, and the result is 0: the caller continues with a substitute.
  */
 int cursor_fault(const struct cursor *c, int code, const char *field, uint64_t at, const char *fmt,
                  ...) __attribute__((format(printf, 5, 6)));
 
-/* Behind the reason where a good file that is cut would fail too. */
+/* Follows the reason of a fault that a truncated file would show too. */
 #define CURSOR_CUT " (an incomplete download?)"
 
-/* Load what is missing of the n bytes at pos: the slow half of cursor_need(). */
+/* Load the rest of the n bytes at pos: the slow half of cursor_need(). */
 int cursor_load(struct cursor *c, uint64_t n, const char *field);
 
 static inline uint64_t cursor_left(const struct cursor *c)
@@ -76,13 +76,13 @@ static inline int cursor_uint(struct cursor *c, size_t width, const char *field,
     return 0;
 }
 
-/* A string: *off and *len are of its bytes, a counted NUL included. */
+/* A string: *off and *len describe its bytes, including a counted NUL. */
 int cursor_string(struct cursor *c, const char *field, uint64_t *off, uint64_t *len);
 
 /* Key-values and tensor infos: parse_kv.c and parse_tensor.c. */
 int parse_keys(struct cursor *c, struct gguf *g, uint64_t n);
 int parse_tensors(struct cursor *c, struct gguf *g, uint64_t n);
-/* Data section: where each tensor's data is, checked; sets data_off, data_end, odd. */
+/* Data section: check where each tensor's data lies; sets data_off, data_end, odd. */
 int parse_layout(struct cursor *c, struct gguf *g, unsigned flags);
 
 #endif

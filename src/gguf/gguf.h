@@ -5,11 +5,11 @@
  * Calling sequence: a source (file or memory) -> gguf_parse() -> struct gguf, immutable from then
  * on, shared by any number of threads -> gguf_free(). The header's bytes are kept whole in memory;
  * keys, values and names are ranges of them. There is no object per array element or string:
- * values are walked with gguf_walk() and gguf_next().
+ * gguf_walk() and gguf_next() walk values.
  *
- * Nothing in the file is trusted: each size is checked against the bytes that are there before
- * anything is allocated or read for it, and each error names field, byte offset and reason.
- * docs/format.md tells the layouts and what is refused.
+ * Nothing in the file is trusted. Each size is checked against the bytes that exist before anything
+ * is allocated or read for it, and each error names field, byte offset and reason. docs/format.md
+ * describes the layouts and what is refused.
  */
 #ifndef GGUF_GGUF_H
 #define GGUF_GGUF_H
@@ -23,7 +23,7 @@
 #include "gguf/value.h"
 #include "quant/quant.h"
 
-/* Limits on what a file may ask for, each with its reason. */
+/* Limits on what a file may contain, each with its reason. */
 enum {
     GGUF_MAX_DEPTH = 8, /* nested arrays: the walk is recursive; real files have 1, tests 3 */
     GGUF_MAX_DIMS = 32, /* what NumPy 1 can hold; ggml has 4 */
@@ -87,50 +87,51 @@ struct gguf {
     struct index names;         /* by tensor name */
 };
 
-/* Where bytes come from: a file or memory. read: n bytes at off, all there; 0 or -errno. */
+/* Where bytes come from: a file or memory. read: exactly n bytes at off; 0 or -errno. */
 struct source {
     uint64_t size;
     int (*read)(const struct source *s, uint64_t off, void *dst, size_t n);
     const void *mem; /* source_mem */
-    int fd;          /* the file, which has no data where the source has none; -1: memory */
+    int fd;          /* the file, whose holes are those of the source; -1: memory */
 };
 
 struct source source_mem(const void *bytes, size_t n);
 /* A regular file, not owned. 0, -EISDIR, -EINVAL (not a regular file), -errno. */
 int source_fd(int fd, struct source *ret, struct err *e);
 
-/* Accept a file whose header is whole but whose data is not all there. */
+/* Accept a file whose header is complete but whose data is not. */
 #define GGUF_PARTIAL 1u
 
 /*
- * Parse. *ret is set on success only, owned by the caller. -EBADMSG, -EFBIG, -ENODATA (data is
- * missing and flags lack GGUF_PARTIAL; the line tells how many bytes), -ENOMEM, -EIO.
+ * Parse. *ret is set on success only; the caller owns it. -EBADMSG, -EFBIG, -ENODATA (data is missing
+ * and flags lack GGUF_PARTIAL; the line says how many bytes), -ENOMEM, -EIO.
  */
 int gguf_parse(const struct source *s, unsigned flags, struct gguf **ret, struct err *e);
 /*
- * The same for a file of our own making whose first `len` bytes are in memory: on success they pass
- * to the model as its head, whole, also what is behind its head_len; on failure they stay the
- * caller's. No second copy of the header is made.
+ * Parse a file that this program wrote and whose first `len` bytes are in memory, without a second
+ * copy of the header. On success the model owns these bytes as its head, including any after its
+ * head_len. On failure the caller keeps them.
  */
 int gguf_parse_head(const struct source *s, uint8_t *head, uint64_t len, struct gguf **ret,
                     struct err *e);
 void gguf_free(struct gguf *g);
 
 /*
- * For checking: parse a file that gguf_parse() refuses, telling each fault in order, and go on
- * wherever the rest can be read. 0: *ret is what could be made of it, where
- *  - of names that are there twice the first is found,
- *  - an alignment that is none is the default one,
- *  - a tensor whose dimensions or offset mean nothing has no elements and no bytes,
+ * For checking: parse a file that gguf_parse() refuses. Reports each fault in order, and continues
+ * wherever the rest can be read. On 0, *ret is what could be parsed:
+ *  - of two equal names the first is found,
+ *  - an invalid alignment is replaced by the default,
+ *  - a tensor with invalid dimensions or offset has no elements and no bytes,
  *  - tensors may overlap, be misaligned, and lie where the file has no bytes.
- * -errno as of gguf_parse() (and *e, which was not told as a fault) where it cannot go on. Files of
- * version 1 end at the first fault, as only that tells which of the two layouts they have.
+ * Where it cannot continue: -errno as of gguf_parse(), with *e, which was not reported as a fault.
+ * Parsing of version 1 ends at the first fault, because the faults decide which of its two layouts a
+ * file has.
  */
 typedef void gguf_fault_fn(void *arg, const struct err *e);
 int gguf_parse_faults(const struct source *s, gguf_fault_fn *fault, void *arg, struct gguf **ret,
                       struct err *e);
 
-/* The number of a key or tensor, UINT32_MAX if there is none. */
+/* The number of a key or tensor, UINT32_MAX if it does not exist. */
 uint32_t gguf_find_key(const struct gguf *g, const void *key, size_t n);
 uint32_t gguf_find_tensor(const struct gguf *g, const void *name, size_t n);
 

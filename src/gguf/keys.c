@@ -122,7 +122,7 @@ const struct key_row key_table[] = {
     {"[arch].encoder.attention.head_count", COUNT}, {"[arch].decoder.context_length", COUNT},
     {"[arch].decoder.embedding_length", COUNT}, {"[arch].decoder.block_count", COUNT},
     {"[arch].decoder.attention.head_count", COUNT},
-    /* Tokenizer. "seperator" is how writers spell the key that the specification spells right */
+    /* Tokenizer. Writers spell it "seperator", the specification "separator" */
     {"tokenizer.ggml.model", STR}, {"tokenizer.ggml.pre", STR}, {"tokenizer.ggml.tokens", STRS},
     {"tokenizer.ggml.merges", STRS}, {"tokenizer.ggml.added_tokens", STRS},
     {"tokenizer.ggml.scores", F32S}, {"tokenizer.ggml.token_type", I32S},
@@ -177,7 +177,7 @@ const struct key_row key_table[] = {
 
 const size_t key_table_len = sizeof(key_table) / sizeof(key_table[0]);
 
-/* First segments that are no architecture. */
+/* First segments that do not name an architecture. */
 static const char *const reserved[] = {"general", "tokenizer", "split", "adapter",
                                        "imatrix", "quantize",  "clip",  "ggufs"};
 

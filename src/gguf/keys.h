@@ -16,8 +16,8 @@
 
 #define KEY_MAX 65535 /* bytes, by the specification */
 
-/* Keys that this program alone writes: spaces that let the header grow (edit/plan.h), and what the
- * keys of a split model's files begin with. */
+/* Keys that only this program writes: spaces that let the header grow (edit/plan.h), and the start of
+ * the keys of a split model's files. */
 #define KEY_RESERVE "ggufs.reserve"
 #define KEY_SPLIT_PREFIX "split."
 
@@ -40,7 +40,7 @@ extern const size_t key_table_len;
 /* The row of a key, NULL if it is not a standardized one. */
 const struct key_row *key_find(const char *key, size_t n);
 
-/* True if a value of this type (elem: its elements' if an array) is what the row asks for. */
+/* True if a value of this type (elem: of the elements of an array) fits the row. */
 bool key_type_fits(const struct key_row *row, uint32_t type, uint32_t elem);
 
 /*
@@ -53,7 +53,7 @@ bool key_valid(const char *key, size_t n);
 /* True for keys that only the program writes: `split.*`, `ggufs.reserve`. */
 bool key_is_own(const char *key, size_t n);
 
-/* True by the letter of the specification: as above, without upper case and "-". */
+/* True if the specification allows the key: as above, without upper case and "-". */
 bool key_lower_snake(const char *key, size_t n);
 
 #endif

@@ -3,10 +3,10 @@
  * The data section: where each tensor's data lies, checked for alignment, overlap and the end of
  * the file. See cursor.h.
  *
- * On entry a tensor's `off` is what the file says (relative to the data section; absolute in the
- * first draft of version 1), on return it is absolute. The regular layout, the only one that the
- * strictest readers accept, has the tensors in the order of their infos, each at the running sum of
- * the padded sizes before it; what differs from it is noted in gguf.odd.
+ * On entry a tensor's `off` is the offset in the file (relative to the data section; absolute in the
+ * first draft of version 1). On return it is absolute. In the regular layout, the only one that the
+ * strictest readers accept, tensors are in the order of their infos, each at the running sum of the
+ * padded sizes before it. Anomalies are noted in gguf.odd.
  */
 #include "gguf/cursor.h"
 
@@ -43,16 +43,16 @@ static bool unknown_size(const struct gguf_tensor *t)
 static int place_tensor(struct cursor *c, struct gguf *g, uint32_t i)
 {
     struct gguf_tensor *t = &g->tensor[i];
-    uint64_t told = t->off, end;
+    uint64_t stored = t->off, end;
     int r = 0;
     name_tensor(c, g, i);
-    if (told % g->alignment)
+    if (stored % g->alignment)
         r = cursor_fault(c, -EBADMSG, "offset", offset_word(c, g, i),
                          "%llu is not a multiple of the alignment of %llu",
-                         (unsigned long long)told, (unsigned long long)g->alignment);
+                         (unsigned long long)stored, (unsigned long long)g->alignment);
     if (r < 0)
         return r;
-    if (!add_u64(c->fmt.draft ? 0 : g->data_off, told, &t->off) ||
+    if (!add_u64(c->fmt.draft ? 0 : g->data_off, stored, &t->off) ||
         !add_u64(t->off, t->nbytes, &end) || end > INT64_MAX) {
         t->off = g->data_off;
         t->nbytes = t->n_elem = 0;
@@ -82,7 +82,7 @@ static int by_offset(const void *a, const void *b)
     return x->number < y->number ? -1 : 1;
 }
 
-/* The tensors with data, sorted by offset. *sorted is false if that is not the order of infos. */
+/* The tensors with data, sorted by offset. *in_order is false if infos have another order. */
 static size_t collect(const struct gguf *g, struct place *places, bool *in_order)
 {
     size_t n = 0;
@@ -148,8 +148,8 @@ static int missing(struct cursor *c, const struct gguf *g, uint32_t last, uint64
 }
 
 /*
- * Some writers leave the padding after the last tensor out. A padding that is there in part was
- * written whole: the file was cut.
+ * Some writers leave out the padding after the last tensor. Padding that exists in part was written
+ * whole: the file was truncated.
  */
 static int check_end(struct cursor *c, struct gguf *g, unsigned flags, uint32_t last)
 {
@@ -176,7 +176,7 @@ static int check_places(struct cursor *c, struct gguf *g, unsigned flags, struct
     int r = check_overlap(c, g, places, n);
     if (r < 0)
         return r;
-    /* Without any data the section is empty, but its beginning must be there all the same. */
+    /* Without any data the section is empty, but the file must still reach its start. */
     uint32_t last = n ? places[n - 1].number : 0;
     g->data_end = n ? g->tensor[last].off + g->tensor[last].nbytes : g->data_off;
     if (!in_order)

@@ -10,10 +10,10 @@
 /* The fewest bytes that a key-value and a tensor info can take in any version. */
 #define LEAST_KEY 10
 #define LEAST_TENSOR 20
-/* More keys or tensors than any model has: a count over it is damage, not the sign of a cut file. */
+/* No model has more keys or tensors: a larger count is damage, not a sign of a truncated file. */
 #define PLAUSIBLE_COUNT 1000000
 
-/* The magic is another: what the file is then, if that is known. */
+/* The magic differs: report what the file is, if it is recognised. */
 static int not_gguf(const struct cursor *c)
 {
     char magic[SHOW_MAX];
@@ -65,8 +65,8 @@ static int parse_count(struct cursor *c, const char *field, uint64_t least, uint
 }
 
 /*
- * The first draft pads the keys to 64 with zeros, by a formula that adds a whole 64 when they end
- * on a multiple already; writers did that or nothing.
+ * The first draft pads the keys to 64 with zeros, by a formula that adds 64 bytes if they already end
+ * on a multiple. Writers did that, or wrote no padding.
  */
 static int draft_padding(struct cursor *c)
 {
@@ -107,8 +107,8 @@ static int parse_body(struct cursor *c, struct gguf *g)
 }
 
 /*
- * Early writers counted a trailing NUL in the length of every string. That is what it is when all
- * strings of a version 1 or 2 file end so; names and values are then shown without it.
+ * Early writers counted a trailing NUL in the length of every string. A file of version 1 or 2 in
+ * which all strings end so comes from one; names and values are then shown without the NUL.
  */
 static void trim_nul(struct cursor *c, struct gguf *g)
 {
@@ -119,7 +119,7 @@ static void trim_nul(struct cursor *c, struct gguf *g)
         g->tensor[i].name_len--;
 }
 
-/* What the name of key or tensor i is made of. */
+/* The bytes of the name of key or tensor i. */
 struct name {
     const char *bytes;
     size_t len;
@@ -132,7 +132,7 @@ static struct name name_of(const struct gguf *g, bool keys, uint32_t i)
     return (struct name){gguf_name(g, &g->tensor[i]), g->tensor[i].name_len};
 }
 
-/* What a reader of C strings takes for the name. */
+/* The name as a reader of C strings sees it. */
 static struct name before_nul(struct name n)
 {
     return (struct name){n.bytes, strnlen(n.bytes, n.len)};
@@ -143,7 +143,7 @@ static bool same(struct name a, struct name b)
     return a.len == b.len && memcmp(a.bytes, b.bytes, a.len) == 0;
 }
 
-/* The number of a name. `whole`: all bytes must be the same, not only those before the first NUL. */
+/* The number of a name. `whole`: compare all bytes, not only those before the first NUL. */
 static uint32_t find(const struct gguf *g, bool keys, struct name n, bool whole)
 {
     uint32_t i;
@@ -158,9 +158,9 @@ static uint32_t find(const struct gguf *g, bool keys, struct name n, bool whole)
 }
 
 /*
- * Enter number i under what stands before its first NUL. Refused: a name that is equal to another so
- * far, and a key that is equal so far to one that readers look for. Many of them compare C strings:
- * such a `general.alignment` would move the data for them, and not for others.
+ * Enter number i under its bytes before the first NUL. Refused: a name that equals another up to
+ * there, and a key that equals one that readers look for. Many readers compare C strings: for them,
+ * and not for others, such a `general.alignment` would move the data.
  */
 static int enter(struct cursor *c, struct gguf *g, bool keys, uint32_t i)
 {
@@ -178,7 +178,7 @@ static int enter(struct cursor *c, struct gguf *g, bool keys, uint32_t i)
     c->name_len = n.len;
     if (first == UINT32_MAX)
         return cursor_fault(c, -EBADMSG, "name", c->name_off,
-                            "readers that stop at a NUL take it for '%s'",
+                            "readers that stop at a NUL read it as '%s'",
                             show(shown, t.bytes, t.len));
     bool equal = same(name_of(g, keys, first), n);
     return cursor_fault(c, -EBADMSG, "name", c->name_off, "the same name as %s %u%s", c->item,
@@ -239,7 +239,7 @@ static int parse_rest(struct cursor *c, struct gguf *g, unsigned flags)
     return r;
 }
 
-/* The header's bytes pass to the model, without what was loaded beyond its end. */
+/* Hand the header's bytes to the model, without those loaded beyond its end. */
 static void take_bytes(struct cursor *c, struct gguf *g)
 {
     uint8_t *exact = c->given ? NULL : realloc(c->bytes, (size_t)g->head_len);
@@ -247,7 +247,7 @@ static void take_bytes(struct cursor *c, struct gguf *g)
     c->bytes = NULL;
 }
 
-/* Parse in the layout that c->fmt tells. */
+/* Parse in the layout of c->fmt. */
 static int parse_as(struct cursor *c, unsigned flags, struct gguf **ret)
 {
     struct gguf *g = calloc(1, sizeof(*g));
@@ -255,7 +255,7 @@ static int parse_as(struct cursor *c, unsigned flags, struct gguf **ret)
         return cursor_fail(c, -ENOMEM, "header", 0, "no memory");
     int r = parse_rest(c, g, flags);
     if (r < 0) {
-        g->head = NULL; /* the cursor's still */
+        g->head = NULL; /* still owned by the cursor */
         gguf_free(g);
         return r;
     }
@@ -265,8 +265,8 @@ static int parse_as(struct cursor *c, unsigned flags, struct gguf **ret)
 }
 
 /*
- * Version 1 as shipped is tried first. If the first draft does not fit either, its error tells less
- * than that of the layout that all known files have; any other error is of a file that is a draft.
+ * Try version 1 as shipped first. If the file is malformed as a first draft too, report the error of
+ * the layout as shipped, which all known files have. Any other error concerns a draft.
  */
 static int parse_draft(struct cursor *c, unsigned flags, struct gguf **ret)
 {

@@ -81,7 +81,7 @@ static int skip_value(struct cursor *c, uint64_t type, unsigned depth)
     return r;
 }
 
-/* The first draft tells a value's length in bytes; it must be what the value takes. */
+/* The first draft declares a value's length in bytes; it must be the actual length. */
 static int draft_length(struct cursor *c, uint64_t *ret)
 {
     return c->fmt.draft ? cursor_uint(c, 4, "value length", ret) : 0;
@@ -89,7 +89,7 @@ static int draft_length(struct cursor *c, uint64_t *ret)
 
 static int parse_entry(struct cursor *c, struct gguf_kv *kv)
 {
-    uint64_t len, type = 0, told = 0;
+    uint64_t len, type = 0, declared = 0;
     kv->off = c->pos;
     int r = cursor_string(c, "key length", &kv->key_off, &len);
     if (r < 0)
@@ -99,7 +99,7 @@ static int parse_entry(struct cursor *c, struct gguf_kv *kv)
     c->name_len = len;
     if (len == 0)
         return cursor_fail(c, -EBADMSG, "key length", kv->off, "the key is empty");
-    r = draft_length(c, &told);
+    r = draft_length(c, &declared);
     if (r == 0)
         r = cursor_uint(c, 4, "value type", &type);
     if (r < 0)
@@ -111,9 +111,9 @@ static int parse_entry(struct cursor *c, struct gguf_kv *kv)
     kv->val_off = c->pos;
     r = skip_value(c, type, 0);
     kv->end = c->pos;
-    if (r == 0 && c->fmt.draft && told != kv->end - kv->val_off)
+    if (r == 0 && c->fmt.draft && declared != kv->end - kv->val_off)
         return cursor_fail(c, -EBADMSG, "value length", kv->val_off - 8,
-                           "%llu is told, but the value takes %llu bytes", (unsigned long long)told,
+                           "declared length %llu, actual %llu bytes", (unsigned long long)declared,
                            (unsigned long long)(kv->end - kv->val_off));
     return r;
 }
@@ -125,7 +125,7 @@ int parse_keys(struct cursor *c, struct gguf *g, uint64_t n)
     for (uint64_t i = 0; i < n; i++) {
         c->item_no = i;
         c->name_len = 0;
-        /* The list grows with what was parsed, not with what the file claims. */
+        /* The list grows with what was parsed, not with the count in the file. */
         int r = array_grow(&g->kv, &cap, g->n_kv, sizeof(*g->kv));
         if (r < 0)
             return cursor_fail(c, r, "entry", c->pos, "no memory");

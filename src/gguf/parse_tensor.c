@@ -11,8 +11,8 @@ static uint32_t type_of(const struct cursor *c, uint32_t stored)
 }
 
 /*
- * The product of the dimensions, refused when it is over the limit. A dimension of 0 makes it 0,
- * but the others must still multiply: 2^32 x 2^32 must not pass as a tensor of no bytes.
+ * The product of the dimensions, refused if it is over the limit. A dimension of 0 makes it 0, but
+ * the others must not overflow: 2^32 x 2^32 x 0 must not pass as a tensor of no bytes.
  */
 static int count_elements(struct cursor *c, uint32_t n_dims, uint64_t *ret)
 {
@@ -41,7 +41,7 @@ static int count_elements(struct cursor *c, uint32_t n_dims, uint64_t *ret)
     return 0;
 }
 
-/* Bytes of the data; of an unknown type they are not known before the layout is. */
+/* Bytes of the data; for an unknown type only the layout shows them (layout.c). */
 static int count_bytes(struct cursor *c, struct gguf_tensor *t)
 {
     const struct quant_type *type = quant_find(t->type_id);
@@ -62,7 +62,7 @@ static int count_bytes(struct cursor *c, struct gguf_tensor *t)
 
 static int parse_dims(struct cursor *c, struct gguf_tensor *t)
 {
-    uint64_t n_dims = 0, told = 0, at = c->pos;
+    uint64_t n_dims = 0, declared = 0, at = c->pos;
     int r = cursor_uint(c, 4, "number of dimensions", &n_dims);
     if (r < 0)
         return r;
@@ -74,11 +74,11 @@ static int parse_dims(struct cursor *c, struct gguf_tensor *t)
     r = count_elements(c, t->n_dims, &t->n_elem);
     if (r < 0 || !c->fmt.draft)
         return r;
-    r = cursor_uint(c, 4, "number of elements", &told);
-    if (r == 0 && told != t->n_elem)
+    r = cursor_uint(c, 4, "number of elements", &declared);
+    if (r == 0 && declared != t->n_elem)
         return cursor_fail(c, -EBADMSG, "number of elements", c->pos - 4,
-                           "%llu is told, but the dimensions make %llu", (unsigned long long)told,
-                           (unsigned long long)t->n_elem);
+                           "declared %llu, but the dimensions give %llu",
+                           (unsigned long long)declared, (unsigned long long)t->n_elem);
     return r;
 }
 

@@ -23,7 +23,7 @@ static bool starts(struct head h, const char *word)
     return h.n >= n && memcmp(h.at, word, n) == 0;
 }
 
-/* Without a byte order mark and blanks, as texts may begin. */
+/* Skip a byte order mark and blanks, with which a text may begin. */
 static struct head text_of(struct head h)
 {
     size_t skip = starts(h, "\xef\xbb\xbf") ? 3 : 0;
@@ -43,7 +43,7 @@ static bool is_lfs(struct head h)
            starts(h, "version https://hawser.github.com/");
 }
 
-/* Also XML, in which stores of objects answer. */
+/* Also XML, the format of an object store's errors. */
 static bool is_html(struct head h)
 {
     struct head t = text_of(h);
@@ -89,7 +89,7 @@ static bool is_packed(struct head h)
            starts(h, "\x28\xb5\x2f\xfd") || starts(h, "BZh") || starts(h, "7z\xbc\xaf");
 }
 
-/* GGUF's predecessors, written as a number: little-endian reversed, big-endian as they are read. */
+/* GGUF's predecessors. Their magic is a number: its letters are reversed in a little-endian file. */
 static bool is_ggml(struct head h)
 {
     static const char *const words[] = {"lmgg", "fmgg", "tjgg", "algg",
@@ -108,7 +108,7 @@ static bool is_zeros(struct head h)
     return h.n > 0;
 }
 
-/* "Entry not found": what a server said, saved in place of the model. */
+/* "Entry not found": a server's reply, saved in place of the model. */
 static bool is_text(struct head h)
 {
     for (size_t i = 0; i < h.n; i++)
@@ -129,7 +129,7 @@ static const struct {
     {is_html,        {"a web page (HTML)", "the server sent a page in place of the model; " AGAIN ", by its direct link (.../resolve/..., not .../blob/...)"}},
     {is_safetensors, {"a safetensors file", "convert it with llama.cpp's convert_hf_to_gguf.py, or download the model as GGUF"}},
     {is_json,        {"a JSON text", "if a server sent it in place of the model, it holds the reason; " AGAIN}},
-    {is_zip,         {"a zip archive", "unpack it; PyTorch's models are such: convert them with llama.cpp's convert_hf_to_gguf.py"}},
+    {is_zip,         {"a zip archive", "unpack it; if it is a PyTorch model, convert it with llama.cpp's convert_hf_to_gguf.py"}},
     {is_pickle,      {"a pickle of Python (PyTorch)", "convert the model with llama.cpp's convert_hf_to_gguf.py"}},
     {is_gzip,        {"a gzip archive", "unpack it with \"gzip -d\" or \"tar -xzf\""}},
     {is_packed,      {"a compressed archive", "unpack it"}},
@@ -140,7 +140,7 @@ static const struct {
 
 #define FETCH "download the model first, or mount its server and name the file there"
 
-/* By the scheme; the last row stands for every other. */
+/* By the scheme; the last row is for any other. */
 static const struct {
     const char *scheme;
     struct sniffed kind;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What people give in place of a GGUF file by mistake, recognised by its first bytes or by its path,
- * and what to do about it. One table each: a kind is a row.
+ * Files that are given by mistake in place of a GGUF file: recognised by their first bytes or by their
+ * path, with advice. One table for each way; a kind is a row.
  *
  * Threads: pure functions.
  */
@@ -18,18 +18,18 @@ struct sniffed {
     const char *todo; /* "'git lfs pull' in its folder downloads the model" */
 };
 
-/* Bytes that are enough to recognise every kind. */
+/* So many bytes are enough to recognise every kind. */
 #define SNIFF_BYTES 4096
 
 /*
- * The kind of a file of `size` bytes of which the first n are given; NULL if it is not known here.
- * A GGUF file is not, whatever follows its magic.
+ * The kind of a file of `size` bytes, of which the first n are given; NULL if it is not recognised.
+ * A GGUF file never is, whatever follows its magic.
  */
 const struct sniffed *sniff_bytes(const uint8_t *bytes, size_t n, uint64_t size);
 
-/* The same for a path that names no file: a URL. */
+/* The same for a path that does not name a file: a URL. */
 const struct sniffed *sniff_path(const char *path);
-/* A path could not be opened: fill e with what it is, if it names no file, else why. Returns code. */
+/* A path could not be opened: fill e with what it is, if recognised, else why. Returns code. */
 int sniff_no_file(const char *path, int code, struct err *e);
 /* The path is a folder: -EISDIR, with what to do. */
 int sniff_folder(struct err *e);

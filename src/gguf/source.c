@@ -34,7 +34,7 @@ static int read_fd(const struct source *s, uint64_t off, void *dst, size_t n)
             continue;
         if (got < 0)
             return -errno;
-        if (got == 0) /* cut while it is read */
+        if (got == 0) /* truncated while it is read */
             return -EIO;
         p += got;
         off += (uint64_t)got;
@@ -56,7 +56,7 @@ int source_fd(int fd, struct source *ret, struct err *e)
     return 0;
 }
 
-/* "key 3 'general.name': ", as far as it is known. */
+/* "key 3 'general.name': ", as far as known. */
 static void describe(const struct cursor *c, struct buf *b)
 {
     char name[SHOW_MAX];
@@ -138,7 +138,7 @@ int cursor_load(struct cursor *c, uint64_t n, const char *field)
         return cursor_fail(c, -EFBIG, field, c->pos, "the header is over %llu bytes",
                            (unsigned long long)GGUF_MAX_HEADER);
     int r = end > c->cap ? grow(c, end) : 0;
-    /* Fill what is allocated, but at most doubling what is there: work follows the header. */
+    /* Fill what is allocated, but at most double what is loaded: work follows the header's size. */
     uint64_t upto = min_u64(max_u64(end, max_u64(2 * c->have, LOAD_STEP)), c->cap);
     if (r == 0)
         r = c->src->read(c->src, c->have, c->bytes + c->have, (size_t)(upto - c->have));

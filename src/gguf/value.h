@@ -2,8 +2,8 @@
 /*
  * Typed metadata values as they stand in the file's bytes.
  *
- * A struct gguf_value is a view: it points into bytes that somebody else owns (the header of a
- * parsed model) and that were checked when they were parsed. Arrays are walked element by element:
+ * A struct gguf_value is a view: it points into bytes that it does not own (the header of a parsed
+ * model) and that were checked when they were parsed. Arrays are walked element by element:
  *
  *     struct gguf_value v = gguf_value(g, kv), item;
  *     for (struct gguf_walk w = gguf_walk(&v); gguf_next(&w, &item);) ...
@@ -43,7 +43,7 @@ enum gguf_kind {
     GGUF_KIND_ARRAY
 };
 
-/* A row for each value type: the one place that knows them. */
+/* A row for each value type: the only list of them. */
 struct gguf_type_row {
     const char *name; /* "u8" ... "f64", "bool", "string", "array" */
     uint8_t width;    /* bytes of a value; 0: not fixed */
@@ -52,7 +52,7 @@ struct gguf_type_row {
 
 extern const struct gguf_type_row gguf_types[GGUF_VALUE_TYPES];
 
-/* How the bytes of one file are to be read. */
+/* How to read the bytes of one file. */
 struct gguf_format {
     uint8_t version;   /* 1, 2 or 3 */
     bool big;          /* byte order of every number */
@@ -70,7 +70,7 @@ struct gguf_value {
     uint8_t elem;        /* array: its elements' type */
 };
 
-/* The value of `type` whose bytes begin at p; they were checked before. */
+/* The value of `type` whose bytes, already checked, begin at p. */
 struct gguf_value gguf_value_at(const struct gguf_format *fmt, uint32_t type, const uint8_t *p);
 
 /* A walk over the elements of an array. */
@@ -82,13 +82,13 @@ struct gguf_walk {
 };
 
 struct gguf_walk gguf_walk(const struct gguf_value *array);
-/* The next element; false when there is none. */
+/* Get the next element; false: no more elements. */
 bool gguf_next(struct gguf_walk *w, struct gguf_value *item);
 
-/* Where the value's bytes end. Walks arrays whose elements are not of fixed width. */
+/* The end of the value's bytes. Walks arrays whose elements are not of fixed width. */
 const uint8_t *gguf_value_end(const struct gguf_value *v);
 
-/* Numbers; the type's kind tells which one to call (bool: gguf_uint, 0 or not). */
+/* Numbers; the type's kind decides which one to call (bool: gguf_uint, 0 or not). */
 uint64_t gguf_uint(const struct gguf_value *v);
 int64_t gguf_int(const struct gguf_value *v);
 double gguf_float(const struct gguf_value *v); /* F32 and F64, exact */

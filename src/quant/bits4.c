@@ -160,7 +160,7 @@ static inline void put_iq4(uint8_t *restrict qs, const float *restrict x, float 
         put_u64(qs + i, get_u64(q + i, false) | get_u64(q + 16 + i, false) << 4, false);
 }
 
-/* LANES blocks at x, of which n are wanted. Returns how many of these were encoded. */
+/* LANES blocks at x, of which n are needed. Returns how many of these were encoded. */
 static inline size_t pack_iq4_nl(const float *restrict x, size_t n, uint8_t *restrict dst)
 {
     float scale[LANES];
@@ -225,7 +225,7 @@ static inline bool pack_IQ4_XS(const float *restrict x, uint8_t *restrict b)
 }
 ENCODER(IQ4_XS)
 
-/* Half of 2^(e - 127); the first two are subnormal. 255 is no NaN here. */
+/* Half of 2^(e - 127); the first two are subnormal. 255 is not a NaN here. */
 static inline float e8m0_half(unsigned e)
 {
     return f32_from_bits(e < 2 ? 0x00200000u << e : (e - 1) << 23);

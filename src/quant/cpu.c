@@ -5,7 +5,7 @@
 #ifdef QUANT_X86
 #include <cpuid.h>
 
-/* __builtin_cpu_supports() knows what the system saves, but not in all compilers F16C. */
+/* __builtin_cpu_supports() covers what the system saves, but not F16C in all compilers. */
 static bool has_f16c(void)
 {
     unsigned a, b, c, d;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Values to blocks, in either byte order, with the value at fault; new values over old blocks: see
- * quant.h. The encoders themselves, in the family files, only know whole little-endian blocks and
- * that one of them failed.
+ * quant.h. The encoders themselves, in the family files, handle whole little-endian blocks and
+ * report only which block failed.
  */
 #include "quant/quant.h"
 
@@ -28,7 +28,7 @@ static int fail(struct quant_fault *fault, int code, const float *src, size_t el
     return code;
 }
 
-/* Which of the values of a block that cannot be stored is at fault. */
+/* Find the value at fault in a block that cannot be stored. */
 static int block_fault(const float *src, size_t first, size_t len, struct quant_fault *fault)
 {
     size_t worst = first;
@@ -55,7 +55,7 @@ int quant_encode(const struct quant_type *t, bool big, const float *src, size_t 
     return 0;
 }
 
-/* A view: its values' width and bits of infinity, what it shows, the type that has its format. */
+/* A view: the width of its values, the bits of infinity, its reader, the type of the same format. */
 struct view {
     size_t width;
     uint32_t infinity;
@@ -76,7 +76,7 @@ static void widen(enum quant_view view, const uint8_t *values, size_t n, float *
     quant_find(views[view].format)->decode(values, n, dst);
 }
 
-/* The blocks that a call writes, and how their values come. */
+/* The blocks that a call writes, and the form of the values. */
 struct target {
     const struct quant_type *type;
     bool big;
@@ -92,7 +92,7 @@ static int write_run(const struct target *to, const uint8_t *values, size_t n, u
     return quant_encode(to->type, to->big, value, n, dst, fault);
 }
 
-/* Of a block's NaN, which come of its scales, it only counts that they are NaN: their bits are unspecified. */
+/* A NaN that comes from a block's scale equals any NaN: its bits are unspecified. */
 static bool same_value(const struct target *to, const uint8_t *shown, const uint8_t *value)
 {
     const struct view *v = &views[to->view];
@@ -102,7 +102,7 @@ static bool same_value(const struct target *to, const uint8_t *shown, const uint
            (to->type->block_len > 1 && (a & size) > v->infinity && (b & size) > v->infinity);
 }
 
-/* The first value of a block that is not what was shown; block_len if there is none. */
+/* The first value of a block that differs from what was shown; block_len if all are the same. */
 static size_t first_change(const struct target *to, const uint8_t *shown, const uint8_t *values)
 {
     const size_t width = views[to->view].width, len = to->type->block_len;
@@ -115,9 +115,8 @@ static size_t first_change(const struct target *to, const uint8_t *shown, const 
 }
 
 /*
- * n blocks of which `shown` is what the view shows of the old ones: those that changed are encoded,
- * neighbours in one run. The first value of a run that differs is at fault where nothing can be
- * encoded.
+ * Encode those of n blocks that changed, neighbours in one run. `shown` holds the values that the
+ * view shows of the old blocks. Without an encoder, the first value that differs is at fault.
  */
 static int write_changed(const struct target *to, const uint8_t *shown, const uint8_t *values,
                          size_t n, uint8_t *dst, struct quant_fault *fault)

@@ -173,7 +173,7 @@ static inline masks best_next(struct best *b, lanes xl, lanes ll)
     return better;
 }
 
-/* Where all values of a group count as zeros: it gets no scale, and its codes are the lowest. */
+/* Set for a group whose values all count as zeros: it gets no scale, and its codes are the lowest. */
 static inline masks all_zeros(lanes top)
 {
     return magnitudes(top) < all_lanes(FIT_NOTHING);
@@ -267,7 +267,7 @@ static inline void fit_passes(const float *values, float *scales, uint8_t *codes
     put_lanes(scales, pick(all_zeros(top), zero, best_first(xl, ll).scale));
 }
 
-/* The scale of largest magnitude of n groups, of several the first. */
+/* The first scale of largest magnitude of n groups. */
 static inline float top_scale(const float *scale, unsigned n)
 {
     float top = 0;

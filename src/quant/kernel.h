@@ -13,12 +13,12 @@
  *     | code 7  | code 6  |     | code 1  | code 0  |
  *     +---------+---------+ ... +---------+---------+
  *
- * Codes are picked from their fields or books with plain 64-bit arithmetic; put8() and its kin
- * widen them to eight floats, apply the scale, and store. That is fast on any machine whose vectors
- * compilers know, and does not hang on how well they vectorise a loop.
+ * Codes are picked from their fields or books with plain 64-bit arithmetic. put8() and the functions
+ * like it widen them to eight floats, apply the scale, and store. That is fast on any machine whose
+ * vectors the compiler supports, and does not depend on how well it vectorises a loop.
  *
- * The arithmetic is float32 in the order that the comments give; fused multiply-add is switched
- * off. Codes are integers, so that zero is +0 and the sign of a product of zero is the scale's.
+ * The arithmetic is float32 in the order that the comments give. Fused multiply-add is switched off.
+ * Codes are integers, so zero is +0 and the sign of a product with zero is the sign of the scale.
  */
 #ifndef QUANT_KERNEL_H
 #define QUANT_KERNEL_H
@@ -51,7 +51,7 @@ void IN_SET(narrow_f16)(const float *restrict src, size_t n, uint16_t *restrict 
 bool IN_SET(all_finite)(const uint8_t *floats, size_t n);
 void IN_SET(narrow_bf16)(const float *restrict src, size_t n, uint16_t *restrict dst);
 
-/* Inlined always: arguments that describe a type become constants, and loops over them known. */
+/* Always inlined: arguments that describe a type become constants, so loop counts are known. */
 #define FIXED static inline __attribute__((always_inline))
 
 #define DECODER(T)                                                                      \
@@ -139,7 +139,7 @@ static inline void put8_signed(float *restrict y, uint64_t q, unsigned minus, fl
     _mm256_storeu_ps(y, _mm256_xor_ps(product, signs));
 }
 #else
-/* To 16 bits as one vector of the compiler's: from there on it makes vectors of the loops below. */
+/* Widened to 16 bits as one vector; from there the compiler vectorises the loops below. */
 static inline void widen8(int16_t code[8], uint64_t q)
 {
     typedef int8_t bytes8 __attribute__((vector_size(8)));

@@ -65,8 +65,8 @@ static inline lanes clamp(lanes v, float least, float most)
 }
 
 /*
- * The nearest integer from least to most, of two the even one; still floats. Next to 1.5 * 2^23
- * floats are the integers, so that the addition rounds.
+ * The nearest integer from least to most, ties to even, as a float. Next to 1.5 * 2^23 floats are
+ * integers, so the addition rounds.
  */
 static inline lanes nearest(lanes v, float least, float most)
 {
@@ -98,7 +98,7 @@ static inline void put_codes(uint8_t *restrict to, const lanes *restrict code, u
             to[g * n + i] = (uint8_t)(code[i][g] - least);
 }
 
-/* Of each group the value of largest magnitude, of several the first. */
+/* The first value of largest magnitude of each group. */
 static inline lanes top_values(const lanes *x, unsigned n)
 {
     lanes top = x[0];

@@ -4,11 +4,12 @@
  *
  * An encoder is `static inline bool pack_T(const float *restrict x, uint8_t *restrict b)`, which
  * turns the T_LEN floats at x into the T_BYTES bytes at b, and ENCODER(T), which makes the loop over
- * blocks. It returns false, with anything at b, if the type cannot store these values: one of them
- * is not finite, or a scale would not be. The caller finds out which value it is (encode.c).
+ * blocks. It returns false if the type cannot store these values: one of them is not finite, or a
+ * scale would not be. The bytes at b are then undefined. The caller finds out which value it is
+ * (encode.c).
  *
- * The way back from kernel.h: eight floats at a time become eight codes, the bytes of a uint64_t,
- * which plain 64-bit arithmetic puts into their bit fields.
+ * This is the reverse of kernel.h: eight floats at a time become eight codes, the bytes of a
+ * uint64_t, which plain 64-bit arithmetic puts into their bit fields.
  *
  * The bits are those of ggml's quantisers: float32, each operation rounded, in the order written,
  * no fused multiply-add. A scale d is inverted before it is rounded to what the block stores, and
@@ -68,7 +69,7 @@ static inline float top_magnitude(const float *restrict x, unsigned n)
     return f32_from_bits((uint32_t)top);
 }
 
-/* The value of largest magnitude, of several the first; +0 if all are zeros. */
+/* The first value of largest magnitude; +0 if all are zeros. */
 static inline float top_value(const float *restrict x, unsigned n)
 {
     int32_t plus = 0, minus = 0;
@@ -84,7 +85,7 @@ static inline float top_value(const float *restrict x, unsigned n)
     return *x;
 }
 
-/* Smallest and largest value; an infinity or a NaN is one of the two. */
+/* Smallest and largest value. If there is an infinity or a NaN, one of the two is. */
 struct range {
     float low, high;
 };
@@ -100,7 +101,7 @@ static inline struct range range_of(const float *restrict x, unsigned n)
     }
     struct range ret = {f32_from_bits((uint32_t)(low ^ (low >> 31 & 0x7fffffff))),
                         f32_from_bits((uint32_t)(high ^ (high >> 31 & 0x7fffffff)))};
-    while (ret.low == 0 && *x != 0) /* of +0 and -0 the first counts */
+    while (ret.low == 0 && *x != 0) /* the first of +0 and -0 counts */
         x++;
     ret.low = ret.low == 0 ? *x : ret.low;
     return ret;
@@ -108,7 +109,7 @@ static inline struct range range_of(const float *restrict x, unsigned n)
 
 /*
  * Eight codes as bytes:
- *     cut8      ((x - low) * id) + half without its fraction, at most `most`; not below 0
+ *     cut8      ((x - low) * id) + half, fraction cut off, at most `most`; never below 0
  *     round8    x * id rounded to the nearest integer, halves away from zero, plus `more`
  *
  * To round, the float below one half is added (with the sign of the product) and the fraction cut
@@ -160,7 +161,7 @@ static inline uint64_t round8(const float *restrict x, float id, int more)
 }
 #endif
 
-/* The nearest integer from least to most, of two the even one; least for a NaN. */
+/* The nearest integer from least to most, ties to even; least for a NaN. */
 static inline float nearest_of(float v, float least, float most)
 {
     v = v > least ? v : least;

@@ -33,8 +33,8 @@ PLAIN_DECODER(I64, (float)(int64_t)get_u64(p, false))
 PLAIN_DECODER(F64, f64_to_f32(get_u64(p, false)))
 
 /*
- * Integers: x has to lie in [low, end), whose ends are powers of two and so are floats, and to be
- * the same after conversion there and back. A NaN lies nowhere.
+ * Integers: x must lie in [low, end), whose ends are powers of two and so exact floats, and must be
+ * the same after conversion there and back. A NaN is in no range.
  */
 #define INTEGER_ENCODER(T, low, end, type, put)                                           \
     size_t IN_SET(encode_##T)(const float *restrict src, size_t n, uint8_t *restrict dst) \
@@ -121,9 +121,9 @@ static bool is_finite(uint32_t bits)
 }
 
 /*
- * NaN and infinity stay in a sum whatever is added, so that one addition for each value is enough.
- * Eight sums of eight lanes, as an addition takes several cycles. Sums of huge numbers overflow:
- * then, and for the rest, each value is looked at.
+ * NaN and infinity stay in a sum whatever is added, so one addition for each value is enough. There
+ * are eight sums of eight lanes, because an addition takes several cycles. Sums of huge numbers
+ * overflow: then, and for the rest, each value is checked.
  */
 typedef float lanes __attribute__((vector_size(32)));
 enum { SUMS = 8, ROUND = SUMS * sizeof(lanes) / sizeof(float) };
@@ -162,9 +162,9 @@ void IN_SET(narrow_bf16)(const float *restrict src, size_t n, uint16_t *restrict
 }
 
 /*
- * The encoders of 16-bit floats narrow RUN values at once, as if all were of a magnitude below the
- * limit, from which on they become infinite; if one is not, which is rare, the run is done again
- * value by value.
+ * The encoders of 16-bit floats narrow RUN values at once, as if all were below the limit from which
+ * on a magnitude becomes infinite. If one is not, which is rare, the run is done again value by
+ * value.
  */
 enum { RUN = 64 };
 #define BRAIN_LIMIT 0x1.ffp127f

@@ -2,9 +2,9 @@
 /*
  * Streams of values over blocks: see quant.h.
  *
- * A read [off, off + n) of a stream is a run of whole blocks, which is decoded straight into the
- * caller's memory, between two blocks of which only a part is wanted, which go by way of the stack.
- * Where the caller's memory is not aligned like the stream, all of it goes by way of the stack.
+ * A read [off, off + n) of a stream is a run of whole blocks between two blocks of which only a part
+ * is needed. Whole blocks are decoded straight into the caller's memory, the others by way of the
+ * stack. If the caller's memory is not aligned like the stream, all blocks go by way of the stack.
  */
 #include "quant/quant.h"
 
@@ -64,7 +64,7 @@ void quant_swap_fields(const struct quant_type *t, uint8_t *block)
     }
 }
 
-/* The reader's view of a tensor: which way its blocks are to be decoded. */
+/* How the blocks of a tensor are decoded. */
 struct blocks {
     const struct quant_type *type;
     bool big;
@@ -131,7 +131,7 @@ static void fill_bf16(struct blocks in, const uint8_t *src, size_t n, void *dst)
     fill_narrow(in, src, n, dst, set->f32_to_bf16);
 }
 
-/* Values that are stored in 16 bits and wanted as they are. */
+/* Values that are stored in the 16-bit format that is asked for. */
 static void fill_same(struct blocks in, const uint8_t *src, size_t n, void *dst)
 {
     uint8_t *p = dst;

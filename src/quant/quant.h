@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The element formats of GGML tensors: blocks of bytes to float32 and back. Knows no files.
+ * The element formats of GGML tensors: blocks of bytes to float32 and back, in memory only.
  *
  * A tensor's elements are stored in blocks of `block_len` consecutive elements (of the fastest
  * dimension), each block `block_bytes` bytes, without gaps. One table holds id, name, geometry,
- * decoder and encoder of every type, so that they cannot disagree (types.h); adding a row and its
- * functions is how the program learns a type. Source of the facts: ggml's type ids and block layouts
- * as of 2026; each family file draws its blocks.
+ * decoder and encoder of every type, so that they cannot disagree (types.h). A new type is a row and
+ * its functions. Source of the facts: ggml's type ids and block layouts as of 2026; each family file
+ * draws its blocks.
  *
- * Values are the correctly rounded float32 that ggml's own dequantisation gives, to the last bit;
- * a NaN is a NaN of unspecified sign and payload. Of F32 and BF16 the bits are kept, of F16 too but
- * that a signalling NaN becomes quiet.
+ * Values are the correctly rounded float32 that ggml's own dequantisation gives, to the last bit.
+ * The sign and payload of a NaN are unspecified. F32 and BF16 keep their bits, and so does F16,
+ * except that a signalling NaN becomes quiet.
  *
- * Blocks made of values are those of ggml's quantisers without importance matrix, to the last bit.
- * Where those leave a block undefined (a scale whose inverse is infinite) its codes are those of
- * zeros; it decodes to zeros anyway. Decoding and encoding again is not the identity for most
- * types, so only blocks in which a value changed may be encoded (quant_write()).
+ * Encoded blocks are those of ggml's quantisers without importance matrix, to the last bit. Where
+ * ggml leaves a block undefined (a scale whose inverse is infinite), it has the codes of zeros; it
+ * decodes to zeros anyway. For most types, decoding and encoding again does not give the same block,
+ * so only blocks in which a value changed may be encoded (quant_write()).
  *
  * Threads: everything is constant after quant_init(); functions may be called from any thread.
  */
@@ -46,14 +46,14 @@ typedef size_t quant_encode_fn(const float *src, size_t n, uint8_t *dst);
 struct quant_type {
     uint32_t id;             /* ggml's type id, as in tensor infos */
     const char *name;        /* ggml's name in upper case: "Q4_K", "IQ2_XXS", "F32" */
-    uint16_t block_len;      /* elements in a block; 0: a removed id, of which nothing is known */
+    uint16_t block_len;      /* elements in a block; 0: a removed id of unknown layout */
     uint16_t block_bytes;    /* bytes in a block */
     quant_decode_fn *decode; /* NULL for removed ids */
     quant_encode_fn *encode; /* NULL for those, and where only raw bytes can be stored */
     /*
-     * What byte-swapping a block means in a big-endian file: `swap_width` bytes wide fields at the
-     * `swap_at` offsets (swap_count of them). swap_count 0: nothing to swap. big_unknown: the type
-     * has multi-byte fields for which no big-endian form was ever agreed, so there are no values.
+     * The fields that a big-endian file stores reversed: swap_count fields of `swap_width` bytes, at
+     * the offsets `swap_at`. big_unknown: the type has multi-byte fields for which no big-endian form
+     * was ever agreed, so it has no values there.
      */
     uint8_t swap_width;
     uint8_t swap_count;
@@ -61,7 +61,7 @@ struct quant_type {
     bool big_unknown;
 };
 
-/* The row of a type id, also for removed ids (block_len 0); NULL for an unknown id. */
+/* The row of a type id, including removed ids (block_len 0); NULL for an unknown id. */
 const struct quant_type *quant_find(uint32_t id);
 
 /* True if the values of this type (NULL: of an unknown type) can be shown as float32. */
@@ -108,7 +108,7 @@ void quant_f32_to_bf16(const float *src, size_t n, uint16_t *dst);
 /* True if none of n little-endian float32 (any alignment) is NaN or infinite. */
 bool quant_all_finite(const uint8_t *floats, size_t n);
 
-/* The value that could not be stored: which of those given, counted from 0, and what it is. */
+/* The value that could not be stored: its place among those given, from 0, and the value itself. */
 struct quant_fault {
     uint64_t element;
     float value;
@@ -118,29 +118,28 @@ struct quant_fault {
  * Encode n whole blocks of a tensor of either byte order from n * block_len host floats. No overlap.
  *
  *     0             done
- *     -EDOM         a NaN or an infinity where the type holds none
- *     -ERANGE       a value that an integer type does not hold exactly (-0 becomes 0) or that
- *                   becomes infinite, alone or by the scale that its block would need
+ *     -EDOM         a NaN or an infinity, which the type cannot hold
+ *     -ERANGE       a value that an integer type does not hold exactly (-0 becomes 0), or that
+ *                   would become infinite, itself or through the scale that its block needs
  *     -EOPNOTSUPP   no encoder (!quant_can_encode()): `raw` is the only way to write such a tensor
  *
- * On failure *fault names an element of the first block that cannot be stored: its first value that
- * is not finite (-EDOM), else the first of largest magnitude (-ERANGE); for -EOPNOTSUPP the first of
- * all. dst is undefined then.
+ * On failure dst is undefined, and *fault names an element of the first block that cannot be stored:
+ * its first value that is not finite (-EDOM), else the first of largest magnitude (-ERANGE). For
+ * -EOPNOTSUPP it names the first value of all.
  */
 int quant_encode(const struct quant_type *t, bool big, const float *src, size_t n, uint8_t *dst,
                  struct quant_fault *fault);
 
-/* Which view of a tensor its values come from. */
+/* The view of a tensor that values come from. */
 enum quant_view { QUANT_F32, QUANT_F16, QUANT_BF16 };
 
 /*
  * Encode n whole blocks from `values`, the little-endian stream of a view (any alignment), as new
- * content of the blocks `old` (NULL: of a new tensor). A block of which every value equals, bit for
- * bit, what the view shows of the old block keeps its bytes, also of a type without an encoder; the
- * others are encoded. Where a NaN comes of a block's scale, any NaN equals it. Values in the very
- * format of the type are stored bit for bit. dst may be old. The caller has checked
- * quant_has_values(). Errors and *fault as in quant_encode(), but that -EOPNOTSUPP names the first
- * value that differs.
+ * content of the blocks `old` (NULL: of a new tensor). A block keeps its bytes if all its values are,
+ * bit for bit, those that the view shows of the old block, even if its type has no encoder. All other
+ * blocks are encoded. If a NaN comes from a block's scale, any NaN equals it. Values in the type's own
+ * format are stored bit for bit. dst may be old. The caller has checked quant_has_values(). Errors
+ * and *fault as in quant_encode(), except that -EOPNOTSUPP names the first value that differs.
  */
 int quant_write(const struct quant_type *t, bool big, enum quant_view view, const uint8_t *old,
                 const uint8_t *values, size_t n, uint8_t *dst, struct quant_fault *fault);

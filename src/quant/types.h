@@ -4,8 +4,8 @@
  * form. From it come the rows of the table (set.c), the constants that the kernels use (Q4_0_LEN,
  * Q4_0_BYTES, ...) and their prototypes, so that none of them can disagree.
  *
- * A new type is a line here and a DECODER() in a family file (kernel.h tells how), and where the
- * line says BOTH an ENCODER() beside it (pack.h).
+ * A new type is a line here and a DECODER() in a family file (kernel.h explains how). If the line
+ * says BOTH, it needs an ENCODER() too (pack.h).
  */
 #ifndef QUANT_TYPES_H
 #define QUANT_TYPES_H
@@ -21,8 +21,8 @@
 
 /*
  * TYPE(id, name, elements, bytes, ways, big-endian form); GONE(id, name): a retired id. Ways: BOTH
- * for a decoder and an encoder, DECODE for types whose blocks are not made here: searches of a code
- * book (IQ1 to IQ3), which without knowledge of the model's inputs give poor blocks, and formats of
+ * for a decoder and an encoder; DECODE for types that are not encoded here: those that search a code
+ * book (IQ1 to IQ3), which give poor blocks unless the model's inputs are known, and formats of
  * intermediate results, not of models (Q8_1, Q8_K).
  */
 // clang-format off

@@ -13,13 +13,13 @@ static const struct float_names names_strict = {"\"NaN\"", "\"Infinity\"", "\"-I
 
 #define EACH_BYTE(b) ((uint64_t)(b)*0x0101010101010101)
 
-/* Bytes of w below n (n <= 128), or over 127: their high bit is set; others' too only after such. */
+/* Sets the high bit of each byte of w below n (n <= 128) or over 127; others' only above such one. */
 static inline uint64_t any_below_or_high(uint64_t w, uint8_t n)
 {
     return ((w - EACH_BYTE(n)) | w) & EACH_BYTE(0x80);
 }
 
-/* True if all eight bytes stand for themselves and are ASCII. */
+/* True if all eight bytes are ASCII and need no escape. */
 static inline bool plain8(const uint8_t *p)
 {
     uint64_t w = get_u64(p, HOST_BIG);

@@ -50,7 +50,7 @@ static int hex_digit(uint8_t c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* The four digits of \uXXXX at p; -1 if they are not. */
+/* The value of the four digits of \uXXXX at p; -1: they are not hex digits. */
 static int hex4(const uint8_t *p, const uint8_t *end)
 {
     int v = 0;
@@ -76,7 +76,7 @@ static void add_utf8(struct buf *out, uint32_t c)
     buf_add(out, s, n);
 }
 
-/* A high surrogate's other half: "\uDC00" to "\uDFFF" at r->at, taken; -1 if it is not there. */
+/* Take a high surrogate's other half, "\uDC00" to "\uDFFF" at r->at; -1 if it does not follow. */
 static int low_half(struct reader *r)
 {
     if (r->end - r->at < 6 || r->at[0] != '\\' || r->at[1] != 'u')
@@ -88,7 +88,7 @@ static int low_half(struct reader *r)
     return low;
 }
 
-/* "\uXXXX", r->at behind the u. Pairs first: a low half alone may stand for a byte. */
+/* "\uXXXX", r->at behind the u. Pairs first: a low half alone may be an escaped byte. */
 static int unicode_escape(struct reader *r, struct buf *out)
 {
     int c = hex4(r->at, r->end);
@@ -131,7 +131,7 @@ static int escape(struct reader *r, struct buf *out)
     return 0;
 }
 
-/* What is neither ordinary, nor the string's end, nor an escape. */
+/* A byte that is neither ordinary, nor the string's end, nor an escape. */
 static int bad_byte(const struct reader *r)
 {
     uint8_t c = *r->at;
@@ -227,7 +227,7 @@ static int next_in_array(struct items *it)
     return reader_at(r, ']') ? unexpected(r, "a value") : 1;
 }
 
-/* At the end of a value's line: on to the next line. */
+/* At the end of a value's line: go to the next line. */
 static int end_line(struct reader *r)
 {
     skip_blanks(r);

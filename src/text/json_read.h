@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reading JSON values from text, as arrays of metadata are given: one JSON value a line (JSON
- * Lines), or one JSON array over any number of lines.
+ * Reading JSON values from the text of a metadata array: one JSON value a line (JSON Lines), or one
+ * JSON array over any number of lines.
  *
  *     struct items it = items_begin(&r, false);
  *     while ((n = items_next(&it)) > 0)
  *         ... read one value at r.at: reader_string(), reader_word(), or an inner items_begin() ...
  *     if (n < 0) return n;
  *
- * Numbers are words here (see text/scan.h), so that they stay exact; strings are bytes, so that
- * what is not UTF-8 survives (\udc80 to \udcff are the bytes 0x80 to 0xff, see text/json.h).
+ * Numbers are words here (see text/scan.h), so they stay exact. Strings are bytes, so bytes that are
+ * not UTF-8 survive (\udc80 to \udcff are the bytes 0x80 to 0xff, see text/json.h).
  *
  * Errors are -EINVAL or -EILSEQ with "line N: ..." in r->err.
  */
@@ -60,7 +60,7 @@ struct items items_begin_array(struct reader *r);
  * before a "[" are skipped.
  */
 struct items items_begin_text(struct reader *r, bool may_be_array);
-/* 1: r->at is at the next value; 0: there is none (r->at is behind the array); or an error. */
+/* 1: r->at is at the next value. 0: no more values, r->at is behind the array. Else -errno. */
 int items_next(struct items *it);
 
 #endif

@@ -42,7 +42,7 @@ static bool put_byte(char *dst, size_t *at, size_t room, uint8_t c, bool escape)
     return true;
 }
 
-/* As many whole bytes of the name as fit. Returns how many. */
+/* Append as many whole bytes of the name as fit. Returns how many. */
 static size_t encode_upto(const uint8_t *p, size_t n, char *dst, size_t *at, size_t room)
 {
     bool dots = is_dots(p, n);

@@ -3,14 +3,14 @@
  * Numbers as decimal text: see number.h.
  *
  * Floats. Every decimal strictly between the midpoints to the two neighbours parses back to the
- * value; a midpoint itself does or does not, by the parity of the last bit. The task is to find in
- * that interval the decimal with the fewest digits. Three ways, first that applies:
+ * value; a midpoint itself does or does not, by the parity of the last bit. The task is to find the
+ * decimal with the fewest digits in that interval. The first of three ways that applies is used:
  *
- *   whole_digits  integers below 2^24 (2^53): neighbours are at most 1 away, so that every digit of
- *                 the integer itself is needed.
+ *   whole_digits  integers below 2^24 (2^53): neighbours are at most 1 away, so every digit of the
+ *                 integer itself is needed.
  *   fast_digits   f32 only. Value and midpoints are scaled by a power of ten to eight or nine digits
- *                 in double arithmetic, whose error is bounded; where a decision falls within
- *                 that bound the function declines.
+ *                 in double arithmetic, whose error is bounded. If a decision depends on less than
+ *                 that bound, the function declines.
  *   slow_digits   exact: libc prints the value with growing precision and reads it back.
  */
 #include "text/number.h"
@@ -81,7 +81,7 @@ static bool whole_digits(double x, double limit, struct decimal *d)
     return true;
 }
 
-/* Powers of ten that a double holds exactly. */
+/* The powers of ten that a double holds exactly. */
 static const double pow10_exact[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
                                      1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
                                      1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
@@ -151,7 +151,7 @@ static bool fast_digits(double x, struct decimal *d)
     return true;
 }
 
-/* The decimal of p digits nearest to x. The point's spelling is the locale's: it is skipped. */
+/* The decimal of p digits nearest to x. The point, which depends on the locale, is skipped. */
 static void print_digits(double x, int p, struct decimal *d)
 {
     char s[64];
@@ -187,11 +187,11 @@ static void increment(struct decimal *d)
 }
 
 /*
- * Shortest: up to 6 (15) digits any decimal survives being read as a normal float and printed with
- * as many digits again, so that if a decimal of at most 6 digits gives x, then printing x with 6
- * digits finds it (and zeros at its end tell that it is shorter). Beyond, and among subnormals,
- * each precision is tried. The nearest decimal of p digits is in the interval if any is, but for
- * powers of two, whose interval reaches half as far down as up: there the next one up may be.
+ * The shortest decimal. One of up to 6 (15) digits survives being read as a normal float and printed
+ * with as many digits. So if a decimal of at most 6 digits gives x, printing x with 6 digits finds it
+ * (without the zeros at its end). Beyond that, and for subnormals, each precision is tried. If any
+ * decimal of p digits is in the interval, the nearest one is. Powers of two are an exception: their
+ * interval reaches half as far down as up, so the next decimal up may be in it instead.
  */
 static void slow_digits(double x, bool single, struct decimal *d)
 {

@@ -4,9 +4,9 @@
  *
  * Integers are exact. A float is the shortest decimal that parses back to the same bits (at its own
  * precision; of several, the one nearest to the value), laid out as in Python: plain notation where
- * the first digit stands for 10^-4 to 10^15 (0.0001, 10000), exponent notation otherwise (1e-05,
- * 3.4028235e+38). No ".0" is added. Finite floats are valid JSON numbers. Non-finite ones are
- * spelled as the table that the caller passes.
+ * the first digit counts 10^-4 to 10^15 (0.0001, 10000), exponent notation otherwise (1e-05,
+ * 3.4028235e+38). No ".0" is added. Finite floats are valid JSON numbers. The caller passes a table
+ * with the words for the others.
  *
  * Nothing depends on the locale. Threads: any.
  */

@@ -23,7 +23,7 @@ void scan_trim(const uint8_t **p, size_t *n)
         ++*p;
 }
 
-/* Bytes of the sign at p (0 or 1); *minus tells which. */
+/* Bytes of the sign at p (0 or 1); *minus is set if it is "-". */
 static size_t scan_sign(const uint8_t *p, size_t n, bool *minus)
 {
     *minus = n && p[0] == '-';
@@ -81,7 +81,7 @@ struct parts {
     int64_t exp;
 };
 
-/* Exponents beyond this make no difference: no text has as many digits. */
+/* Larger exponents make no difference: no text has so many digits. */
 #define EXP_LIMIT ((int64_t)1 << 40)
 
 /* "e-12" at p, to the end of the text. */
@@ -162,7 +162,7 @@ bool scan_begins_word(const uint8_t *p, size_t n)
     return begins("nan", p + sign, n - sign) || begins("infinity", p + sign, n - sign);
 }
 
-/* The same number without a point, whose spelling is the locale's: 1.25e3 is 125e1. */
+/* The same number without a point, which depends on the locale: 1.25e3 becomes 125e1. */
 static void join(const struct parts *t, char *s)
 {
     if (t->minus)
@@ -194,7 +194,7 @@ static int decimal_value(uint32_t type, const struct parts *t, double *ret)
     return isinf(*ret) ? -ERANGE : 0;
 }
 
-/* The bits of v in the type; v is a value of the type already. */
+/* The bits of v in the type, whose range v is known to be in. */
 static uint64_t float_bits(uint32_t type, double v)
 {
     uint64_t bits;

@@ -4,8 +4,8 @@
  *
  *   integer  an optional sign (+ or -) and decimal digits; leading zeros are allowed
  *   float    what strtod(3) takes in the C locale, in decimal: an integer, 1.5, .5, 5., 1e-5; nan,
- *            inf, infinity in any case; an optional sign. Rounded correctly to the type asked for:
- *            too small becomes 0, too large is an error
+ *            inf, infinity in any case; an optional sign. Rounded correctly to the given type: too
+ *            small becomes 0, too large is an error
  *   bool     true, false
  *
  * Nothing depends on the locale. Threads: any.
@@ -35,16 +35,16 @@ int scan_scalar(uint32_t type, const uint8_t *p, size_t n, uint64_t *bits);
 
 /* True if the text is a float as above (of whatever size), integers included. */
 bool scan_is_float(const uint8_t *p, size_t n);
-/* True if more text behind it could make it one of nan, inf, infinity. */
+/* True if more text could complete it to nan, inf or infinity. */
 bool scan_begins_word(const uint8_t *p, size_t n);
 
-/* Space, tab, CR and LF: what is forgiven around numbers and between JSON values. */
+/* Space, tab, CR and LF: allowed around numbers and between JSON values. */
 static inline bool is_space(uint8_t c)
 {
     return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
-/* Drop it at both ends. */
+/* Drop such bytes at both ends. */
 void scan_trim(const uint8_t **p, size_t *n);
 
 #endif

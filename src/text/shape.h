@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What kind of values a JSON array in a text holds, and so which element type it can have.
- * Private to the tree layer's text_parse and text_infer.
+ * The kinds of values of a JSON array in a text, and so the element types that it can have.
+ * Private to text_parse and text_infer.
  */
 #ifndef TEXT_SHAPE_H
 #define TEXT_SHAPE_H
@@ -24,15 +24,15 @@ struct shape {
     bool minus_zero;       /* an integer is -0: of the types, only floats hold it */
     bool wide;             /* a float is outside the range of f32 */
     bool mixed;            /* an array further in has no type (shape_type()) */
-    unsigned depth;        /* of the deepest array further in; 1: there is none */
+    unsigned depth;        /* levels of nested arrays, itself included */
 };
 
-/* Add the value whose text is the word; false if it is none (a bare word). */
+/* Add the value whose text is the word; false: not a JSON value (a bare word). */
 bool shape_add_word(struct shape *s, const uint8_t *word, size_t n);
 
 /*
- * Read the array at r->at, "[", to behind its end. Brackets may be GGUF_MAX_DEPTH deep. 0, or an
- * error in r->err.
+ * Read the array at r->at, "[", past its end. Brackets may be GGUF_MAX_DEPTH deep. 0, or an error in
+ * r->err.
  */
 int shape_array(struct reader *r, struct shape *s);
 
@@ -40,9 +40,9 @@ int shape_array(struct reader *r, struct shape *s);
 bool shape_fits(const struct shape *s, uint32_t elem);
 
 /*
- * The element type for values of one kind: integers the first of u32, i32, u64, i64 that holds all,
- * numbers with a float or a -0 among them f32 (f64 if one is outside the range of f32), string,
- * bool, array. False if the kinds are mixed, integers too large for any, or there are no values.
+ * The element type for values of one kind: for integers the first of u32, i32, u64, i64 that holds
+ * all; for numbers with a float or a -0 among them f32 (f64 if one is outside the range of f32);
+ * string, bool, array. False if the kinds are mixed, an integer is too large, or there are no values.
  */
 bool shape_type(const struct shape *s, uint32_t *elem);
 

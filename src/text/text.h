@@ -6,7 +6,7 @@
  *   string                 its bytes, verbatim; one newline
  *   array                  an element a line, each a JSON value (text/json.h); empty: no bytes
  *
- * A buf in measure mode (base/buf.h) tells the size of the text without making it.
+ * A buf in measure mode (base/buf.h) measures the text without storing it.
  * Threads: any. Errors stay in the buf.
  */
 #ifndef TEXT_TEXT_H

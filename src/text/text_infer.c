@@ -14,7 +14,7 @@ static bool infer_array(const uint8_t *text, size_t n, uint32_t *elem)
     struct shape s;
     if (shape_array(&r, &s) < 0 || r.at != r.end)
         return false;
-    if (shape_type(&s, elem)) /* arrays stand in one more: the text's lines */
+    if (shape_type(&s, elem)) /* the text's lines are one more level of arrays */
         return *elem != GGUF_ARRAY || (!s.mixed && s.depth < GGUF_MAX_DEPTH);
     *elem = GGUF_STRING;
     return s.kinds == 0;

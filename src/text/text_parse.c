@@ -13,7 +13,7 @@
 #include "text/shape.h"
 #include "text/text.h"
 
-/* What one text_parse() needs everywhere. */
+/* The state of one text_parse(). */
 struct parse {
     const struct gguf_format *fmt;
     struct reader r;
@@ -21,7 +21,7 @@ struct parse {
     size_t start; /* of the payload in out */
 };
 
-/* The bytes of an existing value as they stand behind its type word. */
+/* The bytes of an existing value behind its type word. */
 static const uint8_t *payload_of(const struct gguf_value *v, size_t *n)
 {
     size_t head = 0;
@@ -41,7 +41,7 @@ static void keep_payload(struct buf *out, const struct gguf_value *v)
     buf_add(out, p, n);
 }
 
-/* True if `write` makes exactly the text, or (prefix) what the text begins with. */
+/* True if `write` writes exactly the text, or (prefix) the beginning of the text. */
 static bool writes(void (*write)(struct buf *, const struct gguf_value *),
                    const struct gguf_value *v, const uint8_t *text, size_t n, size_t *len)
 {
@@ -55,7 +55,7 @@ static bool writes(void (*write)(struct buf *, const struct gguf_value *),
     return !buf_error(&b) && (b.len == 0 || memcmp(b.data, text, b.len) == 0);
 }
 
-/* A string's text, but for the newline that ends it if it has one, is the string. */
+/* A string's text is the string, except for one newline at the end, if it has one. */
 static size_t string_len(const uint8_t *text, size_t n)
 {
     return n && text[n - 1] == '\n' ? n - 1 : n;
@@ -82,7 +82,7 @@ static const char *noun(uint32_t type)
     }
 }
 
-/* Of the errors of scan_scalar(), the line: %s is the word. */
+/* The line for an error of scan_scalar(); %s is the word. */
 static int scalar_error(struct err *e, int code, uint32_t type, const uint8_t *word, size_t n)
 {
     char s[SHOW_MAX];
@@ -101,7 +101,7 @@ static bool is_nan(uint32_t type, uint64_t bits)
     return (bits & 0x7fffffffffffffff) > 0x7ff0000000000000;
 }
 
-/* A NaN stays the NaN it was, and true what it was (1 by the specification, but any byte). */
+/* A NaN keeps its bits, and true its byte (1 by the specification, but any byte is read as true). */
 static uint64_t keep_bits(const struct gguf_value *old, uint64_t bits)
 {
     if (!old || (old->type != GGUF_F32 && old->type != GGUF_F64 && old->type != GGUF_BOOL))
@@ -153,7 +153,7 @@ static int parse_string(struct parse *p)
     return 0;
 }
 
-/* The number at `at` of the output, whose room is already there. */
+/* Write a number into the output at `at`, where room was left for it. */
 static void patch(struct parse *p, size_t at, uint64_t v)
 {
     if (!buf_error(p->out))
@@ -189,10 +189,10 @@ static int item_scalar(struct parse *p, uint32_t type, const struct gguf_value *
     return 0;
 }
 
-/* The elements of the old array beside those of the text, as far as they go. */
+/* Walks the elements of the old array beside those of the text, as long as there are any. */
 struct beside {
     struct gguf_walk walk;
-    struct gguf_value item; /* the current one, or the last there was (any: false if none) */
+    struct gguf_value item; /* the current element, or else the last one (any: false if none) */
     bool any, current;
 };
 
@@ -297,7 +297,7 @@ static int parse_value(struct parse *p, uint32_t type, uint32_t elem, const stru
         keep_payload(p->out, old);
         return 0;
     }
-    if (n > GGUF_MAX_STRING + 1) /* a string's text has a newline more */
+    if (n > GGUF_MAX_STRING + 1) /* a string's text may end with a newline */
         return too_big(p);
     if (type == GGUF_ARRAY)
         return parse_array(p, elem, old);

@@ -7,9 +7,9 @@
  *   array                 a JSON value a line, or (but for arrays of arrays) one JSON array, over
  *                         any number of lines. CRLF and blank lines at the end, or before a "["
  *                         that begins the text, are dropped; no text at all is an empty array
- *   array of arrays       a JSON array each line, or over any number of lines; they have element
- *                         types of their own: that of the old array at the same place (or of the
- *                         last one) if it fits, else by their values (text/shape.h)
+ *   array of arrays       a JSON array each line, or over any number of lines. Each has its own
+ *                         element type: that of the old array at the same place (or of the last one)
+ *                         if it fits, else by its values (text/shape.h)
  *
  * Errors: -EINVAL not a value of this type, -ERANGE outside its range, -EILSEQ a string that is not
  * UTF-8, -EFBIG over 1 GiB, -ENOMEM. In arrays the line of err says which line of the text.
@@ -23,22 +23,22 @@
 #include "gguf/value.h"
 
 /*
- * Append the value's bytes, as they stand in the file behind the value type, to payload. fmt: of
- * the model, version 2 or 3. elem: an array's element type, else ignored.
+ * Append the value's bytes, as the file stores them behind the value type, to payload. fmt: of the
+ * model, version 2 or 3. elem: an array's element type, else ignored.
  *
- * old: the value that the file shows (of the same format), or NULL. If it is of the same type, then
- * text equal to its own gives its own bytes, whatever they are; and in other texts NaNs, true
- * bools and inner arrays that are still as they were keep theirs.
+ * old: the value that the file shows (of the same format), or NULL. If it has the same type, then its
+ * own text gives its own bytes, whatever they are. In any other text, NaNs, true bools and inner
+ * arrays that did not change keep their bytes.
  *
- * On failure payload is as before (but for buf_error() after -ENOMEM).
+ * On failure payload is as before (except for buf_error() after -ENOMEM).
  */
 int text_parse(const struct gguf_format *fmt, uint32_t type, uint32_t elem, const uint8_t *text,
                size_t n, const struct gguf_value *old, struct buf *payload, struct err *e);
 
 /*
- * For the first n bytes of a text that is still being written: 0, or the error that text_parse()
- * will give however it goes on. Not every hopeless text is seen, but no hopeful one is refused
- * (strings are not judged, as they may be equal to the old one). Looks at the first line only.
+ * Check the first n bytes of a text that is still being written: 0, or the error that text_parse()
+ * would return whatever follows. Some such errors are missed, but no text that may become valid is
+ * refused (strings are not checked, as they may equal the old value). Looks at the first line only.
  */
 int text_prefix_check(uint32_t type, uint32_t elem, const uint8_t *text, size_t n);
 

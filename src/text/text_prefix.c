@@ -8,7 +8,7 @@
 #include "gguf/gguf.h"
 #include "text/scan.h"
 
-/* A number's beginning that is longer is not judged. */
+/* A longer beginning of a number is not checked. */
 enum { JUDGED = 100 };
 
 /* More digits only make an integer larger; a space ends it. */
@@ -21,8 +21,8 @@ static int integer_prefix(uint32_t type, const uint8_t *p, size_t n)
 }
 
 /*
- * Hopeful: a float, a float once a digit follows (5e, -), or the beginning of a word (-in). What
- * follows can still change the size, unless a space has ended the number.
+ * May become valid: a float, a float once a digit follows (5e, -), or the beginning of a word (-in).
+ * Unless a space has ended the number, more digits can still change its size.
  */
 static int float_prefix(uint32_t type, const uint8_t *p, size_t n, bool ended)
 {
@@ -61,7 +61,7 @@ static int scalar_prefix(uint32_t type, const uint8_t *p, size_t n)
     }
 }
 
-/* The first value, as far as it is there: a line, or what follows the bracket. */
+/* The first value, as far as it is written: a line, or the text behind the bracket. */
 static int array_prefix(uint32_t elem, const uint8_t *p, size_t n)
 {
     for (; n && is_space(*p); n--)
