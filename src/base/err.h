@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Errors below the front end: a function returns 0 or -errno, and on cold paths (open, parse, edit)
- * also fills one line of context: what, where in the file, why. The line has no final newline or full
- * stop. Names from a file go through show() first, so that no control byte reaches a terminal.
+ * also fills one line of context: what, where in the file, why. The line has no final newline or
+ * full stop. Names from a file go through show() first, so that no control byte reaches a terminal.
  *
  *   -EBADMSG    the file is not a GGUF file that this program reads (malformed)
  *   -EFBIG      its header is over GGUF_MAX_HEADER (other limits: -EBADMSG)
@@ -19,7 +19,9 @@
 struct err {
     int code; /* 0 or -errno */
     char msg[512];
-    /* Length of the place at the start of msg, before ": " and the reason; 0 if msg has no place. */
+    /*
+     * Length of the place at the start of msg, before ": " and the reason; 0 if msg has no place.
+     */
     unsigned where;
 };
 
@@ -29,9 +31,9 @@ int err_set(struct err *e, int code, const char *fmt, ...) __attribute__((format
 int err_prefix(struct err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /*
- * Make n bytes safe to print. Printable ASCII and valid UTF-8 outside the C1 controls are copied, any
- * other byte becomes \xNN. A result that does not fit in room (8 or more) ends in "...". Escaping an
- * escaped text again changes nothing. Returns dst, NUL-terminated.
+ * Make n bytes safe to print. Printable ASCII and valid UTF-8 outside the C1 controls are copied,
+ * any other byte becomes \xNN. A result that does not fit in room (8 or more) ends in "...".
+ * Escaping an escaped text again changes nothing. Returns dst, NUL-terminated.
  */
 const char *show_in(char *dst, size_t room, const void *bytes, size_t n);
 

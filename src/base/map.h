@@ -3,9 +3,9 @@
  * A file mapped for reading, and a guard for code that reads from a mapping.
  *
  * A mapped page can disappear: the file is truncated, or the medium fails. Reading it then raises
- * SIGBUS. Code that reads mapped bytes therefore runs under map_guard(), which turns the signal into
- * -EIO. If the file now ends within a page, the rest of that page reads as zeros, without a signal:
- * call map_check() after the read to find out whether the bytes still existed.
+ * SIGBUS. Code that reads mapped bytes therefore runs under map_guard(), which turns the signal
+ * into -EIO. If the file now ends within a page, the rest of that page reads as zeros, without a
+ * signal: call map_check() after the read to find out whether the bytes still existed.
  *
  * System calls that take a mapped buffer (writev) answer EFAULT and need no guard.
  */
@@ -29,8 +29,8 @@ void map_close(struct map *m);
 int map_check(const struct map *m, uint64_t end);
 
 /*
- * Run fn(arg), which may read mapped pages. It must not allocate or lock, directly or indirectly: if
- * a page has disappeared, it is abandoned midway. Returns what fn returned, or -EIO. Must not be
+ * Run fn(arg), which may read mapped pages. It must not allocate or lock, directly or indirectly:
+ * if a page has disappeared, it is abandoned midway. Returns what fn returned, or -EIO. Must not be
  * nested. Callable from any thread.
  */
 int map_guard(int (*fn)(void *arg), void *arg);

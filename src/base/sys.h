@@ -3,8 +3,9 @@
  * The system calls that change files, as a table. The edit layer makes no others, so a test can put
  * its own table in front and make any call fail, shorten it or stop there.
  *
- * Each entry works like its namesake in Linux's manual, except that it returns -errno instead of -1,
- * takes the table as its first argument, and has unsigned offsets. sys_libc makes the real calls.
+ * Each entry works like its namesake in Linux's manual, except that it returns -errno instead of
+ * -1, takes the table as its first argument, and has unsigned offsets. sys_libc makes the real
+ * calls.
  *
  * Threads: any number of threads may use the real table.
  */
@@ -49,7 +50,9 @@ struct sys {
 
 extern const struct sys sys_libc;
 
-/* Read or write all n bytes, in as many calls as it takes. 0, -EIO (the file ends first), -errno. */
+/*
+ * Read or write all n bytes, in as many calls as it takes. 0, -EIO (the file ends first), -errno.
+ */
 int sys_read_all(const struct sys *s, int fd, void *dst, size_t n, uint64_t off);
 int sys_write_all(const struct sys *s, int fd, const void *src, size_t n, uint64_t off);
 

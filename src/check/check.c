@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The table of rules, and how they tell what they find: see check.h. */
+/* The table of rules, and how findings are reported: see check.h. */
 #include "check/check.h"
 
 #include <stdarg.h>
@@ -37,7 +37,7 @@ static const struct {
     {"required",             rule_required,     CHECK_WHOLE},
     {"quantization-version", rule_quantization, CHECK_WHOLE},
     {"split",                rule_split,        CHECK_FILE},
-    /* What keys and tensors say together */
+    /* Keys and tensors compared */
     {"tokenizer-arrays",     rule_tokens,       CHECK_WHOLE},
     {"token-types",          rule_token_types,  CHECK_WHOLE},
     {"token-ids",            rule_token_ids,    CHECK_WHOLE},
@@ -113,7 +113,8 @@ void check_tell_journal(const char *label, check_sink *sink, void *arg)
 {
     tell(&(struct checker){.rule = CHECK_STRUCTURE, .label = label, .sink = sink, .arg = arg},
          CHECK_WARNING, "journal",
-         "an edit was interrupted; what it was about to write is checked (--recover writes it)");
+         "an edit was interrupted; the check includes what it still has to write (--recover writes "
+         "it)");
 }
 
 const char *where_key(const struct gguf *g, uint32_t i, char dst[WHERE_MAX])

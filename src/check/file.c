@@ -18,15 +18,15 @@ struct job {
     check_sink *sink;
     void *arg;
     enum check_outcome outcome;
-    struct checker structure; /* tells the parser's faults */
-    struct checker set;       /* tells how the files of a split model fail to go together */
+    struct checker structure; /* reports the parser's faults */
+    struct checker set;       /* reports why the files of a split model do not fit together */
     struct split split;
-    struct part **part; /* owned; NULL: not there, or nothing could be made of it */
+    struct part **part; /* owned; NULL: missing, or unreadable */
     size_t n;
-    uint64_t before, total; /* bytes: looked at in the parts before, and in all */
+    uint64_t before, total; /* bytes: already scanned in earlier parts, and in all */
 };
 
-/* In front of the caller's sink: the outcome follows from the findings. */
+/* Called before the caller's sink: the outcome follows from the findings. */
 static void count(void *arg, const struct check_finding *f)
 {
     static const enum check_outcome outcome[] = {
@@ -104,9 +104,12 @@ static void load(struct job *j, size_t i, const char *path)
     }
 }
 
-/* ---- whether they go together ---- */
+/* ---- do they fit together? ---- */
 
-/* Files that are missing and files that do not fit are counted apart: many must not hide one. */
+/*
+ * Missing files and files that do not fit are counted separately: many of one must not hide the
+ * other.
+ */
 static void end_set(struct job *j, const char *path)
 {
     j->set.label = path;
@@ -133,7 +136,7 @@ static void check_extra(struct job *j, const char *path)
     if (!extra) {
         no_memory(j, path);
     } else if (access(extra, F_OK) == 0) {
-        (void)err_set(&e, -EBADMSG, "one shard more than the %zu that there are", j->n);
+        (void)err_set(&e, -EBADMSG, "one shard too many: the model has %zu", j->n);
         unusable(j, &j->set, extra, &e);
     }
     free(extra);
@@ -187,7 +190,7 @@ static void apply_file(struct job *j, const struct part *p)
     apply(j, &m);
 }
 
-/* Where the files do not go together, the first one's keys are all that is known of the model. */
+/* If the files do not fit together, only the keys of the first one describe the model. */
 static void apply_whole(struct job *j)
 {
     const struct gguf **g = calloc(j->n, sizeof(struct gguf *));

@@ -1,33 +1,36 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A model checked: opened, parsed as far as it goes, all rules applied. Of a split model all files
- * are: each by the rules of files, and merged by those of models.
+ * Check a model: open it, parse it as far as possible, apply all rules. For a split model that
+ * means all its files: each by the rules about files, and merged by those about models.
  */
 #ifndef CHECK_FILE_H
 #define CHECK_FILE_H
 
 #include "check/check.h"
 
-/* What the worst finding of a model is, notes aside; the worse the higher. */
+/* The worst finding of a model, not counting notes; worse is higher. */
 enum check_outcome { CHECK_CLEAN, CHECK_WARNINGS, CHECK_ERRORS, CHECK_UNUSABLE };
 
 struct check_options {
-    bool values; /* look at every value of every tensor too */
+    bool values; /* also check every value of every tensor */
     /* Ids of rules whose findings are left out; not those that make a model unusable. */
     const char *const *ignore;
     size_t n_ignore;
-    /* Of that: bytes done; by any thread, one at a time. May be NULL. */
+    /*
+     * Reports the bytes of tensors already checked. Called by any thread, one at a time. May be
+     * NULL.
+     */
     void (*progress)(void *arg, uint64_t done, uint64_t total);
     void *arg;
 };
 
 /*
- * Check the model at `path` (symbolic links are followed; the name that is checked is the path's);
- * of a split model any file may be given, and the others are found as model/split.h tells. A header
- * that an interrupted edit still has to write is applied in memory. Unusable is what a mount
- * refuses; the sink is told why, as an error of the rule "structure", or "split" where the files do
- * not go together. Findings are labelled by the path of the file that they are about; those of a
- * split model as a whole by the first file's.
+ * Check the model at `path`. Symbolic links are followed, but the name is checked as in the path.
+ * Any file of a split model may be given; model/split.h explains how the others are found. A header
+ * that an interrupted edit still has to write is applied in memory. Unusable means that a mount
+ * refuses the model. The sink gets the reason as an error of the rule "structure", or "split" if
+ * the files do not fit together. A finding is labelled with the path of its file; a finding about a
+ * whole split model with the path of the first file.
  */
 enum check_outcome check_file(const char *path, const struct check_options *o, check_sink *sink,
                               void *arg);

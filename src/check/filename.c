@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The naming convention, read: see filename.h. */
+/* Reads names that follow the naming convention: see filename.h. */
 #include "check/filename.h"
 
 #include <string.h>
@@ -53,7 +53,7 @@ static bool is_tune_word(struct text w)
     return span(w, 0, is_plain) == w.len;
 }
 
-/* Bytes of "12" or "1.2" at `from`, 0 if there is no number. */
+/* Bytes of "12" or "1.2" at `from`, 0: no number. */
 static size_t number_at(struct text w, size_t from)
 {
     size_t whole = span(w, from, is_digit);
@@ -91,7 +91,9 @@ static bool is_version(struct text w)
     }
 }
 
-/* One that is no word of a fine tune: what follows it, even a "v2", is the encoding. */
+/*
+ * A version that cannot be a word of a fine tune: all that follows, even a "v2", is the encoding.
+ */
 static bool is_dotted_version(struct text w)
 {
     return is_version(w) && memchr(w.at, '.', w.len);
@@ -150,7 +152,10 @@ static struct text join(const struct words *w, size_t first, size_t last)
     return (struct text){w->word[first].at, (size_t)(end->at + end->len - w->word[first].at)};
 }
 
-/* What is behind the version, from the end on; the number of words before it, 0: no version. */
+/*
+ * Take the parts behind the version, from the end. Returns the number of words before it, 0: no
+ * version.
+ */
 static size_t take_end(const struct words *w, struct file_name *f)
 {
     size_t n = w->n;
@@ -218,7 +223,7 @@ bool file_name_parse(const char *name, struct file_name *ret)
     return true;
 }
 
-/* ---- what parts mean ---- */
+/* ---- the meaning of parts ---- */
 
 static double decimal(struct text t)
 {
@@ -232,7 +237,7 @@ static double decimal(struct text t)
     return v;
 }
 
-/* A label may have any number of digits: as many as fit. */
+/* A label may have any number of digits; those that fit count. */
 static uint64_t whole(struct text t)
 {
     double v = decimal(t);
@@ -258,7 +263,7 @@ bool file_size_parse(struct text label, uint64_t *experts, double *params)
     return true;
 }
 
-/* A size label is rounded, and not everybody counts embeddings: a quarter more or less is meant. */
+/* A size label is rounded, and may or may not count embeddings: allow a quarter more or less. */
 static bool near(double label, uint64_t params)
 {
     double have = (double)params;

@@ -12,7 +12,7 @@
  *   SIZELABEL "7B", "3.8B", "8x7B", and one word more such as "A3B" or "ContextLength4k"
  *   FINETUNE  words of letters and digits
  *   VERSION   "v1.0"; ENCODING "Q4_K_M"; TYPE "LoRA" or "vocab"; SHARD "00003-of-00009"
- * Blanks count as letters. Name, size label and version must be there.
+ * Blanks count as letters. Name, size label and version are required.
  *
  * Threads: pure functions.
  */
@@ -37,26 +37,29 @@ enum file_part {
 extern const char *const file_part_name[FILE_PARTS];
 
 struct file_name {
-    struct text part[FILE_PARTS]; /* in the name that was parsed; at NULL where it has none */
+    struct text part[FILE_PARTS]; /* in the name that was parsed; at: NULL if it has no such part */
 };
 
-/* A name in a store that calls files by the hash of their content: an edit would make it a lie. */
+/*
+ * True for a name in a store that names files by the hash of their content, which an edit would
+ * break.
+ */
 bool file_name_is_hash(const char *name);
 
-/* False if the name does not follow the convention (*ret is untouched). */
+/* Parse a name. False if it does not follow the convention (*ret is unchanged). */
 bool file_name_parse(const char *name, struct file_name *ret);
 
-/* "8x7B-Word4k": experts 8 (0: not told), params 7e9. False if it is no size label. */
+/* "8x7B-Word4k": experts 8 (0: not given), params 7e9. False if it is not a size label. */
 bool file_size_parse(struct text label, uint64_t *experts, double *params);
-/* "00003-of-00009". False if it is no shard. */
+/* "00003-of-00009". False if it is not a shard. */
 bool file_shard_parse(struct text shard, uint64_t *number, uint64_t *count);
 
-/* True if a label is near the number of parameters: rounding and what is counted differ. */
+/* True if a label is close to the number of parameters: writers round, and count differently. */
 bool file_size_fits(struct text label, const struct params *p);
 
-/* The name that the convention gives a model, from its keys and tensors. Parses by construction. */
+/* The name that the convention gives a model, from its keys and tensors. It always parses. */
 void file_name_suggest(const struct gguf *g, struct buf *out);
-/* What the keys and tensors say of one part, NUL-terminated; "" where they say nothing. */
+/* One part of that name, NUL-terminated; "" if keys and tensors do not determine it. */
 void file_part_suggest(const struct gguf *g, enum file_part part, struct buf *out);
 
 #endif

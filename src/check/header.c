@@ -11,7 +11,7 @@
 #include "model/merge.h"
 #include "model/split.h"
 
-/* The header of one file, whose path passes to the call. */
+/* Load the header of one file. Frees the path. */
 static int load(char *path, struct gguf **ret, struct err *e)
 {
     struct part p;

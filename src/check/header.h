@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The header of a model in files, without a mount: of a split model all are read, and merged. Of an
- * incomplete one the header must be whole. A header that an interrupted edit still has to write is
- * applied in memory. Nothing but headers is read.
+ * The header of a model, without a mount. The headers of a split model are all read, and merged. An
+ * incomplete model must have a complete header. A header that an interrupted edit still has to
+ * write is applied in memory. Only headers are read.
  */
 #ifndef CHECK_HEADER_H
 #define CHECK_HEADER_H
@@ -15,7 +15,7 @@ struct header {
     uint64_t missing; /* bytes of tensor data that are not in the files */
 };
 
-/* Of a split model any file may be given. 0, or -errno with a line, as a mount would print it. */
+/* Any file of a split model may be given. 0, or -errno with the line that a mount would print. */
 int header_open(const char *path, struct header *ret, struct err *e);
 void header_free(struct header *h);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Rules of keys and their values, each for itself; and which must be there. */
+/* Rules about each key and its value, and about the keys that are required. */
 #include "gguf/keys.h"
 
 #include <inttypes.h>
@@ -26,7 +26,7 @@ int rule_key_syntax(struct checker *c)
         (void)where_key(c->g, i, where);
         if (key_valid(key, n))
             tell(c, CHECK_WARNING, where,
-                 "segments are to be lower_snake_case: a to z, 0 to 9 and _");
+                 "segments must be lower_snake_case: a to z, 0 to 9 and _");
         else if (n > KEY_MAX)
             tell(c, CHECK_ERROR, where, "a key of %zu bytes, at most %d are allowed", n, KEY_MAX);
         else
@@ -64,7 +64,7 @@ int rule_key_type(struct checker *c)
 
 /* ---- values ---- */
 
-/* How many values in v, at any depth, fn finds. */
+/* Counts the values in v, at any depth, for which fn returns true. */
 static uint64_t count_values(const struct gguf_value *v, bool (*fn)(const struct gguf_value *v))
 {
     struct gguf_value item;
@@ -93,7 +93,7 @@ static bool odd_bool(const struct gguf_value *v)
     return v->type == GGUF_BOOL && v->data[0] > 1;
 }
 
-/* Tokens may be any bytes; all other text is for people. */
+/* Tokens may be any bytes; all other text is read by people. */
 int rule_utf8(struct checker *c)
 {
     static const char tokenizer[] = "tokenizer.";
@@ -138,7 +138,7 @@ int rule_nested(struct checker *c)
     return 0;
 }
 
-/* ---- keys that must be there ---- */
+/* ---- required keys ---- */
 
 int rule_architecture(struct checker *c)
 {
@@ -146,7 +146,7 @@ int rule_architecture(struct checker *c)
     bool odd = false, bad = arch.len == 0;
     if (!arch.at) {
         if (!fact_later_shard(c->g))
-            tell(c, CHECK_ERROR, "metadata", "the key general.architecture must be there");
+            tell(c, CHECK_ERROR, "metadata", "the required key general.architecture is missing");
         return 0;
     }
     for (size_t i = 0; i < arch.len; i++) {
@@ -155,17 +155,17 @@ int rule_architecture(struct checker *c)
         odd |= !plain;
         bad |= !plain && ch != '-' && ch != '_';
     }
-    /* "command-r", "gpt-oss": names with - and _ are in use, against the letter. */
+    /* "command-r", "gpt-oss": names with - and _ are in use, against the specification. */
     if (odd || bad)
         tell(c, bad ? CHECK_WARNING : CHECK_NOTE, "key 'general.architecture'",
-             "only a to z and 0 to 9 are allowed by the specification");
+             "the specification allows only a to z and 0 to 9");
     return 0;
 }
 
 /*
- * By the specification's chapters on architectures. Names in one string are alternatives: the
- * specification itself has two spellings. After "?" comes what no converter writes and no reader
- * misses.
+ * From the specification's chapters on architectures. Names in one string are alternatives: the
+ * specification itself has two spellings. A "?" precedes keys that no converter writes and no
+ * reader needs.
  */
 #define REQUIRED_MOST 9
 // clang-format off
@@ -218,8 +218,9 @@ static void require(struct checker *c, const char *arch, const char *key)
 {
     bool soft = key[0] == '?';
     if (!has_one_of(c->g, key + soft))
-        tell(c, soft ? CHECK_WARNING : CHECK_ERROR, "metadata", "the key %s.%.*s must be there",
-             arch, (int)strcspn(key + soft, "|"), key + soft);
+        tell(c, soft ? CHECK_WARNING : CHECK_ERROR, "metadata",
+             "the required key %s.%.*s is missing", arch, (int)strcspn(key + soft, "|"),
+             key + soft);
 }
 
 int rule_required(struct checker *c)
@@ -233,7 +234,7 @@ int rule_required(struct checker *c)
     return 0;
 }
 
-/* A shard whose name does not tell its number is taken for a whole model. */
+/* Readers take a shard for a whole model if its number is not in its name. */
 static void check_shard_name(struct checker *c, uint64_t no, uint64_t count)
 {
     char tail[SPLIT_TAIL + 32];
@@ -243,12 +244,12 @@ static void check_shard_name(struct checker *c, uint64_t no, uint64_t count)
         (len > (size_t)n && strcmp(c->file + len - (size_t)n, tail) == 0))
         return;
     tell(c, CHECK_WARNING, "key 'split.no'",
-         "is file %" PRIu64 " of %" PRIu64 " of a split model, but its name does not end in %s: "
-         "readers do not find the others",
+         "file %" PRIu64 " of %" PRIu64 " of a split model, but its name does not end in %s: "
+         "readers will not find the others",
          no + 1, count, tail);
 }
 
-/* Of files that go together more is known: file.c tells it. */
+/* If the files fit together, file.c reports more about them. */
 int rule_split(struct checker *c)
 {
     static const char tensors[] = "split.tensors.count";
@@ -261,7 +262,7 @@ int rule_split(struct checker *c)
         return 0;
     bool has_no = fact_uint(c->g, "split.no", &no), has = fact_uint(c->g, "split.count", &count);
     if (has_no != has)
-        tell(c, CHECK_ERROR, "metadata", "of split.no and split.count only one is there");
+        tell(c, CHECK_ERROR, "metadata", "only one of split.no and split.count exists");
     else if (has && count > 0 && no >= count)
         tell(c, CHECK_ERROR, "key 'split.no'",
              "%" PRIu64 " is not below split.count, which is %" PRIu64, no, count);

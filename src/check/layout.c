@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Rules of the container: version, alignment, where the data lies and what is between. */
+/* Rules of the container: version, alignment, the places of data and the bytes between. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ int rule_version(struct checker *c)
 {
     const struct gguf_format *f = &c->g->fmt;
     if (f->version == 1)
-        tell(c, CHECK_WARNING, "version", "version 1%s: readers of today refuse it",
+        tell(c, CHECK_WARNING, "version", "version 1%s: current readers refuse it",
              f->draft ? " as first drafted" : "");
     if (f->nul)
         tell(c, CHECK_WARNING, "strings", "every string's length counts a trailing NUL");
@@ -36,7 +36,8 @@ int rule_alignment(struct checker *c)
 {
     if (c->g->alignment % 8)
         tell(c, CHECK_WARNING, "key 'general.alignment'",
-             "%" PRIu64 " is not a multiple of 8, as the specification wants", c->g->alignment);
+             "%" PRIu64 " is not a multiple of 8, which the specification requires",
+             c->g->alignment);
     return 0;
 }
 
@@ -44,7 +45,7 @@ int rule_order(struct checker *c)
 {
     if (c->g->odd & GGUF_ODD_ORDER)
         tell(c, CHECK_WARNING, "data section",
-             "tensor data lies in another order than tensors are listed: ggml refuses it");
+             "tensor data is not in the order of the tensor infos: ggml refuses it");
     return 0;
 }
 
@@ -56,7 +57,7 @@ static int by_offset(const void *a, const void *b)
     return *x < *y ? -1 : 1;
 }
 
-/* The tensors that have data, in the order in which it lies. NULL: no memory. free() it. */
+/* The tensors that have data, in the order of their data. NULL: no memory. free() it. */
 static const struct gguf_tensor **sorted(const struct gguf *g, size_t *n)
 {
     const struct gguf_tensor **list = malloc(((size_t)g->n_tensors + 1) * sizeof(*list));
@@ -111,7 +112,7 @@ int rule_tail(struct checker *c)
 {
     if (c->g->odd & GGUF_ODD_NO_TAIL && !(c->g->odd & GGUF_ODD_PARTIAL))
         tell(c, CHECK_WARNING, "end of file",
-             "the padding after the last tensor is missing: some readers want it");
+             "the padding after the last tensor is missing: some readers require it");
     return 0;
 }
 
@@ -127,18 +128,18 @@ int rule_trailing(struct checker *c)
 }
 
 /*
- * The first byte from `at` on that is not in a hole of the file, `last` if there is none before it.
- * A sparse file of a few blocks can claim exabytes between two tensors, and they are all zeros.
+ * The first byte from `at` on, at most `last`, that is not in a hole of the file. A sparse file of
+ * a few blocks can claim exabytes of zeros between two tensors.
  */
 static uint64_t skip_hole(const struct source *src, uint64_t at, uint64_t last)
 {
     off_t data = src->fd < 0 ? (off_t)at : lseek(src->fd, (off_t)at, SEEK_DATA);
-    if (data < 0) /* ENXIO: there is only a hole; others: the file system cannot tell */
+    if (data < 0) /* ENXIO: only a hole is left; others: the file system cannot say */
         return errno == ENXIO ? last : at;
     return min_u64((uint64_t)data, last);
 }
 
-/* Whole pages are counted, as the disk reads them; stretches follow each other in the file. */
+/* Counts whole pages, as the disk reads them. Stretches come in the order of the file. */
 static bool may_read(struct checker *c, uint64_t first, uint64_t last)
 {
     const uint64_t page = 4096;
@@ -152,7 +153,7 @@ static bool may_read(struct checker *c, uint64_t first, uint64_t last)
     return true;
 }
 
-/* The first byte that is not zero, `last` if all are, or if the rest is not to be read. */
+/* The first byte that is not zero; `last` if all are, or if the rest may not be read. */
 static int find_nonzero(struct checker *c, uint64_t first, uint64_t last, uint64_t *ret)
 {
     const struct source *src = c->src;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Rules of what several keys, or keys and tensors, say of the same thing. */
+/* Rules about keys that must agree with each other or with the tensors. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -20,7 +20,7 @@ int rule_tokens(struct checker *c)
             continue;
         (void)where_key(c->g, gguf_find_key(c->g, arrays[i], strlen(arrays[i])), where);
         if (!has)
-            tell(c, CHECK_ERROR, where, "there are no tokenizer.ggml.tokens that it is about");
+            tell(c, CHECK_ERROR, where, "tokenizer.ggml.tokens, which it describes, is missing");
         else if (v.count != tokens.count)
             tell(c, CHECK_ERROR, where, "%" PRIu64 " elements for %" PRIu64 " tokens", v.count,
                  tokens.count);
@@ -28,7 +28,7 @@ int rule_tokens(struct checker *c)
     return 0;
 }
 
-/* 1 normal, 2 unknown, 3 control, 4 user defined, 5 unused, 6 byte; writers also know 0. */
+/* 1 normal, 2 unknown, 3 control, 4 user defined, 5 unused, 6 byte; writers also use 0. */
 int rule_token_types(struct checker *c)
 {
     struct gguf_value v, item;
@@ -41,7 +41,7 @@ int rule_token_types(struct checker *c)
         n += !fact_value_uint(&item, &type) || type > 6;
     if (n)
         tell(c, CHECK_WARNING, "key 'tokenizer.ggml.token_type'",
-             "%" PRIu64 " elements are no type of token (1 to 6)", n);
+             "%" PRIu64 " elements are not a token type (1 to 6)", n);
     return 0;
 }
 
@@ -93,7 +93,7 @@ int rule_vocabulary(struct checker *c)
 
 /* ---- heads ---- */
 
-/* Element i of a number for each layer: the number itself where all layers have the same. */
+/* The next element of an array with a number for each layer, or the number for all layers. */
 static bool layer_value(const struct gguf_value *v, struct gguf_walk *w, uint64_t *ret)
 {
     struct gguf_value item = *v;
@@ -122,7 +122,7 @@ static void heads_of_layers(struct checker *c, uint32_t heads_key, uint32_t kv_k
             return;
         if (heads && kv && heads % kv)
             tell(c, CHECK_ERROR, where_key(c->g, kv_key, where),
-                 "%" PRIu64 " heads cannot share %" PRIu64 " of keys and values%s", heads, kv,
+                 "%" PRIu64 " heads cannot share %" PRIu64 " key-value heads%s", heads, kv,
                  n > 1 ? ", in one of the layers" : "");
     }
 }
@@ -140,7 +140,7 @@ int rule_heads(struct checker *c)
     if (one && !own && fact_arch_uint(c->g, "embedding_length", &width) && width % heads)
         tell(c, CHECK_ERROR, where_key(c->g, key, where),
              "%" PRIu64 " heads do not divide an embedding of %" PRIu64
-             ", and there is no attention.key_length",
+             ", and attention.key_length is missing",
              heads, width);
     if (kv != UINT32_MAX)
         heads_of_layers(c, key, kv);

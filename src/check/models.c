@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The models that paths name: see models.h. */
+/* Finds the models at given paths: see models.h. */
 #include "check/models.h"
 
 #include <dirent.h>
@@ -19,7 +19,7 @@
 
 /* ---- sets that grow ---- */
 
-/* Room for number n; the numbers before are hashed anew when the index is replaced. */
+/* Make room for number n. A new index gets the hashes of all earlier numbers. */
 static int growing_room(struct growing *s, size_t n, uint64_t (*hash)(const void *list, size_t i),
                         const void *list)
 {
@@ -49,7 +49,7 @@ static uint64_t hash_id(const void *list, size_t i)
     return hash_name(words, sizeof(words));
 }
 
-/* 1: the folder is new, and is remembered; 0: it is not; -ENOMEM. */
+/* 1: the folder is new, and is now remembered; 0: it is known; -ENOMEM. */
 static int visit(struct models *m, const struct stat *st)
 {
     struct folder_id id = {st->st_dev, st->st_ino};
@@ -70,7 +70,7 @@ static int visit(struct models *m, const struct stat *st)
 
 /* ---- entries ---- */
 
-/* The path passes to the entry. 0, -ENOMEM. */
+/* Takes ownership of the path. 0, -ENOMEM. */
 static int add(struct models *m, char *path, size_t shards, int error)
 {
     int r = path ? growing_room(&m->by_path, m->n, hash_path, m->model) : -ENOMEM;
@@ -98,7 +98,7 @@ static bool has(const struct models *m, const char *path)
     return false;
 }
 
-/* A file: if it is of a split model, that model, unless it is in the list. */
+/* Add a file: if it belongs to a split model, that model, unless it is in the list. */
 static int add_file(struct models *m, const char *path)
 {
     struct split s;
@@ -122,7 +122,7 @@ static bool named_gguf(const char *name)
     return n > 5 && strcasecmp(name + n - 5, ".gguf") == 0;
 }
 
-/* A blob of ollama's; most of them are models, the others texts. */
+/* A blob of ollama: a model or a text. */
 static bool is_blob(const char *path, const char *name)
 {
     char magic[4] = "";
@@ -194,7 +194,7 @@ static int list(const char *path, struct listing *l, int *error)
 
 static int walk(struct models *m, const char *path, dev_t dev);
 
-/* A link to a folder is visited later: the folder itself may still come. */
+/* A link to a folder is visited later: the walk may still reach the folder itself. */
 static int add_link(struct models *m, const char *path)
 {
     int r = array_grow((void *)&m->link, &m->cap_links, m->n_links, sizeof(*m->link));
@@ -208,7 +208,7 @@ static int add_link(struct models *m, const char *path)
 static int add_entry(struct models *m, const char *path, const char *name, dev_t dev)
 {
     struct stat is, st;
-    if (lstat(path, &is) < 0) /* it went away, or may not be looked at */
+    if (lstat(path, &is) < 0) /* it was removed, or may not be read */
         return named_gguf(name) ? add_file(m, path) : 0;
     if (S_ISDIR(is.st_mode))
         return is.st_dev != dev && our_mount(is.st_dev) ? 0 : walk(m, path, is.st_dev);
@@ -220,7 +220,7 @@ static int add_entry(struct models *m, const char *path, const char *name, dev_t
     return named_gguf(name) || (there && is_blob(path, name)) ? add_file(m, path) : 0;
 }
 
-/* A folder and all below; deep as paths may be long. */
+/* A folder and all below it. Depth is bounded by the length of a path. */
 static int walk(struct models *m, const char *path, dev_t dev)
 {
     struct stat st;
@@ -248,7 +248,7 @@ static int walk(struct models *m, const char *path, dev_t dev)
     return r;
 }
 
-/* The folders that hold the one that was named are not visited by way of a link. */
+/* Links do not lead to the folders above the given one. */
 static int forbid_above(struct models *m, const char *path)
 {
     struct stat st;
@@ -300,7 +300,7 @@ int models_add(struct models *m, const char *path)
 const char *models_error(const struct model_path *m, char dst[SHOW_MAX])
 {
     if (m->error == -ENOENT)
-        (void)snprintf(dst, SHOW_MAX, "no models are in this folder (files NAME.gguf)");
+        (void)snprintf(dst, SHOW_MAX, "this folder contains no models (files NAME.gguf)");
     else
         (void)snprintf(dst, SHOW_MAX, "cannot be read: %s", strerror(-m->error));
     return dst;

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The models that paths name: a file is one, a split model is one whichever and however many of its
- * files are named, a folder stands for all models in it and below.
+ * The models at given paths: a file is one model; any number of files of a split model are one
+ * model; a folder means all models in it and below.
  *
  *     struct models m = MODELS_INIT;
  *     r = models_add(&m, "models");       any number of times
  *     for (size_t i = 0; i < m.n; i++) ... m.model[i].path
  *     models_free(&m);
  *
- * In a folder a model is a file NAME.gguf, in any case, or sha256-HASH (as ollama calls them) that
- * begins as a GGUF file does. Names are taken in the order of their bytes. Hidden folders and files
- * are left out. Links to folders are visited behind all else, but none to a folder that was visited or
- * that holds the folder that was named. Left out and never opened: anything but regular files, and
+ * In a folder a model is a file NAME.gguf, in upper or lower case, or a file sha256-HASH (ollama's
+ * names) that begins like a GGUF file. Names are sorted by their bytes. Hidden folders and files
+ * are left out. Links to folders are visited after everything else, except links to a folder
+ * already visited or to one above the given folder. Never opened: anything but regular files, and
  * the mounts of this program.
  *
- * Threads: a struct models belongs to one.
+ * Threads: a struct models belongs to one thread.
  */
 #ifndef CHECK_MODELS_H
 #define CHECK_MODELS_H
@@ -28,7 +28,7 @@
 struct model_path {
     char *path;    /* owned; of a split model that of the first file */
     size_t shards; /* files of a split model; 0: it is not split */
-    int error;     /* 0, or why this folder cannot be read: -errno; -ENOENT: no models are in it */
+    int error; /* 0, or -errno: why this folder cannot be read; -ENOENT: it contains no models */
 };
 
 struct folder_id {
@@ -47,17 +47,17 @@ struct models {
     size_t n, cap;
     struct growing by_path;
     bool folders; /* one of the paths was a folder */
-    /* Of the folder that is being visited: */
-    struct folder_id *visited; /* owned; those that are not to be visited either */
+    /* The walk through the current folder: */
+    struct folder_id *visited; /* owned; includes those that must not be visited */
     size_t n_visited, cap_visited;
     struct growing by_id;
-    char **link; /* owned: paths of links to folders, visited behind all else */
+    char **link; /* owned: paths of links to folders, visited after everything else */
     size_t n_links, cap_links;
 };
 
 #define MODELS_INIT ((struct models){0})
 
-/* 0, also if there is nothing at `path` (it is added anyway); -ENOMEM. */
+/* 0, even if nothing exists at `path` (it is added anyway); -ENOMEM. */
 int models_add(struct models *m, const char *path);
 /* The line for an entry with an error. */
 const char *models_error(const struct model_path *m, char dst[SHOW_MAX]);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The rule of the file's name: whether it follows the convention, and says what the model is. */
+/* The rule about the file's name: does it follow the convention, and agree with the model? */
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -10,13 +10,15 @@
 #include "check/rule.h"
 #include "model/split.h"
 
-/* Words compare without case; "1.0" and "v1.0", "Llama 3" and "Llama-3" are the same by now. */
+/*
+ * Words compare without case; the caller has made "1.0" and "v1.0", "Llama 3" and "Llama-3" equal.
+ */
 static bool same(struct text a, const struct buf *b)
 {
     return a.len == b->len && strncasecmp(a.at, (const char *)b->data, b->len) == 0;
 }
 
-/* What the model says of a part, where it says anything that a name could contradict. */
+/* The model's value for a part, if a name could contradict it. */
 static void expected(const struct gguf *g, enum file_part part, struct buf *out)
 {
     static const char *const key[FILE_PARTS] = {[PART_BASE] = "general.basename"};
@@ -38,7 +40,7 @@ static bool part_fits(const struct gguf *g, enum file_part part, struct text say
                       const struct buf *want)
 {
     struct params p = fact_params(g);
-    if (part == PART_SHARD) /* of a shard the rule "split" tells */
+    if (part == PART_SHARD) /* reported by the rule "split" */
         return !says.at || want->len > 0;
     if (want->len == 0)
         return true;
@@ -59,14 +61,14 @@ static void check_part(struct checker *c, enum file_part part, struct text says)
         tell(c, CHECK_WARNING, "file name", "its %s says '%s', the model '%s'",
              file_part_name[part], show(shown, says.at, says.len), wanted);
     else if (says.at)
-        tell(c, CHECK_WARNING, "file name", "its %s says '%s', the model says nothing of that",
+        tell(c, CHECK_WARNING, "file name", "its %s says '%s', the model does not say",
              file_part_name[part], show(shown, says.at, says.len));
     else
         tell(c, CHECK_WARNING, "file name", "it has no %s, the model says '%s'",
              file_part_name[part], wanted);
 }
 
-/* A shard has a part of the parameters only, and the first one alone has the model's keys. */
+/* A shard has only a part of the parameters, and only the first one has the model's keys. */
 static bool can_suggest(const struct gguf *g)
 {
     return !fact_shard(g) || (!fact_later_shard(g) && fact_text(g, "general.size_label").at);
@@ -111,7 +113,7 @@ int rule_size_label(struct checker *c)
     return 0;
 }
 
-/* The name that is checked: of a split model without the number of the file, which is right. */
+/* The name to check: for a split model without the number of the file, which is correct. */
 static void whole_name(const struct checker *c, char dst[NAME_MAX + 1])
 {
     size_t n = strlen(c->file), tail = c->shards && n > SPLIT_TAIL ? SPLIT_TAIL : 0;

@@ -69,7 +69,7 @@ static int parse(struct part *p, struct checker *structure, struct err *e)
     p->faults = true;
     unsigned told = structure->told;
     (void)gguf_parse_faults(&p->src, on_fault, structure, &p->g, e);
-    if (structure->told == told && e->code == 0) /* it was the medium, or memory, that failed */
+    if (structure->told == told && e->code == 0) /* a failure of the medium or of memory */
         *e = first;
     return r;
 }

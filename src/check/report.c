@@ -24,7 +24,7 @@ void report_line(struct buf *out, const struct check_finding *f)
 
 struct report {
     cJSON *files;    /* owned */
-    cJSON *file;     /* the last of them */
+    cJSON *file;     /* the last element of files */
     cJSON *findings; /* of that */
     bool failed;     /* no memory */
 };

@@ -8,10 +8,10 @@
 #include "base/buf.h"
 #include "check/file.h"
 
-/* All of a path, however long, made safe to print. */
+/* Append a whole path of any length, made safe to print. */
 void report_path(struct buf *out, const char *path);
 
-/* The parts of a file's name (without folders) as an object, or null where it does not follow the
+/* The parts of a file's name (without folders) as an object, or null if the name does not follow the
  * convention. NULL: no memory. cJSON_Delete() it. */
 cJSON *report_name(const char *file);
 
@@ -21,7 +21,7 @@ void report_line(struct buf *out, const struct check_finding *f);
 /*
  * JSON: an array with an object for each model, in the order of the calls:
  *   {"file": PATH, "shards": N (0: not split), "result": "clean|findings|unusable",
- *    "name": {"BaseName": ..., ...} or null where it does not follow the convention,
+ *    "name": {"BaseName": ..., ...} or null if it does not follow the convention,
  *    "findings": [{"severity": ..., "rule": ..., "file": ..., "what": ...,
  *                  "where": ...}, ...]}
  */
@@ -31,7 +31,7 @@ void report_free(struct report *r);
 void report_file(struct report *r, const char *file, size_t shards);
 void report_finding(struct report *r, const struct check_finding *f); /* of the last file */
 void report_outcome(struct report *r, enum check_outcome outcome);    /* of the last file */
-/* The text. 0, -ENOMEM if there was no memory for all of it. */
+/* Append the text. 0, or -ENOMEM, also if an earlier call had no memory. */
 int report_json(const struct report *r, struct buf *out);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What rules share; private to the check layer. */
+/* Shared by the rules; private to the check layer. */
 #ifndef CHECK_RULE_H
 #define CHECK_RULE_H
 
@@ -14,8 +14,8 @@ struct checker {
     size_t shards;
     bool faults_told;
     uint64_t padding_left; /* bytes of padding that may still be read */
-    uint64_t padding_page; /* behind the last page that was read of it */
-    bool padding_cut;      /* the rest was not */
+    uint64_t padding_page; /* the end of the last page of padding that was read */
+    bool padding_cut;      /* not all padding was read */
     const char *rule;      /* id of the rule */
     unsigned told;         /* findings of this rule */
     enum check_severity last;
@@ -23,10 +23,10 @@ struct checker {
     void *arg;
 };
 
-/* Tell a finding about a place. The format's strings must be safe to print. */
+/* Report a finding about a place. Strings in the format's arguments must be safe to print. */
 void tell(struct checker *c, enum check_severity s, const char *where, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
-/* How many findings of the rule were not told, as they were too many. */
+/* Report how many findings of the rule were left out. */
 void tell_rest(const struct checker *c);
 
 /* Places: "key 'x'", "tensor 'x'", "bytes 12 to 31". Return dst. */

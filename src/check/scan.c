@@ -3,7 +3,7 @@
  * NaN and infinity in tensors: see scan.h.
  *
  * Tensors are cut into pieces, which the threads take one after another. A piece is decoded in
- * chunks that stay in the first-level cache, where one quick pass tells whether all values are
+ * chunks that stay in the first-level cache, where one quick pass checks that all values are
  * finite. Only chunks that fail it are counted value by value.
  */
 #include "check/scan.h"
@@ -27,7 +27,7 @@ _Static_assert(CHUNK % QUANT_MAX_BLOCK_LEN == 0, "chunks are whole blocks");
 
 enum scale_kind { NO_SCALE, HALVES, SINGLE, SPREAD_HALF, E8M0, UE4M3 };
 
-/* Where a type's blocks have their scales. `hidden`: a bad one need not show in any value. */
+/* The places of scales in a type's blocks. `hidden`: a bad scale may not show in any value. */
 static const struct scales {
     uint8_t kind, n, at[2];
     bool hidden;
@@ -48,7 +48,7 @@ static const struct scales {
     [Q2_0_ID] = {HALVES, 1, {0}, false},
 };
 
-/* Exponent all ones: infinite or NaN. */
+/* True if all bits of the exponent are set: infinite or NaN. */
 static bool bad_half(uint16_t h)
 {
     return (h & 0x7c00) == 0x7c00;
@@ -73,9 +73,9 @@ static bool bad_scale(const struct scales *s, const uint8_t *block, bool big)
     case SPREAD_HALF: /* bits 8 to 15 of the half, in the high nibbles of the last two words */
         return (get_u16(p + 6, big) >> 12 << 12 & 0x7000) == 0x7000 &&
                (get_u16(p + 4, big) & 0xc000) == 0xc000;
-    case E8M0: /* NaN by the OCP specification; ggml takes it as 2^127 */
+    case E8M0: /* NaN by the OCP specification; ggml reads it as 2^127 */
         return p[0] == 0xff;
-    case UE4M3: /* NaN; ggml takes it as 0 */
+    case UE4M3: /* NaN; ggml reads it as 0 */
         for (size_t i = 0; i < s->n; i++)
             bad |= (p[i] & 0x7f) == 0x7f;
         return bad;
@@ -122,7 +122,7 @@ static void count_scales(struct piece *p, uint64_t first, size_t n)
             count_at(&p->found, first + i, &p->found.scales);
 }
 
-/* Doubles that are finite may be infinite as float32: they are looked at themselves. */
+/* A finite double may be infinite as float32, so the doubles themselves are checked. */
 static void scan_doubles(struct piece *p)
 {
     for (uint64_t i = p->first; i < p->first + p->n; i++) {
@@ -179,7 +179,7 @@ static bool is_integer(uint32_t id)
     return id == I8_ID || id == I16_ID || id == I32_ID || id == I64_ID;
 }
 
-/* True if there is something to scan; notes what cannot be. */
+/* True if the tensor can be scanned; else notes that it cannot. */
 static bool scannable(const struct scan *s, const struct gguf_tensor *t, struct scan_result *r)
 {
     const struct quant_type *type = gguf_type(t);
@@ -187,7 +187,7 @@ static bool scannable(const struct scan *s, const struct gguf_tensor *t, struct 
     return !r->unread && t->n_elem && !is_integer(type->id);
 }
 
-/* The next piece into p; false if there is none. Under the lock. */
+/* Get the next piece; false: no more pieces. Call under the lock. */
 static bool next_piece(struct work *w, struct piece *p)
 {
     const struct gguf *g = w->scan->g;
@@ -207,7 +207,7 @@ static bool next_piece(struct work *w, struct piece *p)
     return false;
 }
 
-/* Under the lock. Pieces of a tensor may end in any order. */
+/* Call under the lock. Pieces of a tensor may end in any order. */
 static void add_piece(struct work *w, uint32_t tensor, const struct piece *p, int err)
 {
     struct scan_result *r = &w->found[tensor];
@@ -243,7 +243,7 @@ static void *worker(void *arg)
     return NULL;
 }
 
-/* The bytes to scan, and how far the file must go for them. */
+/* The number of bytes to scan; *end is the end of the last one in the file. */
 static uint64_t measure(const struct scan *s, uint64_t *end)
 {
     uint64_t total = 0;
@@ -295,8 +295,8 @@ static void tell_tensor(struct checker *c, uint32_t i, const struct scan_result 
     (void)where_tensor(c->g, i, where);
     if (f->nan || f->inf || f->scales)
         tell(c, CHECK_ERROR, where,
-             "%" PRIu64 " values are NaN, %" PRIu64 " infinite, %" PRIu64
-             " blocks have such a scale; the first at element %" PRIu64,
+             "%" PRIu64 " values are NaN, %" PRIu64 " are infinite, %" PRIu64
+             " blocks have such a scale; the first is at element %" PRIu64,
              f->nan, f->inf, f->scales, f->first);
 }
 
@@ -313,6 +313,5 @@ void scan_tell(const struct gguf *g, const char *label, const struct scan_result
     c.told = 0;
     if (unread)
         tell(&c, CHECK_NOTE, "tensors",
-             "%" PRIu32 " of %" PRIu32 " have no values that could be looked at", unread,
-             g->n_tensors);
+             "%" PRIu32 " of %" PRIu32 " have no values that can be checked", unread, g->n_tensors);
 }

@@ -6,7 +6,7 @@
 
 #include "check/filename.h"
 
-/* Bytes of a part: a file name has 255 in all. */
+/* Bytes of a part: a whole file name has 255. */
 enum { WORDS_LEN = 60, LABEL_LEN = 16 };
 
 static bool is_alnum(char c)
@@ -14,7 +14,9 @@ static bool is_alnum(char c)
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-/* Words of letters and digits, with what else there is as "-"; those that `keep` refuses left out. */
+/*
+ * Append words of letters and digits; all else becomes "-". Words that `keep` refuses are left out.
+ */
 static void add_words(struct buf *out, struct text t, bool (*keep)(const char *w, size_t n))
 {
     size_t start = out->len;
@@ -58,7 +60,7 @@ static void suggest_base(const struct gguf *g, struct buf *out)
         add_words(out, fact_text(g, keys[i]), is_base);
 }
 
-/* The label that the model has, if it is one; else from the number of parameters. */
+/* The model's own label, if valid; else one from the number of parameters. */
 static void suggest_size(const struct gguf *g, struct buf *out)
 {
     char label[SIZE_LABEL_MAX];
@@ -94,7 +96,7 @@ static void suggest_version(const struct gguf *g, struct buf *out)
     buf_add(out, t.at + from, t.len - from);
 }
 
-/* The type of most bytes, where no general.file_type tells. */
+/* The type with the most bytes, if general.file_type is missing. */
 static void suggest_encoding(const struct gguf *g, struct buf *out)
 {
     struct share s[SHARES_MAX];
@@ -157,7 +159,7 @@ void file_part_suggest(const struct gguf *g, enum file_part part, struct buf *ou
     }
 }
 
-/* What stands where neither keys nor tensors tell. */
+/* Defaults for parts that neither keys nor tensors determine. */
 static const char *const otherwise[FILE_PARTS] = {
     [PART_BASE] = "model", [PART_SIZE] = "0K", [PART_VERSION] = "v1.0"};
 

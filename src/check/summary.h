@@ -31,7 +31,9 @@ void summary_text(const struct summary *s, struct buf *out);
 /* Add a member for each fact. 0, -ENOMEM. */
 int summary_json(const struct summary *s, cJSON *object);
 
-/* Columns of a table of models: the head of number i, NULL past the last, and the cell ("-": none). */
+/*
+ * Columns of a table of models: the head of number i, NULL past the last, and the cell ("-": none).
+ */
 const char *summary_head(size_t i);
 void summary_cell(const struct summary *s, size_t i, struct buf *out);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Rules of tensors: names, dimensions, types, blocks. */
+/* Rules about tensors: names, dimensions, types, blocks. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-/* Names in bytes, ggml has room for 63 and a NUL. */
+/* Lengths of names in bytes; ggml has room for 63 and a NUL. */
 enum { NAME_SPEC = 64, NAME_GGML = 63, DIMS_SPEC = 4 };
 
 static bool all_utf8(const void *bytes, size_t n)
@@ -35,7 +35,7 @@ int rule_tensor_name(struct checker *c)
             tell(c, CHECK_ERROR, where, "a name of %" PRIu32 " bytes, at most %d are allowed",
                  t->name_len, NAME_SPEC);
         else if (t->name_len > NAME_GGML)
-            tell(c, CHECK_WARNING, where, "a name of %" PRIu32 " bytes, ggml takes at most %d",
+            tell(c, CHECK_WARNING, where, "a name of %" PRIu32 " bytes, ggml accepts at most %d",
                  t->name_len, NAME_GGML);
         if (t->name_len == 0)
             tell(c, CHECK_WARNING, where, "the name is empty");
@@ -69,8 +69,7 @@ int rule_tensor_type(struct checker *c)
                  t->stored_id);
         else if (type->block_len == 0)
             tell(c, CHECK_ERROR, where_tensor(c->g, i, where),
-                 "type %" PRIu32 " (%s) was taken back: readers refuse it", t->stored_id,
-                 type->name);
+                 "type %" PRIu32 " (%s) is retired: readers refuse it", t->stored_id, type->name);
     }
     return 0;
 }
@@ -87,7 +86,7 @@ int rule_quantization(struct checker *c)
             continue;
         if (!fact_later_shard(c->g))
             tell(c, CHECK_ERROR, where_tensor(c->g, i, where),
-                 "is quantised (%s), so the key general.quantization_version must be there",
+                 "is quantised (%s), but the key general.quantization_version is missing",
                  type->name);
         break;
     }
@@ -96,7 +95,7 @@ int rule_quantization(struct checker *c)
 
 /* ---- blocks ---- */
 
-/* The N of "blk.N.rest" and where the rest begins; false if the name is not such a one. */
+/* The N of "blk.N.rest" and the place of the rest; false if the name has another form. */
 static bool block_of(const char *name, size_t n, uint64_t *number, size_t *rest)
 {
     size_t i = 4;
@@ -108,7 +107,7 @@ static bool block_of(const char *name, size_t n, uint64_t *number, size_t *rest)
     return i > 4 && i < n - 1 && name[i] == '.';
 }
 
-/* Mark each block that has a tensor. The number of blocks, or UINT64_MAX if there are none. */
+/* Mark each block that has a tensor. Returns the highest block, UINT64_MAX: no blocks. */
 static uint64_t mark_blocks(struct checker *c, uint64_t count, bool *seen, uint64_t room)
 {
     char where[WHERE_MAX];
@@ -121,7 +120,7 @@ static uint64_t mark_blocks(struct checker *c, uint64_t count, bool *seen, uint6
         last = last == UINT64_MAX || n > last ? n : last;
         if (n >= count)
             tell(c, CHECK_WARNING, where_tensor(c->g, i, where),
-                 "is of block %" PRIu64 ", but there are %" PRIu64 " by block_count", n, count);
+                 "belongs to block %" PRIu64 ", but block_count is %" PRIu64, n, count);
         if (n < room)
             seen[n] = true;
     }

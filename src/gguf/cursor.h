@@ -3,9 +3,9 @@
  * A cursor over the header of a file while it is parsed: the bytes from the file's start up to the
  * parser's place, loaded on the way, never more than the file has.
  *
- * Everything that the parser reads goes through cursor_need(), which fails if the file ends first. So
- * no length from the file is believed before its bytes are loaded. Pointers into the bytes are valid
- * until the next cursor_need(): keep offsets instead.
+ * Everything that the parser reads goes through cursor_need(), which fails if the file ends first.
+ * So no length from the file is believed before its bytes are loaded. Pointers into the bytes are
+ * valid until the next cursor_need(): keep offsets instead.
  *
  * Private to the gguf layer.
  */
@@ -42,8 +42,8 @@ int cursor_fail(const struct cursor *c, int code, const char *field, uint64_t at
                 ...) __attribute__((format(printf, 5, 6)));
 
 /*
- * A fault after which the rest can still be read. Like cursor_fail(), but if faults are collected it
- * is reported, and the result is 0: the caller continues with a substitute.
+ * A fault after which the rest can still be read. Like cursor_fail(), but if faults are collected
+ * it is reported, and the result is 0: the caller continues with a substitute.
  */
 int cursor_fault(const struct cursor *c, int code, const char *field, uint64_t at, const char *fmt,
                  ...) __attribute__((format(printf, 5, 6)));

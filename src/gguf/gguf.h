@@ -103,8 +103,8 @@ int source_fd(int fd, struct source *ret, struct err *e);
 #define GGUF_PARTIAL 1u
 
 /*
- * Parse. *ret is set on success only; the caller owns it. -EBADMSG, -EFBIG, -ENODATA (data is missing
- * and flags lack GGUF_PARTIAL; the line says how many bytes), -ENOMEM, -EIO.
+ * Parse. *ret is set on success only; the caller owns it. -EBADMSG, -EFBIG, -ENODATA (data is
+ * missing and flags lack GGUF_PARTIAL; the line says how many bytes), -ENOMEM, -EIO.
  */
 int gguf_parse(const struct source *s, unsigned flags, struct gguf **ret, struct err *e);
 /*
@@ -124,8 +124,8 @@ void gguf_free(struct gguf *g);
  *  - a tensor with invalid dimensions or offset has no elements and no bytes,
  *  - tensors may overlap, be misaligned, and lie where the file has no bytes.
  * Where it cannot continue: -errno as of gguf_parse(), with *e, which was not reported as a fault.
- * Parsing of version 1 ends at the first fault, because the faults decide which of its two layouts a
- * file has.
+ * Parsing of version 1 ends at the first fault, because the faults decide which of its two layouts
+ * a file has.
  */
 typedef void gguf_fault_fn(void *arg, const struct err *e);
 int gguf_parse_faults(const struct source *s, gguf_fault_fn *fault, void *arg, struct gguf **ret,

@@ -3,10 +3,10 @@
  * The data section: where each tensor's data lies, checked for alignment, overlap and the end of
  * the file. See cursor.h.
  *
- * On entry a tensor's `off` is the offset in the file (relative to the data section; absolute in the
- * first draft of version 1). On return it is absolute. In the regular layout, the only one that the
- * strictest readers accept, tensors are in the order of their infos, each at the running sum of the
- * padded sizes before it. Anomalies are noted in gguf.odd.
+ * On entry a tensor's `off` is the offset in the file (relative to the data section; absolute in
+ * the first draft of version 1). On return it is absolute. In the regular layout, the only one that
+ * the strictest readers accept, tensors are in the order of their infos, each at the running sum of
+ * the padded sizes before it. Anomalies are noted in gguf.odd.
  */
 #include "gguf/cursor.h"
 

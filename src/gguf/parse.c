@@ -65,8 +65,8 @@ static int parse_count(struct cursor *c, const char *field, uint64_t least, uint
 }
 
 /*
- * The first draft pads the keys to 64 with zeros, by a formula that adds 64 bytes if they already end
- * on a multiple. Writers did that, or wrote no padding.
+ * The first draft pads the keys to 64 with zeros, by a formula that adds 64 bytes if they already
+ * end on a multiple. Writers did that, or wrote no padding.
  */
 static int draft_padding(struct cursor *c)
 {
@@ -265,8 +265,8 @@ static int parse_as(struct cursor *c, unsigned flags, struct gguf **ret)
 }
 
 /*
- * Try version 1 as shipped first. If the file is malformed as a first draft too, report the error of
- * the layout as shipped, which all known files have. Any other error concerns a draft.
+ * Try version 1 as shipped first. If the file is malformed as a first draft too, report the error
+ * of the layout as shipped, which all known files have. Any other error concerns a draft.
  */
 static int parse_draft(struct cursor *c, unsigned flags, struct gguf **ret)
 {

@@ -89,7 +89,9 @@ static bool is_packed(struct head h)
            starts(h, "\x28\xb5\x2f\xfd") || starts(h, "BZh") || starts(h, "7z\xbc\xaf");
 }
 
-/* GGUF's predecessors. Their magic is a number: its letters are reversed in a little-endian file. */
+/*
+ * GGUF's predecessors. Their magic is a number: its letters are reversed in a little-endian file.
+ */
 static bool is_ggml(struct head h)
 {
     static const char *const words[] = {"lmgg", "fmgg", "tjgg", "algg",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Files that are given by mistake in place of a GGUF file: recognised by their first bytes or by their
- * path, with advice. One table for each way; a kind is a row.
+ * Files that are given by mistake in place of a GGUF file: recognised by their first bytes or by
+ * their path, with advice. One table for each way; a kind is a row.
  *
  * Threads: pure functions.
  */

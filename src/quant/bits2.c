@@ -21,8 +21,8 @@
  *     |  +96  | +64  | +32  |  +0  | 128n + l      |  +3   |  +2  |  +1  |  +0  | 4k
  *     +-------+------+------+------+               +-------+------+------+------+
  *
- * Encoders. d is the largest magnitude, and every value becomes the nearest of -d, 0 and d (the code
- * of 2d is not made); in Q1_0, which has no zero, d is the mean magnitude.
+ * Encoders. d is the largest magnitude, and every value becomes the nearest of -d, 0 and d (the
+ * code of 2d is not made); in Q1_0, which has no zero, d is the mean magnitude.
  */
 #include "quant/kernel.h"
 #include "quant/pack.h"

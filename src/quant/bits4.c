@@ -175,7 +175,9 @@ static inline size_t pack_iq4_nl(const float *restrict x, size_t n, uint8_t *res
     return n;
 }
 
-/* A block is one group: LANES blocks are searched side by side, at the end with zeros after them. */
+/*
+ * A block is one group: LANES blocks are searched side by side, at the end with zeros after them.
+ */
 size_t IN_SET(encode_IQ4_NL)(const float *restrict src, size_t n, uint8_t *restrict dst)
 {
     float last[LANES * IQ4_NL_LEN] = {0};

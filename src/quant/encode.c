@@ -55,7 +55,9 @@ int quant_encode(const struct quant_type *t, bool big, const float *src, size_t 
     return 0;
 }
 
-/* A view: the width of its values, the bits of infinity, its reader, the type of the same format. */
+/*
+ * A view: the width of its values, the bits of infinity, its reader, the type of the same format.
+ */
 struct view {
     size_t width;
     uint32_t infinity;

@@ -83,7 +83,10 @@ FIXED lanes min_error(struct min_form f, const struct min_groups *v, const lanes
     return sum;
 }
 
-/* Least squares for given codes; a low above zero is taken as zero. Returns where it has a solution. */
+/*
+ * Least squares for given codes; a low above zero is taken as zero. Returns where it has a
+ * solution.
+ */
 FIXED masks min_solve(struct min_form f, const struct min_groups *v, const lanes *code,
                       lanes *scale, lanes *low)
 {
@@ -116,7 +119,8 @@ FIXED void min_range(struct min_form f, const struct min_groups *v, lanes *low, 
 
 /*
  * LANES groups: scales and minima to ret from group `at` on, and their codes. Before the tries of
- * the form stands one that takes the range as it is. The range begins at the low of the best so far.
+ * the form stands one that takes the range as it is. The range begins at the low of the best so
+ * far.
  */
 FIXED void fit_min(struct min_form f, const float *values, struct min_fits *ret, unsigned at,
                    uint8_t *codes)
@@ -173,7 +177,9 @@ static inline masks best_next(struct best *b, lanes xl, lanes ll)
     return better;
 }
 
-/* Set for a group whose values all count as zeros: it gets no scale, and its codes are the lowest. */
+/*
+ * Set for a group whose values all count as zeros: it gets no scale, and its codes are the lowest.
+ */
 static inline masks all_zeros(lanes top)
 {
     return magnitudes(top) < all_lanes(FIT_NOTHING);
@@ -220,8 +226,8 @@ static inline void fit_even(const float *values, float *scales, uint8_t *codes)
 }
 
 /*
- * One pass of fit_passes(): each code in turn is left out, the scale of the others says what it should
- * be, and it becomes that if the gain grows. Returns where one did.
+ * One pass of fit_passes(): each code in turn is left out, the scale of the others says what it
+ * should be, and it becomes that if the gain grows. Returns where one did.
  */
 static inline masks fit_pass(const lanes *x, const lanes *w, lanes *code, lanes *sum_xl,
                              lanes *sum_ll)
@@ -244,8 +250,8 @@ static inline masks fit_pass(const lanes *x, const lanes *w, lanes *code, lanes 
 }
 
 /*
- * Q3_K: LANES groups of 16 to scales and codes, -4 to 3; the top value at -4, then up to five passes
- * in which codes move.
+ * Q3_K: LANES groups of 16 to scales and codes, -4 to 3; the top value at -4, then up to five
+ * passes in which codes move.
  */
 static inline void fit_passes(const float *values, float *scales, uint8_t *codes)
 {

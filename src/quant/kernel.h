@@ -4,21 +4,23 @@
  * compiled once for each kernel set (set.h), never by others.
  *
  * A decoder is `FIXED void block_T(const uint8_t *restrict b, float *restrict y)`, which turns the
- * T_BYTES bytes at b into T_LEN floats at y, and DECODER(T), which makes the loop over blocks. Types
- * made of bit fields take them apart in vectors (wide.h). The others, and scales, come as eight
- * codes at a time, the bytes of a uint64_t:
+ * T_BYTES bytes at b into T_LEN floats at y, and DECODER(T), which makes the loop over blocks.
+ * Types made of bit fields take them apart in vectors (wide.h). The others, and scales, come as
+ * eight codes at a time, the bytes of a uint64_t:
  *
  *      63     56 55     48        15      8 7       0
  *     +---------+---------+ ... +---------+---------+
  *     | code 7  | code 6  |     | code 1  | code 0  |
  *     +---------+---------+ ... +---------+---------+
  *
- * Codes are picked from their fields or books with plain 64-bit arithmetic. put8() and the functions
- * like it widen them to eight floats, apply the scale, and store. That is fast on any machine whose
- * vectors the compiler supports, and does not depend on how well it vectorises a loop.
+ * Codes are picked from their fields or books with plain 64-bit arithmetic. put8() and the
+ * functions like it widen them to eight floats, apply the scale, and store. That is fast on any
+ * machine whose vectors the compiler supports, and does not depend on how well it vectorises a
+ * loop.
  *
- * The arithmetic is float32 in the order that the comments give. Fused multiply-add is switched off.
- * Codes are integers, so zero is +0 and the sign of a product with zero is the sign of the scale.
+ * The arithmetic is float32 in the order that the comments give. Fused multiply-add is switched
+ * off. Codes are integers, so zero is +0 and the sign of a product with zero is the sign of the
+ * scale.
  */
 #ifndef QUANT_KERNEL_H
 #define QUANT_KERNEL_H

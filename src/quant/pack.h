@@ -3,10 +3,10 @@
  * What the encoders are made of. Included by the family files beside kernel.h.
  *
  * An encoder is `static inline bool pack_T(const float *restrict x, uint8_t *restrict b)`, which
- * turns the T_LEN floats at x into the T_BYTES bytes at b, and ENCODER(T), which makes the loop over
- * blocks. It returns false if the type cannot store these values: one of them is not finite, or a
- * scale would not be. The bytes at b are then undefined. The caller finds out which value it is
- * (encode.c).
+ * turns the T_LEN floats at x into the T_BYTES bytes at b, and ENCODER(T), which makes the loop
+ * over blocks. It returns false if the type cannot store these values: one of them is not finite,
+ * or a scale would not be. The bytes at b are then undefined. The caller finds out which value it
+ * is (encode.c).
  *
  * This is the reverse of kernel.h: eight floats at a time become eight codes, the bytes of a
  * uint64_t, which plain 64-bit arithmetic puts into their bit fields.
@@ -169,7 +169,10 @@ static inline float nearest_of(float v, float least, float most)
     return (v + 0x1.8p23f) - 0x1.8p23f; /* in between floats are the integers */
 }
 
-/* The numbers of the steps from `least` to `most`, counted from 0: (x + more) / step to the nearest. */
+/*
+ * The numbers of the steps from `least` to `most`, counted from 0: (x + more) / step to the
+ * nearest.
+ */
 static inline void take_steps(uint8_t *restrict code, const float *restrict x, unsigned n,
                               float more, float step, float least, float most)
 {

@@ -162,9 +162,9 @@ void IN_SET(narrow_bf16)(const float *restrict src, size_t n, uint16_t *restrict
 }
 
 /*
- * The encoders of 16-bit floats narrow RUN values at once, as if all were below the limit from which
- * on a magnitude becomes infinite. If one is not, which is rare, the run is done again value by
- * value.
+ * The encoders of 16-bit floats narrow RUN values at once, as if all were below the limit from
+ * which on a magnitude becomes infinite. If one is not, which is rare, the run is done again value
+ * by value.
  */
 enum { RUN = 64 };
 #define BRAIN_LIMIT 0x1.ffp127f

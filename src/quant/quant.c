@@ -2,9 +2,10 @@
 /*
  * Streams of values over blocks: see quant.h.
  *
- * A read [off, off + n) of a stream is a run of whole blocks between two blocks of which only a part
- * is needed. Whole blocks are decoded straight into the caller's memory, the others by way of the
- * stack. If the caller's memory is not aligned like the stream, all blocks go by way of the stack.
+ * A read [off, off + n) of a stream is a run of whole blocks between two blocks of which only a
+ * part is needed. Whole blocks are decoded straight into the caller's memory, the others by way of
+ * the stack. If the caller's memory is not aligned like the stream, all blocks go by way of the
+ * stack.
  */
 #include "quant/quant.h"
 

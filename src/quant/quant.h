@@ -4,9 +4,9 @@
  *
  * A tensor's elements are stored in blocks of `block_len` consecutive elements (of the fastest
  * dimension), each block `block_bytes` bytes, without gaps. One table holds id, name, geometry,
- * decoder and encoder of every type, so that they cannot disagree (types.h). A new type is a row and
- * its functions. Source of the facts: ggml's type ids and block layouts as of 2026; each family file
- * draws its blocks.
+ * decoder and encoder of every type, so that they cannot disagree (types.h). A new type is a row
+ * and its functions. Source of the facts: ggml's type ids and block layouts as of 2026; each family
+ * file draws its blocks.
  *
  * Values are the correctly rounded float32 that ggml's own dequantisation gives, to the last bit.
  * The sign and payload of a NaN are unspecified. F32 and BF16 keep their bits, and so does F16,
@@ -14,8 +14,8 @@
  *
  * Encoded blocks are those of ggml's quantisers without importance matrix, to the last bit. Where
  * ggml leaves a block undefined (a scale whose inverse is infinite), it has the codes of zeros; it
- * decodes to zeros anyway. For most types, decoding and encoding again does not give the same block,
- * so only blocks in which a value changed may be encoded (quant_write()).
+ * decodes to zeros anyway. For most types, decoding and encoding again does not give the same
+ * block, so only blocks in which a value changed may be encoded (quant_write()).
  *
  * Threads: everything is constant after quant_init(); functions may be called from any thread.
  */
@@ -51,9 +51,9 @@ struct quant_type {
     quant_decode_fn *decode; /* NULL for removed ids */
     quant_encode_fn *encode; /* NULL for those, and where only raw bytes can be stored */
     /*
-     * The fields that a big-endian file stores reversed: swap_count fields of `swap_width` bytes, at
-     * the offsets `swap_at`. big_unknown: the type has multi-byte fields for which no big-endian form
-     * was ever agreed, so it has no values there.
+     * The fields that a big-endian file stores reversed: swap_count fields of `swap_width` bytes,
+     * at the offsets `swap_at`. big_unknown: the type has multi-byte fields for which no big-endian
+     * form was ever agreed, so it has no values there.
      */
     uint8_t swap_width;
     uint8_t swap_count;
@@ -115,7 +115,8 @@ struct quant_fault {
 };
 
 /*
- * Encode n whole blocks of a tensor of either byte order from n * block_len host floats. No overlap.
+ * Encode n whole blocks of a tensor of either byte order from n * block_len host floats. No
+ * overlap.
  *
  *     0             done
  *     -EDOM         a NaN or an infinity, which the type cannot hold
@@ -123,9 +124,9 @@ struct quant_fault {
  *                   would become infinite, itself or through the scale that its block needs
  *     -EOPNOTSUPP   no encoder (!quant_can_encode()): `raw` is the only way to write such a tensor
  *
- * On failure dst is undefined, and *fault names an element of the first block that cannot be stored:
- * its first value that is not finite (-EDOM), else the first of largest magnitude (-ERANGE). For
- * -EOPNOTSUPP it names the first value of all.
+ * On failure dst is undefined, and *fault names an element of the first block that cannot be
+ * stored: its first value that is not finite (-EDOM), else the first of largest magnitude
+ * (-ERANGE). For -EOPNOTSUPP it names the first value of all.
  */
 int quant_encode(const struct quant_type *t, bool big, const float *src, size_t n, uint8_t *dst,
                  struct quant_fault *fault);
@@ -135,11 +136,12 @@ enum quant_view { QUANT_F32, QUANT_F16, QUANT_BF16 };
 
 /*
  * Encode n whole blocks from `values`, the little-endian stream of a view (any alignment), as new
- * content of the blocks `old` (NULL: of a new tensor). A block keeps its bytes if all its values are,
- * bit for bit, those that the view shows of the old block, even if its type has no encoder. All other
- * blocks are encoded. If a NaN comes from a block's scale, any NaN equals it. Values in the type's own
- * format are stored bit for bit. dst may be old. The caller has checked quant_has_values(). Errors
- * and *fault as in quant_encode(), except that -EOPNOTSUPP names the first value that differs.
+ * content of the blocks `old` (NULL: of a new tensor). A block keeps its bytes if all its values
+ * are, bit for bit, those that the view shows of the old block, even if its type has no encoder.
+ * All other blocks are encoded. If a NaN comes from a block's scale, any NaN equals it. Values in
+ * the type's own format are stored bit for bit. dst may be old. The caller has checked
+ * quant_has_values(). Errors and *fault as in quant_encode(), except that -EOPNOTSUPP names the
+ * first value that differs.
  */
 int quant_write(const struct quant_type *t, bool big, enum quant_view view, const uint8_t *old,
                 const uint8_t *values, size_t n, uint8_t *dst, struct quant_fault *fault);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Kernel sets: the same decoders and encoders compiled for several instruction sets (see meson.build).
- * Private to the layer, its tests and benchmarks.
+ * Kernel sets: the same decoders and encoders compiled for several instruction sets (see
+ * meson.build). Private to the layer, its tests and benchmarks.
  *
  * Every file that includes kernel.h is compiled once for each set, with QUANT_SET naming it; the
  * set's name is the suffix of each global symbol. All sets give the same bits (NaNs aside).

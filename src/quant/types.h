@@ -21,9 +21,9 @@
 
 /*
  * TYPE(id, name, elements, bytes, ways, big-endian form); GONE(id, name): a retired id. Ways: BOTH
- * for a decoder and an encoder; DECODE for types that are not encoded here: those that search a code
- * book (IQ1 to IQ3), which give poor blocks unless the model's inputs are known, and formats of
- * intermediate results, not of models (Q8_1, Q8_K).
+ * for a decoder and an encoder; DECODE for types that are not encoded here: those that search a
+ * code book (IQ1 to IQ3), which give poor blocks unless the model's inputs are known, and formats
+ * of intermediate results, not of models (Q8_1, Q8_K).
  */
 // clang-format off
 #define QUANT_TYPES(TYPE, GONE)                           \

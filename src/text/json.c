@@ -13,7 +13,9 @@ static const struct float_names names_strict = {"\"NaN\"", "\"Infinity\"", "\"-I
 
 #define EACH_BYTE(b) ((uint64_t)(b)*0x0101010101010101)
 
-/* Sets the high bit of each byte of w below n (n <= 128) or over 127; others' only above such one. */
+/*
+ * Sets the high bit of each byte of w below n (n <= 128) or over 127; others' only above such one.
+ */
 static inline uint64_t any_below_or_high(uint64_t w, uint8_t n)
 {
     return ((w - EACH_BYTE(n)) | w) & EACH_BYTE(0x80);

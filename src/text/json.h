@@ -3,8 +3,8 @@
  * Metadata values as JSON (RFC 8259): one line, ", " between elements.
  *
  * Any bytes survive: valid UTF-8 is copied, a byte that is not part of valid UTF-8 becomes the lone
- * surrogate escape \udcXX (Python's surrogateescape). Integers have all their digits, over the whole
- * of u64 and i64.
+ * surrogate escape \udcXX (Python's surrogateescape). Integers have all their digits, over the
+ * whole of u64 and i64.
  *
  * Threads: any. Errors stay in the buf (base/buf.h).
  */

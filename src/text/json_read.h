@@ -8,8 +8,8 @@
  *         ... read one value at r.at: reader_string(), reader_word(), or an inner items_begin() ...
  *     if (n < 0) return n;
  *
- * Numbers are words here (see text/scan.h), so they stay exact. Strings are bytes, so bytes that are
- * not UTF-8 survive (\udc80 to \udcff are the bytes 0x80 to 0xff, see text/json.h).
+ * Numbers are words here (see text/scan.h), so they stay exact. Strings are bytes, so bytes that
+ * are not UTF-8 survive (\udc80 to \udcff are the bytes 0x80 to 0xff, see text/json.h).
  *
  * Errors are -EINVAL or -EILSEQ with "line N: ..." in r->err.
  */
@@ -56,8 +56,8 @@ struct items {
 /* The values of the array at r->at, "[". */
 struct items items_begin_array(struct reader *r);
 /*
- * The values of a whole text: lines; or an array if it begins with "[" and may_be_array. Blank lines
- * before a "[" are skipped.
+ * The values of a whole text: lines; or an array if it begins with "[" and may_be_array. Blank
+ * lines before a "[" are skipped.
  */
 struct items items_begin_text(struct reader *r, bool may_be_array);
 /* 1: r->at is at the next value. 0: no more values, r->at is behind the array. Else -errno. */

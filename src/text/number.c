@@ -187,11 +187,12 @@ static void increment(struct decimal *d)
 }
 
 /*
- * The shortest decimal. One of up to 6 (15) digits survives being read as a normal float and printed
- * with as many digits. So if a decimal of at most 6 digits gives x, printing x with 6 digits finds it
- * (without the zeros at its end). Beyond that, and for subnormals, each precision is tried. If any
- * decimal of p digits is in the interval, the nearest one is. Powers of two are an exception: their
- * interval reaches half as far down as up, so the next decimal up may be in it instead.
+ * The shortest decimal. One of up to 6 (15) digits survives being read as a normal float and
+ * printed with as many digits. So if a decimal of at most 6 digits gives x, printing x with 6
+ * digits finds it (without the zeros at its end). Beyond that, and for subnormals, each precision
+ * is tried. If any decimal of p digits is in the interval, the nearest one is. Powers of two are an
+ * exception: their interval reaches half as far down as up, so the next decimal up may be in it
+ * instead.
  */
 static void slow_digits(double x, bool single, struct decimal *d)
 {

@@ -118,7 +118,9 @@ bool shape_type(const struct shape *s, uint32_t *elem)
 {
     static const uint8_t order[] = {GGUF_U32, GGUF_I32,    GGUF_U64,  GGUF_I64,  GGUF_F32,
                                     GGUF_F64, GGUF_STRING, GGUF_BOOL, GGUF_ARRAY};
-    /* Integers that no integer type holds are not silently rounded to floats. Only floats hold -0. */
+    /*
+     * Integers that no integer type holds are not silently rounded to floats. Only floats hold -0.
+     */
     bool integers = s->kinds == SHAPE_INTEGER, floats = s->minus_zero && !s->huge;
     for (size_t i = 0; s->kinds && i < sizeof(order); i++) {
         bool is_float = gguf_types[order[i]].kind == GGUF_KIND_FLOAT;

@@ -31,8 +31,8 @@ struct shape {
 bool shape_add_word(struct shape *s, const uint8_t *word, size_t n);
 
 /*
- * Read the array at r->at, "[", past its end. Brackets may be GGUF_MAX_DEPTH deep. 0, or an error in
- * r->err.
+ * Read the array at r->at, "[", past its end. Brackets may be GGUF_MAX_DEPTH deep. 0, or an error
+ * in r->err.
  */
 int shape_array(struct reader *r, struct shape *s);
 
@@ -42,7 +42,8 @@ bool shape_fits(const struct shape *s, uint32_t elem);
 /*
  * The element type for values of one kind: for integers the first of u32, i32, u64, i64 that holds
  * all; for numbers with a float or a -0 among them f32 (f64 if one is outside the range of f32);
- * string, bool, array. False if the kinds are mixed, an integer is too large, or there are no values.
+ * string, bool, array. False if the kinds are mixed, an integer is too large, or there are no
+ * values.
  */
 bool shape_type(const struct shape *s, uint32_t *elem);
 

@@ -12,11 +12,12 @@
 #include "gguf/keys.h"
 
 /*
- * From the text alone: true or false is bool; an integer is the first of u32, i32, u64, i64 that holds
- * it; another number (-0, a point, an exponent, inf, nan) is f32, or f64 if f32 is too narrow; a JSON
- * array whose values are of one kind, at each depth, is an array of them (without values: of strings);
- * anything else is a string. The text of an array of arrays is one inner array, its only element, as a
- * line of such a text is. text_parse() accepts the text as the type found here.
+ * From the text alone: true or false is bool; an integer is the first of u32, i32, u64, i64 that
+ * holds it; another number (-0, a point, an exponent, inf, nan) is f32, or f64 if f32 is too
+ * narrow; a JSON array whose values are of one kind, at each depth, is an array of them (without
+ * values: of strings); anything else is a string. The text of an array of arrays is one inner
+ * array, its only element, as a line of such a text is. text_parse() accepts the text as the type
+ * found here.
  */
 void text_infer(const uint8_t *text, size_t n, uint32_t *type, uint32_t *elem);
 

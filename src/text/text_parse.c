@@ -101,7 +101,9 @@ static bool is_nan(uint32_t type, uint64_t bits)
     return (bits & 0x7fffffffffffffff) > 0x7ff0000000000000;
 }
 
-/* A NaN keeps its bits, and true its byte (1 by the specification, but any byte is read as true). */
+/*
+ * A NaN keeps its bits, and true its byte (1 by the specification, but any byte is read as true).
+ */
 static uint64_t keep_bits(const struct gguf_value *old, uint64_t bits)
 {
     if (!old || (old->type != GGUF_F32 && old->type != GGUF_F64 && old->type != GGUF_BOOL))

@@ -26,9 +26,9 @@
  * Append the value's bytes, as the file stores them behind the value type, to payload. fmt: of the
  * model, version 2 or 3. elem: an array's element type, else ignored.
  *
- * old: the value that the file shows (of the same format), or NULL. If it has the same type, then its
- * own text gives its own bytes, whatever they are. In any other text, NaNs, true bools and inner
- * arrays that did not change keep their bytes.
+ * old: the value that the file shows (of the same format), or NULL. If it has the same type, then
+ * its own text gives its own bytes, whatever they are. In any other text, NaNs, true bools and
+ * inner arrays that did not change keep their bytes.
  *
  * On failure payload is as before (except for buf_error() after -ENOMEM).
  */

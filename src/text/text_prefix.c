@@ -21,8 +21,8 @@ static int integer_prefix(uint32_t type, const uint8_t *p, size_t n)
 }
 
 /*
- * May become valid: a float, a float once a digit follows (5e, -), or the beginning of a word (-in).
- * Unless a space has ended the number, more digits can still change its size.
+ * May become valid: a float, a float once a digit follows (5e, -), or the beginning of a word
+ * (-in). Unless a space has ended the number, more digits can still change its size.
  */
 static int float_prefix(uint32_t type, const uint8_t *p, size_t n, bool ended)
 {

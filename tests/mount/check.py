@@ -49,7 +49,7 @@ class Check(unittest.TestCase):
                    data=image(how={'trailing': b'\1' * 8}))
         self.finds(1, 'error: is u64, must be u32 (key \'general.file_type\')',
                    data=image(general__file_type=Value('u64', 7)))
-        self.finds(1, 'error: the key llama.context_length must be there (metadata)',
+        self.finds(1, 'error: the required key llama.context_length is missing (metadata)',
                    data=image(llama__context_length=None))
         self.finds(0, 'warning: ', 'the name would be Tiny-1.2K-v1.0-Q8_0.gguf',
                    '(file name)', data=image(), name='model.gguf')
@@ -69,7 +69,7 @@ class Check(unittest.TestCase):
         self.assertEqual(done.returncode, 2)
         self.assertIn('8 is not a multiple of the alignment of 32 (tensor 1 ', done.out)
         self.assertIn('inside that of tensor 0', done.out)
-        self.assertIn('llama.context_length must be there', done.out)
+        self.assertIn('llama.context_length is missing', done.out)
 
     def test_no_file(self):
         path = mountlib.path('nothing.gguf')
@@ -128,10 +128,10 @@ class Check(unittest.TestCase):
         q8 = bytearray(34 * 32)
         struct.pack_into('<e', q8, 34 * 7, float('inf'))
         self.finds(0, data=image(bytes(q8)))
-        line = self.finds(1, 'error: ', "1 blocks have such a scale; the first at element 224 "
+        line = self.finds(1, 'error: ', "1 blocks have such a scale; the first is at element 224 "
                           "(tensor 'blk.0.attn_q.weight')", data=image(bytes(q8)),
                           option='--check=full')
-        self.assertIn('32 values are NaN, 0 infinite', line)
+        self.assertIn('32 values are NaN, 0 are infinite', line)
 
     def test_endless_hole(self):
         """A sparse file has a terabyte between its tensors: nobody reads all of it."""
@@ -208,7 +208,7 @@ class Check(unittest.TestCase):
         top = self.tree('x/README.md')
         done = check('--check', top + '/x', self.file(image()))
         self.assertEqual((done.returncode, done.err), (2, ''))
-        self.assertTrue(done.out.startswith(f'{top}/x: error: no models are in this folder'))
+        self.assertTrue(done.out.startswith(f'{top}/x: error: this folder contains no models'))
 
     def test_folder_unreadable(self):
         """It is told, and the others are checked."""

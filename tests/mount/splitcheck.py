@@ -121,8 +121,8 @@ class Whole(Set):
         a, _ = names()
         self.make(first(llama__context_length=None, llama__block_count=llama.u32(2),
                         general__quantization_version=None), second())
-        self.tells(1, f'{a}: error: the key llama.context_length must be there (metadata)',
-                   f'{a}: error: is quantised (Q8_0), so the key general.quantization_version',
+        self.tells(1, f'{a}: error: the required key llama.context_length is missing (metadata)',
+                   f'{a}: error: is quantised (Q8_0), but the key general.quantization_version',
                    f'{a}: error: 1 of 2 blocks have no tensor, the first is blk.1')
         self.assertEqual(self.mounted().count('\n'), 3)
 
@@ -135,7 +135,7 @@ class Whole(Set):
         self.tells(1, f"{a}: warning: its data begins at byte ",
                    f"{a}: error: is u64, must be u32 (key 'general.file_type')",
                    f'{b}: warning: 8 bytes behind the data',
-                   f"{b}: warning: segments are to be lower_snake_case: a to z, 0 to 9 and _ (key "
+                   f"{b}: warning: segments must be lower_snake_case: a to z, 0 to 9 and _ (key "
                    "'My.key')")
         self.mounted()
 
@@ -175,7 +175,7 @@ class Whole(Set):
         struct.pack_into('<e', q8, 34 * 7, float('inf'))
         self.make(first(), second(q8=bytes(q8)))
         self.tells(0)
-        self.tells(1, f'{b}: error: 32 values are NaN, 0 infinite, 1 blocks have such a scale; '
+        self.tells(1, f'{b}: error: 32 values are NaN, 0 are infinite, 1 blocks have such a scale; '
                    "the first at element 224 (tensor 'blk.0.attn_q.weight')", option='--check=full')
 
     def test_progress(self):
@@ -188,7 +188,7 @@ class Whole(Set):
                         + os.path.getsize(self.at(name)) + size)
         status, out, drawn = mountlib.drawn(GGUFS, '--check=full', self.names[0], cwd=self.folder)
         self.assertEqual(status, 1)
-        self.assertIn('the key general.architecture must be there', out)
+        self.assertIn('the required key general.architecture is missing', out)
         shown = re.findall(r'(\d+)% of ([0-9.]+) GB', drawn)
         self.assertTrue(shown)
         self.assertEqual({total for _, total in shown}, {'0.2'})
@@ -205,7 +205,7 @@ class Whole(Set):
                 file.write('5\n')
             said = mountlib.get(at + '/check').decode()
         self.assertEqual(said, f'{self.names[0]}: error: 5 heads do not divide an embedding of 32, '
-                         'and there is no attention.key_length (key '
+                         'and attention.key_length is missing (key '
                          "'llama.attention.head_count')\n")
         self.assertEqual(self.mounted(), said)
 
@@ -374,7 +374,7 @@ class Refusals(Set):
         self.make(first(), second())
         mountlib.put(self.at(extra), second())
         done = self.check(names()[0])
-        self.assertIn(f'{extra}: error: one shard more than the 2 that there are\n', done.out)
+        self.assertIn(f'{extra}: error: one shard too many: the model has 2\n', done.out)
         self.assertEqual(done.returncode, 2)
         self.refused(extra)
 
@@ -481,11 +481,11 @@ class Refusals(Set):
                 self.assertEqual(name[:-len(os.path.basename(name))] + said, done.out)
 
     def test_single(self):
-        """A shard that is not called so: readers do not find the others."""
+        """A shard that is not called so: readers will not find the others."""
         self.make()
         mountlib.put(self.at('a.gguf'), first())
-        self.assertIn('a.gguf: warning: is file 1 of 2 of a split model, but its name does not end '
-                      "in -00001-of-00002.gguf: readers do not find the others (key 'split.no')\n",
+        self.assertIn('a.gguf: warning: file 1 of 2 of a split model, but its name does not end '
+                      "in -00001-of-00002.gguf: readers will not find the others (key 'split.no')\n",
                       self.check('a.gguf').out)
 
 

@@ -52,12 +52,12 @@ static char *shown(const struct fixture *x)
     return text;
 }
 
-/* An edit in place that was cut off behind the journal: its header is checked, and it is told. */
+/* An edit in place that was cut off behind the journal: its header is checked, and the edit is reported. */
 static void test_journal(void)
 {
     static const char want[] =
-        NAME ": warning: an edit was interrupted; what it was about to write "
-             "is checked (--recover writes it) (journal)\n";
+        NAME ": warning: an edit was interrupted; the check includes what it still has to write "
+             "(--recover writes it) (journal)\n";
     struct fixture x;
     struct edit d;
     enum check_outcome outcome;
@@ -106,7 +106,7 @@ static void ignore(void *arg, const struct check_finding *f)
     ++*n;
 }
 
-/* The n-th allocation fails: the model is unusable and that is told, or is as clean as it is. */
+/* The n-th allocation fails: the model is reported as unusable, or it is as clean as without the failure. */
 static void test_memory(void)
 {
     struct fixture x;
