@@ -158,6 +158,12 @@ static int do_unlinkat(const struct sys *s, int dir, const char *name)
     return result(unlinkat(dir, name, 0));
 }
 
+static int do_mkdirat(const struct sys *s, int dir, const char *name, mode_t mode)
+{
+    (void)s;
+    return result(mkdirat(dir, name, mode));
+}
+
 static int list_names(DIR *d, int (*fn)(void *arg, const char *name), void *arg)
 {
     int r = 0;
@@ -210,6 +216,7 @@ const struct sys sys_libc = {
     .fremovexattr = do_fremovexattr,
     .rename = do_rename,
     .unlinkat = do_unlinkat,
+    .mkdirat = do_mkdirat,
     .list = do_list,
 };
 

@@ -52,7 +52,7 @@ int edit_check_value(const struct gguf *g, const void *key, size_t key_len, uint
 }
 
 /* The header without reserve and padding must stay one that can be read. */
-static int check_size(const struct edit_change *c, struct err *e)
+int edit_check_size(const struct edit_change *c, struct err *e)
 {
     uint64_t infos = c->base->head_len - c->base->info_off;
     if (c->bytes <= GGUF_MAX_HEADER && infos <= GGUF_MAX_HEADER - c->bytes)
@@ -109,7 +109,7 @@ int edit_set(struct edit_change *c, const void *key, size_t key_len, struct edit
     slot_set_value(c, i, value);
     if (c->slot[i].gone)
         slot_set_gone(c, i, false);
-    r = check_size(c, e);
+    r = edit_check_size(c, e);
     if (r < 0)
         edit_undo(c, mark);
     return r;
@@ -165,7 +165,7 @@ int edit_rename(struct edit_change *c, const void *from, size_t from_len, const 
     r = live_slot(c, old, &i);
     if (r == 0)
         r = slot_rename(c, i, now);
-    r = r < 0 ? no_memory(e) : check_size(c, e);
+    r = r < 0 ? no_memory(e) : edit_check_size(c, e);
     if (r < 0)
         edit_undo(c, mark);
     return r;

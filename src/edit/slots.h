@@ -38,4 +38,7 @@ void slot_set_gone(struct edit_change *c, uint32_t i, bool gone);
 void slot_set_value(struct edit_change *c, uint32_t i, struct edit_value *v);
 int slot_rename(struct edit_change *c, uint32_t i, struct name to);
 
+/* 0; -EFBIG if the header without reserve and padding is over GGUF_MAX_HEADER. */
+int edit_check_size(const struct edit_change *c, struct err *e);
+
 #endif

@@ -96,14 +96,35 @@ static void forget_writes(struct faultsys *fs, uint64_t ino)
     }
 }
 
+static void forget_entry(struct fault_entry *e)
+{
+    if (e->kept[0])
+        (void)unlinkat(e->dir, e->kept, 0);
+    free(e);
+}
+
 static void forget_entries(struct faultsys *fs)
 {
     while (fs->entries) {
         struct fault_entry *e = fs->entries;
         fs->entries = e->next;
-        if (e->kept[0])
-            (void)unlinkat(e->dir, e->kept, 0);
-        free(e);
+        forget_entry(e);
+    }
+}
+
+/* Of the folder that was synced. */
+static void sync_entries(struct faultsys *fs, const struct stat *synced)
+{
+    for (struct fault_entry **at = &fs->entries; *at;) {
+        struct fault_entry *e = *at;
+        struct stat st;
+        if (fstat(e->dir, &st) == 0 &&
+            (st.st_dev != synced->st_dev || st.st_ino != synced->st_ino)) {
+            at = &e->next;
+            continue;
+        }
+        *at = e->next;
+        forget_entry(e);
     }
 }
 
@@ -262,7 +283,7 @@ static int f_fsync(const struct sys *s, int fd)
     if (real->fstat(real, fd, &st) < 0)
         return -EBADF;
     if (S_ISDIR(st.st_mode))
-        forget_entries(self(s));
+        sync_entries(self(s), &st);
     else
         forget_writes(self(s), st.st_ino);
     return 0;
@@ -428,6 +449,14 @@ static int f_unlinkat(const struct sys *s, int dir, const char *name)
     return r;
 }
 
+/* A folder that is made stays: only its content is of interest. */
+static int f_mkdirat(const struct sys *s, int dir, const char *name, mode_t mode)
+{
+    FAULT("mkdirat");
+    note_name(s, dir, name);
+    return real->mkdirat(real, dir, name, mode);
+}
+
 static int f_list(const struct sys *s, int dir, int (*fn)(void *arg, const char *name), void *arg)
 {
     FAULT("list");
@@ -458,6 +487,7 @@ void faultsys_init(struct faultsys *fs, enum fault_mode mode, unsigned n, int er
                 .fremovexattr = f_fremovexattr,
                 .rename = f_rename,
                 .unlinkat = f_unlinkat,
+                .mkdirat = f_mkdirat,
                 .list = f_list},
         .mode = mode,
         .brief = mode == FAULT_SHORT,

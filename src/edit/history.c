@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: MIT */
+/* The states of a model's keys in files: see history.h, whose invariants are named here. */
+#include "edit/history.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "base/hash.h"
+#include "edit/history_names.h"
+
+#define NEW_NAME ".new" /* of a state while it is written: one at a time has the lock */
+
+/* ---- open, close ---- */
+
+int history_open(struct history *h, const struct sys *sys, const char *home, const char *model,
+                 unsigned keep, struct err *e)
+{
+    static const uint64_t key[2] = {0x67677566732d6869, 0x73746f72792d2121}; /* any, but fixed */
+    uint64_t hash = siphash(key, model, strlen(model));
+    *h = (struct history){
+        .sys = sys, .place = HISTORY_PLACE_INIT, .hash = hash ? hash : 1, .keep = keep};
+    h->model = strdup(model);
+    if (!h->model)
+        return err_set(e, -ENOMEM, "no memory");
+    return history_place_find(&h->place, home, e);
+}
+
+void history_close(struct history *h)
+{
+    history_place_free(&h->place);
+    free(h->model);
+    h->model = NULL;
+}
+
+static int lock(struct history *h, bool make, struct err *e)
+{
+    int r = history_place_open(&h->place, h->sys, make, e);
+    if (r < 0)
+        return r;
+    do
+        r = h->sys->flock(h->sys, h->place.dir, LOCK_EX);
+    while (r == -EINTR);
+    return r < 0 ? err_set(e, r, "%s: cannot lock it: %s", h->place.path, strerror(-r)) : 0;
+}
+
+static void unlock(struct history *h)
+{
+    (void)h->sys->flock(h->sys, h->place.dir, LOCK_UN);
+}
+
+/* ---- a state's file ---- */
+
+static struct history_name name_of(const struct history *h, const struct history_record *r)
+{
+    return (struct history_name){.hash = h->hash,
+                                 .number = r->number,
+                                 .time = (uint64_t)r->begin,
+                                 .size = HISTORY_RECORD + r->path_len + r->image_len};
+}
+
+static int failed(const struct history *h, uint64_t number, int r, const char *what, struct err *e)
+{
+    return err_set(e, r, "state %llu in %s: cannot %s: %s", (unsigned long long)number,
+                   h->place.path, what, strerror(-r));
+}
+
+/* H4. Nothing but a file is opened: to open a device is to use it. */
+static int open_state(struct history *h, const struct history_name *n, bool write, struct stat *st,
+                      struct err *e)
+{
+    char name[HISTORY_NAME_MAX];
+    int flags = (write ? O_RDWR : O_RDONLY) | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;
+    history_name_put(n, name);
+    int r = h->sys->fstatat(h->sys, h->place.dir, name, st);
+    if (r < 0)
+        return failed(h, n->number, r, "find it", e);
+    if (!S_ISREG(st->st_mode) || st->st_uid != geteuid() || st->st_nlink != 1)
+        return err_set(e, -EPERM, "state %llu in %s: it is not a file that this program made",
+                       (unsigned long long)n->number, h->place.path);
+    int fd = h->sys->openat(h->sys, h->place.dir, name, flags, 0);
+    return fd < 0 ? failed(h, n->number, fd, "open it", e) : fd;
+}
+
+/* ---- keeping ---- */
+
+static int fill(struct history *h, int fd, const struct history_record *r, const struct buf *body)
+{
+    uint8_t record[HISTORY_RECORD];
+    history_record_put(r, record);
+    int done = sys_write_all(h->sys, fd, record, sizeof(record), 0);
+    if (done == 0)
+        done = sys_write_all(h->sys, fd, body->data, body->len, sizeof(record));
+    return done == 0 ? sys_sync(h->sys, fd) : done;
+}
+
+/* H1. */
+static int write_state(struct history *h, const struct history_record *r, const struct buf *body,
+                       struct err *e)
+{
+    char name[HISTORY_NAME_MAX];
+    const struct history_name n = name_of(h, r);
+    int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, dir = h->place.dir;
+    history_name_put(&n, name);
+    (void)h->sys->unlinkat(h->sys, dir, NEW_NAME); /* of a process that has ended */
+    int fd = h->sys->openat(h->sys, dir, NEW_NAME, flags, 0600);
+    if (fd < 0)
+        return failed(h, r->number, fd, "make a file for it", e);
+    int done = fill(h, fd, r, body);
+    sys_close(h->sys, &fd);
+    if (done == 0)
+        done = h->sys->rename(h->sys, dir, NEW_NAME, name, 0);
+    if (done == 0)
+        return sys_sync_dir(h->sys, dir) < 0 ? failed(h, r->number, -EIO, "sync the folder", e) : 0;
+    (void)h->sys->unlinkat(h->sys, dir, NEW_NAME);
+    return failed(h, r->number, done, "write it", e);
+}
+
+static int save_locked(struct history *h, struct history_record *r, const struct buf *body,
+                       struct err *e)
+{
+    CLEANUP(history_names_free) struct history_names l = HISTORY_NAMES_INIT;
+    int done = history_names_read(h, &l, e);
+    if (done < 0)
+        return done;
+    r->number = history_names_next(&l, h->hash);
+    if (array_grow(&l.name, &l.cap, l.n, sizeof(*l.name)) < 0)
+        return err_set(e, -ENOMEM, "no memory");
+    done = write_state(h, r, body, e);
+    if (done < 0)
+        return done;
+    const struct history_name kept = name_of(h, r);
+    l.name[l.n++] = kept;
+    l.bytes += (kept.size / HISTORY_BLOCK + 1) * HISTORY_BLOCK;
+    (void)history_names_prune(h, &l, &kept, NULL); /* tried again with the next state */
+    return 0;
+}
+
+int history_save(struct history *h, struct history_record *r, const struct buf *body, struct err *e)
+{
+    if (body->len > HISTORY_BYTES_MAX - HISTORY_RECORD - HISTORY_BLOCK)
+        return err_set(e, -EFBIG, "the keys take %zu bytes: %llu are kept of all models together",
+                       body->len, (unsigned long long)HISTORY_BYTES_MAX);
+    int done = lock(h, true, e);
+    if (done < 0)
+        return done;
+    done = save_locked(h, r, body, e);
+    unlock(h);
+    return done;
+}
+
+int history_update(struct history *h, const struct history_record *r, struct err *e)
+{
+    uint8_t record[HISTORY_RECORD];
+    struct stat st;
+    const struct history_name n = name_of(h, r);
+    int done = history_place_open(&h->place, h->sys, false, e);
+    if (done < 0)
+        return done;
+    int fd = open_state(h, &n, true, &st, e);
+    if (fd < 0)
+        return fd;
+    history_record_put(r, record);
+    done = sys_write_all(h->sys, fd, record, sizeof(record), 0);
+    sys_close(h->sys, &fd);
+    return done < 0 ? failed(h, r->number, done, "write it", e) : 0;
+}
+
+int history_sync(struct history *h, const struct history_record *r, struct err *e)
+{
+    struct stat st;
+    const struct history_name n = name_of(h, r);
+    int done = history_place_open(&h->place, h->sys, false, e);
+    int fd = done < 0 ? done : open_state(h, &n, true, &st, e);
+    if (fd < 0)
+        return fd;
+    done = sys_sync(h->sys, fd);
+    sys_close(h->sys, &fd);
+    return done < 0 ? failed(h, r->number, done, "sync it", e) : 0;
+}
+
+/* ---- looking ---- */
+
+void history_list_free(struct history_list *l)
+{
+    free(l->number);
+    *l = HISTORY_LIST_INIT;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    const uint64_t *x = a, *y = b;
+    return *x < *y ? -1 : *x > *y;
+}
+
+/* The names, if there is a folder; *exists false: there is none. */
+static int read_names(struct history *h, struct history_names *l, struct err *e)
+{
+    struct err why = {0};
+    int r = history_place_open(&h->place, h->sys, false, &why);
+    if (r == -ENOENT)
+        return 0;
+    return r < 0 ? err_set(e, r, "%s", why.msg) : history_names_read(h, l, e);
+}
+
+int history_list(struct history *h, struct history_list *ret, struct err *e)
+{
+    CLEANUP(history_names_free) struct history_names l = HISTORY_NAMES_INIT;
+    struct history_list list = HISTORY_LIST_INIT;
+    int r = read_names(h, &l, e);
+    for (size_t i = 0; i < l.n && r == 0; i++) {
+        if (l.name[i].hash != h->hash)
+            continue;
+        r = array_grow(&list.number, &list.cap, list.n, sizeof(*list.number));
+        if (r == 0)
+            list.number[list.n++] = l.name[i].number;
+        else
+            (void)err_set(e, r, "no memory");
+    }
+    if (list.n)
+        qsort(list.number, list.n, sizeof(*list.number), by_number);
+    if (r < 0)
+        history_list_free(&list);
+    *ret = list;
+    return r;
+}
+
+/* The file of a state in memory, as far as it is wanted. */
+static int load(struct history *h, const struct history_name *n, bool whole, struct buf *ret,
+                struct err *e)
+{
+    struct stat st;
+    int fd = open_state(h, n, false, &st, e);
+    if (fd < 0)
+        return fd;
+    size_t size = whole ? (size_t)n->size : HISTORY_RECORD;
+    uint8_t *bytes = NULL;
+    int r = 0;
+    if (st.st_size < 0 || (uint64_t)st.st_size != n->size || n->size < HISTORY_RECORD)
+        r = err_set(e, -EBADMSG, "state %llu in %s: it is damaged: %lld bytes, its name says %llu",
+                    (unsigned long long)n->number, h->place.path, (long long)st.st_size,
+                    (unsigned long long)n->size);
+    else if (!(bytes = buf_extend(ret, size)))
+        r = err_set(e, -ENOMEM, "no memory for state %llu", (unsigned long long)n->number);
+    else if ((r = sys_read_all(h->sys, fd, bytes, size, 0)) < 0)
+        r = failed(h, n->number, r, "read it", e);
+    sys_close(h->sys, &fd);
+    return r;
+}
+
+static int read_state(struct history *h, const struct history_name *n, struct history_record *ret,
+                      struct gguf **keys, struct err *e)
+{
+    CLEANUP(buf_free) struct buf b = BUF_INIT;
+    int r = load(h, n, keys != NULL, &b, e);
+    if (r < 0)
+        return r;
+    struct gguf *g = NULL;
+    r = keys ? history_parse(b.data, b.len, h->model, ret, &g, e)
+             : history_record_get(b.data, ret, e);
+    if (r == 0 && ret->number != n->number)
+        r = err_set(e, -EBADMSG, "it is damaged: its number is another");
+    if (r < 0) {
+        gguf_free(g);
+        return err_prefix(e, "state %llu in %s", (unsigned long long)n->number, h->place.path);
+    }
+    if (keys)
+        *keys = g;
+    return 0;
+}
+
+int history_read(struct history *h, uint64_t number, struct history_record *ret, struct gguf **keys,
+                 struct err *e)
+{
+    CLEANUP(history_names_free) struct history_names l = HISTORY_NAMES_INIT;
+    int r = read_names(h, &l, e);
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < l.n; i++)
+        if (l.name[i].hash == h->hash && l.name[i].number == number)
+            return read_state(h, &l.name[i], ret, keys, e);
+    return err_set(e, -ENOENT, "there is no state %llu (ggufs --history shows those that exist)",
+                   (unsigned long long)number);
+}
+
+int history_clear(struct history *h, size_t *n, struct err *e)
+{
+    CLEANUP(history_names_free) struct history_names l = HISTORY_NAMES_INIT;
+    *n = 0;
+    struct err why = {0};
+    int r = lock(h, false, &why);
+    if (r == -ENOENT)
+        return 0;
+    if (r < 0)
+        return err_set(e, r, "%s", why.msg);
+    r = history_names_read(h, &l, e);
+    if (r == 0)
+        r = history_names_drop(h, &l, n, e);
+    if (r == 0 && *n && (r = sys_sync_dir(h->sys, h->place.dir)) < 0)
+        (void)err_set(e, r, "%s: cannot sync it: %s", h->place.path, strerror(-r));
+    unlock(h);
+    return r;
+}

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: MIT */
+/* All keys as they once were: see restore.h. */
+#include "edit/restore.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "edit/slots.h"
+#include "gguf/keys.h"
+
+bool edit_key_is_own(const struct gguf *g, uint32_t kv)
+{
+    return key_is_own(gguf_key(g, &g->kv[kv]), g->kv[kv].key_len);
+}
+
+uint64_t edit_keys_id(const struct gguf *g)
+{
+    static const uint64_t any = 0x67677566736b6579; /* but fixed: the identity is kept in files */
+    uint64_t id = g->fmt.big;
+    for (uint32_t i = 0; i < g->n_kv; i++) {
+        const struct gguf_kv *kv = &g->kv[i];
+        const uint64_t key[2] = {id, any};
+        if (!edit_key_is_own(g, i))
+            id = siphash(key, g->head + kv->off, (size_t)(kv->end - kv->off));
+    }
+    return id;
+}
+
+/* ---- one key ---- */
+
+static bool same_entry(const struct gguf *a, uint32_t i, const struct gguf *b, uint32_t k)
+{
+    uint64_t n = a->kv[i].end - a->kv[i].off;
+    return n == b->kv[k].end - b->kv[k].off &&
+           memcmp(a->head + a->kv[i].off, b->head + b->kv[k].off, (size_t)n) == 0;
+}
+
+/* Give a slot the value of a key of `keys`. */
+static int set_value(struct edit_change *c, uint32_t i, const struct gguf *keys,
+                     const struct gguf_kv *kv)
+{
+    CLEANUP(buf_free) struct buf bytes = BUF_INIT;
+    buf_add(&bytes, keys->head + kv->val_off, (size_t)(kv->end - kv->val_off));
+    if (buf_error(&bytes))
+        return -ENOMEM;
+    struct edit_value *v = edit_value_make(kv->type, &bytes);
+    if (!v)
+        return -ENOMEM;
+    slot_set_value(c, i, v);
+    edit_value_unref(v);
+    if (c->slot[i].gone)
+        slot_set_gone(c, i, false);
+    return 0;
+}
+
+/* ---- all of them ---- */
+
+/* Where the walk over the keys to restore has come to in the base. */
+struct at {
+    uint64_t rank; /* of the last key */
+    uint32_t next; /* of the base: the first key with a higher rank */
+};
+
+static uint64_t rank_of(const struct edit_change *c, uint32_t kv)
+{
+    return c->rank ? c->rank[kv] : (uint64_t)kv + 1;
+}
+
+static void pass(const struct edit_change *c, struct at *at, uint64_t rank)
+{
+    at->rank = rank;
+    while (at->next < c->base->n_kv && rank_of(c, at->next) <= rank)
+        at->next++;
+}
+
+/* A rank behind the last key and before the base's next: equal to the last where there is no other,
+ * as slots of one rank are listed in the order in which they were made, behind the base's key. */
+static uint64_t rank_here(const struct edit_change *c, struct at *at)
+{
+    if (at->next == c->base->n_kv || at->rank + 1 < rank_of(c, at->next))
+        at->rank++;
+    return at->rank;
+}
+
+static int restore_key(struct edit_change *c, const struct gguf *keys, uint32_t k, struct at *at)
+{
+    const struct gguf_kv *kv = &keys->kv[k];
+    struct name name = {gguf_key(keys, kv), kv->key_len};
+    uint32_t old = gguf_find_key(c->base, name.p, name.n), i;
+    bool exists = old != EDIT_NONE, same = exists && same_entry(c->base, old, keys, k);
+    bool stays = exists && rank_of(c, old) > at->rank;
+    if (stays)
+        pass(c, at, rank_of(c, old));
+    if (stays && same)
+        return 0;
+    uint64_t rank = stays ? at->rank : rank_here(c, at);
+    int r = exists ? slot_touch(c, old, &i) : slot_add(c, name, rank, &i);
+    if (r < 0)
+        return r;
+    c->slot[i].rank = rank;
+    return same ? 0 : set_value(c, i, keys, kv);
+}
+
+static int remove_others(struct edit_change *c, const struct gguf *keys)
+{
+    int r = 0;
+    for (uint32_t kv = 0; kv < c->base->n_kv && r == 0; kv++) {
+        uint32_t i;
+        struct name name = base_name(c, kv);
+        if (edit_key_is_own(c->base, kv) || gguf_find_key(keys, name.p, name.n) != EDIT_NONE)
+            continue;
+        r = slot_touch(c, kv, &i);
+        if (r == 0)
+            slot_set_gone(c, i, true);
+    }
+    return r;
+}
+
+static bool same_format(const struct gguf_format *a, const struct gguf_format *b)
+{
+    return a->big == b->big && a->len_width == b->len_width && a->nul == b->nul;
+}
+
+int edit_restore(struct edit_change *c, const struct gguf *keys, struct err *e)
+{
+    size_t mark = edit_mark(c);
+    struct at at = {0};
+    if (!same_format(&c->base->fmt, &keys->fmt))
+        return err_set(e, -EINVAL,
+                       "the keys are of a file of another byte order or version of GGUF");
+    int r = remove_others(c, keys);
+    for (uint32_t k = 0; k < keys->n_kv && r == 0; k++)
+        if (!edit_key_is_own(keys, k))
+            r = restore_key(c, keys, k, &at);
+    if (r < 0)
+        (void)err_set(e, r, "no memory for the keys");
+    else
+        r = edit_check_size(c, e);
+    if (r < 0)
+        edit_undo(c, mark);
+    return r;
+}

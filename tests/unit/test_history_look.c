@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: MIT */
+/* edit/history_look: a history as text, and which state an undo means. */
+#include "cu_main.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "build_gguf.h"
+#include "edit/history_look.h"
+#include "edit/recorder.h"
+#include "edit/restore.h"
+#include "history_dir.h"
+
+/* Record an edit from one set of keys to another. */
+static void edit(struct recorder *r, const struct gguf *from, const struct gguf *to, int64_t now,
+                 uint64_t restored)
+{
+    struct recorded_body body;
+    struct recorded_edit e = {edit_keys_id(from), edit_keys_id(to), restored > 0, restored, now};
+    CU_ASSERT_EQUAL(recorded_body_make(&body, r->h, from), 0);
+    CU_ASSERT_EQUAL(recorder_begin(r, &e, &body, NULL), 0);
+    CU_ASSERT_EQUAL(recorder_end(r, true, now, NULL), 0);
+    recorded_body_free(&body);
+}
+
+/* The keys that an undo would restore are these; number 0: the last edit. */
+static int picks(struct history *h, uint64_t number, const struct gguf *now,
+                 const struct gguf *want, bool fits)
+{
+    struct history_pick p;
+    struct err e = {0};
+    int r = history_pick(h, number, now, &p, &e);
+    if (r == 0) {
+        CU_ASSERT_TRUE(same_keys(p.keys, want));
+        CU_ASSERT_EQUAL(p.fits, fits);
+    }
+    CU_ASSERT_EQUAL(e.code, r);
+    history_pick_free(&p);
+    return r;
+}
+
+struct three {
+    struct home x;
+    struct recorder r;
+    struct gguf *a, *b, *c;
+};
+
+static void three_setup(struct three *t)
+{
+    home_setup(&t->x);
+    t->r = (struct recorder){.h = &t->x.h};
+    t->a = keys_of("a");
+    t->b = keys_of("b");
+    t->c = keys_of("c");
+}
+
+static void three_free(struct three *t)
+{
+    gguf_free(t->a);
+    gguf_free(t->b);
+    gguf_free(t->c);
+    home_teardown(&t->x);
+}
+
+static void test_pick(void)
+{
+    struct three t;
+    three_setup(&t);
+    struct history *h = &t.x.h;
+    CU_ASSERT_EQUAL(picks(h, 0, t.a, NULL, true), -ENOENT);
+    CU_ASSERT_EQUAL(picks(h, 1, t.a, NULL, true), -ENOENT);
+    edit(&t.r, t.a, t.b, 1000, 0);
+    CU_ASSERT_EQUAL(picks(h, 0, t.b, t.a, true), 0);
+    edit(&t.r, t.b, t.c, 1100, 0);
+    CU_ASSERT_EQUAL(picks(h, 0, t.c, t.b, true), 0);
+    CU_ASSERT_EQUAL(picks(h, 1, t.c, t.a, true), 0);
+    /* The undo of the last one, and the undo of that. */
+    edit(&t.r, t.c, t.b, 1200, 2);
+    CU_ASSERT_EQUAL(picks(h, 0, t.b, t.c, true), 0);
+    edit(&t.r, t.b, t.c, 1201, 3);
+    CU_ASSERT_EQUAL(picks(h, 0, t.c, t.b, true), 0);
+    CU_ASSERT_TRUE(numbers_are(h, 1, 4));
+    /* An edit just after an undo has a state of its own. */
+    edit(&t.r, t.c, t.a, 1202, 0);
+    CU_ASSERT_EQUAL(picks(h, 0, t.a, t.c, true), 0);
+    three_free(&t);
+}
+
+static void test_foreign(void)
+{
+    struct three t;
+    three_setup(&t);
+    struct gguf *other = keys_of("by another program");
+    edit(&t.r, t.a, t.b, 1000, 0);
+    CU_ASSERT_EQUAL(picks(&t.x.h, 0, other, NULL, false), -ESTALE);
+    CU_ASSERT_EQUAL(picks(&t.x.h, 0, t.a, NULL, false), -ESTALE);
+    CU_ASSERT_EQUAL(picks(&t.x.h, 1, other, t.a, false), 0);
+    gguf_free(other);
+    three_free(&t);
+}
+
+/* Edits that fail make no row of states, and hide none. */
+static void test_failed(void)
+{
+    struct three t;
+    three_setup(&t);
+    edit(&t.r, t.a, t.b, 1000, 0);
+    for (int64_t now = 2000; now < 2500; now += 50) {
+        struct recorded_body body;
+        struct recorded_edit e = {edit_keys_id(t.b), edit_keys_id(t.c), false, 0, now};
+        CU_ASSERT_EQUAL(recorded_body_make(&body, &t.x.h, t.b), 0);
+        struct recorder fresh = {.h = &t.x.h};
+        struct recorder *r = now % 100 ? &fresh : &t.r;
+        CU_ASSERT_EQUAL(recorder_begin(r, &e, &body, NULL), 0);
+        CU_ASSERT_EQUAL(recorder_end(r, false, now, NULL), 0);
+        recorded_body_free(&body);
+    }
+    CU_ASSERT_TRUE(numbers_are(&t.x.h, 1, 2));
+    CU_ASSERT_EQUAL(picks(&t.x.h, 0, t.b, t.a, true), 0);
+    edit(&t.r, t.b, t.c, 3000, 0);
+    CU_ASSERT_TRUE(numbers_are(&t.x.h, 1, 2));
+    CU_ASSERT_EQUAL(picks(&t.x.h, 0, t.c, t.b, true), 0);
+    three_free(&t);
+}
+
+static void test_join(void)
+{
+    struct three t;
+    three_setup(&t);
+    edit(&t.r, t.a, t.b, 1000, 0);
+    edit(&t.r, t.b, t.c, 1009, 0);
+    CU_ASSERT_TRUE(numbers_are(&t.x.h, 1, 1));
+    CU_ASSERT_EQUAL(picks(&t.x.h, 0, t.c, t.a, true), 0);
+    /* By another process, too. */
+    t.r.open = false;
+    edit(&t.r, t.c, t.b, 1018, 0);
+    CU_ASSERT_TRUE(numbers_are(&t.x.h, 1, 1));
+    edit(&t.r, t.b, t.c, 1028, 0);
+    CU_ASSERT_TRUE(numbers_are(&t.x.h, 1, 2));
+    /* A clock that went back, and keys that another program wrote. */
+    edit(&t.r, t.c, t.b, 1020, 0);
+    CU_ASSERT_TRUE(numbers_are(&t.x.h, 1, 3));
+    edit(&t.r, t.a, t.b, 1021, 0);
+    CU_ASSERT_TRUE(numbers_are(&t.x.h, 1, 4));
+    three_free(&t);
+}
+
+static void test_text(void)
+{
+    struct three t;
+    CLEANUP(buf_free) struct buf text = BUF_INIT;
+    struct err e = {0};
+    setenv("TZ", "UTC", 1);
+    three_setup(&t);
+    CU_ASSERT_EQUAL(history_text(&t.x.h, t.a, &text, &e), 0);
+    CU_ASSERT_EQUAL(text.len, 0);
+    edit(&t.r, t.a, t.b, 1000000000, 0);
+    edit(&t.r, t.b, t.c, 1100000000, 0);
+    edit(&t.r, t.c, t.b, 1200000000, 2);
+    CU_ASSERT_EQUAL(history_text(&t.x.h, t.b, &text, &e), 0);
+    buf_char(&text, '\0');
+    CU_ASSERT_STRING_EQUAL((char *)text.data,
+                           "1\t2001-09-09 01:46:40\tchanged text\n"
+                           "2\t2004-11-09 11:33:20\tchanged text\n"
+                           "3\t2008-01-10 21:20:00\tundo, back to 2: changed text\n");
+    buf_free(&text);
+    CU_ASSERT_EQUAL(history_text(&t.x.h, t.a, &text, &e), 0);
+    buf_char(&text, '\0');
+    CU_ASSERT_PTR_NOT_NULL(strstr((char *)text.data, "text (also by another program)\n"));
+    three_free(&t);
+}
+
+static struct gguf *with_keys(const char *const *keys, size_t n)
+{
+    struct build b;
+    struct gguf *g = NULL;
+    size_t size;
+    build_init(&b, 3, false);
+    for (size_t i = 0; i < n; i++)
+        build_str(&b, keys[i], "x");
+    uint8_t *image = build_finish(&b, &size);
+    struct source s = source_mem(image, size);
+    CU_ASSERT_EQUAL_FATAL(gguf_parse(&s, 0, &g, NULL), 0);
+    free(image);
+    return g;
+}
+
+static void test_describe(void)
+{
+    static const char *const first[] = {"k.a", "k.b", "split.no", "k.\n"};
+    static const char *const second[] = {"k.b", "k.1", "k.2", "k.3", "k.4", "k.5", "k.6", "k.7"};
+    static const char *const third[] = {"k.b", "k.a"};
+    struct gguf *a = with_keys(first, 4), *b = with_keys(second, 8), *c = with_keys(third, 2);
+    struct gguf *d = with_keys(first, 2);
+    CLEANUP(buf_free) struct buf text = BUF_INIT;
+    history_describe(a, b, &text);
+    buf_char(&text, '\0');
+    CU_ASSERT_STRING_EQUAL((char *)text.data,
+                           "added k.1, k.2, k.3, k.4, k.5 and 2 more; removed k.a, k.\\x0a");
+    buf_free(&text);
+    history_describe(d, c, &text);
+    buf_char(&text, '\0');
+    CU_ASSERT_STRING_EQUAL((char *)text.data, "changed the order of the keys");
+    gguf_free(a);
+    gguf_free(b);
+    gguf_free(c);
+    gguf_free(d);
+}
+
+static CU_TestInfo tests[] = {
+    {"which state an undo restores", test_pick},
+    {"keys that another program wrote", test_foreign},
+    {"edits that failed are no states", test_failed},
+    {"edits that join a state", test_join},
+    {"a history as text", test_text},
+    {"differences in words", test_describe},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("history_look", tests)
