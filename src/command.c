@@ -12,7 +12,7 @@
 #include "mount/unmount.h"
 #include "tree/tree.h"
 
-/* To standard error, each behind the program's name. */
+/* Print lines to standard error, each behind the program's name. */
 static void print_lines(const struct buf *lines)
 {
     const char *p = (const char *)lines->data, *end = p + lines->len;
@@ -69,7 +69,7 @@ static int recover(const struct command_args *a)
         } else if (found.finished) {
             (void)printf("%s: an interrupted edit was finished\n", shown);
         } else if (found.dropped || found.removed) {
-            (void)printf("%s: what an interrupted edit left was removed\n", shown);
+            (void)printf("%s: an interrupted edit was undone\n", shown);
         } else {
             (void)printf("%s: nothing to recover\n", shown);
         }
@@ -93,9 +93,9 @@ static const struct {
 
 static const struct command {
     const char *name;
-    const char *value; /* the one that NAME=VALUE may have; NULL: none */
+    const char *value; /* the only VALUE allowed in NAME=VALUE; NULL: no value */
     unsigned takes;    /* a set of options */
-    const char *wants; /* operands; NULL: none */
+    const char *wants; /* operands; NULL: takes none */
     int (*run)(const struct command_args *a);
 } commands[] = {
     {"--unmount", NULL, 0, "MOUNTPOINT", unmount},
@@ -129,7 +129,7 @@ static size_t find_option(const char *arg)
     return i;
 }
 
-/* The command that is named before the first operand, behind nothing but commands' options. */
+/* Find the command: it stands before the first operand, and only options may stand before it. */
 static const struct command *find_command(int argc, char **argv)
 {
     for (int i = 1; i < argc && argv[i][0] == '-'; i++) {
@@ -165,7 +165,8 @@ static int unknown(const struct command *cmd, const char *arg)
             nearest_offer(&near, options[i].name, strlen(options[i].name), i);
     (void)show(shown, arg, strlen(arg));
     if (near.found)
-        return misused(cmd, "unknown option '%s', is '%s' meant?", shown, options[near.which].name);
+        return misused(cmd, "unknown option '%s', did you mean '%s'?", shown,
+                       options[near.which].name);
     return misused(cmd, "unknown option '%s'", shown);
 }
 

@@ -2,8 +2,8 @@
 /*
  * The commands besides mounting: ggufs --COMMAND[=VALUE] [OPTION...] OPERAND...
  *
- * One table of commands and one of their options (command.c); one parser for all. Options may stand
- * before the command, and behind operands up to "--".
+ * One table of commands and one of their options (command.c); one parser for all. Options may
+ * precede the command, and may follow operands up to "--".
  */
 #ifndef COMMAND_H
 #define COMMAND_H
@@ -19,19 +19,19 @@ struct command_given {
 };
 
 struct command_args {
-    const char *value; /* of the command: behind its "="; NULL: none was given */
+    const char *value; /* of the command, behind its "="; NULL: not given */
     struct command_given *option;
     size_t n_options;
-    char **operand; /* at least one, where the command wants any */
+    char **operand; /* at least one, if the command takes any */
     int n;
 };
 
 bool command_has(const struct command_args *a, enum command_option id);
 
-/* If the arguments name a command: run it, set *status to the process's, return true. */
+/* If the arguments name a command: run it, set *status to the exit status, return true. */
 bool command_run(int argc, char **argv, int *status);
 
-/* The commands that have a file of their own; the result is the exit status. */
+/* Commands with a file of their own; the result is the exit status. */
 int command_check(const struct command_args *a);
 int command_info(const struct command_args *a);
 

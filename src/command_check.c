@@ -22,7 +22,7 @@ struct check {
     char *words;           /* owned */
     struct report *report; /* with --json */
     bool bar;              /* a progress bar is drawn */
-    struct timespec drawn; /* when it was last */
+    struct timespec drawn; /* when it was last drawn */
 };
 
 /* ---- options ---- */
@@ -45,7 +45,7 @@ static int unknown_rule(const char *word)
         nearest_offer(&near, other, strlen(other), i);
     (void)fprintf(stderr, "ggufs: --check: unknown rule '%s'", show(shown, word, strlen(word)));
     if (near.found)
-        (void)fprintf(stderr, ", is '%s' meant?", check_any_rule_id(near.which));
+        (void)fprintf(stderr, ", did you mean '%s'?", check_any_rule_id(near.which));
     (void)fputs(" (see ggufs --help)\n", stderr);
     return -1;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ggufs --info: see command.h. Of models a text each, of folders a table, as JSON an array.
+ * ggufs --info: see command.h. Prints a text for each model, a table for folders, or a JSON array.
  * Exit status: 0, 1 if a model could not be read, 2 misused.
  */
 #include "command.h"
@@ -39,9 +39,9 @@ static int print(const struct buf *text)
     return 0;
 }
 
-/* ---- a text for each ---- */
+/* ---- a text for each model ---- */
 
-/* Of several models each has its path above it. */
+/* If there are several models, each text begins with the path. */
 static int print_text(const struct models *all, size_t i)
 {
     CLEANUP(buf_free) struct buf out = BUF_INIT;
@@ -51,7 +51,7 @@ static int print_text(const struct models *all, size_t i)
     struct err e = {0};
     report_path(&path, all->model[i].path);
     if (open_model(&all->model[i], &h, &s, &e) < 0) {
-        (void)fflush(stdout); /* so that both streams together are in order */
+        (void)fflush(stdout); /* keeps both streams in order */
         (void)fprintf(stderr, "ggufs: %.*s: %s\n", (int)path.len, (const char *)path.data, e.msg);
         return -1;
     }
@@ -72,10 +72,10 @@ enum { COLUMNS_MAX = 16 };
 struct table {
     struct buf *cell; /* owned: rows * columns, each a text; the first column is the path */
     size_t columns, rows;
-    bool *failed; /* owned: of each row; its second cell is why */
+    bool *failed; /* owned: for each row; the second cell has the reason */
 };
 
-/* Columns of a terminal that a text takes: bytes that continue a character take none. */
+/* Columns of a terminal that a text takes: bytes that continue a character do not count. */
 static size_t width(const struct buf *text)
 {
     size_t n = 0;
@@ -106,7 +106,7 @@ static void fill_head(struct table *t)
         buf_str(&t->cell[i], summary_head(i - 1));
 }
 
-/* The columns are as wide as their widest cell; errors, which are long, go over all of them. */
+/* Columns are as wide as their widest cell; errors, which are long, span all columns. */
 static void print_table(const struct table *t)
 {
     size_t most[COLUMNS_MAX] = {0};
@@ -155,7 +155,9 @@ static int table(const struct models *all)
 
 /* ---- JSON ---- */
 
-/* An object of one model is added. 0; 1: it says why the model cannot be read; -1: no memory. */
+/*
+ * Add the object of a model. 0; 1: it has the reason why the model cannot be read; -1: no memory.
+ */
 static int add_json(cJSON *list, const struct model_path *m)
 {
     CLEANUP(buf_free) struct buf path = BUF_INIT;

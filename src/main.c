@@ -64,7 +64,7 @@ static int run(struct mnt_options *o)
     return 1;
 }
 
-/* Each file of a split model is kept open, and there may be more than the soft limit, 1024. */
+/* Each file of a split model stays open, which may exceed the soft limit of 1024. */
 static void allow_open_files(void)
 {
     struct rlimit files;
@@ -75,9 +75,9 @@ static void allow_open_files(void)
 }
 
 /*
- * A standard stream that is closed gives its number to the next file that is opened: a daemon would
- * then lose the model, or its folder, when it turns to /dev/null. What takes the place of one fails
- * as it would, for it is open for the other direction only.
+ * If a standard stream is closed, the next file that is opened gets its number: a daemon would lose
+ * the model, or its folder, when it redirects its streams to /dev/null. So open something in their
+ * place. It fails like a closed stream, because it is open for the other direction only.
  */
 static void hold_standard_streams(void)
 {
@@ -87,7 +87,7 @@ static void hold_standard_streams(void)
 }
 
 /*
- * Buffers of this size and more go back to the system when they are freed. Left alone, glibc raises
+ * Buffers of this size and more go back to the system when they are freed. By default glibc raises
  * the bound to 32 MiB, and each thread's heap keeps the largest values that passed through it.
  */
 #define LARGE_BUFFER (2 << 20)

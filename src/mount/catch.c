@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What others write to standard error, caught: see catch.h. */
+/* Captures standard error: see catch.h. */
 #include "mount/catch.h"
 
 #include <fcntl.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What others write to standard error, caught. libfuse and fusermount3 tell there why something
- * failed; for one line, ours, what they write meanwhile goes to a file in memory.
+ * Captures standard error. libfuse and fusermount3 write there why something failed. To report that
+ * in one line, their output meanwhile goes to a file in memory.
  *
- * Threads: standard error is the process's; only before threads are started.
+ * Threads: standard error belongs to the whole process; only before threads are started.
  */
 #ifndef MOUNT_CATCH_H
 #define MOUNT_CATCH_H
@@ -11,13 +11,13 @@
 #include <stddef.h>
 
 struct caught {
-    int stderr_fd; /* the real one, or -1: nothing is caught */
+    int stderr_fd; /* the real one, or -1: nothing is captured */
     int file;
 };
 
 struct caught catch_begin(void);
-/* Give standard error back. The last line that was caught, without the name of who wrote it and safe
- * to print, or an empty one, into dst. */
+/* Restore standard error. dst gets the last line that was captured, without the writer's name and safe
+ * to print, or an empty line. */
 void catch_end(struct caught *c, char *dst, size_t size);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a daemon says of itself: see daemon.h. */
+/* A daemon's status, for other processes: see daemon.h. */
 #include "mount/daemon.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@
 
 #define FILE_NAME "ggufs-status"
 
-/* The most that is read of it: the lost edits, and paths of which each byte is escaped. */
+/* At most so much is read: the lost edits, and paths of which each byte is escaped. */
 #define FILE_MAX (DAEMON_LOST_MAX + (64u << 10))
 
 /* ---- in the daemon ---- */
@@ -68,7 +68,7 @@ void daemon_leave(int fd)
     append(fd, &b);
 }
 
-/* Those that fit, and how many do not. */
+/* Append the lines that fit, and how many do not. */
 static void lost_lines(struct buf *b, const char *lost)
 {
     static const char word[] = "lost ";
@@ -104,8 +104,8 @@ void daemon_end(int fd, const struct err *e, const char *lost)
 
 /* ---- in other processes ---- */
 
-/* Whether that is the file of a daemon: another file server, or another namespace of processes,
- * may name any process and any descriptor. */
+/* True if the path leads to the status of a daemon: an attribute from another file server, or from
+ * another namespace of processes, may name any process and any descriptor. */
 static bool is_status(const char *path)
 {
     static const char want[] = "/memfd:" FILE_NAME " (deleted)";

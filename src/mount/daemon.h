@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a daemon says of itself to other processes of ggufs: a file in memory that lives as long as
- * the process, found through /proc by processes with the right to look into it (of the same user, or root).
+ * A daemon's status, for other processes of ggufs: a file in memory that lives as long as the
+ * process. Processes with the right to look into it (of the same user, or root) find it through
+ * /proc.
  *
  *     int fd = daemon_begin(mountpoint);       before the model is locked
  *     daemon_serve(fd, &facts, attribute);     in the process that serves
  *     daemon_leave(fd);                        the session has ended
- *     daemon_end(fd, &e, lost);                everything is written, or given up
+ *     daemon_end(fd, &e, lost);                everything is written, or has failed
  *
  * The text only grows, a line at a time: "WORD VALUE\n", paths with octal escapes as in
- * /proc/self/mountinfo. A reader takes whole lines, so that it never sees a torn one.
+ * /proc/self/mountinfo. A reader uses whole lines only, so it never sees part of one.
  *
- * Threads: the writer's calls come from one thread. Readers may be any.
+ * Threads: the writer's calls come from one thread. Readers may use any.
  */
 #ifndef MOUNT_DAEMON_H
 #define MOUNT_DAEMON_H
@@ -28,7 +29,7 @@
 /* /proc/PID/comm of a process of ggufs, however the program was started. */
 #define DAEMON_COMM "ggufs"
 
-/* Bytes of lines about lost edits that a daemon leaves: more than a person reads. */
+/* Limit on the lines about lost edits, in bytes: more than a person reads. */
 #define DAEMON_LOST_MAX (64u << 10)
 
 struct daemon_facts {
@@ -37,17 +38,18 @@ struct daemon_facts {
     dev_t dev;             /* of the mount */
 };
 
-/* ---- in the daemon; fd -1: nothing is done ---- */
+/* ---- in the daemon; with fd -1 the calls do nothing ---- */
 
-/* The descriptor, or -1: other processes then know less. */
+/* The descriptor, or -1: other processes then cannot see the status. */
 int daemon_begin(const char *mountpoint);
-/* Also the value of DAEMON_XATTR. */
+/* Publish the facts; text gets the value of DAEMON_XATTR. */
 void daemon_serve(int fd, const struct daemon_facts *facts, char text[DAEMON_TEXT_MAX]);
-/* Nothing is served any more; what is pending is still to be written. */
+/* The mount is no longer served; pending edits still have to be written. */
 void daemon_leave(int fd);
 /*
- * How it went (e->code 0: well), and the edits that are not in the file: lines, or NULL. The
- * descriptor stays open until the process ends: as long as it holds the lock it can be found.
+ * Publish the outcome (e->code 0: success), and the edits that are not in the file: lines, or NULL.
+ * The descriptor stays open until the process ends, so that the process can be found as long as it
+ * holds the lock.
  */
 void daemon_end(int fd, const struct err *e, const char *lost);
 
@@ -55,7 +57,7 @@ void daemon_end(int fd, const struct err *e, const char *lost);
 
 enum daemon_state { DAEMON_STARTING, DAEMON_SERVING, DAEMON_LEAVING, DAEMON_ENDED };
 
-/* What a daemon has said: not to be trusted, and to be escaped before it is printed. */
+/* The status as it was read. Do not trust it, and escape it before printing. */
 struct daemon_status {
     enum daemon_state state;
     long pid;        /* 0: not known */
@@ -63,11 +65,11 @@ struct daemon_status {
     char *at;        /* the mount point; owned, these may be NULL */
     char *model;     /* */
     char *read_only; /* why */
-    char *failed;    /* of DAEMON_ENDED: why it did not end well; NULL: it did */
+    char *failed;    /* of DAEMON_ENDED: why it failed; NULL: it succeeded */
     struct buf lost; /* of DAEMON_ENDED: lines */
 };
 
-/* Open the file behind /proc/PID/fd/FD, if that is a daemon's. The descriptor, or -errno. */
+/* Open the file behind /proc/PID/fd/FD, if it is a daemon's status. The descriptor, or -errno. */
 int daemon_open(long pid, int fd);
 /* 0, -EBADMSG, -errno. Free the status in both cases. */
 int daemon_read(int fd, struct daemon_status *ret);

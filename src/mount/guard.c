@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A process that unmounts when the daemon is gone: see guard.h. */
+/* A process that unmounts after the daemon has ended: see guard.h. */
 #include "mount/guard.h"
 
 #include <errno.h>
@@ -15,11 +15,11 @@
 #include <sys/statfs.h>
 #include <unistd.h>
 
-#define NAME "auto_unmount" /* of the guard in lists of processes */
+#define NAME "auto_unmount" /* the guard's name in lists of processes */
 #define GUARD_FD 3          /* the guard's only descriptor besides 0 to 2, which are /dev/null */
 
-/* The last space before field `n` of /proc/PID/stat; NULL if it has fewer. The name before may hold
- * spaces and brackets. */
+/* The last space before field `n` of /proc/PID/stat; NULL: fewer fields. The process's name before
+ * may contain spaces and brackets. */
 static const char *stat_field(const char *text, int n)
 {
     const char *at = strrchr(text, ')');
@@ -29,8 +29,8 @@ static const char *stat_field(const char *text, int n)
 }
 
 /*
- * Called by another name and without arguments, the guard survives what looks for the daemon by
- * these (pidof, pkill -f) to kill it. Where the arguments lie is in fields 48 and 49.
+ * With another name and without arguments, the guard survives programs that look for the daemon by
+ * these (pidof, pkill -f) and kill it. Fields 48 and 49 are the addresses of the arguments.
  */
 static void take_name(void)
 {
@@ -51,9 +51,9 @@ static void take_name(void)
 }
 
 /*
- * Leave everything that the daemon has: its terminal, its folder, and its open files above all. A
- * guard that held /dev/fuse would keep the connection alive, one that held the model its lock.
- * Signals are for the daemon; the guard follows it.
+ * Drop everything shared with the daemon: its terminal, its folder, and above all its open files.
+ * With /dev/fuse open the guard would keep the connection alive, with the model open its lock.
+ * Signals are for the daemon; the guard ends after it.
  */
 static void leave(int from)
 {
@@ -72,7 +72,7 @@ static void leave(int from)
         (void)close(null);
 }
 
-/* Say that all is left, then wait: a read returns when the last other end is closed. */
+/* Report that leave() is done, then wait: read(2) returns when the last other end is closed. */
 static void wait_for_end(void)
 {
     char byte = 0;
@@ -82,7 +82,7 @@ static void wait_for_end(void)
         ;
 }
 
-/* statfs(2) always asks the daemon; what stat(2) gives may have been kept by the kernel. */
+/* statfs(2) always asks the daemon; stat(2) may answer from the kernel's cache. */
 static bool is_dead(const char *mountpoint)
 {
     struct statfs fs;
@@ -99,7 +99,7 @@ static void guard(int from, const char *mountpoint)
     _exit(127);
 }
 
-/* The guard has left: from here on nothing that ends this process ends it. */
+/* Wait until leave() is done: from then on nothing that ends this process ends the guard. */
 static int wait_for_guard(int fd, struct err *e)
 {
     char byte;
@@ -107,7 +107,7 @@ static int wait_for_guard(int fd, struct err *e)
     do
         n = read(fd, &byte, 1);
     while (n < 0 && errno == EINTR);
-    return n == 1 ? 0 : err_set(e, -ECHILD, "the process that is to unmount has ended");
+    return n == 1 ? 0 : err_set(e, -ECHILD, "the process for unmounting has ended");
 }
 
 int guard_begin(const char *mountpoint, int *ret, struct err *e)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What is open: see handles.h. */
+/* Open files and folders: see handles.h. */
 #include "mount/handles.h"
 
 #include <stdlib.h>

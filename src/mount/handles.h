@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The files and folders that are open: what the kernel has handles of.
+ * The kernel's handles of open files and folders.
  *
- * At an unmount the kernel does not wait until its last releases are heard. What is still in the
- * list when the session has ended is closed then, so that nothing that was written is forgotten.
+ * At an unmount the kernel does not wait for its last releases to be read. Handles still in the
+ * list after the session has ended are closed then, so that no written data is lost.
  *
- * Threads: any; handles_end() when no request is served any more.
+ * Threads: any; handles_end() only after the last request.
  */
 #ifndef MOUNT_HANDLES_H
 #define MOUNT_HANDLES_H
@@ -33,13 +33,13 @@ struct handles {
         .lock = PTHREAD_MUTEX_INITIALIZER \
     }
 
-/* A handle of what was opened, which passes to it. NULL (no memory): it has been closed. */
+/* A handle, which owns the opened reader or folder. NULL: no memory, and that was closed. */
 struct handle *handle_open(struct handles *l, struct reader *reader, struct tree_dir *dir);
 void handle_close(struct handles *l, struct handle *h);
 /* True if nothing is open, and nothing was opened or closed since *seen, which becomes the count of
  * now (0: since the beginning). */
 bool handles_idle(struct handles *l, unsigned long *seen);
-/* Close all that are left. */
+/* Close all handles that are left. */
 void handles_end(struct handles *l);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The holder of a model's lock: see holder.h. */
+/* Finds the process that holds a model's lock: see holder.h. */
 #include "mount/holder.h"
 
 #include <errno.h>
@@ -19,8 +19,8 @@
 #include "mount/mounts.h"
 #include "mount/processes.h"
 
-/* Milliseconds: after which a line says what is waited for; how long one waits for a daemon of which
- * it is not clear that it ends; and between two looks, unless it ends before. */
+/* Milliseconds: before a line reports the wait; the longest wait for a daemon that may not end; and
+ * between two checks, unless it ends earlier. */
 #define LINE_AFTER 1000
 #define PATIENCE 10000
 #define LOOK_AGAIN 100
@@ -32,7 +32,7 @@ static long now(void)
     return (long)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* Until the process has ended, or some milliseconds are over. */
+/* Wait until the process has ended, at most some milliseconds. */
 static void rest(long pid, int ms)
 {
     struct pollfd p = {.fd = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0), .events = POLLIN};
@@ -41,7 +41,7 @@ static void rest(long pid, int ms)
         (void)close(p.fd);
 }
 
-/* Whether a mount is in our list of mounts, or in that of its daemon. */
+/* True if the daemon's mount is in our list of mounts, or in its own. */
 static bool is_mounted(const struct process *p)
 {
     const long lists[] = {0, p->pid};
@@ -66,7 +66,7 @@ static const struct process *find(const struct processes *ps, const struct file_
 
 enum verdict { FREE, STARTS, GONE, ENDS, KEEPS };
 
-/* What is to be expected of a holder; *why names it. */
+/* What the holder will do; *why names it. */
 static enum verdict judge(const struct process *p, struct err *why)
 {
     const struct daemon_status *s = &p->status;
@@ -78,8 +78,8 @@ static enum verdict judge(const struct process *p, struct err *why)
         return STARTS;
     }
     if (s->state != DAEMON_SERVING) {
-        (void)err_set(why, -EBUSY, "process %ld still writes what was edited on %s", p->pid, at);
-        return p->uid == 0 || p->uid == geteuid() ? ENDS : GONE; /* or is it a claim? */
+        (void)err_set(why, -EBUSY, "process %ld is still writing edits of %s", p->pid, at);
+        return p->uid == 0 || p->uid == geteuid() ? ENDS : GONE; /* others may only claim it */
     }
     if (is_mounted(p)) {
         (void)err_set(why, -EBUSY, "another ggufs writes it (mounted on %s, process %ld)", at,
@@ -93,7 +93,7 @@ static enum verdict judge(const struct process *p, struct err *why)
     return GONE;
 }
 
-/* ---- holders that cannot be looked into ---- */
+/* ---- holders whose status cannot be read ---- */
 
 /* A mount of this model whose daemon cannot be seen. */
 static bool name_by_mount(int fd, struct err *why)
@@ -145,7 +145,7 @@ static void name_other(int fd, const struct file_id *id, struct err *why)
 
 /* ---- */
 
-/* One look at the holder of the lock. *pid: the process to wait for. */
+/* Check the holder of the lock once. *pid: the process to wait for. */
 static enum verdict look(int fd, long *pid, struct err *why)
 {
     struct processes ps;
@@ -162,7 +162,7 @@ static enum verdict look(int fd, long *pid, struct err *why)
     return v;
 }
 
-/* No ggufs holds the lock, but it was refused. It may be free by now; a process that is being killed
+/* No ggufs holds the lock, but it was refused. It may be free by now: a process that is being killed
  * loses its status a moment before its locks. */
 static enum verdict look_closer(int fd, long *pid, struct err *why)
 {

@@ -16,7 +16,9 @@
 
 extern char **environ;
 
-/* fusermount3 is asked for by ordinary users; what it says about a mount in use is of no interest. */
+/*
+ * fusermount3 is asked for by ordinary users; what it says about a mount in use is of no interest.
+ */
 static void run_fusermount(char *at)
 {
     char name[] = "fusermount3", unmount[] = "-u", silent[] = "-q", last[] = "--";

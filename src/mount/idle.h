@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A mount that ends by itself when nobody uses it (`-o idle=SECONDS`): a thread unmounts it as
- * `fusermount3 -u` does, once nothing is open and nothing was opened or closed for that long. A mount
- * that is in use in another way (a process has its working folder there) stays.
+ * `fusermount3 -u` does, once nothing is open and nothing was opened or closed for that long. A
+ * mount that is in use in another way (a process has its working folder there) stays.
  *
  *     idle_begin(&i, ...);          after the process detached
  *     ... the loop ...

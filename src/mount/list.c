@@ -12,9 +12,9 @@
 #include "mount/takedown.h"
 #include "text/json.h"
 
-/* A mount, or a daemon whose mount is not in sight. */
+/* A mount, or a daemon whose mount cannot be seen. */
 struct entry {
-    const char *at, *model, *reason; /* reason: NULL if it is not read-only, or not known */
+    const char *at, *model, *reason; /* reason: NULL if it is read-write, or unknown */
     bool read_only;
     long pid, user; /* 0, -1: not known */
     const char *state;
@@ -61,7 +61,7 @@ static struct entry entry_without_mount(const struct process *p)
                           .state = s->state >= DAEMON_LEAVING ? "ending" : "hidden"};
 }
 
-/* A text of any length, safe to print. */
+/* Append a text of any length, safe to print. */
 static void add_shown(struct buf *out, const char *text)
 {
     size_t n = strlen(text), room = 4 * n + 8; /* each byte may take four */

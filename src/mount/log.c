@@ -13,14 +13,14 @@
 
 #include "base/err.h"
 
-#define LOG_LINE_MAX 1024 /* bytes; what syslogd takes at least */
+#define LOG_LINE_MAX 1024 /* bytes; every syslogd accepts so many */
 
 static atomic_bool daemonized;
 
 void log_plain(int priority, const char *line)
 {
-    /* Names were made safe where the line was made; what libfuse says, and a character that was cut
-     * at the end of a line, only here. */
+    /* Names in the line are safe to print already; libfuse's text, and a character cut off at the end
+     * of the line, are made safe here. */
     char safe[LOG_LINE_MAX];
     (void)show_in(safe, sizeof(safe), line, strlen(line));
     if (atomic_load(&daemonized))

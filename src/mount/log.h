@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The log: lines to standard error in the foreground, to syslog(3) as a daemon. The only state of
- * the process is where lines go; it changes once, when the daemon leaves its terminal.
+ * The log: lines to standard error in the foreground, to syslog(3) as a daemon. The destination is
+ * the only global state; it changes once, when the daemon leaves its terminal.
  * Threads: any.
  */
 #ifndef MOUNT_LOG_H
@@ -9,13 +9,15 @@
 
 #include <syslog.h>
 
-/* A line, without newline; `priority` is LOG_ERR, LOG_WARNING, LOG_NOTICE, LOG_INFO or LOG_DEBUG. */
+/*
+ * Log a line, without newline; priority: LOG_ERR, LOG_WARNING, LOG_NOTICE, LOG_INFO or LOG_DEBUG.
+ */
 void log_line(int priority, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* The same for a line that is ready. */
+/* Log a line that needs no formatting. */
 void log_plain(int priority, const char *line);
-/* From now on to syslog. */
+/* Send all later lines to syslog. */
 void log_to_syslog(void);
-/* libfuse's own messages go the same way from now on. */
+/* Send libfuse's own messages to the same log. */
 void log_take_libfuse(void);
 
 #endif

@@ -12,13 +12,16 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-/* As many as the kernel follows. */
+/* The kernel's own limit. */
 #define LINKS_MAX 40
 
-/* Bytes of the list that are read: some 100,000 mounts. */
+/* At most so many bytes of the list are read: about 100,000 mounts. */
 #define LIST_MAX ((size_t)16 << 20)
 
-/* The next field, ended by a space or the end of the line, and perhaps empty; NULL: the line ends here. */
+/*
+ * The next field, which ends at a space or the end of the line, and may be empty; NULL: no more
+ * fields.
+ */
 static char *field(char **at)
 {
     char *start = *at;
@@ -63,7 +66,7 @@ bool mount_parse(char *line, struct mount *ret)
     return true;
 }
 
-/* Behind the name of an option in a list, NULL if it is not there. */
+/* The place behind the name of an option in a list, NULL: the list does not have it. */
 static const char *option(const char *options, const char *name)
 {
     size_t n = strlen(name);
@@ -94,7 +97,7 @@ bool mount_is_ggufs(const struct mount *m)
     return strcmp(m->type, "fuse.ggufs") == 0;
 }
 
-/* All of a file of /proc, which says nothing of its size. */
+/* Read a whole file of /proc, whose size stat(2) does not report. */
 static int read_text(const char *path, char **ret)
 {
     struct buf b = BUF_INIT;
@@ -179,7 +182,10 @@ static char *in_real_folder(const char *path, const char *slash)
     return all;
 }
 
-/* Follow a link in the last place once: the new path, which replaces the old one; NULL: it is no link. */
+/*
+ * Follow one symbolic link at the end of a path: the new path, which replaces the old; NULL: not a
+ * link.
+ */
 static char *follow(const char *path)
 {
     char target[PATH_MAX], *all = NULL;
@@ -193,7 +199,7 @@ static char *follow(const char *path)
     return asprintf(&all, "%.*s/%s", folder, path, target) < 0 ? NULL : all;
 }
 
-/* Without slashes at its end. */
+/* A copy without slashes at the end. */
 static char *trimmed(const char *path)
 {
     size_t n = strlen(path);

@@ -30,7 +30,7 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
     struct tree_entry e;
     struct fuse_entry_param none = {.entry_timeout = FOREVER};
     int r = tree_lookup(tree_of(req), parent, name, &e);
-    if (r == -ENOENT && !tree_writable(tree_of(req))) /* nothing appears in a read-only tree */
+    if (r == -ENOENT && !tree_writable(tree_of(req))) /* a read-only tree gets no new names */
         (void)fuse_reply_entry(req, &none);
     else
         mnt_reply_entry(req, r, &e);
@@ -43,7 +43,7 @@ void mnt_reply_entry(fuse_req_t req, int r, const struct tree_entry *e)
         return;
     }
     struct fuse_entry_param p = mnt_entry(e);
-    if (fuse_reply_entry(req, &p) < 0) /* interrupted: the kernel does not know it */
+    if (fuse_reply_entry(req, &p) < 0) /* interrupted: the kernel did not get it */
         tree_forget(tree_of(req), e->node, 1);
 }
 
@@ -63,7 +63,7 @@ static void op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_dat
 static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     struct tree_entry e;
-    /* Linux tells the handle for lseek(SEEK_END), and not for fstat(2). */
+    /* Linux passes the handle for lseek(SEEK_END), but not for fstat(2). */
     int r = tree_fgetattr(tree_of(req), ino, fi ? file_of(fi) : NULL, &e);
     if (r < 0)
         (void)fuse_reply_err(req, -r);
@@ -83,7 +83,7 @@ int mnt_fill_open(struct mnt *m, struct fuse_file_info *fi, struct tree_file *f)
     if (!h)
         return -ENOMEM;
     fi->fh = (uint64_t)(uintptr_t)h;
-    fi->keep_cache = keep;      /* what the node shows never changes */
+    fi->keep_cache = keep;      /* the node's content never changes */
     fi->direct_io = !cacheable; /* each reader sees what it opened */
     fi->noflush = (fi->flags & O_ACCMODE) == O_RDONLY;
     return 0;
@@ -113,10 +113,10 @@ static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 }
 
 /*
- * Only what the kernel hands to a program as it comes (direct I/O, which tells a lock owner) may be
- * brief. It also fills pages, even of a file that is open for direct I/O if it is mapped: there a
- * brief answer would show zeros and move the end of the file. So a page of which a byte is missing
- * is EIO.
+ * A reply may be short only if the kernel hands it straight to a program (direct I/O, which has a
+ * lock owner). The kernel also fills pages, even of a file that is open for direct I/O if it is
+ * mapped. In a page a short reply would show zeros and move the end of the file, so a page with a
+ * missing byte gets EIO.
  */
 static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
                     struct fuse_file_info *fi)
@@ -149,13 +149,13 @@ static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
         handle_close(&m->handles, handle_of(fi));
 }
 
-/* Add an entry to a listing. Returns the bytes that it takes, also when they are not there. */
+/* Add an entry to a listing if it fits. Returns the bytes that it needs in either case. */
 static size_t add_entry(fuse_req_t req, char *at, size_t size, const char *name,
                         const struct tree_entry *e, uint64_t cookie, bool plus)
 {
     struct fuse_entry_param p = mnt_entry(e);
     if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
-        p.ino = 0; /* not looked up: the kernel knows these already */
+        p.ino = 0; /* not looked up: the kernel has these already */
     if (plus)
         return fuse_add_direntry_plus(req, at, size, name, &p, (off_t)cookie);
     return fuse_add_direntry(req, at, size, name, &e->attr, (off_t)cookie);
@@ -172,7 +172,7 @@ static ssize_t fill_dir(fuse_req_t req, struct tree_dir *d, char *bytes, size_t 
     while ((r = tree_readdir(tree_of(req), d, &cookie, plus, name, &e)) > 0) {
         need = add_entry(req, bytes + used, size - used, name, &e, cookie, plus);
         if (need > size - used) {
-            if (plus && cookie > 2) /* it was counted as known, and comes again */
+            if (plus && cookie > 2) /* its lookup was counted, and the entry comes again */
                 tree_forget(tree_of(req), e.node, 1);
             break;
         }
@@ -219,10 +219,10 @@ static void op_statfs(fuse_req_t req, fuse_ino_t ino)
 
 /* ---- extended attributes ---- */
 
-/* Of the root: why the mount is read-only. Listed; it does not exist on one that is not. */
+/* Attribute of the root: why the mount is read-only. Listed; absent if the mount is read-write. */
 #define READ_ONLY_XATTR "user.gguf.readonly"
 
-/* Size 0 asks for the size. */
+/* Size 0 means that the caller wants the size. */
 static void reply_xattr(fuse_req_t req, int r, const struct buf *b, size_t size)
 {
     if (r < 0)
@@ -254,7 +254,7 @@ static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
     CLEANUP(buf_free) struct buf b = BUF_INIT;
     int r = tree_listxattr(tree_of(req), ino, &b);
     if (ino == FUSE_ROOT_ID && !tree_writable(tree_of(req)))
-        buf_add(&b, READ_ONLY_XATTR, sizeof(READ_ONLY_XATTR)); /* with its end */
+        buf_add(&b, READ_ONLY_XATTR, sizeof(READ_ONLY_XATTR)); /* with its NUL */
     if (r == 0)
         r = buf_error(&b);
     reply_xattr(req, r, &b, size);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The FUSE callbacks: each unpacks a request, asks the tree, and replies exactly once. The session's
- * user data is a struct mnt; what is open has a struct handle. Those that edit are in ops_edit.c.
+ * The FUSE callbacks: each unpacks a request, calls the tree, and replies exactly once. The
+ * session's user data is a struct mnt; each open file or folder has a struct handle. Callbacks that
+ * edit are in ops_edit.c.
  */
 #ifndef MOUNT_OPS_H
 #define MOUNT_OPS_H
@@ -17,15 +18,15 @@
 
 extern const struct fuse_lowlevel_ops mnt_ops;
 
-/* Seconds for which the kernel keeps what never changes: longer than any mount lives. */
+/* Seconds for which the kernel caches what never changes: longer than any mount lives. */
 #define FOREVER 1e9
 
 struct mnt {
     struct tree *tree;
     struct handles handles;
     /*
-     * What mknod(2) made last, still open, owned; or NULL. Its value has not come yet: the next
-     * open for writing, most likely of the same file, takes its draft over.
+     * The last file that mknod(2) made, still open, owned; or NULL. It has no value yet: the next
+     * open for writing, most likely of the same file, takes over its draft.
      */
     _Atomic(struct tree_file *) made;
     int status;                   /* daemon.h; -1: none */
@@ -61,11 +62,11 @@ double mnt_timeout(const struct tree_entry *e);
 struct fuse_entry_param mnt_entry(const struct tree_entry *e);
 /* Reply with an entry, or with -r. */
 void mnt_reply_entry(fuse_req_t req, int r, const struct tree_entry *e);
-/* The handle of an open file, and how the kernel is to treat it. `f` passes: on -ENOMEM it is
- * released. */
+/* Fill in the handle of an open file, and the kernel's caching. Takes ownership of `f`: on -ENOMEM it
+ * is released. */
 int mnt_fill_open(struct mnt *m, struct fuse_file_info *fi, struct tree_file *f);
 
-/* Release what mknod made before, and keep another open (NULL: none). */
+/* Release the file that mknod made before, and keep this one open (or NULL). */
 void mnt_made(struct mnt *m, struct tree_file *f);
 
 void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,

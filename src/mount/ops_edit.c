@@ -2,8 +2,8 @@
 /*
  * The FUSE callbacks that edit: see ops.h.
  *
- * A request whose answer must wait for the disk is parked: the tree takes its struct parked and
- * the writer's thread replies. A signal to who waits reaches the tree through on_interrupt().
+ * A request whose reply must wait for the disk is parked: the tree takes its struct parked, and the
+ * writer's thread replies. A signal to the waiting program reaches the tree through on_interrupt().
  */
 #include "mount/ops.h"
 
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 
 struct parked {
-    struct live_wait wait; /* first: done() gets it */
+    struct live_wait wait; /* first: done() gets its address */
     fuse_req_t req;
 };
 
@@ -29,7 +29,7 @@ static void on_interrupt(fuse_req_t req, void *data)
     tree_interrupt(data, req);
 }
 
-/* A wait for this request; NULL (replied to already): no memory. */
+/* A wait for this request; NULL: no memory, and it was replied to. */
 static struct parked *park(fuse_req_t req)
 {
     struct parked *p = calloc(1, sizeof(*p));
@@ -42,7 +42,7 @@ static struct parked *park(fuse_req_t req)
     return p;
 }
 
-/* What a call with a wait gave: it is parked (and p the tree's), or answered now. */
+/* After a call with a wait: the request is parked (and the tree owns p), or is answered now. */
 static void finish(struct parked *p, int r)
 {
     if (r != LIVE_PARKED)
@@ -54,7 +54,7 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 {
     struct tree_entry e;
     struct tree_file *f;
-    (void)mode; /* permissions are the model's */
+    (void)mode; /* permissions come from the model */
     int r = tree_create(tree_of(req), parent, name, fi->flags, &e, &f);
     if (r < 0) {
         (void)fuse_reply_err(req, -r);
@@ -144,7 +144,7 @@ void op_readlink(fuse_req_t req, fuse_ino_t ino)
 
 /* ---- attributes ---- */
 
-/* A truncation that waited is answered with the file's attributes. */
+/* The reply to a truncation that waited has the file's attributes. */
 struct parked_attr {
     struct live_wait wait; /* first */
     fuse_req_t req;
@@ -196,7 +196,7 @@ void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
     (void)fuse_reply_err(req, -tree_removexattr(tree_of(req), ino, name));
 }
 
-/* ---- what metadata/ has not ---- */
+/* ---- not supported in metadata/ ---- */
 
 void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
 {
@@ -213,7 +213,7 @@ void mnt_made(struct mnt *m, struct tree_file *f)
         (void)tree_release(m->tree, before);
 }
 
-/* tar makes files like this to give them their attributes before their content. */
+/* tar makes files this way, to set attributes before it writes the content. */
 void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t dev)
 {
     struct tree_entry e;

@@ -44,7 +44,7 @@ static const struct fuse_opt templates[] = {
     FUSE_OPT_END,
 };
 
-/* What libfuse and the kernel take. A name that ends in = takes a value. */
+/* Options of libfuse and the kernel. A name that ends in = takes a value. */
 static const char *const passed[] = {
     "-f",
     "-d",
@@ -74,8 +74,8 @@ static const char *const passed[] = {
     "rootcontext=",
 };
 
-/* What mount(8), fstab and systemd pass along for themselves, and what stands in lines of fstab that
- * were copied from those of disks and swap. Names that begin with x- or X- are dropped too. */
+/* Options that mount(8), fstab and systemd pass along for themselves, or that were copied from lines
+ * of fstab for disks and swap. Names that begin with x- or X- are dropped too. */
 static const char *const dropped[] = {
     "auto",      "noauto",   "user",       "nouser",      "users",    "owner",      "group",
     "user=",     "defaults", "nofail",     "fail",        "_netdev",  "_rnetdev",   "comment=",
@@ -102,7 +102,7 @@ static bool in_list(const char *const *list, size_t n, const char *arg)
     return false;
 }
 
-/* The name alone: without dashes before it, and a value or a format behind it. */
+/* The name alone, without dashes before it and a value or format behind it. */
 static const char *bare(const char *option, size_t *len)
 {
     option += strspn(option, "-");
@@ -110,7 +110,7 @@ static const char *bare(const char *option, size_t *len)
     return option;
 }
 
-/* The list of all options that may be meant, one after another; NULL behind the last. */
+/* All options that a mistyped one may mean, by number; NULL past the last. */
 static const char *candidate(size_t i)
 {
     const size_t n = COUNT(templates) - 1;
@@ -138,8 +138,9 @@ static int unknown(struct mnt_options *o, const char *arg)
     other = candidate(near.which);
     if (strcmp(other, arg) == 0)
         return err_set(&o->err, -EINVAL, "option %s must be the first (see ggufs --help)", other);
-    return err_set(&o->err, -EINVAL, "unknown option '%s', is '%s%.*s' meant? (see ggufs --help)",
-                   shown, other[0] == '-' ? "" : "-o ", (int)strcspn(other, "%"), other);
+    return err_set(&o->err, -EINVAL,
+                   "unknown option '%s', did you mean '%s%.*s'? (see ggufs --help)", shown,
+                   other[0] == '-' ? "" : "-o ", (int)strcspn(other, "%"), other);
 }
 
 static int on_path(struct mnt_options *o, const char *arg)
@@ -173,7 +174,7 @@ static int on_option(void *data, const char *arg, int key, struct fuse_args *out
     return -1;
 }
 
-/* The place of a word in a list; -1 if it is not there. NULL is the first. */
+/* The place of a word in a list; -1: not in the list. NULL means the first word. */
 static int word(const char *value, const char *const *list)
 {
     for (int i = 0; list[i]; i++)
@@ -187,7 +188,7 @@ static int bad_word(struct mnt_options *o, const char *name, const char *takes)
     return err_set(&o->err, -EINVAL, "option %s: must be %s", name, takes);
 }
 
-/* "auto", or bytes with an optional K, M or G. False if it is neither. */
+/* "auto", or bytes with an optional K, M or G. False: invalid. */
 static bool parse_size(const char *text, uint64_t *ret)
 {
     static const char units[] = "KMG";
@@ -206,7 +207,7 @@ static bool parse_size(const char *text, uint64_t *ret)
     return n <= EDIT_RESERVE_MAX >> shift;
 }
 
-/* Values that are words. */
+/* Check the options whose values are words. */
 static int check_words(struct mnt_options *o)
 {
     static const char *const commits[] = {"auto", "close", "sync", NULL};
@@ -237,7 +238,7 @@ static int check_words(struct mnt_options *o)
     return 0;
 }
 
-/* Digits only, and at most `most`: scanf(3), and so libfuse, takes "1x" for 1 and 2^32 for root. */
+/* Digits only, and at most `most`: scanf(3), and so libfuse, reads "1x" as 1 and 2^32 as root. */
 static unsigned number(struct mnt_options *o, const char *name, const char *text, int base,
                        unsigned most)
 {
@@ -255,7 +256,7 @@ static unsigned number(struct mnt_options *o, const char *name, const char *text
     return 0;
 }
 
-/* -1 is no user and no group. */
+/* -1 is not a valid user or group. */
 static int check_numbers(struct mnt_options *o)
 {
     o->tree.uid = (uid_t)number(o, "uid", o->uid, 10, UINT_MAX - 1);
@@ -270,7 +271,7 @@ static int check_numbers(struct mnt_options *o)
     return o->err.code;
 }
 
-/* Values that fuse_opt_parse() only stores. */
+/* Check values that fuse_opt_parse() only stores. */
 static int check_values(struct mnt_options *o)
 {
     if (!o->help && !o->version && !o->model)
@@ -280,7 +281,7 @@ static int check_values(struct mnt_options *o)
     return check_words(o);
 }
 
-/* libfuse tells which value is wrong on standard error. */
+/* libfuse writes the name of a wrong value to standard error. */
 static int parse_args(struct mnt_options *o)
 {
     char why[256];

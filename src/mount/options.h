@@ -21,9 +21,9 @@ struct mnt_options {
     struct fuse_args args;        /* what is left for libfuse */
     struct fuse_cmdline_opts cmd; /* foreground, threads ... */
     int partial, ro;              /* as fuse_opt_parse() sets them */
-    int auto_unmount;             /* not libfuse's: guard.h */
+    int auto_unmount;             /* handled by guard.h, not by libfuse */
     bool set_readahead;
-    unsigned readahead; /* KiB; without set_readahead the default is meant */
+    unsigned readahead; /* KiB; unless set_readahead, use the default */
     unsigned idle;      /* seconds; 0: the mount stays (idle.h) */
     /* Words and numbers as they were given; owned, NULL if they were not. */
     char *views, *commit, *relayout, *reserve, *hardlinks, *hashnames, *uid, *gid, *umask, *kib,
@@ -32,11 +32,11 @@ struct mnt_options {
 };
 
 /*
- * Parse. 0, or -EINVAL with a line in o->err that names the option, and the one that was most likely
- * meant. Of `ro` and `rw` the last one counts, as for mount(8). Free `o` in both cases.
+ * Parse. 0, or -EINVAL with a line in o->err that names the option, and the one that was most
+ * likely meant. The last of `ro` and `rw` counts, as in mount(8). Free `o` in both cases.
  */
 int mnt_options_parse(int argc, char **argv, struct mnt_options *o);
-/* Add what else libfuse gets: fsname, subtype, default_permissions, ro or rw. 0, -ENOMEM. */
+/* Add the other options for libfuse: fsname, subtype, default_permissions, ro or rw. 0, -ENOMEM. */
 int mnt_options_finish(struct mnt_options *o, const struct tree *t);
 void mnt_options_free(struct mnt_options *o);
 

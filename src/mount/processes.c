@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Other processes, looked at through /proc: see processes.h. */
+/* Finds other processes through /proc: see processes.h. */
 #include "mount/processes.h"
 
 #include <dirent.h>
@@ -28,7 +28,7 @@ int processes_each(const char *folder, bool (*fn)(void *arg, long number), void 
     return more ? 0 : 1;
 }
 
-/* The beginning of a short file of /proc, as a text. Its length; 0: it cannot be read. */
+/* Read the start of a short file of /proc, as a text. Its length; 0: it cannot be read. */
 static size_t read_short(const char *path, char *dst, size_t size)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -94,7 +94,7 @@ static bool add_process(void *arg, long pid)
         return true;
     struct process p = {.pid = pid, .uid = owner(pid), .fd = s.fd};
     bool room = array_grow(&ps->process, &ps->cap, ps->n, sizeof(*ps->process)) == 0;
-    /* A parent that has not ended yet has the file of its child. */
+    /* A parent that has not ended yet has its child's file open. */
     if (room && daemon_read(s.fd, &p.status) == 0 && (!p.status.pid || p.status.pid == pid)) {
         ps->process[ps->n++] = p;
         return true;
@@ -133,7 +133,7 @@ struct process *processes_of(const struct processes *ps, const struct mount *m)
     for (size_t i = 0; i < ps->n; i++) {
         struct process *p = &ps->process[i];
         if (is_of(p, m) && (!found || p->status.state < found->status.state))
-            found = p; /* the one that serves comes first */
+            found = p; /* a daemon that serves comes first */
     }
     return found;
 }
@@ -156,7 +156,7 @@ bool file_id_of(int fd, struct file_id *ret)
     if (fstat(fd, &st) < 0)
         return false;
     *ret = (struct file_id){major(st.st_dev), minor(st.st_dev), st.st_ino};
-    /* What stat(2) says differs on btrfs and overlayfs. */
+    /* On btrfs and overlayfs stat(2) gives other numbers. */
     (void)snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
     (void)read_short(path, info, sizeof(info));
     const char *ino = strstr(info, "\nino:"), *mnt = strstr(info, "\nmnt_id:");

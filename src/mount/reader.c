@@ -2,13 +2,13 @@
 /*
  * Reads of open files, and working ahead: see reader.h.
  *
- *              begin()          end(), nobody waits         reader_read() of it
+ *              begin()          end(), no request waits     reader_read() of it
  *     NONE  ------------>  BUSY  --------------->  READY  ---------------------->  TAKEN
  *      ^                    |  end(), a request waits                               |
  *      |                    +---------------------------->  TAKEN                   |
  *      +---------------------------- answered <------------------------------------+
  *
- * BUSY and TAKEN belong to one thread, which alone touches `answer` and `room` then.
+ * In BUSY and TAKEN one thread owns the stretch, and only that thread uses `answer` and `room`.
  */
 #include "mount/reader.h"
 
@@ -17,7 +17,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-/* Reads in order after which a program is taken to go on like that. */
+/* After so many reads in order a program is expected to continue in order. */
 enum { RUN_MIN = 2 };
 
 enum { PAGE = 4096 };
@@ -28,7 +28,7 @@ struct reader {
     struct tree *tree;
     struct tree_file *file; /* owned */
     atomic_uint refs;       /* one until it is closed, one for each thread that reads */
-    pthread_mutex_t lock;   /* protects what follows, but for the owner of BUSY and TAKEN */
+    pthread_mutex_t lock;   /* protects what follows, except from the owner of BUSY and TAKEN */
     uint64_t next;          /* where the last read ended */
     unsigned run;           /* reads in order up to that one */
     enum ahead state;
@@ -38,7 +38,7 @@ struct reader {
     struct reply answer; /* in `room` */
     uint8_t *room;       /* owned: scratch of the answer, or NULL */
     size_t room_size;    /* counted in ahead_used */
-    fuse_req_t waiting;  /* parked until the stretch is there, or NULL */
+    fuse_req_t waiting;  /* parked until the stretch is ready, or NULL */
     size_t waiting_size;
 };
 
@@ -48,9 +48,9 @@ static atomic_size_t ahead_used;
 /* ---- scratch ---- */
 
 /*
- * Memory for answers that are sent at once. The one that was given back last is taken first: it is
- * still in the processor's cache, whichever of libfuse's threads has its turn. There are as many as
- * there were reads at the same time, each as large as the largest read that took it.
+ * Memory for answers that are sent at once. The last one released is used first: it is still in the
+ * processor's cache, whichever of libfuse's threads runs. There are as many as there were reads at
+ * the same time, each as large as the largest read that used it.
  */
 struct scratch {
     struct scratch *below;
@@ -140,8 +140,9 @@ void reader_close(struct reader *r)
 /* ---- answers ---- */
 
 /*
- * The answer may lie in the mapping of the model. If a page of it is gone, writing the reply fails
- * with EFAULT, and the kernel ends the request with EIO by itself: one reply is enough in any case.
+ * The answer may lie in the mapping of the model. If a page of it has disappeared, writing the
+ * reply fails with EFAULT, and the kernel itself ends the request with EIO: one reply is always
+ * enough.
  */
 static void reply(fuse_req_t req, int err, struct reply *a)
 {
@@ -152,7 +153,7 @@ static void reply(fuse_req_t req, int err, struct reply *a)
     tree_reply_done(a);
 }
 
-/* Uses nothing of the reader once it has replied: it may be closed then. */
+/* Does not use the reader after the reply: it may be closed then. */
 static void answer_now(struct reader *r, fuse_req_t req, uint64_t off, size_t size, bool brief)
 {
     struct scratch *s = scratch_take(size);
@@ -164,7 +165,7 @@ static void answer_now(struct reader *r, fuse_req_t req, uint64_t off, size_t si
 /* Answer with the stretch that this thread has TAKEN. */
 static void answer_taken(struct reader *r, fuse_req_t req, size_t size)
 {
-    if (r->err < 0) { /* perhaps for want of room: without it, then */
+    if (r->err < 0) { /* perhaps for lack of memory: read without the stretch */
         answer_now(r, req, r->off, size, false);
     } else {
         if (r->answer.len > size)
@@ -194,7 +195,7 @@ static int make_room(struct reader *r, size_t size)
     return -ENOMEM;
 }
 
-/* Locked: shall this thread go ahead with `size` bytes? It is BUSY then. */
+/* Call under the lock. True: this thread reads ahead `size` bytes, and the state is BUSY. */
 static bool begin(struct reader *r, size_t size)
 {
     if (r->run < RUN_MIN || r->state == AHEAD_BUSY || r->state == AHEAD_TAKEN)
@@ -215,11 +216,14 @@ static void prepare(struct reader *r)
         return;
     r->answer = (struct reply){.scratch = r->room};
     r->err = tree_read(r->tree, r->file, r->off, r->size, &r->answer);
-    if (r->err == 0 && r->answer.len == 0) /* the end: others can use the room */
+    if (r->err == 0 && r->answer.len == 0) /* end of file: others can use the room */
         room_free(r);
 }
 
-/* The answer is there: the request that waits for it, now this thread's to answer; or NULL. */
+/*
+ * The stretch is ready. Returns the request that waits for it, which this thread must answer; or
+ * NULL.
+ */
 static fuse_req_t end(struct reader *r)
 {
     (void)pthread_mutex_lock(&r->lock);
@@ -238,7 +242,7 @@ static bool begin_locked(struct reader *r, size_t size)
     return begun;
 }
 
-/* For as long as the program asks for a stretch before it is there. */
+/* Continue as long as the program asks for each stretch before it is ready. */
 static void go_ahead(struct reader *r, size_t size)
 {
     while (begin_locked(r, size)) {
@@ -253,7 +257,7 @@ static void go_ahead(struct reader *r, size_t size)
 
 /* ---- reads ---- */
 
-/* Locked: note a read; what is to be done with it. NONE: answered like any. */
+/* Call under the lock. Note a read and decide what to do with it. NONE: answer it normally. */
 static enum ahead arrive(struct reader *r, fuse_req_t req, uint64_t off, size_t size)
 {
     bool same = r->off == off && r->size >= size;
@@ -285,7 +289,7 @@ static void read_ahead(struct reader *r, fuse_req_t req, uint64_t off, size_t si
     go_ahead(r, size);
 }
 
-/* Nothing is done ahead of a file of which bytes are missing: all others are never brief. */
+/* Never read ahead in a file with missing bytes: replies for other files are never short. */
 void reader_read(struct reader *r, fuse_req_t req, uint64_t off, size_t size, bool brief)
 {
     if (!tree_ahead(r->file, size)) {

@@ -3,13 +3,13 @@
  * Reads of an open file, and working ahead of a program that reads it in order.
  *
  * The kernel asks for the next stretch of a file when the program begins to use the last one, and
- * the program waits if the answer is late. So the thread that has answered a read goes on to make
- * (decode, or copy from the mapping) the stretch that will be asked for next. A request that comes
- * meanwhile is parked and answered by the same thread.
+ * the program waits if the reply is late. So the thread that has answered a read prepares (decodes,
+ * or copies from the mapping) the stretch that comes next. A request that arrives meanwhile is
+ * parked, and the same thread answers it.
  *
- * A reader holds at most one stretch, and only plain bytes: no generation of the model is kept
- * alive by it. All readers together hold at most AHEAD_TOTAL bytes; one that has not read in order,
- * or has come to the end of the file, holds none.
+ * A reader holds at most one stretch, and only plain bytes: it does not keep a generation of the
+ * model alive. All readers together hold at most AHEAD_TOTAL bytes. A reader that has not read in
+ * order, or has reached the end of the file, holds none.
  *
  * Threads: any; reader_close() once, after the last request has been answered.
  */
@@ -21,19 +21,19 @@
 
 #include "tree/tree.h"
 
-/* Bytes that are made ahead for all open files together. */
+/* Limit on the bytes read ahead for all open files together. */
 #define AHEAD_TOTAL ((size_t)64 << 20)
 
 struct reader;
 
-/* `file` passes to the reader on success. NULL: no memory. */
+/* On success the reader owns `file`. NULL: no memory. */
 struct reader *reader_open(struct tree *t, struct tree_file *file);
 void reader_close(struct reader *r);
 struct tree_file *reader_file(const struct reader *r);
 
 /*
- * Answer a read: exactly one reply, by this thread or by one that is at these bytes already. brief:
- * it may end before a byte that is missing.
+ * Answer a read: exactly one reply, by this thread or by the one that already prepares these bytes.
+ * brief: the reply may end before a missing byte.
  */
 void reader_read(struct reader *r, fuse_req_t req, uint64_t off, size_t size, bool brief);
 

@@ -22,7 +22,7 @@
 #include "mount/signals.h"
 #include "mount/spot.h"
 
-/* Make the session and mount it. A signal that comes once it is mounted makes a clean end. */
+/* Make the session and mount it. Any signal after that ends it cleanly. */
 static struct fuse_session *mount_session(struct mnt_options *o, struct mnt *m, struct err *e)
 {
     char why[512], shown[SHOW_MAX];
@@ -58,7 +58,7 @@ static void log_mounted(const struct mnt_options *o, const struct tree *t)
     log_line(LOG_INFO, "%s: mounted on %s%s", path, at, tree_writable(t) ? "" : ", read-only");
 }
 
-/* Less than what was asked for: a person learns of it at once, the log again. */
+/* The user asked for more: report it at once, and again in the log. */
 static void say_read_only(const struct mnt_options *o, const struct tree *t)
 {
     char model[SHOW_MAX];
@@ -67,7 +67,7 @@ static void say_read_only(const struct mnt_options *o, const struct tree *t)
                  tree_why_not(t));
 }
 
-/* To the log, and to other processes of ggufs. */
+/* Report to the log, and to other processes of ggufs. */
 static void announce(const struct mnt_options *o, struct mnt *m, dev_t dev)
 {
     const struct daemon_facts facts = {.model = tree_path(m->tree),
@@ -89,7 +89,7 @@ static int loop_threads(struct fuse_session *se, const struct fuse_cmdline_opts 
         return -ENOMEM;
     fuse_loop_cfg_set_clone_fd(cfg, (unsigned)cmd->clone_fd);
     fuse_loop_cfg_set_max_threads(cfg, cmd->max_threads);
-    if (cmd->max_idle_threads != UINT_MAX) /* libfuse's mark of not given */
+    if (cmd->max_idle_threads != UINT_MAX) /* libfuse's value for "not given" */
         fuse_loop_cfg_set_idle_threads(cfg, cmd->max_idle_threads);
     int r = fuse_session_loop_mt(se, cfg);
     fuse_loop_cfg_destroy(cfg);
@@ -97,8 +97,8 @@ static int loop_threads(struct fuse_session *se, const struct fuse_cmdline_opts 
 }
 
 /*
- * Serve until the session ends. An unmount is no failure, in whatever way it shows: a request that
- * is being read at that moment fails with another error than the next read of the device.
+ * Serve until the session ends. An unmount is not a failure, whatever error it causes: a request
+ * that is being read at that moment fails with another error than the next read of the device.
  */
 static int loop(struct fuse_session *se, const struct fuse_cmdline_opts *cmd)
 {
@@ -116,7 +116,7 @@ static int detach(const struct mnt_options *o, struct err *e)
     return 0;
 }
 
-/* The kernel's first request, by which both sides agree on how they talk. */
+/* Answer the kernel's first request, which negotiates the protocol. */
 static void first_exchange(struct fuse_session *se)
 {
     struct fuse_buf buf = {.mem = NULL};
@@ -132,8 +132,8 @@ struct ending {
 };
 
 /*
- * True if a file system that nobody serves any more is still there: mounted, or lazily unmounted while
- * files are open. Where the kernel does not say so, only if it is mounted.
+ * True if a file system without a daemon still exists: mounted, or lazily unmounted while files are
+ * open. If the kernel does not report the latter, only if it is mounted.
  */
 static bool is_there(dev_t dev, bool mounted)
 {
@@ -156,10 +156,10 @@ static bool is_mounted(dev_t dev, const struct mnt_options *o, const struct tree
 }
 
 /*
- * Let go of the kernel's side: all its requests fail from now on. If the mount has gone, what is on
- * its mount point now is another one: libfuse unmounts nothing if its descriptor shows an error, as
- * that of an ended connection does, and a pipe without a reader. (After a lazy unmount the
- * connection has not ended.)
+ * Close the connection to the kernel: all its requests fail from now on. If the mount no longer
+ * exists, its mount point may have another one, which must stay. libfuse unmounts nothing if its
+ * descriptor reports an error, as that of an ended connection does, or a pipe without a reader.
+ * (After a lazy unmount the connection has not ended.)
  */
 static void disconnect(struct fuse_session *se, bool mounted)
 {
@@ -173,10 +173,11 @@ static void disconnect(struct fuse_session *se, bool mounted)
 }
 
 /*
- * The session has ended: what was accepted is written, and what is not in the file is named. Programs
- * may still have files open if a signal ended it, or an unmount by force; after any other unmount the
- * last file was closed. The signals that end a session have their handlers until then, so that they
- * end nothing before it is done (a system that shuts down unmounts and then signals).
+ * The session has ended: write accepted edits, and report those that are not in the file. Programs
+ * may still have files open if a signal or a forced unmount ended the session; any other unmount
+ * comes after the last close. The signals that end a session keep their handlers until then, so
+ * that they do not end the process early (a system that shuts down unmounts and then sends
+ * signals).
  */
 static int finish(struct fuse_session *se, struct mnt *m, const struct ending *end, int r,
                   struct err *e)
@@ -198,7 +199,7 @@ static int finish(struct fuse_session *se, struct mnt *m, const struct ending *e
     return r;
 }
 
-/* Serve a session that is mounted, until it ends. A signal that ends it makes a clean end. */
+/* Serve a mounted session until it ends. A signal ends it cleanly. */
 static int serve(struct fuse_session *se, const struct mnt_options *o, struct mnt *m, struct err *e)
 {
     dev_t dev = readahead_device(o->mountpoint);
@@ -219,7 +220,7 @@ static int serve(struct fuse_session *se, const struct mnt_options *o, struct mn
     }
     idle_end(&idle);
     bool signalled = signals_served();
-    /* A file system that may still be served is not asked: this thread would have to answer. */
+    /* Do not access a file system that may still be served: this thread would have to answer. */
     struct ending end = {.mounted = is_mounted(dev, o, m->tree)};
     end.cut_off = signalled || ended != 0 || r < 0 || is_there(dev, end.mounted);
     return finish(se, m, &end, r, e);

@@ -16,7 +16,7 @@
 static const int ending[] = {SIGTERM, SIGINT, SIGHUP};
 #define ENDING (sizeof(ending) / sizeof(ending[0]))
 
-/* A handler has no argument: the one session of the process. */
+/* The one session of the process: a handler has no argument. */
 static struct {
     struct fuse_session *_Atomic se;
     atomic_int came; /* the signal; 0: none */
@@ -38,7 +38,7 @@ static void on_signal(int number)
     errno = saved;
 }
 
-/* Once a signal came: interrupt whatever the loop waits for, until it has returned. */
+/* After a signal: interrupt each wait of the loop, until the loop has returned. */
 static void *kick(void *arg)
 {
     const struct timespec moment = {.tv_nsec = 5000000};
@@ -65,7 +65,7 @@ void signals_begin(struct fuse_session *se)
             (void)sigaction(ending[i], &act, NULL);
     }
     (void)signal(SIGPIPE, SIG_IGN);
-    /* A write over the limit on file sizes is an error of that write (EFBIG), not the end. */
+    /* A write over the limit on file sizes is an error (EFBIG), and must not end the process. */
     (void)signal(SIGXFSZ, SIG_IGN);
 }
 

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Signals that end a session: SIGTERM, SIGINT, SIGHUP. Each makes the session's loop return, at
- * whatever moment it comes; it never ends the process. libfuse's own handlers set a flag that its loop
- * looks at before it waits: a signal between the two is seen only with the next request.
+ * Signals that end a session: SIGTERM, SIGINT, SIGHUP. Each makes the session's loop return,
+ * whenever it comes; it never ends the process. libfuse's own handlers set a flag that its loop
+ * checks before it waits: a signal between the two would have no effect until the next request.
  *
- *     signals_begin(se);            before the process detaches: from here on none is lost
+ *     signals_begin(se);            before the process detaches: from here on no signal is lost
  *     signals_serve(&e);            in the process that serves; this thread is the one that loops
  *     ... the loop ...
  *     signals_served();             it has returned
  *     signals_end();                what is pending is written
  *
- * Threads: the calls come from one thread, of one session in a process.
+ * Threads: all calls come from one thread; one session for each process.
  */
 #ifndef MOUNT_SIGNALS_H
 #define MOUNT_SIGNALS_H

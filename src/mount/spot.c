@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Where a model is to be mounted: see spot.h. */
+/* Prepares a mount point: see spot.h. */
 #include "mount/spot.h"
 
 #include <errno.h>
@@ -19,20 +19,20 @@
 #include "mount/processes.h"
 #include "mount/takedown.h"
 
-/* How often a mount point is looked at: dead mounts may lie on each other, and one that is being
- * taken down goes away by itself. Between two looks at such a one there are some milliseconds. */
+/* How often a mount point is checked: dead mounts may lie on each other, and one that is being taken
+ * down disappears by itself. Between two checks of such a mount there are some milliseconds. */
 #define LOOKS_MAX 100
 #define LOOK_AGAIN 50
 
 #define ANSWER_MS 2000
 
-/* The daemon of a mount of ggufs. */
+/* True for a mount of ggufs. */
 static bool is_ours(const struct mount *m, const struct process *p)
 {
     return mount_is_ggufs(m) || (mount_is_fuse(m) && p);
 }
 
-/* There is a mount of ggufs on the mount point: refuse, or take it down. */
+/* A mount of ggufs is on the mount point: refuse, or take it down. */
 static int occupied(const struct mount *m, const struct process *p, const char *shown,
                     struct err *e)
 {
@@ -43,19 +43,20 @@ static int occupied(const struct mount *m, const struct process *p, const char *
     }
     if (mount_life(m->at, ANSWER_MS) == MOUNT_DEAD) {
         int r = mount_take_down(m->at, true, e);
-        if (r < 0 && r != -EINVAL) /* somebody else did it */
-            return err_prefix(e, "%s: a dead mount is there", shown);
+        if (r < 0 && r != -EINVAL) /* EINVAL: another process did it */
+            return err_prefix(e, "%s: has a dead mount", shown);
         log_line(LOG_NOTICE, "%s: a dead mount was removed (its daemon had been killed)", shown);
         return 0;
     }
     if (p)
         (void)snprintf(pid, sizeof(pid), ", process %ld", p->pid);
-    return err_set(e, -EBUSY,
-                   "%s: a ggufs is mounted there (%s%s); unmount it first: ggufs --unmount %s",
-                   shown, show(model, m->source, strlen(m->source)), pid, shown);
+    return err_set(
+        e, -EBUSY,
+        "%s: a ggufs is already mounted there (%s%s); unmount it first: ggufs --unmount %s", shown,
+        show(model, m->source, strlen(m->source)), pid, shown);
 }
 
-/* One look at the list of mounts. 1: a dead mount was removed, look again; 0, -errno. */
+/* Check the list of mounts once. 1: a dead mount was removed, check again; 0, -errno. */
 static int look(const char *path, const char *shown, struct err *e)
 {
     struct mounts ms;
@@ -80,7 +81,7 @@ static int look(const char *path, const char *shown, struct err *e)
     return r;
 }
 
-/* The dead mount above a path that cannot be looked at; "" if that is not the reason. */
+/* The dead mount above a path that cannot be reached; "" if that is not the reason. */
 static void dead_above(const char *path, char at[SHOW_MAX])
 {
     struct mounts ms;
@@ -97,7 +98,7 @@ static void dead_above(const char *path, char at[SHOW_MAX])
     mounts_free(&ms);
 }
 
-/* The path cannot be looked at. */
+/* The path cannot be reached. */
 static int no_path(const char *path, int why, const char *shown, struct err *e)
 {
     char *here = path[0] == '/' ? NULL : getcwd(NULL, 0), *all = NULL, at[SHOW_MAX] = "";

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT */
-/* Where a model is to be mounted. */
+/* Prepares a mount point. */
 #ifndef MOUNT_SPOT_H
 #define MOUNT_SPOT_H
 
 #include "base/err.h"
 
 /*
- * Make *mountpoint (owned, replaced) a real path and see that a model can be mounted there: an
+ * Make *mountpoint (owned, replaced) a real path and check that a model can be mounted there: an
  * existing folder, neither with a ggufs on it nor inside of one. A dead mount of ggufs on it is
- * taken down first, with a line in the log. A file system that mount(8) has mounted (/dev/fd/N) passes.
- * 0, -errno with a line. Before threads are started.
+ * taken down first, with a line in the log. A file system that mount(8) has mounted (/dev/fd/N) is
+ * accepted. 0, -errno with a line. Call before threads are started.
  */
 int spot_prepare(char **mountpoint, struct err *e);
 
 /*
- * To be held while the file system is mounted: of several that mount on one folder at the same time,
- * the others wait, and then see the mount of the first. *claim is to be closed; -1: it could not be made.
- * 0, or -errno with a line: a ggufs is mounted there now.
+ * A claim, held while the file system is being mounted: if several processes mount on one folder at
+ * the same time, the others wait, and then see the mount of the first. Close *claim; -1: no claim
+ * could be made. 0, or -errno with a line: a ggufs is mounted there now.
  */
 int spot_claim(const char *mountpoint, int *claim, struct err *e);
 

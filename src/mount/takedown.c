@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Mounts from outside of their daemon: see takedown.h. */
+/* Probes and removes mounts from outside of their daemon: see takedown.h. */
 #include "mount/takedown.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 
 #include "mount/catch.h"
 
-/* statfs(2) always asks the daemon. To other users the kernel itself answers, with zeros. */
+/* statfs(2) always asks the daemon. For other users the kernel itself replies, with zeros. */
 static enum mount_life ask(const char *at)
 {
     struct statfs fs;
@@ -35,7 +35,7 @@ enum mount_life mount_life(const char *at, int ms)
     int ended = poll(&p, 1, ms);
     if (p.fd >= 0)
         (void)close(p.fd);
-    if (ended <= 0) /* it may not even die before the daemon does: it is not waited for */
+    if (ended <= 0) /* it may not end before the daemon does, so do not wait for it */
         (void)kill(pid, SIGKILL);
     if (waitpid(pid, &status, ended > 0 ? 0 : WNOHANG) != pid || !WIFEXITED(status))
         return MOUNT_UNKNOWN;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Mounts from outside of their daemon: whether it lives, and taking them down.
+ * Mounts seen from outside of their daemon: find out if it lives, and take them down.
  *
- * Threads: only before any are started (processes are forked, standard error is caught).
+ * Threads: only before any are started (processes are forked, standard error is captured).
  */
 #ifndef MOUNT_TAKEDOWN_H
 #define MOUNT_TAKEDOWN_H
@@ -14,15 +14,15 @@
 enum mount_life {
     MOUNT_ALIVE,
     MOUNT_DEAD,    /* its daemon has ended: all calls give ENOTCONN */
-    MOUNT_UNKNOWN, /* no answer in time, or it is closed to this user */
+    MOUNT_UNKNOWN, /* no answer in time, or this user may not access it */
 };
 
-/* Ask the file system at `at`, for at most some milliseconds: a process of its own asks, as the call
- * cannot be given up where a daemon hangs. */
+/* Probe the file system at `at`, for at most some milliseconds. A separate process makes the call,
+ * which cannot be abandoned if a daemon hangs. */
 enum mount_life mount_life(const char *at, int ms);
 
-/* Unmount what is at `at`, a real path: as root, else by fusermount3. lazy: although it is in use.
- * 0, -EBUSY, -errno. */
+/* Unmount the mount at `at`, a real path: as root directly, else by fusermount3. lazy: even if it is in
+ * use. 0, -EBUSY, -errno. */
 int mount_take_down(const char *at, bool lazy, struct err *e);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Unmounting, and waiting for the daemon: see unmount.h. */
+/* Unmounts, and waits for the daemon: see unmount.h. */
 #include "mount/unmount.h"
 
 #include <errno.h>
@@ -19,24 +19,24 @@
 #include "mount/takedown.h"
 #include "mount/users.h"
 
-/* Seconds of waiting after which a line says for what. */
+/* After so many seconds a line reports the wait. */
 #define LINE_AFTER 1
-/* How long a mount that no process is seen to use is tried again. */
+/* How often a busy mount is tried again if no process is seen to use it. */
 #define BUSY_TRIES 40
 #define BUSY_MS 50
 
 #define ANSWER_MS 2000
 
-/* Bytes of a line about a lost edit: a name, and a reason. */
+/* Bytes of a line about a lost edit: a name and a reason. */
 #define LINE_MAX_SHOWN 1024
 
-/* What is to be unmounted, or to be waited for. */
+/* The mount to be removed, and the daemon to wait for. */
 struct target {
     const char *shown; /* the mount point as it was given, safe to print */
     struct mounts mounts;
     struct processes processes;
-    const struct mount *mount; /* NULL: it is gone, its daemon still writes */
-    struct process *daemon;    /* NULL: it is dead */
+    const struct mount *mount; /* NULL: no longer mounted, but its daemon still writes */
+    struct process *daemon;    /* NULL: a dead mount */
     int process;               /* becomes readable when the daemon ends */
 };
 
@@ -56,7 +56,7 @@ static int without_daemon(const struct mount *m, struct err *e)
     char name[PROCESS_NAME_MAX];
     long user = mount_number(m->super, "user_id");
     if (!mount_is_ggufs(m))
-        return err_set(e, -EINVAL, "is not a mount of ggufs, but of %s",
+        return err_set(e, -EINVAL, "is a mount of %s, not of ggufs",
                        show_in(name, sizeof(name), m->type, strlen(m->type)));
     if (geteuid() != 0 && user >= 0 && (uid_t)user != geteuid())
         return err_set(e, -EPERM,
@@ -95,8 +95,9 @@ static int find_target(const char *path, struct target *t, struct err *e)
 }
 
 /*
- * fsync of the folder writes what is pending, and reports earlier failures. To root the mount of
- * another user may be closed: then the daemon writes at its end. -ENOTCONN: the daemon was killed.
+ * fsync of the folder writes pending edits, and reports earlier failures. Root may not be able to
+ * access the mount of another user: then the daemon writes when it ends. -ENOTCONN: the daemon was
+ * killed.
  */
 static int write_pending(const char *path, struct err *e)
 {
@@ -113,7 +114,7 @@ static int write_pending(const char *path, struct err *e)
     return r < 0 ? err_set(e, r, "an edit could not be written: %s", strerror(-r)) : 0;
 }
 
-/* ---- a line for a wait that is not short ---- */
+/* ---- a line for a long wait ---- */
 
 struct patience {
     const char *shown;
@@ -133,12 +134,11 @@ static void *say_waiting(void *arg)
     while ((r = sem_timedwait(&p->done, &until)) < 0 && errno == EINTR)
         ;
     if (r < 0)
-        log_line(LOG_NOTICE, "%s: waiting: process %ld still writes what was edited", p->shown,
-                 p->pid);
+        log_line(LOG_NOTICE, "%s: waiting: process %ld is still writing edits", p->shown, p->pid);
     return NULL;
 }
 
-/* Without a thread there is no line. */
+/* If no thread can be started, the line is left out. */
 static void patience_begin(struct patience *p, const struct target *t)
 {
     *p = (struct patience){.shown = t->shown, .pid = t->daemon ? t->daemon->pid : 0};
@@ -164,7 +164,9 @@ static bool is_gone(const struct target *t)
     return gone;
 }
 
-/* Another --unmount has the mount open for a moment: that does not count as a use. 0: it is gone. */
+/*
+ * Another --unmount has the mount open for a moment, which does not count as a use. 0: unmounted.
+ */
 static int busy(const struct target *t, struct err *e)
 {
     const struct timespec moment = {.tv_nsec = BUSY_MS * 1000000};
@@ -186,11 +188,11 @@ static int busy(const struct target *t, struct err *e)
     return err_set(e, -EBUSY, "is in use: %s", (const char *)users.data);
 }
 
-/* A dead mount may be in use, but for nothing that would come to an end. */
+/* A dead mount may be in use, but waiting for its users makes no sense: their calls fail. */
 static int take_down(const struct target *t, struct err *e)
 {
     int r = mount_take_down(t->mount->at, !t->daemon, e);
-    if (r < 0 && is_gone(t)) { /* by another one */
+    if (r < 0 && is_gone(t)) { /* another process unmounted it */
         *e = (struct err){0};
         return 0;
     }
@@ -201,7 +203,7 @@ static int take_down(const struct target *t, struct err *e)
     return r;
 }
 
-/* Lines of the daemon, made safe to print. */
+/* Append the daemon's lines, made safe to print. */
 static void add_lost(const char *shown, const struct daemon_status *s, struct buf *lost)
 {
     const char *text = (const char *)s->lost.data, *end = text + s->lost.len;
@@ -214,7 +216,7 @@ static void add_lost(const char *shown, const struct daemon_status *s, struct bu
     }
 }
 
-/* Wait until the daemon has ended; how it went. */
+/* Wait until the daemon has ended, and get its outcome. */
 static int last_words(const struct target *t, struct buf *lost, struct err *e)
 {
     struct daemon_status s;
@@ -234,7 +236,7 @@ static int last_words(const struct target *t, struct buf *lost, struct err *e)
     return r;
 }
 
-/* A bind mount of it may be left: then the daemon goes on. */
+/* A bind mount of it may be left: then the daemon continues. */
 static bool is_mounted_elsewhere(const struct target *t)
 {
     struct mounts ms;

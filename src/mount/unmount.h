@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Unmounting, and waiting for the daemon: fusermount3 -u and umount(8) return before the daemon has
- * ended, and know nothing of edits that could not be written. What the daemon says of itself
- * (daemon.h) is read through /proc when it has ended.
+ * Unmounts, and waits for the daemon. fusermount3 -u and umount(8) return before the daemon has
+ * ended, and cannot report edits that could not be written. The daemon's status (daemon.h) is read
+ * through /proc after it has ended.
  */
 #ifndef MOUNT_UNMOUNT_H
 #define MOUNT_UNMOUNT_H
@@ -11,9 +11,9 @@
 #include "base/err.h"
 
 /*
- * Write what is pending, unmount, wait until the daemon has ended. Lines about edits that are not in
+ * Write pending edits, unmount, wait until the daemon has ended. Lines about edits that are not in
  * the file go into `lost`, safe to print, each with its newline. 0, or -errno with the daemon's
- * reason or with why it is still mounted.
+ * reason, or the reason why it is still mounted.
  */
 int mnt_unmount(const char *mountpoint, struct buf *lost, struct err *e);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Which processes use a mount: see users.h. */
+/* Finds the processes that use a mount: see users.h. */
 #include "mount/users.h"
 
 #include <limits.h>
@@ -11,17 +11,17 @@
 
 #include "mount/processes.h"
 
-/* Users that are named; more than a person wants to look at. */
+/* At most so many users are named. */
 #define NAMED_MAX 8
 
 struct users {
     const struct mount *m;
     struct buf *out;
     unsigned n;
-    long pid; /* of the process that is being looked at */
+    long pid; /* of the process that is being checked */
 };
 
-/* Whether a path is the mount point or below it. */
+/* True if a path is the mount point or below it. */
 static bool is_below(const char *path, const char *at)
 {
     size_t n = strlen(at);
@@ -37,7 +37,7 @@ static bool link_is_below(const struct users *u, const char *name)
     return n > 0 && is_below(target, u->m->at);
 }
 
-/* Of an open file: the mount by which it was opened. */
+/* Checks the mount through which a file was opened. */
 static bool try_file(void *arg, long number)
 {
     const struct users *u = arg;
@@ -52,7 +52,7 @@ static bool try_file(void *arg, long number)
     return id != u->m->id;
 }
 
-/* "START-END rwxp OFFSET 00:4d INODE PATH": what is mapped is held by its mount, too. */
+/* "START-END rwxp OFFSET 00:4d INODE PATH": a mapping keeps its mount busy, too. */
 static bool has_mapping(const struct users *u)
 {
     char path[64], dev[32], want[32], *line = NULL;

@@ -104,7 +104,7 @@ class Check(unittest.TestCase):
         self.assertEqual(rules('--ignore=trailing,file-name'), (1, ['required']))
         self.assertEqual(rules('--ignore=trailing', '--ignore=required,', '--ignore=file-name'),
                          (0, []))
-        for word, meant in (('reqired', "is 'required' meant?"), ('qqqqqqqqqq', 'unknown rule')):
+        for word, meant in (('reqired', "did you mean 'required'?"), ('qqqqqqqqqq', 'unknown rule')):
             done = check('--check', '--ignore=utf8,' + word, odd)
             self.assertEqual((done.returncode, done.out), (2, ''))
             self.assertIn(word, done.err)
@@ -253,7 +253,7 @@ class Check(unittest.TestCase):
             self.assertEqual(done.out, '')
         self.assertEqual(check('--json', '--check', '--', model).returncode, 0)
         self.assertEqual(check('--check', model, '--json').out[0], '[')
-        self.assertIn("is '--strict' meant?", check('--check', '--stirct', model).err)
+        self.assertIn("did you mean '--strict'?", check('--check', '--stirct', model).err)
 
     def test_json(self):
         odd = self.file(image(llama__context_length=None), 'odd\udcff"name.gguf')

@@ -167,7 +167,7 @@ class Foreign(Case):
                              [('unknown', None, 'fake')])
             done = run(GGUFS, self.model, at)
             self.assertEqual(done.returncode, 1)
-            self.assertIn('a ggufs is mounted there', done.err)
+            self.assertIn('a ggufs is already mounted there', done.err)
 
 
 if __name__ == '__main__':

@@ -138,8 +138,8 @@ class Again(Case):
                     self.assertEqual(again.wait(mountlib.LIMIT), 0)
                     said.seek(0)
                     self.assertEqual(said.read().decode(),
-                                     f'ggufs: {self.model}: waiting: process {process} still '
-                                     f'writes what was edited on {at}\n')
+                                     f'ggufs: {self.model}: waiting: process {process} is still '
+                                     f'writing edits of {at}\n')
                 self.assertEqual(read(there, 'general.name'), value.encode() + b'\n')
                 self.assertEqual(READ_ONLY in os.listxattr(there), bool(options))
                 mountlib.unmount(there)
@@ -159,7 +159,7 @@ class Again(Case):
             ends = [subprocess.Popen([GGUFS, '--unmount', at], stderr=said,
                                      stdin=subprocess.DEVNULL) for _ in range(2)]
             gate.wait()
-            line = f'ggufs: {at}: waiting: process {process} still writes what was edited\n'
+            line = f'ggufs: {at}: waiting: process {process} is still writing edits\n'
             editlib.until(lambda: os.fstat(said.fileno()).st_size >= 2 * len(line))
             gate.open()
             self.assertEqual([end.wait(mountlib.LIMIT) for end in ends], [0, 0])
@@ -217,7 +217,7 @@ class Places(Case):
 
     def test_other_subtype(self):
         with Mount(self.model, '-o', 'subtype=other,ro') as at:
-            self.refused(at, 'a ggufs is mounted there')
+            self.refused(at, 'a ggufs is already mounted there')
 
     def killed(self, at, hold=False):
         """A mount whose daemon is dead; hold: its folder stays open."""

@@ -176,7 +176,7 @@ class Whole(Set):
         self.make(first(), second(q8=bytes(q8)))
         self.tells(0)
         self.tells(1, f'{b}: error: 32 values are NaN, 0 are infinite, 1 blocks have such a scale; '
-                   "the first at element 224 (tensor 'blk.0.attn_q.weight')", option='--check=full')
+                   "the first is at element 224 (tensor 'blk.0.attn_q.weight')", option='--check=full')
 
     def test_progress(self):
         """One bar for all files, that does not go back."""
