@@ -13,16 +13,17 @@
 #include <unistd.h>
 
 #include "base/nearest.h"
-#include "check/models.h"
 #include "check/report.h"
+#include "shelf/models.h"
 
 struct check {
     struct check_options opt;
-    const char **ignore;   /* owned: opt.ignore, which points into: */
-    char *words;           /* owned */
-    struct report *report; /* with --json */
-    bool bar;              /* a progress bar is drawn */
-    struct timespec drawn; /* when it was last drawn */
+    const char **ignore;            /* owned: opt.ignore, which points into: */
+    char *words;                    /* owned */
+    struct report *report;          /* with --json */
+    bool bar;                       /* a progress bar is drawn */
+    struct timespec drawn;          /* when it was last drawn */
+    const struct model_path *model; /* the one that is being checked */
 };
 
 /* ---- options ---- */
@@ -106,10 +107,30 @@ static void draw_bar(void *arg, uint64_t done, uint64_t total)
 
 /* ---- findings ---- */
 
-static void sink(void *arg, const struct check_finding *f)
+/* Of a split model in a store: the name of the file in the folder that the store's names make. */
+static void add_label(const struct model_path *m, const char *file, struct buf *out)
+{
+    const char *slash = strrchr(m->label, '/'), *name = strrchr(file, '/');
+    if (m->shards && slash && name) {
+        buf_add(out, m->label, (size_t)(slash - m->label));
+        buf_str(out, name);
+    } else {
+        buf_str(out, m->label);
+    }
+    buf_char(out, '\0');
+}
+
+static void sink(void *arg, const struct check_finding *found)
 {
     struct check *c = arg;
     CLEANUP(buf_free) struct buf line = BUF_INIT;
+    CLEANUP(buf_free) struct buf label = BUF_INIT;
+    struct check_finding relabelled = *found;
+    const struct check_finding *f = &relabelled;
+    if (c->model->label && !c->model->error) {
+        add_label(c->model, found->file, &label);
+        relabelled.file = buf_error(&label) ? found->file : (const char *)label.data;
+    }
     clear_bar(c);
     if (c->report) {
         report_finding(c->report, f);
@@ -123,13 +144,13 @@ static void sink(void *arg, const struct check_finding *f)
 
 static enum check_outcome check_model(struct check *c, const struct model_path *m)
 {
-    char what[SHOW_MAX];
-    struct check_finding f = {CHECK_ERROR, CHECK_STRUCTURE, m->path, what, "folder"};
+    struct check_finding f = {CHECK_ERROR, CHECK_STRUCTURE, model_label(m), m->why,
+                              m->label ? "store" : "folder"};
     enum check_outcome outcome = CHECK_UNUSABLE;
+    c->model = m;
     if (c->report)
-        report_file(c->report, m->path, m->shards);
+        report_file(c->report, model_label(m), m->shards);
     if (m->error) {
-        (void)models_error(m, what);
         sink(c, &f);
     } else {
         outcome = check_file(m->path, &c->opt, sink, c);

@@ -10,9 +10,9 @@
 #include <string.h>
 
 #include "check/header.h"
-#include "check/models.h"
 #include "check/report.h"
 #include "check/summary.h"
+#include "shelf/models.h"
 
 static const char *base_name(const char *path)
 {
@@ -23,9 +23,7 @@ static const char *base_name(const char *path)
 static int open_model(const struct model_path *m, struct header *h, struct summary *s,
                       struct err *e)
 {
-    char why[SHOW_MAX];
-    int r =
-        m->error ? err_set(e, m->error, "%s", models_error(m, why)) : header_open(m->path, h, e);
+    int r = m->error ? err_set(e, m->error, "%s", m->why) : header_open(m->path, h, e);
     if (r == 0)
         *s = (struct summary){h->g, base_name(m->path), h->shards, h->missing};
     return r;
@@ -49,7 +47,7 @@ static int print_text(const struct models *all, size_t i)
     struct header h = {0};
     struct summary s;
     struct err e = {0};
-    report_path(&path, all->model[i].path);
+    report_path(&path, model_label(&all->model[i]));
     if (open_model(&all->model[i], &h, &s, &e) < 0) {
         (void)fflush(stdout); /* keeps both streams in order */
         (void)fprintf(stderr, "ggufs: %.*s: %s\n", (int)path.len, (const char *)path.data, e.msg);
@@ -90,7 +88,7 @@ static void fill_row(struct table *t, size_t row, const struct model_path *m)
     struct summary s;
     struct err e = {0};
     struct buf *cell = &t->cell[row * t->columns];
-    report_path(&cell[0], m->path);
+    report_path(&cell[0], model_label(m));
     t->failed[row] = open_model(m, &h, &s, &e) < 0;
     if (t->failed[row])
         buf_printf(&cell[1], "error: %s", e.msg);
@@ -169,7 +167,7 @@ static int add_json(cJSON *list, const struct model_path *m)
         cJSON_Delete(object);
         return -1;
     }
-    report_path(&path, m->path);
+    report_path(&path, model_label(m));
     buf_char(&path, '\0');
     if (buf_error(&path) || !cJSON_AddStringToObject(object, "file", (const char *)path.data))
         return -1;

@@ -32,6 +32,11 @@ static unsigned shard_count(const char *path, size_t len)
     return no >= 1 && no <= count && count > 1 ? count : 0;
 }
 
+size_t split_count(const char *name)
+{
+    return shard_count(name, strlen(name));
+}
+
 static int find_by_name(const char *path, struct split *ret)
 {
     size_t len = strlen(path);

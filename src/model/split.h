@@ -26,6 +26,9 @@ struct split {
 /* Bytes of "-00001-of-00003.gguf", which stands behind NAME. */
 #define SPLIT_TAIL 20
 
+/* The number of files that the name of one of them gives; 0: it is not one of a split model. */
+size_t split_count(const char *name);
+
 /* 0, also if the model is not split or not there; -ENOMEM. */
 int split_find(const char *path, struct split *ret);
 void split_free(struct split *s);

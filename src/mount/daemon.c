@@ -13,7 +13,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "mount/mounts.h"
+#include "shelf/mounts.h"
 
 #define FILE_NAME "ggufs-status"
 

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "mount/log.h"
-#include "mount/mounts.h"
+#include "shelf/mounts.h"
 #include "mount/processes.h"
 
 /* Milliseconds: before a line reports the wait; the longest wait for a daemon that may not end; and

@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "mount/mounts.h"
+#include "shelf/mounts.h"
 
 extern char **environ;
 

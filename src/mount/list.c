@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "mount/mounts.h"
+#include "shelf/mounts.h"
 #include "mount/processes.h"
 #include "mount/takedown.h"
 #include "text/json.h"

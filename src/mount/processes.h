@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #include "mount/daemon.h"
-#include "mount/mounts.h"
+#include "shelf/mounts.h"
 
 struct process {
     long pid;

@@ -16,7 +16,7 @@
 #include "mount/holder.h"
 #include "mount/idle.h"
 #include "mount/log.h"
-#include "mount/mounts.h"
+#include "shelf/mounts.h"
 #include "mount/ops.h"
 #include "mount/readahead.h"
 #include "mount/signals.h"

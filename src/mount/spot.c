@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "mount/log.h"
-#include "mount/mounts.h"
+#include "shelf/mounts.h"
 #include "mount/processes.h"
 #include "mount/takedown.h"
 

@@ -3,7 +3,7 @@
 #ifndef MOUNT_USERS_H
 #define MOUNT_USERS_H
 
-#include "mount/mounts.h"
+#include "shelf/mounts.h"
 
 /*
  * Append "process 12 (bash), process 34 (vim) and 5 more", safe to print: processes with an open

@@ -186,13 +186,12 @@ class Check(unittest.TestCase):
                          [f'{top}/c/deep/er/x.gguf', f'{top}/b.gguf'])
 
     def test_folder_links(self):
-        """Links are followed, each folder once, none upwards; one that leads nowhere is told."""
+        """Links are followed, each folder and file once, none upwards; one to nowhere is an error."""
         top = self.tree('in/real/m.gguf', ('in/again', 'real'), ('in/loop', '.'), ('in/up', '../..'),
                         ('in/root', '/'), ('in/other', '../out'), 'out/o.gguf',
                         ('in/file.gguf', 'real/m.gguf'))
         self.assertEqual(self.files(top + '/in'),
-                         [f'{top}/in/{name}' for name in
-                          ('file.gguf', 'real/m.gguf', 'other/o.gguf')])
+                         [f'{top}/in/{name}' for name in ('file.gguf', 'other/o.gguf')])
         os.symlink('nowhere', top + '/in/none.gguf')
         self.assertIn(f'{top}/in/none.gguf', self.files(top + '/in', status=2))
 
@@ -203,6 +202,40 @@ class Check(unittest.TestCase):
         mountlib.put(top + '/blobs/sha256-' + 64 * 'b', b'{{ .Prompt }}')
         mountlib.put(top + '/blobs/sha256-' + 'b', image())
         self.assertEqual(self.files(top), [f'{top}/{name}'])
+
+    def test_stores(self):
+        """Models of stores by the names that people know, findings too; broken ones beside whole."""
+        odd, commit, digest = image(llama__context_length=None), 40 * '1', 64 * 'a'
+        hub, library = 'hub/models--org--name', 'o/manifests/registry.ollama.ai/library/'
+        top = self.tree(f'{hub}/snapshots/{commit}/Tiny-1K-v1.0-Q8_0.gguf', f'{hub}/snapshots/x/no.gguf',
+                        f'o/blobs/sha256-{digest}', data=odd)
+        for path, text in ((f'{hub}/refs/main', commit), (library + 'broken/1', '[]'),
+                           (library + 'tiny/1k', json.dumps({'schemaVersion': 2, 'layers': [
+                               {'mediaType': 'application/vnd.ollama.image.model',
+                                'digest': 'sha256:' + digest, 'size': len(odd)}]}))):
+            os.makedirs(os.path.dirname(f'{top}/{path}'))
+            mountlib.put(f'{top}/{path}', text.encode())
+        done = check('--check', top)
+        self.assertEqual(done.returncode, 2)
+        missing = ': error: the key llama.context_length must be there (metadata)\n'
+        self.assertEqual(done.out, f'{top}/hub/org/name/Tiny-1K-v1.0-Q8_0.gguf' + missing
+                         + f'{top}/o/broken:1: error: manifest: is not a manifest: no JSON object '
+                         f'(store)\n{top}/o/tiny:1k/model' + missing)
+        self.assertEqual(self.files(top, status=2),
+                         [f'{top}/{name}' for name in ('hub/org/name/Tiny-1K-v1.0-Q8_0.gguf',
+                                                       'o/broken:1', 'o/tiny:1k/model')])
+        shown = run(GGUFS, '--info', top).out.splitlines()
+        self.assertEqual([line.split()[0] for line in shown[1:]],
+                         [f'{top}/hub/org/name/Tiny-1K-v1.0-Q8_0.gguf', f'{top}/o/broken:1',
+                          f'{top}/o/tiny:1k/model'])
+
+    def test_link_into_a_mount(self):
+        """Nothing in a mount is touched, by whatever way."""
+        top = self.tree('m.gguf', ('far.gguf', 'mnt/model.gguf'), ('dir', 'mnt/tensors'),
+                        ('mnt.gguf', 'mnt'))
+        os.mkdir(top + '/mnt')
+        with Mount(top + '/m.gguf', at=top + '/mnt'):
+            self.assertEqual(self.files(top), [top + '/m.gguf'])
 
     def test_folder_without_models(self):
         top = self.tree('x/README.md')

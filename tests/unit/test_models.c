@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * check/models, check/header, check/summary: no memory, and how much work folders take. What is found
+ * shelf/models, check/header, check/summary: no memory, and how much work folders take. What is found
  * in folders: tests/mount/check.py.
  */
 #include "cu_main.h"
@@ -16,8 +16,8 @@
 #include "alloc.h"
 #include "build_gguf.h"
 #include "check/header.h"
-#include "check/models.h"
 #include "check/summary.h"
+#include "shelf/models.h"
 
 static char top[] = "/tmp/ggufs-models-XXXXXX";
 

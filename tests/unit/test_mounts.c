@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/sysmacros.h>
 
-#include "mount/mounts.h"
+#include "shelf/mounts.h"
 #include "mount/processes.h"
 
 static void test_escape(void)

@@ -5,8 +5,8 @@
  *
  * Threads: any; no state.
  */
-#ifndef MOUNT_MOUNTS_H
-#define MOUNT_MOUNTS_H
+#ifndef SHELF_MOUNTS_H
+#define SHELF_MOUNTS_H
 
 #include <sys/types.h>
 

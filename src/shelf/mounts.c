@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The list of mounts: see mounts.h. */
-#include "mount/mounts.h"
+#include "shelf/mounts.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: MIT */
+/* The models that paths name: see models.h. */
+#include "shelf/models.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/buf.h"
+#include "model/split.h"
+#include "shelf/place.h"
+
+/* ---- sets that grow ---- */
+
+/* Room for number n; the numbers before are hashed anew when the index is replaced. */
+static int growing_room(struct growing *s, size_t n, uint64_t (*hash)(const void *list, size_t i),
+                        const void *list)
+{
+    struct index bigger;
+    size_t room = s->room ? 2 * s->room : 64;
+    if (n < s->room)
+        return 0;
+    if (index_init(&bigger, room) < 0)
+        return -ENOMEM;
+    for (size_t i = 0; i < n; i++)
+        index_insert(&bigger, hash(list, i), (uint32_t)i);
+    index_free(&s->index);
+    *s = (struct growing){bigger, room};
+    return 0;
+}
+
+static uint64_t hash_path(const void *list, size_t i)
+{
+    const char *path = ((const struct model_path *)list)[i].path;
+    return hash_name(path, strlen(path));
+}
+
+static uint64_t hash_id(const void *list, size_t i)
+{
+    const struct file_id *id = (const struct file_id *)list + i;
+    uint64_t words[] = {id->dev, id->ino};
+    return hash_name(words, sizeof(words));
+}
+
+/* 1: it is new, and remembered; 0: it is not; -ENOMEM. */
+static int ids_add(struct ids *s, const struct stat *st)
+{
+    struct file_id id = {st->st_dev, st->st_ino};
+    uint32_t i;
+    struct probe p;
+    int r = growing_room(&s->by_id, s->n, hash_id, s->id);
+    if (r == 0)
+        r = array_grow(&s->id, &s->cap, s->n, sizeof(id));
+    if (r < 0)
+        return r;
+    for (p = index_probe(&s->by_id.index, hash_id(&id, 0)); index_next(&s->by_id.index, &p, &i);)
+        if (s->id[i].dev == id.dev && s->id[i].ino == id.ino)
+            return 0;
+    index_insert(&s->by_id.index, hash_id(&id, 0), (uint32_t)s->n);
+    s->id[s->n++] = id;
+    return 1;
+}
+
+static void ids_free(struct ids *s)
+{
+    free(s->id);
+    index_free(&s->by_id.index);
+    *s = (struct ids){0};
+}
+
+/* ---- entries ---- */
+
+static void free_model(struct model_path *m)
+{
+    free(m->path);
+    free(m->label);
+    free(m->why);
+}
+
+/* An entry, whose texts pass to the list. 0, -ENOMEM. */
+static int add(struct models *m, struct model_path *new)
+{
+    int r = new->path ? growing_room(&m->by_path, m->n, hash_path, m->model) : -ENOMEM;
+    if (r == 0)
+        r = array_grow(&m->model, &m->cap, m->n, sizeof(*m->model));
+    if (r < 0) {
+        free_model(new);
+        return r;
+    }
+    m->model[m->n] = *new;
+    index_insert(&m->by_path.index, hash_path(m->model, m->n), (uint32_t)m->n);
+    m->n++;
+    return 0;
+}
+
+static int add_error(struct models *m, const char *path, int error, const char *why)
+{
+    struct model_path new = {.path = strdup(path), .error = error, .why = strdup(why)};
+    if (new.why)
+        return add(m, &new);
+    free(new.path);
+    return -ENOMEM;
+}
+
+static bool has(const struct models *m, const char *path)
+{
+    uint32_t i;
+    if (m->n == 0)
+        return false;
+    struct probe p = index_probe(&m->by_path.index, hash_name(path, strlen(path)));
+    while (index_next(&m->by_path.index, &p, &i))
+        if (strcmp(m->model[i].path, path) == 0)
+            return true;
+    return false;
+}
+
+/* A file: if it is of a split model, that model, unless it is in the list. */
+static int add_file(struct models *m, const char *path)
+{
+    struct split s;
+    int r = split_find(path, &s);
+    if (r < 0)
+        return r;
+    struct model_path new = {.path = s.n ? split_path(&s, 0) : strdup(path), .shards = s.n};
+    if (s.n && new.path && has(m, new.path))
+        free(new.path);
+    else
+        r = add(m, &new);
+    split_free(&s);
+    return r;
+}
+
+/* ---- folders ---- */
+
+/* A place to be visited, and what it is called. */
+struct visit {
+    struct place place;
+    char *label; /* owned */
+    bool named;  /* by a store: the label is not a path */
+};
+
+struct walk {
+    struct models *models;
+    struct reach reach;
+    struct ids folders;
+    struct visit *later; /* owned; links to folders */
+    size_t n, cap;
+};
+
+static void visit_free(struct visit *v)
+{
+    place_free(&v->place);
+    free(v->label);
+}
+
+static int walk(struct walk *w, const struct visit *v);
+
+/* Now, or later if it is a link. What was visited is left out. The place passes. */
+static int walk_folder(struct walk *w, const struct visit *above, struct item *i, char *label)
+{
+    struct visit v = {i->place, label, above->named || i->place.store};
+    i->place = (struct place){0};
+    bool later = v.place.links > above->place.links;
+    int r = 1;
+    if (!label)
+        r = -ENOMEM;
+    else if (v.place.kind == PLACE_FOLDER && !later)
+        r = ids_add(&w->folders, &i->st);
+    if (r > 0 && later)
+        r = array_grow(&w->later, &w->cap, w->n, sizeof(*w->later)) < 0 ? -ENOMEM : 1;
+    if (r > 0 && later) {
+        w->later[w->n++] = v;
+        return 0;
+    }
+    r = r > 0 ? walk(w, &v) : r;
+    visit_free(&v);
+    return r;
+}
+
+/* What is not a regular file, and what is in a mount, is left out; a link to nowhere is an error. */
+static int walk_model(struct walk *w, const struct visit *above, const struct item *i, char *label)
+{
+    int e = i->error.code, r = 1;
+    if (label && !e)
+        r = ids_add(&w->models->files, &i->st);
+    if (!label || r <= 0 || e == -EINVAL || e == -EXDEV) {
+        free(label);
+        return label ? (r < 0 ? r : 0) : -ENOMEM;
+    }
+    bool named = above->named || i->store, broken = e == -EBADMSG || e == -EFBIG;
+    struct model_path new = {.path = named ? strdup(i->path) : label,
+                             .label = named ? label : NULL,
+                             .shards = i->shards,
+                             .error = broken ? e : 0,
+                             .why = broken ? strdup(i->error.msg) : NULL};
+    if (!new.path || (broken && !new.why)) {
+        free_model(&new);
+        return -ENOMEM;
+    }
+    return add(w->models, &new);
+}
+
+/* The label of an entry: a path as long as no store has other names than its folders. */
+static char *label_of(const struct visit *v, const struct item *i, const struct ref *ref,
+                      const char *shown)
+{
+    char *label;
+    const char *slash = v->label[strlen(v->label) - 1] == '/' ? "" : "/", *name = ref->a;
+    bool as_shown = v->place.kind != PLACE_FOLDER ||
+                    (ref->kind != REF_FOLDER && ref->kind != REF_MODEL && ref->kind != REF_SPLIT);
+    if (as_shown)
+        name = shown;
+    else if (ref->kind == REF_SPLIT)
+        name = strrchr(i->path, '/') + 1;
+    return asprintf(&label, "%s%s%s", v->label, slash, name) < 0 ? NULL : label;
+}
+
+static int walk_entry(struct walk *w, const struct visit *v, const struct listing *l, size_t n)
+{
+    struct ref ref = entry_ref(l, n);
+    struct item i;
+    int r = place_item(&w->reach, &v->place, &ref, &i);
+    if (r < 0) /* it went away, or is not to be shown */
+        return r == -ENOMEM ? r : 0;
+    if (i.kind == ITEM_FOLDER)
+        r = walk_folder(w, v, &i, label_of(v, &i, &ref, entry_name(l, n)));
+    else if (i.kind == ITEM_MODEL)
+        r = walk_model(w, v, &i, label_of(v, &i, &ref, entry_name(l, n)));
+    item_free(&i);
+    return r;
+}
+
+/* A place and all below; deep as paths may be long. */
+static int walk(struct walk *w, const struct visit *v)
+{
+    struct listing l = LISTING_INIT;
+    int r = place_list(&w->reach, &v->place, &l);
+    if (r < 0 && r != -ENOMEM && r != -ENOENT) {
+        char why[SHOW_MAX];
+        (void)snprintf(why, sizeof(why), "cannot be read: %s", strerror(-r));
+        return add_error(w->models, v->label, r, why);
+    }
+    for (size_t i = 0; r == 0 && i < l.n; i++)
+        r = walk_entry(w, v, &l, i);
+    listing_free(&l);
+    return r == -ENOENT ? 0 : r;
+}
+
+/* Links to folders: the folder itself may have come meanwhile. */
+static int walk_later(struct walk *w)
+{
+    struct stat st;
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < w->n; i++) {
+        struct visit v = w->later[i]; /* the list may move */
+        w->later[i] = (struct visit){0};
+        if (stat(v.place.path, &st) == 0)
+            r = ids_add(&w->folders, &st);
+        r = r > 0 ? walk(w, &v) : r;
+        visit_free(&v);
+    }
+    return r;
+}
+
+static int add_folder(struct models *m, const char *path)
+{
+    struct walk w = {.models = m};
+    struct visit top = {.label = strdup(path)};
+    struct err e = {0};
+    struct stat st;
+    size_t before = m->n;
+    int r = reach_begin(&w.reach, path, false, &e);
+    m->folders = true;
+    if (!top.label)
+        r = -ENOMEM;
+    else if (r < 0) {
+        char why[SHOW_MAX];
+        (void)snprintf(why, sizeof(why), "cannot be read: %s", strerror(-r));
+        r = add_error(m, path, r, why);
+    } else {
+        r = place_top(&w.reach, &top.place);
+        if (r == 0 && fstat(w.reach.fd, &st) == 0)
+            r = ids_add(&w.folders, &st);
+        if (r >= 0)
+            r = walk(&w, &top);
+        if (r == 0)
+            r = walk_later(&w);
+    }
+    for (size_t i = 0; i < w.n; i++)
+        visit_free(&w.later[i]);
+    free(w.later);
+    ids_free(&w.folders);
+    visit_free(&top);
+    reach_end(&w.reach);
+    return r == 0 && m->n == before
+               ? add_error(m, path, -ENOENT, "this folder contains no models (files NAME.gguf)")
+               : r;
+}
+
+int models_add(struct models *m, const char *path)
+{
+    struct stat st;
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+        return add_folder(m, path);
+    return add_file(m, path);
+}
+
+void models_free(struct models *m)
+{
+    for (size_t i = 0; i < m->n; i++)
+        free_model(&m->model[i]);
+    free(m->model);
+    index_free(&m->by_path.index);
+    ids_free(&m->files);
+    *m = MODELS_INIT;
+}

@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * An ollama store: manifests/HOST/NAMESPACE/MODEL/TAG name the layers, which are blobs/sha256-<hex>
+ * (before: sha256:<hex>). See store.h.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shelf/manifest.h"
+#include "shelf/store.h"
+
+#define DEFAULT_HOST "registry.ollama.ai"
+#define DEFAULT_SPACE "library"
+
+/* Room for manifests/HOST/NAMESPACE/MODEL/TAG. */
+#define PATH_ROOM (5 * (TREE_NAME_MAX + 1))
+
+bool is_ollama(struct reach *r, const struct found *dir)
+{
+    return has_folder(r, dir, "manifests", REACH_LINKS) && has_folder(r, dir, "blobs", REACH_LINKS);
+}
+
+/* A folder of manifests/, by up to three names; no links below manifests/ itself. */
+static int open_below(struct reach *r, const struct found *dir, const char *path, struct found *ret)
+{
+    struct found top = FOUND_NONE;
+    int e = reach_open(r, dir, "manifests", REACH_LINKS, &top);
+    if (e == 0)
+        e = reach_open(r, &top, *path ? path : ".", REACH_NO_LINKS, ret);
+    reach_close(&top);
+    return e == -ELOOP || e == -ENOTDIR || e == -ENAMETOOLONG ? -ENOENT : e;
+}
+
+/* ---- manifests ---- */
+
+/* tag: "MODEL/TAG". Reads and parses; the line says what is wrong with the manifest. */
+static int load(struct reach *r, const struct found *dir, const char *host, const char *space,
+                const char *tag, struct manifest *ret, struct err *e)
+{
+    CLEANUP(buf_free) struct buf text = BUF_INIT;
+    char path[PATH_ROOM];
+    struct found f = FOUND_NONE;
+    (void)snprintf(path, sizeof(path), "%s/%s/%.*s", host, space, (int)strcspn(tag, "/"), tag);
+    const char *name = strchr(tag, '/') + 1;
+    int n = open_below(r, dir, path, &f);
+    if (n == 0)
+        n = read_small(r, &f, name, MANIFEST_MAX, &text);
+    reach_close(&f);
+    if (n == -EFBIG)
+        return manifest_parse(text.data, text.len, ret, e);
+    if (n < 0)
+        return err_set(e, n, "%s", n == -EINVAL ? "is not a regular file" : strerror(-n));
+    return manifest_parse(text.data, text.len, ret, e);
+}
+
+/* True if it is to be shown: a manifest with a model, or one that cannot be read. */
+static bool has_model(struct reach *r, const struct found *dir, const char *host, const char *space,
+                      const char *tag)
+{
+    struct manifest m = {0};
+    int e = load(r, dir, host, space, tag, &m, NULL);
+    bool has = e < 0 ? e != -ENOENT : m.models > 0;
+    manifest_free(&m);
+    return has;
+}
+
+/* ---- a namespace: MODEL:TAG ---- */
+
+static int list_tags(struct reach *r, const struct found *dir, const char *host, const char *space,
+                     const char *model, struct listing *ret)
+{
+    char path[PATH_ROOM];
+    struct found f = FOUND_NONE;
+    const struct names *tags = NULL;
+    (void)snprintf(path, sizeof(path), "%s/%s/%s", host, space, model);
+    int e = open_below(r, dir, path, &f);
+    if (e == 0)
+        e = names_load(r, &f, &tags);
+    for (size_t i = 0; e == 0 && i < tags->n; i++) {
+        char tag[2 * (TREE_NAME_MAX + 1)], shown[2 * (TREE_NAME_MAX + 1)];
+        struct ref ref = {.kind = REF_TAG, .a = tag, .b = ""};
+        const char *name = name_at(tags, i);
+        (void)snprintf(tag, sizeof(tag), "%s/%s", model, name);
+        (void)snprintf(shown, sizeof(shown), "%s:%s", model, name);
+        if (tags->name[i].type == DT_REG && !strchr(name, ':') &&
+            has_model(r, dir, host, space, tag))
+            e = listing_add(ret, shown, &ref);
+    }
+    names_free(r, tags);
+    reach_close(&f);
+    return e == -ENOENT || e == -EACCES ? 0 : e;
+}
+
+static int list_space(struct reach *r, const struct found *dir, const char *host, const char *space,
+                      struct listing *ret)
+{
+    char path[PATH_ROOM];
+    struct found f = FOUND_NONE;
+    const struct names *models = NULL;
+    (void)snprintf(path, sizeof(path), "%s/%s", host, space);
+    int e = open_below(r, dir, path, &f);
+    if (e == 0)
+        e = names_load(r, &f, &models);
+    for (size_t i = 0; e == 0 && i < models->n; i++)
+        if (models->name[i].type == DT_DIR && !strchr(name_at(models, i), ':'))
+            e = list_tags(r, dir, host, space, name_at(models, i), ret);
+    names_free(r, models);
+    reach_close(&f);
+    return e;
+}
+
+/* "MODEL:TAG" as "MODEL/TAG" in room. */
+static int find_tag(struct reach *r, const struct found *dir, const char *host, const char *space,
+                    const char *name, char room[2 * (TREE_NAME_MAX + 1)], struct ref *ref)
+{
+    const char *colon = strchr(name, ':');
+    if (!colon || colon == name || !colon[1] || colon[1] == '.' || strchr(colon + 1, ':'))
+        return -ENOENT;
+    (void)snprintf(room, (size_t)TREE_NAME_MAX + 1, "%s", name);
+    room[colon - name] = '/';
+    *ref = (struct ref){.kind = REF_TAG, .a = room, .b = ""};
+    return has_model(r, dir, host, space, room) ? 0 : -ENOENT;
+}
+
+/* A tag is a folder, or a model that cannot be shown if its manifest is broken. */
+static int tag_item(struct reach *r, const struct place *p, const struct found *dir,
+                    const char *host, const char *space, const char *tag, struct item *ret)
+{
+    struct manifest m = {0};
+    struct err why = {0};
+    char path[PATH_ROOM];
+    struct found folder = FOUND_NONE, file = FOUND_NONE;
+    struct place below;
+    (void)snprintf(path, sizeof(path), "%s/%s/%.*s", host, space, (int)strcspn(tag, "/"), tag);
+    int e = open_below(r, dir, path, &folder);
+    if (e == 0)
+        e = reach_open(r, &folder, strchr(tag, '/') + 1, REACH_NO_LINKS, &file);
+    if (e == 0 && load(r, dir, host, space, tag, &m, &why) < 0) {
+        e = item_file(r, p, &folder, strchr(tag, '/') + 1, ITEM_MODEL, ret);
+        if (e == 0) {
+            ret->store = true;
+            ret->error = why;
+            (void)err_prefix(&ret->error, "manifest");
+        }
+    } else if (e == 0) {
+        e = place_make(p, PLACE_OLLAMA_MODEL, NULL, host, space, tag, &below);
+        if (e == 0) {
+            folder.st.st_mtim = file.st.st_mtim;
+            folder.st.st_ino = file.st.st_ino;
+            e = item_folder(&folder, &below, ret);
+        }
+    }
+    manifest_free(&m);
+    reach_close(&file);
+    reach_close(&folder);
+    return e;
+}
+
+/* ---- what is in a host or a namespace, as folders ---- */
+
+static int folder_item(struct reach *r, const struct place *p, const struct found *dir,
+                       enum place_kind kind, const char *host, const char *space, struct item *ret)
+{
+    char path[PATH_ROOM];
+    struct found f = FOUND_NONE;
+    struct place below;
+    (void)snprintf(path, sizeof(path), "%s%s%s", host, space ? "/" : "", space ? space : "");
+    int e = open_below(r, dir, path, &f);
+    if (e == 0 && !S_ISDIR(f.st.st_mode))
+        e = -ENOENT;
+    if (e == 0)
+        e = place_make(p, kind, NULL, host, space, NULL, &below);
+    if (e < 0) {
+        reach_close(&f);
+        return e;
+    }
+    return item_folder(&f, &below, ret);
+}
+
+/* Folders of manifests/PATH but `except`. */
+static int list_folders(struct reach *r, const struct found *dir, const char *path,
+                        const char *except, enum ref_kind kind, struct listing *ret)
+{
+    struct found f = FOUND_NONE;
+    const struct names *names = NULL;
+    int e = open_below(r, dir, path, &f);
+    if (e == 0)
+        e = names_load(r, &f, &names);
+    for (size_t i = 0; e == 0 && i < names->n; i++) {
+        struct ref ref = {.kind = kind, .a = name_at(names, i), .b = ""};
+        if (names->name[i].type == DT_DIR && strcmp(ref.a, except) != 0)
+            e = listing_add(ret, ref.a, &ref);
+    }
+    names_free(r, names);
+    reach_close(&f);
+    return e == -ENOENT ? 0 : e;
+}
+
+static bool is_folder_below(struct reach *r, const struct found *dir, const char *host,
+                            const char *space)
+{
+    char path[PATH_ROOM];
+    struct found f = FOUND_NONE;
+    (void)snprintf(path, sizeof(path), "%s%s%s", host, space ? "/" : "", space ? space : "");
+    bool is = open_below(r, dir, path, &f) == 0 && S_ISDIR(f.st.st_mode);
+    reach_close(&f);
+    return is;
+}
+
+/* ---- the store ---- */
+
+static int list_store(struct reach *r, const struct place *p, const struct found *dir,
+                      struct listing *ret)
+{
+    (void)p;
+    int e = list_space(r, dir, DEFAULT_HOST, DEFAULT_SPACE, ret);
+    if (e == 0 || e == -ENOENT)
+        e = list_folders(r, dir, DEFAULT_HOST, DEFAULT_SPACE, REF_SPACE, ret);
+    if (e == 0)
+        e = list_folders(r, dir, "", DEFAULT_HOST, REF_HOST, ret);
+    return e;
+}
+
+static int find_in_store(struct reach *r, const struct place *p, const struct found *dir,
+                         const char *name, char room[2 * (TREE_NAME_MAX + 1)], struct ref *ref)
+{
+    (void)p;
+    if (strchr(name, ':'))
+        return find_tag(r, dir, DEFAULT_HOST, DEFAULT_SPACE, name, room, ref);
+    (void)snprintf(room, TREE_NAME_MAX + 1, "%s", name);
+    *ref = (struct ref){.kind = REF_SPACE, .a = room, .b = ""};
+    if (strcmp(name, DEFAULT_SPACE) != 0 && is_folder_below(r, dir, DEFAULT_HOST, name))
+        return 0;
+    ref->kind = REF_HOST;
+    if (strcmp(name, DEFAULT_HOST) != 0 && is_folder_below(r, dir, name, NULL))
+        return 0;
+    return strchr(name, '~') ? -EAGAIN : -ENOENT;
+}
+
+static int item_in_store(struct reach *r, const struct place *p, const struct found *dir,
+                         const struct ref *ref, struct item *ret)
+{
+    if (ref->kind == REF_TAG)
+        return tag_item(r, p, dir, DEFAULT_HOST, DEFAULT_SPACE, ref->a, ret);
+    if (ref->kind == REF_SPACE)
+        return folder_item(r, p, dir, PLACE_OLLAMA_SPACE, DEFAULT_HOST, ref->a, ret);
+    return folder_item(r, p, dir, PLACE_OLLAMA_HOST, ref->a, NULL, ret);
+}
+
+const struct store store_ollama = {list_store, find_in_store, item_in_store};
+
+/* ---- a host ---- */
+
+static int list_host(struct reach *r, const struct place *p, const struct found *dir,
+                     struct listing *ret)
+{
+    return list_folders(r, dir, p->part[0], "", REF_SPACE, ret);
+}
+
+static int find_in_host(struct reach *r, const struct place *p, const struct found *dir,
+                        const char *name, char room[2 * (TREE_NAME_MAX + 1)], struct ref *ref)
+{
+    (void)snprintf(room, TREE_NAME_MAX + 1, "%s", name);
+    *ref = (struct ref){.kind = REF_SPACE, .a = room, .b = ""};
+    return is_folder_below(r, dir, p->part[0], name) ? 0 : -ENOENT;
+}
+
+static int item_in_host(struct reach *r, const struct place *p, const struct found *dir,
+                        const struct ref *ref, struct item *ret)
+{
+    return folder_item(r, p, dir, PLACE_OLLAMA_SPACE, p->part[0], ref->a, ret);
+}
+
+const struct store store_ollama_host = {list_host, find_in_host, item_in_host};
+
+/* ---- a namespace ---- */
+
+static int list_in_space(struct reach *r, const struct place *p, const struct found *dir,
+                         struct listing *ret)
+{
+    return list_space(r, dir, p->part[0], p->part[1], ret);
+}
+
+static int find_in_space(struct reach *r, const struct place *p, const struct found *dir,
+                         const char *name, char room[2 * (TREE_NAME_MAX + 1)], struct ref *ref)
+{
+    return find_tag(r, dir, p->part[0], p->part[1], name, room, ref);
+}
+
+static int item_in_space(struct reach *r, const struct place *p, const struct found *dir,
+                         const struct ref *ref, struct item *ret)
+{
+    return tag_item(r, p, dir, p->part[0], p->part[1], ref->a, ret);
+}
+
+const struct store store_ollama_space = {list_in_space, find_in_space, item_in_space};
+
+/* ---- a model ---- */
+
+static int layer_item(struct reach *r, const struct place *p, const struct found *dir,
+                      const struct ref *ref, struct item *ret)
+{
+    char name[DIGEST_DIGITS + 8];
+    struct found blobs = FOUND_NONE, old = FOUND_NONE;
+    int e = reach_open(r, dir, "blobs", REACH_LINKS, &blobs);
+    if (e < 0)
+        return e;
+    (void)snprintf(name, sizeof(name), "sha256:%s", ref->a);
+    if (reach_open(r, &blobs, name, REACH_NO_LINKS, &old) < 0)
+        name[6] = '-';
+    reach_close(&old);
+    e = item_file(r, p, &blobs, name, ref->kind == REF_TEXT ? ITEM_TEXT : ITEM_MODEL, ret);
+    reach_close(&blobs);
+    if (e == 0 && ref->kind == REF_TEXT && ret->error.code) {
+        e = ret->error.code;
+        item_free(ret);
+    }
+    return e;
+}
+
+/* A text that is missing is left out; a model is shown with what is wrong. */
+static int list_layers(struct reach *r, const struct place *p, const struct found *dir,
+                       struct listing *ret)
+{
+    struct manifest m = {0};
+    int e = load(r, dir, p->part[0], p->part[1], p->part[2], &m, NULL);
+    for (size_t i = 0; i < m.n && e == 0; i++) {
+        const struct layer *l = &m.layer[i];
+        struct ref ref = {.kind = l->model ? REF_LAYER : REF_TEXT, .a = l->digest, .b = ""};
+        struct item text;
+        int gone = l->model ? 0 : layer_item(r, p, dir, &ref, &text);
+        if (!l->model && gone == 0)
+            item_free(&text);
+        e = gone == -ENOMEM ? gone : gone ? 0 : listing_add(ret, l->name, &ref);
+    }
+    manifest_free(&m);
+    return e == -EBADMSG || e == -EFBIG ? -ENOENT : e;
+}
+
+static int find_layer(struct reach *r, const struct place *p, const struct found *dir,
+                      const char *name, char room[2 * (TREE_NAME_MAX + 1)], struct ref *ref)
+{
+    (void)r;
+    (void)p;
+    (void)dir;
+    (void)name;
+    (void)room;
+    (void)ref;
+    return -EAGAIN; /* the manifest has all */
+}
+
+const struct store store_ollama_model = {list_layers, find_layer, layer_item};

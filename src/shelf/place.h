@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a shelf shows: folders ("places") with entries, each of which stands for a folder, a model, or
+ * a small text of a store. Nothing is kept: each call looks at the disk as it is now.
+ *
+ *     struct place top;
+ *     r = place_top(&reach, &top);
+ *     r = place_list(&reach, &top, &list);               all names
+ *     r = place_find(&reach, &top, NULL, "x.gguf", &item);     one name, most often without a listing
+ *     r = place_item(&reach, &top, entry_ref(&list, i), &item);     what an entry stands for
+ *
+ * A kind of store is a row of the table in place.c: how it is recognised, listed, and searched.
+ *
+ * Names: those of the files in the encoding of text/name.h. A single file and a folder keep theirs; a
+ * split model is NAME.gguf, or the whole name of its first file if that is taken; what is still taken
+ * gets ~2, ~3. Hidden names are left out, and so are folders in which a ggufs is mounted.
+ *
+ * Threads: any; no state.
+ */
+#ifndef SHELF_PLACE_H
+#define SHELF_PLACE_H
+
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/hash.h"
+#include "shelf/reach.h"
+#include "text/name.h"
+
+/* Links to folders on the way to a place: more than people use, so that folders that link to each
+ * other end somewhere. */
+#define PLACE_LINKS_MAX 8
+
+enum place_kind {
+    PLACE_FOLDER,       /* any folder; may turn out to be one of the stores below */
+    PLACE_REPO,         /* one repository of a Hugging Face cache */
+    PLACE_ORG,          /* of a Hugging Face cache: the repositories of organisation part[0] */
+    PLACE_OLLAMA,       /* an ollama store */
+    PLACE_OLLAMA_HOST,  /* of host part[0] */
+    PLACE_OLLAMA_SPACE, /* of host part[0], namespace part[1] */
+    PLACE_OLLAMA_MODEL, /* the same, model and tag part[2] ("llama3.2/3b") */
+    PLACE_KINDS
+};
+
+struct place {
+    enum place_kind kind;
+    char *path;     /* owned; the real path of the folder that it stands for; of a store its own */
+    char *part[3];  /* owned; may be NULL */
+    bool store;     /* it is in a store: what is in it is not edited */
+    bool linked;    /* a link leads to it */
+    unsigned links; /* how many */
+};
+
+/* What an entry refers to, by the names in its place's folder. */
+enum ref_kind {
+    REF_FOLDER,   /* a folder `a`, or a link to one */
+    REF_MODEL,    /* a file `a`, or a link; `a` may turn out to be a folder */
+    REF_SPLIT,    /* a split model of `shards` files; `a` is the name of one of them */
+    REF_ORG,      /* organisation `a` */
+    REF_REVISION, /* of repository `a` ("models--org--name") commit `b` */
+    REF_HOST,     /* host `a` */
+    REF_SPACE,    /* namespace `a` */
+    REF_TAG,      /* model and tag `a` ("llama3.2/3b") */
+    REF_LAYER,    /* layer number `shards` of an ollama model: a model */
+    REF_TEXT      /* the same: a text */
+};
+
+struct ref {
+    enum ref_kind kind;
+    uint32_t shards;
+    const char *a, *b; /* good as long as what they came from; b may be "" */
+};
+
+struct entry {
+    uint32_t name, a, b; /* texts: bytes in listing.texts */
+    uint32_t shards;
+    enum ref_kind kind;
+};
+
+struct listing {
+    struct entry *entry; /* owned; by name, byte by byte */
+    size_t n, cap;
+    struct buf texts;
+    struct index index; /* by name */
+    size_t room;
+};
+
+#define LISTING_INIT ((struct listing){0})
+
+enum item_kind { ITEM_FOLDER, ITEM_MODEL, ITEM_TEXT };
+
+/* What a name stands for, looked at now. */
+struct item {
+    enum item_kind kind;
+    struct place place; /* ITEM_FOLDER */
+    struct stat st;     /* of the folder or file that it stands for; zero if that is not known */
+    char *path;         /* owned; where it is opened: in a real folder, perhaps by a link */
+    char *real;         /* owned; the real path; NULL if there is none */
+    size_t shards;      /* ITEM_MODEL: files of a split model; 0: it is not split */
+    bool store;         /* it is in a store */
+    bool linked;        /* a link leads to it */
+    struct err error;   /* ITEM_MODEL: why it cannot be opened, if that is known already */
+};
+
+/* The top of the shelf. 0, -ENOMEM. */
+int place_top(struct reach *r, struct place *ret);
+int place_copy(const struct place *p, struct place *ret);
+void place_free(struct place *p);
+/* True if both show the same. */
+bool place_same(const struct place *a, const struct place *b);
+
+/* What it shows now. 0, -ENOENT (it is gone), -errno. */
+int place_list(struct reach *r, const struct place *p, struct listing *ret);
+/* The same for one name. `list` is a listing that is known to be of now, or NULL. -ENOENT, -errno. */
+int place_find(struct reach *r, const struct place *p, const struct listing *list, const char *name,
+               struct item *ret);
+/* What an entry refers to. 0, -ENOENT if it is gone, -errno. */
+int place_item(struct reach *r, const struct place *p, const struct ref *ref, struct item *ret);
+void item_free(struct item *i);
+
+struct ref entry_ref(const struct listing *l, size_t i);
+static inline const char *entry_name(const struct listing *l, size_t i)
+{
+    return (const char *)l->texts.data + l->entry[i].name;
+}
+/* True if it is shown as a folder: all but texts are. */
+static inline bool entry_is_folder(const struct entry *e)
+{
+    return e->kind != REF_TEXT;
+}
+/* The number of an entry; SIZE_MAX: there is none. */
+size_t listing_find(const struct listing *l, const char *name);
+void listing_free(struct listing *l);
+
+#endif

@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Plain folders: models by their names, split models once, folders, repositories of a Hugging Face
+ * cache by organisation and name. See store.h.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "check/filename.h"
+#include "model/split.h"
+#include "shelf/store.h"
+
+#define SUFFIX ".gguf"
+
+static bool named_gguf(const char *name)
+{
+    size_t n = strlen(name), s = strlen(SUFFIX);
+    return n > s && strcasecmp(name + n - s, SUFFIX) == 0;
+}
+
+/* The name under which a split model is shown, from that of one of its files; files, or 0. */
+static uint32_t shard_of(const char *name, char shown[TREE_NAME_MAX + 1])
+{
+    size_t files = split_count(name);
+    if (files)
+        (void)snprintf(shown, TREE_NAME_MAX + 1, "%.*s" SUFFIX, (int)(strlen(name) - SPLIT_TAIL),
+                       name);
+    return (uint32_t)files;
+}
+
+/* A blob that was taken out of an ollama store: named by its hash, and a model by its first bytes. */
+static bool is_blob(struct reach *r, const struct found *dir, const char *name)
+{
+    struct found f = FOUND_NONE;
+    char magic[4] = "";
+    if (strncmp(name, "sha256-", 7) != 0 || !file_name_is_hash(name))
+        return false;
+    int fd = reach_open(r, dir, name, REACH_LINKS, &f) == 0 && S_ISREG(f.st.st_mode)
+                 ? reach_read(&f)
+                 : -1;
+    bool is = fd >= 0 && pread(fd, magic, 4, 0) == 4 && memcmp(magic, "GGUF", 4) == 0;
+    if (fd >= 0)
+        (void)close(fd);
+    reach_close(&f);
+    return is;
+}
+
+/* ---- folders ---- */
+
+/* True if the real path `path` is the folder at `above`, or below it. */
+static bool is_below(const char *path, const char *above)
+{
+    size_t n = strlen(above);
+    return strncmp(path, above, n) == 0 && (path[n] == '/' || path[n] == '\0' || n == 1);
+}
+
+/* A folder; but no link to one that holds this place or the shelf: that would go on for ever. */
+static int folder_item(struct reach *r, const struct place *p, const struct found *dir,
+                       const char *name, struct item *ret)
+{
+    struct found f = FOUND_NONE;
+    struct place below;
+    int e = reach_open(r, dir, name, REACH_NO_LINKS, &f);
+    bool linked = e == -ELOOP;
+    if (linked)
+        e = reach_open(r, dir, name, REACH_LINKS, &f);
+    if (e == -EXDEV || (e == 0 && !S_ISDIR(f.st.st_mode)))
+        e = -ENOENT;
+    if (e == 0 && linked &&
+        (is_below(p->path, f.path) || is_below(r->path, f.path) || p->links >= PLACE_LINKS_MAX))
+        e = -ENOENT;
+    if (e == 0)
+        e = place_make(p, PLACE_FOLDER, f.path, NULL, NULL, NULL, &below);
+    if (e < 0) {
+        reach_close(&f);
+        return e;
+    }
+    below.links += linked;
+    return item_folder(&f, &below, ret);
+}
+
+static bool is_shown_folder(struct reach *r, const struct place *p, const struct found *dir,
+                            const char *name)
+{
+    struct item i;
+    bool is = folder_item(r, p, dir, name, &i) == 0;
+    if (is)
+        item_free(&i);
+    return is;
+}
+
+/* ---- listing ---- */
+
+/* Folders and files that keep their names. */
+static int add_single(struct reach *r, const struct place *p, const struct found *dir,
+                      const char *name, uint8_t type, struct listing *ret)
+{
+    struct ref ref = {.a = name, .b = "", .kind = REF_MODEL};
+    bool file = type == DT_REG || type == DT_LNK;
+    if (type == DT_DIR)
+        ref.kind = REF_FOLDER;
+    else if (file && named_gguf(name))
+        ref.kind = REF_MODEL;
+    else if (type == DT_LNK && is_shown_folder(r, p, dir, name))
+        ref.kind = REF_FOLDER;
+    else if (!file || !is_blob(r, dir, name))
+        return 0;
+    return type == DT_DIR && !p->store && has_repo(r, dir, name) ? 0 : listing_add(ret, name, &ref);
+}
+
+/* One of a folder's split models: by name and number of files. */
+struct split_group {
+    const char *first; /* the lowest of its files' names */
+    uint32_t files;
+};
+
+static int by_group(const void *a, const void *b)
+{
+    const struct split_group *x = a, *y = b;
+    size_t n = strlen(x->first) - SPLIT_TAIL, m = strlen(y->first) - SPLIT_TAIL;
+    int c = memcmp(x->first, y->first, n < m ? n : m);
+    if (c == 0 && n != m)
+        c = n < m ? -1 : 1;
+    if (c == 0 && x->files != y->files)
+        c = x->files < y->files ? -1 : 1;
+    return c ? c : strcmp(x->first, y->first);
+}
+
+static bool same_prefix(const struct split_group *a, const struct split_group *b)
+{
+    size_t n = strlen(a->first);
+    return n == strlen(b->first) && memcmp(a->first, b->first, n - SPLIT_TAIL) == 0;
+}
+
+/* Groups are sorted, so that files of one model follow each other, and twins too. */
+static int add_groups(struct split_group *g, size_t n, struct listing *ret)
+{
+    char shown[TREE_NAME_MAX + 1];
+    int e = 0;
+    for (size_t i = 0, next; i < n && e == 0; i = next) {
+        for (next = i + 1; next < n && same_prefix(&g[i], &g[next]) && g[next].files == g[i].files;)
+            next++;
+        bool twin =
+            (i && same_prefix(&g[i - 1], &g[i])) || (next < n && same_prefix(&g[i], &g[next]));
+        struct ref ref = {REF_SPLIT, g[i].files, g[i].first, ""};
+        (void)shard_of(g[i].first, shown);
+        if (twin || listing_has(ret, shown))
+            (void)snprintf(shown, sizeof(shown), "%.*s-00001-of-%05u" SUFFIX,
+                           (int)(strlen(g[i].first) - SPLIT_TAIL), g[i].first, g[i].files);
+        e = listing_add(ret, shown, &ref);
+    }
+    return e;
+}
+
+static int add_splits(const struct names *names, struct listing *ret)
+{
+    char shown[TREE_NAME_MAX + 1];
+    size_t n = 0, cap = 0;
+    struct split_group *g = NULL;
+    int e = 0;
+    for (size_t i = 0; e == 0 && i < names->n; i++) {
+        uint8_t type = names->name[i].type;
+        uint32_t files = type == DT_REG || type == DT_LNK ? shard_of(name_at(names, i), shown) : 0;
+        if (files)
+            e = array_grow(&g, &cap, n, sizeof(*g));
+        if (files && e == 0)
+            g[n++] = (struct split_group){name_at(names, i), files};
+    }
+    if (n)
+        qsort(g, n, sizeof(*g), by_group);
+    if (e == 0)
+        e = add_groups(g, n, ret);
+    free(g);
+    return e;
+}
+
+/* Organisations, and repositories without one. Names are sorted: those of one follow each other. */
+static int add_repos(struct reach *r, const struct found *dir, const struct names *names,
+                     struct listing *ret)
+{
+    char org[TREE_NAME_MAX + 1], name[TREE_NAME_MAX + 1], last[TREE_NAME_MAX + 1] = "";
+    int e = 0;
+    for (size_t i = 0; e == 0 && i < names->n; i++) {
+        const char *folder = name_at(names, i);
+        if (names->name[i].type != DT_DIR || !repo_name(folder, org, name) ||
+            (org[0] && strcmp(org, last) == 0) || !has_repo(r, dir, folder))
+            continue;
+        struct ref ref = {.kind = REF_ORG, .a = org, .b = ""};
+        e = org[0] ? listing_add(ret, org, &ref) : repo_list(r, dir, folder, name, ret);
+        if (org[0])
+            (void)strcpy(last, org);
+    }
+    return e;
+}
+
+static int list(struct reach *r, const struct place *p, const struct found *dir,
+                struct listing *ret)
+{
+    char shown[TREE_NAME_MAX + 1];
+    const struct names *names = NULL;
+    int e = names_load(r, dir, &names);
+    for (size_t i = 0; e == 0 && i < names->n; i++) {
+        uint8_t type = names->name[i].type;
+        const char *name = name_at(names, i);
+        if (type == DT_DIR || !shard_of(name, shown))
+            e = add_single(r, p, dir, name, type, ret);
+    }
+    if (e == 0)
+        e = add_splits(names, ret);
+    if (e == 0 && !p->store)
+        e = add_repos(r, dir, names, ret);
+    names_free(r, names);
+    return e;
+}
+
+/* ---- one name ---- */
+
+/* The split model that is shown by this name; -EAGAIN if two would be. */
+static int find_split(const struct names *names, const char *name,
+                      char room[2 * (TREE_NAME_MAX + 1)], struct ref *ref)
+{
+    char start[TREE_NAME_MAX + 1], shown[TREE_NAME_MAX + 1];
+    size_t n = strlen(name) - strlen(SUFFIX);
+    (void)snprintf(start, sizeof(start), "%.*s-", (int)n, name);
+    int e = -ENOENT;
+    for (size_t i = names_from(names, start); i < names->n; i++) {
+        const char *file = name_at(names, i);
+        uint32_t files = strncmp(file, start, n + 1) == 0 ? shard_of(file, shown) : 0;
+        uint8_t type = names->name[i].type;
+        if (strncmp(file, start, n + 1) != 0 || file[n + 1] > '9')
+            break;
+        if (!files || strcmp(shown, name) != 0 || (type != DT_REG && type != DT_LNK))
+            continue;
+        if (e == 0 && files != ref->shards)
+            return -EAGAIN; /* two of one name */
+        if (e != 0)
+            (void)snprintf(room, TREE_NAME_MAX + 1, "%s", file);
+        *ref = (struct ref){REF_SPLIT, files, room, ""};
+        e = 0;
+    }
+    return e;
+}
+
+/* True if a repository, or an organisation, may be shown by this name. */
+static bool may_be_repo(const struct names *names, const char *name)
+{
+    char start[TREE_NAME_MAX + 16];
+    size_t n = (size_t)snprintf(start, sizeof(start), "models--%s", name),
+           i = names_from(names, start);
+    return strchr(name, '@') || (i < names->n && strncmp(name_at(names, i), start, n) == 0);
+}
+
+/* What is shown by another name than its own; -EAGAIN: only a listing can tell. */
+static int find_in_names(struct reach *r, const struct found *dir, const char *name,
+                         char room[2 * (TREE_NAME_MAX + 1)], struct ref *ref)
+{
+    char shown[TREE_NAME_MAX + 1];
+    const struct names *names;
+    size_t n = strlen(name), s = strlen(SUFFIX);
+    bool model = n > s && strcmp(name + n - s, SUFFIX) == 0;
+    int e = names_load(r, dir, &names);
+    if (e < 0)
+        return e;
+    if (strchr(name, '~') || (model && shard_of(name, shown)) || may_be_repo(names, name))
+        e = -EAGAIN;
+    else
+        e = model ? find_split(names, name, room, ref) : -ENOENT;
+    names_free(r, names);
+    return e;
+}
+
+static int find(struct reach *r, const struct place *p, const struct found *dir, const char *name,
+                char room[2 * (TREE_NAME_MAX + 1)], struct ref *ref)
+{
+    char shown[TREE_NAME_MAX + 1];
+    struct found f = FOUND_NONE;
+    (void)snprintf(room, TREE_NAME_MAX + 1, "%s", name);
+    *ref = (struct ref){.a = room, .b = ""};
+    int e = reach_open(r, dir, name, REACH_NO_LINKS, &f);
+    mode_t type = e == 0 ? f.st.st_mode & S_IFMT : e == -ELOOP ? S_IFLNK : 0;
+    reach_close(&f);
+    if (type == S_IFDIR && (p->store || !has_repo(r, dir, name))) {
+        ref->kind = REF_FOLDER;
+        return 0;
+    }
+    if (type == S_IFREG || type == S_IFLNK) {
+        ref->kind = REF_MODEL;
+        if (named_gguf(name) && !shard_of(name, shown))
+            return 0;
+        if (!named_gguf(name) && is_blob(r, dir, name))
+            return 0;
+        ref->kind = REF_FOLDER;
+        if (type == S_IFLNK && !named_gguf(name) && has_folder(r, dir, name, REACH_LINKS))
+            return 0;
+    }
+    return e == -ENAMETOOLONG ? -ENOENT : find_in_names(r, dir, name, room, ref);
+}
+
+/* A split model is given by its first file, or the first of those that exist. */
+static int split_item(struct reach *r, const struct place *p, const struct found *dir,
+                      const struct ref *ref, struct item *ret)
+{
+    char first[TREE_NAME_MAX + 1];
+    struct found f = FOUND_NONE;
+    (void)snprintf(first, sizeof(first), "%.*s-00001-of-%05u" SUFFIX,
+                   (int)(strlen(ref->a) - SPLIT_TAIL), ref->a, ref->shards);
+    int e = reach_open(r, dir, first, REACH_NO_LINKS, &f);
+    bool is = e == -ELOOP || (e == 0 && !S_ISDIR(f.st.st_mode));
+    reach_close(&f);
+    e = item_file(r, p, dir, is ? first : ref->a, ITEM_MODEL, ret);
+    if (e == 0)
+        ret->shards = ref->shards;
+    return e;
+}
+
+static int item(struct reach *r, const struct place *p, const struct found *dir,
+                const struct ref *ref, struct item *ret)
+{
+    int e;
+    switch (ref->kind) {
+    case REF_FOLDER:
+        return folder_item(r, p, dir, ref->a, ret);
+    case REF_MODEL:
+        e = item_file(r, p, dir, ref->a, ITEM_MODEL, ret);
+        break;
+    case REF_SPLIT:
+        e = split_item(r, p, dir, ref, ret);
+        break;
+    case REF_ORG:
+        *ret =
+            (struct item){.kind = ITEM_FOLDER, .st = dir->st, .linked = p->linked, .store = true};
+        ret->real = strdup(dir->path);
+        e = place_make(p, PLACE_ORG, NULL, ref->a, NULL, NULL, &ret->place);
+        return e < 0 || ret->real ? e : -ENOMEM;
+    default:
+        return repo_item(r, p, dir, ref, ret);
+    }
+    /* A link that is named as a model may lead to a folder. */
+    if (e == 0 && ref->kind == REF_MODEL && ret->error.code == -EISDIR) {
+        item_free(ret);
+        e = folder_item(r, p, dir, ref->a, ret);
+    } else if (e == 0 && ret->error.code == -ENOENT && ref->kind == REF_MODEL) {
+        struct found link = FOUND_NONE;
+        e = reach_open(r, dir, ref->a, REACH_NO_LINKS, &link) == -ENOENT ? -ENOENT : 0;
+        reach_close(&link);
+        if (e < 0)
+            item_free(ret);
+    }
+    return e;
+}
+
+const struct store store_plain = {list, find, item};

@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: MIT */
+/* Files below a shelf's folder: see reach.h. */
+#include "shelf/reach.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/openat2.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "shelf/mounts.h"
+#include "shelf/store.h"
+
+/* As many as the kernel follows. */
+#define LINKS_MAX 40
+
+/* ---- mounts of ggufs ---- */
+
+static void forget_mounts(struct reach *r)
+{
+    for (size_t i = 0; i < r->n_ours; i++)
+        free(r->ours[i].at);
+    r->n_ours = 0;
+}
+
+static int look_at_mounts(struct reach *r)
+{
+    struct mounts ms;
+    int e = mounts_load(&ms, 0);
+    forget_mounts(r);
+    r->looks++;
+    for (size_t i = 0; i < ms.n && e == 0; i++) {
+        const struct mount *m = &ms.mount[i];
+        if (!mount_is_ggufs(m) && !(r->own && m->dev == r->own))
+            continue;
+        e = array_grow(&r->ours, &r->cap_ours, r->n_ours, sizeof(*r->ours));
+        if (e == 0 && !(r->ours[r->n_ours].at = strdup(m->at)))
+            e = -ENOMEM;
+        if (e == 0)
+            r->ours[r->n_ours++].dev = m->dev;
+    }
+    mounts_free(&ms);
+    return e;
+}
+
+/* Read the list of mounts if it may have changed since it was read. Under the lock. */
+static int see_mounts(struct reach *r)
+{
+    struct pollfd p = {.fd = r->mounts, .events = POLLPRI};
+    return r->mounts < 0 || poll(&p, 1, 0) != 0 ? look_at_mounts(r) : 0;
+}
+
+int reach_see_mounts(struct reach *r)
+{
+    (void)pthread_mutex_lock(&r->lock);
+    int e = see_mounts(r);
+    (void)pthread_mutex_unlock(&r->lock);
+    return e;
+}
+
+bool reach_barred(struct reach *r, dev_t dev)
+{
+    (void)pthread_mutex_lock(&r->lock);
+    bool barred = (r->own && dev == r->own) || see_mounts(r) < 0;
+    for (size_t i = 0; i < r->n_ours && !barred; i++)
+        barred = r->ours[i].dev == dev;
+    (void)pthread_mutex_unlock(&r->lock);
+    return barred;
+}
+
+int reach_mounts_in(struct reach *r, const char *path, struct buf *names)
+{
+    size_t n = strlen(path) - (path[1] == '\0'); /* "/" ends in a slash */
+    (void)pthread_mutex_lock(&r->lock);
+    int e = see_mounts(r);
+    for (size_t i = 0; i < r->n_ours && e == 0; i++) {
+        const char *at = r->ours[i].at;
+        if (strncmp(at, path, n) == 0 && at[n] == '/' && at[n + 1] && !strchr(at + n + 1, '/'))
+            buf_add(names, at + n + 1, strlen(at + n + 1) + 1);
+    }
+    (void)pthread_mutex_unlock(&r->lock);
+    return e < 0 ? e : buf_error(names);
+}
+
+/* ---- a walk ---- */
+
+/* Where a walk is, and what is still to come. */
+struct walk {
+    struct reach *reach;
+    int fd; /* owned; O_PATH, of a folder */
+    dev_t dev;
+    char *path;   /* owned; its real path */
+    char *rest;   /* owned; the names to come */
+    bool foreign; /* a link that is not the daemon's user's was followed */
+    unsigned links;
+};
+
+static int stat_path_fd(int fd, struct stat *ret, bool *link)
+{
+    struct statx st;
+    if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC | AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS,
+              &st) < 0)
+        return -errno;
+    ret->st_dev = makedev(st.stx_dev_major, st.stx_dev_minor);
+    ret->st_uid = st.stx_uid;
+    ret->st_mode = st.stx_mode;
+    *link = S_ISLNK(st.stx_mode);
+    return 0;
+}
+
+/* The real path of `name` in the folder at `path`; NULL: errno says why. free() it. */
+static char *path_in(const char *path, const char *name)
+{
+    char *all;
+    size_t n = strlen(path);
+    if (n + strlen(name) >= PATH_MAX) {
+        errno = ENAMETOOLONG;
+        return NULL;
+    }
+    errno = ENOMEM;
+    if (strcmp(name, "..") == 0) {
+        const char *slash = strrchr(path, '/');
+        return slash && slash != path ? strndup(path, (size_t)(slash - path)) : strdup("/");
+    }
+    return asprintf(&all, "%s/%s", n == 1 ? "" : path, name) < 0 ? NULL : all;
+}
+
+/* Go on in another folder. The path passes. */
+static int enter(struct walk *w, int fd, char *path, dev_t dev)
+{
+    if (!path)
+        return -ENOMEM;
+    (void)close(w->fd);
+    free(w->path);
+    w->fd = fd;
+    w->path = path;
+    w->dev = dev;
+    return 0;
+}
+
+/* A link stands for the names of its target. */
+static int follow(struct walk *w, int fd, const char *rest, uid_t owner)
+{
+    char target[PATH_MAX], *all;
+    ssize_t n = readlinkat(fd, "", target, sizeof(target) - 1);
+    if (n <= 0)
+        return n < 0 ? -errno : -ENOENT;
+    target[n] = '\0';
+    w->foreign |= owner != geteuid();
+    if (++w->links > LINKS_MAX)
+        return -ELOOP;
+    if (asprintf(&all, "%s/%s", target, rest) < 0)
+        return -ENOMEM;
+    free(w->rest);
+    w->rest = all;
+    if (target[0] != '/')
+        return 0;
+    int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    struct stat st = {0};
+    bool link;
+    int r = root < 0 ? -errno : stat_path_fd(root, &st, &link);
+    if (r == 0)
+        r = enter(w, root, strdup("/"), st.st_dev);
+    if (r < 0 && root >= 0)
+        (void)close(root);
+    return r;
+}
+
+/* The next name of the walk, taken off: false if there is none. `name` points into w->rest. */
+static bool next_name(const struct walk *w, char **name, char **rest)
+{
+    char *p = w->rest + strspn(w->rest, "/");
+    size_t n = strcspn(p, "/");
+    *name = p;
+    *rest = p + n + (p[n] == '/');
+    if (p[n])
+        p[n] = '\0';
+    return n > 0;
+}
+
+/* The end of a walk: the file is found. */
+static int arrive(struct walk *w, int fd, char *path, struct found *ret)
+{
+    *ret = (struct found){.fd = fd, .path = path, .linked = w->links > 0};
+    if (fstat(fd, &ret->st) < 0)
+        return -errno;
+    bool out = w->links && !reach_holds(w->reach, path);
+    return out && w->reach->strict && w->foreign ? -EACCES : 0;
+}
+
+/* One name. 1: go on; 0: it was the last, *ret is set (also on error: to be closed); -errno. */
+static int step(struct walk *w, enum reach_flags flags, struct found *ret)
+{
+    char *name, *rest, *path;
+    struct stat st = {0};
+    bool link, more = next_name(w, &name, &rest), last = rest[strspn(rest, "/")] == '\0';
+    if (!more)
+        return -ENOENT; /* "" */
+    int fd = openat(w->fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    int r = fd < 0 ? -errno : stat_path_fd(fd, &st, &link);
+    if (r == 0 && st.st_dev != w->dev && reach_barred(w->reach, st.st_dev))
+        r = -EXDEV;
+    if (r == 0 && link) {
+        r = flags == REACH_LINKS ? follow(w, fd, rest, st.st_uid) : -ELOOP;
+        (void)close(fd);
+        return r < 0 ? r : 1;
+    }
+    if (r == 0 && !last && !S_ISDIR(st.st_mode))
+        r = -ENOTDIR;
+    path = r == 0 && strcmp(name, ".") != 0 ? path_in(w->path, name)
+           : r == 0                         ? strdup(w->path)
+                                            : NULL;
+    if (r == 0 && !path)
+        r = -errno;
+    if (r == 0 && last)
+        return arrive(w, fd, path, ret);
+    if (r == 0)
+        r = enter(w, fd, path, st.st_dev);
+    if (r < 0) {
+        if (fd >= 0)
+            (void)close(fd);
+        return r;
+    }
+    memmove(w->rest, rest, strlen(rest) + 1);
+    return 1;
+}
+
+static int walk_from(struct reach *r, int fd, const char *path, const char *names,
+                     enum reach_flags flags, struct found *ret)
+{
+    struct stat st = {0};
+    bool link;
+    struct walk w = {.reach = r,
+                     .fd = fcntl(fd, F_DUPFD_CLOEXEC, 0),
+                     .path = strdup(path),
+                     .rest = strdup(names)};
+    struct found f = FOUND_NONE;
+    int e = w.fd < 0 ? -errno : !w.path || !w.rest ? -ENOMEM : stat_path_fd(w.fd, &st, &link);
+    w.dev = st.st_dev;
+    if (e == 0)
+        do
+            e = step(&w, flags, &f);
+        while (e > 0);
+    if (w.fd >= 0)
+        (void)close(w.fd);
+    free(w.path);
+    free(w.rest);
+    if (e == 0)
+        *ret = f;
+    else
+        reach_close(&f);
+    return e;
+}
+
+/* ---- the calls ---- */
+
+int reach_open(struct reach *r, const struct found *dir, const char *name, enum reach_flags flags,
+               struct found *ret)
+{
+    int e = walk_from(r, dir ? dir->fd : r->fd, dir ? dir->path : r->path, name, flags, ret);
+    if (e == 0 && dir && dir->linked)
+        ret->linked = true;
+    return e;
+}
+
+bool reach_holds(const struct reach *r, const char *path)
+{
+    size_t n = strlen(r->path);
+    return strncmp(path, r->path, n) == 0 && (n == 1 || path[n] == '/' || path[n] == '\0');
+}
+
+/* A real path by one call, where no mount and no link is on the way; else -errno, and it is walked. */
+static int again_at_once(int dir, const char *below, const char *path, struct found *ret)
+{
+    struct open_how how = {.flags = O_PATH | O_NOFOLLOW | O_CLOEXEC,
+                           .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV | RESOLVE_BENEATH};
+    struct found f = {.fd = (int)syscall(SYS_openat2, dir, below, &how, sizeof(how))};
+    int e = f.fd < 0 || fstat(f.fd, &f.st) < 0 ? -errno : S_ISLNK(f.st.st_mode) ? -ELOOP : 0;
+    if (e == 0 && !(f.path = strdup(path)))
+        e = -ENOMEM;
+    if (e == 0)
+        *ret = f;
+    else
+        reach_close(&f);
+    return e;
+}
+
+int reach_again(struct reach *r, const char *path, struct found *ret)
+{
+    if (reach_holds(r, path)) {
+        const char *below = path + strlen(r->path);
+        below += strspn(below, "/");
+        below = *below ? below : ".";
+        return again_at_once(r->fd, below, path, ret) == 0
+                   ? 0
+                   : walk_from(r, r->fd, r->path, below, REACH_NO_LINKS, ret);
+    }
+    int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (root < 0)
+        return -errno;
+    int e = walk_from(r, root, "/", path[1] ? path + 1 : ".", REACH_NO_LINKS, ret);
+    (void)close(root);
+    if (e == 0)
+        ret->linked = true;
+    return e;
+}
+
+int reach_read(const struct found *f)
+{
+    char path[64];
+    bool folder = S_ISDIR(f->st.st_mode);
+    if (!folder && !S_ISREG(f->st.st_mode))
+        return -EINVAL;
+    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", f->fd);
+    int fd = folder ? openat(f->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+                    : open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    return fd < 0 ? -errno : fd;
+}
+
+void reach_close(struct found *f)
+{
+    if (f->fd >= 0)
+        (void)close(f->fd);
+    free(f->path);
+    *f = FOUND_NONE;
+}
+
+int reach_begin(struct reach *r, const char *path, bool strict, struct err *e)
+{
+    struct stat st;
+    *r = (struct reach){.fd = -1, .strict = strict, .mounts = -1};
+    (void)pthread_mutex_init(&r->lock, NULL);
+    r->path = realpath(path, NULL);
+    if (!r->path)
+        return err_set(e, -errno, "%s", strerror(errno));
+    r->fd = open(r->path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (r->fd < 0 || fstat(r->fd, &st) < 0)
+        return err_set(e, -errno, "cannot open the folder: %s", strerror(errno));
+    if (faccessat(r->fd, ".", R_OK | X_OK, AT_EACCESS) < 0)
+        return err_set(e, -errno, "cannot read the folder: %s", strerror(errno));
+    r->mounts = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
+    return look_at_mounts(r) < 0 ? err_set(e, -EIO, "cannot read the list of mounts") : 0;
+}
+
+void reach_end(struct reach *r)
+{
+    if (r->fd >= 0)
+        (void)close(r->fd);
+    if (r->mounts >= 0)
+        (void)close(r->mounts);
+    free(r->path);
+    forget_mounts(r);
+    free(r->ours);
+    for (size_t i = 0; i < KEPT_MAX; i++)
+        names_free(r, r->kept[i].names);
+    (void)pthread_mutex_destroy(&r->lock);
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Any bytes as what stores keep beside models: a manifest of ollama, a commit and a folder's name of
+ * a Hugging Face cache. What is accepted can name nothing outside of its store.
+ */
+#include "fuzz.h"
+
+#include <string.h>
+
+#include "shelf/manifest.h"
+#include "shelf/store.h"
+
+static void check_manifest(const uint8_t *data, size_t size)
+{
+    struct manifest m;
+    struct err e = {0};
+    size_t models = 0;
+    int r = manifest_parse(data, size, &m, &e);
+    FUZZ_CHECK(r == e.code);
+    if (r < 0)
+        return;
+    FUZZ_CHECK(m.n <= MANIFEST_LAYERS_MAX);
+    for (size_t i = 0; i < m.n; i++) {
+        const char *digest = m.layer[i].digest;
+        FUZZ_CHECK(strspn(digest, "0123456789abcdef") == DIGEST_DIGITS && !digest[DIGEST_DIGITS]);
+        FUZZ_CHECK(!strchr(m.layer[i].name, '/'));
+        models += m.layer[i].model;
+    }
+    FUZZ_CHECK(models == m.models);
+    manifest_free(&m);
+}
+
+static void check_hub(const uint8_t *data, size_t size)
+{
+    char commit[COMMIT_DIGITS + 1], org[TREE_NAME_MAX + 1], name[TREE_NAME_MAX + 1];
+    char *folder = malloc(size + 1);
+    if (commit_parse(data, size, commit))
+        FUZZ_CHECK(strspn(commit, "0123456789abcdef") == COMMIT_DIGITS &&
+                   strlen(commit) == COMMIT_DIGITS);
+    if (!folder)
+        return;
+    if (size)
+        memcpy(folder, data, size);
+    folder[size] = '\0';
+    if (repo_name(folder, org, name))
+        FUZZ_CHECK(name[0] && name[0] != '.' && org[0] != '.' && !strstr(org, "--"));
+    free(folder);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    check_manifest(data, size);
+    check_hub(data, size);
+    return 0;
+}

@@ -1,0 +1,487 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * shelf/place, shelf/reach: what a folder shows, by scripts. A store is made by lines
+ * ("file PATH TEXT", "link PATH TARGET", "fifo PATH"), and what is shown is compared line by line; each
+ * shown name must be found by itself, too.
+ */
+#include "cu_main.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "alloc.h"
+#include "shelf/place.h"
+#include "shelf/store.h"
+
+#define A64 "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+#define B64 "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+#define C1 "1111111111111111111111111111111111111111"
+#define C2 "2222222222222222222222222222222222222222"
+#define LAYER(word, digest)                                                                \
+    "{\"mediaType\":\"application/vnd.ollama.image." word "\",\"digest\":\"sha256:" digest \
+    "\",\"size\":4}"
+#define MANIFEST(layers) "{\"schemaVersion\":2,\"layers\":[" layers "]}"
+
+static char top[] = "/tmp/ggufs-shelf-XXXXXX";
+
+/* ---- a folder ---- */
+
+static void make_folders(const char *path)
+{
+    char part[4096];
+    for (const char *p = strchr(path, '/'); p; p = strchr(p + 1, '/')) {
+        (void)snprintf(part, sizeof(part), "%.*s", (int)(p - path), path);
+        if (part[0])
+            CU_ASSERT_TRUE_FATAL(mkdir(part, 0755) == 0 || errno == EEXIST);
+    }
+}
+
+static void make_line(const char *what, const char *name, const char *text)
+{
+    char path[4096];
+    (void)snprintf(path, sizeof(path), "%s/%s", top, name);
+    make_folders(path);
+    if (strcmp(what, "link") == 0) {
+        CU_ASSERT_EQUAL_FATAL(symlink(text, path), 0);
+    } else if (strcmp(what, "fifo") == 0) {
+        CU_ASSERT_EQUAL_FATAL(mkfifo(path, 0644), 0);
+    } else if (strcmp(what, "dir") == 0) {
+        CU_ASSERT_EQUAL_FATAL(mkdir(path, 0755), 0);
+    } else {
+        int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+        CU_ASSERT_EQUAL_FATAL(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+        (void)close(fd);
+    }
+}
+
+struct line {
+    const char *what, *name, *text;
+};
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+    (void)st;
+    (void)type;
+    (void)at;
+    return remove(path);
+}
+
+static void teardown(void)
+{
+    CU_ASSERT_EQUAL(nftw(top, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
+    (void)strcpy(top + strlen(top) - 6, "XXXXXX");
+}
+
+/* ---- what is shown ---- */
+
+static void show_item(struct reach *r, const struct item *i, const char *name, unsigned depth,
+                      struct buf *out);
+
+/* Found by its name it is what the listing said. */
+static void check_found(struct reach *r, const struct place *p, const char *name,
+                        const struct item *want)
+{
+    struct item i;
+    CU_ASSERT_EQUAL_FATAL(place_find(r, p, NULL, name, &i), 0);
+    CU_ASSERT_EQUAL(i.kind, want->kind);
+    CU_ASSERT_EQUAL(i.shards, want->shards);
+    CU_ASSERT_EQUAL(i.store, want->store);
+    if (i.kind == ITEM_FOLDER)
+        CU_ASSERT_TRUE(place_same(&i.place, &want->place));
+    CU_ASSERT_TRUE(i.real ? want->real && strcmp(i.real, want->real) == 0 : !want->real);
+    item_free(&i);
+}
+
+static void show_place(struct reach *r, const struct place *p, unsigned depth, struct buf *out)
+{
+    struct listing l = LISTING_INIT;
+    CU_ASSERT_EQUAL_FATAL(place_list(r, p, &l), 0);
+    for (size_t n = 0; n < l.n; n++) {
+        struct item i;
+        struct ref ref = entry_ref(&l, n);
+        if (place_item(r, p, &ref, &i) == 0) {
+            check_found(r, p, entry_name(&l, n), &i);
+            show_item(r, &i, entry_name(&l, n), depth, out);
+            item_free(&i);
+        } else {
+            buf_printf(out, "%*s%s ?\n", (int)(2 * depth), "", entry_name(&l, n));
+        }
+    }
+    listing_free(&l);
+}
+
+static void show_item(struct reach *r, const struct item *i, const char *name, unsigned depth,
+                      struct buf *out)
+{
+    buf_printf(out, "%*s%s", (int)(2 * depth), "", name);
+    if (i->kind == ITEM_FOLDER) {
+        buf_str(out, i->store ? "/ store\n" : "/\n");
+        show_place(r, &i->place, depth + 1, out);
+        return;
+    }
+    const char *real =
+        i->real && strncmp(i->real, top, strlen(top)) == 0 ? i->real + strlen(top) + 1 : i->real;
+    buf_printf(out, " %s%s%s", i->kind == ITEM_TEXT ? "text " : "", real ? real : "-",
+               i->store ? " store" : "");
+    if (i->shards)
+        buf_printf(out, " %zu", i->shards);
+    if (i->error.code)
+        buf_printf(out, " (%s)", i->error.msg);
+    buf_char(out, '\n');
+}
+
+static void check_below(const char *below, bool strict, const struct line *lines, size_t n,
+                        const char *want)
+{
+    CLEANUP(buf_free) struct buf out = BUF_INIT;
+    char path[4096];
+    struct reach r;
+    struct place p;
+    CU_ASSERT_PTR_NOT_NULL_FATAL(mkdtemp(top));
+    for (size_t i = 0; i < n; i++)
+        make_line(lines[i].what, lines[i].name, lines[i].text);
+    (void)snprintf(path, sizeof(path), "%s/%s", top, below);
+    CU_ASSERT_EQUAL_FATAL(reach_begin(&r, path, strict, NULL), 0);
+    CU_ASSERT_EQUAL_FATAL(place_top(&r, &p), 0);
+    show_place(&r, &p, 0, &out);
+    buf_char(&out, '\0');
+    CU_ASSERT_STRING_EQUAL((const char *)out.data, want);
+    if (strcmp((const char *)out.data, want) != 0)
+        (void)fprintf(stderr, "---- shown:\n%s---- wanted:\n%s", (const char *)out.data, want);
+    place_free(&p);
+    reach_end(&r);
+    teardown();
+}
+
+#define SHOWS(below, want, ...)                                   \
+    check_below(below, false, (const struct line[]){__VA_ARGS__}, \
+                sizeof((const struct line[]){__VA_ARGS__}) / sizeof(struct line), want)
+#define FILE(name)           \
+    {                        \
+        "file", name, "GGUF" \
+    }
+
+static void test_plain(void)
+{
+    SHOWS("",
+          "a.GGUF a.GGUF\n"
+          "s.gguf s-00001-of-00002.gguf 2\n"
+          "sha256-" A64 " sha256-" A64 "\n"
+          "sub/\n"
+          "  50%25.gguf sub/50%.gguf\n"
+          "  deep/\n"
+          "  new%0Aline.gguf sub/new\nline.gguf\n",
+          FILE("a.GGUF"), FILE("s-00001-of-00002.gguf"), FILE("s-00002-of-00002.gguf"),
+          FILE("sub/50%.gguf"), FILE("sub/new\nline.gguf"), FILE(".hidden.gguf"),
+          FILE(".git/x.gguf"), {"dir", "sub/deep", ""}, {"file", "README.md", "x"},
+          {"fifo", "f.gguf", ""}, {"fifo", "fifo", ""}, FILE(".gguf"), FILE("sha256-" A64),
+          {"file", "sha256-" B64, "text"});
+}
+
+static void test_collisions(void)
+{
+    SHOWS("",
+          "a-00001-of-00002.gguf a-00001-of-00002.gguf 2\n"
+          "a.gguf a.gguf\n"
+          "b-00001-of-00002.gguf b-00001-of-00002.gguf 2\n"
+          "b-00001-of-00003.gguf b-00002-of-00003.gguf 3\n"
+          "c-00001-of-00002.gguf/\n"
+          "c-00001-of-00002.gguf~2 c-00002-of-00002.gguf 2\n"
+          "c.gguf c.gguf\n",
+          FILE("a.gguf"), FILE("a-00001-of-00002.gguf"), FILE("b-00001-of-00002.gguf"),
+          FILE("b-00002-of-00003.gguf"), FILE("c.gguf"), FILE("c-00002-of-00002.gguf"),
+          {"dir", "c-00001-of-00002.gguf", ""});
+}
+
+static void test_links(void)
+{
+    SHOWS("in",
+          "broken.gguf - (No such file or directory)\n"
+          "dir.gguf/\n"
+          "  real.gguf in/real/real.gguf\n"
+          "f.gguf - (is not a regular file)\n"
+          "loop.gguf - (Too many levels of symbolic links)\n"
+          "m.gguf out/o.gguf\n"
+          "other/\n"
+          "  o.gguf out/o.gguf\n"
+          "real/\n"
+          "  real.gguf in/real/real.gguf\n",
+          FILE("in/real/real.gguf"), FILE("out/o.gguf"), {"link", "in/m.gguf", "../out/o.gguf"},
+          {"link", "in/other", "../out"}, {"link", "in/up", "../.."}, {"link", "in/self", "."},
+          {"link", "in/root", "/"}, {"link", "in/broken.gguf", "nowhere"},
+          {"link", "in/loop.gguf", "loop.gguf"}, {"link", "in/dir.gguf", "real"},
+          {"link", "in/f.gguf", "../fifo"}, {"fifo", "fifo", ""},
+          {"link", "in/real/back", "../../in"});
+}
+
+/* Folders that link to each other end somewhere. */
+static void test_mutual_links(void)
+{
+    struct reach r;
+    struct place p;
+    struct item i;
+    unsigned depth = 0;
+    CU_ASSERT_PTR_NOT_NULL_FATAL(mkdtemp(top));
+    make_line("link", "a/to", "../b");
+    make_line("link", "b/to", "../a");
+    CU_ASSERT_EQUAL_FATAL(reach_begin(&r, top, false, NULL), 0);
+    CU_ASSERT_EQUAL_FATAL(place_top(&r, &p), 0);
+    for (const char *name = "a"; place_find(&r, &p, NULL, name, &i) == 0; name = "to") {
+        CU_ASSERT_TRUE_FATAL(depth++ <= PLACE_LINKS_MAX);
+        place_free(&p);
+        p = i.place;
+        i.place = (struct place){0};
+        item_free(&i);
+    }
+    CU_ASSERT_EQUAL(depth, PLACE_LINKS_MAX + 1);
+    place_free(&p);
+    reach_end(&r);
+    teardown();
+}
+
+static void test_hub(void)
+{
+    SHOWS("hub",
+          "org/ store\n"
+          "  one/ store\n"
+          "    m.gguf hub/models--org--one/blobs/" A64 " store\n"
+          "    sub/ store\n"
+          "      s.gguf hub/models--org--one/snapshots/" C1 "/sub/s-00001-of-00002.gguf store 2\n"
+          "  one@" C2 "/ store\n"
+          "    m.gguf hub/models--org--one/snapshots/" C2 "/m.gguf store\n"
+          "  two--x/ store\n"
+          "    t.gguf hub/models--org--two--x/snapshots/" C2 "/t.gguf store\n"
+          "plain/\n"
+          "  p.gguf hub/plain/p.gguf\n"
+          "solo/ store\n"
+          "  m.gguf hub/models--solo/snapshots/" C1 "/m.gguf store\n",
+          FILE("hub/models--org--one/blobs/" A64),
+          {"link", "hub/models--org--one/snapshots/" C1 "/m.gguf", "../../blobs/" A64},
+          FILE("hub/models--org--one/snapshots/" C1 "/sub/s-00001-of-00002.gguf"),
+          FILE("hub/models--org--one/snapshots/" C2 "/m.gguf"),
+          {"file", "hub/models--org--one/refs/main", C1 "\n"},
+          {"file", "hub/models--org--one/.no_exist/" C1 "/x.gguf", ""},
+          {"file", "hub/models--org--one/blobs/x.incomplete", ""}, {"file", "hub/CACHEDIR.TAG", ""},
+          {"dir", "hub/.locks", ""}, FILE("hub/models--org--two--x/snapshots/" C2 "/t.gguf"),
+          {"file", "hub/models--org--two--x/refs/main", "../../../../etc/passwd"},
+          FILE("hub/models--solo/snapshots/" C1 "/m.gguf"), FILE("hub/plain/p.gguf"));
+}
+
+static void test_hub_collisions(void)
+{
+    SHOWS("",
+          "org/\n"
+          "  x.gguf org/x.gguf\n"
+          "org~2/ store\n"
+          "  name/ store\n"
+          "    m.gguf models--org--name/snapshots/" C1 "/m.gguf store\n",
+          FILE("org/x.gguf"), FILE("models--org--name/snapshots/" C1 "/m.gguf"));
+    SHOWS("models--org--name",
+          "name/ store\n"
+          "  m.gguf models--org--name/snapshots/" C1 "/m.gguf store\n",
+          FILE("models--org--name/snapshots/" C1 "/m.gguf"));
+    SHOWS("",
+          "models--org--name/\n"
+          "  m.gguf models--org--name/m.gguf\n",
+          FILE("models--org--name/m.gguf"));
+}
+
+#define LIBRARY "o/manifests/registry.ollama.ai/library/"
+
+static void test_ollama(void)
+{
+    SHOWS("",
+          "o/\n"
+          "  broken:1 o/manifests/registry.ollama.ai/library/broken/1 store (manifest: is not a "
+          "manifest: no JSON object)\n"
+          "  host.example/ store\n"
+          "    library/ store\n"
+          "      far:q4/ store\n"
+          "        model o/blobs/sha256-" A64 " store\n"
+          "  llama3.2:3b/ store\n"
+          "    adapter o/blobs/sha256-" A64 " store\n"
+          "    adapter~2 - store (No such file or directory)\n"
+          "    license text o/blobs/sha256:" B64 " store\n"
+          "    license~2 text o/blobs/sha256:" B64 " store\n"
+          "    model o/blobs/sha256-" A64 " store\n"
+          "    template text o/blobs/sha256:" B64 " store\n"
+          "  me/ store\n"
+          "    mine:latest/ store\n"
+          "      model o/blobs/sha256-" A64 " store\n",
+          {"file", LIBRARY "llama3.2/3b",
+           MANIFEST(
+               LAYER("license", B64) "," LAYER("model", A64) "," LAYER("template", B64) "," LAYER(
+                   "adapter",
+                   A64) "," LAYER("license",
+                                  B64) "," LAYER("adapter",
+                                                 "ccccccccccccccccccccccccccccccccccccccccccccccccc"
+                                                 "cccccccccccc"
+                                                 "ccc") "," LAYER("system",
+                                                                  "dddddddddddddddddddddddddddddddd"
+                                                                  "dddddddddddddddddddddddddddddd"
+                                                                  "dd") "," LAYER("unknown", A64))},
+          {"file", LIBRARY "tensors/1", MANIFEST(LAYER("tensor", A64) "," LAYER("params", B64))},
+          {"file", LIBRARY "broken/1", "not JSON"}, {"file", LIBRARY "llama3.2/.DS_Store", ""},
+          {"file", "o/manifests/registry.ollama.ai/me/mine/latest", MANIFEST(LAYER("model", A64))},
+          {"file", "o/manifests/host.example/library/far/q4", MANIFEST(LAYER("model", A64))},
+          {"link", LIBRARY "llama3.2/linked", "3b"}, {"fifo", LIBRARY "llama3.2/fifo", ""},
+          {"link", LIBRARY "up", "../../.."}, FILE("o/blobs/sha256-" A64),
+          FILE("o/blobs/sha256:" B64), FILE("o/blobs/sha256-" A64 "-partial"));
+}
+
+/* Of a mount that others may look into: links of other users do not lead out. */
+static void test_strict(void)
+{
+    static const struct line lines[] = {FILE("in/m.gguf"),
+                                        FILE("out/o.gguf"),
+                                        {"link", "in/l.gguf", "m.gguf"},
+                                        {"link", "in/mine.gguf", "../out/o.gguf"},
+                                        {"link", "in/theirs.gguf", "../out/o.gguf"},
+                                        {"link", "in/dir", "../out"}};
+    struct reach r;
+    struct place p;
+    struct item i;
+    char link[4096], in[4096];
+    if (geteuid() != 0)
+        return; /* links of others cannot be made */
+    CU_ASSERT_PTR_NOT_NULL_FATAL(mkdtemp(top));
+    for (size_t n = 0; n < sizeof(lines) / sizeof(lines[0]); n++)
+        make_line(lines[n].what, lines[n].name, lines[n].text);
+    (void)snprintf(in, sizeof(in), "%s/in", top);
+    static const char *const theirs[] = {"theirs.gguf", "dir", "l.gguf"};
+    for (size_t n = 0; n < 3; n++) {
+        (void)snprintf(link, sizeof(link), "%s/in/%s", top, theirs[n]);
+        CU_ASSERT_EQUAL(lchown(link, 65534, 65534), 0);
+    }
+    CU_ASSERT_EQUAL_FATAL(reach_begin(&r, in, true, NULL), 0);
+    CU_ASSERT_EQUAL_FATAL(place_top(&r, &p), 0);
+    static const struct {
+        const char *name;
+        int found, error;
+    } rows[] = {{"m.gguf", 0, 0},
+                {"l.gguf", 0, 0},
+                {"mine.gguf", 0, 0},
+                {"theirs.gguf", 0, -EACCES},
+                {"dir", -ENOENT, 0}};
+    for (size_t n = 0; n < sizeof(rows) / sizeof(rows[0]); n++) {
+        int e = place_find(&r, &p, NULL, rows[n].name, &i);
+        CU_ASSERT_EQUAL(e, rows[n].found);
+        if (e == 0) {
+            CU_ASSERT_EQUAL(i.error.code, rows[n].error);
+            item_free(&i);
+        }
+    }
+    place_free(&p);
+    reach_end(&r);
+    teardown();
+}
+
+/* Names that are not shown, and a place that went away or became a link. */
+static void test_not_there(void)
+{
+    static const char *const names[] = {"",      ".",         "..",      "%2E",       "%2E%2E",
+                                        "x%2Fy", "a/../b",    ".hidden", "m%2Egguf",  "m.gguf~2",
+                                        "org",   "none.gguf", "sub~2",   "%2Ehidden", "%00"};
+    struct reach r;
+    struct place p;
+    struct item i;
+    struct listing l;
+    char sub[4096];
+    CU_ASSERT_PTR_NOT_NULL_FATAL(mkdtemp(top));
+    make_line("file", "m.gguf", "GGUF");
+    make_line("file", ".hidden", "GGUF");
+    make_line("file", "sub/n.gguf", "GGUF");
+    CU_ASSERT_EQUAL_FATAL(reach_begin(&r, top, false, NULL), 0);
+    CU_ASSERT_EQUAL_FATAL(place_top(&r, &p), 0);
+    for (size_t n = 0; n < sizeof(names) / sizeof(names[0]); n++)
+        CU_ASSERT_EQUAL(place_find(&r, &p, NULL, names[n], &i), -ENOENT);
+    CU_ASSERT_EQUAL_FATAL(place_find(&r, &p, NULL, "sub", &i), 0);
+    (void)snprintf(sub, sizeof(sub), "%s/sub/n.gguf", top);
+    CU_ASSERT_EQUAL(unlink(sub), 0);
+    (void)snprintf(sub, sizeof(sub), "%s/sub", top);
+    CU_ASSERT_EQUAL(rmdir(sub), 0);
+    CU_ASSERT_EQUAL(place_list(&r, &i.place, &l), -ENOENT);
+    CU_ASSERT_EQUAL(symlink("/", sub), 0);
+    CU_ASSERT_EQUAL(place_list(&r, &i.place, &l), -ENOENT);
+    item_free(&i);
+    place_free(&p);
+    reach_end(&r);
+    teardown();
+}
+
+/* Many split models are found one by one without a listing each, once the folder has settled. */
+static void test_many(void)
+{
+    enum { MANY = 2000 };
+    struct reach r;
+    struct place p;
+    struct item i;
+    char name[64];
+    CU_ASSERT_PTR_NOT_NULL_FATAL(mkdtemp(top));
+    for (unsigned n = 0; n < MANY; n++) {
+        (void)snprintf(name, sizeof(name), "m%u-00001-of-00002.gguf", n);
+        make_line("file", name, "GGUF");
+    }
+    CU_ASSERT_EQUAL_FATAL(reach_begin(&r, top, false, NULL), 0);
+    CU_ASSERT_EQUAL_FATAL(place_top(&r, &p), 0);
+    alloc_count();
+    for (unsigned n = 0; n < MANY; n += 500) {
+        (void)snprintf(name, sizeof(name), "m%u.gguf", n);
+        CU_ASSERT_EQUAL_FATAL(place_find(&r, &p, NULL, name, &i), 0);
+        CU_ASSERT_EQUAL(i.shards, 2);
+        item_free(&i);
+    }
+    CU_ASSERT_TRUE(alloc_calls() < MANY);
+    place_free(&p);
+    reach_end(&r);
+    teardown();
+}
+
+/* The n-th allocation fails: so does the call, and nothing is leaked. */
+static void test_no_memory(void)
+{
+    struct reach r;
+    struct place p;
+    CU_ASSERT_PTR_NOT_NULL_FATAL(mkdtemp(top));
+    make_line("file", "a.gguf", "GGUF");
+    make_line("file", "s-00001-of-00002.gguf", "GGUF");
+    make_line("file", "models--org--name/snapshots/" C1 "/m.gguf", "GGUF");
+    CU_ASSERT_EQUAL_FATAL(reach_begin(&r, top, false, NULL), 0);
+    CU_ASSERT_EQUAL_FATAL(place_top(&r, &p), 0);
+    for (unsigned at = 1, hit = 1; hit; at++) {
+        struct listing l = LISTING_INIT;
+        alloc_count();
+        alloc_arm(at, false);
+        int e = place_list(&r, &p, &l);
+        hit = alloc_disarm();
+        CU_ASSERT_TRUE(e == 0 || (hit && e == -ENOMEM));
+        CU_ASSERT_TRUE(hit || l.n == 3);
+        listing_free(&l);
+        CU_ASSERT_TRUE(alloc_live() <= 0); /* strings of libc are not counted */
+    }
+    place_free(&p);
+    reach_end(&r);
+    teardown();
+}
+
+static CU_TestInfo tests[] = {
+    {"plain folders", test_plain},
+    {"names that collide", test_collisions},
+    {"links", test_links},
+    {"folders that link to each other", test_mutual_links},
+    {"a Hugging Face cache", test_hub},
+    {"a Hugging Face cache, names that collide", test_hub_collisions},
+    {"an ollama store", test_ollama},
+    {"links of other users", test_strict},
+    {"what is not there", test_not_there},
+    {"many models", test_many},
+    {"no memory", test_no_memory},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("shelf", tests)
