@@ -217,7 +217,7 @@ class Check(unittest.TestCase):
             mountlib.put(f'{top}/{path}', text.encode())
         done = check('--check', top)
         self.assertEqual(done.returncode, 2)
-        missing = ': error: the key llama.context_length must be there (metadata)\n'
+        missing = ': error: the required key llama.context_length is missing (metadata)\n'
         self.assertEqual(done.out, f'{top}/hub/org/name/Tiny-1K-v1.0-Q8_0.gguf' + missing
                          + f'{top}/o/broken:1: error: manifest: is not a manifest: no JSON object '
                          f'(store)\n{top}/o/tiny:1k/model' + missing)
