@@ -66,6 +66,7 @@ static void gen_free(struct gen *g)
     free((void *)g->row_size);
     gguf_free(g->gguf);
     gguf_free(g->own);
+    ids_unref(g->ids);
     image_unref(g->whole);
     free(g->rank);
     free(g);
@@ -147,6 +148,11 @@ const struct image *gen_whole(struct gen *g)
         return im;
     image_unref(im); /* another thread was faster */
     return none;
+}
+
+struct view view_ref(const struct view *v)
+{
+    return (struct view){gen_ref(v->gen), store_ref(v->store), v->file ? image_ref(v->file) : NULL};
 }
 
 void view_free(struct view *v)

@@ -17,6 +17,7 @@
 
 #include <time.h>
 
+#include "model/ids.h"
 #include "model/image.h"
 #include "model/shards.h"
 
@@ -29,6 +30,7 @@ struct gen {
     struct timespec mtime;       /* when it was made; of the first: the model's */
     struct gguf *gguf;           /* owned: what is shown */
     struct gguf *own;            /* owned: of a split model, what its first file holds; else NULL */
+    struct ids *ids;             /* a reference: which tensor is which; NULL: see ids.h */
     const struct shards *shards; /* the tree's; NULL if the model is not split */
     _Atomic(struct image *) whole; /* owned: gen_whole() */
     uint64_t *rank; /* owned: of own's keys (edit/change.h); NULL: their numbers + 1 */
@@ -52,6 +54,7 @@ struct view {
 };
 
 #define VIEW_INIT ((struct view){0})
+struct view view_ref(const struct view *v);
 /* True if the file of a first generation is gone, so that it cannot be shown as a whole. */
 bool view_is_lost(const struct view *v);
 /* For CLEANUP(); nothing is done to an empty one. */

@@ -2,6 +2,7 @@
 /* The newest state of a model: see newest.h. */
 #include "model/newest.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -67,6 +68,8 @@ int newest_make(const struct newest *n, struct gguf *own, uint32_t number,
         gguf_free(own);
         return r;
     }
+    if (n->view.gen)
+        g->ids = ids_ref(n->view.gen->ids); /* an edit of keys */
     g->own = merged ? own : NULL;
     g->shards = n->shards;
     *ret = g;
@@ -94,8 +97,21 @@ int newest_make_store(const struct newest *n, int fd, const struct gguf *own, st
 struct gen *newest_put(struct newest *n, struct gen *g)
 {
     (void)pthread_mutex_lock(&n->lock);
+    assert(g->ids == n->view.gen->ids);
     struct gen *old = n->view.gen;
     n->view.gen = g;
+    (void)pthread_mutex_unlock(&n->lock);
+    return old;
+}
+
+struct view newest_put_view(struct newest *n, struct gen *g, struct store *s)
+{
+    (void)pthread_mutex_lock(&n->lock);
+    if (n->leaving && g->ids != n->view.gen->ids)
+        n->leaving(n->leaving_arg, g);
+    struct view old = {n->view.gen, n->view.store, NULL};
+    n->view.gen = g;
+    n->view.store = s;
     (void)pthread_mutex_unlock(&n->lock);
     return old;
 }

@@ -26,6 +26,11 @@ struct newest {
     const struct shards *shards; /* of a split model, not owned; else NULL */
     struct image *file;          /* a reference: of the first generation, its own file as it was
                                     opened; NULL: replaced */
+    atomic_uint numbers;         /* given out so far to tensors and their versions (ids.h) */
+    /* Called under the lock before a generation with another table of tensors takes the place of
+     * the newest: for views that are needed further on. May be NULL. */
+    void (*leaving)(void *arg, const struct gen *next);
+    void *leaving_arg;
 };
 
 void newest_init(struct newest *n);
@@ -49,6 +54,8 @@ int newest_make_store(const struct newest *n, int fd, const struct gguf *own, st
 
 /* Put it in the place of the newest, whose reference is returned; this one passes. */
 struct gen *newest_put(struct newest *n, struct gen *g);
+/* The same for a generation and a store of its tensors: where the table of tensors is another. */
+struct view newest_put_view(struct newest *n, struct gen *g, struct store *s);
 /* The same for a store: the file that the first generation was read from is replaced. */
 struct store *newest_put_store(struct newest *n, struct store *s);
 /* Something is edited just now. */

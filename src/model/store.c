@@ -121,6 +121,7 @@ int store_make(struct mapped *const *file, const struct gguf *const *g, size_t n
         return -ENOMEM;
     }
     s->files = n;
+    s->n = tensors;
     fill(s, file, g);
     *ret = s;
     return 0;
@@ -140,6 +141,8 @@ void store_unref(struct store *s)
 
 const uint8_t *store_data(const struct store *s, uint32_t i, uint64_t first, uint64_t last)
 {
+    if (i >= s->n)
+        return NULL;
     const struct map *m = &s->file[s->place[i].file]->map;
     uint64_t off = s->place[i].off, end;
     if (!add_u64(off, last, &end) || end > m->size)

@@ -3,8 +3,8 @@
  * A store: the open, mapped files of a model and where in them each tensor's data lies. One file,
  * or of a split model one for each shard.
  *
- * Tensor bytes are the same in all generations, so every reader takes them from the newest store,
- * and no file that was replaced is kept alive.
+ * Tensor bytes are the same in all generations with the same table of tensors (ids.h), so every
+ * reader takes them from the newest store, and no file that was replaced is kept alive.
  *
  * Threads: immutable and counted; any.
  */
@@ -41,6 +41,7 @@ struct store {
     struct mapped **file; /* owned references, in the order of shards */
     size_t files;
     struct place_in_store *place; /* owned: of each tensor, in the order of the model */
+    size_t n;                     /* tensors */
 };
 
 struct place_in_store {

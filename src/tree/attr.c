@@ -10,17 +10,36 @@
 /* What programs read at a time: as much as the kernel asks for in one request. */
 #define IO_SIZE (128 << 10)
 
+/* The place in the list of the tensor that a node belongs to, IDS_NONE if it belongs to none. */
+static uint32_t tensor_place(const struct gen *g, const struct node *n)
+{
+    uint32_t tensors = g->gguf->n_tensors;
+    if (n->kind == NODE_TENSOR)
+        return ids_find(g->ids, tensors, n->number);
+    return n->kind == NODE_TENSOR_FILE ? ids_find_version(g->ids, tensors, n->number) : IDS_NONE;
+}
+
 const struct gguf_tensor *node_tensor(const struct gen *g, const struct node *n)
 {
-    bool has = n->kind == NODE_TENSOR || n->kind == NODE_TENSOR_FILE;
-    return has ? &g->gguf->tensor[n->number] : NULL;
+    uint32_t i = tensor_place(g, n);
+    return i == IDS_NONE ? NULL : &g->gguf->tensor[i];
+}
+
+uint64_t node_inode(const struct gen *g, const struct node *n)
+{
+    if (n->kind == NODE_WHOLE)
+        return ino_row(n->row);
+    if (n->kind == NODE_TENSOR_FILE)
+        return ino_tensor_file(ids_of(g->ids, tensor_place(g, n)).number, n->row);
+    return ino_of(n);
 }
 
 const struct row *node_row(const struct node *n)
 {
-    if (n->kind == NODE_TENSOR_FILE)
-        return files_row(FILES_TENSOR, n->row);
-    return n->kind == NODE_DIR || n->kind == NODE_WHOLE ? files_row(FILES_ROOT, n->row) : NULL;
+    bool root = n->kind == NODE_DIR || n->kind == NODE_WHOLE;
+    enum files_where where = root ? FILES_ROOT : FILES_TENSOR;
+    bool has = (root || n->kind == NODE_TENSOR_FILE) && n->row < files_count(where);
+    return has ? files_row(where, n->row) : NULL;
 }
 
 bool node_is_dir(const struct node *n)
@@ -28,7 +47,18 @@ bool node_is_dir(const struct node *n)
     return n->kind == NODE_ROOT || n->kind == NODE_DIR || n->kind == NODE_TENSOR;
 }
 
-int node_check(const struct gen *g, const struct node *n)
+static int tensor_check(const struct tree *t, const struct gen *g, const struct node *n)
+{
+    const struct gguf_tensor *tensor = node_tensor(g, n);
+    bool row = n->kind == NODE_TENSOR || n->row < files_count(FILES_TENSOR);
+    if (!tensor)
+        return row && n->number < atomic_load(&t->newest.numbers) ? -ESTALE : -ENOENT;
+    if (n->kind == NODE_TENSOR)
+        return 0;
+    return row && files_exists(g, files_row(FILES_TENSOR, n->row), tensor) ? 0 : -ENOENT;
+}
+
+int node_check(const struct tree *t, const struct gen *g, const struct node *n)
 {
     bool ok = false;
     switch (n->kind) {
@@ -45,12 +75,8 @@ int node_check(const struct gen *g, const struct node *n)
              (files_root[n->row].flags & ROW_STATE || n->number == g->number); /* tree_view_of() */
         break;
     case NODE_TENSOR:
-        ok = n->number < g->gguf->n_tensors;
-        break;
     case NODE_TENSOR_FILE:
-        ok = n->number < g->gguf->n_tensors && n->row < files_count(FILES_TENSOR) &&
-             files_exists(g, files_row(FILES_TENSOR, n->row), node_tensor(g, n));
-        break;
+        return tensor_check(t, g, n);
     case NODE_KEY:
         ok = true;
         break;
@@ -126,7 +152,7 @@ static const struct grant *node_grant(const struct tree *t, const struct view *v
 {
     const struct rights *r = &t->rights;
     if (n->kind == NODE_TENSOR || n->kind == NODE_TENSOR_FILE)
-        return &r->file[v->store->place[n->number].file];
+        return &r->file[v->store->place[tensor_place(v->gen, n)].file];
     if (n->kind == NODE_WHOLE)
         return &r->all;
     return n->kind == NODE_DIR && n->row == ROOT_TENSORS ? &r->names : &r->own;
@@ -187,7 +213,7 @@ int node_entry_as(struct tree *t, const struct view *v, const struct node *n,
     *ret = (struct tree_entry){
         .node = ino_of(n), .generation = a->generation, .fixed = node_fixed(t, n)};
     ret->attr = (struct stat){
-        .st_ino = n->kind == NODE_WHOLE ? ino_row(n->row) : ino_of(n),
+        .st_ino = node_inode(v->gen, n),
         .st_mode = a->link ? S_IFLNK | 0777 : node_mode(t, g, n),
         .st_nlink = node_links(v->gen, n),
         .st_uid = t->opt.set_uid ? t->opt.uid : g->uid,
@@ -205,7 +231,7 @@ int node_entry_as(struct tree *t, const struct view *v, const struct node *n,
 int node_entry(struct tree *t, const struct view *v, const struct node *n, struct tree_entry *ret)
 {
     struct live_attr a = {0};
-    int r = node_check(v->gen, n);
+    int r = node_check(t, v->gen, n);
     if (r == 0)
         r = node_size(t, v, n, &a.size);
     return r < 0 ? r : node_entry_as(t, v, n, &a, ret);

@@ -86,6 +86,7 @@ void held_free(struct held_table *h)
         for (struct held *x = h->bucket[i], *next; x; x = next) {
             next = x->next;
             gen_unref(x->gen);
+            view_free(&x->kept);
             free(x);
         }
     free((void *)h->bucket);

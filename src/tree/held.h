@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What nodes show that the kernel still knows: a table by number, for the nodes whose content is not
- * to be found in the newest state. It is as large as what the kernel knows; each call takes the same
- * time however much that is.
+ * What nodes show that the kernel still knows or a program has open: a table by number, for the nodes
+ * whose content may not be in the newest state. It is as large as what is known and open; each call
+ * takes the same time however much that is.
  *
  * Threads: the caller has a lock.
  */
@@ -12,11 +12,13 @@
 #include "model/gen.h"
 
 struct held {
-    uint64_t key;      /* see held_key() in tree.c */
+    uint64_t key;      /* see held_key() in nodes.c */
     struct held *next; /* in its bucket */
-    struct gen *gen;   /* a reference: what the node shows */
+    struct gen *gen;   /* a view of the whole: a reference, what it shows; of a tensor: NULL */
     uint32_t state;    /* of the mount, where it is shown */
-    uint64_t lookups;  /* the kernel's references */
+    uint64_t lookups;  /* a view of the whole: the kernel's references */
+    unsigned opens;    /* open files */
+    struct view kept;  /* what they are read from, if the newest state lacks it; else empty */
 };
 
 struct held_table {

@@ -29,7 +29,7 @@ struct tree {
     struct newest newest;
     struct live *live; /* what is edited; NULL: the tree is read-only */
     /* Protected by the lock of `newest`: */
-    struct held_table held; /* views of the whole that the kernel knows */
+    struct held_table held; /* views of the whole that the kernel knows, open files of tensors */
     uint32_t states;        /* numbers given to views of the state of the mount, and the last: */
     uint32_t state, state_gen;
     unsigned odd; /* of the first generation, for the warnings */
@@ -44,6 +44,16 @@ int tree_freshen(struct tree *t);
 
 /* The view that a node shows: an older generation for NODE_WHOLE, and n->state is set. -ESTALE. */
 int tree_view_of(struct tree *t, struct node *n, struct view *ret);
+/*
+ * The same for a file that is opened. *held may be NULL; tree_let_go() it. From then on
+ * tree_held_view() is what the file is read from: for a view of the whole its own generation, for a
+ * tensor the newest that has that version of it.
+ */
+int tree_hold_view(struct tree *t, struct node *n, struct view *ret, struct held **held);
+struct view tree_held_view(struct tree *t, const struct held *h);
+void tree_let_go(struct tree *t, struct held *h);
+/* struct newest's leaving(): open files keep the views that they need. */
+void tree_keep_views(void *tree, const struct gen *next);
 /* Number a view that shows the state of the mount: as the one before if the state is the same. */
 int node_number_state(struct tree *t, const struct gen *g, struct node *n);
 /* The kernel gets a reference to a node that is not a key. 0, -ENOMEM. */
@@ -51,10 +61,12 @@ int node_known(struct tree *t, const struct view *v, const struct node *n);
 
 /* The tensor that a node belongs to, NULL if it belongs to none. */
 const struct gguf_tensor *node_tensor(const struct gen *g, const struct node *n);
+/* A node's st_ino. It exists in the generation. */
+uint64_t node_inode(const struct gen *g, const struct node *n);
 /* The row of a node, NULL if it is none (root, tensor folder, key). */
 const struct row *node_row(const struct node *n);
-/* -ENOENT if there is no such node; keys_attr() says that of keys. */
-int node_check(const struct gen *g, const struct node *n);
+/* -ENOENT if there is no such node, -ESTALE if there was once; keys_attr() says that of keys. */
+int node_check(const struct tree *t, const struct gen *g, const struct node *n);
 bool node_is_dir(const struct node *n);
 
 /* The entry of a node that is not a key. Views of the whole are measured. */
@@ -62,8 +74,8 @@ int node_entry(struct tree *t, const struct view *v, const struct node *n, struc
 /* The same of any node, with what `a` says of it. -EOVERFLOW. */
 int node_entry_as(struct tree *t, const struct view *v, const struct node *n,
                   const struct live_attr *a, struct tree_entry *ret);
-/* Number and type, which is all that a plain listing has. */
-void brief_entry(uint64_t ino, mode_t type, struct tree_entry *ret);
+/* Numbers and type, which is all that a plain listing has. */
+void brief_entry(uint64_t ino, uint64_t inode, mode_t type, struct tree_entry *ret);
 
 /* metadata/: keys.c. */
 int keys_entry(struct tree *t, const struct live_attr *a, struct tree_entry *ret);
@@ -98,8 +110,8 @@ struct tree_file {
     struct rendered *shared; /* a reference: the text, or NULL and it is in: */
     struct buf text;         /* its own: small ones, and what has no number of a generation */
     bool rendered;
-    struct gen *gen;        /* NODE_WHOLE: a reference */
-    struct image *image;    /* a reference: the file of gen when it was opened, or NULL */
+    struct held *held;   /* tree_hold_view() */
+    struct image *image; /* NODE_WHOLE: a reference: the first file when it was opened, or NULL */
     struct live_file *live; /* of a key or helper of a writable tree */
     bool cut;               /* when it was opened, the model's file was known to have been cut */
     bool piecewise;         /* answered piecewise: see files.h */

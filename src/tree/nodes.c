@@ -1,67 +1,137 @@
 /* SPDX-License-Identifier: MIT */
-/* What nodes show: the newest state of the model, or one that the kernel still knows. See tree.h. */
+/*
+ * What nodes show: the newest state of the model, or one that the kernel or an open file still has.
+ * See tree.h.
+ *
+ * In every view, tensor i of the generation is tensor i of the store. States with the same table of
+ * tensors (model/ids.h) can share a store; when one with another table takes the place of the newest,
+ * open files that show what it lacks keep the view that it replaces.
+ */
 #include "tree/internal.h"
 
 #include <errno.h>
 
+#include "base/bytes.h"
 #include "tree/state.h"
-
-/* Of what is held for a node: one for all views of a state of the model, but for those that count
- * states of their own. */
-static uint64_t held_key(const struct node *n)
-{
-    return node_row(n)->flags & ROW_STATE ? ino_whole(n->number, n->row)
-                                          : ino_make(INO_WHOLE, n->number, 0);
-}
-
-/* The kernel got one more reference to a view of the whole. 0, -ENOMEM. */
-static int hold(struct tree *t, const struct node *n, struct gen *g)
-{
-    struct held *h = held_get(&t->held, held_key(n));
-    if (!h)
-        return -ENOMEM;
-    if (!h->gen)
-        h->gen = gen_ref(g);
-    h->state = n->state;
-    h->lookups++;
-    return 0;
-}
-
-/* Returns the generation that is not needed for this node any more, or NULL. */
-static struct gen *let_go(struct tree *t, const struct node *n, uint64_t times)
-{
-    struct held *h = held_find(&t->held, held_key(n));
-    if (!h || h->lookups > times) {
-        if (h)
-            h->lookups -= times;
-        return NULL;
-    }
-    struct gen *gen = h->gen;
-    held_remove(&t->held, h);
-    return gen;
-}
 
 static bool is_whole(const struct node *n)
 {
     return n->kind == NODE_WHOLE && n->row < files_count(FILES_ROOT);
 }
 
+/* Of what is held for a node: one for all files of a version of a tensor, and for all views of a
+ * state of the model but for those that count states of their own. */
+static uint64_t held_key(const struct node *n)
+{
+    if (n->kind == NODE_TENSOR_FILE)
+        return ino_tensor(n->number);
+    return node_row(n)->flags & ROW_STATE ? ino_whole(n->number, n->row)
+                                          : ino_make(INO_WHOLE, n->number, 0);
+}
+
+/* What is held for a node, made if there is none. NULL: no memory. */
+static struct held *hold(struct tree *t, const struct node *n, struct gen *g)
+{
+    struct held *h = held_get(&t->held, held_key(n));
+    if (h && !h->gen && n->kind == NODE_WHOLE) {
+        h->gen = gen_ref(g);
+        h->state = n->state;
+    }
+    return h;
+}
+
+/* What no open file needs any more, and with the last reference of the kernel the whole: *ret takes
+ * the references that are to be dropped. */
+static void reap(struct tree *t, struct held *h, struct view *ret)
+{
+    if (h->opens)
+        return;
+    *ret = h->kept;
+    h->kept = VIEW_INIT;
+    if (h->lookups)
+        return;
+    if (ret->gen)
+        gen_unref(h->gen); /* not the last: the view has one */
+    else
+        ret->gen = h->gen;
+    held_remove(&t->held, h);
+}
+
+/* True if an open file shows what the next state lacks. */
+static bool is_lost(const struct held *h, const struct gen *next)
+{
+    if (!h->opens || h->kept.gen)
+        return false;
+    uint32_t version = ino_node(h->key).number;
+    return h->gen || ids_find_version(next->ids, next->gguf->n_tensors, version) == IDS_NONE;
+}
+
+void tree_keep_views(void *tree, const struct gen *next)
+{
+    struct tree *t = tree;
+    struct gen *now = t->newest.view.gen;
+    for (struct held *h = NULL; (h = held_next(&t->held, h)) != NULL;)
+        if (is_lost(h, next))
+            h->kept = newest_view_as(&t->newest, h->gen ? h->gen : now);
+}
+
+/* The view that a node shows. Under the lock of the newest. */
+static int find_view(struct tree *t, struct node *n, struct view *ret)
+{
+    bool whole = is_whole(n);
+    struct held *h = whole || n->kind == NODE_TENSOR_FILE ? held_find(&t->held, held_key(n)) : NULL;
+    struct gen *now = t->newest.view.gen, *gen = h && h->gen ? h->gen : now;
+    if (h && whole)
+        n->state = h->state;
+    if (h && h->kept.gen)
+        *ret = view_ref(&h->kept);
+    else if (whole && (gen->ids != now->ids ||
+                       (!h && (node_row(n)->flags & ROW_STATE || n->number != gen->number))))
+        return -ESTALE;
+    else
+        *ret = newest_view_as(&t->newest, gen);
+    return 0;
+}
+
 int tree_view_of(struct tree *t, struct node *n, struct view *ret)
 {
-    int r = 0;
     (void)pthread_mutex_lock(&t->newest.lock);
-    struct held *h = is_whole(n) ? held_find(&t->held, held_key(n)) : NULL;
-    if (h) {
-        *ret = newest_view_as(&t->newest, h->gen);
-        n->state = h->state;
-    } else if (is_whole(n) &&
-               (node_row(n)->flags & ROW_STATE || n->number != t->newest.view.gen->number)) {
-        r = -ESTALE;
-    } else {
-        *ret = newest_view_as(&t->newest, t->newest.view.gen);
-    }
+    int r = find_view(t, n, ret);
     (void)pthread_mutex_unlock(&t->newest.lock);
     return r;
+}
+
+int tree_hold_view(struct tree *t, struct node *n, struct view *ret, struct held **held)
+{
+    bool holds = is_whole(n) || n->kind == NODE_TENSOR_FILE;
+    (void)pthread_mutex_lock(&t->newest.lock);
+    int r = find_view(t, n, ret);
+    struct held *h = r == 0 && holds ? hold(t, n, ret->gen) : NULL;
+    if (h)
+        h->opens++;
+    (void)pthread_mutex_unlock(&t->newest.lock);
+    *held = h;
+    return r == 0 && holds && !h ? -ENOMEM : r;
+}
+
+struct view tree_held_view(struct tree *t, const struct held *h)
+{
+    (void)pthread_mutex_lock(&t->newest.lock);
+    struct gen *gen = h && h->gen ? h->gen : t->newest.view.gen;
+    struct view v = h && h->kept.gen ? view_ref(&h->kept) : newest_view_as(&t->newest, gen);
+    (void)pthread_mutex_unlock(&t->newest.lock);
+    return v;
+}
+
+void tree_let_go(struct tree *t, struct held *h)
+{
+    CLEANUP(view_free) struct view v = VIEW_INIT;
+    if (!h)
+        return;
+    (void)pthread_mutex_lock(&t->newest.lock);
+    h->opens--;
+    reap(t, h, &v);
+    (void)pthread_mutex_unlock(&t->newest.lock);
 }
 
 int node_number_state(struct tree *t, const struct gen *g, struct node *n)
@@ -81,25 +151,35 @@ int node_number_state(struct tree *t, const struct gen *g, struct node *n)
     return r;
 }
 
-void tree_forget(struct tree *t, uint64_t node, uint64_t n)
-{
-    struct node at = ino_node(node);
-    if (is_whole(&at)) {
-        (void)pthread_mutex_lock(&t->newest.lock);
-        struct gen *gen = let_go(t, &at, n);
-        (void)pthread_mutex_unlock(&t->newest.lock);
-        gen_unref(gen);
-    }
-    if (at.kind == NODE_KEY)
-        keys_forget(t, at.number, n);
-}
-
 int node_known(struct tree *t, const struct view *v, const struct node *n)
 {
     if (n->kind != NODE_WHOLE)
         return 0;
     (void)pthread_mutex_lock(&t->newest.lock);
-    int r = hold(t, n, v->gen);
+    struct held *h = hold(t, n, v->gen);
+    if (h)
+        h->lookups++;
     (void)pthread_mutex_unlock(&t->newest.lock);
-    return r;
+    return h ? 0 : -ENOMEM;
+}
+
+static void forget_whole(struct tree *t, const struct node *n, uint64_t times)
+{
+    CLEANUP(view_free) struct view v = VIEW_INIT;
+    (void)pthread_mutex_lock(&t->newest.lock);
+    struct held *h = held_find(&t->held, held_key(n));
+    if (h) {
+        h->lookups -= min_u64(h->lookups, times);
+        reap(t, h, &v);
+    }
+    (void)pthread_mutex_unlock(&t->newest.lock);
+}
+
+void tree_forget(struct tree *t, uint64_t node, uint64_t n)
+{
+    struct node at = ino_node(node);
+    if (is_whole(&at))
+        forget_whole(t, &at, n);
+    if (at.kind == NODE_KEY)
+        keys_forget(t, at.number, n);
 }

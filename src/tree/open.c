@@ -154,6 +154,8 @@ static int first_gen(struct tree *t, const struct source *src, struct err *e)
     t->newest.changed = t->st.st_mtim;
     r = newest_make(&t->newest, g, 0, &t->st.st_mtim, &t->newest.view.gen, e);
     if (r == 0)
+        atomic_store(&t->newest.numbers, t->newest.view.gen->gguf->n_tensors);
+    if (r == 0)
         r = newest_make_store(&t->newest, t->file.fd, g, &t->newest.view.store, e);
     if (r < 0)
         return r;
@@ -286,6 +288,8 @@ static struct tree *tree_new(const struct tree_options *o)
     t->edit = (struct edit_options){
         .strategy = o->strategy, .reserve = o->reserve, .break_hardlinks = o->break_hardlinks};
     newest_init(&t->newest);
+    t->newest.leaving = tree_keep_views;
+    t->newest.leaving_arg = t;
     texts_init(&t->texts);
     return t;
 }

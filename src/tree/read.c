@@ -56,13 +56,6 @@ int render_key(struct tree *t, const struct shown *key, struct tree_file *f)
     return texts_get(&t->texts, shown_id(key), ino_key(f->node.number), render, &s, &f->shared);
 }
 
-/* A view of the whole keeps its generation; tensor data comes from the newest store. */
-static void keep(struct tree_file *f, const struct view *v)
-{
-    f->gen = gen_ref(v->gen);
-    f->image = v->file ? image_ref(v->file) : NULL;
-}
-
 /* Whether some of a file that is answered piecewise is missing. */
 static bool has_gaps(const struct tree *t, const struct view *v, const struct tree_file *f)
 {
@@ -79,9 +72,9 @@ static int open_row(struct tree *t, struct tree_file *f, int flags)
     const struct row *row = f->node.kind == NODE_TENSOR_FILE ? node_row(&f->node) : NULL;
     int r = row && row->flags & ROW_MOVES ? tree_freshen(t) : 0;
     if (r == 0)
-        r = tree_view_of(t, &f->node, &v);
+        r = tree_hold_view(t, &f->node, &v, &f->held);
     if (r == 0)
-        r = node_check(v.gen, &f->node);
+        r = node_check(t, v.gen, &f->node);
     if (r < 0)
         return r;
     if (node_is_dir(&f->node))
@@ -94,7 +87,7 @@ static int open_row(struct tree *t, struct tree_file *f, int flags)
     if (f->node.kind == NODE_WHOLE && view_is_lost(&v))
         return -ESTALE; /* the kernel looks again */
     if (f->node.kind == NODE_WHOLE)
-        keep(f, &v);
+        f->image = v.file ? image_ref(v.file) : NULL;
     f->piecewise = f->row->read != NULL;
     f->decodes = value_decodes(v.gen, f->row, node_tensor(v.gen, &f->node));
     f->gaps = has_gaps(t, &v, f);
@@ -142,7 +135,7 @@ int tree_release(struct tree *t, struct tree_file *f)
         return 0;
     if (f->live)
         live_release(t->live, f->live);
-    gen_unref(f->gen);
+    tree_let_go(t, f->held);
     image_unref(f->image);
     rendered_unref(f->shared);
     buf_free(&f->text);
@@ -166,11 +159,14 @@ static uint64_t brief_end(const struct tree_file *f, const struct view *v,
     return missing > off ? missing : end;
 }
 
-/* What is answered piecewise: of the newest generation, or of that which the file keeps. */
+/* What is answered piecewise: of the newest generation, or of that which is held for the file. */
 static int read_row(struct tree *t, struct tree_file *f, uint64_t off, size_t n, struct reply *r)
 {
-    CLEANUP(view_free) struct view now = newest_view(&t->newest);
-    struct view v = f->gen ? (struct view){f->gen, now.store, f->image} : now;
+    CLEANUP(view_free) struct view v = tree_held_view(t, f->held);
+    if (f->image) {
+        image_unref(v.file);
+        v.file = image_ref(f->image);
+    }
     const struct gguf_tensor *tensor = node_tensor(v.gen, &f->node);
     uint64_t size = f->row->size(&v, f->row, tensor);
     if (off >= size || n == 0)

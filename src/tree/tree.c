@@ -10,12 +10,19 @@ struct tree_dir {
     uint64_t node;
     bool keys;             /* it is metadata/, and this is what it held when it was opened: */
     struct live_list list; /* of a writable tree */
+    struct gen *gen;       /* tensors/: a reference, whose tensors are listed; else NULL */
 };
 
 /* The node number of row i at the root, or of a tensor's row. */
 static uint64_t root_ino(const struct gen *g, uint32_t i)
 {
     return files_root[i].flags & ROW_DIR ? ino_row(i) : ino_whole(g->number, i);
+}
+
+/* A file of a tensor has a new node when the tensor's bytes, type or shape change. */
+static uint64_t tensor_file(const struct gen *g, const struct gguf_tensor *tensor, uint32_t row)
+{
+    return ino_tensor_file(ids_of(g->ids, gen_tensor_no(g, tensor)).version, row);
 }
 
 /* The node number of `name` in a folder but metadata/, 0 if there is none. */
@@ -30,10 +37,10 @@ static uint64_t find_child(const struct gen *g, const struct node *dir, const ch
     }
     if (dir->kind == NODE_TENSOR) {
         row = files_find(g, FILES_TENSOR, tensor, name);
-        return row < 0 ? 0 : ino_tensor_file(dir->number, (uint32_t)row);
+        return row < 0 ? 0 : tensor_file(g, tensor, (uint32_t)row);
     }
     found = gen_find_tensor(g, name);
-    return found == UINT32_MAX ? 0 : ino_tensor(found);
+    return found == UINT32_MAX ? 0 : ino_tensor(ids_of(g->ids, found).number);
 }
 
 /* The folder that a folder is in. */
@@ -45,7 +52,7 @@ static uint64_t parent_of(const struct node *dir)
 static int check_dir(struct tree *t, const struct gen *g, const struct node *n)
 {
     struct tree_entry e;
-    int r = n->kind == NODE_KEY ? keys_attr(t, n->number, NULL, &e) : node_check(g, n);
+    int r = n->kind == NODE_KEY ? keys_attr(t, n->number, NULL, &e) : node_check(t, g, n);
     return r < 0 ? r : node_is_dir(n) ? 0 : -ENOTDIR;
 }
 
@@ -74,7 +81,7 @@ static int view_for(struct tree *t, const struct node *dir, const char *name, st
     r = tree_freshen(t);
     view_free(ret);
     *ret = newest_view(&t->newest);
-    return r;
+    return r < 0 ? r : check_dir(t, ret->gen, dir);
 }
 
 /* Something else than a key: no lock is held while it is measured. */
@@ -142,16 +149,29 @@ static uint64_t child_at(const struct tree *t, const struct gen *g, const struct
     const struct gguf *m = g->gguf;
     if (dir->kind == NODE_ROOT || dir->kind == NODE_TENSOR) {
         enum files_where where = dir->kind == NODE_ROOT ? FILES_ROOT : FILES_TENSOR;
-        if (!next_row(t, g, where, node_tensor(g, dir), i))
+        bool gone = where == FILES_TENSOR && !node_tensor(g, dir);
+        if (gone || !next_row(t, g, where, node_tensor(g, dir), i))
             return 0;
         uint32_t row = (uint32_t)*i;
         (void)strcpy(name, files_row(where, row)->name);
-        return where == FILES_ROOT ? root_ino(g, row) : ino_tensor_file(dir->number, row);
+        return where == FILES_ROOT ? root_ino(g, row) : tensor_file(g, node_tensor(g, dir), row);
     }
     if (*i >= m->n_tensors)
         return 0;
     (void)name_encode(gguf_name(m, &m->tensor[*i]), m->tensor[*i].name_len, name);
-    return ino_tensor((uint32_t)*i);
+    return ino_tensor(ids_of(g->ids, (uint32_t)*i).number);
+}
+
+/* What a folder holds now, if an edit may change the list. */
+static int open_list(struct tree *t, struct tree_dir *d)
+{
+    struct node n = ino_node(d->node);
+    if (n.kind == NODE_DIR && n.row == ROOT_TENSORS) {
+        CLEANUP(view_free) struct view v = newest_view(&t->newest);
+        gen_unref(d->gen);
+        d->gen = gen_ref(v.gen);
+    }
+    return d->keys ? keys_list(t, &d->list) : 0;
 }
 
 int tree_opendir(struct tree *t, uint64_t node, struct tree_dir **ret)
@@ -166,7 +186,7 @@ int tree_opendir(struct tree *t, uint64_t node, struct tree_dir **ret)
         return -ENOMEM;
     d->node = node;
     d->keys = is_metadata(&n);
-    r = d->keys ? keys_list(t, &d->list) : 0;
+    r = open_list(t, d);
     if (r < 0)
         tree_closedir(d);
     else
@@ -177,6 +197,7 @@ int tree_opendir(struct tree *t, uint64_t node, struct tree_dir **ret)
 void tree_closedir(struct tree_dir *d)
 {
     live_list_free(&d->list);
+    gen_unref(d->gen);
     free(d);
 }
 
@@ -186,12 +207,9 @@ bool tree_dir_cacheable(const struct tree *t, const struct tree_dir *d)
     return !t->live || (!d->keys && d->node != INO_ROOT);
 }
 
-void brief_entry(uint64_t ino, mode_t type, struct tree_entry *ret)
+void brief_entry(uint64_t ino, uint64_t inode, mode_t type, struct tree_entry *ret)
 {
-    struct node n = ino_node(ino);
-    *ret = (struct tree_entry){.node = ino};
-    ret->attr.st_ino = n.kind == NODE_WHOLE ? ino_row(n.row) : ino;
-    ret->attr.st_mode = type;
+    *ret = (struct tree_entry){.node = ino, .attr = {.st_ino = inode, .st_mode = type}};
 }
 
 /* "." and "..": cookies 0 and 1. */
@@ -202,10 +220,10 @@ static int next_dot(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool a
     uint64_t at = (*cookie)++;
     uint64_t ino = at ? parent_of(&n) : d->node;
     (void)strcpy(name, at ? ".." : ".");
-    if (at == 0 && d->keys && keys_list(t, &d->list) < 0) /* rewound: look anew */
+    if (at == 0 && open_list(t, d) < 0) /* rewound: look anew */
         return -ENOMEM;
     if (!attrs) {
-        brief_entry(ino, S_IFDIR, ret);
+        brief_entry(ino, ino, S_IFDIR, ret);
         return 1;
     }
     CLEANUP(view_free) struct view v = newest_view(&t->newest);
@@ -224,6 +242,7 @@ static int next_key(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool a
     return r;
 }
 
+/* -ESTALE: what stood there was removed since; *cookie is that of the next. */
 static int next_row_entry(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool attrs,
                           char name[TREE_NAME_MAX + 1], struct tree_entry *ret)
 {
@@ -231,7 +250,7 @@ static int next_row_entry(struct tree *t, struct tree_dir *d, uint64_t *cookie, 
     uint64_t i = *cookie - 2;
     int r = attrs && n.kind == NODE_TENSOR ? tree_freshen(t) : 0; /* `offset` */
     CLEANUP(view_free) struct view v = newest_view(&t->newest);
-    uint64_t ino = r == 0 ? child_at(t, v.gen, &n, &i, name) : 0;
+    uint64_t ino = r == 0 ? child_at(t, d->gen ? d->gen : v.gen, &n, &i, name) : 0;
     if (!ino)
         return r;
     struct node child = ino_node(ino);
@@ -239,7 +258,7 @@ static int next_row_entry(struct tree *t, struct tree_dir *d, uint64_t *cookie, 
     if (attrs && !whole)
         r = node_entry(t, &v, &child, ret);
     else
-        brief_entry(ino, node_is_dir(&child) ? S_IFDIR : S_IFREG, ret);
+        brief_entry(ino, node_inode(v.gen, &child), node_is_dir(&child) ? S_IFDIR : S_IFREG, ret);
     if (whole) /* not measured for a listing: the kernel looks it up when asked */
         ret->node = 0;
     *cookie = i + 3;
@@ -251,6 +270,11 @@ int tree_readdir(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool attr
 {
     if (*cookie < 2)
         return next_dot(t, d, cookie, attrs, name, ret);
-    return d->keys ? next_key(t, d, cookie, attrs, name, ret)
-                   : next_row_entry(t, d, cookie, attrs, name, ret);
+    if (d->keys)
+        return next_key(t, d, cookie, attrs, name, ret);
+    int r;
+    do
+        r = next_row_entry(t, d, cookie, attrs, name, ret);
+    while (r == -ESTALE);
+    return r;
 }

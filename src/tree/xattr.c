@@ -89,7 +89,7 @@ static int subject_of(struct tree *t, uint64_t node, struct subject *s)
     if (r < 0)
         return r;
     s->v = newest_view(&t->newest);
-    r = s->n.kind == NODE_WHOLE ? 0 : node_check(s->v.gen, &s->n);
+    r = s->n.kind == NODE_WHOLE ? 0 : node_check(t, s->v.gen, &s->n);
     if (r == 0 && s->n.kind == NODE_TENSOR)
         s->tensor = node_tensor(s->v.gen, &s->n);
     return r;

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Which tensor is which, from one state of a model to the next.
+ *
+ * A tensor has a number for as long as it is in the model, whatever its name and its place in the
+ * list, and a version: another number, new each time its bytes, type or shape change. Both are given
+ * out from one counter and never again. In the state that was opened, tensor i has number and version
+ * i, and so it stays while no tensor is edited: no table is needed then, and NULL stands for it.
+ *
+ * Threads: immutable and counted; any. States that differ in no tensor share a table, so that two of
+ * the same table have the same tensors in the same order.
+ */
+#ifndef MODEL_IDS_H
+#define MODEL_IDS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/hash.h"
+
+#define IDS_NONE UINT32_MAX
+
+struct tensor_id {
+    uint32_t number;
+    uint32_t version; /* the first one is the number */
+};
+
+struct ids {
+    atomic_uint refs;
+    uint32_t n;           /* tensors */
+    struct tensor_id *of; /* owned: by place in the list */
+    struct index find;    /* by number and by version */
+};
+
+struct ids *ids_ref(struct ids *s); /* s may be NULL, as in all that follow */
+void ids_unref(struct ids *s);
+
+static inline struct tensor_id ids_of(const struct ids *s, uint32_t i)
+{
+    return s ? s->of[i] : (struct tensor_id){i, i};
+}
+
+/* The place in the list of the tensor with this number, or version; IDS_NONE if none of n has it. */
+uint32_t ids_find(const struct ids *s, uint32_t n, uint32_t number);
+uint32_t ids_find_version(const struct ids *s, uint32_t n, uint32_t version);
+
+/* Where a tensor of a new state comes from. */
+struct tensor_from {
+    uint32_t old; /* its place in the list before; IDS_NONE: it is new */
+    bool changed; /* bytes, type or shape */
+};
+
+/*
+ * The table of a state with n tensors that follows one with `before`. *given counts the numbers given
+ * out so far. The same table where no tensor differs. 0, -ENOMEM, -EOVERFLOW (no number is left).
+ */
+int ids_follow(struct ids *before, uint32_t n_before, const struct tensor_from *from, uint32_t n,
+               uint32_t *given, struct ids **ret);
+
+#endif

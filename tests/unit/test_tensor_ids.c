@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Tensors that are not where their numbers say: removed, added, renamed, moved and changed ones, in
+ * tables, and looked up, listed, opened and read in a tree whose state is replaced.
+ */
+#include "cu_main.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tree/internal.h"
+#include "tree_image.h"
+
+enum { F32 = 0, Q8_0 = 8 };
+
+/* ---- tables ---- */
+
+static const struct tensor_from shrunk[] = {
+    {2, false}, {0, true}, {IDS_NONE, false}}; /* of three: the second is removed */
+
+static void id_is(const struct ids *s, uint32_t i, uint32_t number, uint32_t version)
+{
+    CU_ASSERT_EQUAL(ids_of(s, i).number, number);
+    CU_ASSERT_EQUAL(ids_of(s, i).version, version);
+    CU_ASSERT_EQUAL(ids_find(s, s ? s->n : 3, number), i);
+    CU_ASSERT_EQUAL(ids_find_version(s, s ? s->n : 3, version), i);
+}
+
+static void test_follow(void)
+{
+    struct ids *one = NULL, *two = NULL;
+    uint32_t given = 3;
+    id_is(NULL, 2, 2, 2);
+    CU_ASSERT_EQUAL(ids_find(NULL, 3, 3), IDS_NONE);
+    CU_ASSERT_EQUAL_FATAL(ids_follow(NULL, 3, shrunk, 3, &given, &one), 0);
+    CU_ASSERT_EQUAL(given, 5);
+    id_is(one, 0, 2, 2);
+    id_is(one, 1, 0, 3);
+    id_is(one, 2, 4, 4);
+    CU_ASSERT_EQUAL(ids_find(one, 3, 1), IDS_NONE);         /* removed */
+    CU_ASSERT_EQUAL(ids_find_version(one, 3, 0), IDS_NONE); /* changed */
+    CU_ASSERT_EQUAL(ids_find(one, 3, 3), IDS_NONE);         /* a version is not a number */
+    static const struct tensor_from again[] = {{1, true}};
+    CU_ASSERT_EQUAL_FATAL(ids_follow(one, 3, again, 1, &given, &two), 0);
+    id_is(two, 0, 0, 5);
+    CU_ASSERT_EQUAL(ids_find_version(two, 1, 3), IDS_NONE);
+    ids_unref(two);
+    ids_unref(one);
+}
+
+/* States that differ in no tensor have the same table. */
+static void test_same(void)
+{
+    static const struct tensor_from same[] = {{0, false}, {1, false}, {2, false}};
+    struct ids *one = NULL, *two = NULL;
+    uint32_t given = 3;
+    CU_ASSERT_EQUAL(ids_follow(NULL, 3, same, 3, &given, &two), 0);
+    CU_ASSERT_PTR_NULL(two);
+    CU_ASSERT_EQUAL_FATAL(ids_follow(NULL, 3, shrunk, 3, &given, &one), 0);
+    CU_ASSERT_EQUAL_FATAL(ids_follow(one, 3, same, 3, &given, &two), 0);
+    CU_ASSERT_PTR_EQUAL(one, two);
+    ids_unref(one);
+    ids_unref(two);
+    CU_ASSERT_EQUAL_FATAL(ids_follow(NULL, 3, same, 2, &given, &two), 0);
+    CU_ASSERT_PTR_NOT_NULL(two);
+    ids_unref(two);
+}
+
+static void test_no_numbers_left(void)
+{
+    static const struct tensor_from same[] = {{0, false}};
+    struct ids *s = NULL;
+    uint32_t given = IDS_NONE - 1;
+    CU_ASSERT_EQUAL(ids_follow(NULL, 3, shrunk, 3, &given, &s), -EOVERFLOW);
+    CU_ASSERT_EQUAL(given, IDS_NONE - 1);
+    CU_ASSERT_PTR_NULL(s);
+    CU_ASSERT_EQUAL_FATAL(ids_follow(NULL, 3, same, 1, &given, &s), 0);
+    ids_unref(s);
+}
+
+/* ---- a tree ---- */
+
+static const struct tree_options read_only = {.read_only = true};
+
+/* What a tensor's bytes hold: all the same letter. */
+static void put(struct build *b, const char *name, uint32_t type, uint64_t n, size_t bytes, char c)
+{
+    char data[256];
+    memset(data, c, sizeof(data));
+    build_tensor(b, name, type, &n, 1, data, bytes);
+}
+
+static void put_first(struct build *b)
+{
+    build_init(b, 3, false);
+    build_str(b, "general.name", "first");
+    put(b, "kept", F32, 4, 16, 'k');
+    put(b, "gone", F32, 8, 32, 'g');
+    put(b, "changed", F32, 12, 48, 'o');
+    put(b, "name", F32, 2, 8, 'm');
+}
+
+/* "gone" is removed, "changed" is of another type, "name" renamed and moved, "added" is new. */
+static void put_second(struct build *b)
+{
+    build_init(b, 3, false);
+    build_str(b, "general.name", "second");
+    put(b, "renamed", F32, 2, 8, 'm');
+    put(b, "kept", F32, 4, 16, 'k');
+    put(b, "changed", Q8_0, 32, 34, 'n');
+    put(b, "added", F32, 3, 12, 'a');
+}
+
+static const struct tensor_from second_from[] = {
+    {3, false}, {0, false}, {2, true}, {IDS_NONE, false}};
+
+/* Makes a model the newest state of a tree, as an edit of tensors does. */
+static void set_state(struct tree_image *m, struct build *b, const struct tensor_from *from)
+{
+    struct tree *t = m->t;
+    struct err e = {0};
+    struct source src;
+    struct gguf *g = NULL;
+    struct gen *gen = NULL;
+    struct tree_image other = image_open(b, &read_only);
+    const struct gen *now = t->newest.view.gen;
+    uint32_t given = atomic_load(&t->newest.numbers);
+    CU_ASSERT_EQUAL_FATAL(source_fd(other.fd, &src, &e), 0);
+    CU_ASSERT_EQUAL_FATAL(gguf_parse(&src, 0, &g, &e), 0);
+    uint32_t n = g->n_tensors;
+    CU_ASSERT_EQUAL_FATAL(newest_make(&t->newest, g, now->number + 1, &now->mtime, &gen, &e), 0);
+    ids_unref(gen->ids);
+    CU_ASSERT_EQUAL_FATAL(ids_follow(now->ids, now->gguf->n_tensors, from, n, &given, &gen->ids),
+                          0);
+    atomic_store(&t->newest.numbers, given);
+    struct view old = newest_put_view(&t->newest, gen, store_ref(other.t->newest.view.store));
+    view_free(&old);
+    image_close(&other);
+}
+
+static struct tree_image first(void)
+{
+    struct build b;
+    put_first(&b);
+    return image_open(&b, &read_only);
+}
+
+static void to_second(struct tree_image *m)
+{
+    struct build b;
+    put_second(&b);
+    set_state(m, &b, second_from);
+}
+
+static struct tree_file *open_node(const struct tree_image *m, uint64_t node)
+{
+    struct tree_file *f = NULL;
+    CU_ASSERT_EQUAL_FATAL(tree_open_file(m->t, node, O_RDONLY, &f), 0);
+    return f;
+}
+
+/* A file is `size` bytes long and its first are all c. */
+static void reads(const struct tree_image *m, struct tree_file *f, size_t size, char c)
+{
+    uint8_t scratch[4096], want[4096];
+    struct reply r = {.scratch = scratch};
+    CU_ASSERT_EQUAL(tree_read(m->t, f, 0, sizeof(scratch), &r), 0);
+    CU_ASSERT_EQUAL(r.len, size);
+    memset(want, c, size);
+    CU_ASSERT_TRUE(r.len == size && memcmp(r.bytes, want, size) == 0);
+    tree_reply_done(&r);
+}
+
+static void path_reads(const struct tree_image *m, const char *path, size_t size, char c)
+{
+    struct tree_file *f = open_node(m, image_node(m, path));
+    reads(m, f, size, c);
+    (void)tree_release(m->t, f);
+}
+
+static ino_t inode(const struct tree_image *m, const char *path)
+{
+    return image_stat(m, path).st_ino;
+}
+
+/* What a node, which is known from before, is now. */
+static int getattr(const struct tree_image *m, uint64_t node)
+{
+    struct tree_entry e;
+    return tree_getattr(m->t, node, &e);
+}
+
+static void test_names_and_nodes(void)
+{
+    struct tree_image m = first();
+    uint64_t kept = image_node(&m, "tensors/kept"), gone = image_node(&m, "tensors/gone"),
+             changed = image_node(&m, "tensors/changed"), name = image_node(&m, "tensors/name"),
+             kept_raw = image_node(&m, "tensors/kept/raw"),
+             changed_raw = image_node(&m, "tensors/changed/raw"),
+             gone_raw = image_node(&m, "tensors/gone/raw");
+    ino_t changed_ino = inode(&m, "tensors/changed/raw");
+    CU_ASSERT_EQUAL(getattr(&m, ino_tensor(5)), -ENOENT);
+    to_second(&m);
+    CU_ASSERT_EQUAL(image_node(&m, "tensors/kept"), kept);
+    CU_ASSERT_EQUAL(image_node(&m, "tensors/kept/raw"), kept_raw);
+    CU_ASSERT_EQUAL(image_node(&m, "tensors/renamed"), name);
+    CU_ASSERT_EQUAL(image_node(&m, "tensors/name"), 0);
+    CU_ASSERT_EQUAL(image_node(&m, "tensors/gone"), 0);
+    /* A changed tensor's folder stays; its files are new to the kernel, and the same to people. */
+    CU_ASSERT_EQUAL(image_node(&m, "tensors/changed"), changed);
+    CU_ASSERT_NOT_EQUAL(image_node(&m, "tensors/changed/raw"), changed_raw);
+    CU_ASSERT_EQUAL(inode(&m, "tensors/changed/raw"), changed_ino);
+    CU_ASSERT_EQUAL(inode(&m, "tensors/kept/raw"), kept_raw);
+    CU_ASSERT_EQUAL(getattr(&m, changed_raw), -ESTALE);
+    CU_ASSERT_EQUAL(getattr(&m, gone), -ESTALE);
+    CU_ASSERT_EQUAL(getattr(&m, gone_raw), -ESTALE);
+    CU_ASSERT_EQUAL(getattr(&m, ino_tensor(6)), -ENOENT);
+    CU_ASSERT_EQUAL(getattr(&m, ino_tensor(4)), -ESTALE); /* of a version there is no folder */
+    struct tree_file *f = NULL;
+    struct tree_entry e;
+    CU_ASSERT_EQUAL(tree_open_file(m.t, changed_raw, O_RDONLY, &f), -ESTALE);
+    CU_ASSERT_EQUAL(tree_lookup(m.t, gone, "raw", &e), -ESTALE);
+    CU_ASSERT_EQUAL(image_stat(&m, "tensors/changed/raw").st_size, 34);
+    path_reads(&m, "tensors/renamed/raw", 8, 'm');
+    path_reads(&m, "tensors/kept/raw", 16, 'k');
+    path_reads(&m, "tensors/changed/raw", 34, 'n');
+    path_reads(&m, "tensors/added/raw", 12, 'a');
+    image_close(&m);
+}
+
+/* Open files keep the bytes that they opened, and those alone keep the file that has them. */
+static void test_open_files(void)
+{
+    struct tree_image m = first();
+    uint64_t old_node = image_node(&m, "tensors/changed/raw");
+    struct tree_file *kept = open_node(&m, image_node(&m, "tensors/kept/raw")),
+                     *gone = open_node(&m, image_node(&m, "tensors/gone/raw")),
+                     *old = open_node(&m, old_node);
+    struct mapped *file = mapped_ref(m.t->newest.view.store->file[0]);
+    struct tree_entry e;
+    to_second(&m);
+    CU_ASSERT_TRUE(atomic_load(&file->refs) > 1);
+    reads(&m, kept, 16, 'k');
+    reads(&m, gone, 32, 'g');
+    reads(&m, old, 48, 'o');
+    /* fstat(2) of what is open comes as a question about its node. */
+    CU_ASSERT_EQUAL(tree_getattr(m.t, old_node, &e), 0);
+    CU_ASSERT_EQUAL(e.attr.st_size, 48);
+    CU_ASSERT_EQUAL(e.attr.st_ino, inode(&m, "tensors/changed/raw"));
+    struct tree_file *new = open_node(&m, image_node(&m, "tensors/changed/raw")),
+                     *again = open_node(&m, old_node); /* /proc/self/fd opens the node itself */
+    reads(&m, new, 34, 'n');
+    reads(&m, again, 48, 'o');
+    (void)tree_release(m.t, gone);
+    (void)tree_release(m.t, old);
+    reads(&m, again, 48, 'o');
+    (void)tree_release(m.t, again);
+    CU_ASSERT_EQUAL(getattr(&m, old_node), -ESTALE);
+    reads(&m, kept, 16, 'k');
+    /* As when an edit has replaced the first file. */
+    store_unref(newest_put_store(&m.t->newest, store_ref(m.t->newest.view.store)));
+    CU_ASSERT_EQUAL(atomic_load(&file->refs), 1);
+    mapped_unref(file);
+    (void)tree_release(m.t, kept);
+    (void)tree_release(m.t, new);
+    image_close(&m);
+}
+
+/* The whole model, opened in the second of three states, is the same in the third. */
+static void test_whole(void)
+{
+    uint8_t before[4096], after[4096];
+    struct tree_image m = first();
+    to_second(&m);
+    uint64_t node = image_node(&m, "model.gguf");
+    struct tree_file *f = open_node(&m, node);
+    struct reply r = {.scratch = before};
+    CU_ASSERT_EQUAL(tree_read(m.t, f, 0, sizeof(before), &r), 0);
+    size_t n = r.len;
+    struct build b;
+    put_first(&b);
+    static const struct tensor_from from[] = {{1, false}, {IDS_NONE, false}, {2, true}, {0, false}};
+    set_state(&m, &b, from);
+    r = (struct reply){.scratch = after};
+    CU_ASSERT_EQUAL(tree_read(m.t, f, 0, sizeof(after), &r), 0);
+    CU_ASSERT_EQUAL(r.len, n);
+    CU_ASSERT_TRUE(n > 0 && memcmp(before, after, n) == 0);
+    CU_ASSERT_EQUAL(getattr(&m, node), 0);
+    CU_ASSERT_NOT_EQUAL(image_node(&m, "model.gguf"), node);
+    (void)tree_release(m.t, f);
+    CU_ASSERT_EQUAL(tree_open_file(m.t, node, O_RDONLY, &f), -ESTALE); /* looked up again */
+    path_reads(&m, "tensors/changed/raw", 48, 'o');
+    image_close(&m);
+}
+
+/* A listing that has begun goes on in the state that it began in. */
+static void test_listing(void)
+{
+    char name[TREE_NAME_MAX + 1], *names;
+    struct tree_entry e;
+    struct tree_dir *d = NULL, *dead = NULL;
+    uint64_t cookie = 0, none = 2;
+    struct tree_image m = first();
+    CU_ASSERT_EQUAL_FATAL(tree_opendir(m.t, image_node(&m, "tensors"), &d), 0);
+    CU_ASSERT_EQUAL_FATAL(tree_opendir(m.t, image_node(&m, "tensors/gone"), &dead), 0);
+    for (int i = 0; i < 3; i++)
+        CU_ASSERT_EQUAL(tree_readdir(m.t, d, &cookie, true, name, &e), 1);
+    CU_ASSERT_STRING_EQUAL(name, "kept");
+    to_second(&m);
+    CU_ASSERT_EQUAL(tree_readdir(m.t, d, &cookie, true, name, &e), 1); /* not the removed one */
+    CU_ASSERT_STRING_EQUAL(name, "changed");
+    CU_ASSERT_EQUAL(e.node, image_node(&m, "tensors/changed"));
+    CU_ASSERT_EQUAL(tree_readdir(m.t, d, &cookie, true, name, &e), 1);
+    CU_ASSERT_STRING_EQUAL(name, "name");
+    CU_ASSERT_EQUAL(tree_readdir(m.t, d, &cookie, true, name, &e), 0);
+    CU_ASSERT_EQUAL(tree_readdir(m.t, dead, &none, false, name, &e), 0);
+    names = image_list(&m, "tensors");
+    CU_ASSERT_STRING_EQUAL(names, "renamed\nkept\nchanged\nadded\n");
+    free(names);
+    names = image_list(&m, "tensors/changed");
+    CU_ASSERT_STRING_EQUAL(names, "raw\nf32\nf32.npy\nshape\ntype\noffset\n");
+    free(names);
+    CU_ASSERT_EQUAL(image_stat(&m, "tensors").st_nlink, 2 + 4);
+    tree_closedir(d);
+    tree_closedir(dead);
+    image_close(&m);
+}
+
+static CU_TestInfo tests[] = {
+    {"a table follows another", test_follow},
+    {"a table is shared where no tensor differs", test_same},
+    {"no numbers are left", test_no_numbers_left},
+    {"names and nodes", test_names_and_nodes},
+    {"open files", test_open_files},
+    {"the whole model", test_whole},
+    {"listings", test_listing},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("tensor_ids", tests)
