@@ -3,12 +3,40 @@
 #include "cu_main.h"
 
 #include <CUnit/Basic.h>
+#include <dirent.h>
 
 #include "soak.h"
 
+/* The open files of this process. One more is open while they are counted. */
+static int open_files(void)
+{
+    int n = 0;
+    DIR *d = opendir("/proc/self/fd");
+    while (d && readdir(d))
+        n++;
+    if (d)
+        (void)closedir(d);
+    return n;
+}
+
+static int files_before;
+
+static void before_test(void)
+{
+    files_before = open_files();
+}
+
+/* No test leaves a file open, or closes one that it did not open. */
+static void after_test(void)
+{
+    CU_ASSERT_EQUAL(open_files(), files_before);
+}
+
 int cu_run(const char *suite, CU_TestInfo *tests)
 {
-    CU_SuiteInfo suites[] = {{.pName = suite, .pTests = tests}, CU_SUITE_INFO_NULL};
+    CU_SuiteInfo suites[] = {
+        {.pName = suite, .pSetUpFunc = before_test, .pTearDownFunc = after_test, .pTests = tests},
+        CU_SUITE_INFO_NULL};
     if (CU_initialize_registry() != CUE_SUCCESS || CU_register_suites(suites) != CUE_SUCCESS)
         return 1;
     CU_basic_set_mode(CU_BRM_VERBOSE);

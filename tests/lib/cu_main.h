@@ -6,7 +6,8 @@
  *     static CU_TestInfo tests[] = {{"x does y", test_x}, CU_TEST_INFO_NULL};
  *     CU_MAIN("module", tests)
  *
- * Tests are static, so that one left out of the table is an unused function: a compiler error.
+ * Tests are static, so that one left out of the table is an unused function: a compiler error. A test
+ * fails if more or fewer files are open after it than before.
  */
 #ifndef TESTS_LIB_CU_MAIN_H
 #define TESTS_LIB_CU_MAIN_H
