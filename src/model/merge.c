@@ -10,26 +10,13 @@
 #include "base/buf.h"
 #include "base/bytes.h"
 #include "gguf/keys.h"
+#include "model/facts.h"
 #include "model/image.h"
-
-/* An integer key's value, whatever its width; false if there is none, or it is negative. */
-static bool int_key(const struct gguf *g, const char *key, uint64_t *ret)
-{
-    uint32_t i = gguf_find_key(g, key, strlen(key));
-    if (i == UINT32_MAX)
-        return false;
-    struct gguf_value v = gguf_value(g, &g->kv[i]);
-    uint8_t kind = gguf_types[v.type].kind;
-    if (kind != GGUF_KIND_UINT && (kind != GGUF_KIND_INT || gguf_int(&v) < 0))
-        return false;
-    *ret = kind == GGUF_KIND_INT ? (uint64_t)gguf_int(&v) : gguf_uint(&v);
-    return true;
-}
 
 static int check_key(const struct gguf *g, const char *key, uint64_t want, struct err *e)
 {
     uint64_t is;
-    if (!int_key(g, key, &is))
+    if (!fact_uint(g, key, &is))
         return err_set(e, -EBADMSG, "%s: the key is missing or not a number", key);
     if (is != want)
         return err_set(e, -EBADMSG, "%s: is %" PRIu64 ", by its name it must be %" PRIu64, key, is,
@@ -122,14 +109,14 @@ static int parse_image(const struct buf *head, uint64_t data, uint64_t alignment
 int merge_check_total(const struct gguf *shard, uint64_t total, struct err *e)
 {
     static const char key[] = "split.tensors.count";
-    uint64_t told;
+    uint64_t count;
     if (gguf_find_key(shard, key, strlen(key)) == UINT32_MAX)
         return 0;
-    if (!int_key(shard, key, &told))
+    if (!fact_uint(shard, key, &count))
         return err_set(e, -EBADMSG, "%s: is not a number", key);
-    if (told != total)
+    if (count != total)
         return err_set(e, -EBADMSG, "%s is %" PRIu64 ", but the shards have %" PRIu64 " tensors",
-                       key, told, total);
+                       key, count, total);
     return 0;
 }
 

@@ -1,0 +1,405 @@
+/* SPDX-License-Identifier: MIT */
+/* model/split, shards, merge: the files of a split model found, opened, checked and merged. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "build_gguf.h"
+#include "cu_main.h"
+#include "model/merge.h"
+#include "model/shards.h"
+#include "parsed.h"
+
+enum { F32 = 0, UNKNOWN = 200 };
+
+#define SHAPE(...) (uint64_t[]){__VA_ARGS__}, (uint32_t)(sizeof(uint64_t[]){__VA_ARGS__} / 8)
+
+/* ---- a folder ---- */
+
+static char folder[64];
+
+static void make_folder(void)
+{
+    (void)strcpy(folder, "/tmp/ggufs-test-XXXXXX");
+    CU_ASSERT_PTR_NOT_NULL_FATAL(mkdtemp(folder));
+}
+
+static void drop_folder(void)
+{
+    char command[96];
+    (void)snprintf(command, sizeof(command), "rm -r %s", folder);
+    CU_ASSERT_EQUAL(system(command), 0);
+}
+
+/* The path of a name in the folder: good until the next but one call. */
+static const char *in(const char *name)
+{
+    static char path[2][512];
+    static int turn;
+    turn = !turn;
+    (void)snprintf(path[turn], sizeof(path[turn]), "%s/%s", folder, name);
+    return path[turn];
+}
+
+static void put(const char *name, const void *bytes, size_t n)
+{
+    FILE *f = fopen(in(name), "wb");
+    CU_ASSERT_PTR_NOT_NULL_FATAL(f);
+    CU_ASSERT_EQUAL(fwrite(bytes, 1, n, f), n);
+    CU_ASSERT_EQUAL(fclose(f), 0);
+}
+
+/* ---- names ---- */
+
+static size_t found(const char *path)
+{
+    struct split s;
+    CU_ASSERT_EQUAL(split_find(path, &s), 0);
+    size_t n = s.n;
+    CU_ASSERT_EQUAL(n == 0, s.prefix == NULL);
+    split_free(&s);
+    CU_ASSERT_TRUE(s.n == 0 && s.prefix == NULL);
+    return n;
+}
+
+static void test_names(void)
+{
+    static const struct {
+        const char *path;
+        size_t n;
+    } rows[] = {
+        {"x-00001-of-00002.gguf", 2},
+        {"x-00002-of-00002.gguf", 2},
+        {"/no/x-00001-of-12345.gguf", 12345},
+        {"x-00001-of-00001.gguf", 0},
+        {"x-00003-of-00002.gguf", 0},
+        {"x-00000-of-00002.gguf", 0},
+        {"x-00001-of-00000.gguf", 0},
+        {"x-0001-of-00002.gguf", 0},
+        {"x-00001-of-0002.gguf", 0},
+        {"x-00001-of-000002.gguf", 0},
+        {"x-0000a-of-00002.gguf", 0},
+        {"x-00001-of-0000a.gguf", 0},
+        {"x-00001_of-00002.gguf", 0},
+        {"x_00001-of-00002.gguf", 0},
+        {"x-00001-of-00002.ggu", 0},
+        {"x-00001-of-00002.gguf2", 0},
+        {"-00001-of-00002.gguf", 0},
+        {"dir/-00001-of-00002.gguf", 0},
+        {"x.gguf", 0},
+        {"", 0},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        CU_ASSERT_EQUAL(found(rows[i].path), rows[i].n);
+    struct split s;
+    CU_ASSERT_EQUAL(split_find("/no/such/x-00002-of-00003.gguf", &s), 0);
+    for (size_t i = 0; i < 4; i++) {
+        char want[64];
+        (void)snprintf(want, sizeof(want), "/no/such/x-%05zu-of-00003.gguf", i + 1);
+        char *path = split_path(&s, i), *name = split_name(&s, i);
+        CU_ASSERT_STRING_EQUAL(path, want);
+        CU_ASSERT_STRING_EQUAL(name, want + 9);
+        free(path);
+        free(name);
+    }
+    split_free(&s);
+}
+
+/* Siblings are beside the path; where there is no first one, beside what it links to. */
+static void test_links(void)
+{
+    struct split s;
+    make_folder();
+    put("a-00001-of-00002.gguf", "", 0);
+    CU_ASSERT_EQUAL(symlink("a-00001-of-00002.gguf", in("b-00001-of-00003.gguf")), 0);
+    CU_ASSERT_EQUAL(found(in("b-00001-of-00003.gguf")), 3);
+    CU_ASSERT_EQUAL(symlink("a-00001-of-00002.gguf", in("whole.gguf")), 0);
+    CU_ASSERT_EQUAL(found(in("whole.gguf")), 2);
+    CU_ASSERT_EQUAL(symlink("a-00001-of-00002.gguf", in("c-00002-of-00004.gguf")), 0);
+    CU_ASSERT_EQUAL(split_find(in("c-00002-of-00004.gguf"), &s), 0);
+    CU_ASSERT_EQUAL(s.n, 2);
+    CU_ASSERT_STRING_EQUAL(s.prefix, in("a"));
+    split_free(&s);
+    put("d-00002-of-00002.gguf", "", 0); /* its first one is missing in both places */
+    CU_ASSERT_EQUAL(symlink("d-00002-of-00002.gguf", in("e-00002-of-00005.gguf")), 0);
+    CU_ASSERT_EQUAL(found(in("e-00002-of-00005.gguf")), 5);
+    CU_ASSERT_EQUAL(symlink("d-00002-of-00002.gguf", in("f.gguf")), 0);
+    CU_ASSERT_EQUAL(found(in("f.gguf")), 2);
+    drop_folder();
+}
+
+/* ---- shards ---- */
+
+/* What is unusual about a shard; the rest is that of a good one. */
+struct shard {
+    int no, count, total; /* -1: no such key */
+    uint8_t version;
+    bool big;
+    const char *tensor; /* NULL: none */
+    bool unknown;       /* of an unknown type */
+};
+
+static const struct shard good = {0, 2, 2, 3, false, "t", false};
+
+static void build_shard(struct build *b, const struct shard *s)
+{
+    build_init(b, s->version, s->big);
+    build_str(b, "general.architecture", "llama");
+    if (s->no >= 0)
+        build_num(b, "split.no", GGUF_U16, (uint64_t)s->no);
+    if (s->count >= 0)
+        build_num(b, "split.count", GGUF_U32, (uint64_t)s->count);
+    if (s->total >= 0)
+        build_num(b, "split.tensors.count", GGUF_I32, (uint64_t)s->total);
+    build_u32(b, "llama.block_count", 1);
+    if (s->tensor)
+        build_tensor(b, s->tensor, s->unknown ? UNKNOWN : F32, SHAPE(3), NULL, 12);
+}
+
+static struct parsed parse_shard(struct shard s)
+{
+    struct build b;
+    build_shard(&b, &s);
+    return parse_build(&b, 0);
+}
+
+static int checked(struct shard s, char line[512])
+{
+    struct err e = {0};
+    struct parsed first = parse_shard(good), p = parse_shard(s);
+    int r = merge_check(first.g, p.g, 1, 2, &e);
+    if (r == 0)
+        r = merge_check_total(p.g, 2, &e);
+    (void)strcpy(line, e.msg);
+    parsed_free(&first);
+    parsed_free(&p);
+    return r;
+}
+
+static void test_check(void)
+{
+    static const struct {
+        struct shard s;
+        const char *line; /* its beginning; NULL: a good one */
+    } rows[] = {
+        {{1, 2, 2, 3, false, "u", false}, NULL},
+        {{1, 2, -1, 3, false, "u", false}, NULL},
+        {{0, 2, 2, 3, false, "u", false}, "split.no: is 0, "},
+        {{-1, 2, 2, 3, false, "u", false}, "split.no: the key is missing"},
+        {{1, 3, 2, 3, false, "u", false}, "split.count: is 3, "},
+        {{1, -1, 2, 3, false, "u", false}, "split.count: the key is missing"},
+        {{1, 2, 2, 2, false, "u", false}, "version or byte order differ"},
+        {{1, 2, 2, 3, true, "u", false}, "version or byte order differ"},
+        {{1, 2, 3, 3, false, "u", false}, "split.tensors.count is 3, "},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char line[512];
+        CU_ASSERT_EQUAL(checked(rows[i].s, line), rows[i].line ? -EBADMSG : 0);
+        CU_ASSERT_TRUE(!rows[i].line || strncmp(line, rows[i].line, strlen(rows[i].line)) == 0);
+    }
+}
+
+/* The error of merging the two; *merged may be NULL. */
+static int merge(struct shard a, struct shard b, struct gguf **merged, char line[512])
+{
+    struct err e = {0};
+    struct gguf *made = NULL;
+    struct parsed p[2] = {parse_shard(a), parse_shard(b)};
+    const struct gguf *g[] = {p[0].g, p[1].g};
+    int r = merge_shards(g, 2, &made, &e);
+    CU_ASSERT_EQUAL(r == 0, made != NULL);
+    (void)strcpy(line, e.msg);
+    parsed_free(&p[0]);
+    parsed_free(&p[1]);
+    if (merged)
+        *merged = made;
+    else
+        gguf_free(made);
+    return r;
+}
+
+static void test_merge(void)
+{
+    char line[512];
+    struct gguf *g;
+    struct shard second = {1, 2, 2, 3, false, "u", false};
+    CU_ASSERT_EQUAL_FATAL(merge(good, second, &g, line), 0);
+    CU_ASSERT_EQUAL(g->n_kv, 2); /* without split.* */
+    CU_ASSERT_EQUAL(gguf_find_key(g, "llama.block_count", 17), 1);
+    CU_ASSERT_EQUAL_FATAL(g->n_tensors, 2);
+    CU_ASSERT_TRUE(gguf_find_tensor(g, "t", 1) == 0 && gguf_find_tensor(g, "u", 1) == 1);
+    CU_ASSERT_TRUE(g->tensor[0].nbytes == 12 && g->tensor[1].nbytes == 12);
+    CU_ASSERT_EQUAL(g->tensor[0].off, g->data_off);
+    CU_ASSERT_EQUAL(g->tensor[1].off, g->data_off + 32);
+    gguf_free(g);
+    /* of an unknown type: as large as it can be in its own file */
+    second.unknown = true;
+    CU_ASSERT_EQUAL_FATAL(merge(good, second, &g, line), 0);
+    CU_ASSERT_EQUAL(g->tensor[0].nbytes, 12);
+    CU_ASSERT_EQUAL(g->tensor[1].nbytes, 32);
+    gguf_free(g);
+    /* no tensors at all: no data section either */
+    struct shard empty = {0, 2, 0, 3, false, NULL, false}, other = {1, 2, 0, 3, false, NULL, false};
+    CU_ASSERT_EQUAL_FATAL(merge(empty, other, &g, line), 0);
+    CU_ASSERT_TRUE(g->n_tensors == 0 && g->file_size == g->head_len);
+    gguf_free(g);
+}
+
+static void test_merge_refused(void)
+{
+    char line[512];
+    struct shard second = {1, 2, 2, 3, false, "t", false};
+    CU_ASSERT_EQUAL(merge(good, second, NULL, line), -EBADMSG);
+    CU_ASSERT_STRING_EQUAL(line, "shard 2: tensor 't' has the same name as one of shard 1");
+    second.tensor = "u";
+    second.total = 3;
+    CU_ASSERT_EQUAL(merge(good, second, NULL, line), -EBADMSG);
+    CU_ASSERT_EQUAL(strncmp(line, "shard 2: split.tensors.count is 3, ", 35), 0);
+}
+
+/* ---- files ---- */
+
+static void put_shard(const char *name, struct shard s)
+{
+    struct build b;
+    size_t n;
+    build_shard(&b, &s);
+    uint8_t *image = build_finish(&b, &n);
+    put(name, image, n);
+    free(image);
+}
+
+/* Open the shards of x-*-of-0000N.gguf in the folder. */
+static int open_all(int n, struct shard first, char line[512])
+{
+    struct err e = {0};
+    struct shards s;
+    char name[64], *path;
+    (void)snprintf(name, sizeof(name), "x-00001-of-%05d.gguf", n);
+    CU_ASSERT_EQUAL_FATAL(shards_find(&s, in(name), &path), 0);
+    CU_ASSERT_EQUAL_FATAL(s.n, (size_t)n);
+    CU_ASSERT_STRING_EQUAL(path, in(name));
+    CU_ASSERT_STRING_EQUAL(s.name[0], name);
+    free(path);
+    struct parsed p = parse_shard(first);
+    int r = shards_open(&s, p.g, 0, &e);
+    (void)strcpy(line, e.msg);
+    if (r == 0) {
+        CU_ASSERT_TRUE(!s.g[0] && !s.file[0]);
+        CU_ASSERT_TRUE(s.g[1] && s.file[1]);
+    }
+    shards_free(&s);
+    CU_ASSERT_EQUAL(s.n, 0);
+    parsed_free(&p);
+    return r;
+}
+
+static void test_open(void)
+{
+    static const struct shard first = {0, 3, 3, 3, false, "t", false},
+                              second = {1, 3, 3, 3, false, "u", false},
+                              third = {2, 3, 3, 3, false, "v", false};
+    char line[512];
+    make_folder();
+    put_shard("x-00002-of-00003.gguf", second);
+    CU_ASSERT_EQUAL(open_all(3, first, line), -ENOENT);
+    CU_ASSERT_STRING_EQUAL(line, "shard x-00003-of-00003.gguf: No such file or directory");
+    put_shard("x-00003-of-00003.gguf", third);
+    CU_ASSERT_EQUAL(open_all(3, first, line), 0);
+    put("x-00004-of-00003.gguf", "", 0);
+    CU_ASSERT_EQUAL(open_all(3, first, line), -EBADMSG);
+    CU_ASSERT_EQUAL(unlink(in("x-00004-of-00003.gguf")), 0);
+    /* a count that is not that of all, of the first and of the last file */
+    struct shard wrong = first;
+    wrong.total = 4;
+    CU_ASSERT_EQUAL(open_all(3, wrong, line), -EBADMSG);
+    CU_ASSERT_EQUAL(strncmp(line, "shard x-00001-of-00003.gguf: split.tensors.count is 4", 53), 0);
+    wrong = third;
+    wrong.total = 2;
+    put_shard("x-00003-of-00003.gguf", wrong);
+    CU_ASSERT_EQUAL(open_all(3, first, line), -EBADMSG);
+    CU_ASSERT_EQUAL(strncmp(line, "shard x-00003-of-00003.gguf: split.tensors.count is 2", 53), 0);
+    /* not what its name says, and not a model */
+    put_shard("x-00003-of-00003.gguf", second);
+    CU_ASSERT_EQUAL(open_all(3, first, line), -EBADMSG);
+    CU_ASSERT_EQUAL(strncmp(line, "shard x-00003-of-00003.gguf: split.no: is 1", 43), 0);
+    put("x-00002-of-00003.gguf", "text", 4);
+    CU_ASSERT_EQUAL(open_all(3, first, line), -EBADMSG);
+    CU_ASSERT_EQUAL(strncmp(line, "shard x-00002-of-00003.gguf: ", 29), 0);
+    drop_folder();
+}
+
+/* A pipe would block the open; a folder is refused in words. */
+static void test_not_a_file(void)
+{
+    static const struct shard first = {0, 2, 1, 3, false, "t", false};
+    char line[512];
+    make_folder();
+    CU_ASSERT_EQUAL(mkfifo(in("x-00002-of-00002.gguf"), 0600), 0);
+    CU_ASSERT_EQUAL(open_all(2, first, line), -EINVAL);
+    CU_ASSERT_STRING_EQUAL(line, "shard x-00002-of-00002.gguf: is not a regular file");
+    CU_ASSERT_EQUAL(unlink(in("x-00002-of-00002.gguf")), 0);
+    CU_ASSERT_EQUAL(mkdir(in("x-00002-of-00002.gguf"), 0700), 0);
+    CU_ASSERT_EQUAL(open_all(2, first, line), -EISDIR);
+    CU_ASSERT_EQUAL(strncmp(line, "shard x-00002-of-00002.gguf: ", 29), 0);
+    drop_folder();
+}
+
+static void test_not_split(void)
+{
+    struct shards s;
+    char *path = NULL;
+    CU_ASSERT_EQUAL(shards_find(&s, "/no/such/model.gguf", &path), 0);
+    CU_ASSERT_TRUE(s.n == 0 && !path);
+    shards_free(&s);
+}
+
+/* The store has the tensors of all files, in the order of the merged model. */
+static void test_store(void)
+{
+    struct err e = {0};
+    struct shards s;
+    char *path;
+    struct store *store;
+    struct gguf *merged;
+    make_folder();
+    put_shard("x-00001-of-00002.gguf", good);
+    put_shard("x-00002-of-00002.gguf", (struct shard){1, 2, 2, 3, false, "u", false});
+    CU_ASSERT_EQUAL_FATAL(shards_find(&s, in("x-00002-of-00002.gguf"), &path), 0);
+    CU_ASSERT_STRING_EQUAL(path, in("x-00001-of-00002.gguf"));
+    free(path);
+    struct parsed p = parse_shard(good);
+    CU_ASSERT_EQUAL_FATAL(shards_open(&s, p.g, 0, &e), 0);
+    CU_ASSERT_EQUAL_FATAL(shards_merge(&s, p.g, &merged, &e), 0);
+    CU_ASSERT_EQUAL(merged->n_tensors, 2);
+    /* any mapped file can be the first */
+    CU_ASSERT_EQUAL_FATAL(shards_store(&s, p.g, s.file[1], &store), 0);
+    for (uint32_t i = 0; i < 2; i++) {
+        const struct gguf *g = i ? s.g[1] : p.g;
+        CU_ASSERT_PTR_EQUAL(store_data(store, i, 0, 12), s.file[1]->map.data + g->tensor[0].off);
+        CU_ASSERT_EQUAL(store_there(store, i, 12), 12);
+    }
+    store_unref(store);
+    gguf_free(merged);
+    shards_free(&s);
+    parsed_free(&p);
+    drop_folder();
+}
+
+static CU_TestInfo tests[] = {
+    {"names of shards", test_names},
+    {"links to shards", test_links},
+    {"a shard is checked against its name and the first one", test_check},
+    {"shards merged", test_merge},
+    {"shards that cannot be merged", test_merge_refused},
+    {"files opened", test_open},
+    {"shards that are not files", test_not_a_file},
+    {"a model that is not split", test_not_split},
+    {"the store of all files", test_store},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("model/shards", tests)
