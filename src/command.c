@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "base/nearest.h"
+#include "edit/open.h"
 #include "mount/list.h"
 #include "mount/unmount.h"
-#include "tree/tree.h"
 
 /* Print lines to standard error, each behind the program's name. */
 static void print_lines(const struct buf *lines)
@@ -63,7 +63,7 @@ static int recover(const struct command_args *a)
         struct edit_recovered found = {0};
         char shown[SHOW_MAX];
         (void)show(shown, a->operand[i], strlen(a->operand[i]));
-        if (tree_recover(a->operand[i], &found, &e) < 0) {
+        if (model_recover(a->operand[i], &found, &e) < 0) {
             (void)fprintf(stderr, "ggufs: %s: %s\n", shown, e.msg);
             status = 1;
         } else if (found.finished) {

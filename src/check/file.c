@@ -83,7 +83,7 @@ static void load(struct job *j, size_t i, const char *path)
 {
     struct err e = {0};
     char *own = j->split.n ? split_path(&j->split, i) : strdup(path);
-    struct part *p = own ? malloc(sizeof(*p)) : NULL;
+    struct part *p = own ? calloc(1, sizeof(*p)) : NULL;
     if (!p) {
         free(own);
         no_memory(j, path);
@@ -102,6 +102,7 @@ static void load(struct job *j, size_t i, const char *path)
         part_free(p);
         free(p);
     }
+    free(own);
 }
 
 /* ---- do they fit together? ---- */
@@ -126,7 +127,7 @@ static void check_part(struct job *j, size_t i, uint64_t tensors)
     if (r == 0 && tensors != UINT64_MAX)
         r = merge_check_total(p->g, tensors, &e);
     if (r < 0)
-        unusable(j, &j->set, p->path, &e);
+        unusable(j, &j->set, p->m.path, &e);
 }
 
 static void check_extra(struct job *j, const char *path)
@@ -179,14 +180,14 @@ static void apply(struct job *j, const struct check_model *m)
 static void apply_file(struct job *j, const struct part *p)
 {
     struct check_model m = {.g = p->g,
-                            .src = &p->src,
-                            .file = part_name(p->path),
-                            .label = p->path,
+                            .src = &p->m.src,
+                            .file = part_name(p->m.path),
+                            .label = p->m.path,
                             .scope = j->split.n ? CHECK_FILE : CHECK_ALL,
                             .shards = j->split.n,
                             .faults_told = p->faults};
-    if (p->overlay.bytes.len)
-        check_tell_journal(p->path, count_rule, j);
+    if (p->m.overlay.bytes.len)
+        check_tell_journal(p->m.path, count_rule, j);
     apply(j, &m);
 }
 
@@ -200,12 +201,12 @@ static void apply_whole(struct job *j)
     for (size_t i = 0; g && i < j->n && j->part[i]; i++)
         g[i] = j->part[i]->g;
     if (!g)
-        no_memory(j, j->part[0]->path);
+        no_memory(j, j->part[0]->m.path);
     else if (j->outcome != CHECK_UNUSABLE && merge_shards(g, j->n, &merged, &e) < 0)
-        unusable(j, &j->set, first->path, &e);
+        unusable(j, &j->set, first->m.path, &e);
     apply(j, &(struct check_model){.g = merged ? merged : first->g,
-                                   .file = part_name(first->path),
-                                   .label = first->path,
+                                   .file = part_name(first->m.path),
+                                   .label = first->m.path,
                                    .scope = CHECK_WHOLE,
                                    .shards = merged ? j->n : 0});
     gguf_free(merged);
@@ -223,7 +224,7 @@ static void progress(void *arg, uint64_t done, uint64_t total)
 
 static uint64_t bytes_of(const struct part *p)
 {
-    struct map size = {.size = p->src.size};
+    struct map size = {.size = p->m.src.size};
     return scan_bytes(&(struct scan){.g = p->g, .map = &size});
 }
 
@@ -234,7 +235,7 @@ static int scan_mapped(struct job *j, const struct part *p, const struct map *ma
     struct scan_result *found = calloc((size_t)p->g->n_tensors + 1, sizeof(*found));
     int r = found ? scan_run(&s, found) : -ENOMEM;
     if (r == 0)
-        scan_tell(p->g, p->path, found, count_rule, j);
+        scan_tell(p->g, p->m.path, found, count_rule, j);
     free(found);
     return r;
 }
@@ -243,14 +244,14 @@ static void scan_part(struct job *j, const struct part *p)
 {
     struct map map;
     struct err e = {0};
-    int r = map_open(&map, p->file.fd, p->src.size);
+    int r = map_open(&map, p->m.file.fd, p->m.src.size);
     if (r == 0) {
         r = scan_mapped(j, p, &map);
         map_close(&map);
     }
     if (r < 0) {
         (void)err_set(&e, r, "cannot read: %s", strerror(-r));
-        unusable(j, &j->structure, p->path, &e);
+        unusable(j, &j->structure, p->m.path, &e);
     }
     j->before += bytes_of(p);
 }

@@ -43,7 +43,7 @@ static int lock(const struct edit_file *f, bool *replaced, struct err *e)
 
 static int not_regular(struct err *e)
 {
-    return err_set(e, -EINVAL, "the model is not a regular file");
+    return err_set(e, -EINVAL, "is not a regular file");
 }
 
 /* Anything but a file is not even opened: to open a device is to use it. */

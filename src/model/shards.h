@@ -24,11 +24,6 @@ struct shards {
  * *first (free() it). 0 with s->n 0 if it has not. -ENOMEM.
  */
 int shards_find(struct shards *s, const char *path, char **first);
-/*
- * Open and check all but the first, of which g is what it holds; parse_flags as of gguf_parse().
- * -EBADMSG, -ENOENT, -ENODATA ... with a line that names the file.
- */
-int shards_open(struct shards *s, const struct gguf *g, unsigned parse_flags, struct err *e);
 void shards_free(struct shards *s);
 
 /* The model that all of them make, when the first holds g; *ret is the caller's. */

@@ -3,6 +3,7 @@
 #ifndef TREE_INTERNAL_H
 #define TREE_INTERNAL_H
 
+#include "edit/open.h"
 #include "live/live.h"
 #include "model/newest.h"
 #include "tree/held.h"
@@ -15,15 +16,13 @@ enum { ROOT_METADATA = 0, ROOT_TENSORS = 1 };
 
 struct tree {
     struct tree_options opt;
-    char *path;            /* owned: the model's real path */
-    char *name;            /* owned: what the file was called, by a link perhaps */
-    int dir;               /* of its folder */
-    struct shards shards;  /* if the model is split */
-    struct stat st;        /* of the model when it was opened */
-    struct rights rights;  /* owners and bits of what is shown; as it was opened */
-    bool writable;         /* metadata can be edited */
-    char why[512];         /* why it is not; as long as a line of struct err */
-    struct edit_file file; /* if it is edited: that of `live` */
+    struct model_file model; /* its file, or the first of them; if it is edited that of `live` */
+    char *name;              /* owned: what the file was called, by a link perhaps */
+    struct shards shards;    /* if the model is split */
+    struct stat st;          /* of the model when it was opened */
+    struct rights rights;    /* owners and bits of what is shown; as it was opened */
+    bool writable;           /* metadata can be edited */
+    char why[512];           /* why it is not; as long as a line of struct err */
     struct edit_options edit;
     struct texts texts; /* that open files show */
     struct newest newest;

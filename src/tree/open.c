@@ -14,8 +14,6 @@
 #include "check/filename.h"
 #include "edit/change.h"
 #include "edit/commit.h"
-#include "edit/recover.h"
-#include "gguf/sniff.h"
 
 __attribute__((format(printf, 3, 4))) static void log_line(const struct tree *t, int priority,
                                                            const char *fmt, ...)
@@ -33,16 +31,18 @@ __attribute__((format(printf, 3, 4))) static void log_line(const struct tree *t,
 /* ---- may it be edited? ---- */
 
 /* Why the model is not to be edited, before it was opened; NULL if nothing speaks against it. */
-static const char *reason(const struct tree *t, const char *name)
+static const char *reason(const struct tree *t)
 {
     if (t->opt.read_only)
         return "asked for by -o ro";
     if (t->opt.partial)
         return "nothing is edited with -o partial";
-    if (file_name_is_hash(name) && !t->opt.edit_hash_names)
+    if (file_name_is_hash(t->model.name) && !t->opt.edit_hash_names)
         return "its name is a hash of its content (-o hashnames=edit allows edits)";
-    if (faccessat(t->dir, ".", W_OK, AT_EACCESS) < 0)
+    if (faccessat(t->model.dir, ".", W_OK, AT_EACCESS) < 0)
         return "its folder is not writable";
+    if (faccessat(t->model.dir, ".", R_OK, AT_EACCESS) < 0) /* leftovers are not to be found */
+        return "its folder is not readable";
     return NULL;
 }
 
@@ -52,74 +52,80 @@ static void not_writable(struct tree *t, const char *why)
     (void)show_in(t->why, sizeof(t->why), why, strlen(why));
 }
 
+static int open_model_file(struct tree *t, bool write, struct err *e)
+{
+    return edit_file_open(&t->model.file, &sys_libc, t->model.dir, t->model.name, write, e);
+}
+
 /* It is not to be edited, and nobody else kept from it: open it anew, for reading. */
-static int give_up(struct tree *t, const char *name, const char *why, struct err *e)
+static int give_up(struct tree *t, const char *why, struct err *e)
 {
     not_writable(t, why);
-    edit_file_close(&t->file); /* and its lock */
-    return edit_file_open(&t->file, &sys_libc, t->dir, name, false, e);
+    if (t->model.file.fd >= 0)
+        edit_file_close(&t->model.file); /* and its lock */
+    return open_model_file(t, false, e);
 }
 
 /* Wait for a process that holds the lock and is about to end. */
-static bool wait_for_lock(const struct tree *t, const char *name, bool busy, struct err *why)
+static bool wait_for_lock(const struct tree *t, bool busy, struct err *why)
 {
-    return t->opt.wait && t->opt.wait(t->opt.wait_arg, t->dir, name, busy, why);
+    const struct model_file *m = &t->model;
+    return t->opt.wait && t->opt.wait(t->opt.wait_arg, m->dir, m->name, busy, why);
 }
 
 /* What every edit needs but one in place, tried before the file is opened for writing. */
-static int try_attributes(struct tree *t, const char *name, struct err *e)
+static int try_attributes(struct tree *t, struct err *e)
 {
-    if (t->opt.strategy == EDIT_INPLACE ||
-        edit_file_open(&t->file, &sys_libc, t->dir, name, false, NULL) < 0)
+    if (t->opt.strategy == EDIT_INPLACE || open_model_file(t, false, NULL) < 0)
         return 0;
-    int r = edit_try_attributes(&t->file, e);
-    edit_file_close(&t->file);
+    int r = edit_try_attributes(&t->model.file, e);
+    edit_file_close(&t->model.file);
     return edit_try_failed(r) ? r : 0;
 }
 
-static int open_for_editing(struct tree *t, const char *name, struct err *why)
+static int open_for_editing(struct tree *t, struct err *why)
 {
-    int r = edit_file_open(&t->file, &sys_libc, t->dir, name, true, why);
-    while (r == -EWOULDBLOCK && wait_for_lock(t, name, true, why))
-        r = edit_file_open(&t->file, &sys_libc, t->dir, name, true, why);
-    return r < 0 ? r : edit_try_handle(&t->file, why);
+    int r = open_model_file(t, true, why);
+    while (r == -EWOULDBLOCK && wait_for_lock(t, true, why))
+        r = open_model_file(t, true, why);
+    return r < 0 ? r : edit_try_handle(&t->model.file, why);
 }
 
 /* Open the file, for writing if it can be. */
-static int open_file(struct tree *t, const char *name, struct err *e)
+static int open_file(struct tree *t, struct err *e)
 {
     struct err why = {0};
-    const char *no = reason(t, name);
-    t->writable = !no && try_attributes(t, name, &why) == 0 && open_for_editing(t, name, &why) == 0;
+    const char *no = reason(t);
+    t->writable = !no && try_attributes(t, &why) == 0 && open_for_editing(t, &why) == 0;
     if (t->writable)
         return 0;
     if (no)
-        (void)wait_for_lock(t, name, false, &why);
-    return give_up(t, name, no ? no : why.msg, e);
+        (void)wait_for_lock(t, false, &why);
+    return give_up(t, no ? no : why.msg, e);
 }
 
 /* Finish or undo what a crash interrupted. A journal that does not fit makes the mount read-only. */
-static int recover(struct tree *t, const char *name, struct err *e)
+static int recover(struct tree *t, struct err *e)
 {
     struct edit_recovered found;
     struct err why = {0};
     if (!t->writable)
         return 0;
-    int r = edit_recover(&t->file, &found, &why);
+    int r = edit_recover(&t->model.file, &found, &why);
     if (found.finished)
         log_line(t, LOG_NOTICE, "an edit that was interrupted has been finished");
     if (found.removed)
         log_line(t, LOG_NOTICE, "%u leftover files were removed", found.removed);
-    return r < 0 ? give_up(t, name, why.msg, e) : 0;
+    return r < 0 ? give_up(t, why.msg, e) : 0;
 }
 
 /* Whether a new file could take the model's place: any edit needs that but one in place. */
-static int try_new_file(struct tree *t, const char *name, struct err *e)
+static int try_new_file(struct tree *t, struct err *e)
 {
     struct err why = {0};
     if (!t->writable || t->opt.strategy == EDIT_INPLACE)
         return 0;
-    return edit_try_failed(edit_try_new(&t->file, &why)) ? give_up(t, name, why.msg, e) : 0;
+    return edit_try_failed(edit_try_new(&t->model.file, &why)) ? give_up(t, why.msg, e) : 0;
 }
 
 /* ---- the first generation ---- */
@@ -128,12 +134,12 @@ static int start_editing(struct tree *t)
 {
     struct err why = {0};
     struct statvfs fs;
-    if (fstatvfs(t->file.fd, &fs) == 0)
+    if (fstatvfs(t->model.file.fd, &fs) == 0)
         t->edit.block = (uint32_t)fs.f_bsize;
     struct live_options o = {.commit = t->opt.commit, .edit = t->edit, .log = t->opt.log};
     if (t->writable && edit_allowed(gen_own(t->newest.view.gen), &why) < 0)
         not_writable(t, why.msg);
-    return t->writable ? live_open(&t->newest, &t->file, &o, &t->live) : 0;
+    return t->writable ? live_open(&t->newest, &t->model.file, &o, &t->live) : 0;
 }
 
 static int first_gen(struct tree *t, const struct source *src, struct err *e)
@@ -142,7 +148,7 @@ static int first_gen(struct tree *t, const struct source *src, struct err *e)
     unsigned flags = t->opt.partial ? GGUF_PARTIAL : 0;
     int r = gguf_parse(src, flags, &g, e);
     if (r == 0 && t->shards.n)
-        r = shards_open(&t->shards, g, flags, e);
+        r = model_open_shards(&t->shards, g, flags, e);
     if (r < 0) {
         gguf_free(g);
         return r;
@@ -156,7 +162,7 @@ static int first_gen(struct tree *t, const struct source *src, struct err *e)
     if (r == 0)
         atomic_store(&t->newest.numbers, t->newest.view.gen->gguf->n_tensors);
     if (r == 0)
-        r = newest_make_store(&t->newest, t->file.fd, g, &t->newest.view.store, e);
+        r = newest_make_store(&t->newest, t->model.file.fd, g, &t->newest.view.store, e);
     if (r < 0)
         return r;
     r = gen_keep_file(t->newest.view.gen, src, t->newest.view.store->file[0], &t->newest.file);
@@ -168,24 +174,17 @@ static int first_gen(struct tree *t, const struct source *src, struct err *e)
 /* The header may be one that an interrupted edit still has to write. */
 static int parse_file(struct tree *t, struct err *e)
 {
-    struct source src;
-    struct edit_overlay overlay = {0};
-    if (fstat(t->file.fd, &t->st) < 0)
+    struct model_file *m = &t->model;
+    if (fstat(m->file.fd, &t->st) < 0)
         return err_set(e, -errno, "cannot stat: %s", strerror(errno));
-    if (t->writable) {
-        int w = source_fd(t->file.fd, &src, e);
-        return w < 0 ? w : first_gen(t, &src, e);
-    }
-    int r = edit_overlay(&t->file, &overlay, e);
-    if (overlay.planted.code)
-        log_line(t, LOG_WARNING, "%s", overlay.planted.msg);
+    int r = t->writable ? source_fd(m->file.fd, &m->src, e) : model_open(m, e);
+    if (m->overlay.planted.code)
+        log_line(t, LOG_WARNING, "%s", m->overlay.planted.msg);
     if (r == 0)
-        r = edit_overlay_source(&overlay, &t->file, &src, e);
+        r = first_gen(t, &m->src, e);
     if (r == 0)
-        r = first_gen(t, &src, e);
-    if (r == 0)
-        t->newest.view.gen->journal = overlay.bytes.len > 0;
-    edit_overlay_free(&overlay);
+        t->newest.view.gen->journal = m->overlay.bytes.len > 0;
+    edit_overlay_free(&m->overlay);
     return r;
 }
 
@@ -196,34 +195,18 @@ static char *base_name(const char *path)
     return strdup(slash ? slash + 1 : path);
 }
 
-/* The real path, and its folder opened. *name points into the path. */
-static int find_model(struct tree *t, const char *path, const char **name, struct err *e)
+/* The model's file, or the first of them. */
+static int find_model(struct tree *t, const char *path, struct err *e)
 {
     char *first = NULL, shown[SHOW_MAX];
     if (shards_find(&t->shards, path, &first) < 0)
         return err_set(e, -ENOMEM, "no memory");
-    t->path = realpath(first ? first : path, NULL);
-    int why = -errno;
+    int r = model_find(first ? first : path, &t->model, e);
+    if (r < 0 && first)
+        (void)err_prefix(e, "shard %s", show(shown, t->shards.name[0], strlen(t->shards.name[0])));
     t->name = base_name(first ? first : path);
     free(first);
-    if (!t->name)
-        return err_set(e, -ENOMEM, "no memory");
-    if (!t->path)
-        return t->shards.n ? err_set(e, why, "shard %s: %s",
-                                     show(shown, t->shards.name[0], strlen(t->shards.name[0])),
-                                     strerror(-why))
-                           : sniff_no_file(path, why, e);
-    if (stat(t->path, &t->st) == 0 && S_ISDIR(t->st.st_mode))
-        return sniff_folder(e);
-    char *slash = strrchr(t->path, '/');
-    *slash = '\0'; /* the folder's path, for a moment */
-    t->dir = open(slash == t->path ? "/" : t->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int r = -errno;
-    *slash = '/';
-    if (t->dir < 0)
-        return err_set(e, r, "cannot open its folder: %s", strerror(-r));
-    *name = slash + 1;
-    return 0;
+    return r < 0 || t->name ? r : err_set(e, -ENOMEM, "no memory");
 }
 
 /* The real path of the folder that a path names something in. */
@@ -240,7 +223,7 @@ static int add_rights(struct tree *t, size_t i, const char *path)
 {
     char *name = t->shards.n ? split_path(&t->shards.split, i) : strdup(path);
     char *base = name ? real_folder(name) : NULL;
-    int fd = i ? t->shards.file[i]->fd : t->file.fd;
+    int fd = i ? t->shards.file[i]->fd : t->model.file.fd;
     int r = base ? rights_add(&t->rights, fd, name, base) : -ENOMEM;
     free(base);
     free(name);
@@ -260,17 +243,16 @@ static int find_rights(struct tree *t, const char *path, struct err *e)
 
 static int open_model(struct tree *t, const char *path, struct err *e)
 {
-    const char *name = NULL;
     int r = map_guard_init();
     if (r < 0)
         return err_set(e, r, "cannot handle SIGBUS: %s", strerror(-r));
-    r = find_model(t, path, &name, e);
+    r = find_model(t, path, e);
     if (r == 0)
-        r = open_file(t, name, e);
+        r = open_file(t, e);
     if (r == 0)
-        r = recover(t, name, e);
+        r = recover(t, e);
     if (r == 0)
-        r = try_new_file(t, name, e);
+        r = try_new_file(t, e);
     if (r == 0)
         r = parse_file(t, e);
     return r < 0 ? r : find_rights(t, path, e);
@@ -283,8 +265,7 @@ static struct tree *tree_new(const struct tree_options *o)
     if (!t)
         return NULL;
     t->opt = *o;
-    t->dir = t->file.fd = -1;
-    t->file.sys = &sys_libc;
+    t->model = (struct model_file){.dir = -1, .file = {.fd = -1}};
     t->edit = (struct edit_options){
         .strategy = o->strategy, .reserve = o->reserve, .break_hardlinks = o->break_hardlinks};
     newest_init(&t->newest);
@@ -309,22 +290,6 @@ int tree_open(const char *path, const struct tree_options *o, struct tree **ret,
     return 0;
 }
 
-int tree_recover(const char *path, struct edit_recovered *ret, struct err *e)
-{
-    static const struct tree_options none;
-    const char *name = NULL;
-    struct tree *t = tree_new(&none);
-    if (!t)
-        return err_set(e, -ENOMEM, "no memory");
-    int r = find_model(t, path, &name, e);
-    if (r == 0)
-        r = edit_file_open(&t->file, &sys_libc, t->dir, name, true, e);
-    if (r == 0)
-        r = edit_recover(&t->file, ret, e);
-    tree_close(t);
-    return r;
-}
-
 void tree_close(struct tree *t)
 {
     if (!t)
@@ -334,12 +299,8 @@ void tree_close(struct tree *t)
     newest_free(&t->newest);
     shards_free(&t->shards);
     rights_free(&t->rights);
-    if (t->file.fd >= 0)
-        edit_file_close(&t->file);
-    if (t->dir >= 0)
-        (void)close(t->dir);
+    model_free(&t->model);
     texts_free(&t->texts);
-    free(t->path);
     free(t->name);
     free(t);
 }
@@ -356,7 +317,7 @@ const char *tree_why_not(const struct tree *t)
 
 const char *tree_path(const struct tree *t)
 {
-    return t->path;
+    return t->model.real;
 }
 
 const char *tree_warning(const struct tree *t, unsigned i)

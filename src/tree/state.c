@@ -21,7 +21,7 @@ uint32_t state_now(struct tree *t)
     if (t->live)
         c = live_count(t->live);
     else
-        c.changed = edit_file_fresh(&t->file, NULL) == -ESTALE;
+        c.changed = edit_file_fresh(&t->model.file, NULL) == -ESTALE;
     return clamp(c.pending) | clamp(c.refused) << COUNT_BITS | (c.changed ? CHANGED : 0);
 }
 

@@ -13,7 +13,6 @@
 #include <sys/statvfs.h>
 
 #include "base/err.h"
-#include "edit/recover.h"
 #include "live/live.h"
 #include "tree/files.h"
 #include "tree/ino.h"
@@ -68,9 +67,6 @@ void tree_abandon(struct tree *t);
  * because it is not a key. */
 void tree_unsaved(struct tree *t, struct buf *out);
 void tree_close(struct tree *t);
-
-/* Finish or undo what a crash interrupted, without opening the model as a tree. */
-int tree_recover(const char *path, struct edit_recovered *ret, struct err *e);
 
 /* True if metadata can be edited; if not, why. */
 bool tree_writable(const struct tree *t);

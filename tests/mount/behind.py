@@ -240,11 +240,13 @@ class Behind(unittest.TestCase):
 
     @unittest.skipIf(os.getuid() == 0, 'root may write everywhere')
     def test_mounted_read_only(self):
-        """A file or folder that is not writable makes the mount read-only, and the log says so."""
-        for path in (self.source, self.folder):
-            with self.subTest(path):
+        """A file or folder that is not writable makes the mount read-only, and the log says so; so
+        does a folder that may be entered and not listed."""
+        for path, bits in ((self.source, 0o555), (self.folder, 0o555), (self.folder, 0o333),
+                           (self.folder, 0o111)):
+            with self.subTest(path, bits=bits):
                 mode = os.stat(path).st_mode
-                os.chmod(path, mode & 0o555)
+                os.chmod(path, mode & bits)
                 mount = mountlib.Foreground(self.source)
                 with mount as (at, _):
                     editlib.until(lambda: 'read-only: ' in mount.log())

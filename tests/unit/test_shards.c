@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* model/split, shards, merge: the files of a split model found, opened, checked and merged. */
+/* model/split, shards, merge, edit/open: the files of a split model found, opened, checked and merged. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +9,8 @@
 
 #include "build_gguf.h"
 #include "cu_main.h"
+#include "edit/journal.h"
+#include "edit/open.h"
 #include "model/merge.h"
 #include "model/shards.h"
 #include "parsed.h"
@@ -285,7 +287,7 @@ static int open_all(int n, struct shard first, char line[512])
     CU_ASSERT_STRING_EQUAL(s.name[0], name);
     free(path);
     struct parsed p = parse_shard(first);
-    int r = shards_open(&s, p.g, 0, &e);
+    int r = model_open_shards(&s, p.g, 0, &e);
     (void)strcpy(line, e.msg);
     if (r == 0) {
         CU_ASSERT_TRUE(!s.g[0] && !s.file[0]);
@@ -348,6 +350,34 @@ static void test_not_a_file(void)
     drop_folder();
 }
 
+/* An edit of a file that a crash interrupted is read as if it were done, whichever file it is. */
+static void test_journal(void)
+{
+    struct build b;
+    struct err e = {0};
+    size_t n;
+    char line[512];
+    static const struct shard first = {0, 2, 2, 3, false, "t", false},
+                              wrong = {1, 2, 3, 3, false, "u", false},
+                              second = {1, 2, 2, 3, false, "u", false};
+    make_folder();
+    put_shard("x-00002-of-00002.gguf", wrong);
+    CU_ASSERT_EQUAL(open_all(2, first, line), -EBADMSG);
+    struct model_file m;
+    CU_ASSERT_EQUAL_FATAL(model_find(in("x-00002-of-00002.gguf"), &m, &e), 0);
+    CU_ASSERT_EQUAL_FATAL(edit_file_open(&m.file, &sys_libc, m.dir, m.name, true, &e), 0);
+    build_shard(&b, &wrong);
+    uint8_t *old = build_finish(&b, &n);
+    build_shard(&b, &second);
+    uint8_t *new = build_finish(&b, &n);
+    CU_ASSERT_EQUAL(journal_write(&m.file, 0, old, new, n, &e), 0);
+    model_free(&m);
+    CU_ASSERT_EQUAL(open_all(2, first, line), 0);
+    free(old);
+    free(new);
+    drop_folder();
+}
+
 static void test_not_split(void)
 {
     struct shards s;
@@ -372,7 +402,7 @@ static void test_store(void)
     CU_ASSERT_STRING_EQUAL(path, in("x-00001-of-00002.gguf"));
     free(path);
     struct parsed p = parse_shard(good);
-    CU_ASSERT_EQUAL_FATAL(shards_open(&s, p.g, 0, &e), 0);
+    CU_ASSERT_EQUAL_FATAL(model_open_shards(&s, p.g, 0, &e), 0);
     CU_ASSERT_EQUAL_FATAL(shards_merge(&s, p.g, &merged, &e), 0);
     CU_ASSERT_EQUAL(merged->n_tensors, 2);
     /* any mapped file can be the first */
@@ -397,6 +427,7 @@ static CU_TestInfo tests[] = {
     {"shards that cannot be merged", test_merge_refused},
     {"files opened", test_open},
     {"shards that are not files", test_not_a_file},
+    {"a journal beside a shard", test_journal},
     {"a model that is not split", test_not_split},
     {"the store of all files", test_store},
     CU_TEST_INFO_NULL,

@@ -170,7 +170,7 @@ static struct tree *start(const struct place *p, const struct edit_case *c, stru
         (void)printf("\n%s\n", e.msg);
     CU_ASSERT_EQUAL_FATAL(r, 0);
     CU_ASSERT_TRUE_FATAL(tree_writable(t));
-    t->file.sys = &fs->sys;
+    t->model.file.sys = &fs->sys;
     CU_ASSERT_EQUAL_FATAL(tree_start(t, NULL), 0);
     return t;
 }
@@ -389,7 +389,7 @@ static bool die_at(const struct edit_case *c, enum fault_mode mode, unsigned n, 
     check_read_only(&p, c);
     /* By --recover, or by the next mount. */
     if (n & 1) {
-        int r = tree_recover(p.model, &found, &e);
+        int r = model_recover(p.model, &found, &e);
         CU_ASSERT_EQUAL(r, 0);
         CU_ASSERT_EQUAL(files_in(&p), 1);
     }

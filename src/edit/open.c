@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: MIT */
+/* The files of a model: see open.h. */
+#include "edit/open.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "gguf/sniff.h"
+#include "model/merge.h"
+
+/* What may be entered and not listed is good enough to read one file in it. */
+static int open_folder(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 && errno == EACCES)
+        fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+}
+
+int model_find(const char *path, struct model_file *m, struct err *e)
+{
+    struct stat st;
+    *m = (struct model_file){.path = strdup(path), .dir = -1, .file = {.fd = -1}};
+    if (!m->path)
+        return err_set(e, -ENOMEM, "no memory");
+    m->real = realpath(path, NULL);
+    if (!m->real)
+        return sniff_no_file(path, -errno, e);
+    if (stat(m->real, &st) == 0 && S_ISDIR(st.st_mode))
+        return sniff_folder(e);
+    char *slash = strrchr(m->real, '/');
+    m->name = slash + 1;
+    *slash = '\0'; /* the folder's path, for a moment */
+    m->dir = open_folder(slash == m->real ? "/" : m->real);
+    *slash = '/';
+    return m->dir >= 0 ? 0 : err_set(e, m->dir, "cannot open its folder: %s", strerror(-m->dir));
+}
+
+int model_open(struct model_file *m, struct err *e)
+{
+    int r = 0;
+    if (m->file.fd < 0)
+        r = edit_file_open(&m->file, &sys_libc, m->dir, m->name, false, e);
+    if (r == 0)
+        r = edit_overlay(&m->file, &m->overlay, e);
+    return r < 0 ? r : edit_overlay_source(&m->overlay, &m->file, &m->src, e);
+}
+
+void model_free(struct model_file *m)
+{
+    edit_overlay_free(&m->overlay);
+    if (m->file.fd >= 0)
+        edit_file_close(&m->file);
+    if (m->dir >= 0)
+        (void)close(m->dir);
+    free(m->real);
+    free(m->path);
+    *m = (struct model_file){.dir = -1, .file = {.fd = -1}};
+}
+
+/* Parse and map file i; the descriptor passes to it. */
+static int take(struct shards *s, size_t i, struct model_file *m, unsigned flags, struct err *e)
+{
+    int r = model_open(m, e);
+    if (r == 0)
+        r = gguf_parse(&m->src, flags, &s->g[i], e);
+    if (r == 0)
+        r = mapped_open(m->file.fd, m->src.size, &s->file[i], e);
+    if (r == 0)
+        m->file.fd = -1;
+    return r;
+}
+
+static int open_shard(struct shards *s, size_t i, unsigned flags, struct err *e)
+{
+    struct model_file m;
+    s->name[i] = split_name(&s->split, i);
+    char *path = s->name[i] ? split_path(&s->split, i) : NULL;
+    if (!path)
+        return err_set(e, -ENOMEM, "no memory");
+    int r = model_find(path, &m, e);
+    if (r == 0)
+        r = take(s, i, &m, flags, e);
+    model_free(&m);
+    free(path);
+    return r;
+}
+
+/* A file whose number is above the count belongs to another split, or the count is wrong. */
+static int check_extra(const struct shards *s, struct err *e)
+{
+    char *path = split_path(&s->split, s->n);
+    if (!path)
+        return err_set(e, -ENOMEM, "no memory");
+    char shown[SHOW_MAX];
+    int r = 0;
+    if (access(path, F_OK) == 0)
+        r = err_set(e, -EBADMSG, "shard %s: one more than there are",
+                    show(shown, path, strlen(path)));
+    free(path);
+    return r;
+}
+
+/* On failure *i is the number of the shard whose count is wrong. */
+static int check_totals(const struct shards *s, const struct gguf *first, size_t *i, struct err *e)
+{
+    uint64_t total = first->n_tensors;
+    for (size_t k = 1; k < s->n; k++)
+        total += s->g[k]->n_tensors;
+    for (*i = 0; *i < s->n; ++*i)
+        if (merge_check_total(*i ? s->g[*i] : first, total, e) < 0)
+            return -EBADMSG;
+    return 0;
+}
+
+int model_open_shards(struct shards *s, const struct gguf *g, unsigned parse_flags, struct err *e)
+{
+    char shown[SHOW_MAX];
+    size_t i = 0;
+    int r = merge_check(g, g, 0, s->n, e);
+    while (r == 0 && ++i < s->n) {
+        r = open_shard(s, i, parse_flags, e);
+        if (r == 0)
+            r = merge_check(g, s->g[i], i, s->n, e);
+    }
+    if (r == 0)
+        r = check_totals(s, g, &i, e);
+    if (r < 0)
+        return err_prefix(e, "shard %s",
+                          s->name[i] ? show(shown, s->name[i], strlen(s->name[i])) : "");
+    return check_extra(s, e);
+}
+
+int model_recover(const char *path, struct edit_recovered *ret, struct err *e)
+{
+    struct model_file m;
+    struct shards s;
+    char *first = NULL;
+    if (shards_find(&s, path, &first) < 0)
+        return err_set(e, -ENOMEM, "no memory");
+    int r = model_find(first ? first : path, &m, e);
+    if (r == 0)
+        r = edit_file_open(&m.file, &sys_libc, m.dir, m.name, true, e);
+    if (r == 0)
+        r = edit_recover(&m.file, ret, e);
+    model_free(&m);
+    shards_free(&s);
+    free(first);
+    return r;
+}

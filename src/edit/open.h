@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The files of a model, found by a path and opened to be read: for mounts, --check, --info and
+ * --recover alike. Symbolic links are followed to the real file; a header that an interrupted edit
+ * still has to write is read as if it were written.
+ *
+ *     r = model_find(path, &m, &e);
+ *     r = model_open(&m, &e);             gguf_parse(&m.src, ...)
+ *     model_free(&m);
+ *
+ * Of a split model, shards_find() (model/shards.h) has the path of the first file, and
+ * model_open_shards() opens the others.
+ *
+ * Threads: one at a time.
+ */
+#ifndef EDIT_OPEN_H
+#define EDIT_OPEN_H
+
+#include "edit/recover.h"
+#include "model/shards.h"
+
+struct model_file {
+    char *path;       /* owned: as it was asked for */
+    char *real;       /* owned: links followed */
+    const char *name; /* the last part of it */
+    int dir;          /* owned: of its folder, which may not be listed (O_PATH) */
+    struct edit_file file;
+    struct edit_overlay overlay; /* what an interrupted edit still has to write */
+    struct source src;           /* the file with that */
+};
+
+/*
+ * Find a file and its folder. It is not opened: edit_file_open(&m->file, ..., m->dir, m->name, ...)
+ * does that for those who write. 0, or -errno with a line (-EISDIR: it is a folder). Free it in
+ * either case.
+ */
+int model_find(const char *path, struct model_file *m, struct err *e);
+/* Open it if it is not, look for a journal, and set m->src. 0, -ESTALE (edit_overlay()), -errno. */
+int model_open(struct model_file *m, struct err *e);
+void model_free(struct model_file *m);
+
+/*
+ * Open and check all files of a split model but the first, of which g is what it holds; parse_flags
+ * as of gguf_parse(). -EBADMSG, -ENOENT, -ENODATA ... with a line that names the file.
+ */
+int model_open_shards(struct shards *s, const struct gguf *g, unsigned parse_flags, struct err *e);
+
+/* Finish or undo what a crash interrupted, of the model that `path` names. As edit_recover(). */
+int model_recover(const char *path, struct edit_recovered *ret, struct err *e);
+
+#endif
