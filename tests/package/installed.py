@@ -1,0 +1,186 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: MIT
+"""What `meson install` puts where, and whether the systems that read these files accept them: desktop,
+MIME types, systemd, man, fstab."""
+import glob
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import unittest
+
+import mountlib
+import samples
+from mountlib import GGUFS, run
+
+SOURCE = pathlib.Path(mountlib.SOURCE)
+MADE = pathlib.Path(os.environ['GGUFS_PACKAGING'])
+BUILD = MADE.parent.parent
+FILES = {
+    'bin/ggufs', 'libexec/ggufs-open', 'lib/systemd/user/ggufs@.service', 'share/man/man1/ggufs.1',
+    'share/bash-completion/completions/ggufs', 'share/zsh/site-functions/_ggufs',
+    'share/fish/vendor_completions.d/ggufs.fish', 'share/mime/packages/ggufs.xml',
+    'share/applications/ggufs.desktop', 'share/doc/ggufs/examples/fstab', 'share/doc/ggufs/README.md',
+    'share/doc/ggufs/CHANGELOG.md', 'share/doc/ggufs/editing.md'}
+
+
+def planned(build, prefix):
+    """What `meson install` would install, below the prefix."""
+    text = subprocess.run(['meson', 'introspect', '--installed', build], check=True,
+                          capture_output=True, text=True).stdout
+    return {os.path.relpath(name, prefix) for name in json.loads(text).values()}
+
+
+def plain(done):
+    if done.returncode != 0 or done.out or done.err:
+        raise AssertionError(f'{done.args}: {done.returncode} {done.out}{done.err}')
+
+
+class Install(unittest.TestCase):
+    @unittest.skipUnless(shutil.which('meson'), 'no meson')
+    def test_files(self):
+        """All; and each feature can be switched off."""
+        build = mountlib.path('build')
+        self.addCleanup(shutil.rmtree, build)
+
+        def files(*options):
+            done = run('meson', 'setup', build, SOURCE, '-Dtests=false', '--prefix=/usr',
+                       '-Dlibexecdir=libexec', *options, limit=120)
+            self.assertEqual(done.returncode, 0, done.out)
+            found = planned(build, '/usr')
+            return {name for name in found if not re.match(r'share/doc/ggufs/\w', name) or name in FILES}
+        self.assertEqual(files(), FILES)
+        self.assertEqual(files('--reconfigure', '-Dman=false', '-Dcompletions=fish', '-Ddesktop=false',
+                               '-Dsystemd=false', '-Ddocuments=false'),
+                         {'bin/ggufs', 'share/fish/vendor_completions.d/ggufs.fish'})
+
+    @unittest.skipUnless(shutil.which('desktop-file-validate'), 'no desktop-file-validate')
+    def test_desktop_entry(self):
+        plain(run('desktop-file-validate', MADE / 'ggufs.desktop'))
+
+    @unittest.skipUnless(shutil.which('systemd-analyze'), 'no systemd-analyze')
+    def test_systemd_unit(self):
+        """systemd-analyze asks whether the program is there: the one that is tested."""
+        folder = pathlib.Path(mountlib.path('units'))
+        folder.mkdir()
+        text = (MADE / 'ggufs@.service').read_text()
+        (folder / 'ggufs@.service').write_text(re.sub(r'(?<==)/\S*/ggufs\b', GGUFS, text))
+        done = subprocess.run(
+            ['systemd-analyze', '--user', '--man=no', 'verify', folder / 'ggufs@models-a.service'],
+            env={**os.environ, 'XDG_RUNTIME_DIR': mountlib.folder}, capture_output=True, text=True,
+            check=False)
+        said = [line for line in done.stderr.splitlines() if 'ggufs' in line]
+        self.assertEqual((done.returncode, said), (0, []), done.stderr)
+
+    @unittest.skipUnless(shutil.which('update-mime-database') and shutil.which('gio'),
+                         'no update-mime-database, or no gio')
+    def test_mime_type(self):
+        """By name, in any case, and by what is in it."""
+        mime = pathlib.Path(mountlib.path('data/mime/packages'))
+        mime.mkdir(parents=True)
+        shutil.copy(SOURCE / 'scripts/packaging/ggufs.xml', mime)
+        env = {**os.environ, 'XDG_DATA_HOME': mountlib.path('data')}
+        subprocess.run(['update-mime-database', mime.parent], check=True, env=env)
+        model = samples.editable()
+        for name, data in (('a.gguf', model), ('b.GGUF', model), ('blob', model), ('c.gguf', b'text')):
+            with self.subTest(name=name):
+                done = subprocess.run(
+                    ['gio', 'info', '-a', 'standard::content-type,standard::fast-content-type',
+                     mountlib.put(name, data)], check=True, capture_output=True, text=True, env=env)
+                if data == model:
+                    self.assertIn('standard::content-type: model/x-gguf', done.stdout)
+                if '.' in name:
+                    self.assertIn('standard::fast-content-type: model/x-gguf', done.stdout)
+
+    @unittest.skipUnless(shutil.which('mandoc'), 'no mandoc')
+    def test_manual(self):
+        done = run('mandoc', '-T', 'lint', '-W', 'warning', SOURCE / 'docs/ggufs.1')
+        self.assertEqual((done.returncode, done.out), (0, ''))
+
+    def test_fstab_examples(self):
+        """Each line has six fields, and options that the program takes."""
+        text = (SOURCE / 'scripts/packaging/fstab.example').read_text()
+        lines = [line.split() for line in text.splitlines() if line and line[0] != '#']
+        self.assertGreater(len(lines), 3)
+        for _, _, kind, options, *numbers in lines:
+            self.assertEqual((kind, numbers), ('fuse.ggufs', ['0', '0']))
+            done = run(GGUFS, '-o', options, '/nowhere.gguf', '/nowhere')
+            self.assertEqual(done.returncode, 1, done.err)
+
+
+class Open(unittest.TestCase):
+    """The script behind the desktop entry, with an xdg-open that prints the folder."""
+
+    def setUp(self):
+        self.home = pathlib.Path(mountlib.path('session'))
+        (self.home / 'bin').mkdir(parents=True)
+        self.script = self.home / 'bin/ggufs-open'
+        for name, text in (('ggufs-open', re.sub(r'/\S*/bin/ggufs\b', GGUFS,
+                                                 (MADE / 'ggufs-open').read_text())),
+                           ('xdg-open', '#!/bin/sh\nprintf "%s\\n" "$1"\n')):
+            (self.home / 'bin' / name).write_text(text)
+            (self.home / 'bin' / name).chmod(0o755)
+        self.model = mountlib.put('it is.gguf', samples.editable())
+        self.addCleanup(self.clean)
+
+    def clean(self):
+        for row in list(mountlib.mounts()):
+            if row[0].startswith(os.fsencode(self.home)):
+                plain(run(GGUFS, '--unmount', os.fsdecode(row[0])))
+        shutil.rmtree(self.home)
+
+    def open(self, model, **more):
+        env = {**mountlib.environment(), 'XDG_RUNTIME_DIR': str(self.home),
+               'PATH': f'{self.home}/bin:{os.environ["PATH"]}', **more}
+        for name in ('DISPLAY', 'WAYLAND_DISPLAY'):
+            env.pop(name, None)
+        return subprocess.run([self.script, model], env=env, capture_output=True, text=True,
+                              timeout=mountlib.LIMIT, check=False)
+
+    def shown(self, model):
+        done = self.open(model)
+        self.assertEqual((done.returncode, done.stderr), (0, ''))
+        return done.stdout.rstrip('\n')
+
+    def test_open(self):
+        at = self.shown(self.model)
+        self.assertEqual(at, str(self.home / 'ggufs/it is'))
+        self.assertTrue(os.path.exists(at + '/info'))
+        self.assertEqual((self.home / 'ggufs').stat().st_mode & 0o7777, 0o700)
+        with open('/proc/self/mountinfo', encoding='utf-8') as lines:
+            line = [line for line in lines if 'session/ggufs/it\\040is' in line][0]
+        self.assertLessEqual({'ro', 'nosuid', 'nodev'}, set(line.split()[5].split(',')))
+        daemon = os.getxattr(at, 'user.ggufs.daemon').split()[0].decode()
+        self.assertIn(b'idle=600', mountlib.get(f'/proc/{daemon}/cmdline'))
+        # Again: the same mount. Another model of that name: one of its own.
+        self.assertEqual(self.shown(self.model), at)
+        self.assertEqual(os.getxattr(at, 'user.ggufs.daemon').split()[0].decode(), daemon)
+        os.makedirs(mountlib.path('other'))
+        other = mountlib.put('other/it is.gguf', samples.editable())
+        self.assertEqual(self.shown(other), at + '~2')
+        # A mount that has ended leaves nothing behind once the next model is opened.
+        plain(run(GGUFS, '--unmount', at))
+        self.assertEqual(self.shown(other), at + '~2')
+        self.assertEqual(sorted(os.listdir(self.home / 'ggufs')), ['..lock', '.it is~2', 'it is~2'])
+
+    def test_changed(self):
+        """A model that was replaced is not shown as it was."""
+        at = self.shown(self.model)
+        new = mountlib.put('new', samples.editable(alignment=64))
+        os.replace(new, self.model)
+        self.assertEqual(self.shown(self.model), at + '~2')
+
+    def test_refused(self):
+        for model, said in ((mountlib.put('bad.gguf', b'{"error": 404}'), 'bad.gguf'),
+                            (mountlib.path('none.gguf'), 'no such file')):
+            done = self.open(model)
+            self.assertEqual((done.returncode, done.stdout), (1, ''))
+            self.assertRegex(done.stderr, f'^ggufs: .*{said}.*\n$')
+        self.assertEqual(glob.glob(str(self.home / 'ggufs/*')), [])
+        self.assertEqual(self.open(self.model, XDG_RUNTIME_DIR='').returncode, 1)
+
+
+if __name__ == '__main__':
+    mountlib.main(limit=300)
