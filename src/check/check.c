@@ -2,9 +2,6 @@
 /* The table of rules, and how findings are reported: see check.h. */
 #include "check/check.h"
 
-#include <stdarg.h>
-#include <stdio.h>
-
 #include "check/rule.h"
 
 const char *const check_severity_name[] = {"note", "warning", "error"};
@@ -64,28 +61,6 @@ const char *check_any_rule_id(size_t i)
     return i < RULES ? rules[i].id : others[i - RULES];
 }
 
-void tell(struct checker *c, enum check_severity s, const char *where, const char *fmt, ...)
-{
-    char what[1024];
-    va_list ap;
-    c->last = s;
-    if (c->told++ >= CHECK_MOST)
-        return;
-    va_start(ap, fmt);
-    (void)vsnprintf(what, sizeof(what), fmt, ap);
-    va_end(ap);
-    c->sink(c->arg, &(struct check_finding){s, c->rule, c->label, what, where});
-}
-
-void tell_rest(const struct checker *c)
-{
-    char what[64];
-    if (c->told <= CHECK_MOST)
-        return;
-    (void)snprintf(what, sizeof(what), "%u more of these", c->told - CHECK_MOST);
-    c->sink(c->arg, &(struct check_finding){c->last, c->rule, c->label, what, ""});
-}
-
 int check_rules(const struct check_model *m, check_sink *sink, void *arg)
 {
     struct checker c = {.g = m->g,
@@ -115,27 +90,4 @@ void check_tell_journal(const char *label, check_sink *sink, void *arg)
          CHECK_WARNING, "journal",
          "an edit was interrupted; the check includes what it still has to write (--recover writes "
          "it)");
-}
-
-const char *where_key(const struct gguf *g, uint32_t i, char dst[WHERE_MAX])
-{
-    char name[SHOW_MAX];
-    (void)snprintf(dst, WHERE_MAX, "key '%s'",
-                   show(name, gguf_key(g, &g->kv[i]), g->kv[i].key_len));
-    return dst;
-}
-
-const char *where_tensor(const struct gguf *g, uint32_t i, char dst[WHERE_MAX])
-{
-    char name[SHOW_MAX];
-    (void)snprintf(dst, WHERE_MAX, "tensor '%s'",
-                   show(name, gguf_name(g, &g->tensor[i]), g->tensor[i].name_len));
-    return dst;
-}
-
-const char *where_bytes(uint64_t first, uint64_t last, char dst[WHERE_MAX])
-{
-    (void)snprintf(dst, WHERE_MAX, "bytes %llu to %llu", (unsigned long long)first,
-                   (unsigned long long)last - 1);
-    return dst;
 }

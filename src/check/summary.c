@@ -58,16 +58,6 @@ static void parameters_text(const struct summary *s, const struct fact *f, struc
         buf_printf(out, "%s (%" PRIu64 ")", count, p.total);
 }
 
-void fact_size_text(struct buf *out, uint64_t bytes)
-{
-    static const char *const unit[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-    double v = (double)bytes;
-    size_t u = 0;
-    for (; v >= 1024 && u < sizeof(unit) / sizeof(unit[0]) - 1; u++)
-        v /= 1024;
-    buf_printf(out, u ? "%.1f %s" : "%.0f %s", v, unit[u]);
-}
-
 static bool size(const struct summary *s, const struct fact *f, uint64_t *ret)
 {
     (void)f;

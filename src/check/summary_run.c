@@ -33,6 +33,16 @@ static bool bits(const struct gguf *g, char dst[32])
     return n > 0;
 }
 
+void fact_size_text(struct buf *out, uint64_t bytes)
+{
+    static const char *const unit[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    double v = (double)bytes;
+    size_t u = 0;
+    for (; v >= 1024 && u < sizeof(unit) / sizeof(unit[0]) - 1; u++)
+        v /= 1024;
+    buf_printf(out, u ? "%.1f %s" : "%.0f %s", v, unit[u]);
+}
+
 void fact_bits_text(const struct summary *s, const struct fact *f, struct buf *out)
 {
     char digits[32];

@@ -11,20 +11,6 @@
 #include "mount/log.h"
 #include "tree/tree.h"
 
-double mnt_timeout(const struct tree_entry *e)
-{
-    return e->fixed ? FOREVER : 0;
-}
-
-struct fuse_entry_param mnt_entry(const struct tree_entry *e)
-{
-    return (struct fuse_entry_param){.ino = e->node,
-                                     .generation = e->generation,
-                                     .attr = e->attr,
-                                     .attr_timeout = mnt_timeout(e),
-                                     .entry_timeout = mnt_timeout(e)};
-}
-
 static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
     struct tree_entry e;
@@ -34,17 +20,6 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
         (void)fuse_reply_entry(req, &none);
     else
         mnt_reply_entry(req, r, &e);
-}
-
-void mnt_reply_entry(fuse_req_t req, int r, const struct tree_entry *e)
-{
-    if (r < 0) {
-        (void)fuse_reply_err(req, -r);
-        return;
-    }
-    struct fuse_entry_param p = mnt_entry(e);
-    if (fuse_reply_entry(req, &p) < 0) /* interrupted: the kernel did not get it */
-        tree_forget(tree_of(req), e->node, 1);
 }
 
 static void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t nlookup)
@@ -69,24 +44,6 @@ static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
         (void)fuse_reply_err(req, -r);
     else
         (void)fuse_reply_attr(req, &e.attr, mnt_timeout(&e));
-}
-
-int mnt_fill_open(struct mnt *m, struct fuse_file_info *fi, struct tree_file *f)
-{
-    bool cacheable = tree_cacheable(f), keep = tree_cached_right(f);
-    struct reader *r = reader_open(m->tree, f);
-    if (!r) {
-        (void)tree_release(m->tree, f);
-        return -ENOMEM;
-    }
-    struct handle *h = handle_open(&m->handles, r, NULL);
-    if (!h)
-        return -ENOMEM;
-    fi->fh = (uint64_t)(uintptr_t)h;
-    fi->keep_cache = keep;      /* the node's content never changes */
-    fi->direct_io = !cacheable; /* each reader sees what it opened */
-    fi->noflush = (fi->flags & O_ACCMODE) == O_RDONLY;
-    return 0;
 }
 
 static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)

@@ -206,13 +206,6 @@ void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
     (void)fuse_reply_err(req, EPERM);
 }
 
-void mnt_made(struct mnt *m, struct tree_file *f)
-{
-    struct tree_file *before = atomic_exchange(&m->made, f);
-    if (before)
-        (void)tree_release(m->tree, before);
-}
-
 /* tar makes files this way, to set attributes before it writes the content. */
 void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t dev)
 {

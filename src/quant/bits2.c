@@ -24,7 +24,6 @@
  * Encoders. d is the largest magnitude, and every value becomes the nearest of -d, 0 and d (the
  * code of 2d is not made); in Q1_0, which has no zero, d is the mean magnitude.
  */
-#include "quant/kernel.h"
 #include "quant/pack.h"
 #include "quant/wide.h"
 

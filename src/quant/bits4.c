@@ -16,7 +16,6 @@
  *     +----------+---------+          +---------+---------+         +-----+- - -+-----+-----+
  */
 #include "quant/fit.h"
-#include "quant/kernel.h"
 #include "quant/wide.h"
 
 enum { NL_QS = 2, XS_HIGH = 2, XS_LOW = 4, XS_QS = 8, MX_QS = 1, NV_QS = 4 };

@@ -18,7 +18,6 @@
  * The seven sign bits of IQ3_XXS stand for eight, as in IQ2_XXS.
  */
 #include "quant/codebook.h"
-#include "quant/kernel.h"
 #include "quant/wide.h"
 
 enum { XXS_QS = 2, XXS_A = 66, S_QS = 2, S_QH = 66, S_SIGNS = 74, S_SCALES = 106 };

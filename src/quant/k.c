@@ -29,7 +29,6 @@
  * the scales that the block really has. A run of which d * s is zero keeps the codes of the search.
  */
 #include "quant/fit.h"
-#include "quant/kernel.h"
 #include "quant/wide.h"
 
 /* Offsets of the fields. */

@@ -21,7 +21,6 @@
  * it is (Q4_0: d = value / -8), those with m the smallest at code 0 and the largest at the last
  * code, and Q8_0 the largest magnitude at 127.
  */
-#include "quant/kernel.h"
 #include "quant/pack.h"
 #include "quant/wide.h"
 

@@ -7,7 +7,6 @@
  * Encoders. Floats are rounded to nearest even; one that becomes infinite is refused, NaN and
  * infinities are kept. Integers take what they hold exactly, and -0 as 0.
  */
-#include "quant/kernel.h"
 #include "quant/pack.h"
 
 #define PLAIN_DECODER(T, value)                                                         \

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+/* What the FUSE callbacks share: see mnt.h. */
+#include "mount/mnt.h"
+
+#include <errno.h>
+#include <fcntl.h>
+
+double mnt_timeout(const struct tree_entry *e)
+{
+    return e->fixed ? FOREVER : 0;
+}
+
+struct fuse_entry_param mnt_entry(const struct tree_entry *e)
+{
+    return (struct fuse_entry_param){.ino = e->node,
+                                     .generation = e->generation,
+                                     .attr = e->attr,
+                                     .attr_timeout = mnt_timeout(e),
+                                     .entry_timeout = mnt_timeout(e)};
+}
+
+void mnt_reply_entry(fuse_req_t req, int r, const struct tree_entry *e)
+{
+    if (r < 0) {
+        (void)fuse_reply_err(req, -r);
+        return;
+    }
+    struct fuse_entry_param p = mnt_entry(e);
+    if (fuse_reply_entry(req, &p) < 0) /* interrupted: the kernel did not get it */
+        tree_forget(tree_of(req), e->node, 1);
+}
+
+int mnt_fill_open(struct mnt *m, struct fuse_file_info *fi, struct tree_file *f)
+{
+    bool cacheable = tree_cacheable(f), keep = tree_cached_right(f);
+    struct reader *r = reader_open(m->tree, f);
+    if (!r) {
+        (void)tree_release(m->tree, f);
+        return -ENOMEM;
+    }
+    struct handle *h = handle_open(&m->handles, r, NULL);
+    if (!h)
+        return -ENOMEM;
+    fi->fh = (uint64_t)(uintptr_t)h;
+    fi->keep_cache = keep;      /* the node's content never changes */
+    fi->direct_io = !cacheable; /* each reader sees what it opened */
+    fi->noflush = (fi->flags & O_ACCMODE) == O_RDONLY;
+    return 0;
+}
+
+void mnt_made(struct mnt *m, struct tree_file *f)
+{
+    struct tree_file *before = atomic_exchange(&m->made, f);
+    if (before)
+        (void)tree_release(m->tree, before);
+}
