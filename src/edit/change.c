@@ -51,42 +51,17 @@ int edit_check_value(const struct gguf *g, const void *key, size_t key_len, uint
     return 0;
 }
 
-/* The header without reserve and padding must stay one that can be read. */
-int edit_check_size(const struct edit_change *c, struct err *e)
-{
-    uint64_t infos = c->base->head_len - c->base->info_off;
-    if (c->bytes <= GGUF_MAX_HEADER && infos <= GGUF_MAX_HEADER - c->bytes)
-        return 0;
-    return err_set(e, -EFBIG, "the header would be over %llu bytes",
-                   (unsigned long long)GGUF_MAX_HEADER);
-}
-
 /* ---- operations ---- */
 
 bool edit_find(const struct edit_change *c, const void *key, size_t n, uint32_t *ret)
 {
-    uint32_t i = slot_named(c, (struct name){key, n});
-    *ret = i;
-    if (i != EDIT_NONE)
-        return !c->slot[i].gone;
-    uint32_t kv = gguf_find_key(c->base, key, n);
-    return kv != EDIT_NONE && !(c->slot_of && c->slot_of[kv] != EDIT_NONE);
-}
-
-/* The slot of a key that exists, made if there is none. -ENOENT, -ENOMEM. */
-static int live_slot(struct edit_change *c, struct name name, uint32_t *ret)
-{
-    if (!edit_find(c, name.p, name.n, ret))
-        return -ENOENT;
-    if (*ret != EDIT_NONE)
-        return slot_save(c, *ret);
-    return slot_touch(c, gguf_find_key(c->base, name.p, name.n), ret);
+    return slots_find(c, (struct name){key, n}, ret);
 }
 
 /* Of a key that may be new, or come back. */
 static int any_slot(struct edit_change *c, struct name name, uint64_t rank, uint32_t *ret)
 {
-    int r = live_slot(c, name, ret);
+    int r = slot_live(c, name, ret);
     if (r != -ENOENT)
         return r;
     return *ret != EDIT_NONE ? slot_save(c, *ret) : slot_add(c, name, rank, ret);
@@ -124,7 +99,7 @@ int edit_remove(struct edit_change *c, const void *key, size_t key_len, struct e
         return r;
     if (name_is(name, architecture_key))
         return refuse(e, -EPERM, name, "cannot be removed");
-    r = live_slot(c, name, &i);
+    r = slot_live(c, name, &i);
     if (r < 0)
         return r == -ENOENT ? refuse(e, r, name, "does not exist") : no_memory(e);
     slot_set_value(c, i, NULL);
@@ -162,7 +137,7 @@ int edit_rename(struct edit_change *c, const void *from, size_t from_len, const 
     int r = check_rename(c, old, now, e);
     if (r != 0)
         return r < 0 ? r : 0;
-    r = live_slot(c, old, &i);
+    r = slot_live(c, old, &i);
     if (r == 0)
         r = slot_rename(c, i, now);
     r = r < 0 ? no_memory(e) : edit_check_size(c, e);
@@ -220,37 +195,10 @@ static void put_slot(struct edit_keys *k, const struct edit_change *c, const str
 
 static void put_base(struct edit_keys *k, const struct edit_change *c, uint32_t kv)
 {
-    bool touched = c->slot_of && c->slot_of[kv] != EDIT_NONE;
-    if (touched || name_is(base_name(c, kv), KEY_RESERVE))
+    if (slot_of(c, kv) != EDIT_NONE || name_is(base_name(c, kv), KEY_RESERVE))
         return;
-    k->entry[k->n++] = (struct edit_entry){.off = c->base->kv[kv].off,
-                                           .end = c->base->kv[kv].end,
-                                           .rank = c->rank ? c->rank[kv] : (uint64_t)kv + 1};
-}
-
-struct ranked {
-    uint64_t rank;
-    uint32_t slot;
-};
-
-static int by_rank(const void *a, const void *b)
-{
-    const struct ranked *x = a, *y = b;
-    if (x->rank != y->rank)
-        return x->rank < y->rank ? -1 : 1;
-    return x->slot < y->slot ? -1 : x->slot > y->slot;
-}
-
-/* The slots that have an entry, by rank. Returns how many. */
-static size_t sort_slots(const struct edit_change *c, struct ranked *list)
-{
-    size_t n = 0;
-    for (uint32_t i = 0; i < c->n; i++)
-        if (!c->slot[i].gone)
-            list[n++] = (struct ranked){c->slot[i].rank, i};
-    if (n)
-        qsort(list, n, sizeof(*list), by_rank);
-    return n;
+    k->entry[k->n++] = (struct edit_entry){
+        .off = c->base->kv[kv].off, .end = c->base->kv[kv].end, .rank = base_rank(c, kv)};
 }
 
 static uint64_t alignment_of(const struct edit_change *c)
@@ -272,9 +220,9 @@ int edit_change_keys(const struct edit_change *c, struct edit_keys *ret)
         edit_keys_free(&k);
         return -ENOMEM;
     }
-    size_t slots = sort_slots(c, list);
+    size_t slots = slots_by_rank(c, list);
     for (uint32_t kv = 0; kv < c->base->n_kv; kv++) {
-        uint64_t rank = c->rank ? c->rank[kv] : (uint64_t)kv + 1;
+        uint64_t rank = base_rank(c, kv);
         for (; at < slots && list[at].rank < rank; at++)
             put_slot(&k, c, &c->slot[list[at].slot]);
         put_base(&k, c, kv);

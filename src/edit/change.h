@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What an edit changes: an overlay over the keys of a parsed model, its base. Pure: no file is
- * touched.
+ * What an edit changes: an overlay over the keys of a parsed model, its base, and over its tensors
+ * (tensors.h). Pure: no file is touched.
  *
  *     CLEANUP(edit_change_free) struct edit_change c;
  *     edit_change_init(&c, g, NULL);
@@ -39,6 +39,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "edit/content.h"
 #include "gguf/gguf.h"
 
 #define EDIT_MIN_ALIGNMENT ((uint64_t)8)
@@ -63,17 +64,19 @@ struct edit_value *edit_value_make(uint32_t type, struct buf *bytes);
 struct edit_value *edit_value_ref(struct edit_value *v);
 void edit_value_unref(struct edit_value *v); /* may be NULL */
 
-/* A key that some operation has touched. */
+/* A key, or a tensor, that some operation has touched. */
 struct edit_slot {
     char *name; /* owned; not NUL-terminated */
     size_t name_len;
     uint64_t hash;
-    struct edit_value *value; /* a reference; NULL: the base's */
+    struct edit_value *value;     /* of a key: a reference; NULL: the base's */
+    struct edit_content *content; /* of a tensor: the same */
     uint64_t rank;
-    uint32_t old;  /* number of the key in the base; EDIT_NONE: a new one */
+    uint32_t old;  /* number in the base; EDIT_NONE: a new one */
     uint32_t next; /* slot in the same bucket */
     bool gone;     /* removed */
     bool named;    /* found by its name */
+    bool again;    /* a tensor that was removed, and another one added under its name */
 };
 
 struct edit_undo;
@@ -81,7 +84,9 @@ struct edit_undo;
 struct edit_change {
     const struct gguf *base; /* must outlive the change */
     const uint64_t *rank;    /* of the base's keys, rising, must outlive it too; NULL: number + 1 */
-    struct edit_slot *slot;  /* owned; in the order in which they were first touched */
+    const uint64_t
+        *tensor_rank;       /* the same of its tensors, to be set before the first is touched */
+    struct edit_slot *slot; /* owned; in the order in which they were first touched */
     size_t n, cap;
     uint32_t *bucket;  /* owned: first slot of each chain, or EDIT_NONE */
     size_t buckets;    /* 0 or a power of two */
@@ -90,6 +95,10 @@ struct edit_change {
     size_t n_undo, cap_undo;
     uint64_t bytes;   /* of all entries of the new header, without the reserve */
     uint64_t version; /* rises with every operation and every undo */
+    bool of_tensors;  /* what the slots are */
+    /* Owned: the same for tensors (tensors.h), whose entries are infos; NULL: none was touched. Its
+     * undo list belongs to the operations that this one's undo list notes. */
+    struct edit_change *tensors;
 };
 
 void edit_change_init(struct edit_change *c, const struct gguf *base, const uint64_t *rank);
@@ -111,7 +120,7 @@ void edit_undo(struct edit_change *c, size_t mark);
 /* What was done before `mark` stays for good; marks count from here anew. */
 void edit_keep(struct edit_change *c, size_t mark);
 
-/* Let go of the values, when they stand in a plan: what the change names is all that is left of it. */
+/* Let go of the values and contents, when they stand in a plan: what the change names is all that is left of it. */
 void edit_change_drop_values(struct edit_change *c);
 
 /* How many keys differ from the base or are gone from it, as far as names and slots show. */

@@ -74,6 +74,29 @@ static int probe_clone(struct edit_file *f, uint64_t block, struct err *e)
     return 0;
 }
 
+/* Room for so many bytes in a new file. */
+static int check_bytes(const struct edit_file *f, uint64_t needed, const char *what, struct err *e)
+{
+    struct statvfs v;
+    int r = f->sys->fstatvfs(f->sys, f->dir, &v);
+    if (r < 0)
+        return err_set(e, r, "cannot find the free space: %s", strerror(-r));
+    uint64_t free_bytes;
+    needed = needed > UINT64_MAX - SPACE_SLACK ? UINT64_MAX : needed + SPACE_SLACK;
+    uint64_t blocks = geteuid() == 0 ? v.f_bfree : v.f_bavail;
+    if (!mul_u64(blocks, v.f_frsize, &free_bytes) || free_bytes >= needed)
+        return 0;
+    return err_set(e, -ENOSPC, "%s: %llu bytes are needed, %llu are free", what,
+                   (unsigned long long)needed, (unsigned long long)free_bytes);
+}
+
+/* Room for a copy of a file: `size` bytes, `fresh` of them not from the old one. Holes stay holes. */
+static int check_room(const struct edit_file *f, const struct stat *st, uint64_t size,
+                      uint64_t fresh, struct err *e)
+{
+    return check_bytes(f, min_u64(size, (uint64_t)st->st_blocks * 512 + fresh), "copy", e);
+}
+
 static int reflink_applies(struct job *j, struct err *e)
 {
     if (!j->p->clonable)
@@ -81,7 +104,8 @@ static int reflink_applies(struct job *j, struct err *e)
     int r = j->f->clone == EDIT_CLONE_UNKNOWN ? probe_clone(j->f, j->p->block, e) : 0;
     if (r == 0 && j->f->clone == EDIT_CLONE_NO)
         return err_set(e, -EOPNOTSUPP, "reflink: the file system does not clone ranges");
-    return r;
+    uint64_t fresh = j->p->copied + j->p->changed;
+    return r < 0 || fresh == 0 ? r : check_bytes(j->f, fresh, "reflink", e);
 }
 
 static int reflink_run(struct job *j, struct err *e)
@@ -89,26 +113,9 @@ static int reflink_run(struct job *j, struct err *e)
     return replace(j, move_clone, e);
 }
 
-/* Room for a copy of a file: `size` bytes, `head` of them its header. Holes stay holes. */
-static int check_room(const struct edit_file *f, const struct stat *st, uint64_t size,
-                      uint64_t head, struct err *e)
-{
-    struct statvfs v;
-    int r = f->sys->fstatvfs(f->sys, f->dir, &v);
-    if (r < 0)
-        return err_set(e, r, "cannot find the free space: %s", strerror(-r));
-    uint64_t used = (uint64_t)st->st_blocks * 512 + head, free_bytes;
-    uint64_t needed = min_u64(size, used) + SPACE_SLACK;
-    uint64_t blocks = geteuid() == 0 ? v.f_bfree : v.f_bavail;
-    if (!mul_u64(blocks, v.f_frsize, &free_bytes) || free_bytes >= needed)
-        return 0;
-    return err_set(e, -ENOSPC, "copy: %llu bytes are needed, %llu are free",
-                   (unsigned long long)needed, (unsigned long long)free_bytes);
-}
-
 static int copy_applies(struct job *j, struct err *e)
 {
-    return check_room(j->f, &j->st, j->p->image->size, j->p->head.len, e);
+    return check_room(j->f, &j->st, j->p->image->size, j->p->head.len + j->p->changed, e);
 }
 
 static int copy_run(struct job *j, struct err *e)

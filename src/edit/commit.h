@@ -8,8 +8,9 @@
  *     if (result.old_fd >= 0) { give readers f.fd; close(result.old_fd); }
  *
  * Strategies, in the order in which EDIT_AUTO tries them:
- *  reflink  a new file beside the model, the data cloned; takes the model's place. Asks that the
- *           data moves by whole blocks, and a file system that clones.
+ *  reflink  a new file beside the model, the data cloned; takes the model's place. Requires most
+ *           old data to move by whole blocks, a file system that clones, and free space for what
+ *           does not move so and for what is new.
  *  inplace  the header is overwritten under a redo journal. Asks that only the header differs, that
  *           the layout is regular, padding zero; in EDIT_AUTO that the file is over 64 MiB.
  *  copy     as reflink, with the data copied. Asks for free space.

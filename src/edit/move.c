@@ -4,7 +4,8 @@
  *
  * Cloning takes whole blocks, tensors begin anywhere. A run of segments whose data moves by the same
  * distance is therefore cloned as one span of whole blocks, the padding between its tensors with
- * it; what sticks out at the ends is copied, and padding that was not zero is wiped:
+ * it; what sticks out at the ends is copied, padding that was not zero is wiped, and what the edit
+ * changes is written over it. A run that moves by other distances is copied.
  *
  *     blocks    |       |       |       |       |
  *     run          [tensor][pad][tensor ]
@@ -43,14 +44,14 @@ static void advance(struct move *m, uint64_t n)
 
 /* Copying. */
 
-static int copy_piecewise(struct move *m, uint64_t src, uint64_t at, size_t n)
+static int copy_piecewise(struct move *m, int from, uint64_t src, uint64_t at, size_t n)
 {
     size_t room = (size_t)min_u64(n, PIECE);
     uint8_t *piece = malloc(room);
     int r = piece ? 0 : -ENOMEM;
     while (r == 0 && n > 0) {
         size_t part = (size_t)min_u64(n, room);
-        r = sys_read_all(m->sys, m->from, piece, part, src);
+        r = sys_read_all(m->sys, from, piece, part, src);
         if (r == 0)
             r = sys_write_all(m->sys, m->to, piece, part, at);
         src += part;
@@ -68,27 +69,29 @@ static bool is_unsupported(ssize_t r)
 }
 
 /* At most CHUNK bytes by the kernel; *got 0: not this way. */
-static int copy_in_kernel(struct move *m, uint64_t src, uint64_t at, size_t n, size_t *got)
+static int copy_in_kernel(struct move *m, int from, uint64_t src, uint64_t at, size_t n,
+                          size_t *got)
 {
     *got = 0;
-    if (m->no_range)
+    if (m->no_range == from)
         return 0;
-    ssize_t r = m->sys->copy_range(m->sys, m->from, src, m->to, at, n);
+    ssize_t r = m->sys->copy_range(m->sys, from, src, m->to, at, n);
     if (r > 0)
         *got = (size_t)r;
-    m->no_range = r == 0 || is_unsupported(r);
-    return r < 0 && !m->no_range && r != -EINTR ? (int)r : 0;
+    if (r == 0 || is_unsupported(r))
+        m->no_range = from;
+    return r < 0 && m->no_range != from && r != -EINTR ? (int)r : 0;
 }
 
-static int copy_bytes(struct move *m, uint64_t src, uint64_t at, uint64_t n)
+static int copy_bytes(struct move *m, int from, uint64_t src, uint64_t at, uint64_t n)
 {
     while (n > 0) {
         size_t part = (size_t)min_u64(n, CHUNK), got;
         int r = told_to_stop(m);
         if (r == 0)
-            r = copy_in_kernel(m, src, at, part, &got);
-        if (r == 0 && got == 0 && m->no_range) {
-            r = copy_piecewise(m, src, at, part);
+            r = copy_in_kernel(m, from, src, at, part, &got);
+        if (r == 0 && got == 0 && m->no_range == from) {
+            r = copy_piecewise(m, from, src, at, part);
             got = part;
         }
         if (r < 0)
@@ -102,30 +105,31 @@ static int copy_bytes(struct move *m, uint64_t src, uint64_t at, uint64_t n)
 }
 
 /* The next stretch of data at or after src, before end; without such knowledge all is data. */
-static int find_data(const struct move *m, uint64_t src, uint64_t end, uint64_t *lo, uint64_t *hi)
+static int find_data(const struct move *m, int from, uint64_t src, uint64_t end, uint64_t *lo,
+                     uint64_t *hi)
 {
     *lo = src;
     *hi = end;
-    int r = m->sys->seek(m->sys, m->from, src, SEEK_DATA, lo);
+    int r = m->sys->seek(m->sys, from, src, SEEK_DATA, lo);
     if (r == -ENXIO) /* nothing but a hole up to the end of the file */
         *lo = end;
     if (r == 0 && *lo < end)
-        r = m->sys->seek(m->sys, m->from, *lo, SEEK_HOLE, hi);
+        r = m->sys->seek(m->sys, from, *lo, SEEK_HOLE, hi);
     *lo = min_u64(*lo, end);
     *hi = min_u64(*hi, end);
     return r == -ENXIO || r == -EINVAL || r == -EOPNOTSUPP ? 0 : r;
 }
 
-/* A range of the old file, whose holes are holes of the new file already. */
-static int copy_sparse(struct move *m, uint64_t src, uint64_t at, uint64_t n)
+/* A range of a file, whose holes are holes of the new file already. */
+static int copy_sparse(struct move *m, int from, uint64_t src, uint64_t at, uint64_t n)
 {
     uint64_t end = src + n, lo, hi;
     while (src < end) {
-        int r = find_data(m, src, end, &lo, &hi);
+        int r = find_data(m, from, src, end, &lo, &hi);
         if (r < 0)
             return r;
         advance(m, lo - src);
-        r = copy_bytes(m, lo, at + (lo - src), hi - lo);
+        r = copy_bytes(m, from, lo, at + (lo - src), hi - lo);
         if (r < 0)
             return r;
         at += hi - src;
@@ -134,28 +138,63 @@ static int copy_sparse(struct move *m, uint64_t src, uint64_t at, uint64_t n)
     return 0;
 }
 
-/* Size and header. */
+static int write_memory(struct move *m, const uint8_t *bytes, uint64_t at, uint64_t n)
+{
+    int r = 0;
+    while (n > 0 && r == 0) {
+        size_t part = (size_t)min_u64(n, CHUNK);
+        r = told_to_stop(m);
+        if (r == 0)
+            r = sys_write_all(m->sys, m->to, bytes, part, at);
+        advance(m, part);
+        bytes += part;
+        at += part;
+        n -= part;
+    }
+    return r;
+}
+
+static bool is_old(const struct segment *s)
+{
+    return s->from == IMAGE_FILE && s->no == EDIT_OLD_FILE;
+}
+
+static int fd_of(const struct move *m, const struct segment *s)
+{
+    return is_old(s) ? m->from : m->plan->image->file[s->no].fd;
+}
+
+/* A segment of which nothing is in the new file yet: it is a hole there. */
+static int fill(struct move *m, const struct segment *s)
+{
+    if (s->from == IMAGE_FILE)
+        return copy_sparse(m, fd_of(m, s), s->src, s->at, s->len);
+    return s->from == IMAGE_MEMORY ? write_memory(m, s->bytes, s->at, s->len) : 0;
+}
+
+/* Size and header, which is the first segment. */
 static int begin(struct move *m, struct err *e)
 {
+    const struct image *im = m->plan->image;
     m->done = m->total = 0;
-    for (size_t i = 0; i < m->plan->image->n; i++)
-        m->total += m->plan->image->seg[i].from == IMAGE_FILE ? m->plan->image->seg[i].len : 0;
-    int r = m->sys->ftruncate(m->sys, m->to, m->plan->image->size);
+    m->no_range = -1;
+    for (size_t i = 1; i < im->n; i++)
+        m->total += im->seg[i].from == IMAGE_ZERO ? 0 : im->seg[i].len;
+    int r = m->sys->ftruncate(m->sys, m->to, im->size);
     if (r < 0)
         return fail(e, r, "size the new file");
-    r = sys_write_all(m->sys, m->to, m->plan->head.data, m->plan->head.len, 0);
+    r = sys_write_all(m->sys, m->to, im->seg[0].bytes, (size_t)im->seg[0].len, 0);
     return r < 0 ? fail(e, r, "write the new header") : 0;
 }
 
 int move_copy(struct move *m, struct err *e)
 {
+    const struct image *im = m->plan->image;
     int r = begin(m, e);
-    for (size_t i = 0; i < m->plan->image->n && r == 0; i++) {
-        const struct segment *s = &m->plan->image->seg[i];
-        if (s->from == IMAGE_FILE && (r = copy_sparse(m, s->src, s->at, s->len)) < 0)
+    for (size_t i = 1; i < im->n && r == 0; i++)
+        if ((r = fill(m, &im->seg[i])) < 0)
             return r == -EINTR ? err_set(e, r, "the copy was interrupted")
                                : fail(e, r, "copy the tensors");
-    }
     return r;
 }
 
@@ -175,13 +214,13 @@ static size_t find_run(const struct edit_plan *p, size_t i, struct span *ret)
     *ret = (struct span){.lo = (p->image->seg[i].at + mask) & ~mask, .shift = shift};
     for (i++; i < p->image->n; i++) {
         const struct segment *s = &p->image->seg[i];
-        if (s->from == IMAGE_FILE && s->src - s->at != shift)
+        if (is_old(s) && s->src - s->at != shift)
             break;
-        if (s->from == IMAGE_FILE)
+        if (is_old(s))
             end = s->at + s->len;
     }
     ret->hi = end & ~mask;
-    if (ret->hi < ret->lo)
+    if (ret->hi < ret->lo || shift & mask) /* nothing to clone */
         ret->hi = ret->lo;
     return i;
 }
@@ -232,9 +271,15 @@ static int finish_segment(struct move *m, const struct segment *s, const struct 
     uint64_t lo = min_u64(max_u64(s->at, span->lo), end), hi = max_u64(min_u64(end, span->hi), lo);
     if (s->from == IMAGE_ZERO)
         return wipe(m, lo, hi);
+    if (span->lo == span->hi)
+        return fill(m, s);
+    if (s->from == IMAGE_MEMORY)
+        return write_memory(m, s->bytes, s->at, s->len);
+    if (!is_old(s)) /* over what was cloned, its holes too */
+        return copy_bytes(m, fd_of(m, s), s->src, s->at, s->len);
     advance(m, hi - lo);
-    int r = copy_bytes(m, s->src, s->at, lo - s->at);
-    return r < 0 ? r : copy_bytes(m, s->src + (hi - s->at), hi, end - hi);
+    int r = copy_bytes(m, m->from, s->src, s->at, lo - s->at);
+    return r < 0 ? r : copy_bytes(m, m->from, s->src + (hi - s->at), hi, end - hi);
 }
 
 static int clone_run(struct move *m, size_t *i)
@@ -250,15 +295,16 @@ static int clone_run(struct move *m, size_t *i)
 
 int move_clone(struct move *m, struct err *e)
 {
+    const struct image *im = m->plan->image;
     int r = begin(m, e);
-    for (size_t i = 0; i < m->plan->image->n && r == 0;) {
-        if (m->plan->image->seg[i].from != IMAGE_FILE) {
-            i++;
-            continue;
-        }
-        r = clone_run(m, &i);
+    for (size_t i = 1; i < im->n && r == 0;) {
+        if (is_old(&im->seg[i]))
+            r = clone_run(m, &i);
+        else
+            r = fill(m, &im->seg[i++]);
         if (r < 0)
-            return fail(e, r, "clone the tensors");
+            return r == -EINTR ? err_set(e, r, "the copy was interrupted")
+                               : fail(e, r, "clone the tensors");
     }
     return r;
 }
@@ -266,15 +312,16 @@ int move_clone(struct move *m, struct err *e)
 int move_check_padding(const struct sys *s, const struct edit_plan *p, int from, struct err *e)
 {
     for (size_t i = 0; i < p->image->n; i++) {
+        const struct segment *seg = &p->image->seg[i];
         bool zero;
-        if (p->image->seg[i].from != IMAGE_ZERO)
+        if (seg->from != IMAGE_ZERO || seg->at >= p->old_size)
             continue;
-        int r = check_zero(s, from, p->image->seg[i].at, p->image->seg[i].len, &zero);
+        int r = check_zero(s, from, seg->at, min_u64(seg->len, p->old_size - seg->at), &zero);
         if (r < 0)
             return fail(e, r, "read the padding between tensors");
         if (!zero)
             return err_set(e, -EOPNOTSUPP, "padding between tensors is not zero (byte %llu)",
-                           (unsigned long long)p->image->seg[i].at);
+                           (unsigned long long)seg->at);
     }
     return 0;
 }

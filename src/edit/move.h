@@ -13,7 +13,7 @@ struct move {
     const struct edit_plan *plan;
     const struct edit_hooks *hooks; /* may be NULL */
     int from, to;
-    bool no_range; /* copy_file_range() does not work between the two */
+    int no_range;  /* a file from which copy_file_range() does not work; -1: none is known */
     uint64_t done; /* bytes of data, holes included */
     uint64_t total;
 };
@@ -24,10 +24,10 @@ struct move {
  */
 int move_copy(struct move *m, struct err *e);
 
-/* The same, with whole blocks of data cloned. Also -EOPNOTSUPP: cannot be cloned. */
+/* The same, with whole blocks of old data cloned. Also -EOPNOTSUPP: cannot be cloned. */
 int move_clone(struct move *m, struct err *e);
 
-/* 0 if all padding of the plan is zero in the file `from` at the same place, else -EOPNOTSUPP. */
+/* 0 if all padding of the plan is zero in the old file `from` at the same place, else -EOPNOTSUPP. */
 int move_check_padding(const struct sys *s, const struct edit_plan *p, int from, struct err *e);
 
 #endif

@@ -8,27 +8,8 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "edit/lay.h"
 #include "gguf/keys.h"
-
-#define DEFAULT_BLOCK 4096
-#define LARGEST_BLOCK 65536
-
-/* Bytes of the reserve's entry without its spaces: key length, key, type, value length. */
-#define RESERVE_ENTRY (8 + sizeof(KEY_RESERVE) - 1 + 4 + 8)
-/* Bytes between the end of the header and the data where there is a reserve. */
-#define RESERVE_SLACK 4
-
-/* A plan while it is made. */
-struct draft {
-    const struct gguf *g;
-    const struct edit_options *o;
-    const struct edit_keys *keys;
-    struct edit_plan *p;
-    uint64_t bare;     /* bytes of the header without reserve and padding */
-    bool has_reserve;  /* a reserve is written ... */
-    uint64_t reserve;  /* ... of so many spaces */
-    uint64_t data_off; /* of the new file */
-};
 
 int edit_allowed(const struct gguf *g, struct err *e)
 {
@@ -54,112 +35,6 @@ static bool is_regular(const struct gguf *g)
     if (g->n_tensors && unknown_type(&g->tensor[g->n_tensors - 1]))
         fine |= GGUF_ODD_NO_TAIL;
     return (g->odd & ~fine) == 0;
-}
-
-/* Where the data goes, and the reserve that leads there (R1, R2). */
-
-static uint64_t bare_length(const struct draft *d)
-{
-    uint64_t n = 8 + 2 * 8;
-    for (size_t i = 0; i < d->keys->n; i++)
-        n += edit_entry_bytes(&d->keys->entry[i]);
-    return n + (d->g->head_len - d->g->info_off);
-}
-
-/* Network file systems name their favourite transfer size instead, which says nothing. */
-static uint32_t block_of(const struct edit_options *o)
-{
-    bool block = is_pow2(o->block) && o->block >= DEFAULT_BLOCK && o->block <= LARGEST_BLOCK;
-    return block ? o->block : DEFAULT_BLOCK;
-}
-
-/* The spaces of the reserve that the file has; false: it has none. */
-static bool present_reserve(const struct gguf *g, uint64_t *ret)
-{
-    uint32_t i = gguf_find_key(g, KEY_RESERVE, sizeof(KEY_RESERVE) - 1);
-    if (i == UINT32_MAX)
-        return false;
-    struct gguf_value v = gguf_value(g, &g->kv[i]);
-    *ret = v.type == GGUF_STRING ? v.len : 0;
-    return true;
-}
-
-static bool reserve_in_use(const struct draft *d)
-{
-    uint64_t n;
-    if (d->o->reserve == 0 || d->g->n_tensors == 0)
-        return false;
-    return d->o->reserve != EDIT_RESERVE_AUTO || d->g->file_size > EDIT_RESERVE_FROM ||
-           present_reserve(d->g, &n);
-}
-
-/* A small file that has a reserve, although it would not be given one, keeps one of that size. */
-static uint64_t wanted_reserve(const struct draft *d)
-{
-    uint64_t n = EDIT_RESERVE_DEFAULT;
-    if (d->o->reserve != EDIT_RESERVE_AUTO)
-        return min_u64(d->o->reserve, EDIT_RESERVE_MAX);
-    if (d->g->file_size <= EDIT_RESERVE_FROM)
-        (void)present_reserve(d->g, &n);
-    return min_u64(n, EDIT_RESERVE_DEFAULT);
-}
-
-/* The spaces that make the header end a little before `data_off`; false: they do not fit. */
-static bool fit_reserve(const struct draft *d, uint64_t data_off, uint64_t *ret)
-{
-    uint64_t slack = min_u64(RESERVE_SLACK, d->keys->alignment - 1);
-    uint64_t least = d->bare + RESERVE_ENTRY;
-    if (least > data_off - min_u64(1, slack))
-        return false;
-    *ret = data_off - slack > least ? data_off - slack - least : 0;
-    return true;
-}
-
-/* A file that is edited in place, if that is possible at all. */
-static bool wants_inplace(const struct draft *d)
-{
-    return d->o->strategy == EDIT_INPLACE ||
-           (d->o->strategy == EDIT_AUTO && d->g->file_size > EDIT_INPLACE_FROM);
-}
-
-/* R1. What stood before the data for the sake of a huge alignment is no room for a reserve. */
-static bool keep_data_off(struct draft *d)
-{
-    uint64_t old = d->g->data_off, n;
-    if (d->g->alignment > EDIT_MAX_ALIGNMENT)
-        return false;
-    if (old % d->keys->alignment || !fit_reserve(d, old, &n))
-        return false;
-    if (!wants_inplace(d) && n < wanted_reserve(d) / 2)
-        return false;
-    d->has_reserve = true;
-    d->reserve = n;
-    d->data_off = old;
-    return true;
-}
-
-/* R2. With alignments over the block the data offset is a multiple of it anyway. */
-static void move_data(struct draft *d)
-{
-    uint64_t block = d->p->block, align = d->keys->alignment;
-    uint64_t least = d->bare + RESERVE_ENTRY + wanted_reserve(d) + RESERVE_SLACK;
-    uint64_t at = (least + align - 1) & ~(align - 1);
-    if (align < block && d->g->data_off % align == 0)
-        at += (d->g->data_off - at) & (block - 1);
-    d->has_reserve = true;
-    d->data_off = at;
-    (void)fit_reserve(d, at, &d->reserve);
-}
-
-static void place_data(struct draft *d)
-{
-    uint64_t align = d->keys->alignment;
-    d->data_off = d->g->n_tensors ? (d->bare + align - 1) & ~(align - 1) : d->bare;
-    if (!reserve_in_use(d))
-        return;
-    /* No room for the reserve, but none is needed either. */
-    if (!keep_data_off(d) && !(wants_inplace(d) && d->data_off == d->g->data_off))
-        move_data(d);
 }
 
 /* The header's bytes. */
@@ -189,18 +64,31 @@ static void put_keys(struct buf *b, const struct draft *d)
         put_reserve(b, d);
 }
 
-/* P2. The infos are the old ones but for the offsets, each the last 8 bytes of its info. */
+static void put_shape(struct buf *b, const struct edit_shape *s, bool big)
+{
+    buf_uint(b, s->n_dims, 4, big);
+    for (uint32_t i = 0; i < s->n_dims; i++)
+        buf_uint(b, s->dims[i], 8, big);
+    buf_uint(b, s->type, 4, big);
+}
+
+/* P2. An info that is not changed is the old one but for the offset. */
 static void put_infos(struct buf *b, const struct draft *d)
 {
-    const struct gguf *g = d->g;
-    size_t base = b->len;
+    bool big = d->g->fmt.big;
     uint64_t at = 0;
-    buf_add(b, g->head + g->info_off, (size_t)(g->head_len - g->info_off));
-    for (uint32_t i = 0; i < g->n_tensors && !buf_error(b); i++) {
-        const struct gguf_tensor *t = &g->tensor[i];
-        uint64_t word = t->dims_off + (uint64_t)t->n_dims * 8 + 4 - g->info_off;
-        put_u64(b->data + base + word, at, g->fmt.big);
-        at = (at + t->nbytes + d->keys->alignment - 1) & ~(d->keys->alignment - 1);
+    for (size_t i = 0; i < d->n && !buf_error(b); i++) {
+        const struct edit_info *t = &d->info[i];
+        buf_uint(b, t->name_len, 8, big);
+        buf_add(b, t->name, t->name_len);
+        if (t->content && t->content->shape.n_dims) {
+            put_shape(b, &t->content->shape, big);
+        } else {
+            const struct gguf_tensor *old = &d->g->tensor[t->place];
+            buf_add(b, d->g->head + old->dims_off - 4, 4 + (size_t)old->n_dims * 8 + 4);
+        }
+        buf_uint(b, at, 8, big);
+        at = (at + info_size(d, t) + d->keys->alignment - 1) & ~(d->keys->alignment - 1);
     }
 }
 
@@ -211,7 +99,7 @@ static int make_head(const struct draft *d, struct err *e)
         return err_set(e, -EFBIG, "the header would be over %llu bytes",
                        (unsigned long long)GGUF_MAX_HEADER);
     buf_add(b, d->g->head, 8); /* magic and version */
-    buf_uint(b, d->g->n_tensors, 8, d->g->fmt.big);
+    buf_uint(b, d->n, 8, d->g->fmt.big);
     buf_uint(b, d->keys->n + d->has_reserve, 8, d->g->fmt.big);
     put_keys(b, d);
     put_infos(b, d);
@@ -220,13 +108,51 @@ static int make_head(const struct draft *d, struct err *e)
     return buf_error(b) ? err_set(e, buf_error(b), "no memory for the new header") : 0;
 }
 
-/* Zeros after tensor i. */
-static uint64_t padding_after(const struct draft *d, uint32_t i)
+/* True if the size of a tensor of the new file is known from its old place alone. */
+static bool is_unknown(const struct draft *d, const struct edit_info *t)
 {
-    const struct gguf_tensor *t = &d->g->tensor[i];
-    if (i + 1 == d->g->n_tensors && unknown_type(t))
+    return !(t->content && t->content->shape.n_dims) && unknown_type(&d->g->tensor[t->place]);
+}
+
+/* Zeros after tensor i. */
+static uint64_t padding_after(const struct draft *d, size_t i)
+{
+    if (i + 1 == d->n && is_unknown(d, &d->info[i]))
         return 0;
-    return (0 - t->nbytes) & (d->keys->alignment - 1);
+    return (0 - info_size(d, &d->info[i])) & (d->keys->alignment - 1);
+}
+
+/* A draft is a file of the image, or memory. */
+static void add_draft(const struct draft *d, const struct edit_piece *piece)
+{
+    struct image *im = d->p->image;
+    const struct source *src = &piece->draft->src;
+    if (src->fd < 0) {
+        image_add_memory(im, (const uint8_t *)src->mem + piece->src, piece->len);
+    } else {
+        bool last = im->files > 1 && im->file[im->files - 1].fd == src->fd;
+        uint32_t no = last ? (uint32_t)im->files - 1 : image_file(im, *src);
+        image_add_file(im, no, piece->src, piece->len);
+    }
+    d->p->changed += piece->len;
+}
+
+static void add_old(const struct draft *d, const struct edit_info *t, uint64_t lo, uint64_t hi)
+{
+    if (lo < hi)
+        image_add_file(d->p->image, EDIT_OLD_FILE, d->g->tensor[t->place].off + lo, hi - lo);
+}
+
+static void add_tensor(const struct draft *d, const struct edit_info *t)
+{
+    const struct edit_content *k = t->content;
+    uint64_t at = 0;
+    for (size_t i = 0; k && i < k->n; i++) {
+        add_old(d, t, at, k->piece[i].at);
+        add_draft(d, &k->piece[i]);
+        at = k->piece[i].at + k->piece[i].len;
+    }
+    add_old(d, t, at, info_size(d, t));
 }
 
 /* P1, P3. */
@@ -238,9 +164,10 @@ static int make_image(const struct draft *d)
         return -ENOMEM;
     uint32_t old = image_file(p->image, (struct source){.size = d->g->file_size, .fd = -1});
     assert(old == EDIT_OLD_FILE);
+    (void)old;
     image_add_memory(p->image, p->head.data, p->head.len);
-    for (uint32_t i = 0; i < d->g->n_tensors; i++) {
-        image_add_file(p->image, old, d->g->tensor[i].off, d->g->tensor[i].nbytes);
+    for (size_t i = 0; i < d->n && p->image->err == 0; i++) {
+        add_tensor(d, &d->info[i]);
         image_add_zeros(p->image, padding_after(d, i));
     }
     return image_end(p->image);
@@ -251,19 +178,25 @@ static void judge(const struct draft *d)
 {
     const struct gguf *g = d->g;
     struct edit_plan *p = d->p;
-    uint64_t mask = p->block - 1;
-    p->inplace = g->n_tensors > 0 && is_regular(g) && p->image->size == g->file_size &&
-                 d->data_off == g->data_off;
-    p->clonable = true;
+    uint64_t mask = p->block - 1, cloned = 0;
+    bool still = true;
     for (size_t i = 0; i < p->image->n; i++) {
         const struct segment *s = &p->image->seg[i];
-        if (s->from != IMAGE_FILE)
+        if (s->from != IMAGE_FILE || s->no != EDIT_OLD_FILE)
             continue;
-        p->inplace &= s->at == s->src;
-        p->clonable &= ((s->at - s->src) & mask) == 0;
+        still &= s->at == s->src;
+        if (((s->at - s->src) & mask) == 0)
+            cloned += s->len;
+        else
+            p->copied += s->len;
     }
+    bool stays = g->n_tensors > 0 && is_regular(g) && d->data_off == g->data_off && still;
+    p->inplace = stays && p->changed == 0 && p->image->size == g->file_size;
+    p->patch =
+        stays && p->changed > 0 && p->image->size >= g->file_size && !(g->odd & GGUF_ODD_NO_TAIL);
+    p->clonable = p->copied == 0 || p->copied < cloned;
     uint64_t n = g->head_len;
-    p->same = (p->inplace || g->n_tensors == 0) && p->image->size == g->file_size &&
+    p->same = (p->inplace || (g->n_tensors == 0 && d->n == 0)) && p->image->size == g->file_size &&
               memcmp(p->head.data, g->head, (size_t)n) == 0;
 }
 
@@ -287,15 +220,16 @@ static int check_keys(const struct draft *d, const struct gguf *next)
 static int check_tensors(const struct draft *d, const struct gguf *next)
 {
     uint64_t at = d->data_off;
-    if (next->n_tensors != d->g->n_tensors || next->alignment != d->keys->alignment ||
+    if (next->n_tensors != d->n || next->alignment != d->keys->alignment ||
         next->data_off != d->data_off || !is_regular(next))
         return -EINVAL;
     for (uint32_t i = 0; i < next->n_tensors; i++) {
-        const struct gguf_tensor *t = &d->g->tensor[i], *u = &next->tensor[i];
-        bool grown = unknown_type(t) && u->nbytes > t->nbytes;
-        if (u->off != at || (u->nbytes != t->nbytes && !grown))
+        const struct gguf_tensor *u = &next->tensor[i];
+        uint64_t n = info_size(d, &d->info[i]);
+        bool grown = is_unknown(d, &d->info[i]) && u->nbytes > n;
+        if (u->off != at || (u->nbytes != n && !grown))
             return -EINVAL;
-        at = (at + t->nbytes + d->keys->alignment - 1) & ~(d->keys->alignment - 1);
+        at = (at + n + d->keys->alignment - 1) & ~(d->keys->alignment - 1);
     }
     return 0;
 }
@@ -322,33 +256,56 @@ static int check(struct draft *d, struct err *e)
     return 0;
 }
 
-/* The ranks of the new header's keys: the reserve is last. */
-static int make_ranks(const struct draft *d, struct err *e)
+/* The ranks of the new header's keys: the reserve is last. And what each tensor was. */
+static int make_ranks(const struct draft *d, bool tensors)
 {
-    d->p->rank = malloc((d->keys->n + 1) * sizeof(*d->p->rank));
-    if (!d->p->rank)
-        return err_set(e, -ENOMEM, "no memory for %zu keys", d->keys->n);
+    struct edit_plan *p = d->p;
+    p->rank = malloc((d->keys->n + 1) * sizeof(*p->rank));
+    p->tensor = tensors ? malloc((d->n + 1) * sizeof(*p->tensor)) : NULL;
+    p->tensor_rank = tensors ? malloc((d->n + 1) * sizeof(*p->tensor_rank)) : NULL;
+    if (!p->rank || (tensors && (!p->tensor || !p->tensor_rank)))
+        return -ENOMEM;
     for (size_t i = 0; i < d->keys->n; i++)
-        d->p->rank[i] = d->keys->entry[i].rank;
-    d->p->rank[d->keys->n] = EDIT_LAST;
+        p->rank[i] = d->keys->entry[i].rank;
+    p->rank[d->keys->n] = EDIT_LAST;
+    for (size_t i = 0; i < d->n && tensors; i++) {
+        p->tensor[i] = (struct tensor_from){d->info[i].old, d->info[i].content};
+        p->tensor_rank[i] = d->info[i].rank;
+    }
     return 0;
 }
 
-static int make(struct draft *d, struct err *e)
+/* The image reads the drafts, which therefore stay as long as the plan. */
+static int keep_drafts(const struct draft *d)
+{
+    struct edit_plan *p = d->p;
+    p->content = calloc(d->n + 1, sizeof(struct edit_content *));
+    if (!p->content)
+        return -ENOMEM;
+    for (size_t i = 0; i < d->n; i++)
+        if (d->info[i].content)
+            p->content[p->n_content++] = edit_content_ref(d->info[i].content);
+    return 0;
+}
+
+static int make(struct draft *d, bool tensors, struct err *e)
 {
     d->p->old_size = d->g->file_size;
-    d->p->block = block_of(d->o);
-    d->bare = bare_length(d);
-    place_data(d);
-    int r = make_head(d, e);
+    int r = lay_data(d);
+    if (r < 0)
+        return err_set(e, r, "no memory for %zu tensors", d->n);
+    r = make_head(d, e);
     if (r < 0)
         return r;
     r = make_image(d);
+    if (r == 0 && tensors)
+        r = keep_drafts(d);
+    if (r == 0)
+        r = make_ranks(d, tensors);
     if (r < 0)
-        return err_set(e, r, "cannot lay out %u tensors: %s", d->g->n_tensors, strerror(-r));
+        return err_set(e, r, "cannot lay out %zu tensors: %s", d->n, strerror(-r));
     judge(d);
-    r = make_ranks(d, e);
-    return r < 0 ? r : check(d, e);
+    return check(d, e);
 }
 
 int edit_plan_make(const struct edit_change *c, const struct edit_options *o, struct edit_plan *ret,
@@ -370,7 +327,13 @@ int edit_plan_make(const struct edit_change *c, const struct edit_options *o, st
                        "edited, but for that key",
                        (unsigned long long)keys.alignment);
     struct draft d = {.g = g, .o = o, .keys = &keys, .p = &p};
-    r = make(&d, e);
+    struct edit_info *info;
+    r = edit_change_tensors(c, &info, &d.n);
+    if (r < 0)
+        return err_set(e, r, "no memory for the new header");
+    d.info = info;
+    r = make(&d, c->tensors != NULL, e);
+    free(info);
     if (r < 0)
         return r;
     *ret = p;
@@ -383,6 +346,11 @@ void edit_plan_free(struct edit_plan *p)
     if (!p->head_lent)
         buf_free(&p->head);
     image_unref(p->image);
+    for (size_t i = 0; i < p->n_content; i++)
+        edit_content_unref(p->content[i]);
+    free((void *)p->content);
+    free(p->tensor);
+    free(p->tensor_rank);
     free(p->rank);
     gguf_free(p->next);
     *p = EDIT_PLAN_INIT;

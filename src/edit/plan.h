@@ -14,10 +14,11 @@
  *  P1. The image is one (I1 to I3); the header is its first segment, file 0 is the old model.
  *  P2. The data begins at the first multiple of the alignment after the tensor infos; tensors lie in
  *      the order of the infos, each at the running sum of the padded sizes before it.
- *  P3. Every byte of every tensor comes from its place in the old file; every other byte outside of
- *      the header is zero; bytes behind the data are dropped. Without tensors the file ends with
- *      the header.
- *  P4. Version and byte order stay; keys that were not changed keep their exact bytes.
+ *  P3. Every byte of a tensor comes from its place in the old file, or, where the change says so,
+ *      from a draft; every other byte outside of the header is zero; bytes behind the data are
+ *      dropped. Without tensors the file ends with the header.
+ *  P4. Version and byte order stay; keys and infos that were not changed keep their exact bytes, but
+ *      for offsets.
  *  P5. The new header parses, and every key and tensor is found where it was put.
  *
  * A tensor of unknown type has as many bytes as its extent in the old file; the last one is not
@@ -26,8 +27,9 @@
  * The reserve is the key ggufs.reserve, a string of spaces, last in the header. Where it is in use
  * (`reserve` not 0, and the file has one or is large enough) its length is chosen in this order:
  *  R1. so that the data offset stays as it is: then only the header differs (inplace);
- *  R2. else anew, with at least the asked number of spaces, and so that the data moves by a
- *      multiple of the block of the file system: then data can be cloned (reflink).
+ *  R2. else anew, with at least the asked number of spaces, and so that as much data as can be moves
+ *      by a multiple of the block of the file system: that can be cloned (reflink). It is all of it
+ *      where no tensor is added, removed or resized. R1 is not taken where this makes it less.
  * In both, the header ends a few bytes before the data and not exactly on it: readers differ in
  * whether they skip a whole alignment there. R1 is taken for a small file (which is copied anyway)
  * only if at least half of the asked number is left.
@@ -38,7 +40,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "edit/change.h"
+#include "edit/tensors.h"
+#include "model/ids.h"
 #include "model/image.h"
 
 enum edit_strategy { EDIT_AUTO, EDIT_REFLINK, EDIT_INPLACE, EDIT_COPY };
@@ -73,10 +76,19 @@ struct edit_plan {
                             is put there: the plan does not touch it */
     bool same;         /* the new file is the old one, byte for byte but for old padding */
     bool inplace;      /* only the header differs, and the old layout is regular */
-    bool clonable;     /* data moves by multiples of the block */
+    bool patch;        /* the same, with bytes of tensors, or with tensors added at the end */
+    bool clonable;     /* most old data moves by multiples of the block ... */
+    uint64_t copied;   /* ... but not these bytes */
+    uint64_t changed;  /* bytes that come from drafts */
     uint32_t block;    /* by which data moves if it is clonable; a power of two, at least 4096 */
     struct gguf *next; /* owned: the new model; edit_plan_steal() takes it */
     uint64_t *rank;    /* owned: of its keys (change.h); edit_plan_steal_ranks() takes them */
+    /* Owned: what each of its tensors was, for ids_follow(), and its rank (tensors.h); NULL: the
+     * change names no tensor, so that they are those of the base. */
+    struct tensor_from *tensor;
+    uint64_t *tensor_rank;
+    struct edit_content **content; /* owned references: drafts that the image reads */
+    size_t n_content;
 };
 
 #define EDIT_PLAN_INIT ((struct edit_plan){0})

@@ -14,6 +14,8 @@
 struct edit_undo {
     uint32_t i;
     bool fresh;
+    bool tensors; /* an operation on tensors: `mark` is where it began in the undo list of theirs */
+    size_t mark;
     struct edit_slot was; /* owned */
 };
 
@@ -112,9 +114,17 @@ static int grow_buckets(struct edit_change *c)
 
 /* ---- sizes ---- */
 
-static uint64_t base_entry(const struct edit_change *c, uint32_t kv)
+/* Of a tensor's info: name, dimensions, type, offset. */
+static uint64_t info_bytes(size_t name_len, uint32_t n_dims)
 {
-    return c->base->kv[kv].end - c->base->kv[kv].off;
+    return 8 + name_len + 4 + (uint64_t)n_dims * 8 + 4 + 8;
+}
+
+static uint64_t base_entry(const struct edit_change *c, uint32_t i)
+{
+    const struct gguf *g = c->base;
+    return c->of_tensors ? info_bytes(g->tensor[i].name_len, g->tensor[i].n_dims)
+                         : g->kv[i].end - g->kv[i].off;
 }
 
 /* Bytes of the slot's entry in the new header. */
@@ -122,6 +132,10 @@ static uint64_t entry_bytes(const struct edit_change *c, const struct edit_slot 
 {
     if (s->gone)
         return 0;
+    if (c->of_tensors)
+        return info_bytes(s->name_len, s->content && s->content->shape.n_dims
+                                           ? s->content->shape.n_dims
+                                           : c->base->tensor[s->old].n_dims);
     const struct gguf_kv *kv = s->old == EDIT_NONE ? NULL : &c->base->kv[s->old];
     uint64_t value = s->value ? s->value->bytes.len : kv ? kv->end - kv->val_off : 0;
     return c->base->fmt.len_width + s->name_len + 4 + value;
@@ -146,6 +160,7 @@ static void slot_free(struct edit_slot *s)
 {
     free(s->name);
     edit_value_unref(s->value);
+    edit_content_unref(s->content);
 }
 
 /* Room for one more slot, its name and the way back. */
@@ -174,8 +189,8 @@ static int append(struct edit_change *c, struct edit_slot s, struct name name, u
 
 int slot_touch(struct edit_change *c, uint32_t kv, uint32_t *ret)
 {
-    size_t all = ((size_t)c->base->n_kv + 1) * sizeof(*c->slot_of);
-    struct edit_slot s = {.old = kv, .rank = c->rank ? c->rank[kv] : (uint64_t)kv + 1};
+    size_t all = ((size_t)base_count(c) + 1) * sizeof(*c->slot_of);
+    struct edit_slot s = {.old = kv, .rank = base_rank(c, kv)};
     if (!c->slot_of) {
         c->slot_of = malloc(all);
         if (!c->slot_of)
@@ -205,6 +220,7 @@ int slot_save(struct edit_change *c, uint32_t i)
     if (copy_name(&u.was, slot_name(&c->slot[i])) < 0)
         return -ENOMEM;
     (void)edit_value_ref(u.was.value);
+    (void)edit_content_ref(u.was.content);
     c->undo[c->n_undo++] = u;
     return 0;
 }
@@ -247,6 +263,15 @@ void slot_set_value(struct edit_change *c, uint32_t i, struct edit_value *v)
     (void)edit_value_ref(v);
     edit_value_unref(c->slot[i].value);
     c->slot[i].value = v;
+    after(c, i);
+}
+
+void slot_set_content(struct edit_change *c, uint32_t i, struct edit_content *k)
+{
+    before(c, i);
+    (void)edit_content_ref(k);
+    edit_content_unref(c->slot[i].content);
+    c->slot[i].content = k;
     after(c, i);
 }
 
@@ -299,7 +324,9 @@ void edit_undo(struct edit_change *c, size_t mark)
     assert(mark <= c->n_undo);
     while (c->n_undo > mark) {
         struct edit_undo *u = &c->undo[--c->n_undo];
-        if (u->fresh)
+        if (u->tensors)
+            edit_undo(c->tensors, u->mark);
+        else if (u->fresh)
             drop_last(c);
         else
             put_back(c, u);
@@ -307,15 +334,101 @@ void edit_undo(struct edit_change *c, size_t mark)
     }
 }
 
+/* The operations on tensors that are noted before `mark` stay. */
+static void keep_tensors(struct edit_change *c, size_t mark)
+{
+    size_t next = mark;
+    while (next < c->n_undo && !c->undo[next].tensors)
+        next++;
+    size_t kept = next < c->n_undo ? c->undo[next].mark : c->tensors->n_undo;
+    edit_keep(c->tensors, kept);
+    for (; next < c->n_undo; next++)
+        if (c->undo[next].tensors)
+            c->undo[next].mark -= kept;
+}
+
 void edit_keep(struct edit_change *c, size_t mark)
 {
     assert(mark <= c->n_undo);
+    if (c->tensors)
+        keep_tensors(c, mark);
     for (size_t i = 0; i < mark; i++)
-        if (!c->undo[i].fresh)
+        if (!c->undo[i].fresh && !c->undo[i].tensors)
             slot_free(&c->undo[i].was);
     c->n_undo -= mark;
     if (c->n_undo)
         memmove(c->undo, c->undo + mark, c->n_undo * sizeof(*c->undo));
+}
+
+/* ---- of keys and of tensors ---- */
+
+bool slots_find(const struct edit_change *c, struct name name, uint32_t *ret)
+{
+    uint32_t i = slot_named(c, name);
+    *ret = i;
+    if (i != EDIT_NONE)
+        return !c->slot[i].gone;
+    uint32_t old = c->of_tensors ? gguf_find_tensor(c->base, name.p, name.n)
+                                 : gguf_find_key(c->base, name.p, name.n);
+    return old != EDIT_NONE && slot_of(c, old) == EDIT_NONE;
+}
+
+int slot_live(struct edit_change *c, struct name name, uint32_t *ret)
+{
+    if (!slots_find(c, name, ret))
+        return -ENOENT;
+    if (*ret != EDIT_NONE)
+        return slot_save(c, *ret);
+    uint32_t old = c->of_tensors ? gguf_find_tensor(c->base, name.p, name.n)
+                                 : gguf_find_key(c->base, name.p, name.n);
+    return slot_touch(c, old, ret);
+}
+
+int slots_of_tensors(struct edit_change *c, struct edit_change **ret)
+{
+    if (array_grow(&c->undo, &c->cap_undo, c->n_undo, sizeof(*c->undo)) < 0)
+        return -ENOMEM;
+    if (!c->tensors) {
+        struct edit_change *t = calloc(1, sizeof(*t));
+        if (!t)
+            return -ENOMEM;
+        *t = (struct edit_change){.base = c->base, .rank = c->tensor_rank, .of_tensors = true};
+        for (uint32_t i = 0; i < c->base->n_tensors; i++)
+            t->bytes += base_entry(t, i);
+        c->tensors = t;
+    }
+    c->undo[c->n_undo++] = (struct edit_undo){.tensors = true, .mark = c->tensors->n_undo};
+    c->version++;
+    *ret = c->tensors;
+    return 0;
+}
+
+int edit_check_size(const struct edit_change *c, struct err *e)
+{
+    uint64_t infos = c->tensors ? c->tensors->bytes : c->base->head_len - c->base->info_off;
+    if (c->bytes <= GGUF_MAX_HEADER && infos <= GGUF_MAX_HEADER - c->bytes)
+        return 0;
+    return err_set(e, -EFBIG, "the header would be over %llu bytes",
+                   (unsigned long long)GGUF_MAX_HEADER);
+}
+
+static int by_rank(const void *a, const void *b)
+{
+    const struct ranked *x = a, *y = b;
+    if (x->rank != y->rank)
+        return x->rank < y->rank ? -1 : 1;
+    return x->slot < y->slot ? -1 : x->slot > y->slot;
+}
+
+size_t slots_by_rank(const struct edit_change *c, struct ranked *list)
+{
+    size_t n = 0;
+    for (uint32_t i = 0; i < c->n; i++)
+        if (!c->slot[i].gone)
+            list[n++] = (struct ranked){c->slot[i].rank, i};
+    if (n)
+        qsort(list, n, sizeof(*list), by_rank);
+    return n;
 }
 
 void edit_change_init(struct edit_change *c, const struct gguf *base, const uint64_t *rank)
@@ -331,8 +444,12 @@ void edit_change_drop_values(struct edit_change *c)
     edit_keep(c, c->n_undo);
     for (size_t i = 0; i < c->n; i++) {
         edit_value_unref(c->slot[i].value);
+        edit_content_unref(c->slot[i].content);
         c->slot[i].value = NULL;
+        c->slot[i].content = NULL;
     }
+    if (c->tensors)
+        edit_change_drop_values(c->tensors);
 }
 
 void edit_change_free(struct edit_change *c)
@@ -344,5 +461,8 @@ void edit_change_free(struct edit_change *c)
     free(c->bucket);
     free(c->slot_of);
     free(c->undo);
+    if (c->tensors)
+        edit_change_free(c->tensors);
+    free(c->tensors);
     *c = (struct edit_change){0};
 }

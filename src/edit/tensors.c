@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: MIT */
+/* Operations on tensors: see tensors.h. */
+#include "edit/tensors.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "edit/slots.h"
+
+/* ---- what is refused ---- */
+
+static int refuse(struct err *e, int code, struct name name, const char *why)
+{
+    char shown[SHOW_MAX];
+    return err_set(e, code, "tensor '%s': %s", show(shown, name.p, name.n), why);
+}
+
+static int no_memory(struct err *e)
+{
+    return err_set(e, -ENOMEM, "no memory for the edit");
+}
+
+static int check_name(struct name name, struct err *e)
+{
+    if (name.n == 0)
+        return err_set(e, -EINVAL, "a tensor's name is empty");
+    if (memchr(name.p, 0, name.n))
+        return refuse(e, -EINVAL, name, "the name has a NUL");
+    if (name.n > EDIT_MAX_TENSOR_NAME)
+        return refuse(e, -ENAMETOOLONG, name, "the name is over 63 bytes");
+    return 0;
+}
+
+/* Every file of a split model says how many tensors all of them have. */
+static int check_not_split(const struct edit_change *c, struct name name, struct err *e)
+{
+    static const char key[] = "split.tensors.count";
+    static const char count[] = "split.count";
+    if (gguf_find_key(c->base, key, sizeof(key) - 1) == EDIT_NONE &&
+        gguf_find_key(c->base, count, sizeof(count) - 1) == EDIT_NONE)
+        return 0;
+    return refuse(e, -EOPNOTSUPP, name,
+                  "the number of tensors of a split model cannot change: merge it first "
+                  "(copy model.gguf out of the mount)");
+}
+
+/* ---- found ---- */
+
+static struct edit_tensor of_base(const struct edit_change *c, uint32_t i)
+{
+    return (struct edit_tensor){i, c->base->tensor[i].nbytes, NULL};
+}
+
+static struct edit_tensor of_slot(const struct edit_change *t, const struct edit_slot *s)
+{
+    if (!s->content)
+        return of_base(t, s->old);
+    return (struct edit_tensor){s->again ? EDIT_NONE : s->old, s->content->nbytes, s->content};
+}
+
+bool edit_tensor_find(const struct edit_change *c, const void *name, size_t n,
+                      struct edit_tensor *ret)
+{
+    uint32_t i = EDIT_NONE;
+    if (c->tensors && !slots_find(c->tensors, (struct name){name, n}, &i))
+        return false;
+    if (i != EDIT_NONE) {
+        *ret = of_slot(c->tensors, &c->tensors->slot[i]);
+        return true;
+    }
+    i = gguf_find_tensor(c->base, name, n);
+    if (i != EDIT_NONE)
+        *ret = of_base(c, i);
+    return i != EDIT_NONE;
+}
+
+/* ---- operations ---- */
+
+/* What one operation needs. On failure all of it is undone. */
+struct op {
+    struct edit_change *c, *t;
+    size_t mark;
+    struct name name;
+    struct err *e;
+};
+
+static int begin(struct op *op)
+{
+    op->mark = edit_mark(op->c);
+    return slots_of_tensors(op->c, &op->t) < 0 ? no_memory(op->e) : 0;
+}
+
+static int end(struct op *op, int r)
+{
+    if (r == -ENOMEM)
+        (void)no_memory(op->e);
+    if (r == 0)
+        r = edit_check_size(op->c, op->e);
+    if (r < 0)
+        edit_undo(op->c, op->mark);
+    return r;
+}
+
+int edit_tensor_rename(struct edit_change *c, const void *from, size_t from_len, const void *to,
+                       size_t to_len, struct err *e)
+{
+    struct op op = {.c = c, .name = {from, from_len}, .e = e};
+    struct name now = {to, to_len};
+    struct edit_tensor t;
+    uint32_t i;
+    if (!edit_tensor_find(c, from, from_len, &t))
+        return refuse(e, -ENOENT, op.name, "does not exist");
+    if (from_len == to_len && memcmp(from, to, to_len) == 0)
+        return 0;
+    int r = check_name(now, e);
+    if (r < 0)
+        return r;
+    if (edit_tensor_find(c, to, to_len, &t))
+        return refuse(e, -EEXIST, now, "already exists");
+    r = begin(&op);
+    if (r < 0)
+        return r;
+    r = slot_live(op.t, op.name, &i);
+    if (r == 0)
+        r = slot_rename(op.t, i, now);
+    return end(&op, r);
+}
+
+int edit_tensor_remove(struct edit_change *c, const void *name, size_t n, struct err *e)
+{
+    struct op op = {.c = c, .name = {name, n}, .e = e};
+    struct edit_tensor t;
+    uint32_t i;
+    if (!edit_tensor_find(c, name, n, &t))
+        return refuse(e, -ENOENT, op.name, "does not exist");
+    int r = check_not_split(c, op.name, e);
+    if (r == 0)
+        r = begin(&op);
+    if (r < 0)
+        return r;
+    r = slot_live(op.t, op.name, &i);
+    if (r == 0) {
+        slot_set_gone(op.t, i, true);
+        slot_set_content(op.t, i, NULL);
+    }
+    return end(&op, r);
+}
+
+/* All bytes of a shape. */
+static int make_whole(const struct op *op, const struct edit_shape *shape,
+                      const struct edit_piece *piece, size_t n, struct edit_content **ret)
+{
+    uint64_t nbytes;
+    int r = edit_shape_bytes(shape, &nbytes, op->e);
+    if (r < 0)
+        return op->e ? err_prefix(op->e, "tensor") : r;
+    struct edit_content *k;
+    r = edit_content_make(shape, nbytes, NULL, piece, n, &k);
+    if (r == 0 && !edit_content_covers(k)) {
+        edit_content_unref(k);
+        r = -EINVAL;
+    }
+    if (r == 0)
+        *ret = k;
+    if (r == -ENOMEM)
+        return no_memory(op->e);
+    return r < 0 ? refuse(op->e, r, op->name, "its new bytes are not exactly those of its shape")
+                 : 0;
+}
+
+int edit_tensor_add(struct edit_change *c, const void *name, size_t n,
+                    const struct edit_shape *shape, const struct edit_piece *piece, size_t pieces,
+                    uint64_t rank, struct err *e)
+{
+    struct op op = {.c = c, .name = {name, n}, .e = e};
+    struct edit_content *k = NULL;
+    struct edit_tensor t;
+    uint32_t i;
+    int r = check_name(op.name, e);
+    if (r == 0)
+        r = check_not_split(c, op.name, e);
+    if (r == 0 && edit_tensor_find(c, name, n, &t))
+        r = refuse(e, -EEXIST, op.name, "already exists");
+    if (r == 0)
+        r = make_whole(&op, shape, piece, pieces, &k);
+    if (r == 0)
+        r = begin(&op);
+    if (r < 0) {
+        edit_content_unref(k);
+        return r;
+    }
+    i = slot_named(op.t, op.name);
+    r = i == EDIT_NONE ? slot_add(op.t, op.name, rank, &i) : slot_save(op.t, i);
+    if (r == 0) {
+        slot_set_content(op.t, i, k);
+        op.t->slot[i].again = op.t->slot[i].old != EDIT_NONE;
+        slot_set_gone(op.t, i, false);
+    }
+    edit_content_unref(k);
+    return end(&op, r);
+}
+
+/* Give an existing tensor a content, whose reference is taken. */
+static int change(struct op *op, struct edit_content *k)
+{
+    uint32_t i;
+    int r = begin(op);
+    if (r == 0) {
+        r = slot_live(op->t, op->name, &i);
+        if (r == 0)
+            slot_set_content(op->t, i, k);
+        r = end(op, r);
+    }
+    edit_content_unref(k);
+    return r;
+}
+
+/* Another shape for the bytes that there are. */
+static int reshape(struct op *op, const struct edit_tensor *t, const struct edit_shape *shape)
+{
+    struct edit_content *k;
+    uint64_t nbytes;
+    bool made = t->content && t->content->shape.n_dims;
+    uint32_t type = made ? t->content->shape.type : op->c->base->tensor[t->old].type_id;
+    int r = edit_shape_bytes(shape, &nbytes, op->e);
+    if (r < 0)
+        return r;
+    if (type != shape->type || nbytes != t->nbytes)
+        return refuse(op->e, -EINVAL, op->name, "a shape of another size or type needs new bytes");
+    r = edit_content_make(shape, nbytes, t->content, NULL, 0, &k);
+    return r < 0 ? no_memory(op->e) : change(op, k);
+}
+
+int edit_tensor_set(struct edit_change *c, const void *name, size_t n,
+                    const struct edit_shape *shape, const struct edit_piece *piece, size_t pieces,
+                    struct err *e)
+{
+    struct op op = {.c = c, .name = {name, n}, .e = e};
+    struct edit_content *k;
+    struct edit_tensor t;
+    if (!edit_tensor_find(c, name, n, &t))
+        return refuse(e, -ENOENT, op.name, "does not exist");
+    if (pieces == 0)
+        return reshape(&op, &t, shape);
+    int r = make_whole(&op, shape, piece, pieces, &k);
+    return r < 0 ? r : change(&op, k);
+}
+
+int edit_tensor_write(struct edit_change *c, const void *name, size_t n,
+                      const struct edit_piece *piece, size_t pieces, struct err *e)
+{
+    struct op op = {.c = c, .name = {name, n}, .e = e};
+    struct edit_content *k;
+    struct edit_tensor t;
+    if (!edit_tensor_find(c, name, n, &t))
+        return refuse(e, -ENOENT, op.name, "does not exist");
+    const struct edit_shape *shape = t.content ? &t.content->shape : NULL;
+    int r = edit_content_make(shape, t.nbytes, t.content, piece, pieces, &k);
+    if (r == -EINVAL)
+        return refuse(e, r, op.name, "the new bytes do not lie in it, or not in order");
+    return r < 0 ? no_memory(e) : change(&op, k);
+}
+
+/* ---- the new list ---- */
+
+static struct edit_info info_of(const struct edit_slot *s)
+{
+    return (struct edit_info){.old = s->again ? EDIT_NONE : s->old,
+                              .place = s->old,
+                              .rank = s->rank,
+                              .name = s->name,
+                              .name_len = s->name_len,
+                              .content = s->content};
+}
+
+int edit_change_tensors(const struct edit_change *c, struct edit_info **ret, size_t *n)
+{
+    const struct edit_change *t = c->tensors;
+    size_t touched = t ? t->n : 0, at = 0, count = 0, slots = 0;
+    struct edit_info *info = malloc(((size_t)c->base->n_tensors + touched + 1) * sizeof(*info));
+    struct ranked *list = malloc((touched + 1) * sizeof(*list));
+    if (!info || !list) {
+        free(info);
+        free(list);
+        return -ENOMEM;
+    }
+    struct edit_change none = {.base = c->base, .rank = c->tensor_rank, .of_tensors = true};
+    t = t ? t : &none;
+    slots = slots_by_rank(t, list);
+    for (uint32_t i = 0; i < c->base->n_tensors; i++) {
+        for (; at < slots && list[at].rank < base_rank(t, i); at++)
+            info[count++] = info_of(&t->slot[list[at].slot]);
+        struct name name = base_name(t, i);
+        if (slot_of(t, i) == EDIT_NONE)
+            info[count++] = (struct edit_info){i, i, base_rank(t, i), name.p, name.n, NULL};
+    }
+    for (; at < slots; at++)
+        info[count++] = info_of(&t->slot[list[at].slot]);
+    free(list);
+    *ret = info;
+    *n = count;
+    return 0;
+}
+
+bool edit_change_is_empty(const struct edit_change *c)
+{
+    return c->n == 0 && (!c->tensors || c->tensors->n == 0);
+}

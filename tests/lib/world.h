@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A model as a plain list of tensors in memory, and operations that are done to it and to a change of
+ * the model's file, for tests that compare the two.
+ */
+#ifndef TESTS_LIB_WORLD_H
+#define TESTS_LIB_WORLD_H
+
+#include "edit/tensors.h"
+#include "model_dir.h"
+
+enum { Q8_0 = 8, UNKNOWN = 200, MOST = 40 };
+
+struct world_tensor {
+    char name[64];
+    struct edit_shape shape;
+    uint8_t *bytes;
+    size_t n;
+};
+
+struct world {
+    struct world_tensor t[MOST];
+    size_t n;
+};
+
+struct kind {
+    uint8_t version;
+    bool big;
+    uint32_t alignment;
+};
+
+#define WORLD_KINDS 6
+extern const struct kind world_kinds[WORLD_KINDS];
+
+/* What is drawn follows from this. */
+extern uint64_t world_state;
+uint32_t world_draw(uint32_t n);
+uint8_t *world_bytes(size_t n);
+struct edit_shape world_shape(void);
+/* A draft with these bytes, in memory or in a file. */
+struct edit_draft *world_draft(const uint8_t *bytes, size_t n);
+
+struct world world_make(void);
+struct world world_copy(const struct world *w);
+void world_free(struct world *w);
+void tensor_drop(struct world_tensor *t);
+
+uint8_t *world_build(const struct kind *k, const struct world *w, size_t *n);
+/* The file has the tensors of w and no others, and is laid out regularly. */
+bool world_shown(const uint8_t *file, size_t n, const struct world *w);
+/* A folder with a drawn model. */
+void world_setup(struct fixture *x, const struct kind *k, struct world *w);
+
+/* Bytes of t's shape are drawn, and added to the change, or set. */
+int world_put(struct edit_change *c, struct world_tensor *t, bool set);
+void world_add(struct edit_change *c, struct world *w);
+/* Any operation, on both. */
+void world_edit(struct edit_change *c, struct world *w);
+
+#endif
