@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Names of metadata/: which are helpers, which are keys, with or without a type, and which are
+ * neither. Scripts, see script.h.
+ */
+#include "script.h"
+
+/* A file that is no key: it is there, nothing warns of it, and it is gone with the mount. */
+#define HELPER(name)                                                                       \
+    {                                                                                      \
+        "helper " name, "auto", "put " name " '7'; text " name " '7'; rm " name "; quiet", \
+            UNCHANGED                                                                      \
+    }
+#define STRAY(name)                                                                         \
+    {                                                                                       \
+        "no key " name, "auto", "put " name " '7'; logged '" name ": not saved'; rm " name, \
+            UNCHANGED                                                                       \
+    }
+#define KEY(name)                                                                          \
+    {                                                                                      \
+        "key " name, "auto", "put " name " 'x'; quiet; fsync", UNCHANGED name ":string=x " \
+    }
+#define INVALID(name)                                                              \
+    {                                                                              \
+        "invalid " name, "auto", "put " name " 'x' =EINVAL; gone " name, UNCHANGED \
+    }
+/* KEY:TYPE makes a key of that type. */
+#define TYPED(type, text, shown)                                                      \
+    {                                                                                 \
+        "a new " type, "auto",                                                        \
+            "put a.new:" type " '" text "'; typed a.new " type "; good a.new; fsync", \
+            UNCHANGED "a.new:" type "=" shown " "                                     \
+    }
+
+static const struct script scripts[] = {
+    HELPER(".x"),
+    HELPER("#x"),
+    HELPER("x~"),
+    HELPER("a.x~"),
+    HELPER(".a.x"),
+    HELPER("1"),
+    HELPER("4913"),
+    HELPER("123456789"),
+    HELPER("sedaBc"),
+    HELPER("sed1234567"),
+    HELPER("tmpabc"),
+    HELPER("tmp_b_c1"),
+    HELPER("tmpabcdefgh"),
+    HELPER("AbCd1234"),
+    HELPER("a.name.bak"),
+    HELPER("a.name.orig"),
+    HELPER("a.name.tmp"),
+    HELPER("a.name.new"),
+    HELPER("a.name.old"),
+    HELPER("a.name.rej"),
+    HELPER("a.name.swp"),
+    HELPER("a.name.save"),
+    HELPER("a.name.a1B2c3"),
+    HELPER("a.namea1B2c3.bck"),
+    STRAY("x"),
+    STRAY("sedab"),
+    STRAY("sed_ab1"),
+    STRAY("sed-abc"),
+    STRAY("tmpab"),
+    STRAY("tmp-abc"),
+    STRAY("tm_abc"),
+    STRAY("abcdefg"),
+    STRAY("abcdefghi"),
+    STRAY("abcd_123"),
+    STRAY("abcd-123"),
+    STRAY("12345-"),
+    KEY("a.no.bak"),
+    KEY("a.name.bad"),
+    KEY("a.name.baks"),
+    KEY("a.name.a1B2c"),
+    KEY("a.name.a1B2c3d"),
+    KEY("a.name.a1B-c3"),
+    KEY("a.name.a1B_c3"),
+    KEY("a.namea1B2c.bck"),
+    KEY("a.namea1B2c3d.bck"),
+    KEY("a.namea1B_c3.bck"),
+    KEY("a.namea1B2c3.bak"),
+    KEY("a.namea1B2c3.bc"),
+    KEY("a.no1234.bck"),
+    KEY("a1B2c3.bck"),
+    KEY("A-z_9.0"),
+    INVALID("a..x"),
+    INVALID("a."),
+    INVALID("a.x%20"),
+    INVALID("a.x+"),
+    INVALID("a.new:"),
+    INVALID("a.new:u9"),
+    INVALID("a.new:u80"),
+    INVALID("a.new:array"),
+    INVALID("a.new:array[]"),
+    INVALID("a.new:array[u8"),
+    INVALID("a.new:array[u8]]"),
+    INVALID("a.new:array[array2]"),
+    INVALID("a.new:arrayx[u8]"),
+    INVALID("a..x:u8"),
+    TYPED("u8", "255", "255"),
+    TYPED("i8", "-128", "-128"),
+    TYPED("u16", "65535", "65535"),
+    TYPED("i16", "1", "1"),
+    TYPED("u32", "1", "1"),
+    TYPED("i32", "1", "1"),
+    TYPED("f32", "1", "1"),
+    TYPED("bool", "true", "true"),
+    TYPED("string", "1", "1"),
+    TYPED("u64", "1", "1"),
+    TYPED("i64", "1", "1"),
+    TYPED("f64", "1", "1"),
+    TYPED("array[u8]", "[1, 2]", "1,2"),
+    TYPED("array[string]", "[]", ""),
+    {"a helper with a type", "auto",
+     "put .x:u8 'y'; text .x 'y'; gone .x:u8; list a.name a.count "
+     "a.other a.list .x",
+     UNCHANGED},
+    STRAY(":u8"),
+    {"KEY:TYPE is the key while it has the type", "auto",
+     "put a.count:u32 '9'; text a.count:u32 '9\n'; gone a.count:u64; put a.count:u64 '10';"
+     "gone a.count:u32; typed a.count u64; list a.name a.count a.other a.list; fsync",
+     A_NAME "a.count:u64=10 " A_OTHER A_LIST},
+};
+
+SCRIPTS_MAIN("live helpers", scripts)
