@@ -217,7 +217,7 @@ static int read_segment(const struct image *im, const struct store *s, const str
     const struct source *src = seg->from == IMAGE_FILE ? &im->file[seg->no] : NULL;
     uint64_t at;
     struct mapped *m = find_mapped(im, s, seg, in, &at);
-    if (m)
+    if (m && s)
         return mapped_copy(m, at, dst, n);
     if (seg->from == IMAGE_VALUES && s)
         return form_read(seg->form, im->g, s, seg->no, in, dst, n);

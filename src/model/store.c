@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
+#include "base/sys.h"
 
 int mapped_open(int fd, uint64_t size, struct mapped **ret, struct err *e)
 {
@@ -70,9 +71,11 @@ int mapped_copy(struct mapped *m, uint64_t off, void *dst, size_t n)
     return r < 0 ? r : cut;
 }
 
+/* By pread(2): a page of a hole that is read through a mapping takes memory where files lie in
+ * memory, and is no hole from then on. */
 static int read_mapped(const struct source *s, uint64_t off, void *dst, size_t n)
 {
-    return mapped_copy((struct mapped *)(uintptr_t)s->mem, off, dst, n);
+    return sys_read_all(&sys_libc, s->fd, dst, n, off);
 }
 
 struct source mapped_source(struct mapped *m)
