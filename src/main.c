@@ -7,6 +7,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "derive/digest.h"
+#include "derive/picture.h"
 #include "command.h"
 #include "mount/session.h"
 
@@ -47,6 +49,16 @@ static const char help[] =
     "Exit status: 0 done, 1 failed, 2 wrong option. \n"
     "--check: 0 no errors, 1 errors (with --strict also warnings), 2 unusable.\n";
 
+/* Files that need a library do not exist in a build without it. */
+static void print_version(void)
+{
+    const char *sha256 = digest_library(), *pictures = picture_library();
+    (void)printf("ggufs %s, libfuse %s\n", GGUFS_VERSION, fuse_pkgversion());
+    (void)printf("sha256, hashes: %s\n", sha256 ? sha256 : "not in this build (libcrypto)");
+    (void)printf("heatmap.png: %s%s\n", pictures ? "zlib " : "",
+                 pictures ? pictures : "not in this build (zlib)");
+}
+
 static int run(struct mnt_options *o)
 {
     struct err e = {0};
@@ -55,7 +67,7 @@ static int run(struct mnt_options *o)
         return 0;
     }
     if (o->version) {
-        (void)printf("ggufs %s, libfuse %s\n", GGUFS_VERSION, fuse_pkgversion());
+        print_version();
         return 0;
     }
     if (mnt_run(o, &e) == 0)

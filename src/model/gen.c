@@ -60,6 +60,11 @@ static int fill(struct gen *g)
 
 static void gen_free(struct gen *g)
 {
+    for (size_t i = 0; i < GEN_PARTS; i++) {
+        struct gen_part *part = atomic_load(&g->part[i]);
+        if (part)
+            part->free(part);
+    }
     index_free(&g->long_keys);
     index_free(&g->long_tensors);
     free((void *)g->key_size);
@@ -79,6 +84,7 @@ int gen_make(struct gguf *m, uint32_t number, const struct timespec *mtime, stru
         return -ENOMEM;
     atomic_init(&g->refs, 1);
     g->number = number;
+    g->file = "";
     g->mtime = *mtime;
     g->gguf = m;
     int r = fill(g);
@@ -89,6 +95,20 @@ int gen_make(struct gguf *m, uint32_t number, const struct timespec *mtime, stru
     }
     *ret = g;
     return 0;
+}
+
+struct gen_part *gen_part(const struct gen *g, unsigned slot)
+{
+    return atomic_load(&g->part[slot]);
+}
+
+struct gen_part *gen_add_part(struct gen *g, unsigned slot, struct gen_part *part)
+{
+    struct gen_part *other = NULL;
+    if (atomic_compare_exchange_strong(&g->part[slot], &other, part))
+        return part;
+    part->free(part);
+    return other;
 }
 
 struct gen *gen_ref(struct gen *g)

@@ -24,6 +24,12 @@
 /* Rows of views of the whole whose size is kept, by their place in the table of root files. */
 #define GEN_ROWS 31
 
+/* What layers above make of a generation and keep with it, by slot. */
+struct gen_part {
+    void (*free)(struct gen_part *part);
+};
+enum { GEN_PARTS = 8 };
+
 struct gen {
     atomic_uint refs;
     uint32_t number;             /* 0 for the first generation of a mount */
@@ -31,8 +37,10 @@ struct gen {
     struct gguf *gguf;           /* owned: what is shown */
     struct gguf *own;            /* owned: of a split model, what its first file holds; else NULL */
     struct ids *ids;             /* a reference: which tensor is which; NULL: see ids.h */
+    const char *file;            /* the tree's: what its file is called; "" if that is not known */
     const struct shards *shards; /* the tree's; NULL if the model is not split */
-    _Atomic(struct image *) whole; /* owned: gen_whole() */
+    _Atomic(struct image *) whole;              /* owned: gen_whole() */
+    _Atomic(struct gen_part *) part[GEN_PARTS]; /* owned: gen_part() */
     uint64_t *rank; /* owned: of own's keys (edit/change.h); NULL: their numbers + 1 */
     bool journal;   /* an interrupted edit was applied in memory */
     /* Names too long for a file name, by the hash of their file names. */
@@ -68,6 +76,11 @@ int gen_keep_file(const struct gen *g, const struct source *src, struct mapped *
                   struct image **ret);
 /* The model as one file, made when it is first asked for. NULL: no memory. It lives as long as g. */
 const struct image *gen_whole(struct gen *g);
+
+/* What was made of it, NULL: nothing yet. It lives as long as g. */
+struct gen_part *gen_part(const struct gen *g, unsigned slot);
+/* Keep a part, which passes. Returns it, or the one that another thread was quicker to keep. */
+struct gen_part *gen_add_part(struct gen *g, unsigned slot, struct gen_part *part);
 
 /* The number of the key or tensor with this file name, UINT32_MAX if there is none. */
 uint32_t gen_find_key(const struct gen *g, const char *file);

@@ -72,6 +72,7 @@ int newest_make(const struct newest *n, struct gguf *own, uint32_t number,
         g->ids = ids_ref(n->view.gen->ids); /* an edit of keys */
     g->own = merged ? own : NULL;
     g->shards = n->shards;
+    g->file = n->name ? n->name : g->file;
     *ret = g;
     return 0;
 }

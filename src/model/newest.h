@@ -23,6 +23,7 @@ struct newest {
     pthread_mutex_t lock;
     struct view view;            /* references: the newest generation and store */
     struct timespec changed;     /* the last edit */
+    const char *name;            /* what the model's file is called, not owned; or NULL */
     const struct shards *shards; /* of a split model, not owned; else NULL */
     struct image *file;          /* a reference: of the first generation, its own file as it was
                                     opened; NULL: replaced */

@@ -289,9 +289,72 @@ static void read_ahead(struct reader *r, fuse_req_t req, uint64_t off, size_t si
     go_ahead(r, size);
 }
 
+/* ---- what is computed first ---- */
+
+/* A read that waits for its result. */
+struct computed {
+    struct live_wait wait; /* first: done() gets its address */
+    struct reader *r;      /* a reference */
+    fuse_req_t req;
+    uint64_t off;
+    size_t size;
+    bool brief;
+};
+
+static void compute(struct computed *c);
+
+/* Where many results are read at a time, one may have been dropped again: then once more. */
+static void on_computed(struct live_wait *w, int result)
+{
+    struct computed *c = (struct computed *)w;
+    struct scratch *s = result < 0 ? NULL : scratch_take(c->size);
+    struct reply a = {.scratch = s ? s->bytes : NULL, .brief = c->brief};
+    if (result == 0)
+        result = s ? tree_read(c->r->tree, c->r->file, c->off, c->size, &a) : -ENOMEM;
+    if (result == -EAGAIN) {
+        scratch_give(s);
+        compute(c);
+        return;
+    }
+    reply(c->req, result, &a);
+    scratch_give(s);
+    reader_unref(c->r);
+    free(c);
+}
+
+static void compute(struct computed *c)
+{
+    int r = tree_prepare(c->r->tree, c->r->file, c->off, c->size, c->brief, &c->wait);
+    if (r != LIVE_PARKED)
+        on_computed(&c->wait, r);
+}
+
+static void on_interrupt(fuse_req_t req, void *data)
+{
+    tree_interrupt(data, req);
+}
+
+/* Holds no thread: another one replies when the result is known. */
+static void read_computed(struct reader *r, fuse_req_t req, uint64_t off, size_t size, bool brief)
+{
+    struct computed *c = calloc(1, sizeof(*c));
+    if (!c) {
+        (void)fuse_reply_err(req, ENOMEM);
+        return;
+    }
+    (void)atomic_fetch_add(&r->refs, 1);
+    *c = (struct computed){{.done = on_computed, .who = req}, r, req, off, size, brief};
+    fuse_req_interrupt_func(req, on_interrupt, r->tree);
+    compute(c);
+}
+
 /* Never read ahead in a file with missing bytes: replies for other files are never short. */
 void reader_read(struct reader *r, fuse_req_t req, uint64_t off, size_t size, bool brief)
 {
+    if (tree_waits(r->file)) {
+        read_computed(r, req, off, size, brief);
+        return;
+    }
     if (!tree_ahead(r->file, size)) {
         answer_now(r, req, off, size, brief);
         return;

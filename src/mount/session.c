@@ -184,6 +184,7 @@ static int finish(struct fuse_session *se, struct mnt *m, const struct ending *e
 {
     CLEANUP(buf_free) struct buf lost = BUF_INIT;
     daemon_leave(m->status);
+    tree_stop(m->tree);
     mnt_made(m, NULL);
     if (end->cut_off)
         tree_abandon(m->tree);

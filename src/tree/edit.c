@@ -105,7 +105,7 @@ int tree_readlink(struct tree *t, uint64_t node, struct buf *out)
 
 void tree_interrupt(struct tree *t, const void *who)
 {
-    if (t->live)
+    if (!work_interrupt(t->work, who) && t->live)
         live_interrupt(t->live, who);
 }
 

@@ -5,10 +5,16 @@
 #include <assert.h>
 #include <string.h>
 
+#include "derive/picture.h"
+
 #include "tree/ino.h"
 
 // clang-format off
 #define PIECES(n) .size = n##_size, .read = n##_read, .missing = n##_missing
+
+/* Computed of a tensor, or a line per tensor. */
+#define PART(w)   .what = DERIVED_##w, PIECES(part), .need = part_need
+#define LINES(w)  .what = DERIVED_##w, PIECES(lines_row), .need = lines_row_need
 
 const struct row files_root[] = {
     {.name = "metadata",      .flags = ROW_DIR},
@@ -19,6 +25,8 @@ const struct row files_root[] = {
     {.name = "model.gguf",    .flags = ROW_WHOLE | ROW_EXTRA, PIECES(model)},
     {.name = "check",         .flags = ROW_WHOLE | ROW_KEPT, .tell = check_text},
     {.name = "tensors.txt",   .flags = ROW_WHOLE, .text = tensors_txt},
+    {.name = "stats.tsv",     .flags = ROW_WHOLE | ROW_HIDDEN, LINES(MOMENTS)},
+    {.name = "hashes",        .flags = ROW_WHOLE | ROW_HIDDEN, .library = digest_library, LINES(SHA256)},
 };
 
 #define VALUES(n) .form = &form_##n, PIECES(value)
@@ -35,6 +43,9 @@ const struct row files_tensor[] = {
     {.name = "f16.npy", .flags = ROW_VALUES | ROW_HIDDEN, NPY(f16)},
     {.name = "bf16",    .flags = ROW_VALUES | ROW_HIDDEN, VALUES(bf16)},
     {.name = "shard",   .flags = ROW_SPLIT | ROW_EXTRA, .text = shard_text},
+    {.name = "stats",   .flags = ROW_VALUES | ROW_HIDDEN, PART(STATS)},
+    {.name = "heatmap.png", .flags = ROW_VALUES | ROW_HIDDEN, .library = picture_library, PART(PICTURE)},
+    {.name = "sha256",  .flags = ROW_HIDDEN, .library = digest_library, PART(SHA256)},
 };
 // clang-format on
 
@@ -51,6 +62,8 @@ size_t files_count(enum files_where where)
 bool files_exists(const struct gen *g, const struct row *row, const struct gguf_tensor *t)
 {
     if (row->flags & ROW_SPLIT && !g->shards)
+        return false;
+    if (row->library && !row->library())
         return false;
     return !(row->flags & ROW_VALUES) || quant_has_values(gguf_type(t), g->gguf->fmt.big);
 }

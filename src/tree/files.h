@@ -14,6 +14,7 @@
 #define TREE_FILES_H
 
 #include "base/buf.h"
+#include "derive/work.h"
 #include "model/gen.h"
 
 /* An answer to a read. */
@@ -23,6 +24,7 @@ struct reply {
     uint8_t *scratch;      /* given by the caller: room for as many bytes as were asked for */
     struct mapped *mapped; /* owned reference; NULL if the bytes are elsewhere */
     uint64_t end;          /* of the bytes in `mapped` */
+    struct work *work;     /* by the tree: what is computed of the model */
     bool brief;            /* by the caller: to end before a byte that is missing is no failure */
 };
 
@@ -58,10 +60,18 @@ enum files_views {
     FILES_ALL,
 };
 
+/* What must be computed of tensors before bytes of a file can be shown. */
+struct need {
+    enum derived what;
+    uint32_t first, last; /* tensors [first, last) */
+};
+
 struct row {
     const char *name;
     unsigned flags;
-    const struct form *form; /* of value views */
+    const char *(*library)(void); /* that it needs: without it there is no such file; or NULL */
+    const struct form *form;      /* of value views */
+    enum derived what;            /* of computed files */
     /* Rendered: the whole file. `t` is the tensor (NULL at the root). Errors stick to the buf. */
     void (*text)(const struct gen *g, const struct gguf_tensor *t, struct buf *out);
     /* Rendered, of the whole: the same for what must know the model file's path or its bytes. */
@@ -73,6 +83,9 @@ struct row {
     /* Piecewise: the first byte of [off, end) that an incomplete model lacks; end: it lacks none. */
     uint64_t (*missing)(const struct view *v, const struct row *row, const struct gguf_tensor *t,
                         uint64_t off, uint64_t end);
+    /* Piecewise, computed: what [off, off + n) needs. Until that is kept, `read` is -EAGAIN. */
+    void (*need)(const struct view *v, const struct row *row, const struct gguf_tensor *t,
+                 uint64_t off, size_t n, struct need *ret);
 };
 
 extern const struct row files_root[];
@@ -116,6 +129,22 @@ int model_read(const struct view *v, const struct row *row, const struct gguf_te
                uint64_t off, size_t n, struct reply *r);
 uint64_t model_missing(const struct view *v, const struct row *row, const struct gguf_tensor *t,
                        uint64_t off, uint64_t end);
+
+/* The rows that are computed: derived.c. */
+uint64_t part_size(const struct view *v, const struct row *row, const struct gguf_tensor *t);
+int part_read(const struct view *v, const struct row *row, const struct gguf_tensor *t,
+              uint64_t off, size_t n, struct reply *r);
+uint64_t part_missing(const struct view *v, const struct row *row, const struct gguf_tensor *t,
+                      uint64_t off, uint64_t end);
+void part_need(const struct view *v, const struct row *row, const struct gguf_tensor *t,
+               uint64_t off, size_t n, struct need *ret);
+uint64_t lines_row_size(const struct view *v, const struct row *row, const struct gguf_tensor *t);
+int lines_row_read(const struct view *v, const struct row *row, const struct gguf_tensor *t,
+                   uint64_t off, size_t n, struct reply *r);
+uint64_t lines_row_missing(const struct view *v, const struct row *row, const struct gguf_tensor *t,
+                           uint64_t off, uint64_t end);
+void lines_row_need(const struct view *v, const struct row *row, const struct gguf_tensor *t,
+                    uint64_t off, size_t n, struct need *ret);
 
 /* The rendered rows: views.c. */
 void shape_text(const struct gen *g, const struct gguf_tensor *t, struct buf *out);

@@ -26,6 +26,7 @@ struct tree {
     struct edit_options edit;
     struct texts texts; /* that open files show */
     struct newest newest;
+    struct work *work; /* owned: what is computed of tensors */
     struct live *live; /* what is edited; NULL: the tree is read-only */
     /* Protected by the lock of `newest`: */
     struct held_table held; /* views of the whole that the kernel knows, open files of tensors */
@@ -115,6 +116,7 @@ struct tree_file {
     bool cut;               /* when it was opened, the model's file was known to have been cut */
     bool piecewise;         /* answered piecewise: see files.h */
     bool decodes;           /* piecewise, from tensor values */
+    bool computed;          /* piecewise, of results that may have to be waited for */
     bool gaps;              /* piecewise, and some of it is missing: of an incomplete model */
 };
 

@@ -156,6 +156,7 @@ static int first_gen(struct tree *t, const struct source *src, struct err *e)
     t->odd = g->odd;
     for (size_t i = 1; i < t->shards.n; i++)
         t->odd |= t->shards.g[i]->odd;
+    t->newest.name = t->name;
     t->newest.shards = t->shards.n ? &t->shards : NULL;
     t->newest.changed = t->st.st_mtim;
     r = newest_make(&t->newest, g, 0, &t->st.st_mtim, &t->newest.view.gen, e);
@@ -262,8 +263,10 @@ static int open_model(struct tree *t, const char *path, struct err *e)
 static struct tree *tree_new(const struct tree_options *o)
 {
     struct tree *t = calloc(1, sizeof(*t));
-    if (!t)
+    if (!t || !(t->work = work_new())) {
+        free(t);
         return NULL;
+    }
     t->opt = *o;
     t->model = (struct model_file){.dir = -1, .file = {.fd = -1}};
     t->edit = (struct edit_options){
@@ -294,6 +297,7 @@ void tree_close(struct tree *t)
 {
     if (!t)
         return;
+    work_free(t->work);
     held_free(&t->held);
     live_close(t->live);
     newest_free(&t->newest);

@@ -91,7 +91,9 @@ static int open_row(struct tree *t, struct tree_file *f, int flags)
     f->piecewise = f->row->read != NULL;
     f->decodes = value_decodes(v.gen, f->row, node_tensor(v.gen, &f->node));
     f->gaps = has_gaps(t, &v, f);
-    f->cacheable &= !f->gaps;
+    /* A read that waits for a result can only be interrupted where the kernel makes no pages of it. */
+    f->computed = f->row->need != NULL;
+    f->cacheable &= !f->gaps && !f->computed;
     if (r == 0 && (f->row->text || f->row->tell))
         r = render_row(t, &v, f);
     return r;
@@ -126,7 +128,17 @@ bool tree_cached_right(const struct tree_file *f)
 
 bool tree_ahead(const struct tree_file *f, size_t n)
 {
-    return f->piecewise && !f->gaps && (f->decodes || n <= REPLY_COPY_MAX);
+    return f->piecewise && !f->gaps && !f->computed && (f->decodes || n <= REPLY_COPY_MAX);
+}
+
+bool tree_waits(const struct tree_file *f)
+{
+    return f->computed;
+}
+
+void tree_stop(struct tree *t)
+{
+    work_stop(t->work);
 }
 
 int tree_release(struct tree *t, struct tree_file *f)
@@ -159,14 +171,22 @@ static uint64_t brief_end(const struct tree_file *f, const struct view *v,
     return missing > off ? missing : end;
 }
 
+_Static_assert(LIVE_PARKED == WORK_PARKED, "one code for requests that wait");
+
 /* What is answered piecewise: of the newest generation, or of that which is held for the file. */
-static int read_row(struct tree *t, struct tree_file *f, uint64_t off, size_t n, struct reply *r)
+static struct view view_of(struct tree *t, const struct tree_file *f)
 {
-    CLEANUP(view_free) struct view v = tree_held_view(t, f->held);
+    struct view v = tree_held_view(t, f->held);
     if (f->image) {
         image_unref(v.file);
         v.file = image_ref(f->image);
     }
+    return v;
+}
+
+static int read_row(struct tree *t, struct tree_file *f, uint64_t off, size_t n, struct reply *r)
+{
+    CLEANUP(view_free) struct view v = view_of(t, f);
     const struct gguf_tensor *tensor = node_tensor(v.gen, &f->node);
     uint64_t size = f->row->size(&v, f->row, tensor);
     if (off >= size || n == 0)
@@ -174,7 +194,33 @@ static int read_row(struct tree *t, struct tree_file *f, uint64_t off, size_t n,
     uint64_t end = off + min_u64(n, size - off);
     if (f->gaps && r->brief)
         end = brief_end(f, &v, tensor, off, end);
+    r->work = t->work;
     return f->row->read(&v, f->row, tensor, off, (size_t)(end - off), r);
+}
+
+static void computed(void *arg, int result)
+{
+    struct live_wait *w = arg;
+    w->done(w, result);
+}
+
+/* Only what is there is waited for: the read itself says what is missing. */
+int tree_prepare(struct tree *t, struct tree_file *f, uint64_t off, size_t n, bool brief,
+                 struct live_wait *w)
+{
+    struct need need;
+    if (!f->computed)
+        return 0;
+    CLEANUP(view_free) struct view v = view_of(t, f);
+    const struct gguf_tensor *tensor = node_tensor(v.gen, &f->node);
+    uint64_t size = f->row->size(&v, f->row, tensor);
+    if (off >= size || n == 0)
+        return 0;
+    uint64_t end = off + min_u64(n, size - off);
+    if (f->gaps && brief)
+        end = brief_end(f, &v, tensor, off, end);
+    f->row->need(&v, f->row, tensor, off, (size_t)(end - off), &need);
+    return work_want(t->work, &v, need.what, need.first, need.last, w->who, computed, w);
 }
 
 int tree_read(struct tree *t, struct tree_file *f, uint64_t off, size_t n, struct reply *r)

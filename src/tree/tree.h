@@ -123,6 +123,15 @@ bool tree_ahead(const struct tree_file *f, size_t n);
  * 0, -EIO, -ENOMEM.
  */
 int tree_read(struct tree *t, struct tree_file *f, uint64_t off, size_t n, struct reply *r);
+/*
+ * Before a read of a file that tree_waits(): have computed what it shows. 0: now tree_read() answers, but
+ * for -EAGAIN, if the result is not kept any more. LIVE_PARKED: w->done() is called when it is computed.
+ */
+bool tree_waits(const struct tree_file *f);
+int tree_prepare(struct tree *t, struct tree_file *f, uint64_t off, size_t n, bool brief,
+                 struct live_wait *w);
+/* Before the end: reads that wait are answered with -EINTR, and nothing is computed any more. */
+void tree_stop(struct tree *t);
 /* After each tree_read(), when the answer was given. */
 void tree_reply_done(struct reply *r);
 

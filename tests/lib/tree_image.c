@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -93,12 +94,41 @@ static ssize_t take(const struct reply *r, size_t most, void *dst)
     return (ssize_t)r->len;
 }
 
+struct waiting {
+    struct live_wait wait; /* first */
+    sem_t done;
+    int result;
+};
+
+static void on_done(struct live_wait *w, int result)
+{
+    struct waiting *p = (struct waiting *)w;
+    p->result = result;
+    (void)sem_post(&p->done);
+}
+
+/* Wait until what a read shows has been computed. */
+static int computed(struct tree *t, struct tree_file *f, uint64_t off, size_t n)
+{
+    struct waiting p = {.wait = {.done = on_done, .who = &p}};
+    if (!tree_waits(f))
+        return 0;
+    (void)sem_init(&p.done, 0, 0);
+    int r = tree_prepare(t, f, off, n, false, &p.wait);
+    while (r == LIVE_PARKED && sem_wait(&p.done) < 0)
+        ;
+    (void)sem_destroy(&p.done);
+    return r == LIVE_PARKED ? p.result : r;
+}
+
 ssize_t image_bytes(const struct tree_image *m, const char *path, uint64_t off, size_t n, void *dst)
 {
     uint64_t node = image_node(m, path);
     struct tree_file *f = NULL;
     struct reply r = {.scratch = malloc(n)};
     ssize_t got = node ? tree_open_file(m->t, node, O_RDONLY, &f) : -ENOENT;
+    if (got == 0)
+        got = computed(m->t, f, off, n);
     if (got == 0)
         got = tree_read(m->t, f, off, n, &r);
     if (got == 0)

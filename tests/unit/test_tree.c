@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "derive/picture.h"
 #include "tree_image.h"
 
 enum { F32 = 0, F16 = 1, Q5_0 = 6, Q8_0 = 8, NO_SUCH = 9999 };
@@ -83,14 +84,21 @@ static void test_listings(void)
 static void test_hidden(void)
 {
     struct build b;
+    char want[512];
     struct tree_image m = model();
     CU_ASSERT_NOT_EQUAL(image_node(&m, "tensors/w/bf16"), 0);
     CU_ASSERT_EQUAL(image_node(&m, "tensors/new/bf16"), 0);
     image_close(&m);
     put_model(&b, false);
     m = image_open(&b, &(struct tree_options){.views = FILES_ALL});
-    lists(&m, "tensors/w", "raw\nf32\nf32.npy\nshape\ntype\noffset\nf16\nf16.npy\nbf16\n");
-    lists(&m, "tensors/new", "raw\nshape\ntype\noffset\n");
+    const char *picture = picture_library() ? "heatmap.png\n" : "";
+    const char *hash = digest_library() ? "sha256\n" : "";
+    (void)snprintf(want, sizeof(want),
+                   "raw\nf32\nf32.npy\nshape\ntype\noffset\nf16\nf16.npy\nbf16\nstats\n%s%s",
+                   picture, hash);
+    lists(&m, "tensors/w", want);
+    (void)snprintf(want, sizeof(want), "raw\nshape\ntype\noffset\n%s", hash);
+    lists(&m, "tensors/new", want);
     image_close(&m);
 }
 

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: MIT */
+/* Tensors as pictures: see picture.h. */
+#include "derive/picture.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "derive/floats.h"
+
+#ifdef GGUFS_ZLIB
+#include <zlib.h>
+
+const char *picture_library(void)
+{
+    return zlibVersion();
+}
+#else
+const char *picture_library(void)
+{
+    return NULL;
+}
+#endif
+
+/* ---- layout ---- */
+
+/* The least integer whose square is at least n. */
+static uint64_t root_up(uint64_t n)
+{
+    uint64_t r = (uint64_t)sqrt((double)n);
+    while (r > 0 && (r - 1) * (r - 1) >= n)
+        r--;
+    while (r * r < n)
+        r++;
+    return r;
+}
+
+struct picture picture_of(const struct gguf *g, const struct gguf_tensor *t)
+{
+    struct picture p = {.n = t->n_elem, .columns = t->n_dims ? gguf_dim(g, t, 0) : 1};
+    if (t->n_dims == 1)
+        p.columns = root_up(p.n);
+    p.rows = p.columns ? p.n / p.columns + (p.n % p.columns != 0) : 0;
+    p.height = (uint32_t)max_u64(1, min_u64(p.rows, PICTURE_MOST));
+    p.width = (uint32_t)max_u64(1, min_u64(p.columns, PICTURE_MOST));
+    return p;
+}
+
+/* Where part `i` of `parts` of n begins: floor(i * n / parts), without overflow. */
+static uint64_t part(uint64_t n, uint32_t i, uint32_t parts)
+{
+    return n / parts * i + n % parts * i / parts;
+}
+
+/* ---- means ---- */
+
+struct sums {
+    double sum[PICTURE_MOST];
+    uint64_t n[PICTURE_MOST];
+};
+
+/* n values of one grid row, from column `at` on. */
+static void add_run(const struct picture *p, struct sums *s, uint32_t *x, uint64_t at,
+                    const float *v, size_t n)
+{
+    for (size_t i = 0; i < n;) {
+        while (part(p->columns, *x + 1, p->width) <= at + i)
+            ++*x;
+        size_t end = (size_t)min_u64(n, part(p->columns, *x + 1, p->width) - at);
+        double sum = 0;
+        uint64_t count = 0;
+        for (; i < end; i++)
+            if (isfinite(v[i])) {
+                sum += (double)v[i];
+                count++;
+            }
+        s->sum[*x] += sum;
+        s->n[*x] += count;
+    }
+}
+
+void picture_row(const struct picture *p, const struct quant_type *type, bool big,
+                 const uint8_t *data, uint32_t y, float *room, float *dst)
+{
+    struct sums s;
+    memset(&s, 0, sizeof(s));
+    for (uint64_t r = part(p->rows, y, p->height); r < part(p->rows, y + 1, p->height); r++) {
+        uint64_t first = r * p->columns, len = min_u64(p->columns, p->n - first);
+        uint32_t x = 0;
+        for (uint64_t at = 0; at < len; at += PICTURE_ROOM) {
+            size_t n = (size_t)min_u64(PICTURE_ROOM, len - at);
+            floats_read(type, big, data, first + at, n, room);
+            add_run(p, &s, &x, at, room, n);
+        }
+    }
+    for (uint32_t x = 0; x < p->width; x++)
+        dst[x] = s.n[x] ? (float)(s.sum[x] / (double)s.n[x]) : NAN;
+}
+
+/* ---- PNG ---- */
+
+/*
+ * A file: signature, chunks IHDR, IDAT, IEND. A chunk: u32 length, type, data, CRC-32 of the last two.
+ * The data of IDAT is a zlib stream of stored blocks, whose content is the rows, each behind a byte 0
+ * (no filter).
+ */
+enum {
+    SIGNATURE = 8,
+    CHUNK = 12,    /* a chunk without its data */
+    HEADER = 13,   /* data of IHDR */
+    ZLIB = 2 + 4,  /* of the stream: head, Adler-32 */
+    STORED = 5,    /* of a block: head and lengths */
+    BLOCK = 65535, /* bytes in a block, at most */
+};
+
+static size_t pixels_size(const struct picture *p)
+{
+    return p->height * (1 + 3 * (size_t)p->width);
+}
+
+static size_t stream_size(const struct picture *p)
+{
+    size_t n = pixels_size(p);
+    return ZLIB + n + STORED * ((n + BLOCK - 1) / BLOCK);
+}
+
+size_t picture_size(const struct picture *p)
+{
+    return SIGNATURE + 3 * CHUNK + HEADER + stream_size(p);
+}
+
+#ifdef GGUFS_ZLIB
+
+static uint8_t shade(double v)
+{
+    return (uint8_t)lround(255 * v);
+}
+
+/* v: in [-1, 1], or NaN. */
+static void colour(uint8_t dst[3], double v)
+{
+    if (isnan(v)) {
+        memset(dst, 128, 3);
+        return;
+    }
+    uint8_t rest = shade(1 - fabs(v));
+    dst[0] = v < 0 ? rest : 255;
+    dst[1] = rest;
+    dst[2] = v > 0 ? rest : 255;
+}
+
+static void paint(const struct picture *p, const float *mean, uint8_t *dst)
+{
+    float most = 0;
+    size_t n = (size_t)p->width * p->height;
+    for (size_t i = 0; i < n; i++)
+        most = fabsf(mean[i]) > most ? fabsf(mean[i]) : most;
+    for (uint32_t y = 0; y < p->height; y++) {
+        *dst++ = 0;
+        for (uint32_t x = 0; x < p->width; x++, dst += 3, mean++)
+            colour(dst, most > 0 ? (double)*mean / (double)most : (double)*mean);
+    }
+}
+
+/* Where the data of a chunk begins, of which n bytes follow. */
+static size_t chunk_begin(struct buf *out, const char *type, size_t n)
+{
+    buf_uint(out, n, 4, true);
+    buf_str(out, type);
+    return out->len;
+}
+
+static void chunk_end(struct buf *out, size_t begin)
+{
+    if (buf_error(out))
+        return;
+    uLong crc = crc32(0, out->data + begin - 4, (uInt)(out->len - begin + 4));
+    buf_uint(out, crc, 4, true);
+}
+
+static void add_stream(struct buf *out, const uint8_t *pixels, size_t n)
+{
+    buf_add(out, "\x78\x01", 2);
+    for (size_t at = 0; at < n; at += BLOCK) {
+        size_t len = (size_t)min_u64(BLOCK, n - at);
+        buf_char(out, at + len == n);
+        buf_uint(out, len, 2, false);
+        buf_uint(out, len ^ 0xffff, 2, false);
+        buf_add(out, pixels + at, len);
+    }
+    buf_uint(out, adler32(1, pixels, (uInt)n), 4, true);
+}
+
+void picture_png(const struct picture *p, const float *mean, struct buf *out)
+{
+    CLEANUP(buf_free) struct buf pixels = BUF_INIT;
+    size_t n = pixels_size(p);
+    uint8_t *at = buf_extend(&pixels, n);
+    if (!at) {
+        out->err = buf_error(&pixels);
+        return;
+    }
+    paint(p, mean, at);
+    buf_add(out, "\x89PNG\r\n\x1a\n", SIGNATURE);
+    size_t begin = chunk_begin(out, "IHDR", HEADER);
+    buf_uint(out, p->width, 4, true);
+    buf_uint(out, p->height, 4, true);
+    buf_add(out, "\x08\x02\x00\x00\x00", 5); /* 8 bits, RGB, deflate, no filters, not interlaced */
+    chunk_end(out, begin);
+    begin = chunk_begin(out, "IDAT", stream_size(p));
+    add_stream(out, pixels.data, n);
+    chunk_end(out, begin);
+    chunk_end(out, chunk_begin(out, "IEND", 0));
+}
+
+#else
+
+void picture_png(const struct picture *p, const float *mean, struct buf *out)
+{
+    (void)p;
+    (void)mean;
+    out->err = -1;
+}
+
+#endif

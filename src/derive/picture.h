@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A tensor as a picture (PNG, 8-bit RGB, not compressed, so that its size is known): each pixel shows
+ * the mean of the finite values of its block.
+ *
+ * The grid of values: of two dimensions the rows and columns; of more, the leading ones below each
+ * other; of one, rows of about the square root, of which the last may end early. It is divided into
+ * PICTURE_MOST by PICTURE_MOST blocks at most, as even as they can be.
+ *
+ *     -largest mean      0      largest mean      no finite value
+ *     blue             white         red               grey
+ *
+ * Needs zlib, for its checksums. Threads: pure functions.
+ */
+#ifndef DERIVE_PICTURE_H
+#define DERIVE_PICTURE_H
+
+#include "base/buf.h"
+#include "gguf/gguf.h"
+
+#define PICTURE_MOST 1024
+
+/* "1.2.13"; NULL: pictures cannot be made in this build. */
+const char *picture_library(void);
+
+struct picture {
+    uint64_t n;             /* values */
+    uint64_t rows, columns; /* of the grid; rows * columns >= n */
+    uint32_t height, width; /* pixels, at least 1 */
+};
+
+struct picture picture_of(const struct gguf *g, const struct gguf_tensor *t);
+/* Bytes of the file. */
+size_t picture_size(const struct picture *p);
+
+/*
+ * The means of pixel row y into dst[width], NaN where there is none. `data` is the tensor's first
+ * block; `room` has PICTURE_ROOM floats. May run under map_guard().
+ */
+enum { PICTURE_ROOM = 4096 };
+void picture_row(const struct picture *p, const struct quant_type *type, bool big,
+                 const uint8_t *data, uint32_t y, float *room, float *dst);
+
+/* The file, from the means of all pixels. */
+void picture_png(const struct picture *p, const float *mean, struct buf *out);
+
+#endif

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What takes long to compute of tensors, by all processors: hashes, moments, statistics, pictures.
+ *
+ *     w = work_new();
+ *     r = work_want(w, &view, DERIVED_SHA256, first, last, who, done, arg);
+ *     0: all of it is kept; WORK_PARKED: done(arg, result) is called later; or -errno
+ *     work_sha256(w, &view, i, hash);                 once it is kept
+ *     work_interrupt(w, who);                         done(arg, -EINTR), if it still waits
+ *     work_free(w);
+ *
+ * Nothing is computed before it is wanted, and nothing twice: several that want the same wait for one
+ * computation. A tensor is computed in units that take milliseconds. Threads exist only while there is
+ * work, as many as processors; they take units of all that is wanted in turn, those of small tensors
+ * first, so that a small wish does not wait for a large one. What nobody wants any more is given up.
+ *
+ * Results are kept (kept.h). A failure is not: missing data, a cut file or want of memory fails those
+ * that wait, and is tried again when it is wanted again.
+ *
+ * Threads: any. done() is called without a lock, by one of the threads or in work_interrupt().
+ */
+#ifndef DERIVE_WORK_H
+#define DERIVE_WORK_H
+
+#include "derive/kept.h"
+#include "model/gen.h"
+
+struct work;
+
+#define WORK_PARKED 1
+
+struct work *work_new(void); /* NULL: no memory */
+/* Answer all that waits with -EINTR and whatever is wanted from now on, and end all threads. */
+void work_stop(struct work *w);
+/* The same, and free what is kept. May be NULL. */
+void work_free(struct work *w);
+
+typedef void work_done_fn(void *arg, int result);
+
+/* Tensors [first, last) of the view, those that have no values left out where values are needed. */
+int work_want(struct work *w, const struct view *v, enum derived what, uint32_t first,
+              uint32_t last, const void *who, work_done_fn *done, void *arg);
+/* True if `who` waited for something. */
+bool work_interrupt(struct work *w, const void *who);
+
+/* True if it can be computed of this tensor: all but hashes need values. */
+bool work_applies(const struct gen *g, const struct gguf_tensor *t, enum derived what);
+
+/* What is kept of tensor i. False or NULL: nothing (any more): want it. */
+bool work_sha256(struct work *w, const struct view *v, uint32_t i, uint8_t dst[DIGEST_BYTES]);
+bool work_moments(struct work *w, const struct view *v, uint32_t i, struct moments *dst);
+struct blob *work_blob(struct work *w, const struct view *v, uint32_t i, enum derived what);
+
+/* How often a tensor was computed; for tests. */
+uint64_t work_count(struct work *w);
+
+#endif

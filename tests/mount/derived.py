@@ -1,0 +1,368 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: MIT
+"""Files that are computed of tensors: sha256, hashes, stats, stats.tsv, heatmap.png. What they show, that
+their sizes are known before, and that nobody waits for them who did not ask."""
+import errno
+import hashlib
+import math
+import os
+import signal
+import struct
+import subprocess
+import sys
+import unittest
+import zlib
+
+import numpy as np
+
+import ggufmodel as gguf
+import mountlib
+import samples
+from ggufmodel import Tensor
+
+F32, F16, Q8_0, I8, F64, UNKNOWN = 0, 1, 8, 24, 28, 99
+ODD_NAME = b'odd\n\x1b\xff name'
+
+
+def floats(shape, seed=1, low=-3, high=2):
+    return np.random.default_rng(seed).uniform(low, high, shape).astype('<f4')
+
+
+def f32(name, values):
+    values = np.asarray(values, '<f4')
+    return Tensor(name, F32, tuple(reversed(values.shape)), values.tobytes())
+
+
+def special():
+    values = floats((9, 700), 2)
+    values[0, :9] = [0, -0.0, math.nan, math.inf, -math.inf, 1e-45, -1e-45, 0, math.nan]
+    values[3, 100:200] = values.max()  # an edge of the last bin
+    values[8, 5:9] = 0
+    return values
+
+
+def edges():
+    """Every edge of the bins of -4 to 4, and its neighbours."""
+    at = np.linspace(-4, 4, 33).astype('<f4')
+    return np.clip(np.concatenate([at, np.nextafter(at, np.float32(-9)), np.nextafter(at, np.float32(9))]), -4, 4)
+
+
+def blocks(count, seed=3):
+    """Q8_0 with scales of every size."""
+    rng = np.random.default_rng(seed)
+    scale = rng.uniform(-2, 2, count).astype('<f2')
+    return b''.join(scale[i].tobytes() + rng.integers(-128, 128, 32, 'i1').tobytes() for i in range(count))
+
+
+def tensors():
+    return [f32(b'plain', floats((5, 33))), f32(b'special', special()), f32(b'edges', edges()),
+            f32(b'large', floats((1500, 3000), 4)), f32(b'cube', floats((3, 4, 50), 5)),
+            f32(b'line', floats(5000, 6)), f32(b'wide', floats((2, 70000), 7)),
+            f32(b'one', np.float32(7.5).reshape(1)), f32(b'zeros', np.zeros((4, 4))),
+            f32(b'none', np.full((3, 3), np.nan)), f32(ODD_NAME, floats(3, 8)),
+            Tensor(b'half', F16, (64, 3), floats((3, 64), 9).astype('<f2').tobytes()),
+            Tensor(b'quant', Q8_0, (96, 5), blocks(15)),
+            Tensor(b'bytes', I8, (7,), np.arange(-3, 4, dtype='i1').tobytes()),
+            Tensor(b'double', F64, (3,), np.array([1e300, -2, 3], '<f8').tobytes()),
+            Tensor(b'unknown', UNKNOWN, (5,), bytes(64))]
+
+
+def expected(values):
+    """What `stats` has of float32 values: names to numbers."""
+    wide = values.astype('f8').ravel()
+    finite = wide[np.isfinite(wide)]
+    want = {'elements': wide.size, 'zeros': int((finite == 0).sum()), 'nan': int(np.isnan(wide).sum()),
+            'inf': int(np.isinf(wide).sum())}
+    if finite.size:
+        want.update(min=finite.min(), max=finite.max(), mean=finite.mean(), std=finite.std(),
+                    absmax=np.abs(finite).max())
+    else:
+        want.update(dict.fromkeys(('min', 'max', 'mean', 'std', 'absmax'), math.nan))
+    return want, finite
+
+
+def close(a, b):
+    return a == b or (math.isnan(a) and math.isnan(b)) or math.isclose(a, b, rel_tol=1e-6, abs_tol=1e-12)
+
+
+def png(data):
+    """Rows of (r, g, b); checks every length and checksum. Standard library only."""
+    assert data[:8] == b'\x89PNG\r\n\x1a\n'
+    at, body = 8, b''
+    while at < len(data):
+        size, kind = struct.unpack('>I4s', data[at:at + 8])
+        chunk = data[at + 8:at + 8 + size]
+        assert struct.unpack('>I', data[at + 8 + size:at + 12 + size])[0] == zlib.crc32(kind + chunk)
+        if kind == b'IHDR':
+            width, height, *kinds = struct.unpack('>IIBBBBB', chunk)
+            assert kinds == [8, 2, 0, 0, 0]
+        body += chunk if kind == b'IDAT' else b''
+        at += 12 + size
+    assert kind == b'IEND' and at == len(data)
+    rows = np.frombuffer(zlib.decompress(body), 'u1').reshape(height, 1 + 3 * width)
+    assert not rows[:, 0].any()
+    return rows[:, 1:].reshape(height, width, 3)
+
+
+def picture(values):
+    """The colours that a picture of the values should have."""
+    grid = values.astype('f8')
+    if grid.ndim == 1:
+        columns = math.isqrt(max(grid.size - 1, 0)) + 1 if grid.size else 1
+        rows = -(-grid.size // columns)
+        grid = np.concatenate([grid, np.full(rows * columns - grid.size, np.nan)]).reshape(rows, columns)
+    grid = grid.reshape(-1, grid.shape[-1])
+    height, width = min(grid.shape[0], 1024), min(grid.shape[1], 1024)
+    finite = np.isfinite(grid)
+    grid = np.where(finite, grid, 0)
+
+    def blocks_of(a):
+        a = np.add.reduceat(a, [i * a.shape[0] // height for i in range(height)], 0)
+        return np.add.reduceat(a, [i * a.shape[1] // width for i in range(width)], 1)
+
+    count = blocks_of(finite.astype('f8'))
+    with np.errstate(invalid='ignore', divide='ignore'):
+        mean = (blocks_of(grid) / count).astype('f4').astype('f8')
+        most = np.nanmax(np.abs(mean)) if (count > 0).any() else 0
+        v = mean / most if most else mean
+    rest = np.floor(255 * (1 - np.abs(v)) + 0.5)
+    out = np.stack([np.where(v < 0, rest, 255), rest, np.where(v > 0, rest, 255)], 2)
+    return np.where((count > 0)[..., None], out, 128)
+
+
+def has(name):
+    """Whether the program was built with the library that a file needs."""
+    return {'sha256': 'OpenSSL', 'heatmap.png': 'zlib'}[name] in mountlib.run(mountlib.GGUFS, '--version').out
+
+
+class Views(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.made = tensors()
+        cls.mount = mountlib.Mount(mountlib.put('made.gguf', gguf.encode(samples.ARCH, cls.made)), '-o', 'views=all')
+        cls.at = cls.mount.__enter__()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.mount.__exit__(None, None, None)
+
+    def folder(self, tensor):
+        return os.path.join(os.fsencode(self.at), b'tensors',
+                            tensor.name.replace(b'\n', b'%0A').replace(b'\x1b', b'%1B'))
+
+    def content(self, name):
+        """As long as stat said, before anything was read."""
+        size = os.stat(name).st_size
+        data = mountlib.get(name)
+        self.assertEqual(len(data), size, name)
+        return data
+
+    def values(self, tensor):
+        return np.load(os.fsdecode(os.path.join(self.folder(tensor), b'f32.npy')))
+
+    def test_listed(self):
+        root = os.listdir(self.at)
+        self.assertEqual(has('sha256'), 'hashes' in root)
+        self.assertIn('stats.tsv', root)
+        for tensor in self.made:
+            names = os.listdir(self.folder(tensor))
+            self.assertEqual(b'sha256' in names, has('sha256'))
+            self.assertEqual(b'stats' in names, tensor.type_id != UNKNOWN)
+            self.assertEqual(b'heatmap.png' in names, tensor.type_id != UNKNOWN and has('heatmap.png'))
+
+    def test_stats(self):
+        for tensor in self.made[:-1]:
+            with self.subTest(tensor=tensor.name):
+                lines = self.content(os.path.join(self.folder(tensor), b'stats')).decode().splitlines()
+                self.assertEqual({len(line) for line in lines[:9]}, {33})
+                got = {line.split()[0]: line.split()[1] for line in lines[:9]}
+                want, finite = expected(self.values(tensor))
+                self.assertEqual(set(got), set(want))
+                for name, value in want.items():
+                    if isinstance(value, int):
+                        self.assertEqual(int(got[name]), value, name)
+                    else:
+                        self.assertTrue(close(float(got[name]), float(value)), (name, got[name], value))
+                self.check_bins(lines[9:], finite)
+
+    def check_bins(self, lines, finite):
+        self.assertEqual(len(lines), 32)
+        most = np.abs(finite).max() if finite.size else 0
+        at = np.linspace(-most, most, 33)
+        count = np.histogram(finite, 32, (-most, most))[0] if most else np.bincount([16] * finite.size, minlength=32)
+        for i, line in enumerate(lines):
+            edge, n, *bar = line.split()
+            self.assertTrue(close(float(edge), at[i]), (edge, at[i]))
+            self.assertEqual(int(n), count[i], i)
+            self.assertEqual(bool(bar), int(n) > 0)
+
+    def test_table(self):
+        head, *lines = self.content(os.path.join(self.at, 'stats.tsv')).decode().splitlines()
+        columns = head.split('\t')
+        self.assertEqual(columns[:3] + columns[-1:], ['name', 'type', 'elements', 'shape'])
+        self.assertEqual(len(lines), len(self.made))
+        for line, tensor in zip(lines, self.made):
+            got = dict(zip(columns, line.split('\t'), strict=True))
+            self.assertEqual(got['shape'].split(), [str(dim) for dim in reversed(tensor.dims)])
+            if tensor.name != ODD_NAME:
+                self.assertEqual(got['name'], tensor.name.decode())
+            if tensor.type_id == UNKNOWN:
+                self.assertEqual({got[name] for name in columns[3:-1]}, {''})
+                continue
+            for name, value in expected(self.values(tensor))[0].items():
+                self.assertTrue(close(float(got[name]), float(value)), (tensor.name, name))
+        self.assertIn(r'odd\x0a\x1b\xff name', lines[self.made.index(next(t for t in self.made if t.name == ODD_NAME))])
+
+    def test_hashes(self):
+        if not has('sha256'):
+            self.skipTest('built without libcrypto')
+        lines = self.content(os.path.join(self.at, 'hashes')).split(b'\n')
+        self.assertEqual(lines.pop(), b'')
+        self.assertEqual(len(lines), len(self.made))
+        for line, tensor in zip(lines, self.made):
+            want = hashlib.sha256(mountlib.get(os.path.join(self.folder(tensor), b'raw'))).hexdigest().encode()
+            self.assertEqual(self.content(os.path.join(self.folder(tensor), b'sha256')), want + b'\n')
+            name = rb'odd\x0a\x1b\xff name' if tensor.name == ODD_NAME else tensor.name
+            self.assertEqual(line, b'sha256    ' + want + b'  made.gguf:' + name)
+
+    def test_pieces(self):
+        """From any byte, in pieces of any length."""
+        for name in ('stats.tsv', 'tensors/plain/stats') + (('hashes', ) if has('sha256') else ()):
+            name = os.path.join(self.at, name)
+            whole = self.content(name)
+            with open(name, 'rb', buffering=0) as file:
+                for size in (1, 7, 100, 1000):
+                    for at in range(0, len(whole) + size, max(size // 3, 1)):
+                        self.assertEqual(os.pread(file.fileno(), size, at), whole[at:at + size])
+
+    def test_pictures(self):
+        if not has('heatmap.png'):
+            self.skipTest('built without zlib')
+        for tensor in self.made[:-1]:
+            with self.subTest(tensor=tensor.name):
+                got = png(self.content(os.path.join(self.folder(tensor), b'heatmap.png'))).astype(int)
+                want = picture(self.values(tensor))
+                self.assertEqual(got.shape, want.shape)
+                self.assertLessEqual(np.abs(got - want).max(), 1)
+
+    def test_second_program(self):
+        """libpng reads a picture too."""
+        if not has('heatmap.png') or not any(os.path.exists(d + '/pngfix') for d in os.get_exec_path()):
+            self.skipTest('no pngfix')
+        done = mountlib.run('pngfix', os.path.join(self.at, 'tensors/large/heatmap.png'))
+        self.assertEqual(done.returncode, 0, done.err)
+
+
+class Newest(unittest.TestCase):
+    def test_edit(self):
+        """Lines follow the names of the newest state, hashes are kept; an open one shows what it opened."""
+        if not has('sha256'):
+            self.skipTest('built without libcrypto')
+        source = mountlib.put('edit.gguf', gguf.encode(samples.ARCH, tensors()))
+        with mountlib.Mount(source, '-o', 'commit=close,relayout=copy') as at:
+            before = mountlib.get(at + '/hashes')
+            with open(at + '/hashes', 'rb', buffering=0) as file:
+                with open(at + '/metadata/general.name', 'w', encoding='utf-8') as key:
+                    key.write('x' * 5000)
+                self.assertEqual(file.read(), before)
+            self.assertEqual(mountlib.get(at + '/hashes'), before)
+
+    def test_split(self):
+        shards = [os.path.join(mountlib.SHARED, f'models/small-0000{i}-of-00003.gguf') for i in (1, 2, 3)]
+        if not has('sha256') or not os.path.exists(shards[0]):
+            self.skipTest('no shared data')
+        with mountlib.Mount(shards[0], '-o', 'ro') as at:
+            for line in mountlib.get(at + '/hashes').decode().splitlines():
+                _, digest, name = line.split()
+                shard, name = name.split(':', 1)
+                self.assertEqual(mountlib.get(f'{at}/tensors/{name}/shard').decode().strip(), shard)
+                self.assertEqual(mountlib.get(f'{at}/tensors/{name}/sha256').decode().strip(), digest)
+
+
+class Faults(unittest.TestCase):
+    def names(self):
+        return ['stats'] + [name for name in ('sha256', 'heatmap.png') if has(name)]
+
+    def fails(self, name):
+        with self.assertRaises(OSError) as caught:
+            mountlib.get(name)
+        self.assertEqual(caught.exception.errno, errno.EIO, name)
+
+    def test_partial(self):
+        """Of what is missing there are no results; all before it is there."""
+        made = [f32(b'a', floats(100)), f32(b'b', floats(5000)), f32(b'c', floats(9))]
+        data = gguf.encode(samples.ARCH, made)
+        with mountlib.Mount(mountlib.put('part.gguf', data[:-10000]), '-o', 'partial') as at:
+            for name in self.names():
+                mountlib.get(f'{at}/tensors/a/{name}')
+                for tensor in 'bc':
+                    self.fails(f'{at}/tensors/{tensor}/{name}')
+            for name in ['stats.tsv'] + (['hashes'] if has('sha256') else []):
+                with open(f'{at}/{name}', 'rb', buffering=0) as file:
+                    lines = file.read(os.fstat(file.fileno()).st_size).decode().splitlines()
+                    self.assertIn('a', lines[-1].replace(':', '\t').split('\t'))
+                    with self.assertRaises(OSError):
+                        file.read(1)
+
+    def test_cut(self):
+        """A file that is cut while it is mounted: EIO, and what was computed stays."""
+        source = mountlib.put('cut.gguf', gguf.encode(samples.ARCH, [f32(b'a', floats(5000)), f32(b'b', floats(50000))]))
+        with mountlib.Mount(source, '-o', 'ro') as at:
+            known = {name: mountlib.get(f'{at}/tensors/a/{name}') for name in self.names()}
+            os.truncate(source, 8192)
+            for name in self.names():
+                self.fails(f'{at}/tensors/b/{name}')
+                self.assertEqual(mountlib.get(f'{at}/tensors/a/{name}'), known[name])
+
+
+class Long(unittest.TestCase):
+    """A sparse terabyte: what would take an hour must not be begun unasked, and can be left."""
+
+    def model(self):
+        made = [Tensor(b't%d' % i, F32, (1 << 20, 1 << 17), b'') for i in range(2)] + [f32(b'last', floats(9))]
+        sizes = [1 << 39, 1 << 39, 36]
+        offsets, end = gguf.place(sizes, range(3), 32, 0)
+        head = gguf.header(samples.ARCH, made, offsets)
+        name = mountlib.put('long.gguf', head)
+        start = len(head) + gguf.pad(len(head), 32)
+        with open(name, 'r+b') as file:
+            file.truncate(start + end)
+            file.seek(start + offsets[2])
+            file.write(made[2].data)
+        return name
+
+    def test_names_and_sizes(self):
+        with mountlib.Mount(self.model(), '-o', 'ro,views=all') as at:
+            done = mountlib.run('ls', '-lR', at)
+            self.assertEqual((done.returncode, done.err), (0, ''))
+            self.assertIn('heatmap.png' if has('heatmap.png') else 'stats', done.out)
+
+    def test_others_go_on(self):
+        """More waiting readers than there are threads to serve; others are served, and all can be ended."""
+        names = ['stats'] + [name for name in ('sha256', 'heatmap.png') if has(name)]
+        with mountlib.Mount(self.model(), '-o', 'ro') as at:
+            waiting = [subprocess.Popen([sys.executable, '-c', 'import sys; open(sys.argv[1], "rb").read()',
+                                         f'{at}/tensors/t{i % 2}/{name}'], stderr=subprocess.DEVNULL)
+                       for i in range(12) for name in names]
+            waiting.append(subprocess.Popen(['cat', f'{at}/stats.tsv'], stdout=subprocess.DEVNULL))
+            self.assertEqual(mountlib.get(f'{at}/tensors/last/type'), b'F32\n')
+            for name in names:
+                self.assertGreater(len(mountlib.get(f'{at}/tensors/last/{name}')), 0)
+            for i, program in enumerate(waiting):
+                program.send_signal([signal.SIGINT, signal.SIGKILL, signal.SIGTERM][i % 3])
+            for program in waiting:
+                self.assertNotEqual(program.wait(mountlib.LIMIT), 0)
+            self.assertEqual(mountlib.get(f'{at}/tensors/last/type'), b'F32\n')
+
+    def test_unmount(self):
+        """The daemon ends while it computes: who waits is answered."""
+        with mountlib.Foreground(self.model(), '-o', 'ro') as (at, process):
+            reader = subprocess.Popen(['cat', f'{at}/tensors/t0/stats'], stderr=subprocess.DEVNULL)
+            self.assertEqual(mountlib.get(f'{at}/tensors/last/type'), b'F32\n')
+            process.terminate()
+            self.assertEqual(process.wait(mountlib.LIMIT), 0)
+            self.assertNotEqual(reader.wait(mountlib.LIMIT), 0)
+
+
+if __name__ == '__main__':
+    mountlib.main()
