@@ -93,17 +93,20 @@ static const struct {
 
 static const struct command {
     const char *name;
-    const char *value; /* the only VALUE allowed in NAME=VALUE; NULL: no value */
+    const char *value; /* the only VALUE allowed in NAME=VALUE; "N": any number; NULL: no value */
     unsigned takes;    /* a set of options */
     const char *wants; /* operands; NULL: takes none */
     int (*run)(const struct command_args *a);
+    bool one; /* it takes one operand */
 } commands[] = {
-    {"--unmount", NULL, 0, "MOUNTPOINT", unmount},
-    {"--list", NULL, TAKES(OPTION_JSON), NULL, list},
-    {"--recover", NULL, 0, "MODEL", recover},
+    {"--unmount", NULL, 0, "MOUNTPOINT", unmount, false},
+    {"--list", NULL, TAKES(OPTION_JSON), NULL, list, false},
+    {"--recover", NULL, 0, "MODEL", recover, false},
     {"--check", "full", TAKES(OPTION_JSON) | TAKES(OPTION_STRICT) | TAKES(OPTION_IGNORE),
-     "MODEL or FOLDER", command_check},
-    {"--info", NULL, TAKES(OPTION_JSON), "MODEL or FOLDER", command_info},
+     "MODEL or FOLDER", command_check, false},
+    {"--info", NULL, TAKES(OPTION_JSON), "MODEL or FOLDER", command_info, false},
+    {"--history", "clear", 0, "MODEL", command_history, true},
+    {"--undo", "N", 0, "MODEL", command_undo, true},
 };
 
 /* ---- the parser ---- */
@@ -170,6 +173,15 @@ static int unknown(const struct command *cmd, const char *arg)
     return misused(cmd, "unknown option '%s'", shown);
 }
 
+/* The only value that the command has, or a number as states have them. */
+static bool is_allowed(const struct command *cmd, const char *value)
+{
+    size_t digits = strspn(value, "0123456789");
+    if (cmd->value && strcmp(cmd->value, "N") == 0)
+        return digits > 0 && digits <= 18 && !value[digits] && strspn(value, "0") < digits;
+    return cmd->value && strcmp(value, cmd->value) == 0;
+}
+
 /* An argument that begins with "-". */
 static int take_option(const struct command *cmd, const char *arg, struct command_args *a)
 {
@@ -177,7 +189,7 @@ static int take_option(const struct command *cmd, const char *arg, struct comman
     size_t i = find_option(arg);
     const char *value = value_of(arg);
     if (is_named(arg, cmd->name)) {
-        if (value && (!cmd->value || strcmp(value, cmd->value) != 0))
+        if (value && !is_allowed(cmd, value))
             return misused(cmd, "'%s' is not a valid value", show(shown, value, strlen(value)));
         a->value = value ? value : a->value;
         return 0;
@@ -207,6 +219,8 @@ static int parse(const struct command *cmd, int argc, char **argv, struct comman
         return misused(cmd, "%s is missing", cmd->wants);
     if (!cmd->wants && a->n > 0)
         return misused(cmd, "takes no operand");
+    if (cmd->one && a->n > 1)
+        return misused(cmd, "takes one %s", cmd->wants);
     return 0;
 }
 

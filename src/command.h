@@ -34,5 +34,7 @@ bool command_run(int argc, char **argv, int *status);
 /* Commands with a file of their own; the result is the exit status. */
 int command_check(const struct command_args *a);
 int command_info(const struct command_args *a);
+int command_history(const struct command_args *a);
+int command_undo(const struct command_args *a);
 
 #endif

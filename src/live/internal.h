@@ -31,6 +31,7 @@ struct pending {
         *owner;             /* the request that waits, if this batch is its edit alone; else NULL */
     bool asked;             /* the disk was asked, and then */
     enum edit_strategy how; /* what it said */
+    uint64_t restored;      /* it is an undo: the state that it goes back to; else 0 */
 };
 
 struct writer {
@@ -69,6 +70,7 @@ struct live {
     uint64_t ranks;       /* given to keys */
     struct keys keys;
     struct writer writer;
+    char undo[512]; /* about the last undo: as long as a line of struct err */
 };
 
 /* An open file. */
@@ -153,6 +155,9 @@ bool draft_may_go_on(const struct live *l, const struct kfile *f);
 
 /* ---- edits: all under the lock ---- */
 
+/* Some key has a NUL in it: it may be equal to another up to that. */
+bool has_odd_names(const struct gguf *g);
+
 /* True if the model, with all edits accepted, has the key. */
 bool edits_stored(const struct live *l, const struct kfile *f);
 /* The value of file number `number` there: references for shown_free(). */
@@ -199,6 +204,11 @@ void pending_take_back(struct live *l, const struct err *e);
 void pending_drop(struct live *l);
 /* What was in flight (`failed`) was not written: what was accepted since moves to what is on disk. */
 void pending_rebase(struct live *l, const struct edit_change *failed);
+
+/* What the files of all keys are that a change names follows from what is stored now. */
+void settle_change(struct live *l, const struct edit_change *c);
+/* The newest generation is what is on the disk, or in flight: nothing is pending. */
+void adopt_base(struct live *l);
 
 /* Renames that are pending (struct moved in keys.h). */
 int moves_room(struct keys *k);

@@ -308,10 +308,10 @@ static void give_number(struct keys *k, uint32_t number)
         k->unused[k->n_unused++] = number;
 }
 
-struct kfile *keys_add(struct keys *k, const char *file, enum kfile_state state)
+/* key NULL: it is a helper. */
+static struct kfile *add(struct keys *k, const char *file, enum kfile_state state, const char *key,
+                         size_t n)
 {
-    char key[TREE_NAME_MAX + 1];
-    size_t n;
     uint32_t number;
     if (new_number(k, &number) < 0)
         return NULL;
@@ -319,13 +319,29 @@ struct kfile *keys_add(struct keys *k, const char *file, enum kfile_state state)
     if (!f)
         return NULL;
     f->id = number;
-    bool is_key = state == KFILE_NEW;
-    if ((is_key && (name_decode(file, key, &n) < 0 || set_key(f, key, n) < 0)) || place(k, f) < 0) {
+    if ((key && set_key(f, key, n) < 0) || place(k, f) < 0) {
         kfile_free(f);
         return NULL;
     }
     take_number(k, number);
     return f;
+}
+
+struct kfile *keys_add(struct keys *k, const char *file, enum kfile_state state)
+{
+    char key[TREE_NAME_MAX + 1];
+    size_t n = 0;
+    bool is_key = state == KFILE_NEW;
+    if (is_key && name_decode(file, key, &n) < 0)
+        return NULL;
+    return add(k, file, state, is_key ? key : NULL, n);
+}
+
+struct kfile *keys_add_key(struct keys *k, const char *key, size_t n)
+{
+    char file[TREE_NAME_MAX + 1];
+    (void)name_encode(key, n, file);
+    return add(k, file, KFILE_NEW, key, n);
 }
 
 int keys_rename(struct keys *k, struct kfile *f, const char *file)

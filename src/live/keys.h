@@ -165,6 +165,8 @@ bool keys_visible(const struct keys *k, uint32_t i);
 struct kfile *keys_touch(struct keys *k, const struct gen *g, uint32_t i);
 /* A new kfile with a new number, without references. NULL: no memory. */
 struct kfile *keys_add(struct keys *k, const char *file, enum kfile_state state);
+/* The same for a key, NEW, whose name may be longer than a file name. */
+struct kfile *keys_add_key(struct keys *k, const char *key, size_t n);
 /* Another name for a helper. 0, -ENOMEM. */
 int keys_rename(struct keys *k, struct kfile *f, const char *file);
 /* Take away the name of a helper or a key that never was: DEAD; freed now or later. */

@@ -22,6 +22,7 @@
 #define LIVE_LIVE_H
 
 #include "edit/file.h"
+#include "edit/keeper.h"
 #include "edit/plan.h"
 #include "edit/shown.h"
 #include "model/newest.h"
@@ -35,6 +36,7 @@ enum live_commit { LIVE_COMMIT_AUTO, LIVE_COMMIT_CLOSE, LIVE_COMMIT_SYNC };
 struct live_options {
     enum live_commit commit;
     struct edit_options edit;
+    struct keeper *history;                      /* not owned; NULL: none is kept */
     void (*log)(int priority, const char *line); /* may be NULL; any thread. syslog(3)'s levels */
 };
 
@@ -148,6 +150,22 @@ void live_release(struct live *l, struct live_file *f); /* may be NULL */
  * alone is given up, also while it is copied; what others have edited too is written nevertheless.
  */
 void live_interrupt(struct live *l, const void *who);
+
+/* ---- the history ---- */
+
+/*
+ * Make all keys what they were in a state of the history; number 0: before its last edits. One edit,
+ * written at once in any mode. 0: they are that already; -EBUSY (edits are not written yet: after
+ * live_fsync() of the folder, again), -EOPNOTSUPP (no history is kept), as of history_pick(),
+ * edit_restore() and edit_plan_make(). What was done, or why not, is live_undo_said().
+ */
+int live_undo(struct live *l, uint64_t number, struct live_wait *w);
+/* A line about the last live_undo(); nothing if there was none. 0, -ENOMEM. */
+int live_undo_said(struct live *l, struct buf *out);
+/* The states as text (history_text()). 0, -EOPNOTSUPP, -errno. */
+int live_history(struct live *l, struct buf *out);
+/* Forget them. 0, -EOPNOTSUPP, -errno. */
+int live_history_clear(struct live *l);
 
 /* ---- facts ---- */
 

@@ -111,7 +111,7 @@ static int adopt_plan(struct live *l, struct edit_plan *p, struct err *e)
 }
 
 /* What is pending is nothing: the newest generation is the one below. */
-static void adopt_base(struct live *l)
+void adopt_base(struct live *l)
 {
     struct gen *base = gen_ref(base_gen(l));
     if (adopt(l, base) < 0) {
@@ -204,8 +204,7 @@ static void settle_name(struct live *l, const char *key, size_t n)
         keys_settle(&l->keys, f, edits_stored(l, f));
 }
 
-/* All keys that a change names: what their files are follows from what is stored now. */
-static void settle_change(struct live *l, const struct edit_change *c)
+void settle_change(struct live *l, const struct edit_change *c)
 {
     for (size_t i = 0; i < c->n; i++) {
         const struct edit_slot *s = &c->slot[i];

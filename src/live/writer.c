@@ -162,7 +162,11 @@ static int carry_out(struct live *l, struct batch *b, const struct gen *g, struc
     struct progress p = {l, b};
     struct edit_hooks hooks = {.cancel = &l->writer.cancel, .progress = on_progress, .arg = &p};
     b->result = (struct edit_result){.old_fd = -1};
+    if (l->opt.history)
+        keeper_begin(l->opt.history, gen_own(l->writer.disk), gen_own(g), b->pending.restored);
     int r = edit_commit(l->file, &b->pending.plan, &l->opt.edit, &hooks, &b->result, &b->err);
+    if (l->opt.history)
+        keeper_end(l->opt.history, r == 0);
     bool replaced = b->result.old_fd >= 0;
     if (replaced)
         (void)close(b->result.old_fd);

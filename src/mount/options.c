@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/nearest.h"
+#include "edit/history.h"
 #include "mount/catch.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
@@ -39,6 +40,7 @@ static const struct fuse_opt templates[] = {
     OPT("umask=%s", umask),
     OPT("readahead=%s", kib),
     OPT("idle=%s", idle_for),
+    OPT("history=%s", states),
     OPT("fsname=%s", fsname),
     OPT("subtype=%s", subtype),
     FUSE_OPT_END,
@@ -87,7 +89,8 @@ static const char *const dropped[] = {
 };
 
 /* Options that are commands: main() looks for them before any other. */
-static const char *const commands[] = {"--unmount", "--list", "--info", "--check", "--recover"};
+static const char *const commands[] = {"--unmount", "--list",    "--info", "--check",
+                                       "--recover", "--history", "--undo"};
 
 static bool in_list(const char *const *list, size_t n, const char *arg)
 {
@@ -264,6 +267,8 @@ static int check_numbers(struct mnt_options *o)
     o->tree.umask = (mode_t)number(o, "umask", o->umask, 8, 0777);
     o->readahead = number(o, "readahead", o->kib, 10, INT_MAX);
     o->idle = number(o, "idle", o->idle_for, 10, INT_MAX);
+    o->tree.history =
+        o->states ? number(o, "history", o->states, 10, HISTORY_KEEP_MAX) : HISTORY_KEEP;
     o->tree.set_uid = o->uid != NULL;
     o->tree.set_gid = o->gid != NULL;
     o->tree.set_umask = o->umask != NULL;
@@ -354,4 +359,5 @@ void mnt_options_free(struct mnt_options *o)
     free(o->umask);
     free(o->kib);
     free(o->idle_for);
+    free(o->states);
 }

@@ -27,7 +27,7 @@ struct mnt_options {
     unsigned idle;      /* seconds; 0: the mount stays (idle.h) */
     /* Words and numbers as they were given; owned, NULL if they were not. */
     char *views, *commit, *relayout, *reserve, *hardlinks, *hashnames, *uid, *gid, *umask, *kib,
-        *idle_for;
+        *idle_for, *states;
     struct err err; /* why parsing failed */
 };
 

@@ -3,6 +3,7 @@
 #ifndef TREE_INTERNAL_H
 #define TREE_INTERNAL_H
 
+#include "edit/keeper.h"
 #include "edit/open.h"
 #include "live/live.h"
 #include "model/newest.h"
@@ -26,8 +27,9 @@ struct tree {
     struct edit_options edit;
     struct texts texts; /* that open files show */
     struct newest newest;
-    struct work *work; /* owned: what is computed of tensors */
-    struct live *live; /* what is edited; NULL: the tree is read-only */
+    struct work *work;      /* owned: what is computed of tensors */
+    struct live *live;      /* what is edited; NULL: the tree is read-only */
+    struct keeper *history; /* of `live`; NULL: none is kept */
     /* Protected by the lock of `newest`: */
     struct held_table held; /* views of the whole that the kernel knows, open files of tensors */
     uint32_t states;        /* numbers given to views of the state of the mount, and the last: */
@@ -76,6 +78,12 @@ int node_entry_as(struct tree *t, const struct view *v, const struct node *n,
                   const struct live_attr *a, struct tree_entry *ret);
 /* Numbers and type, which is all that a plain listing has. */
 void brief_entry(uint64_t ino, uint64_t inode, mode_t type, struct tree_entry *ret);
+
+/* Attributes of metadata/ by which the history is read and used: history.c. */
+bool is_history_xattr(const struct node *n, const char *name);
+int history_getxattr(struct tree *t, const char *name, struct buf *out);
+int history_setxattr(struct tree *t, const char *name, const void *value, size_t n,
+                     struct live_wait *w);
 
 /* metadata/: keys.c. */
 int keys_entry(struct tree *t, const struct live_attr *a, struct tree_entry *ret);

@@ -139,6 +139,10 @@ static int start_editing(struct tree *t)
     struct live_options o = {.commit = t->opt.commit, .edit = t->edit, .log = t->opt.log};
     if (t->writable && edit_allowed(gen_own(t->newest.view.gen), &why) < 0)
         not_writable(t, why.msg);
+    if (t->writable && t->opt.history &&
+        keeper_open(t->model.real, t->opt.history, t->opt.log, &o.history) < 0)
+        return -ENOMEM;
+    t->history = o.history;
     return t->writable ? live_open(&t->newest, &t->model.file, &o, &t->live) : 0;
 }
 
@@ -300,6 +304,7 @@ void tree_close(struct tree *t)
     work_free(t->work);
     held_free(&t->held);
     live_close(t->live);
+    keeper_close(t->history); /* while the model is locked: the next writer finds it complete */
     newest_free(&t->newest);
     shards_free(&t->shards);
     rights_free(&t->rights);

@@ -39,6 +39,7 @@ struct tree_options {
     void (*log)(int priority, const char *line); /* may be NULL; any thread. syslog(3)'s levels */
     bool partial;                                /* show an incomplete download */
     enum files_views views;                      /* which files folders list */
+    unsigned history;                            /* states of the keys that are kept; 0: none */
     bool set_uid, set_gid, set_umask;            /* override what derives from the model file */
     uid_t uid;
     gid_t gid;
@@ -134,6 +135,21 @@ int tree_prepare(struct tree *t, struct tree_file *f, uint64_t off, size_t n, bo
 void tree_stop(struct tree *t);
 /* After each tree_read(), when the answer was given. */
 void tree_reply_done(struct reply *r);
+
+/*
+ * Attributes of metadata/, not listed, by which commands of other processes reach the history:
+ * TREE_XATTR_HISTORY  the states as text, the newest 60 KB; set to "clear": forgets them
+ * TREE_XATTR_UNDO     set to a state's number, or to nothing for the last edits: goes back to it
+ *                     (live_undo()); its value is a line about what came of that
+ */
+#define TREE_XATTR_HISTORY "user.gguf.history"
+#define TREE_XATTR_UNDO "user.gguf.undo"
+
+/* The same of a model that may be open for reading only: the states of this process's user. 0,
+ * -errno. */
+int tree_history(struct tree *t, struct buf *out, struct err *e);
+/* Forget them: *n states. 0; -EACCES (the model may not be written), -errno. */
+int tree_history_clear(struct tree *t, size_t *n, struct err *e);
 
 /* Extended attributes: the value, or the NUL-separated names, into `out`. -ENODATA. */
 int tree_getxattr(struct tree *t, uint64_t node, const char *name, struct buf *out);

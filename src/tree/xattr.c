@@ -105,6 +105,9 @@ static int value_of(const struct subject *s, const struct xattr *x, struct buf *
 int tree_getxattr(struct tree *t, uint64_t node, const char *name, struct buf *out)
 {
     CLEANUP(subject_free) struct subject s = {0};
+    struct node at = ino_node(node);
+    if (is_history_xattr(&at, name))
+        return history_getxattr(t, name, out);
     int r = subject_of(t, node, &s);
     const struct xattr *x = r == 0 ? find_xattr(&s, name) : NULL;
     return r < 0 ? r : x ? value_of(&s, x, out) : -ENODATA;
@@ -128,6 +131,9 @@ int tree_setxattr(struct tree *t, uint64_t node, const char *name, const void *v
 {
     CLEANUP(buf_free) struct buf is = BUF_INIT;
     CLEANUP(subject_free) struct subject s = {0};
+    struct node at = ino_node(node);
+    if (is_history_xattr(&at, name))
+        return history_setxattr(t, name, value, n, w);
     int r = t->live ? subject_of(t, node, &s) : -EROFS;
     const struct xattr *x = r == 0 ? find_xattr(&s, name) : NULL;
     if (!x)

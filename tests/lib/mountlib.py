@@ -72,12 +72,14 @@ def sanitized(kind):
 
 
 def environment():
-    """Sanitizers of daemons write into files of the test's folder."""
+    """Sanitizers of daemons write into files of the test's folder, and histories are kept there."""
     log = ':log_path=' + path('sanitizer')
     known = ':suppressions=' + os.path.join(SOURCE, 'tests/lib/')
     more = {'ASAN_OPTIONS': log + known + 'asan.supp', 'TSAN_OPTIONS': log + known + 'tsan.supp',
             'UBSAN_OPTIONS': log}
-    return {**os.environ, **{name: os.environ.get(name, '') + text for name, text in more.items()}}
+    state = os.environ.get('GGUFS_TEST_STATE', path('state'))
+    return {**os.environ, 'XDG_STATE_HOME': state,
+            **{name: os.environ.get(name, '') + text for name, text in more.items()}}
 
 
 def assert_no_faults():
@@ -128,7 +130,12 @@ def as_other(*command):
     """The command line of a command run as an ordinary user, for root. The test ends in
     main(others=True); the folder has to be opened to others (it is 0700)."""
     words = [program_for_others() if word == GGUFS else word for word in command]
-    return ['setpriv', f'--reuid={OTHER}', f'--regid={OTHER}', '--clear-groups', '--', *words]
+    state = path('state-of-other')
+    if not os.path.exists(state):
+        os.mkdir(state, 0o700)
+        os.chown(state, OTHER, OTHER)
+    return ['setpriv', f'--reuid={OTHER}', f'--regid={OTHER}', '--clear-groups', '--', 'env',
+            f'XDG_STATE_HOME={state}', *words]
 
 
 def drawn(*command, **options):

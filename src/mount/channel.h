@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What commands ask of the daemon that serves a model: attributes of its folder metadata/ (tree.h).
+ * The kernel checks the rights: to set one takes the right to write the model.
+ *
+ *     r = channel_find("m.gguf", &folder, &e);     folder NULL: it is not mounted read-write
+ *     r = channel_undo(folder, "12", &said, &e);
+ *
+ * Threads: any; no state.
+ */
+#ifndef MOUNT_CHANNEL_H
+#define MOUNT_CHANNEL_H
+
+#include "base/buf.h"
+#include "base/err.h"
+
+/*
+ * The folder metadata/ of a model: given the model's file or one of its shards, a mount point, or a
+ * model's folder in a mount. free() it. 0, also where the file is not mounted read-write by a daemon
+ * that can be seen (*folder NULL); -EINVAL (a folder that is no mount of a model), -errno.
+ */
+int channel_find(const char *operand, char **folder, struct err *e);
+
+/* Go back to a state ("": before the last edits), after all edits are written. The daemon's line
+ * about it in `said`. 0, -errno. */
+int channel_undo(const char *folder, const char *number, struct buf *said, struct err *e);
+/* The states as text. 0, -errno. */
+int channel_history(const char *folder, struct buf *out, struct err *e);
+int channel_clear(const char *folder, struct err *e);
+
+#endif
