@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/count.h"
 #include "base/nearest.h"
 #include "edit/open.h"
 #include "mount/list.h"
@@ -88,7 +89,6 @@ static const struct {
     [OPTION_IGNORE] = {"--ignore", true},
 };
 
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 #define TAKES(id) (1u << (id))
 
 static const struct command {

@@ -7,13 +7,12 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/count.h"
 #include "base/utf8.h"
 #include "model/facts.h"
 #include "check/filename.h"
 #include "check/rule.h"
 #include "model/split.h"
-
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
 int rule_key_syntax(struct checker *c)
 {

@@ -3,11 +3,10 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/count.h"
 #include "model/facts.h"
 #include "check/rule.h"
 #include "gguf/keys.h"
-
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
 int rule_tokens(struct checker *c)
 {

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/count.h"
 #include "check/filename.h"
 #include "check/report.h"
 #include "gguf/keys.h"
@@ -306,8 +307,6 @@ static const struct fact facts[] = {
     {"reserve",        "reserve",        NULL,                      reserve_text,    reserve,     NULL, 0, 0},
 };
 // clang-format on
-
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
 uint64_t summary_missing(const struct gguf *g)
 {

@@ -6,11 +6,10 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/count.h"
 #include "check/fact.h"
 #include "model/facts.h"
 #include "text/number.h"
-
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
 static void show_text(struct text t, struct buf *out)
 {

@@ -6,11 +6,10 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/count.h"
 #include "base/utf8.h"
 #include "model/facts.h"
 #include "check/rule.h"
-
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
 /* Lengths of names in bytes; ggml has room for 63 and a NUL. */
 enum { NAME_SPEC = 64, NAME_GGML = 63, DIMS_SPEC = 4 };

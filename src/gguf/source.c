@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/sys.h"
 #include "gguf/sniff.h"
 
 /* Bytes loaded at a time, at least: most headers without a tokenizer fit. */
@@ -27,20 +28,7 @@ struct source source_mem(const void *bytes, size_t n)
 
 static int read_fd(const struct source *s, uint64_t off, void *dst, size_t n)
 {
-    uint8_t *p = dst;
-    while (n > 0) {
-        ssize_t got = pread(s->fd, p, n, (off_t)off);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return -errno;
-        if (got == 0) /* truncated while it is read */
-            return -EIO;
-        p += got;
-        off += (uint64_t)got;
-        n -= (size_t)got;
-    }
-    return 0;
+    return sys_read_all(&sys_libc, s->fd, dst, n, off);
 }
 
 int source_fd(int fd, struct source *ret, struct err *e)

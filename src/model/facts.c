@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+#include "base/count.h"
 
 bool fact_value(const struct gguf *g, const char *key, struct gguf_value *ret)
 {

@@ -8,11 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/count.h"
 #include "base/nearest.h"
 #include "edit/history.h"
 #include "mount/catch.h"
-
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
 #define SET(template, field, value)                          \
     {                                                        \

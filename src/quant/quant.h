@@ -95,12 +95,6 @@ void quant_read_bf16(const struct quant_type *t, bool big, const uint8_t *data, 
 void quant_extent(const struct quant_type *t, unsigned width, uint64_t off, size_t n,
                   uint64_t *first, uint64_t *last);
 
-static inline void quant_extent_f32(const struct quant_type *t, uint64_t off, size_t n,
-                                    uint64_t *first, uint64_t *last)
-{
-    quant_extent(t, 4, off, n, first, last);
-}
-
 /* n host floats narrowed to binary16 or bfloat16 (host uint16_t), rounded as above. No overlap. */
 void quant_f32_to_f16(const float *src, size_t n, uint16_t *dst);
 void quant_f32_to_bf16(const float *src, size_t n, uint16_t *dst);

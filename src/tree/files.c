@@ -5,8 +5,8 @@
 #include <assert.h>
 #include <string.h>
 
+#include "base/count.h"
 #include "derive/picture.h"
-
 #include "tree/ino.h"
 
 // clang-format off
@@ -49,7 +49,6 @@ const struct row files_tensor[] = {
 };
 // clang-format on
 
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 _Static_assert(COUNT(files_root) <= GEN_ROWS && COUNT(files_root) <= INO_MAX_ROWS &&
                    COUNT(files_tensor) <= INO_MAX_ROWS,
                "node numbers have room for INO_MAX_ROWS rows");

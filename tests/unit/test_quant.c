@@ -161,15 +161,15 @@ static void test_extent(void)
 {
     const struct quant_type *q4k = quant_find(12), *i8 = quant_find(24);
     uint64_t first, last;
-    quant_extent_f32(q4k, 1024, 1, &first, &last);
+    quant_extent(q4k, 4, 1024, 1, &first, &last);
     CU_ASSERT_TRUE(first == 144 && last == 288);
-    quant_extent_f32(q4k, 1023, 2, &first, &last);
+    quant_extent(q4k, 4, 1023, 2, &first, &last);
     CU_ASSERT_TRUE(first == 0 && last == 288);
-    quant_extent_f32(q4k, 1023, 0, &first, &last);
+    quant_extent(q4k, 4, 1023, 0, &first, &last);
     CU_ASSERT_TRUE(first == 0 && last == 0);
     quant_extent(q4k, 2, 1ull << 40, 512, &first, &last);
     CU_ASSERT_TRUE(first == (1ull << 31) * 144 && last == first + 144);
-    quant_extent_f32(i8, 7, 2, &first, &last);
+    quant_extent(i8, 4, 7, 2, &first, &last);
     CU_ASSERT_TRUE(first == 1 && last == 3);
 }
 
