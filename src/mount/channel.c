@@ -42,7 +42,7 @@ static char *real_model(const char *operand)
     return real;
 }
 
-/* The mount point of the daemon that serves this model read-write; NULL: there is none in sight. */
+/* The mount point of the daemon that serves this model read-write; NULL: no such daemon can be seen. */
 static const char *served_at(const struct mounts *ms, const struct processes *ps, const char *model)
 {
     for (size_t i = 0; i < ps->n; i++) {

@@ -17,7 +17,7 @@
 /*
  * The folder metadata/ of a model: given the model's file or one of its shards, a mount point, or a
  * model's folder in a mount. free() it. 0, also where the file is not mounted read-write by a daemon
- * that can be seen (*folder NULL); -EINVAL (a folder that is no mount of a model), -errno.
+ * that can be seen (*folder NULL); -EINVAL (a folder that is not a mount of a model), -errno.
  */
 int channel_find(const char *operand, char **folder, struct err *e);
 
