@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What commands ask of the daemon that serves a model: attributes of its folder metadata/ (tree.h).
- * The kernel checks the rights: to set one takes the right to write the model.
+ * Requests of commands to the daemon that serves a model: attributes of its folder metadata/
+ * (tree.h). The kernel checks the rights: setting one requires the right to write the model.
  *
  *     r = channel_find("m.gguf", &folder, &e);     folder NULL: it is not mounted read-write
  *     r = channel_undo(folder, "12", &said, &e);
@@ -15,9 +15,9 @@
 #include "base/err.h"
 
 /*
- * The folder metadata/ of a model: given the model's file or one of its shards, a mount point, or a
- * model's folder in a mount. free() it. 0, also where the file is not mounted read-write by a daemon
- * that can be seen (*folder NULL); -EINVAL (a folder that is not a mount of a model), -errno.
+ * Find the folder metadata/ of a model, given its file or one of its shards, a mount point, or the
+ * model's folder in a mount. free() it. 0, with *folder NULL if no daemon that can be seen has
+ * mounted the file read-write; -EINVAL (the folder is not a mount of a model), -errno.
  */
 int channel_find(const char *operand, char **folder, struct err *e);
 
