@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Drafts of metadata/: which texts a write refuses and which it only leaves to the close, and the
+ * room that all helpers share. Scripts, see script.h.
+ */
+#include "script.h"
+
+/* A text of the key `key` that can no longer become a value: the write is refused. */
+#define SPOILS(key, text)                                                                        \
+    {                                                                                            \
+        "spoils " key ": " #text, "auto",                                                        \
+            "open A " key " w trunc; write A '" text "' =EINVAL; close A =EINVAL; refused " key, \
+            UNCHANGED                                                                            \
+    }
+/* A text that is not a value, but may become one: only the close is refused. */
+#define UNFINISHED(key, text)                                                                      \
+    {                                                                                              \
+        "unfinished " key ": " #text, "auto",                                                      \
+            "open A " key " w trunc; write A '" text "'; close A =EINVAL; refused " key, UNCHANGED \
+    }
+
+/* What one write of a helper adds: three million bytes more. */
+#define GROW(n) "write A 'x' " #n "000000;"
+#define GROW10(d) GROW(d##0) GROW(d##3) GROW(d##6) GROW(d##9)
+/* A helper of a hundred million bytes that comes and goes. */
+#define COMES "open A .x w creat; write A 'x' 99999999; close A;"
+#define COMES_AND_GOES COMES "rm .x;"
+#define FOUR(x) x x x x
+
+static const struct script scripts[] = {
+    SPOILS("a.count", "x"),
+    SPOILS("a.count", "7x"),
+    SPOILS("a.count", "7 8"),
+    SPOILS("a.count", "-\n"),
+    SPOILS("a.count", "1.5"),
+    SPOILS("a.list", "-\n"),
+    SPOILS("a.list", "x"),
+    SPOILS("a.list", "1.5\n"),
+    SPOILS("a.list", "1\n-\n"),
+    SPOILS("a.list", "[1, x]\n"),
+    SPOILS("a.list", "[1]]\n"),
+    UNFINISHED("a.count", "-"),
+    UNFINISHED("a.list", "-"),
+    UNFINISHED("a.list", "1\n-"),
+    UNFINISHED("a.list", "[1"),
+    UNFINISHED("a.list", "[1\n"),
+    UNFINISHED("a.list", "[1,\n"),
+    {"a text in two writes is judged by its beginning only", "auto",
+     "open A a.count w trunc; write A '1'; write A 'x\n' =EINVAL; close A =EINVAL;"
+     "open A a.list w trunc; write A '1\n'; write A 'x\n'; close A =EINVAL",
+     UNCHANGED},
+    {"a bool", "auto",
+     "put a.new:bool 'true'; open A a.new w trunc; write A 'f'; write A 'alse\n'; close A;"
+     "open A a.new w trunc; write A 'f\n' =EINVAL; close A =EINVAL;"
+     "open A a.new w trunc; write A 'fx' =EINVAL; close A =EINVAL; text a.new 'false\n'",
+     UNCHANGED "a.new:bool=false "},
+    {"a float", "auto",
+     "put a.new:f32 '1'; open A a.new w trunc; write A '-i'; write A 'nf\n'; close A;"
+     "open A a.new w trunc; write A '1e\n' =EINVAL; close A =EINVAL;"
+     "open A a.new w trunc; write A '1e'; write A '1'; close A; text a.new '10\n'",
+     UNCHANGED "a.new:f32=10 "},
+
+    /* ---- the room of helpers: 1 GiB ---- */
+    {"a helper takes the room of its bytes, however it was written", "auto",
+     "open A .x rw creat;" GROW(3) GROW(6) GROW(9) GROW10(1) GROW10(2) GROW10(3) GROW10(4) GROW10(5)
+         GROW10(6) GROW10(7) "size A 79000001; close A; rm .x",
+     UNCHANGED},
+    {"a helper that is removed gives its room back", "auto",
+     FOUR(COMES_AND_GOES) FOUR(COMES_AND_GOES) FOUR(COMES_AND_GOES) "gone .x", UNCHANGED},
+    {"a helper that is truncated gives its room back", "auto",
+     FOUR(COMES "truncate .x 0;") FOUR(COMES "truncate .x 0;")
+         FOUR(COMES "truncate .x 0;") "stat .x 0",
+     UNCHANGED},
+    {"a helper that is replaced by another gives its room back", "auto",
+     FOUR(COMES "mv .x .y;") FOUR(COMES "mv .x .y;") FOUR(COMES "mv .x .y;") "stat .y 100000000",
+     UNCHANGED},
+    {"all helpers share the room", "auto",
+     COMES "open B .y rw creat; trunc B 1000000000 =ENOSPC; write B 'x' 1000000000 =ENOSPC;"
+           "trunc B 5; size B 5; close B; stat .x 100000000",
+     UNCHANGED},
+    {"a removed helper that is still open keeps its room until its last close", "auto",
+     COMES "open B .x rw; rm .x; open C .y rw creat; trunc C 1000000000 =ENOSPC; close B;"
+           "trunc C 5; close C",
+     UNCHANGED},
+};
+
+SCRIPTS_MAIN("live drafts", scripts)
