@@ -12,6 +12,7 @@
 #include "text/scan.h"
 #include "text/shape.h"
 #include "text/text.h"
+#include "text/type_name.h"
 
 /* The state of one text_parse(). */
 struct parse {
@@ -208,7 +209,7 @@ static void beside_next(struct beside *b)
     b->any = true;
 }
 
-static int parse_items(struct parse *p, struct items *it, uint32_t elem,
+static int parse_items(struct parse *p, struct items *it, uint32_t elem, struct type_list inner,
                        const struct gguf_value *old, unsigned depth);
 
 /* The element type of the inner array at p->r.at. */
@@ -227,10 +228,14 @@ static int inner_type(struct parse *p, const struct beside *b, uint32_t *elem)
     return reader_fail(&p->r, -EINVAL, "the values of an array must be of one kind");
 }
 
-static int item_array(struct parse *p, const struct beside *b, unsigned depth)
+/* types: of the array's elements and of its siblings', as far as they were given. */
+static int item_array(struct parse *p, struct type_walk *types, const struct beside *b,
+                      unsigned depth)
 {
     size_t len;
-    uint32_t elem;
+    uint32_t elem = 0;
+    struct type_list inner = {0};
+    bool given = type_walk_next(types, &elem, &inner);
     if (!reader_at(&p->r, '['))
         return reader_fail(&p->r, -EINVAL, "a JSON array [...] is expected");
     if (b->current &&
@@ -241,28 +246,30 @@ static int item_array(struct parse *p, const struct beside *b, unsigned depth)
     }
     if (depth >= GGUF_MAX_DEPTH)
         return reader_fail(&p->r, -EINVAL, "arrays are nested more than %d deep", GGUF_MAX_DEPTH);
-    int r = inner_type(p, b, &elem);
+    int r = given ? 0 : inner_type(p, b, &elem);
     if (r < 0)
         return r;
     struct items it = items_begin_array(&p->r);
     const struct gguf_value *old = b->current && b->item.elem == elem ? &b->item : NULL;
-    return parse_items(p, &it, elem, old, depth);
+    return parse_items(p, &it, elem, inner, old, depth);
 }
 
-static int parse_item(struct parse *p, uint32_t type, const struct beside *b, unsigned depth)
+static int parse_item(struct parse *p, uint32_t type, struct type_walk *types,
+                      const struct beside *b, unsigned depth)
 {
     if (type == GGUF_STRING)
         return item_string(p);
     if (type == GGUF_ARRAY)
-        return item_array(p, b, depth + 1);
+        return item_array(p, types, b, depth + 1);
     return item_scalar(p, type, b->current ? &b->item : NULL);
 }
 
 /* Element type, count and elements. old: of the same element type, or NULL. */
-static int parse_items(struct parse *p, struct items *it, uint32_t elem,
+static int parse_items(struct parse *p, struct items *it, uint32_t elem, struct type_list inner,
                        const struct gguf_value *old, unsigned depth)
 {
     struct beside b = {.walk = {0}};
+    struct type_walk types = type_walk(inner);
     uint64_t count = 0;
     int r;
     if (old)
@@ -272,7 +279,7 @@ static int parse_items(struct parse *p, struct items *it, uint32_t elem,
     buf_zero(p->out, p->fmt->len_width);
     for (; (r = items_next(it)) > 0; count++) {
         beside_next(&b);
-        if ((r = parse_item(p, elem, &b, depth)) < 0)
+        if ((r = parse_item(p, elem, &types, &b, depth)) < 0)
             return r;
         if (p->out->len - p->start > GGUF_MAX_STRING)
             return too_big(p);
@@ -282,17 +289,19 @@ static int parse_items(struct parse *p, struct items *it, uint32_t elem,
     return r;
 }
 
-static int parse_array(struct parse *p, uint32_t elem, const struct gguf_value *old)
+static int parse_array(struct parse *p, uint32_t elem, struct type_list inner,
+                       const struct gguf_value *old)
 {
     struct items it = items_begin_text(&p->r, elem != GGUF_ARRAY);
-    int r = parse_items(p, &it, elem, old, 0);
+    int r = parse_items(p, &it, elem, inner, old, 0);
     if (r < 0)
         return r;
     reader_skip_space(&p->r);
     return p->r.at == p->r.end ? 0 : reader_fail(&p->r, -EINVAL, "text follows the array");
 }
 
-static int parse_value(struct parse *p, uint32_t type, uint32_t elem, const struct gguf_value *old)
+static int parse_value(struct parse *p, uint32_t type, uint32_t elem, struct type_list inner,
+                       const struct gguf_value *old)
 {
     size_t n = (size_t)(p->r.end - p->r.at);
     if (old && unchanged(old, p->r.at, n)) {
@@ -302,20 +311,29 @@ static int parse_value(struct parse *p, uint32_t type, uint32_t elem, const stru
     if (n > GGUF_MAX_STRING + 1) /* a string's text may end with a newline */
         return too_big(p);
     if (type == GGUF_ARRAY)
-        return parse_array(p, elem, old);
+        return parse_array(p, elem, inner, old);
     return type == GGUF_STRING ? parse_string(p) : parse_scalar(p, type, old);
 }
 
 int text_parse(const struct gguf_format *fmt, uint32_t type, uint32_t elem, const uint8_t *text,
                size_t n, const struct gguf_value *old, struct buf *payload, struct err *e)
 {
+    const struct type_name t = {.type = type, .elem = elem};
+    return text_parse_as(fmt, &t, text, n, old, payload, e);
+}
+
+int text_parse_as(const struct gguf_format *fmt, const struct type_name *t, const uint8_t *text,
+                  size_t n, const struct gguf_value *old, struct buf *payload, struct err *e)
+{
     if (!text)
         text = (const uint8_t *)"";
     struct parse p = {
         .fmt = fmt, .r = {text, text, text + n, e}, .out = payload, .start = payload->len};
-    if (old && (old->type != type || (type == GGUF_ARRAY && old->elem != elem)))
+    if (old && (old->type != t->type || (t->type == GGUF_ARRAY && old->elem != t->elem)))
         old = NULL;
-    int r = parse_value(&p, type, elem, old);
+    if (old && t->inner.p && !type_name_is(old, t->inner))
+        old = NULL;
+    int r = parse_value(&p, t->type, t->elem, t->inner, old);
     if (r == 0 && buf_error(payload))
         r = err_set(e, buf_error(payload), "no memory");
     if (r < 0)

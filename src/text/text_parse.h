@@ -8,8 +8,9 @@
  *                         any number of lines. CRLF and blank lines at the end, or before a "["
  *                         that begins the text, are dropped; no text at all is an empty array
  *   array of arrays       a JSON array each line, or over any number of lines. Each has its own
- *                         element type: that of the old array at the same place (or of the last one)
- *                         if it fits, else by its values (text/shape.h)
+ *                         element type: the one that is given (text/type_name.h), else that of the
+ *                         old array at the same place (or of the last one) if it fits, else by its
+ *                         values (text/shape.h)
  *
  * Errors: -EINVAL not a value of this type, -ERANGE outside its range, -EILSEQ a string that is not
  * UTF-8, -EFBIG over 1 GiB, -ENOMEM. In arrays the line of err says which line of the text.
@@ -21,6 +22,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "gguf/value.h"
+#include "text/type_name.h"
 
 /*
  * Append the value's bytes, as the file stores them behind the value type, to payload. fmt: of the
@@ -34,6 +36,9 @@
  */
 int text_parse(const struct gguf_format *fmt, uint32_t type, uint32_t elem, const uint8_t *text,
                size_t n, const struct gguf_value *old, struct buf *payload, struct err *e);
+/* The same where the types of inner arrays may be given. */
+int text_parse_as(const struct gguf_format *fmt, const struct type_name *t, const uint8_t *text,
+                  size_t n, const struct gguf_value *old, struct buf *payload, struct err *e);
 
 /*
  * Check the first n bytes of a text that is still being written: 0, or the error that text_parse()
