@@ -90,7 +90,7 @@ static bool starts_array(const char *p, size_t n)
     return n >= HEAD && memcmp(p, array_head, HEAD) == 0;
 }
 
-/* A type that is no array, or "array" itself. */
+/* a type that is not an array, or "array" itself. */
 static bool plain_type(const char *p, size_t n, uint32_t *type)
 {
     for (uint32_t i = 0; i < GGUF_VALUE_TYPES; i++)
@@ -101,7 +101,7 @@ static bool plain_type(const char *p, size_t n, uint32_t *type)
     return false;
 }
 
-/* Bytes of the "array[...]" at p, to its closing bracket; 0: there is none. */
+/* Bytes of the "array[...]" at p, to its closing bracket; 0: it does not end. */
 static size_t array_bytes(const char *p, size_t n)
 {
     size_t open = 0;
@@ -142,7 +142,7 @@ static bool read_item(const char *p, size_t n, struct item *ret)
     return at == n || p[at] == ',';
 }
 
-/* What a list says of the elements' type; false: it is no list. */
+/* What a list says of the elements' type; false: it is not a list. */
 static bool read_list(struct type_list list, unsigned depth, uint32_t *elem,
                       struct type_list *inner)
 {

@@ -3,7 +3,7 @@
  * The type of a value as a text, with the types of inner arrays, each of which has its own:
  *
  *     type  = "u8" ... "string" | "array[" list "]"
- *     list  = "u8" ... "string"             elements that are no arrays
+ *     list  = "u8" ... "string"             elements, not arrays
  *           | "array"                       arrays of whatever type fits their values
  *           | inner {"," inner}             arrays of these types, in this order;
  *     inner = "array[" list "]" ["*" N]     each N times, the last one for all that follow
