@@ -78,10 +78,7 @@ static int undo_tree(struct tree *t, const char *number, struct buf *said, struc
     struct tree_entry folder;
     if (!tree_writable(t))
         return err_set(e, -EROFS, "it cannot be edited: %s", tree_why_not(t));
-    int r = tree_start(t, e);
-    if (r < 0)
-        return r;
-    r = tree_lookup(t, INO_ROOT, "metadata", &folder);
+    int r = tree_lookup(t, INO_ROOT, "metadata", &folder);
     if (r == 0)
         r = set_and_wait(t, folder.node, number);
     size_t begin = said->len;
@@ -100,7 +97,7 @@ static int undo_file(const char *operand, const char *number, struct buf *said, 
                                    .history = HISTORY_KEEP,
                                    .wait = holder_wait,
                                    .wait_arg = name,
-                                   .log = print_warning};
+                                   .log = {.line = print_warning}};
     int r = tree_open(operand, &o, &t, e);
     if (r < 0)
         return r;

@@ -18,7 +18,7 @@ struct keeper {
     char *home, *model; /* owned; home NULL: there is none, and `why` */
     unsigned keep;
     struct err why;
-    void (*log)(int priority, const char *line);
+    struct logger log;
     pthread_mutex_t lock;
     pthread_cond_t wake;  /* the thread has something to do */
     pthread_cond_t ready; /* it has done something */
@@ -66,8 +66,7 @@ static void keeper_free(struct keeper *k)
     free(k);
 }
 
-int keeper_open(const char *model, unsigned keep, void (*log)(int priority, const char *line),
-                struct keeper **ret)
+int keeper_open(const char *model, unsigned keep, const struct logger *log, struct keeper **ret)
 {
     struct keeper *k = calloc(1, sizeof(*k));
     if (!k)
@@ -80,7 +79,7 @@ int keeper_open(const char *model, unsigned keep, void (*log)(int priority, cons
     (void)pthread_cond_init(&k->ready, &attr);
     (void)pthread_condattr_destroy(&attr);
     k->keep = keep;
-    k->log = log;
+    k->log = *log;
     k->refs = 1;
     k->r.h = &k->h;
     k->h.place = HISTORY_PLACE_INIT;
@@ -241,13 +240,10 @@ static int ask(struct keeper *k, const struct recorded_edit *edit, const struct 
 
 static void say(struct keeper *k, const struct err *e)
 {
-    char line[sizeof(e->msg) + 64];
-    if (k->said || !k->log)
+    if (k->said)
         return;
     k->said = true;
-    (void)snprintf(line, sizeof(line), "history: the keys before this edit are not kept: %s",
-                   e->msg);
-    k->log(LOG_WARNING, line);
+    logger_log(&k->log, LOG_WARNING, "history: the keys before this edit are not kept: %s", e->msg);
 }
 
 static void record(struct keeper *k, const struct recorded_edit *edit, const struct gguf *before)

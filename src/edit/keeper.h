@@ -3,7 +3,7 @@
  * Keeps the history of a model while it is edited: a recorder (recorder.h) with a thread of its own,
  * so that a state folder that is slow, or hangs, delays no edit by more than KEEPER_WAIT.
  *
- *     r = keeper_open("/real/path/m.gguf", HISTORY_KEEP, log, &k);
+ *     r = keeper_open("/real/path/m.gguf", HISTORY_KEEP, &log, &k);
  *     keeper_begin(k, before, after, 0);       before edit_commit()
  *     keeper_end(k, landed);                   after it
  *     keeper_close(k);
@@ -16,15 +16,15 @@
 #ifndef EDIT_KEEPER_H
 #define EDIT_KEEPER_H
 
+#include "base/logger.h"
 #include "edit/history.h"
 
 #define KEEPER_WAIT 1 /* seconds */
 
 struct keeper;
 
-/* log: as live_options.log; may be NULL. 0, -ENOMEM. */
-int keeper_open(const char *model, unsigned keep, void (*log)(int priority, const char *line),
-                struct keeper **ret);
+/* What `log` refers to must outlive it. 0, -ENOMEM. */
+int keeper_open(const char *model, unsigned keep, const struct logger *log, struct keeper **ret);
 
 /*
  * An edit is about to be written that makes the keys of `before` those of `after`, both the model's

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,14 +11,10 @@
 
 void live_log(const struct live *l, int priority, const char *fmt, ...)
 {
-    char line[1024];
     va_list ap;
-    if (!l->opt.log)
-        return;
     va_start(ap, fmt);
-    (void)vsnprintf(line, sizeof(line), fmt, ap);
+    logger_vlog(&l->opt.log, priority, fmt, ap);
     va_end(ap);
-    l->opt.log(priority, line);
 }
 
 bool has_odd_names(const struct gguf *g)

@@ -4,7 +4,7 @@
  * not on the disk yet, and the thread that writes it.
  *
  *     r = live_open(&newest, &file, &options, &l, &e);
- *     r = live_start(l, &e);           in the process that serves the model: after a fork
+ *     r = live_start(l, &e);           before the first edit; in the process that edits: after a fork
  *     ... any of the other calls, from any threads ...
  *     r = live_finish(l);              what is pending is written
  *     live_close(l);
@@ -21,6 +21,7 @@
 #ifndef LIVE_LIVE_H
 #define LIVE_LIVE_H
 
+#include "base/logger.h"
 #include "edit/file.h"
 #include "edit/keeper.h"
 #include "edit/plan.h"
@@ -36,8 +37,8 @@ enum live_commit { LIVE_COMMIT_AUTO, LIVE_COMMIT_CLOSE, LIVE_COMMIT_SYNC };
 struct live_options {
     enum live_commit commit;
     struct edit_options edit;
-    struct keeper *history;                      /* not owned; NULL: none is kept */
-    void (*log)(int priority, const char *line); /* may be NULL; any thread. syslog(3)'s levels */
+    struct keeper *history; /* not owned; NULL: none is kept */
+    struct logger log;      /* called by any thread */
 };
 
 /* A request that waits until an edit is durable. */
@@ -50,11 +51,12 @@ struct live_wait {
 
 /*
  * Edit the model that `n` has as its newest state, and as what is on the disk; `f` is its file,
- * open for writing. Both must outlive it, and nobody else changes them. 0, -ENOMEM.
+ * open for writing. Both must outlive it, and nobody else changes them. Key i has number i to begin
+ * with. 0, -ENOMEM.
  */
 int live_open(struct newest *n, struct edit_file *f, const struct live_options *o,
               struct live **ret);
-/* Start the thread that writes. */
+/* Start the thread that writes: before the first edit. */
 int live_start(struct live *l, struct err *e);
 /* Write what is pending, end the thread. 0, or why an edit was lost (it was logged). */
 int live_finish(struct live *l);

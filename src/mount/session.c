@@ -207,8 +207,6 @@ static int serve(struct fuse_session *se, const struct mnt_options *o, struct mn
     struct idle idle = {.runs = false};
     int ended = 0, r = detach(o, e);
     if (r == 0)
-        r = tree_start(m->tree, e);
-    if (r == 0)
         r = signals_serve(e);
     if (r == 0)
         r = idle_begin(&idle, o->idle, o->mountpoint, dev, &m->handles, e);
@@ -247,7 +245,7 @@ int mnt_run(struct mnt_options *o, struct err *e)
     struct tree *t = NULL;
     char path[SHOW_MAX];
     log_take_libfuse();
-    o->tree.log = log_plain;
+    o->tree.log.line = log_plain;
     o->tree.wait = holder_wait;
     o->tree.wait_arg = o->model;
     int guard = -1, r = spot_prepare(&o->mountpoint, e);

@@ -197,7 +197,7 @@ static bool node_fixed(const struct tree *t, const struct node *n)
     const struct row *row = node_row(n);
     if (row && row->flags & ROW_STATE)
         return false;
-    if (!t->live || n->kind == NODE_ROOT || n->kind == NODE_TENSOR ||
+    if (!t->writable || n->kind == NODE_ROOT || n->kind == NODE_TENSOR ||
         (n->kind == NODE_DIR && n->row == ROOT_TENSORS))
         return true;
     return n->kind == NODE_TENSOR_FILE && !(row->flags & ROW_MOVES);

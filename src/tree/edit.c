@@ -6,19 +6,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* 0 if names in this folder may be changed: it is metadata/ of a writable tree. -EROFS, -EACCES. */
-static int metadata_folder(const struct tree *t, uint64_t parent)
+/* 0 if names in this folder may be changed: it is metadata/ of a writable tree, and *l is what is
+ * edited. -EROFS, -EACCES. */
+static int metadata_folder(struct tree *t, uint64_t parent, struct live **l)
 {
     struct node dir = ino_node(parent);
-    if (!t->live)
+    if (!t->writable)
         return -EROFS;
-    return dir.kind == NODE_DIR && dir.row == ROOT_METADATA ? 0 : -EACCES;
+    bool is = dir.kind == NODE_DIR && dir.row == ROOT_METADATA;
+    return is ? begin_editing(t, l) : -EACCES;
 }
 
 /* The same for a new name in it. -ENAMETOOLONG. */
-static int new_name(const struct tree *t, uint64_t parent, const char *name)
+static int new_name(struct tree *t, uint64_t parent, const char *name, struct live **l)
 {
-    int r = metadata_folder(t, parent);
+    int r = metadata_folder(t, parent, l);
     return r == 0 && strlen(name) > TREE_NAME_MAX ? -ENAMETOOLONG : r;
 }
 
@@ -26,13 +28,15 @@ int tree_create(struct tree *t, uint64_t parent, const char *name, int flags,
                 struct tree_entry *ret, struct tree_file **file)
 {
     struct live_attr a;
-    int r = new_name(t, parent, name);
+    struct live *l;
+    int r = new_name(t, parent, name, &l);
     if (r < 0)
         return r;
     struct tree_file *f = calloc(1, sizeof(*f));
     if (!f)
         return -ENOMEM;
-    r = live_create(t->live, name, flags, &a, &f->live);
+    atomic_fetch_add(&t->open, 1);
+    r = live_create(l, name, flags, &a, &f->live);
     if (r == 0) {
         f->node = (struct node){.kind = NODE_KEY, .number = a.number};
         r = keys_entry(t, &a, ret);
@@ -53,11 +57,13 @@ int tree_truncate(struct tree *t, uint64_t node, struct tree_file *file, uint64_
                   struct live_wait *w)
 {
     struct node n = ino_node(node);
-    if (!t->live)
+    struct live *l;
+    if (!t->writable)
         return -EROFS;
     if (n.kind != NODE_KEY)
         return -EACCES;
-    return live_truncate(t->live, n.number, file ? file->live : NULL, size, w);
+    int r = begin_editing(t, &l);
+    return r < 0 ? r : live_truncate(l, n.number, file ? file->live : NULL, size, w);
 }
 
 int tree_flush(struct tree *t, struct tree_file *f, struct live_wait *w)
@@ -74,26 +80,29 @@ int tree_fsync(struct tree *t, struct tree_file *f, struct live_wait *w)
 
 int tree_unlink(struct tree *t, uint64_t parent, const char *name)
 {
-    int r = metadata_folder(t, parent);
-    return r < 0 ? r : live_unlink(t->live, name);
+    struct live *l;
+    int r = metadata_folder(t, parent, &l);
+    return r < 0 ? r : live_unlink(l, name);
 }
 
 int tree_rename(struct tree *t, uint64_t parent, const char *name, uint64_t new_parent,
                 const char *to, unsigned flags, struct live_wait *w)
 {
-    int r = metadata_folder(t, parent);
+    struct live *l;
+    int r = metadata_folder(t, parent, &l);
     if (r == 0)
-        r = new_name(t, new_parent, to);
-    return r < 0 ? r : live_rename(t->live, name, to, flags, w);
+        r = new_name(t, new_parent, to, &l);
+    return r < 0 ? r : live_rename(l, name, to, flags, w);
 }
 
 int tree_symlink(struct tree *t, uint64_t parent, const char *name, const char *target,
                  struct tree_entry *ret)
 {
     struct live_attr a;
-    int r = new_name(t, parent, name);
+    struct live *l;
+    int r = new_name(t, parent, name, &l);
     if (r == 0)
-        r = live_symlink(t->live, name, target, &a);
+        r = live_symlink(l, name, target, &a);
     return r < 0 ? r : keys_entry(t, &a, ret);
 }
 
@@ -107,11 +116,6 @@ void tree_interrupt(struct tree *t, const void *who)
 {
     if (!work_interrupt(t->work, who) && t->live)
         live_interrupt(t->live, who);
-}
-
-int tree_start(struct tree *t, struct err *e)
-{
-    return t->live ? live_start(t->live, e) : 0;
 }
 
 int tree_finish(struct tree *t)

@@ -19,10 +19,10 @@ bool is_history_xattr(const struct node *n, const char *name)
            (strcmp(name, TREE_XATTR_HISTORY) == 0 || strcmp(name, TREE_XATTR_UNDO) == 0);
 }
 
-static int states(struct tree *t, struct buf *out)
+static int states(struct tree *t, struct live *l, struct buf *out)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
-    int r = live_history(t->live, &text);
+    int r = l ? live_history(l, &text) : tree_history(t, &text, NULL);
     if (r < 0)
         return r;
     const char *at = (const char *)text.data, *end = at + text.len;
@@ -35,11 +35,12 @@ static int states(struct tree *t, struct buf *out)
 
 int history_getxattr(struct tree *t, const char *name, struct buf *out)
 {
-    if (!t->live)
+    struct live *l = atomic_load(&t->live);
+    if (!t->writable)
         return -EROFS;
     if (strcmp(name, TREE_XATTR_HISTORY) == 0)
-        return states(t, out);
-    int r = live_undo_said(t->live, out);
+        return states(t, l, out);
+    int r = l ? live_undo_said(l, out) : 0;
     return r == 0 && out->len == 0 ? -ENODATA : r;
 }
 
@@ -59,11 +60,13 @@ int history_setxattr(struct tree *t, const char *name, const void *value, size_t
                      struct live_wait *w)
 {
     uint64_t number;
-    if (!t->live)
-        return -EROFS;
+    struct live *l;
+    int r = begin_editing(t, &l);
+    if (r < 0)
+        return r;
     if (strcmp(name, TREE_XATTR_HISTORY) == 0)
-        return n == 5 && memcmp(value, "clear", 5) == 0 ? live_history_clear(t->live) : -EINVAL;
-    return number_of(value, n, &number) ? live_undo(t->live, number, w) : -EINVAL;
+        return n == 5 && memcmp(value, "clear", 5) == 0 ? live_history_clear(l) : -EINVAL;
+    return number_of(value, n, &number) ? live_undo(l, number, w) : -EINVAL;
 }
 
 /* ---- without a daemon ---- */

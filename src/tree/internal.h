@@ -18,6 +18,7 @@ enum { ROOT_METADATA = 0, ROOT_TENSORS = 1 };
 struct tree {
     struct tree_options opt;
     struct model_file model; /* its file, or the first of them; if it is edited that of `live` */
+    struct edit_file opened; /* what that was when it was opened; its fd is not to be used */
     char *name;              /* owned: what the file was called, by a link perhaps */
     struct shards shards;    /* if the model is split */
     struct stat st;          /* of the model when it was opened */
@@ -26,10 +27,20 @@ struct tree {
     char why[512];           /* why it is not; as long as a line of struct err */
     struct edit_options edit;
     struct texts texts; /* that open files show */
+    atomic_uint open;   /* files and folders */
+    uint64_t identity;  /* tree_identity() */
     struct newest newest;
-    struct work *work;      /* owned: what is computed of tensors */
-    struct live *live;      /* what is edited; NULL: the tree is read-only */
-    struct keeper *history; /* of `live`; NULL: none is kept */
+    struct work *work; /* owned: what is computed of tensors */
+    /*
+     * What is edited. NULL: the tree is read-only, or its first edit has not come yet (opt.late). A
+     * view that is taken before this is found to be NULL is of the first generation.
+     */
+    _Atomic(struct live *) live;
+    atomic_bool begun;         /* the first edit has come: the writer's thread runs */
+    bool locked;               /* the model's file is open for writing, with the lock */
+    pthread_mutex_t beginning; /* held while editing begins; protects locked */
+    char refusal[512];         /* why it could not be begun; protected by the lock of `newest` */
+    struct keeper *history;    /* of `live`; NULL: none is kept */
     /* Protected by the lock of `newest`: */
     struct held_table held; /* views of the whole that the kernel knows, open files of tensors */
     uint32_t states;        /* numbers given to views of the state of the mount, and the last: */
@@ -37,9 +48,12 @@ struct tree {
     unsigned odd; /* of the first generation, for the warnings */
 };
 
-/* Log a line, if somebody wants it. */
-void tree_log(const struct tree *t, int priority, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
+/* Open the model's file: for writing if it is to be edited and can be, and not late. */
+int begin_open(struct tree *t, struct err *e);
+/* It is parsed: begin to edit it, if not late; or find that it cannot be edited. 0, -ENOMEM. */
+int begin_parsed(struct tree *t);
+/* Before each edit: *ret is what is edited. -EROFS, -EBUSY (another process has the lock), -errno. */
+int begin_editing(struct tree *t, struct live **ret);
 
 /* Make a generation of what was accepted, if there is none yet. Rarely fails. */
 int tree_freshen(struct tree *t);
@@ -97,6 +111,7 @@ int keys_list_at(struct tree *t, const struct live_list *list, uint64_t *i, bool
                  char name[TREE_NAME_MAX + 1], struct tree_entry *ret);
 int keys_open(struct tree *t, struct tree_file *f, int flags);
 int keys_facts(struct tree *t, uint32_t number, struct live_facts *ret);
+int keys_forgive(struct tree *t, uint32_t number);
 
 /* The text of a key's value, as the file's shared one. */
 int render_key(struct tree *t, const struct shown *key, struct tree_file *f);

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 
 int keys_entry(struct tree *t, const struct live_attr *a, struct tree_entry *ret)
 {
@@ -31,10 +32,19 @@ static int lookup_fixed(const struct gen *g, const char *name, struct live_attr 
     return 0;
 }
 
+/* What is edited; or NULL, and the one generation that there is so far: to be freed in either case. */
+static struct live *live_or_view(struct tree *t, struct view *v)
+{
+    *v = newest_view(&t->newest);
+    return atomic_load(&t->live);
+}
+
 int keys_lookup(struct tree *t, const char *name, struct tree_entry *ret)
 {
     struct live_attr a;
-    int r = t->live ? live_lookup(t->live, name, &a) : lookup_fixed(t->newest.view.gen, name, &a);
+    CLEANUP(view_free) struct view v = VIEW_INIT;
+    struct live *l = live_or_view(t, &v);
+    int r = l ? live_lookup(l, name, &a) : lookup_fixed(v.gen, name, &a);
     return r < 0 ? r : keys_entry(t, &a, ret);
 }
 
@@ -46,10 +56,11 @@ static int check_fixed(const struct gen *g, uint32_t kv)
 int keys_attr(struct tree *t, uint32_t number, const struct tree_file *f, struct tree_entry *ret)
 {
     struct live_attr a;
-    const struct gen *g = t->live ? NULL : t->newest.view.gen;
-    int r = g ? check_fixed(g, number) : live_attr(t->live, number, f ? f->live : NULL, &a);
-    if (r == 0 && g)
-        attr_fixed(g, number, &a);
+    CLEANUP(view_free) struct view v = VIEW_INIT;
+    struct live *l = live_or_view(t, &v);
+    int r = l ? live_attr(l, number, f ? f->live : NULL, &a) : check_fixed(v.gen, number);
+    if (r == 0 && !l)
+        attr_fixed(v.gen, number, &a);
     return r < 0 ? r : keys_entry(t, &a, ret);
 }
 
@@ -61,21 +72,35 @@ void keys_forget(struct tree *t, uint32_t number, uint64_t n)
 
 /* ---- listing ---- */
 
-int keys_list(struct tree *t, struct live_list *list)
+/* Of the one generation: the numbers that its keys have when editing begins, too. */
+static int list_all(const struct gen *g, struct live_list *list)
 {
-    return t->live ? live_list(t->live, list) : 0;
+    uint32_t *number = malloc(((size_t)g->gguf->n_kv + 1) * sizeof(*number));
+    if (!number)
+        return -ENOMEM;
+    live_list_free(list);
+    list->number = number;
+    for (uint32_t i = 0; i < g->gguf->n_kv; i++)
+        if (gen_shows_key(g, i))
+            number[list->n++] = i;
+    return 0;
 }
 
-static int list_fixed(const struct gen *g, uint64_t *i, char name[TREE_NAME_MAX + 1],
-                      struct live_attr *ret)
+int keys_list(struct tree *t, struct live_list *list)
 {
-    while (*i < g->gguf->n_kv && !gen_shows_key(g, (uint32_t)*i))
-        ++*i;
-    if (*i >= g->gguf->n_kv)
+    CLEANUP(view_free) struct view v = VIEW_INIT;
+    struct live *l = live_or_view(t, &v);
+    return l ? live_list(l, list) : list_all(v.gen, list);
+}
+
+static int list_fixed(const struct gen *g, const struct live_list *list, uint64_t i,
+                      char name[TREE_NAME_MAX + 1], struct live_attr *ret)
+{
+    if (i >= list->n)
         return 0;
-    const struct gguf_kv *kv = &g->gguf->kv[*i];
+    const struct gguf_kv *kv = &g->gguf->kv[list->number[i]];
     (void)name_encode(gguf_key(g->gguf, kv), kv->key_len, name);
-    ret->number = (uint32_t)*i;
+    ret->number = list->number[i];
     return 1;
 }
 
@@ -83,12 +108,13 @@ int keys_list_at(struct tree *t, const struct live_list *list, uint64_t *i, bool
                  char name[TREE_NAME_MAX + 1], struct tree_entry *ret)
 {
     struct live_attr a = {0};
-    const struct gen *g = t->live ? NULL : t->newest.view.gen;
-    int r = g ? list_fixed(g, i, name, &a) : live_list_at(t->live, list, i, attrs, name, &a);
+    CLEANUP(view_free) struct view v = VIEW_INIT;
+    struct live *l = live_or_view(t, &v);
+    int r = l ? live_list_at(l, list, i, attrs, name, &a) : list_fixed(v.gen, list, *i, name, &a);
     if (r <= 0)
         return r;
-    if (g && attrs)
-        attr_fixed(g, a.number, &a);
+    if (!l && attrs)
+        attr_fixed(v.gen, a.number, &a);
     if (attrs)
         r = keys_entry(t, &a, ret);
     else
@@ -112,8 +138,14 @@ static int open_fixed(struct gen *g, uint32_t kv, int flags, struct live_text *t
 int keys_open(struct tree *t, struct tree_file *f, int flags)
 {
     struct live_text text = {0};
-    int r = t->live ? live_open_file(t->live, f->node.number, flags, &f->live, &text)
-                    : open_fixed(t->newest.view.gen, f->node.number, flags, &text);
+    CLEANUP(view_free) struct view v = VIEW_INIT;
+    struct live *l = live_or_view(t, &v);
+    bool writes = (flags & O_ACCMODE) != O_RDONLY || flags & O_TRUNC;
+    int r = writes && t->writable ? begin_editing(t, &l) : 0;
+    if (r < 0)
+        return r;
+    r = l ? live_open_file(l, f->node.number, flags, &f->live, &text)
+          : open_fixed(v.gen, f->node.number, flags, &text);
     f->rendered = text.fixed;
     f->text = text.bytes;
     if (r == 0 && text.value.gen)
@@ -135,8 +167,31 @@ static int facts_fixed(const struct gen *g, uint32_t number, struct live_facts *
     return 0;
 }
 
+/* Why the first edit could not be begun is said of each key. */
+static void add_refusal(struct tree *t, struct live_facts *ret)
+{
+    (void)pthread_mutex_lock(&t->newest.lock);
+    buf_str(&ret->error, t->refusal);
+    (void)pthread_mutex_unlock(&t->newest.lock);
+}
+
+int keys_forgive(struct tree *t, uint32_t number)
+{
+    struct live *l = atomic_load(&t->live);
+    if (l)
+        return live_forgive(l, number);
+    (void)pthread_mutex_lock(&t->newest.lock);
+    t->refusal[0] = '\0';
+    (void)pthread_mutex_unlock(&t->newest.lock);
+    return 0;
+}
+
 int keys_facts(struct tree *t, uint32_t number, struct live_facts *ret)
 {
-    return t->live ? live_facts(t->live, number, ret)
-                   : facts_fixed(t->newest.view.gen, number, ret);
+    CLEANUP(view_free) struct view v = VIEW_INIT;
+    struct live *l = live_or_view(t, &v);
+    int r = l ? live_facts(l, number, ret) : facts_fixed(v.gen, number, ret);
+    if (r == 0 && !l)
+        add_refusal(t, ret);
+    return r;
 }

@@ -4,147 +4,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <syslog.h>
 #include <unistd.h>
-
-#include "check/filename.h"
-#include "edit/change.h"
-#include "edit/commit.h"
-
-__attribute__((format(printf, 3, 4))) static void log_line(const struct tree *t, int priority,
-                                                           const char *fmt, ...)
-{
-    char line[1024];
-    va_list ap;
-    if (!t->opt.log)
-        return;
-    va_start(ap, fmt);
-    (void)vsnprintf(line, sizeof(line), fmt, ap);
-    va_end(ap);
-    t->opt.log(priority, line);
-}
-
-/* ---- may it be edited? ---- */
-
-/* Why the model is not to be edited, before it was opened; NULL if nothing speaks against it. */
-static const char *reason(const struct tree *t)
-{
-    if (t->opt.read_only)
-        return "asked for by -o ro";
-    if (t->opt.partial)
-        return "nothing is edited with -o partial";
-    if (file_name_is_hash(t->model.name) && !t->opt.edit_hash_names)
-        return "its name is a hash of its content (-o hashnames=edit allows edits)";
-    if (faccessat(t->model.dir, ".", W_OK, AT_EACCESS) < 0)
-        return "its folder is not writable";
-    if (faccessat(t->model.dir, ".", R_OK, AT_EACCESS) < 0) /* leftovers are not to be found */
-        return "its folder is not readable";
-    return NULL;
-}
-
-static void not_writable(struct tree *t, const char *why)
-{
-    t->writable = false;
-    (void)show_in(t->why, sizeof(t->why), why, strlen(why));
-}
-
-static int open_model_file(struct tree *t, bool write, struct err *e)
-{
-    return edit_file_open(&t->model.file, &sys_libc, t->model.dir, t->model.name, write, e);
-}
-
-/* It is not to be edited, and nobody else kept from it: open it anew, for reading. */
-static int give_up(struct tree *t, const char *why, struct err *e)
-{
-    not_writable(t, why);
-    if (t->model.file.fd >= 0)
-        edit_file_close(&t->model.file); /* and its lock */
-    return open_model_file(t, false, e);
-}
-
-/* Wait for a process that holds the lock and is about to end. */
-static bool wait_for_lock(const struct tree *t, bool busy, struct err *why)
-{
-    const struct model_file *m = &t->model;
-    return t->opt.wait && t->opt.wait(t->opt.wait_arg, m->dir, m->name, busy, why);
-}
-
-/* What every edit needs but one in place, tried before the file is opened for writing. */
-static int try_attributes(struct tree *t, struct err *e)
-{
-    if (t->opt.strategy == EDIT_INPLACE || open_model_file(t, false, NULL) < 0)
-        return 0;
-    int r = edit_try_attributes(&t->model.file, e);
-    edit_file_close(&t->model.file);
-    return edit_try_failed(r) ? r : 0;
-}
-
-static int open_for_editing(struct tree *t, struct err *why)
-{
-    int r = open_model_file(t, true, why);
-    while (r == -EWOULDBLOCK && wait_for_lock(t, true, why))
-        r = open_model_file(t, true, why);
-    return r < 0 ? r : edit_try_handle(&t->model.file, why);
-}
-
-/* Open the file, for writing if it can be. */
-static int open_file(struct tree *t, struct err *e)
-{
-    struct err why = {0};
-    const char *no = reason(t);
-    t->writable = !no && try_attributes(t, &why) == 0 && open_for_editing(t, &why) == 0;
-    if (t->writable)
-        return 0;
-    if (no)
-        (void)wait_for_lock(t, false, &why);
-    return give_up(t, no ? no : why.msg, e);
-}
-
-/* Finish or undo what a crash interrupted. A journal that does not fit makes the mount read-only. */
-static int recover(struct tree *t, struct err *e)
-{
-    struct edit_recovered found;
-    struct err why = {0};
-    if (!t->writable)
-        return 0;
-    int r = edit_recover(&t->model.file, &found, &why);
-    if (found.finished)
-        log_line(t, LOG_NOTICE, "an edit that was interrupted has been finished");
-    if (found.removed)
-        log_line(t, LOG_NOTICE, "%u leftover files were removed", found.removed);
-    return r < 0 ? give_up(t, why.msg, e) : 0;
-}
-
-/* Whether a new file could take the model's place: any edit needs that but one in place. */
-static int try_new_file(struct tree *t, struct err *e)
-{
-    struct err why = {0};
-    if (!t->writable || t->opt.strategy == EDIT_INPLACE)
-        return 0;
-    return edit_try_failed(edit_try_new(&t->model.file, &why)) ? give_up(t, why.msg, e) : 0;
-}
-
-/* ---- the first generation ---- */
-
-static int start_editing(struct tree *t)
-{
-    struct err why = {0};
-    struct statvfs fs;
-    if (fstatvfs(t->model.file.fd, &fs) == 0)
-        t->edit.block = (uint32_t)fs.f_bsize;
-    struct live_options o = {.commit = t->opt.commit, .edit = t->edit, .log = t->opt.log};
-    if (t->writable && edit_allowed(gen_own(t->newest.view.gen), &why) < 0)
-        not_writable(t, why.msg);
-    if (t->writable && t->opt.history &&
-        keeper_open(t->model.real, t->opt.history, t->opt.log, &o.history) < 0)
-        return -ENOMEM;
-    t->history = o.history;
-    return t->writable ? live_open(&t->newest, &t->model.file, &o, &t->live) : 0;
-}
 
 static int first_gen(struct tree *t, const struct source *src, struct err *e)
 {
@@ -173,7 +36,7 @@ static int first_gen(struct tree *t, const struct source *src, struct err *e)
     r = gen_keep_file(t->newest.view.gen, src, t->newest.view.store->file[0], &t->newest.file);
     if (r < 0)
         return err_set(e, r, "cannot read: %s", strerror(-r));
-    return start_editing(t) < 0 ? err_set(e, -ENOMEM, "no memory") : 0;
+    return begin_parsed(t) < 0 ? err_set(e, -ENOMEM, "no memory") : 0;
 }
 
 /* The header may be one that an interrupted edit still has to write. */
@@ -182,9 +45,9 @@ static int parse_file(struct tree *t, struct err *e)
     struct model_file *m = &t->model;
     if (fstat(m->file.fd, &t->st) < 0)
         return err_set(e, -errno, "cannot stat: %s", strerror(errno));
-    int r = t->writable ? source_fd(m->file.fd, &m->src, e) : model_open(m, e);
+    int r = t->locked ? source_fd(m->file.fd, &m->src, e) : model_open(m, e);
     if (m->overlay.planted.code)
-        log_line(t, LOG_WARNING, "%s", m->overlay.planted.msg);
+        logger_log(&t->opt.log, LOG_WARNING, "%s", m->overlay.planted.msg);
     if (r == 0)
         r = first_gen(t, &m->src, e);
     if (r == 0)
@@ -224,12 +87,28 @@ static char *real_folder(const char *path)
     return real;
 }
 
+static void add_identity(struct tree *t, const struct stat *st)
+{
+    uint64_t all[] = {t->identity,
+                      st->st_dev,
+                      st->st_ino,
+                      (uint64_t)st->st_size,
+                      (uint64_t)st->st_mtim.tv_sec,
+                      (uint64_t)st->st_mtim.tv_nsec,
+                      (uint64_t)st->st_ctim.tv_sec,
+                      (uint64_t)st->st_ctim.tv_nsec};
+    t->identity = hash_name(all, sizeof(all));
+}
+
 static int add_rights(struct tree *t, size_t i, const char *path)
 {
+    struct stat st;
     char *name = t->shards.n ? split_path(&t->shards.split, i) : strdup(path);
     char *base = name ? real_folder(name) : NULL;
     int fd = i ? t->shards.file[i]->fd : t->model.file.fd;
     int r = base ? rights_add(&t->rights, fd, name, base) : -ENOMEM;
+    if (r == 0 && fstat(fd, &st) == 0)
+        add_identity(t, &st);
     free(base);
     free(name);
     return r;
@@ -253,11 +132,7 @@ static int open_model(struct tree *t, const char *path, struct err *e)
         return err_set(e, r, "cannot handle SIGBUS: %s", strerror(-r));
     r = find_model(t, path, e);
     if (r == 0)
-        r = open_file(t, e);
-    if (r == 0)
-        r = recover(t, e);
-    if (r == 0)
-        r = try_new_file(t, e);
+        r = begin_open(t, e);
     if (r == 0)
         r = parse_file(t, e);
     return r < 0 ? r : find_rights(t, path, e);
@@ -275,6 +150,7 @@ static struct tree *tree_new(const struct tree_options *o)
     t->model = (struct model_file){.dir = -1, .file = {.fd = -1}};
     t->edit = (struct edit_options){
         .strategy = o->strategy, .reserve = o->reserve, .break_hardlinks = o->break_hardlinks};
+    (void)pthread_mutex_init(&t->beginning, NULL);
     newest_init(&t->newest);
     t->newest.leaving = tree_keep_views;
     t->newest.leaving_arg = t;
@@ -306,6 +182,7 @@ void tree_close(struct tree *t)
     live_close(t->live);
     keeper_close(t->history); /* while the model is locked: the next writer finds it complete */
     newest_free(&t->newest);
+    (void)pthread_mutex_destroy(&t->beginning);
     shards_free(&t->shards);
     rights_free(&t->rights);
     model_free(&t->model);
@@ -316,7 +193,7 @@ void tree_close(struct tree *t)
 
 bool tree_writable(const struct tree *t)
 {
-    return t->live;
+    return t->writable;
 }
 
 const char *tree_why_not(const struct tree *t)
@@ -346,6 +223,43 @@ const char *tree_warning(const struct tree *t, unsigned i)
         if (t->odd & lines[k].odd && i-- == 0)
             return lines[k].line;
     return NULL;
+}
+
+/* Of what is edited: nothing is pending, nothing was refused, and there are keys only. */
+static bool is_all_stored(struct live *l)
+{
+    char name[TREE_NAME_MAX + 1];
+    struct live_list list = {0};
+    struct live_attr a;
+    struct live_counts c = live_count(l);
+    bool stored = !c.pending && !c.refused && live_list(l, &list) == 0;
+    for (uint64_t i = 0; stored && live_list_at(l, &list, &i, false, name, &a) > 0; i++) {
+        struct live_facts f = {0};
+        stored = !a.link && live_facts(l, a.number, &f) == 0 && !f.helper;
+        live_facts_free(&f);
+    }
+    live_list_free(&list);
+    return stored;
+}
+
+bool tree_idle(struct tree *t)
+{
+    struct live *l = atomic_load(&t->live);
+    return atomic_load(&t->open) == 0 && (!l || !atomic_load(&t->begun) || is_all_stored(l));
+}
+
+uint64_t tree_identity(const struct tree *t)
+{
+    return t->identity;
+}
+
+/* The first state of the mount has number 1 in each tree. */
+bool tree_renumbered(struct tree *t)
+{
+    (void)pthread_mutex_lock(&t->newest.lock);
+    bool same = t->states == 0 || (t->states == 1 && t->state == 0);
+    (void)pthread_mutex_unlock(&t->newest.lock);
+    return !same || atomic_load(&t->begun);
 }
 
 int tree_statfs(struct tree *t, struct statvfs *ret)

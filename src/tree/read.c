@@ -80,9 +80,9 @@ static int open_row(struct tree *t, struct tree_file *f, int flags)
     if (node_is_dir(&f->node))
         return -EISDIR;
     if ((flags & O_ACCMODE) != O_RDONLY)
-        return t->live ? -EACCES : -EROFS;
+        return t->writable ? -EACCES : -EROFS;
     f->row = node_row(&f->node);
-    f->cacheable = !(t->live && f->row->flags & ROW_MOVES);
+    f->cacheable = !(t->writable && f->row->flags & ROW_MOVES);
     f->cut = store_cut(v.store);
     if (f->node.kind == NODE_WHOLE && view_is_lost(&v))
         return -ESTALE; /* the kernel looks again */
@@ -104,8 +104,9 @@ int tree_open_file(struct tree *t, uint64_t node, int flags, struct tree_file **
     struct tree_file *f = calloc(1, sizeof(*f));
     if (!f)
         return -ENOMEM;
+    atomic_fetch_add(&t->open, 1);
     f->node = ino_node(node);
-    f->cacheable = !t->live;
+    f->cacheable = !t->writable;
     int r = f->node.kind == NODE_KEY ? keys_open(t, f, flags) : open_row(t, f, flags);
     if (r == 0)
         r = buf_error(&f->text);
@@ -152,6 +153,7 @@ int tree_release(struct tree *t, struct tree_file *f)
     rendered_unref(f->shared);
     buf_free(&f->text);
     free(f);
+    atomic_fetch_sub(&t->open, 1);
     return 0;
 }
 

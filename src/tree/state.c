@@ -18,10 +18,11 @@ static unsigned clamp(size_t n)
 uint32_t state_now(struct tree *t)
 {
     struct live_counts c = {0};
-    if (t->live)
-        c = live_count(t->live);
+    struct live *l = atomic_load(&t->live);
+    if (l)
+        c = live_count(l);
     else
-        c.changed = edit_file_fresh(&t->model.file, NULL) == -ESTALE;
+        c.changed = edit_file_fresh(&t->opened, NULL) == -ESTALE;
     return clamp(c.pending) | clamp(c.refused) << COUNT_BITS | (c.changed ? CHANGED : 0);
 }
 
@@ -42,7 +43,7 @@ void state_text(const struct tree *t, uint32_t state, struct buf *out)
     buf_printf(out, "%-*s%s\n", SUMMARY_LABEL, "save a copy:",
                "cp model.gguf to a new name; onto the mounted file itself, cp would empty it");
     buf_printf(out, "%-*s%s%s", SUMMARY_LABEL,
-               "mount:", t->live ? "read-write" : "read-only: ", t->live ? "" : t->why);
+               "mount:", t->writable ? "read-write" : "read-only: ", t->writable ? "" : t->why);
     count_text(out, state & mask, "edit is not written yet", "edits are not written yet");
     count_text(out, state >> COUNT_BITS & mask, "write was refused", "writes were refused");
     if (state & CHANGED)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 struct tree_dir {
+    struct tree *t;
     uint64_t node;
     bool keys;             /* it is metadata/, and this is what it held when it was opened: */
     struct live_list list; /* of a writable tree */
@@ -184,6 +185,8 @@ int tree_opendir(struct tree *t, uint64_t node, struct tree_dir **ret)
     struct tree_dir *d = calloc(1, sizeof(*d));
     if (!d)
         return -ENOMEM;
+    d->t = t;
+    atomic_fetch_add(&t->open, 1);
     d->node = node;
     d->keys = is_metadata(&n);
     r = open_list(t, d);
@@ -198,13 +201,14 @@ void tree_closedir(struct tree_dir *d)
 {
     live_list_free(&d->list);
     gen_unref(d->gen);
+    atomic_fetch_sub(&d->t->open, 1);
     free(d);
 }
 
 bool tree_dir_cacheable(const struct tree *t, const struct tree_dir *d)
 {
     /* The root's views of the whole get new nodes; all else but metadata/ stays. */
-    return !t->live || (!d->keys && d->node != INO_ROOT);
+    return !t->writable || (!d->keys && d->node != INO_ROOT);
 }
 
 void brief_entry(uint64_t ino, uint64_t inode, mode_t type, struct tree_entry *ret)

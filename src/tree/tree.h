@@ -13,6 +13,7 @@
 #include <sys/statvfs.h>
 
 #include "base/err.h"
+#include "base/logger.h"
 #include "live/live.h"
 #include "tree/files.h"
 #include "tree/ino.h"
@@ -29,6 +30,7 @@ struct tree_options {
     enum edit_strategy strategy;
     uint64_t reserve; /* as in struct edit_options */
     bool break_hardlinks;
+    bool late; /* the writer's lock is taken, and a journal applied, with the first edit only */
     /*
      * Called before the model, `name` in the folder `dir`, is opened, and again when its lock was
      * refused (busy): wait for a process that is about to give the lock up. True: open it, or try
@@ -36,11 +38,11 @@ struct tree_options {
      */
     bool (*wait)(void *arg, int dir, const char *name, bool busy, struct err *why);
     void *wait_arg;
-    void (*log)(int priority, const char *line); /* may be NULL; any thread. syslog(3)'s levels */
-    bool partial;                                /* show an incomplete download */
-    enum files_views views;                      /* which files folders list */
-    unsigned history;                            /* states of the keys that are kept; 0: none */
-    bool set_uid, set_gid, set_umask;            /* override what derives from the model file */
+    struct logger log;                /* called by any thread */
+    bool partial;                     /* show an incomplete download */
+    enum files_views views;           /* which files folders list */
+    unsigned history;                 /* states of the keys that are kept; 0: none */
+    bool set_uid, set_gid, set_umask; /* override what derives from the model file */
     uid_t uid;
     gid_t gid;
     mode_t umask;
@@ -53,10 +55,9 @@ struct tree_entry {
     bool fixed; /* neither the entry nor the attributes will ever change in this mount */
 };
 
-/* Open the model at `path` (symbolic links are followed). */
+/* Open the model at `path` (symbolic links are followed). The thread that writes is started with the
+ * first edit: a process may fork before that. */
 int tree_open(const char *path, const struct tree_options *o, struct tree **ret, struct err *e);
-/* Start the thread that writes edits. In the process that serves the tree: after a fork. */
-int tree_start(struct tree *t, struct err *e);
 /* Write what is pending. 0, or why an edit was lost (it was logged). */
 int tree_finish(struct tree *t);
 /*
@@ -68,6 +69,17 @@ void tree_abandon(struct tree *t);
  * because it is not a key. */
 void tree_unsaved(struct tree *t, struct buf *out);
 void tree_close(struct tree *t);
+
+/*
+ * For a mount of many models, which closes a tree that is not used and opens it again when it is asked
+ * for. tree_idle(): nothing is open, and to close it would lose nothing. tree_identity(): a number
+ * that is another one when a file of the model is. If two trees have the same, and the one before was
+ * not tree_renumbered(), they give each node the same number; else the later one needs another slot
+ * (ino.h).
+ */
+bool tree_idle(struct tree *t);
+uint64_t tree_identity(const struct tree *t);
+bool tree_renumbered(struct tree *t);
 
 /* True if metadata can be edited; if not, why. */
 bool tree_writable(const struct tree *t);

@@ -131,10 +131,11 @@ int tree_setxattr(struct tree *t, uint64_t node, const char *name, const void *v
 {
     CLEANUP(buf_free) struct buf is = BUF_INIT;
     CLEANUP(subject_free) struct subject s = {0};
+    struct live *l;
     struct node at = ino_node(node);
     if (is_history_xattr(&at, name))
         return history_setxattr(t, name, value, n, w);
-    int r = t->live ? subject_of(t, node, &s) : -EROFS;
+    int r = t->writable ? subject_of(t, node, &s) : -EROFS;
     const struct xattr *x = r == 0 ? find_xattr(&s, name) : NULL;
     if (!x)
         return r < 0 ? r : -EOPNOTSUPP;
@@ -144,7 +145,8 @@ int tree_setxattr(struct tree *t, uint64_t node, const char *name, const void *v
         return 0;
     if (s.tensor || x->value != x_type)
         return -EPERM;
-    return live_retype(t->live, s.n.number, value, n, w);
+    r = begin_editing(t, &l);
+    return r < 0 ? r : live_retype(l, s.n.number, value, n, w);
 }
 
 /* Only why a value was refused can be forgotten: rsync -X removes what its source has not. */
@@ -152,11 +154,11 @@ int tree_removexattr(struct tree *t, uint64_t node, const char *name)
 {
     CLEANUP(buf_free) struct buf is = BUF_INIT;
     CLEANUP(subject_free) struct subject s = {0};
-    int r = t->live ? subject_of(t, node, &s) : -EROFS;
+    int r = t->writable ? subject_of(t, node, &s) : -EROFS;
     const struct xattr *x = r == 0 ? find_xattr(&s, name) : NULL;
     if (r == 0)
         r = x ? value_of(&s, x, &is) : -ENODATA;
     if (r == 0)
-        r = x->value == x_error ? live_forgive(t->live, s.n.number) : -EPERM;
+        r = x->value == x_error ? keys_forgive(t, s.n.number) : -EPERM;
     return r;
 }

@@ -39,8 +39,6 @@ void script_start(struct run *r)
         script_fail(r, "does not open: %s", e.msg);
     else if (!tree_writable(r->t))
         script_fail(r, "is read-only: %s", tree_why_not(r->t));
-    else if (tree_start(r->t, &e) < 0)
-        script_fail(r, "does not start: %s", e.msg);
 }
 
 /* As a daemon ends that programs still have files open of: what they did not close is dropped. */
@@ -250,10 +248,11 @@ static void check_end(struct run *r)
 
 static void run_in(const struct script *s, const char *mode)
 {
-    struct run r = {.s = s,
-                    .mode = mode,
-                    .opt = {.strategy = EDIT_COPY, .commit = mode_of(mode), .log = script_log},
-                    .op = "at the beginning"};
+    struct run r = {
+        .s = s,
+        .mode = mode,
+        .opt = {.strategy = EDIT_COPY, .commit = mode_of(mode), .log = {.line = script_log}},
+        .op = "at the beginning"};
     script_model_make(&r.m, s->how && strstr(s->how, "split") ? SCRIPT_SPLIT : 0);
     script_log_clear();
     script_start(&r);

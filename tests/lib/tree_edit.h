@@ -2,8 +2,6 @@
 /*
  * Edits of a tree as the kernel asks for them, each waited for: open or create, write, flush,
  * release. Functions return 0 or the first -errno, and give up all that they hold in any case.
- *
- * The tree has been started (tree_start()).
  */
 #ifndef TESTS_LIB_TREE_EDIT_H
 #define TESTS_LIB_TREE_EDIT_H

@@ -73,7 +73,6 @@ static void check_alignment(uint32_t alignment, bool big)
     make_place(&p, &odd);
     CU_ASSERT_EQUAL(stat(p.model, &before), 0);
     CU_ASSERT_EQUAL_FATAL(tree_open(p.model, &o, &t, NULL), 0);
-    CU_ASSERT_EQUAL_FATAL(tree_start(t, NULL), 0);
     CU_ASSERT_TRUE(tree_writable(t));
     write_back(t);
     CU_ASSERT_EQUAL(tree_finish(t), 0);
@@ -112,7 +111,6 @@ static void test_equal_up_to_nul(void)
     odd.bytes = build_finish(&b, &odd.n);
     make_place(&p, &odd);
     CU_ASSERT_EQUAL_FATAL(tree_open(p.model, &o, &t, NULL), 0);
-    CU_ASSERT_EQUAL_FATAL(tree_start(t, NULL), 0);
     CU_ASSERT_EQUAL(do_write(t, "other.key", "2\n", 2), 0);
     CU_ASSERT_EQUAL(do_write(t, "some.key:u32", "3\n", 2), -EINVAL);
     CU_ASSERT_EQUAL(do_rename(t, "other.key", "some.key"), -EINVAL);

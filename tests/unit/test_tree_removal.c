@@ -54,7 +54,6 @@ static struct tree *start(const struct place *p)
     struct tree_options o = {.strategy = EDIT_COPY, .commit = LIVE_COMMIT_SYNC};
     struct tree *t = NULL;
     CU_ASSERT_EQUAL_FATAL(tree_open(p->model, &o, &t, NULL), 0);
-    CU_ASSERT_EQUAL_FATAL(tree_start(t, NULL), 0);
     return t;
 }
 

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Where a library's log lines go: to a function of the caller, with a label before each line, so that
+ * lines about several models can be told apart.
+ *
+ * Threads: any, if the function may be called by any.
+ */
+#ifndef BASE_LOGGER_H
+#define BASE_LOGGER_H
+
+#include <stdarg.h>
+
+struct logger {
+    void (*line)(int priority, const char *line); /* syslog(3)'s levels. NULL: lines are dropped */
+    const char *label; /* not owned; "LABEL: " comes first. May be NULL */
+};
+
+void logger_log(const struct logger *l, int priority, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+void logger_vlog(const struct logger *l, int priority, const char *fmt, va_list ap)
+    __attribute__((format(printf, 3, 0)));
+
+#endif

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: MIT */
+/* Whether a model can be edited, and editing begun: with the tree, or with the first edit. See tree.h. */
+#include "tree/internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <syslog.h>
+#include <unistd.h>
+
+#include "check/filename.h"
+#include "edit/commit.h"
+
+/* Why the model is not to be edited, before it was opened; NULL if nothing speaks against it. */
+static const char *reason(const struct tree *t)
+{
+    if (t->opt.read_only)
+        return "asked for by -o ro";
+    if (t->opt.partial)
+        return "nothing is edited with -o partial";
+    if (file_name_is_hash(t->model.name) && !t->opt.edit_hash_names)
+        return "its name is a hash of its content (-o hashnames=edit allows edits)";
+    if (faccessat(t->model.dir, ".", W_OK, AT_EACCESS) < 0)
+        return "its folder is not writable";
+    if (faccessat(t->model.dir, ".", R_OK, AT_EACCESS) < 0) /* leftovers are not to be found */
+        return "its folder is not readable";
+    return NULL;
+}
+
+static void not_writable(struct tree *t, const char *why)
+{
+    t->writable = false;
+    (void)show_in(t->why, sizeof(t->why), why, strlen(why));
+}
+
+static int open_file(const struct tree *t, struct edit_file *f, bool write, struct err *e)
+{
+    return edit_file_open(f, &sys_libc, t->model.dir, t->model.name, write, e);
+}
+
+/* Wait for a process that holds the lock and is about to end. */
+static bool wait_for_lock(const struct tree *t, bool busy, struct err *why)
+{
+    const struct model_file *m = &t->model;
+    return t->opt.wait && t->opt.wait(t->opt.wait_arg, m->dir, m->name, busy, why);
+}
+
+/* What every edit needs but one in place, tried before the file is opened for writing. */
+static int try_attributes(const struct tree *t, struct err *e)
+{
+    struct edit_file f = {.fd = -1};
+    if (t->opt.strategy == EDIT_INPLACE || open_file(t, &f, false, NULL) < 0)
+        return 0;
+    int r = edit_try_attributes(&f, e);
+    edit_file_close(&f);
+    return edit_try_failed(r) ? r : 0;
+}
+
+/* Finish or undo what a crash interrupted; and whether a new file could take the model's place: any
+ * edit needs that but one in place. */
+static int prepare(const struct tree *t, struct edit_file *f, struct err *e)
+{
+    struct edit_recovered found;
+    int r = edit_recover(f, &found, e);
+    if (found.finished)
+        logger_log(&t->opt.log, LOG_NOTICE, "an edit that was interrupted has been finished");
+    if (found.removed)
+        logger_log(&t->opt.log, LOG_NOTICE, "%u leftover files were removed", found.removed);
+    if (r < 0 || t->opt.strategy == EDIT_INPLACE)
+        return r;
+    r = edit_try_new(f, e);
+    return edit_try_failed(r) ? r : 0;
+}
+
+/* Open the file for writing, with the lock, if all that edits need is there; else f stays closed.
+ * of: the file that it must be; NULL: any. */
+static int open_for_editing(const struct tree *t, const struct edit_file *of, struct edit_file *f,
+                            struct err *e)
+{
+    int r = try_attributes(t, e);
+    if (r == 0)
+        r = open_file(t, f, true, e);
+    while (r == -EWOULDBLOCK && !of && wait_for_lock(t, true, e))
+        r = open_file(t, f, true, e);
+    if (r < 0)
+        return r;
+    r = edit_try_handle(f, e);
+    if (r == 0 && of)
+        r = edit_file_fresh(of, e);
+    if (r == 0)
+        r = prepare(t, f, e);
+    if (r < 0)
+        edit_file_close(f);
+    return r;
+}
+
+static int open_late(struct tree *t, const char *no, struct err *e)
+{
+    struct model_file *m = &t->model;
+    t->writable = !no && faccessat(m->dir, m->name, W_OK, AT_EACCESS) == 0;
+    if (!t->writable)
+        not_writable(t, no ? no : strerror(errno));
+    return open_file(t, &m->file, false, e);
+}
+
+int begin_open(struct tree *t, struct err *e)
+{
+    struct err why = {0};
+    const char *no = reason(t);
+    if (t->opt.late)
+        return open_late(t, no, e);
+    t->locked = t->writable = !no && open_for_editing(t, NULL, &t->model.file, &why) == 0;
+    if (t->writable)
+        return 0;
+    if (no)
+        (void)wait_for_lock(t, false, &why);
+    not_writable(t, no ? no : why.msg);
+    return open_file(t, &t->model.file, false, e);
+}
+
+static int open_live(struct tree *t, struct live **ret)
+{
+    struct live_options o = {.commit = t->opt.commit, .edit = t->edit, .log = t->opt.log};
+    int r = 0;
+    if (t->opt.history && !t->history)
+        r = keeper_open(t->model.real, t->opt.history, &t->opt.log, &t->history);
+    o.history = t->history;
+    return r < 0 ? r : live_open(&t->newest, &t->model.file, &o, ret);
+}
+
+int begin_parsed(struct tree *t)
+{
+    struct err why = {0};
+    struct statvfs fs;
+    struct live *l = NULL;
+    t->opened = t->model.file;
+    if (fstatvfs(t->model.file.fd, &fs) == 0)
+        t->edit.block = (uint32_t)fs.f_bsize;
+    if (t->writable && t->model.overlay.planted.code)
+        not_writable(t, t->model.overlay.planted.msg);
+    if (t->writable && edit_allowed(gen_own(t->newest.view.gen), &why) < 0)
+        not_writable(t, why.msg); /* the lock is kept */
+    int r = t->writable && !t->opt.late ? open_live(t, &l) : 0;
+    atomic_store(&t->live, l);
+    return r;
+}
+
+/* ---- the first edit ---- */
+
+/* Open the file for writing in the place of the one that is open for reading. */
+static int take_file(struct tree *t, struct err *e)
+{
+    struct edit_file f = {.fd = -1}, old = t->model.file;
+    int r = open_for_editing(t, &old, &f, e);
+    if (r < 0)
+        return r == -EWOULDBLOCK ? -EBUSY : r;
+    t->locked = true;
+    t->model.file = f;
+    edit_file_close(&old);
+    return 0;
+}
+
+static void note_refusal(struct tree *t, const struct err *e)
+{
+    logger_log(&t->opt.log, LOG_ERR, "cannot be edited: %s", e->msg);
+    (void)pthread_mutex_lock(&t->newest.lock);
+    (void)strcpy(t->refusal, e->msg);
+    (void)pthread_mutex_unlock(&t->newest.lock);
+}
+
+/* With the lock `beginning`. */
+static int begin(struct tree *t, struct err *e)
+{
+    struct live *l = atomic_load(&t->live), *made = NULL;
+    int r = t->locked ? 0 : take_file(t, e);
+    if (r == 0 && !l && open_live(t, &made) < 0)
+        r = err_set(e, -ENOMEM, "no memory");
+    if (r == 0)
+        r = live_start(l ? l : made, e);
+    if (r < 0) {
+        live_close(made);
+        return r;
+    }
+    if (made)
+        atomic_store(&t->live, made);
+    atomic_store(&t->begun, true);
+    return 0;
+}
+
+int begin_editing(struct tree *t, struct live **ret)
+{
+    struct err e = {0};
+    int r = t->writable ? 0 : -EROFS;
+    if (r == 0 && !atomic_load(&t->begun)) {
+        (void)pthread_mutex_lock(&t->beginning);
+        if (!atomic_load(&t->begun))
+            r = begin(t, &e);
+        (void)pthread_mutex_unlock(&t->beginning);
+        if (r < 0)
+            note_refusal(t, &e);
+    }
+    if (r == 0)
+        *ret = atomic_load(&t->live);
+    return r;
+}

@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Trees of which many are open at the same time: editing begins with the first edit, a tree that is
+ * not used can be closed and opened again, log lines have the model's label.
+ */
+#include "cu_main.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "build_gguf.h"
+#include "edit/journal.h"
+#include "model_dir.h"
+#include "place.h"
+#include "tree_edit.h"
+#include "tree_image.h"
+
+static char logged[4096];
+
+static void take_line(int priority, const char *line)
+{
+    size_t at = strlen(logged);
+    (void)priority;
+    (void)snprintf(logged + at, sizeof(logged) - at, "%s\n", line);
+}
+
+static const struct tree_options late = {.strategy = EDIT_COPY,
+                                         .commit = LIVE_COMMIT_CLOSE,
+                                         .late = true,
+                                         .log = {.line = take_line, .label = "shelf/a"}};
+static const struct tree_options early = {.strategy = EDIT_COPY, .commit = LIVE_COMMIT_CLOSE};
+
+static struct content model(const char *name)
+{
+    struct content c;
+    struct build b;
+    build_init(&b, 3, false);
+    build_str(&b, "general.architecture", "test");
+    build_str(&b, "general.name", name);
+    build_u32(&b, "a.b", 1);
+    build_tensor(&b, "t", F32, SHAPE(5), NULL, 20);
+    c.bytes = build_finish(&b, &c.n);
+    return c;
+}
+
+static struct place new_place(const char *name)
+{
+    struct place p;
+    struct content c = model(name);
+    make_place(&p, &c);
+    free(c.bytes);
+    return p;
+}
+
+static struct tree *open_tree(const struct place *p, const struct tree_options *o)
+{
+    struct tree *t = NULL;
+    struct err e = {0};
+    int r = tree_open(p->model, o, &t, &e);
+    if (r < 0)
+        (void)printf("\n%s\n", e.msg);
+    CU_ASSERT_EQUAL_FATAL(r, 0);
+    return t;
+}
+
+static void text_is(struct tree *t, const char *path, const char *want)
+{
+    const struct tree_image m = {.t = t};
+    size_t n;
+    char *text = image_text(&m, path, &n);
+    CU_ASSERT_STRING_EQUAL(text, want);
+    free(text);
+}
+
+static bool locked(const struct place *p)
+{
+    struct tree *t = open_tree(p, &early);
+    bool is = !tree_writable(t);
+    tree_close(t);
+    return is;
+}
+
+/* user.gguf.error of a key. */
+static void error_has(struct tree *t, const char *path, const char *words)
+{
+    CLEANUP(buf_free) struct buf out = BUF_INIT;
+    const struct tree_image m = {.t = t};
+    int r = tree_getxattr(t, image_node(&m, path), "user.gguf.error", &out);
+    buf_char(&out, '\0');
+    CU_ASSERT_EQUAL(r, words ? 0 : -ENODATA);
+    CU_ASSERT_TRUE(!words || strstr((const char *)out.data, words));
+}
+
+static void test_first_edit(void)
+{
+    struct place p = new_place("one");
+    struct tree *t = open_tree(&p, &late);
+    const struct tree_image m = {.t = t};
+    uint64_t node = image_node(&m, "metadata/a.b");
+    CU_ASSERT_TRUE(tree_writable(t));
+    text_is(t, "metadata/a.b", "1\n");
+    CU_ASSERT_FALSE(locked(&p));
+    CU_ASSERT_EQUAL(do_write(t, "a.b", "2\n", 2), 0);
+    CU_ASSERT_TRUE(locked(&p));
+    CU_ASSERT_EQUAL(image_node(&m, "metadata/a.b"), node);
+    text_is(t, "metadata/a.b", "2\n");
+    CU_ASSERT_EQUAL(do_rename(t, "a.b", "a.c"), 0);
+    CU_ASSERT_EQUAL(tree_finish(t), 0);
+    tree_close(t);
+    CU_ASSERT_FALSE(locked(&p));
+    t = open_tree(&p, &late);
+    text_is(t, "metadata/a.c", "2\n");
+    tree_close(t);
+    drop_place(&p);
+}
+
+/* Each call that edits begins it, and nothing else does. */
+static void test_what_begins(void)
+{
+    struct place p = new_place("one");
+    struct tree_entry e;
+    for (int i = 0; i < 7; i++) {
+        struct tree *t = open_tree(&p, &late);
+        const struct tree_image m = {.t = t};
+        struct tree_file *f = NULL;
+        CU_ASSERT_EQUAL(do_sync(t), 0);
+        CU_ASSERT_EQUAL(do_retype(t, "a.b", "u32"), 0); /* what it is already */
+        CU_ASSERT_FALSE(locked(&p));
+        if (i == 0)
+            CU_ASSERT_EQUAL(do_unlink(t, "no.such"), -ENOENT);
+        if (i == 1)
+            CU_ASSERT_EQUAL(do_rename(t, "no.such", "x.y"), -ENOENT);
+        if (i == 2)
+            CU_ASSERT_EQUAL(do_truncate(t, "a.b"), 0);
+        if (i == 3)
+            CU_ASSERT_EQUAL(do_retype(t, "a.b", "u64"), 0);
+        if (i == 4)
+            CU_ASSERT_EQUAL(tree_symlink(t, ino_row(0), ".#link", "x", &e), 0);
+        if (i == 5)
+            CU_ASSERT_EQUAL(do_write(t, "new.key", "1\n", 2), 0);
+        if (i == 6)
+            CU_ASSERT_EQUAL(tree_open_file(t, image_node(&m, "metadata/a.b"), O_WRONLY, &f), 0);
+        CU_ASSERT_TRUE(locked(&p));
+        (void)tree_release(t, f);
+        CU_ASSERT_EQUAL(tree_finish(t), 0);
+        tree_close(t);
+        if (i == 3) { /* back */
+            t = open_tree(&p, &early);
+            CU_ASSERT_EQUAL(do_retype(t, "a.b", "u32"), 0);
+            CU_ASSERT_EQUAL(tree_finish(t), 0);
+            tree_close(t);
+        }
+    }
+    drop_place(&p);
+}
+
+/* While another process has the lock, edits are refused, and reads go on. */
+static void test_busy(void)
+{
+    struct place p = new_place("one");
+    struct tree *t = open_tree(&p, &late), *other = open_tree(&p, &early);
+    logged[0] = '\0';
+    error_has(t, "metadata/a.b", NULL);
+    CU_ASSERT_EQUAL(do_write(t, "a.b", "2\n", 2), -EBUSY);
+    error_has(t, "metadata/a.b", "another process");
+    CU_ASSERT_PTR_NOT_NULL(strstr(logged, "shelf/a: cannot be edited: another process"));
+    text_is(t, "metadata/a.b", "1\n");
+    tree_close(other);
+    CU_ASSERT_EQUAL(do_write(t, "a.b", "2\n", 2), 0);
+    error_has(t, "metadata/a.b", NULL);
+    CU_ASSERT_PTR_NOT_NULL(strstr(logged, "shelf/a: a.b: u32, 4 -> 4 bytes"));
+    CU_ASSERT_EQUAL(tree_finish(t), 0);
+    tree_close(t);
+    drop_place(&p);
+}
+
+/* A model that is not the one that was opened is not edited. */
+static void test_changed(void)
+{
+    struct place p = new_place("one");
+    struct tree *t = open_tree(&p, &late), *other = open_tree(&p, &early);
+    CU_ASSERT_EQUAL(do_write(other, "a.b", "3\n", 2), 0);
+    CU_ASSERT_EQUAL(tree_finish(other), 0);
+    tree_close(other);
+    CU_ASSERT_EQUAL(do_write(t, "a.b", "2\n", 2), -ESTALE);
+    error_has(t, "metadata/a.b", "changed behind the mount");
+    CU_ASSERT_FALSE(locked(&p));
+    text_is(t, "metadata/a.b", "1\n");
+    tree_close(t);
+    drop_place(&p);
+}
+
+/* A listing, and a file that is open, go on when the first edit comes. */
+static void test_meanwhile(void)
+{
+    char name[TREE_NAME_MAX + 1];
+    struct tree_entry e;
+    struct tree_dir *d = NULL;
+    struct tree_file *f = NULL;
+    uint64_t cookie = 0;
+    uint8_t scratch[64];
+    struct place p = new_place("one");
+    struct tree *t = open_tree(&p, &late);
+    const struct tree_image m = {.t = t};
+    CU_ASSERT_EQUAL_FATAL(tree_opendir(t, ino_row(0), &d), 0);
+    CU_ASSERT_EQUAL_FATAL(tree_open_file(t, image_node(&m, "metadata/a.b"), O_RDONLY, &f), 0);
+    for (int i = 0; i < 3; i++)
+        CU_ASSERT_EQUAL(tree_readdir(t, d, &cookie, true, name, &e), 1);
+    CU_ASSERT_STRING_EQUAL(name, "general.architecture");
+    CU_ASSERT_EQUAL(do_write(t, "a.b", "25\n", 3), 0);
+    CU_ASSERT_EQUAL(tree_readdir(t, d, &cookie, true, name, &e), 1);
+    CU_ASSERT_STRING_EQUAL(name, "general.name");
+    CU_ASSERT_EQUAL(tree_readdir(t, d, &cookie, true, name, &e), 1);
+    CU_ASSERT_STRING_EQUAL(name, "a.b");
+    CU_ASSERT_EQUAL(e.attr.st_size, 3);
+    CU_ASSERT_EQUAL(tree_readdir(t, d, &cookie, true, name, &e), 0);
+    struct reply r = {.scratch = scratch};
+    CU_ASSERT_EQUAL(tree_read(t, f, 0, sizeof(scratch), &r), 0);
+    CU_ASSERT_TRUE(r.len == 2 && memcmp(r.bytes, "1\n", 2) == 0);
+    (void)tree_release(t, f);
+    tree_closedir(d);
+    CU_ASSERT_EQUAL(tree_finish(t), 0);
+    tree_close(t);
+    drop_place(&p);
+}
+
+/* A journal is read through at first, and applied with the first edit. */
+static void test_journal(void)
+{
+    struct place p = new_place("old!");
+    struct content old = model("old!"), new = model("new!");
+    struct edit_file f;
+    struct err e = {0};
+    int dir = open(p.folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    CU_ASSERT_EQUAL_FATAL(edit_file_open(&f, &sys_libc, dir, strrchr(p.model, '/') + 1, true, &e),
+                          0);
+    CU_ASSERT_EQUAL_FATAL(journal_write(&f, 0, old.bytes, new.bytes, old.n, &e), 0);
+    edit_file_close(&f);
+    (void)close(dir);
+    struct tree *t = open_tree(&p, &late);
+    CU_ASSERT_TRUE(tree_writable(t));
+    text_is(t, "metadata/general.name", "new!\n");
+    CU_ASSERT_TRUE(file_is(&p, &old));
+    CU_ASSERT_EQUAL(files_in(&p), 2);
+    CU_ASSERT_EQUAL(do_write(t, "a.b", "1\n", 2), 0); /* changes nothing */
+    CU_ASSERT_TRUE(file_is(&p, &new));
+    CU_ASSERT_EQUAL(files_in(&p), 1);
+    CU_ASSERT_EQUAL(do_write(t, "a.b", "2\n", 2), 0);
+    CU_ASSERT_EQUAL(tree_finish(t), 0);
+    tree_close(t);
+    t = open_tree(&p, &late);
+    text_is(t, "metadata/general.name", "new!\n");
+    text_is(t, "metadata/a.b", "2\n");
+    tree_close(t);
+    drop_place(&p);
+    free(old.bytes);
+    free(new.bytes);
+}
+
+static void test_read_only(void)
+{
+    struct place p = new_place("one");
+    struct tree_options o = late;
+    o.read_only = true;
+    struct tree *t = open_tree(&p, &o);
+    CU_ASSERT_FALSE(tree_writable(t));
+    CU_ASSERT_EQUAL(do_write(t, "a.b", "2\n", 2), -EROFS);
+    CU_ASSERT_FALSE(locked(&p));
+    tree_close(t);
+    drop_place(&p);
+}
+
+/* What is open, pending, refused or in memory only keeps a tree from being closed. */
+static void test_idle(void)
+{
+    struct place p = new_place("one");
+    struct tree_options o = late;
+    struct tree_dir *d = NULL;
+    o.commit = LIVE_COMMIT_SYNC;
+    struct tree *t = open_tree(&p, &o);
+    const struct tree_image m = {.t = t};
+    struct tree_file *f = NULL;
+    CU_ASSERT_TRUE(tree_idle(t));
+    CU_ASSERT_EQUAL(tree_open_file(t, image_node(&m, "metadata/a.b"), O_RDONLY, &f), 0);
+    CU_ASSERT_FALSE(tree_idle(t));
+    (void)tree_release(t, f);
+    CU_ASSERT_EQUAL(tree_opendir(t, INO_ROOT, &d), 0);
+    CU_ASSERT_FALSE(tree_idle(t));
+    tree_closedir(d);
+    CU_ASSERT_TRUE(tree_idle(t));
+    CU_ASSERT_EQUAL(do_write(t, "a.b", "2\n", 2), 0);
+    CU_ASSERT_FALSE(tree_idle(t));
+    CU_ASSERT_EQUAL(do_sync(t), 0);
+    CU_ASSERT_TRUE(tree_idle(t));
+    CU_ASSERT_EQUAL(do_write(t, "a.b", "x\n", 2), -EINVAL);
+    CU_ASSERT_FALSE(tree_idle(t));
+    CU_ASSERT_EQUAL(do_write(t, "a.b", "3\n", 2), 0);
+    CU_ASSERT_EQUAL(do_sync(t), 0);
+    CU_ASSERT_TRUE(tree_idle(t));
+    CU_ASSERT_EQUAL(do_write(t, "stray", "text\n", 5), 0);
+    CU_ASSERT_FALSE(tree_idle(t));
+    CU_ASSERT_EQUAL(do_unlink(t, "stray"), 0);
+    CU_ASSERT_TRUE(tree_idle(t));
+    CU_ASSERT_EQUAL(tree_finish(t), 0);
+    tree_close(t);
+    drop_place(&p);
+}
+
+/* A tree that is opened again may have the slot of the one before if nothing was numbered anew. */
+static void test_again(void)
+{
+    struct place p = new_place("one");
+    struct tree *t = open_tree(&p, &late), *again = open_tree(&p, &late);
+    const struct tree_image m = {.t = t}, n = {.t = again};
+    (void)image_node(&m, "info");
+    (void)image_node(&m, "tensors/t/f32");
+    CU_ASSERT_FALSE(tree_renumbered(t));
+    CU_ASSERT_EQUAL(tree_identity(t), tree_identity(again));
+    CU_ASSERT_EQUAL(image_node(&m, "metadata/a.b"), image_node(&n, "metadata/a.b"));
+    CU_ASSERT_EQUAL(image_node(&m, "info"), image_node(&n, "info"));
+    tree_close(again);
+    CU_ASSERT_EQUAL(do_write(t, "a.b", "2\n", 2), 0);
+    CU_ASSERT_TRUE(tree_renumbered(t));
+    CU_ASSERT_EQUAL(tree_finish(t), 0);
+    again = open_tree(&p, &late);
+    CU_ASSERT_NOT_EQUAL(tree_identity(t), tree_identity(again));
+    tree_close(again);
+    tree_close(t);
+    drop_place(&p);
+}
+
+/* Many at the same time, each with its own edits. */
+static void test_many(void)
+{
+    enum { MANY = 20 };
+    struct place p[MANY];
+    struct tree *t[MANY];
+    char text[16];
+    for (int i = 0; i < MANY; i++) {
+        p[i] = new_place("one");
+        t[i] = open_tree(&p[i], &late);
+    }
+    for (int i = 0; i < MANY; i += 2) {
+        (void)snprintf(text, sizeof(text), "%d\n", i + 100);
+        CU_ASSERT_EQUAL(do_write(t[i], "a.b", text, strlen(text)), 0);
+    }
+    for (int i = 0; i < MANY; i++) {
+        (void)snprintf(text, sizeof(text), "%d\n", i % 2 ? 1 : i + 100);
+        text_is(t[i], "metadata/a.b", text);
+        CU_ASSERT_EQUAL(tree_finish(t[i]), 0);
+        tree_close(t[i]);
+        drop_place(&p[i]);
+    }
+}
+
+static CU_TestInfo tests[] = {
+    {"the first edit takes the lock", test_first_edit},
+    {"what is a first edit", test_what_begins},
+    {"the lock is taken elsewhere", test_busy},
+    {"the model has changed", test_changed},
+    {"what is open when the first edit comes", test_meanwhile},
+    {"a journal", test_journal},
+    {"read-only", test_read_only},
+    {"idle", test_idle},
+    {"opened again", test_again},
+    {"many trees", test_many},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("late", tests)
