@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A tensor as a picture (PNG, 8-bit RGB, not compressed, so that its size is known): each pixel shows
- * the mean of the finite values of its block.
+ * A tensor as a picture (PNG, 8-bit RGB, not compressed, so that its size is known): each pixel
+ * shows the mean of the finite values of its block.
  *
  * The grid of values: of two dimensions the rows and columns; of more, the leading ones below each
  * other; of one, rows of about the square root, of which the last may end early. It is divided into
@@ -34,7 +34,7 @@ struct picture picture_of(const struct gguf *g, const struct gguf_tensor *t);
 size_t picture_size(const struct picture *p);
 
 /*
- * The means of pixel row y into dst[width], NaN where there is none. `data` is the tensor's first
+ * The means of pixel row y into dst[width], NaN for missing values. `data` is the tensor's first
  * block; `room` has PICTURE_ROOM floats. May run under map_guard().
  */
 enum { PICTURE_ROOM = 4096 };

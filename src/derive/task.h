@@ -4,8 +4,8 @@
  *
  *     task_begin()  ->  task_unit() of each unit of the phase  ->  task_phase()  -> ... -> task_keep()
  *
- * Units of a phase may run side by side, unless the task is serial. task_phase() runs when all of them
- * have ended and says whether another phase follows.
+ * Units of a phase may run side by side, unless the task is serial. task_phase() runs when all of
+ * them have ended and says whether another phase follows.
  */
 #ifndef DERIVE_TASK_H
 #define DERIVE_TASK_H
@@ -44,11 +44,14 @@ enum { TASK_ROOM = 4096 };
 _Static_assert((int)TASK_ROOM >= (int)PICTURE_ROOM && (int)TASK_ROOM >= (int)STATS_STRETCH,
                "room for all");
 
-/* Prepare the first phase. `known`: moments that are kept, or NULL. 0, -EIO (data is missing), -ENOMEM. */
+/*
+ * Prepare the first phase. `known`: moments that are kept, or NULL. 0, -EIO (data is missing),
+ * -ENOMEM.
+ */
 int task_begin(struct task *t, const struct moments *known);
 /* 0, -EIO. */
 int task_unit(struct task *t, uint64_t unit, float room[TASK_ROOM]);
-/* 1: there is another phase; 0: there is none; -errno. */
+/* 1: another phase follows; 0: no more phases; -errno. */
 int task_phase(struct task *t);
 /* Keep what was computed. */
 int task_keep(struct task *t, struct kept *k);

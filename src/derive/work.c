@@ -3,8 +3,8 @@
  * Computing what is wanted: see work.h.
  *
  * A wish (struct want) goes over its tensors: it starts tasks ahead, at most as many as there are
- * threads, and is answered when it has passed the last tensor whose result is kept. Threads take units
- * of the tasks in turn.
+ * threads, and is answered when it has passed the last tensor whose result is kept. Threads take
+ * units of the tasks in turn.
  */
 #include "derive/work.h"
 
@@ -194,7 +194,7 @@ static void start_tasks(struct work *w)
     }
 }
 
-/* A task with something to do: the first of a small tensor, else the first. NULL: there is none. */
+/* A task with something to do: the first of a small tensor, else the first. NULL: nothing to do. */
 static struct task *find_next(const struct work *w)
 {
     struct task *large = NULL;
@@ -308,7 +308,7 @@ static void run_unit(struct work *w, struct task *t, float room[TASK_ROOM])
     t->err = t->err ? t->err : r;
 }
 
-/* Answer the wishes that cannot be started. Gives the lock up meanwhile. False: there are none. */
+/* Answer the wishes that cannot be started. Gives the lock up meanwhile. False: no such wishes. */
 static bool answer_failed(struct work *w)
 {
     struct want *failed = take_ready(w);

@@ -8,7 +8,7 @@
 
 #include "base/buf.h"
 
-/* What the medium says is passed on; anything else is a refusal. */
+/* Errors of the medium are passed on; any other is a refusal. */
 static int refuse(struct err *e, int r, const char *what, const char *name)
 {
     bool medium = r == -ENOSPC || r == -EDQUOT || r == -EIO || r == -ENOMEM;
@@ -17,7 +17,7 @@ static int refuse(struct err *e, int r, const char *what, const char *name)
                    *name ? " " : "", show(shown, name, strlen(name)), strerror(-r));
 }
 
-/* All of an attribute (name) or of the list of names (NULL), which may grow between two calls. */
+/* Read a whole attribute (name) or the list of names (NULL), which may grow between two calls. */
 static int get_all(const struct sys *s, int fd, const char *name, struct buf *ret)
 {
     for (;;) {
@@ -59,7 +59,10 @@ static bool has_name(const struct buf *names, const char *name)
     return false;
 }
 
-/* One attribute. One that `to` already has (a label that the system gives) needs no permission. */
+/*
+ * Copy one attribute. If `to` already has it (a label that the system gives), no permission is
+ * needed.
+ */
 static int copy_one(const struct sys *s, int from, int to, const char *name)
 {
     CLEANUP(buf_free) struct buf want = BUF_INIT;

@@ -10,9 +10,9 @@
 #include "base/sys.h"
 
 /*
- * Make `to` (of our own making) like `from`, whose stat is st. What it inherited from its folder
- * and `from` has not is taken away. 0; -EPERM if anything cannot be reproduced; -ENOSPC, -EDQUOT,
- * -EIO, -ENOMEM.
+ * Give `to`, a file that we made, the attributes of `from`, whose stat is st. Attributes that it
+ * inherited from its folder and that `from` does not have are removed. 0; -EPERM if anything cannot
+ * be reproduced; -ENOSPC, -EDQUOT, -EIO, -ENOMEM.
  */
 int attr_copy(const struct sys *s, int from, const struct stat *st, int to, struct err *e);
 

@@ -50,7 +50,7 @@ static int replace(struct job *j, int (*fill)(struct move *, struct err *), stru
     return r;
 }
 
-/* Errors that tell how the file system fares just now, rather than what it is. */
+/* Errors about the present state of the file system, not about its abilities. */
 static bool is_passing(int r)
 {
     return r == -EIO || r == -EINTR || r == -ENOMEM;
@@ -90,7 +90,9 @@ static int check_bytes(const struct edit_file *f, uint64_t needed, const char *w
                    (unsigned long long)needed, (unsigned long long)free_bytes);
 }
 
-/* Room for a copy of a file: `size` bytes, `fresh` of them not from the old one. Holes stay holes. */
+/*
+ * Room for a copy of a file: `size` bytes, `fresh` of them not from the old one. Holes stay holes.
+ */
 static int check_room(const struct edit_file *f, const struct stat *st, uint64_t size,
                       uint64_t fresh, struct err *e)
 {
@@ -346,7 +348,7 @@ static int run(struct job *j, struct err *e)
     if (r < 0 || s == EDIT_AUTO)
         return r;
     r = strategies[s].run(j, e);
-    /* The probe said yes, this range is not cloned all the same (a limit of the file system). */
+    /* The probe succeeded, but this range cannot be cloned (a limit of the file system). */
     if (r == -EOPNOTSUPP && s == EDIT_REFLINK && j->o->strategy == EDIT_AUTO) {
         j->f->clone = EDIT_CLONE_NO;
         return run(j, e);

@@ -11,10 +11,10 @@
  *  reflink  a new file beside the model, the data cloned; takes the model's place. Requires most
  *           old data to move by whole blocks, a file system that clones, and free space for what
  *           does not move so and for what is new.
- *  inplace  the header is overwritten under a redo journal. Asks that only the header differs, that
- *           the layout is regular, padding zero; in EDIT_AUTO that the file is over 64 MiB.
- *  copy     as reflink, with the data copied. Asks for free space.
- * A strategy asked for by name that does not apply is -EOPNOTSUPP, with the reason.
+ *  inplace  the header is overwritten under a redo journal. Requires that only the header differs,
+ *           that the layout is regular, padding zero; in EDIT_AUTO that the file is over 64 MiB.
+ *  copy     as reflink, with the data copied. Requires free space.
+ * If the options name a strategy that does not apply: -EOPNOTSUPP, with the reason.
  *
  * Invariants:
  *  C1. The path names a whole file at every moment (temp.h), or for inplace a file that the journal
@@ -23,7 +23,7 @@
  *  C3. 0 is returned only when the new state is durable: file synced, then folder synced.
  *  C4. On failure the model is the old one, bit for bit, f is as before (for inplace its mtime may
  *      differ) and no file of ours is left. Two exceptions, for which a medium must fail twice (or
- *      once, at the sync of the folder, where the file system knows no exchange): the new file
+ *      once, at the sync of the folder, if the file system has no exchange): the new file
  *      could not be taken back, or the old header, of which some was overwritten, could not be
  *      written back; then the journal stays for edit_recover(). In both, readers go on with f.fd
  *      as it is, and edits fail with -ESTALE until the model is opened anew.
@@ -92,8 +92,8 @@ int edit_prepare(struct edit_file *f, const struct edit_plan *p, const struct ed
 #define EDIT_HEAD_SLACK (EDIT_HEAD_FIXED + EDIT_RESERVE_DEFAULT + EDIT_MAX_ALIGNMENT)
 
 /*
- * The same for one more edit of those that were prepared: whether the model can still be edited, and,
- * if `head` is not 0, whether there is room for a copy whose header takes so many bytes.
+ * The same for one more edit of those that were prepared: whether the model can still be edited,
+ * and, if `head` is not 0, whether there is room for a copy whose header takes so many bytes.
  */
 int edit_room(const struct edit_file *f, const struct edit_options *o, uint64_t head,
               struct err *e);

@@ -27,7 +27,9 @@ bool edit_id_equal(const struct edit_id *a, const struct edit_id *b)
            a->mtime.tv_sec == b->mtime.tv_sec && a->mtime.tv_nsec == b->mtime.tv_nsec;
 }
 
-/* Take the lock, and see that the path still names this file: a writer may just have replaced it. */
+/*
+ * Take the lock, and see that the path still names this file: a writer may just have replaced it.
+ */
 static int lock(const struct edit_file *f, bool *replaced, struct err *e)
 {
     struct stat st;
@@ -46,7 +48,7 @@ static int not_regular(struct err *e)
     return err_set(e, -EINVAL, "is not a regular file");
 }
 
-/* Anything but a file is not even opened: to open a device is to use it. */
+/* Only a regular file is opened, because opening a device already has effects. */
 static int open_once(struct edit_file *f, bool write, bool *replaced, struct err *e)
 {
     int flags = (write ? O_RDWR : O_RDONLY) | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;
@@ -86,7 +88,7 @@ int edit_file_open(struct edit_file *f, const struct sys *sys, int dir, const ch
         if (r < 0)
             return r;
     }
-    return err_set(e, -ESTALE, "the model is not the file that its name stands for");
+    return err_set(e, -ESTALE, "the model's file was replaced each time it was opened");
 }
 
 void edit_file_close(struct edit_file *f)

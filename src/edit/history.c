@@ -196,7 +196,7 @@ static int by_number(const void *a, const void *b)
     return *x < *y ? -1 : *x > *y;
 }
 
-/* The names, if there is a folder; *exists false: there is none. */
+/* The names, if the folder exists; else *exists is false. */
 static int read_names(struct history *h, struct history_names *l, struct err *e)
 {
     struct err why = {0};

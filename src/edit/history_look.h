@@ -29,8 +29,8 @@ struct history_pick {
 
 /*
  * The state that an undo restores: `number`, or for 0 the last one whose edits changed something.
- * now: the present keys. 0; -ENOENT (there is none), -ESTALE (number 0, and the present keys are not
- * those that the last recorded edit left), -EBADMSG (damaged), -errno.
+ * now: the present keys. 0; -ENOENT (no such state), -ESTALE (number 0, and the present keys are
+ * not those that the last recorded edit left), -EBADMSG (damaged), -errno.
  */
 int history_pick(struct history *h, uint64_t number, const struct gguf *now,
                  struct history_pick *ret, struct err *e);

@@ -65,8 +65,7 @@ static void encode(struct buf *b, const struct edit_file *f, uint64_t lo, const 
         buf_uint(b, sum_of(old + i * JOURNAL_SECTOR, sector_len(n, i)), SUM, false);
 }
 
-/* The journal can be read and removed by whom the model belongs to; where that cannot be, root
- * still can. */
+/* The model's owner may read and remove the journal. If that cannot be granted, root still may. */
 static void give_to_owner(const struct edit_file *f, int fd)
 {
     struct stat st;
@@ -76,7 +75,9 @@ static void give_to_owner(const struct edit_file *f, int fd)
     (void)f->sys->fchmod(f->sys, fd, (st.st_mode & 0666) | 0600);
 }
 
-/* What stands before the new bytes, these, which are not copied, and the sum of both. */
+/*
+ * Write the part before the new bytes, the new bytes (without copying them), and the sum of both.
+ */
 static int write_synced(const struct edit_file *f, int fd, const struct buf *b, const uint8_t *new,
                         uint64_t n)
 {
@@ -133,14 +134,15 @@ static int foreign(struct err *e, const char *why)
                    why);
 }
 
-/* Something that somebody else has put where the journal would be. */
+/* Another user's object has the journal's name. */
 static int planted(const char *name, struct err *e)
 {
     char shown[SHOW_MAX];
-    return err_set(e, -ESTALE,
-                   "%s beside the model is not a file of the model's owner, nor ours; it is left "
-                   "alone (remove it to edit the model)",
-                   show(shown, name, strlen(name)));
+    return err_set(
+        e, -ESTALE,
+        "%s beside the model belongs neither to the model's owner nor to this user; it is "
+        "left alone (remove it to edit the model)",
+        show(shown, name, strlen(name)));
 }
 
 /* The bytes of a journal that is ours. */
@@ -157,8 +159,8 @@ static int read_bytes(const struct edit_file *f, int fd, const struct stat *st,
 }
 
 /*
- * All bytes of the journal. 0: there; 1: there is none; 2: not ours, *e says so. Looked at before it
- * is opened: to open a device is to use it.
+ * Read the whole journal. 0: done; 1: no journal exists; 2: not ours, with a line in *e. It is
+ * checked before it is opened, because opening a device already has effects.
  */
 static int read_file(const struct edit_file *f, struct buf *ret, const struct stat *model,
                      struct err *e)
@@ -186,7 +188,7 @@ static int read_file(const struct edit_file *f, struct buf *ret, const struct st
     return r;
 }
 
-/* True if the bytes are a whole journal; its numbers then are consistent, not yet believed. */
+/* True if the bytes are a whole journal. Its numbers then are consistent, but not yet trusted. */
 static bool decode(struct journal *j)
 {
     const uint8_t *p = j->raw.data;
@@ -205,7 +207,7 @@ static bool decode(struct journal *j)
     return true;
 }
 
-/* J3, what the journal says of the model. */
+/* J3: does the journal describe this model? */
 static int check_identity(const struct edit_file *f, const struct journal *j,
                           const struct stat *model, struct err *e)
 {
@@ -221,7 +223,7 @@ static int check_identity(const struct edit_file *f, const struct journal *j,
     return 0;
 }
 
-/* J3, what the sectors of the model are. */
+/* J3: is each sector of the model old or new? */
 static int check_sectors(const struct edit_file *f, const struct journal *j,
                          enum journal_state *state, struct err *e)
 {

@@ -15,7 +15,7 @@
 #include "edit/restore.h"
 
 struct keeper {
-    char *home, *model; /* owned; home NULL: there is none, and `why` */
+    char *home, *model; /* owned; home NULL: nothing can be kept, see `why` */
     unsigned keep;
     struct err why;
     struct logger log;

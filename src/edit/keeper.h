@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Keeps the history of a model while it is edited: a recorder (recorder.h) with a thread of its own,
- * so that a state folder that is slow, or hangs, delays no edit by more than KEEPER_WAIT.
+ * Keeps the history of a model while it is edited: a recorder (recorder.h) with a thread of its
+ * own, so that a state folder that is slow, or hangs, delays no edit by more than KEEPER_WAIT.
  *
  *     r = keeper_open("/real/path/m.gguf", HISTORY_KEEP, &log, &k);
  *     keeper_begin(k, before, after, 0);       before edit_commit()
  *     keeper_end(k, landed);                   after it
  *     keeper_close(k);
  *
- * Nothing that goes wrong here stops an edit: it is logged, once until it goes well again. The thread
- * is made with the first edit, so keeper_open() may come before a fork.
+ * Nothing that goes wrong here stops an edit: it is logged, once until it goes well again. The
+ * thread is made with the first edit, so keeper_open() may come before a fork.
  *
  * Threads: keeper_begin() and keeper_end() from the one that commits; keeper_history() from any.
  */
@@ -28,16 +28,16 @@ int keeper_open(const char *model, unsigned keep, const struct logger *log, stru
 
 /*
  * An edit is about to be written that makes the keys of `before` those of `after`, both the model's
- * own header. restored: the state that it goes back to; 0: it is no undo. Returns when the state is
- * kept, or could not be, or after KEEPER_WAIT. `before` outlives the next keeper_begin() if the edit
- * does not land, else `after` does.
+ * own header. restored: the state that an undo goes back to; else 0. Returns when the state is
+ * kept, or could not be, or after KEEPER_WAIT. `before` outlives the next keeper_begin() if the
+ * edit does not land, else `after` does.
  */
 void keeper_begin(struct keeper *k, const struct gguf *before, const struct gguf *after,
                   uint64_t restored);
 /* What became of it. Waits for nothing. */
 void keeper_end(struct keeper *k, bool landed);
 
-/* The same history, to look at: history_close() it in any case. 0, -errno: why there is none. */
+/* The same history, for reading: history_close() it in any case. 0, -errno: no history, and why. */
 int keeper_history(const struct keeper *k, struct history *ret, struct err *e);
 
 /* Waits for what is being kept, at most KEEPER_WAIT. NULL: nothing is done. */

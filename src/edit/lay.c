@@ -123,7 +123,7 @@ static void weigh(const struct draft *d, struct lean *l)
         l->best = d->g->data_off & (block - 1) & ~(align - 1);
 }
 
-/* R1. What stood before the data for the sake of a huge alignment is no room for a reserve. */
+/* R1. Padding that a huge alignment has put before the data is not used for a reserve. */
 static bool keep_data_off(struct draft *d, const struct lean *l)
 {
     uint64_t old = d->g->data_off, n;

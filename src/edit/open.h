@@ -31,7 +31,7 @@ struct model_file {
 
 /*
  * Find a file and its folder. It is not opened: edit_file_open(&m->file, ..., m->dir, m->name, ...)
- * does that for those who write. 0, or -errno with a line (-EISDIR: it is a folder). Free it in
+ * does that for writers. 0, or -errno with a line (-EISDIR: it is a folder). Free it in
  * either case.
  */
 int model_find(const char *path, struct model_file *m, struct err *e);

@@ -26,7 +26,7 @@ static bool is_temp_name(const struct sweep *s, const char *name)
            strspn(name + s->prefix, digits) == EDIT_TEMP_SUFFIX;
 }
 
-/* A file of ours that nobody has locked: its writer is gone. */
+/* True for a file of ours that is not locked: its writer has ended. */
 static bool is_left_over(const struct sweep *s, int fd)
 {
     const struct sys *sys = s->f->sys;
@@ -41,7 +41,7 @@ static int sweep_one(void *arg, const char *name)
     const struct sys *sys = s->f->sys;
     struct stat st;
     if (!is_temp_name(s, name) || sys->fstatat(sys, s->f->dir, name, &st) < 0 ||
-        !edit_is_ours(&st, &s->model)) /* what is not is not even opened */
+        !edit_is_ours(&st, &s->model)) /* others are not even opened */
         return 0;
     /* For writing, if that may be: NFS locks nothing else exclusively. */
     int flags = O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;

@@ -22,7 +22,7 @@ struct shown {
 /* For CLEANUP(). */
 void shown_free(struct shown *s);
 
-/* The value; false if there is none. Good until shown_free(). */
+/* The value; false if the key has no value. Valid until shown_free(). */
 bool shown_value(const struct shown *s, struct gguf_value *ret);
 /* Its bytes as in the file, after the type word. */
 const uint8_t *shown_bytes(const struct shown *s, size_t *n);

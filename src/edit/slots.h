@@ -61,9 +61,11 @@ int slot_rename(struct edit_change *c, uint32_t i, struct name to);
 
 /* As edit_find(), of keys or tensors. */
 bool slots_find(const struct edit_change *c, struct name name, uint32_t *ret);
-/* The slot of a key or tensor that exists after the change, made if it has none. -ENOENT, -ENOMEM. */
+/*
+ * The slot of a key or tensor that exists after the change, made if it has none. -ENOENT, -ENOMEM.
+ */
 int slot_live(struct edit_change *c, struct name name, uint32_t *ret);
-/* The overlay of tensors, made if there is none. An operation on it begins. 0, -ENOMEM. */
+/* Get the overlay of tensors, or make it. An operation on it begins. 0, -ENOMEM. */
 int slots_of_tensors(struct edit_change *c, struct edit_change **ret);
 /* 0; -EFBIG if the header without reserve and padding is over GGUF_MAX_HEADER. */
 int edit_check_size(const struct edit_change *c, struct err *e);

@@ -9,7 +9,7 @@
  *     temp_abandon(f, &t);            always; does nothing to a file that was published
  *
  * States of a temp, and what its name stands for:
- *  EMPTY      fd -1: there is none
+ *  EMPTY      fd -1: no file
  *  OPEN       `name` is the new file; the path names the old one
  *  PUBLISHED  the path names the new file, the old one has no name; fd was handed over
  *

@@ -90,7 +90,7 @@ bool fact_is_model(const struct gguf *g)
     return !type.at || text_is(type, "model");
 }
 
-/* Tensors of all experts are stacked, and named so. */
+/* The tensors of all experts are stacked into one, which has this name. */
 static bool is_expert(const struct gguf *g, const struct gguf_tensor *t)
 {
     return memmem(gguf_name(g, t), t->name_len, "_exps.", 6) != NULL;
@@ -168,7 +168,7 @@ size_t fact_shares(const struct gguf *g, struct share dst[SHARES_MAX])
     return n;
 }
 
-/* general.file_type, by llama.cpp's numbers. Missing ones were taken back or never used. */
+/* general.file_type, by llama.cpp's numbers. Missing ones are retired or were never used. */
 const char *fact_file_type(const struct gguf *g)
 {
     static const char *const name[] = {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a model's keys and tensors tell about it: single values by key, parameters counted, the mix
- * of types. Nothing is trusted: a key of an unexpected type is as if it were not there.
+ * Facts from a model's keys and tensors: single values by key, the number of parameters, the mix of
+ * types. Nothing is trusted: a key of an unexpected type counts as missing.
  *
  * Threads: pure functions of an immutable model.
  */
@@ -24,17 +24,17 @@ static inline bool text_is(struct text t, const char *word)
     return t.at && t.len == strlen(word) && memcmp(t.at, word, t.len) == 0;
 }
 
-/* The value of a key; false if it is not there. */
+/* The value of a key; false if the key does not exist. */
 bool fact_value(const struct gguf *g, const char *key, struct gguf_value *ret);
-/* The text of a string key; at NULL if there is none. */
+/* The text of a string key; at: NULL if no such key exists. */
 struct text fact_text(const struct gguf *g, const char *key);
-/* A number that is an integer of any type and not negative. */
+/* The number of a key with an integer type; false if it is missing or negative. */
 bool fact_uint(const struct gguf *g, const char *key, uint64_t *ret);
 bool fact_value_uint(const struct gguf_value *v, uint64_t *ret);
 
 /*
  * The number of the key that is `name` under the model's architecture ("llama.block_count" for
- * "block_count"), UINT32_MAX if there is none. And its value as above.
+ * "block_count"), UINT32_MAX if it does not exist. And its value as above.
  */
 uint32_t fact_arch_key(const struct gguf *g, const char *name);
 bool fact_arch_uint(const struct gguf *g, const char *name, uint64_t *ret);
@@ -46,10 +46,10 @@ bool fact_vocabulary(const struct gguf *g, uint64_t *ret);
 bool fact_later_shard(const struct gguf *g);
 /* True for a shard of a split model. */
 bool fact_shard(const struct gguf *g);
-/* True for what general.type says is a model, or does not say. */
+/* True if general.type is "model" or missing. */
 bool fact_is_model(const struct gguf *g);
 
-/* Elements of all tensors: of all experts, and as one of the experts sees it. */
+/* Elements of all tensors: with all experts, and with one of them. */
 struct params {
     uint64_t total;
     uint64_t one;     /* of a model without experts: total */
@@ -71,14 +71,14 @@ struct share {
     uint64_t elements;
     const struct gguf_tensor *first;
 };
-/* There are few types; of a hostile file's many the rest is left out. */
+/* Real models have few types; more than this are left out. */
 #define SHARES_MAX 64
 size_t fact_shares(const struct gguf *g, struct share dst[SHARES_MAX]);
 
-/* "Q4_K_M" for general.file_type 15; NULL if it is not there or not known. */
+/* "Q4_K_M" for general.file_type 15; NULL if missing or unknown. */
 const char *fact_file_type(const struct gguf *g);
 
-/* "Q4_K", or "unknown:NNN" for ids that are removed or not known. */
+/* "Q4_K", or "unknown:NNN" for retired and unknown ids. */
 void fact_type_name(const struct gguf_tensor *t, struct buf *out);
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A tensor's values as a stream of bytes in one form, whatever its type: little-endian float32 and
- * its 16-bit relatives, or the stored elements themselves in little-endian order.
+ * the 16-bit floats, or the stored elements themselves in little-endian order.
  *
- * Values are decoded from the mapping under map_guard(), only the blocks that a range touches; the
- * file's size is looked at afterwards, because a page that was cut in two reads as zeros without a
- * signal.
+ * Values are decoded from the mapping under map_guard(), only the blocks that a range touches. The
+ * file's size is checked afterwards, because a page beyond the end of a truncated file reads as
+ * zeros without a signal.
  *
  * Threads: any; everything is constant.
  */
@@ -23,7 +23,9 @@ struct form {
 };
 
 extern const struct form form_f32, form_f16, form_bf16;
-/* For types of one element a block (floats and integers): the elements as they are, little-endian. */
+/*
+ * For types of one element a block (floats and integers): the elements as they are, little-endian.
+ */
 extern const struct form form_stored;
 
 /* False if the stored bytes are already of this form. */
@@ -32,11 +34,14 @@ bool form_decodes(const struct form *f, const struct gguf *g, const struct gguf_
 uint64_t form_size(const struct form *f, const struct gguf_tensor *t);
 /*
  * Bytes [off, off + n) of the values of tensor i, inside of form_size(), into dst. The caller has
- * checked quant_has_values(). 0, -EIO (the file has been cut, or lacks them).
+ * checked quant_has_values(). 0, -EIO (the file was truncated, or does not have them).
  */
 int form_read(const struct form *f, const struct gguf *g, const struct store *s, uint32_t i,
               uint64_t off, void *dst, size_t n);
-/* How many bytes of tensor i's values exist, from the first on. A block that exists in part has none. */
+/*
+ * How many bytes of tensor i's values exist, from the first on. A block that exists in part has
+ * none.
+ */
 uint64_t form_there(const struct form *f, const struct gguf *g, const struct store *s, uint32_t i);
 
 #endif

@@ -69,12 +69,15 @@ bool view_is_lost(const struct view *v);
 void view_free(struct view *v);
 
 /*
- * Of the first generation, which must outlive it: the file that is edited as it is read from src and mapped, with what is
- * between its header and its data in memory, because an edit in place may overwrite it. 0, -errno.
+ * Of the first generation, which must outlive it: the file that is edited as it is read from src
+ * and mapped, with what is between its header and its data in memory, because an edit in place may
+ * overwrite it. 0, -errno.
  */
 int gen_keep_file(const struct gen *g, const struct source *src, struct mapped *m,
                   struct image **ret);
-/* The model as one file, made when it is first asked for. NULL: no memory. It lives as long as g. */
+/*
+ * The model as one file, made when it is first asked for. NULL: no memory. It lives as long as g.
+ */
 const struct image *gen_whole(struct gen *g);
 
 /* What was made of it, NULL: nothing yet. It lives as long as g. */
@@ -82,7 +85,7 @@ struct gen_part *gen_part(const struct gen *g, unsigned slot);
 /* Keep a part, which passes. Returns it, or the one that another thread was quicker to keep. */
 struct gen_part *gen_add_part(struct gen *g, unsigned slot, struct gen_part *part);
 
-/* The number of the key or tensor with this file name, UINT32_MAX if there is none. */
+/* The number of the key or tensor with this file name, UINT32_MAX if it does not exist. */
 uint32_t gen_find_key(const struct gen *g, const char *file);
 uint32_t gen_find_tensor(const struct gen *g, const char *file);
 

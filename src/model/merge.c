@@ -33,10 +33,10 @@ int merge_check(const struct gguf *first, const struct gguf *shard, size_t i, si
     if (r < 0)
         return r;
     if (shard->fmt.draft)
-        return err_set(e, -EBADMSG, "the first draft of version 1 knows no shards");
+        return err_set(e, -EBADMSG, "the first draft of version 1 does not have shards");
     if (shard->fmt.version != first->fmt.version || shard->fmt.big != first->fmt.big ||
         shard->fmt.draft != first->fmt.draft || shard->fmt.nul != first->fmt.nul)
-        return err_set(e, -EBADMSG, "version or byte order differ from the first shard's");
+        return err_set(e, -EBADMSG, "its version or byte order differs from the first shard's");
     return 0;
 }
 
@@ -59,7 +59,7 @@ static uint64_t put_keys(struct buf *out, const struct gguf *g)
     return n;
 }
 
-/* An info as it stands but for the offset, its last word. */
+/* An info as in its file, except for the offset, its last word. */
 static void put_info(struct buf *out, const struct gguf *g, uint32_t i, uint64_t off)
 {
     uint64_t end = i + 1 < g->n_tensors ? g->tensor[i + 1].info_off : g->head_len;
@@ -134,7 +134,7 @@ static int check_totals(const struct gguf *const *shard, size_t n, uint64_t tota
 struct seen {
     struct index names;
     const char **name;
-    uint32_t *len; /* up to a NUL: what tells names apart */
+    uint32_t *len; /* up to a NUL: names must differ before it */
     uint32_t *shard;
 };
 
@@ -154,7 +154,7 @@ static int seen_init(struct seen *s, uint64_t total)
     return s->name && s->len && s->shard ? index_init(&s->names, (size_t)total) : -ENOMEM;
 }
 
-/* Enter number i; the shard that has its name already, else its own. */
+/* Enter number i. Returns the shard that already has the name, else its own. */
 static uint32_t enter(struct seen *s, uint32_t i)
 {
     uint32_t other;
@@ -166,7 +166,7 @@ static uint32_t enter(struct seen *s, uint32_t i)
     return s->shard[i];
 }
 
-/* A line that names both shards, where the parser of the merged model only says that it fails. */
+/* Fail with a line that names both shards; the parser's line for the merged model does not. */
 static int check_names(const struct gguf *const *shard, size_t n, uint64_t total, struct err *e)
 {
     CLEANUP(seen_free) struct seen s = {0};
@@ -193,7 +193,9 @@ static int check_names(const struct gguf *const *shard, size_t n, uint64_t total
 
 /* ---- the merged model ---- */
 
-/* A tensor of unknown type is as large as its own file tells, without the padding of the merged. */
+/*
+ * A tensor of unknown type has its size from its own file, without the padding of the merged model.
+ */
 static void keep_sizes(const struct gguf *const *shard, size_t n, struct gguf *merged)
 {
     uint32_t at = 0;

@@ -4,7 +4,7 @@
  *
  *     newest_init(&n); n.view.gen = ...; n.view.store = ...;
  *     struct view v = newest_view(&n);     any reader; view_free(&v)
- *     newest_put(&n, gen);                 the one who edits
+ *     newest_put(&n, gen);                 the writer
  *
  * Its lock is held for a few reference counts, never while anything is rendered, measured, planned
  * or asked of the disk: it is all that a read of tensor data needs.
@@ -49,7 +49,7 @@ struct timespec newest_changed(struct newest *n);
  */
 int newest_make(const struct newest *n, struct gguf *own, uint32_t number,
                 const struct timespec *mtime, struct gen **ret, struct err *e);
-/* The store of the edited file, open as fd (which is duplicated) and laid out as `own` tells. */
+/* The store of the edited file, open as fd (which is duplicated) and laid out as in `own`. */
 int newest_make_store(const struct newest *n, int fd, const struct gguf *own, struct store **ret,
                       struct err *e);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The files of a split model, opened (model/split.h tells how they are found). The first is the one
- * that is edited; the others are opened once and stay.
+ * The files of a split model, opened (model/split.h finds them). The first is the one that is
+ * edited; the others are opened once and stay open.
  *
  * Threads: immutable once opened.
  */

@@ -21,7 +21,7 @@ static bool five_digits(const char *s, unsigned *ret)
     return true;
 }
 
-/* The number of shards that a name tells of, 0 if it is none of a split model. */
+/* The number of shards in a name, 0 if it is not the name of a shard. */
 static unsigned shard_count(const char *path, size_t len)
 {
     unsigned no, count;

@@ -7,9 +7,9 @@
  *     path = split_path(&s, 0);                            "dir/x-00001-of-00003.gguf"
  *     split_free(&s);
  *
- * Siblings are looked for beside the path that was given, before links are followed: in caches the
- * names are links to files that are called by a hash. Where there is no first shard, or the link
- * is not called as shards are, they are looked for beside the file that it links to.
+ * Siblings are looked for beside the given path, before links are followed: in caches the names are
+ * links to files whose names are hashes. If the first shard does not exist there, or the link does
+ * not have a shard's name, they are looked for beside the target of the link.
  *
  * Threads: immutable once found.
  */
@@ -29,7 +29,7 @@ struct split {
 /* The number of files that the name of one of them gives; 0: it is not one of a split model. */
 size_t split_count(const char *name);
 
-/* 0, also if the model is not split or not there; -ENOMEM. */
+/* 0, also if the model is not split or does not exist; -ENOMEM. */
 int split_find(const char *path, struct split *ret);
 void split_free(struct split *s);
 

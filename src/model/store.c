@@ -71,8 +71,9 @@ int mapped_copy(struct mapped *m, uint64_t off, void *dst, size_t n)
     return r < 0 ? r : cut;
 }
 
-/* By pread(2): a page of a hole that is read through a mapping takes memory where files lie in
- * memory, and is no hole from then on. */
+/*
+ * By pread(2): on a file system in memory, reading a hole through a mapping fills it with a page.
+ */
 static int read_mapped(const struct source *s, uint64_t off, void *dst, size_t n)
 {
     return sys_read_all(&sys_libc, s->fd, dst, n, off);

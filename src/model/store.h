@@ -32,7 +32,9 @@ void mapped_unref(struct mapped *m);
 int mapped_check(struct mapped *m, uint64_t end);
 /* Copy bytes [off, off + n), under map_guard(). 0, -EIO (the file has been cut, or ends before). */
 int mapped_copy(struct mapped *m, uint64_t off, void *dst, size_t n);
-/* The file as a source, which must not outlive it; and the file of such a source, NULL of others. */
+/*
+ * The file as a source, which must not outlive it; and the file of such a source, NULL of others.
+ */
 struct source mapped_source(struct mapped *m);
 struct mapped *mapped_of(const struct source *s);
 
@@ -50,7 +52,7 @@ struct place_in_store {
 };
 
 /*
- * A store of n files, each laid out as g[i] tells; the tensors of the model are theirs, one file
+ * A store of n files, each laid out as in g[i]; the tensors of the model are theirs, one file
  * after another. Takes references of its own. 0, -ENOMEM.
  */
 int store_make(struct mapped *const *file, const struct gguf *const *g, size_t n,

@@ -393,7 +393,7 @@ class Refusals(Set):
             with self.subTest(**how):
                 self.make(first(), second(how))
                 done = self.check(b)
-                self.assertIn(f'{b}: error: version or byte order differ', done.out)
+                self.assertIn(f'{b}: error: its version or byte order differs', done.out)
                 self.assertEqual(done.returncode, 2)
                 self.refused(b, 'version or byte order')
 

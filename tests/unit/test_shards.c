@@ -193,8 +193,8 @@ static void test_check(void)
         {{-1, 2, 2, 3, false, "u", false}, "split.no: the key is missing"},
         {{1, 3, 2, 3, false, "u", false}, "split.count: is 3, "},
         {{1, -1, 2, 3, false, "u", false}, "split.count: the key is missing"},
-        {{1, 2, 2, 2, false, "u", false}, "version or byte order differ"},
-        {{1, 2, 2, 3, true, "u", false}, "version or byte order differ"},
+        {{1, 2, 2, 2, false, "u", false}, "its version or byte order differs"},
+        {{1, 2, 2, 3, true, "u", false}, "its version or byte order differs"},
         {{1, 2, 3, 3, false, "u", false}, "split.tensors.count is 3, "},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
