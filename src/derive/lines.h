@@ -11,7 +11,7 @@
 #include "derive/digest.h"
 #include "model/gen.h"
 
-enum lines_of { LINES_STATS, LINES_HASHES };
+enum lines_of { LINES_STATS, LINES_HASHES, LINES_SLOTS };
 
 struct lines {
     struct gen_part part; /* of the generation, which owns this */

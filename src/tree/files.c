@@ -16,6 +16,8 @@
 #define PART(w)   .what = DERIVED_##w, PIECES(part), .need = part_need
 #define LINES(w)  .what = DERIVED_##w, PIECES(lines_row), .need = lines_row_need
 
+#define SAFETENSORS(f) .as = SAFETENSORS_##f, PIECES(safetensors_row), .image = safetensors_row_image
+
 const struct row files_root[] = {
     {.name = "metadata",      .flags = ROW_DIR},
     {.name = "tensors",       .flags = ROW_DIR},
@@ -25,6 +27,10 @@ const struct row files_root[] = {
     {.name = "model.gguf",    .flags = ROW_WHOLE | ROW_EXTRA, PIECES(model)},
     {.name = "check",         .flags = ROW_WHOLE | ROW_KEPT, .tell = check_text},
     {.name = "tensors.txt",   .flags = ROW_WHOLE, .text = tensors_txt},
+    {.name = "model.safetensors", .flags = ROW_WHOLE | ROW_EXTRA, SAFETENSORS(OWN)},
+    {.name = "model.f32.safetensors", .flags = ROW_WHOLE | ROW_HIDDEN, SAFETENSORS(F32)},
+    {.name = "model.f16.safetensors", .flags = ROW_WHOLE | ROW_HIDDEN, SAFETENSORS(F16)},
+    {.name = "model.bf16.safetensors", .flags = ROW_WHOLE | ROW_HIDDEN, SAFETENSORS(BF16)},
     {.name = "stats.tsv",     .flags = ROW_WHOLE | ROW_HIDDEN, LINES(MOMENTS)},
     {.name = "hashes",        .flags = ROW_WHOLE | ROW_HIDDEN, .library = digest_library, LINES(SHA256)},
 };

@@ -14,6 +14,7 @@
 #define TREE_FILES_H
 
 #include "base/buf.h"
+#include "derive/safetensors.h"
 #include "derive/work.h"
 #include "model/gen.h"
 
@@ -72,6 +73,7 @@ struct row {
     const char *(*library)(void); /* that it needs: without it there is no such file; or NULL */
     const struct form *form;      /* of value views */
     enum derived what;            /* of computed files */
+    enum safetensors_as as;       /* of safetensors */
     /* Rendered: the whole file. `t` is the tensor (NULL at the root). Errors stick to the buf. */
     void (*text)(const struct gen *g, const struct gguf_tensor *t, struct buf *out);
     /* Rendered, of the whole: the same for what must know the model file's path or its bytes. */
@@ -83,6 +85,8 @@ struct row {
     /* Piecewise: the first byte of [off, end) that an incomplete model lacks; end: it lacks none. */
     uint64_t (*missing)(const struct view *v, const struct row *row, const struct gguf_tensor *t,
                         uint64_t off, uint64_t end);
+    /* Piecewise, from an image: it is made at open, and is the `file` of the view that is read. */
+    int (*image)(const struct view *v, const struct row *row, struct image **ret);
     /* Piecewise, computed: what [off, off + n) needs. Until that is kept, `read` is -EAGAIN. */
     void (*need)(const struct view *v, const struct row *row, const struct gguf_tensor *t,
                  uint64_t off, size_t n, struct need *ret);
@@ -145,6 +149,15 @@ uint64_t lines_row_missing(const struct view *v, const struct row *row, const st
                            uint64_t off, uint64_t end);
 void lines_row_need(const struct view *v, const struct row *row, const struct gguf_tensor *t,
                     uint64_t off, size_t n, struct need *ret);
+
+/* The model for other programs: values.c. */
+uint64_t safetensors_row_size(const struct view *v, const struct row *row,
+                              const struct gguf_tensor *t);
+int safetensors_row_image(const struct view *v, const struct row *row, struct image **ret);
+int safetensors_row_read(const struct view *v, const struct row *row, const struct gguf_tensor *t,
+                         uint64_t off, size_t n, struct reply *r);
+uint64_t safetensors_row_missing(const struct view *v, const struct row *row,
+                                 const struct gguf_tensor *t, uint64_t off, uint64_t end);
 
 /* The rendered rows: views.c. */
 void shape_text(const struct gen *g, const struct gguf_tensor *t, struct buf *out);

@@ -133,8 +133,8 @@ struct tree_file {
     struct rendered *shared; /* a reference: the text, or NULL and it is in: */
     struct buf text;         /* its own: small ones, and what has no number of a generation */
     bool rendered;
-    struct held *held;   /* tree_hold_view() */
-    struct image *image; /* NODE_WHOLE: a reference: the first file when it was opened, or NULL */
+    struct held *held;      /* tree_hold_view() */
+    struct image *image;    /* NODE_WHOLE: a reference: what it is read from, if that is an image */
     struct live_file *live; /* of a key or helper of a writable tree */
     bool cut;               /* when it was opened, the model's file was known to have been cut */
     bool piecewise;         /* answered piecewise: see files.h */

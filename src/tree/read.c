@@ -66,6 +66,23 @@ static bool has_gaps(const struct tree *t, const struct view *v, const struct tr
     return f->row->missing(v, f->row, tensor, 0, size) < size;
 }
 
+/* What a view of the whole is read from, as `file` of the view too. */
+static int keep_image(struct tree_file *f, struct view *v)
+{
+    struct image *im = NULL;
+    if (f->node.kind != NODE_WHOLE)
+        return 0;
+    int r = f->row->image ? f->row->image(v, f->row, &im) : 0;
+    if (r < 0)
+        return r;
+    if (im) {
+        image_unref(v->file);
+        v->file = im;
+    }
+    f->image = v->file ? image_ref(v->file) : NULL;
+    return 0;
+}
+
 static int open_row(struct tree *t, struct tree_file *f, int flags)
 {
     CLEANUP(view_free) struct view v = VIEW_INIT;
@@ -86,10 +103,11 @@ static int open_row(struct tree *t, struct tree_file *f, int flags)
     f->cut = store_cut(v.store);
     if (f->node.kind == NODE_WHOLE && view_is_lost(&v))
         return -ESTALE; /* the kernel looks again */
-    if (f->node.kind == NODE_WHOLE)
-        f->image = v.file ? image_ref(v.file) : NULL;
+    r = keep_image(f, &v);
+    if (r < 0)
+        return r;
     f->piecewise = f->row->read != NULL;
-    f->decodes = value_decodes(v.gen, f->row, node_tensor(v.gen, &f->node));
+    f->decodes = f->row->image || value_decodes(v.gen, f->row, node_tensor(v.gen, &f->node));
     f->gaps = has_gaps(t, &v, f);
     /* A read that waits for a result can only be interrupted where the kernel makes no pages of it. */
     f->computed = f->row->need != NULL;

@@ -154,17 +154,22 @@ static const struct image *model_image(const struct view *v)
 }
 
 /* Most reads lie within one tensor. */
-int model_read(const struct view *v, const struct row *row, const struct gguf_tensor *t,
-               uint64_t off, size_t n, struct reply *r)
+static int reply_image(const struct view *v, const struct image *im, uint64_t off, size_t n,
+                       struct reply *r)
 {
-    const struct image *im = model_image(v);
     uint64_t at;
-    (void)row;
-    (void)t;
     struct mapped *m = im ? image_mapped(im, v->store, off, n, &at) : NULL;
     if (m)
         return reply_mapped(m, at, n, r);
     return im ? image_read(im, v->store, off, reply_room(r, n), n) : -ENOMEM;
+}
+
+int model_read(const struct view *v, const struct row *row, const struct gguf_tensor *t,
+               uint64_t off, size_t n, struct reply *r)
+{
+    (void)row;
+    (void)t;
+    return reply_image(v, model_image(v), off, n, r);
 }
 
 uint64_t model_missing(const struct view *v, const struct row *row, const struct gguf_tensor *t,
@@ -174,4 +179,32 @@ uint64_t model_missing(const struct view *v, const struct row *row, const struct
     (void)row;
     (void)t;
     return im ? image_missing(im, v->store, off, end) : end;
+}
+
+uint64_t safetensors_row_size(const struct view *v, const struct row *row,
+                              const struct gguf_tensor *t)
+{
+    (void)t;
+    return safetensors_size(v->gen, row->as);
+}
+
+int safetensors_row_image(const struct view *v, const struct row *row, struct image **ret)
+{
+    return safetensors_image(v->gen, row->as, ret);
+}
+
+int safetensors_row_read(const struct view *v, const struct row *row, const struct gguf_tensor *t,
+                         uint64_t off, size_t n, struct reply *r)
+{
+    (void)row;
+    (void)t;
+    return reply_image(v, v->file, off, n, r);
+}
+
+uint64_t safetensors_row_missing(const struct view *v, const struct row *row,
+                                 const struct gguf_tensor *t, uint64_t off, uint64_t end)
+{
+    (void)row;
+    (void)t;
+    return image_missing(v->file, v->store, off, end);
 }

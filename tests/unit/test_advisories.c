@@ -325,8 +325,9 @@ static uint32_t count_entries(const struct tree_image *m, const char *folder)
 static void test_cost(void)
 {
     enum { ENTRIES = 131073 };
-    static const char *const whole[] = {"metadata.json", "tensors.json", "info", "check",
-                                        "model.gguf"};
+    static const char *const whole[] = {
+        "metadata.json", "tensors.json", "tensors.txt",       "info",
+        "check",         "model.gguf",   "model.safetensors", "stats.tsv"};
     for (int i = 0; i < 4; i++) {
         struct tree_image m;
         size_t n;

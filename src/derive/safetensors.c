@@ -1,0 +1,496 @@
+/* SPDX-License-Identifier: MIT */
+/* Models as safetensors: see safetensors.h. */
+#include "derive/safetensors.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/utf8.h"
+#include "derive/lines.h"
+#include "quant/types.h"
+#include "text/json.h"
+#include "text/number.h"
+
+enum { PAGE = 4096, LENGTH = 8 /* bytes before the header */ };
+
+/* What a build goes over; the same for the measuring of a size. */
+struct plan {
+    const struct gen *g;
+    enum safetensors_as as;
+    bool *omit;     /* owned: of each tensor */
+    bool omits;     /* some */
+    uint64_t limit; /* keys whose text is longer are left out */
+};
+
+static void plan_free(struct plan *p)
+{
+    free(p->omit);
+}
+
+/* ---- types ---- */
+
+static const char *dtype_of(uint32_t type)
+{
+    switch (type) {
+    case F32_ID:
+        return "F32";
+    case F16_ID:
+        return "F16";
+    case BF16_ID:
+        return "BF16";
+    case F64_ID:
+        return "F64";
+    case I8_ID:
+        return "I8";
+    case I16_ID:
+        return "I16";
+    case I32_ID:
+        return "I32";
+    case I64_ID:
+        return "I64";
+    default:
+        return NULL;
+    }
+}
+
+/* How the values of a tensor are shown. */
+static const struct form *form_of(const struct plan *p, const struct gguf_tensor *t,
+                                  const char **dtype)
+{
+    static const struct {
+        const struct form *form;
+        const char *dtype;
+    } one[] = {[SAFETENSORS_OWN] = {&form_f32, "F32"},
+               [SAFETENSORS_F32] = {&form_f32, "F32"},
+               [SAFETENSORS_F16] = {&form_f16, "F16"},
+               [SAFETENSORS_BF16] = {&form_bf16, "BF16"}};
+    const char *own = dtype_of(t->type_id);
+    if (own && (p->as == SAFETENSORS_OWN || own[0] == 'I')) {
+        *dtype = own;
+        return &form_stored;
+    }
+    *dtype = one[p->as].dtype;
+    return one[p->as].form;
+}
+
+static unsigned width_of(const struct form *f, const struct gguf_tensor *t)
+{
+    return f->width ? f->width : gguf_type(t)->block_bytes;
+}
+
+/* ---- names ---- */
+
+static bool is_utf8(const char *s, size_t n)
+{
+    const uint8_t *p = (const uint8_t *)s;
+    for (size_t i = 0, len; i < n; i += len)
+        if (!(len = utf8_len(p + i, n - i)))
+            return false;
+    return true;
+}
+
+/* With bytes that are not UTF-8 as `bad` writes them. */
+static void add_utf8(struct buf *out, const char *s, size_t n,
+                     void (*bad)(struct buf *out, uint8_t byte))
+{
+    const uint8_t *p = (const uint8_t *)s;
+    for (size_t i = 0; i < n;) {
+        size_t len = utf8_len(p + i, n - i);
+        if (len)
+            buf_add(out, p + i, len);
+        else
+            bad(out, p[i]);
+        i += len ? len : 1;
+    }
+}
+
+static void as_percent(struct buf *out, uint8_t byte)
+{
+    buf_printf(out, "%%%02X", byte);
+}
+
+static void as_replacement(struct buf *out, uint8_t byte)
+{
+    (void)byte;
+    buf_str(out, "\xef\xbf\xbd");
+}
+
+/* A JSON string of what `room` then holds. */
+static void add_string(struct buf *out, struct buf *room, const char *s, size_t n,
+                       void (*bad)(struct buf *out, uint8_t byte))
+{
+    if (is_utf8(s, n)) {
+        json_string(out, s, n);
+        return;
+    }
+    room->len = 0;
+    add_utf8(room, s, n, bad);
+    if (buf_error(room))
+        out->err = buf_error(room);
+    else
+        json_string(out, room->data, room->len);
+}
+
+/* ---- what is left out ---- */
+
+/* The name of tensor i as the file has it, in `room` where it is another. */
+static const char *shown_name(const struct gguf *g, uint32_t i, struct buf *room, size_t *n)
+{
+    const struct gguf_tensor *t = &g->tensor[i];
+    const char *name = gguf_name(g, t);
+    *n = t->name_len;
+    if (is_utf8(name, *n))
+        return name;
+    room->len = 0;
+    add_utf8(room, name, *n, as_percent);
+    *n = room->len;
+    return (const char *)room->data;
+}
+
+/* Of tensors that are shown under one name all but the first are left out. */
+static int omit_doubles(struct plan *p)
+{
+    const struct gguf *g = p->g->gguf;
+    CLEANUP(buf_free) struct buf a = BUF_INIT;
+    CLEANUP(buf_free) struct buf b = BUF_INIT;
+    struct index seen = {0};
+    int r = index_init(&seen, g->n_tensors);
+    for (uint32_t i = 0; i < g->n_tensors && r == 0; i++) {
+        size_t n, m;
+        uint32_t other;
+        if (p->omit[i])
+            continue;
+        const char *name = shown_name(g, i, &a, &n);
+        if ((r = buf_error(&a)) < 0)
+            break;
+        uint64_t hash = hash_name(name, n);
+        for (struct probe at = index_probe(&seen, hash); index_next(&seen, &at, &other);) {
+            const char *same = shown_name(g, other, &b, &m);
+            p->omit[i] |= m == n && memcmp(same, name, n) == 0;
+        }
+        if (p->omit[i])
+            p->omits = true;
+        else
+            index_insert(&seen, hash, i);
+        r = buf_error(&b);
+    }
+    index_free(&seen);
+    return r;
+}
+
+static int plan_make(const struct gen *g, enum safetensors_as as, struct plan *p)
+{
+    static const char reserved[] = "__metadata__";
+    const struct gguf *m = g->gguf;
+    bool escaped = false;
+    *p = (struct plan){.g = g, .as = as, .limit = UINT64_MAX};
+    p->omit = calloc((size_t)m->n_tensors + 1, sizeof(*p->omit));
+    if (!p->omit)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < m->n_tensors; i++) {
+        const struct gguf_tensor *t = &m->tensor[i];
+        const char *name = gguf_name(m, t);
+        p->omit[i] = !quant_has_values(gguf_type(t), m->fmt.big) ||
+                     (t->name_len == sizeof(reserved) - 1 &&
+                      memcmp(name, reserved, sizeof(reserved) - 1) == 0);
+        p->omits |= p->omit[i];
+        escaped |= !is_utf8(name, t->name_len);
+    }
+    return escaped ? omit_doubles(p) : 0; /* the parser refuses names that are equal */
+}
+
+/* ---- metadata ---- */
+
+/* A key of the model by a name that the metadata has for itself. */
+static bool is_taken(const struct gguf *g, const struct gguf_kv *kv)
+{
+    static const char *const own[] = {"format", "ggufs.omitted"};
+    for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
+        if (kv->key_len == strlen(own[i]) && memcmp(gguf_key(g, kv), own[i], kv->key_len) == 0)
+            return true;
+    return false;
+}
+
+/* Key number i as `,"key":"text"`; nothing if it is not shown. */
+static void add_key(const struct plan *p, uint32_t i, struct buf *room, struct buf *out)
+{
+    const struct gguf *g = p->g->gguf;
+    const struct gguf_kv *kv = &g->kv[i];
+    struct gguf_value v = gguf_value(g, kv);
+    if (v.type == GGUF_ARRAY || !gen_shows_key(p->g, i) || is_taken(g, kv))
+        return;
+    buf_char(out, ',');
+    add_string(out, room, gguf_key(g, kv), kv->key_len, as_replacement);
+    buf_char(out, ':');
+    if (v.type == GGUF_STRING) {
+        add_string(out, room, (const char *)v.data, (size_t)v.len, as_replacement);
+        return;
+    }
+    buf_char(out, '"');
+    text_scalar(out, &v, &float_names_text);
+    buf_char(out, '"');
+}
+
+/* `,"ggufs.omitted":"[\"a\",...]"` */
+static void add_omitted(const struct plan *p, struct buf *room, struct buf *out)
+{
+    const struct gguf *g = p->g->gguf;
+    CLEANUP(buf_free) struct buf list = BUF_INIT;
+    for (uint32_t i = 0; i < g->n_tensors; i++)
+        if (p->omit[i]) {
+            buf_char(&list, list.len ? ',' : '[');
+            add_string(&list, room, gguf_name(g, &g->tensor[i]), g->tensor[i].name_len, as_percent);
+        }
+    buf_char(&list, ']');
+    if (buf_error(&list)) {
+        out->err = buf_error(&list);
+        return;
+    }
+    buf_str(out, ",\"ggufs.omitted\":");
+    json_string(out, list.data, list.len);
+}
+
+/* Writes an entry, number i; the list of what is left out is behind the last key. */
+static void add_entry(const struct plan *p, uint32_t i, struct buf *room, struct buf *out)
+{
+    if (i < p->g->gguf->n_kv)
+        add_key(p, i, room, out);
+    else if (p->omits)
+        add_omitted(p, room, out);
+}
+
+static void add_metadata(const struct plan *p, struct buf *room, struct buf *out)
+{
+    buf_str(out, "{\"__metadata__\":{\"format\":\"pt\"");
+    for (uint32_t i = 0; i <= p->g->gguf->n_kv; i++) {
+        struct buf m = BUF_MEASURE;
+        if (p->limit != UINT64_MAX)
+            add_entry(p, i, room, &m);
+        if (m.len <= p->limit)
+            add_entry(p, i, room, out);
+    }
+    buf_char(out, '}');
+}
+
+/* ---- tensors ---- */
+
+/* Call add() for each tensor in the order of the data. */
+static int each_tensor(const struct plan *p,
+                       int (*add)(void *arg, uint32_t i, const struct form *f, const char *dtype),
+                       void *arg)
+{
+    static const unsigned widths[] = {8, 4, 2, 1};
+    const struct gguf *g = p->g->gguf;
+    int r = 0;
+    for (size_t w = 0; w < 4; w++)
+        for (uint32_t i = 0; i < g->n_tensors && r == 0; i++) {
+            const char *dtype;
+            if (p->omit[i])
+                continue;
+            const struct form *f = form_of(p, &g->tensor[i], &dtype);
+            if (width_of(f, &g->tensor[i]) == widths[w])
+                r = add(arg, i, f, dtype);
+        }
+    return r;
+}
+
+struct writing {
+    const struct plan *p;
+    struct buf *room, *out;
+    uint64_t at; /* of the data */
+};
+
+static int add_tensor(void *arg, uint32_t i, const struct form *f, const char *dtype)
+{
+    struct writing *w = arg;
+    const struct gguf *g = w->p->g->gguf;
+    const struct gguf_tensor *t = &g->tensor[i];
+    uint64_t end;
+    if (!add_u64(w->at, form_size(f, t), &end) || end > INT64_MAX)
+        return -EFBIG;
+    buf_char(w->out, ',');
+    add_string(w->out, w->room, gguf_name(g, t), t->name_len, as_percent);
+    buf_printf(w->out, ":{\"dtype\":\"%s\",\"shape\":[", dtype);
+    for (uint32_t d = t->n_dims; d-- > 0;)
+        buf_printf(w->out, "%" PRIu64 "%s", gguf_dim(g, t, d), d ? "," : "");
+    buf_printf(w->out, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", w->at, end);
+    w->at = end;
+    return buf_error(w->out);
+}
+
+/* The header without what pads it; *data: bytes of all tensors. */
+static int write_header(const struct plan *p, struct buf *out, uint64_t *data)
+{
+    CLEANUP(buf_free) struct buf room = BUF_INIT;
+    struct writing w = {p, &room, out, 0};
+    add_metadata(p, &room, out);
+    int r = each_tensor(p, add_tensor, &w);
+    buf_char(out, '}');
+    *data = w.at;
+    return r < 0 ? r : buf_error(out);
+}
+
+/* ---- the limit of the header ---- */
+
+/* Bytes of the file before its data, for n bytes of header without padding. */
+static uint64_t data_begin(uint64_t n)
+{
+    return (LENGTH + n + PAGE - 1) / PAGE * PAGE;
+}
+
+static bool fits(uint64_t n)
+{
+    return data_begin(n) - LENGTH <= SAFETENSORS_HEADER_MOST;
+}
+
+static int by_length(const void *a, const void *b)
+{
+    const uint64_t *x = a, *y = b;
+    return *x < *y ? -1 : *x > *y;
+}
+
+/*
+ * Leave the longest keys out until the header, of n bytes with all of them, is short enough. All that
+ * are as long as the first of these go with it.
+ */
+static int limit_keys(struct plan *p, uint64_t n)
+{
+    CLEANUP(buf_free) struct buf room = BUF_INIT;
+    uint32_t count = p->g->gguf->n_kv + 1, i;
+    uint64_t *length = malloc(count * sizeof(*length));
+    if (!length)
+        return -ENOMEM;
+    for (i = 0; i < count; i++) {
+        struct buf m = BUF_MEASURE;
+        add_entry(p, i, &room, &m);
+        length[i] = m.len;
+    }
+    qsort(length, count, sizeof(*length), by_length);
+    for (i = count; i > 0 && !fits(n); i--)
+        n -= length[i - 1];
+    p->limit = i ? length[i - 1] : 0;
+    if (i < count && i && length[i] == p->limit)
+        p->limit--;
+    free(length);
+    return !fits(n) ? -EFBIG : buf_error(&room);
+}
+
+/* Measure the header, without padding, and the data. */
+static int measure(struct plan *p, uint64_t *head, uint64_t *data)
+{
+    struct buf m = BUF_MEASURE;
+    int r = write_header(p, &m, data);
+    if (r == 0 && !fits(m.len)) {
+        r = limit_keys(p, m.len);
+        m = BUF_MEASURE;
+        r = r < 0 ? r : write_header(p, &m, data);
+    }
+    *head = m.len;
+    return r;
+}
+
+/* ---- kept with a generation ---- */
+
+struct kept_file {
+    struct gen_part part;
+    _Atomic(uint64_t) size;        /* + 1; 0: not measured yet */
+    _Atomic(struct image *) image; /* a reference, or NULL */
+};
+
+static void kept_file_free(struct gen_part *part)
+{
+    struct kept_file *f = (struct kept_file *)part;
+    image_unref(atomic_load(&f->image));
+    free(f);
+}
+
+static struct kept_file *kept_file(struct gen *g, enum safetensors_as as)
+{
+    unsigned slot = LINES_SLOTS + (unsigned)as;
+    struct gen_part *known = gen_part(g, slot);
+    if (known)
+        return (struct kept_file *)known;
+    struct kept_file *f = calloc(1, sizeof(*f));
+    if (!f)
+        return NULL;
+    f->part.free = kept_file_free;
+    return (struct kept_file *)gen_add_part(g, slot, &f->part);
+}
+
+uint64_t safetensors_size(struct gen *g, enum safetensors_as as)
+{
+    CLEANUP(plan_free) struct plan p = {0};
+    struct kept_file *f = kept_file(g, as);
+    uint64_t head, data, size = f ? atomic_load(&f->size) : 0;
+    if (size)
+        return size - 1;
+    int r = plan_make(g, as, &p);
+    if (r == 0)
+        r = measure(&p, &head, &data);
+    if (r < 0 || !add_u64(data_begin(head), data, &size))
+        size = UINT64_MAX;
+    if (f && r != -ENOMEM && size != UINT64_MAX)
+        atomic_store(&f->size, size + 1);
+    return size;
+}
+
+static int add_values(void *arg, uint32_t i, const struct form *f, const char *dtype)
+{
+    (void)dtype;
+    image_add_values(arg, i, f);
+    return 0;
+}
+
+/* The length and the header, padded. */
+static int make_head(struct plan *p, struct buf *out)
+{
+    uint64_t head, data, begin;
+    int r = measure(p, &head, &data);
+    if (r < 0)
+        return r;
+    begin = data_begin(head);
+    buf_uint(out, begin - LENGTH, LENGTH, false);
+    r = write_header(p, out, &data);
+    for (uint64_t n = LENGTH + head; n < begin; n++)
+        buf_char(out, ' ');
+    return r < 0 ? r : buf_error(out);
+}
+
+static int make_image(struct gen *g, enum safetensors_as as, struct image **ret)
+{
+    CLEANUP(plan_free) struct plan p = {0};
+    CLEANUP(buf_free) struct buf head = BUF_INIT;
+    struct image *im = image_new(g->gguf);
+    int r = im ? plan_make(g, as, &p) : -ENOMEM;
+    if (r == 0)
+        r = make_head(&p, &head);
+    if (r == 0) {
+        image_add_memory(im, head.data, head.len);
+        (void)each_tensor(&p, add_values, im);
+        image_own(im, buf_steal(&head));
+        r = image_end(im);
+    }
+    if (r == 0)
+        *ret = im;
+    else
+        image_unref(im);
+    return r;
+}
+
+int safetensors_image(struct gen *g, enum safetensors_as as, struct image **ret)
+{
+    struct kept_file *f = kept_file(g, as);
+    struct image *im = f ? atomic_load(&f->image) : NULL, *other = NULL;
+    int r = !f ? -ENOMEM : im ? 0 : make_image(g, as, &im);
+    if (r < 0)
+        return r;
+    if (im != atomic_load(&f->image) && !atomic_compare_exchange_strong(&f->image, &other, im)) {
+        image_unref(im); /* another thread was quicker */
+        im = other;
+    }
+    *ret = image_ref(im);
+    return 0;
+}

@@ -1,0 +1,205 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: MIT
+"""model.safetensors in its four forms: valid, equal bit for bit to what tensors' folders show, lazy."""
+import errno
+import glob
+import json
+import os
+import subprocess
+import unittest
+
+import ggufmodel as gguf
+import mountlib
+import safetensors_reader as reader
+import samples
+from ggufmodel import Tensor, Value, array
+
+FORMS = {'model.safetensors': None, 'model.f32.safetensors': 'F32', 'model.f16.safetensors': 'F16',
+         'model.bf16.safetensors': 'BF16'}
+OWN = {'F32', 'F16', 'BF16', 'F64', 'I8', 'I16', 'I32', 'I64'}
+F32, F16, Q8_0, I8, I16, I64, F64, UNKNOWN = 0, 1, 8, 24, 25, 27, 28, 99
+
+
+def file_name(name):
+    """As docs say it: %XX for %, /, control characters."""
+    out = b''.join(b'%%%02X' % byte if byte < 0x20 or byte in b'%/\x7f' else bytes([byte]) for byte in name)
+    return {b'': b'%', b'.': b'%2E', b'..': b'%2E%2E'}.get(out, out)
+
+
+def official():
+    """The official reader, where it can be imported: Debian has python3-safetensors since 13."""
+    try:
+        from safetensors import safe_open
+        return safe_open
+    except ImportError:
+        return None
+
+
+class Checks(unittest.TestCase):
+    def folders(self, at):
+        """Of each tensor: name as the model has it, and its folder."""
+        rows = json.loads(mountlib.get(at + '/tensors.json').decode('utf-8', 'surrogateescape'))
+        for row in rows:
+            name = row['name'].encode('utf-8', 'surrogateescape')
+            yield name, row['type'], os.path.join(os.fsencode(at), b'tensors', file_name(name))
+
+    def check(self, at, big):
+        """Each form of a mounted model against the files in tensors' folders. Returns the metadata."""
+        for file, one in FORMS.items():
+            path = os.path.join(at, file)
+            size = os.stat(path).st_size
+            metadata, tensors = reader.load(path)
+            self.assertEqual(os.stat(path).st_size, size)
+            with open(path, 'rb') as head:
+                self.assertEqual((8 + int.from_bytes(head.read(8), 'little')) % 4096, 0)
+            for name, kind, folder in self.folders(at):
+                try:
+                    shown = name.decode('utf-8')
+                except UnicodeDecodeError:
+                    continue
+                if not os.path.exists(os.path.join(folder, b'f32')):
+                    self.assertNotIn(shown, tensors)
+                    self.assertIn(shown, json.loads(metadata['ggufs.omitted']))
+                    continue
+                dtype, shape, data = tensors.pop(shown)
+                self.assertEqual(list(shape), [int(d) for d in mountlib.get(os.path.join(folder, b'shape')).split()])
+                own = kind in OWN and (one is None or kind[0] == 'I')
+                self.assertEqual(dtype, kind if own else one or 'F32', name)
+                self.assertEqual(data, self.wanted(folder, dtype, own, big), (file, name))
+            self.assertFalse([name for name in tensors if '%' not in name], file)
+        return metadata
+
+    def wanted(self, folder, dtype, own, big):
+        if dtype in ('F32', 'F16', 'BF16'):
+            return mountlib.get(os.path.join(folder, dtype.lower().encode()))
+        raw, width = mountlib.get(os.path.join(folder, b'raw')), reader.WIDTH[dtype]
+        if not big:
+            return raw
+        return b''.join(raw[i:i + width][::-1] for i in range(0, len(raw), width))
+
+    def is_read(self, at):
+        """By the official reader too."""
+        safe_open = official()
+        for file in FORMS:
+            with safe_open(os.path.join(at, file), 'np') as opened:
+                for name in opened.keys():
+                    opened.get_slice(name).get_shape()
+
+
+class Shared(Checks):
+    def test_all(self):
+        models = sorted(glob.glob(os.path.join(mountlib.SHARED, 'models/*.gguf')))
+        if not models:
+            self.skipTest('no shared data')
+        for model in models:
+            if '-0000' in model and '-00001-' not in model:
+                continue
+            with self.subTest(model=os.path.basename(model)), mountlib.Mount(model, '-o', 'ro') as at:
+                self.check(at, big='big-endian' in mountlib.get(at + '/info').decode())
+
+    def test_official(self):
+        if not official():
+            self.skipTest('no python3-safetensors (Debian has it since 13)')
+        for model in sorted(glob.glob(os.path.join(mountlib.SHARED, 'models/*.gguf'))):
+            with self.subTest(model=os.path.basename(model)), mountlib.Mount(model, '-o', 'ro') as at:
+                self.is_read(at)
+
+
+def tensor(name, type_id=F32, count=4):
+    size = count * gguf.GEOMETRY[type_id][2] // gguf.GEOMETRY[type_id][1] if type_id in gguf.GEOMETRY else 64
+    return Tensor(name, type_id, (count,), bytes(1 + i % 255 for i in range(size)))
+
+
+class Made(Checks):
+    def test_names(self):
+        """Bytes that are not UTF-8, names that come out the same, the reserved one, types without values."""
+        made = [tensor(b'a\xff'), tensor(b'a%FF'), tensor(b'%FF\xfe'), tensor(b'\xff%FE'), tensor(b'__metadata__'),
+                tensor(b'unknown', UNKNOWN), tensor(b'"quoted\\\n'), tensor(b''), tensor(b'\xed\xa0\x80')]
+        with mountlib.Mount(mountlib.put('names.gguf', gguf.encode(samples.ARCH, made)), '-o', 'ro') as at:
+            metadata, tensors = reader.load(at + '/model.safetensors')
+            self.assertEqual(list(tensors), ['a%FF', '%FF%FE', '"quoted\\\n', '', '%ED%A0%80'])
+            self.assertEqual(json.loads(metadata['ggufs.omitted']),
+                             ['a%FF', '%FF%FE', '__metadata__', 'unknown'])
+            self.assertEqual(tensors['a%FF'][2], made[0].data)
+
+    def test_order(self):
+        """The largest elements first, so that each is aligned; then as in the file."""
+        kinds = [I8, F16, F32, F64, I16, Q8_0, I64]
+        made = [tensor(b't%d' % i, kind, 32) for i, kind in enumerate(kinds)] + [tensor(b'odd', I8, 3)]
+        with mountlib.Mount(mountlib.put('order.gguf', gguf.encode(samples.ARCH, made)), '-o', 'ro') as at:
+            self.assertEqual(list(reader.load(at + '/model.safetensors')[1]),
+                             ['t3', 't6', 't2', 't5', 't1', 't4', 't0', 'odd'])
+            self.assertEqual(list(reader.load(at + '/model.f16.safetensors')[1]),
+                             ['t6', 't1', 't2', 't3', 't4', 't5', 't0', 'odd'])
+            self.check(at, False)
+
+    def test_metadata(self):
+        kv = [(b'general.architecture', Value('string', b'llama')), (b'a.float', Value('f32', 0.1)),
+              (b'a.nan', Value('f64', float('nan'))), (b'a.int', Value('u64', 2**64 - 1)), (b'a.bool', Value('bool', 1)),
+              (b'a.list', array('i32', [1])), (b'a.bad', Value('string', b'x\xffy\xed\xa0\x80')), (b'format', Value('string', b'no')),
+              (b'a\xff', Value('u8', 1)), (b'ggufs.reserve', Value('string', b'   '))]
+        with mountlib.Mount(mountlib.put('keys.gguf', gguf.encode(kv, [tensor(b't')])), '-o', 'ro') as at:
+            self.assertEqual(reader.load(at + '/model.safetensors')[0], {
+                'format': 'pt', 'general.architecture': 'llama', 'a.float': '0.1', 'a.nan': 'nan',
+                'a.int': str(2**64 - 1), 'a.bool': 'true', 'a.bad': 'x\ufffdy\ufffd\ufffd\ufffd', 'a\ufffd': '1'})
+
+    def test_long_keys(self):
+        """A header that would be too long leaves the longest keys out."""
+        kv = samples.ARCH + [(b'a.long', Value('string', b'l' * 60_000_000)), (b'a.longer', Value('string', b'L' * 60_000_001)),
+                             (b'a.short', Value('string', b's'))]
+        with mountlib.Mount(mountlib.put('long.gguf', gguf.encode(kv, [tensor(b't')])), '-o', 'ro') as at:
+            metadata, tensors = reader.load(at + '/model.safetensors')
+            self.assertEqual(set(metadata), {'format', 'general.architecture', 'a.long', 'a.short'})
+            self.assertEqual(tensors['t'], ('F32', (4, ), tensor(b't').data))
+
+    def test_no_tensors(self):
+        with mountlib.Mount(mountlib.put('none.gguf', gguf.encode(samples.ARCH, [])), '-o', 'ro') as at:
+            self.assertEqual(reader.load(at + '/model.safetensors')[1], {})
+
+    def test_edited(self):
+        """It shows the newest state; a handle shows what it opened."""
+        with mountlib.Mount(mountlib.put('edited.gguf', samples.editable()), '-o', 'commit=close') as at:
+            path = at + '/model.safetensors'
+            before = mountlib.get(path)
+            with open(path, 'rb') as held:
+                with open(at + '/metadata/general.name', 'w', encoding='utf-8') as key:
+                    key.write('x' * 10000)
+                self.assertEqual(held.read(), before)
+            self.assertEqual(reader.load(path)[0]['general.name'], 'x' * 10000)
+
+    def test_partial(self):
+        """What is there can be read, what is missing is EIO."""
+        data = gguf.encode(samples.ARCH, [tensor(b'a', F32, 5), tensor(b'q', Q8_0, 32 * 30), tensor(b'z', F32, 9)])
+        with mountlib.Mount(mountlib.put('partial.gguf', data[:-700]), '-o', 'partial') as at:
+            with open(at + '/model.safetensors', 'rb', buffering=0) as file:
+                size = os.fstat(file.fileno()).st_size
+                head = file.read(4096)
+                _, tensors, start = reader.parse(head, size)
+                there = file.read(size)
+                whole = mountlib.get(at + '/tensors/a/f32')
+                self.assertEqual(there[:len(whole)], whole)
+                self.assertLess(len(there), tensors['q'][3])
+                with self.assertRaises(OSError) as caught:
+                    file.read(1)
+                self.assertEqual(caught.exception.errno, errno.EIO)
+            self.assertEqual(start, 4096)
+
+    def test_terabyte(self):
+        """Its header is read, and its last tensor, without the rest."""
+        source = mountlib.path('huge.gguf')
+        subprocess.run([os.path.join(mountlib.SOURCE, 'scripts/make-huge'), source, '--tensors', '2000',
+                        '--tokens', '10'], check=True)
+        with mountlib.Mount(source, '-o', 'ro') as at:
+            with open(at + '/model.safetensors', 'rb', buffering=0) as file:
+                size = os.fstat(file.fileno()).st_size
+                self.assertGreater(size, 1 << 40)
+                length = 8 + int.from_bytes(file.read(8), 'little')
+                _, tensors, start = reader.parse(os.pread(file.fileno(), length, 0), size)
+                self.assertEqual(len(tensors), 2000)
+                dtype, _, begin, end = list(tensors.values())[-1]
+                self.assertEqual((dtype, start + end), ('F32', size))
+                self.assertEqual(os.pread(file.fileno(), 8192, start + end - 4096), bytes(4096))
+
+
+if __name__ == '__main__':
+    mountlib.main()
