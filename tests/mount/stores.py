@@ -28,7 +28,7 @@ def served(command, at, **streams):
             editlib.until(lambda: mountlib.mount_of(at) or process.poll() is not None)
             yield
         finally:
-            subprocess.run(['fusermount3', '-u', '-z', at], check=False)
+            subprocess.run(['fusermount3', '-u', '-z', at], check=False, stderr=log)
             process.wait(mountlib.LIMIT)
             os.rmdir(at)
 
