@@ -186,7 +186,9 @@ class Shells(unittest.TestCase):
                  MADE / 'ggufs.fish', line], cwd=mountlib.path('home'), check=True,
                 env={**os.environ, 'HOME': mountlib.path('home')}, capture_output=True, text=True)
             self.assertEqual(done.stderr, '')
-            return [row.split('\t')[0] for row in done.stdout.splitlines()]
+            found = [row.split('\t')[0] for row in done.stdout.splitlines()]
+            # fish also offers what has the letters somewhere in it.
+            return [row for row in found if row.startswith(line.split(' ')[-1])]
         for typed, want in LINES:
             word = typed.split()[-1]
             want = want.split(' ', len(typed.split()) - 1)[-1].replace('\\', '')
