@@ -2,33 +2,74 @@
 /*
  * Requests that wait for the writer's thread: for the disk's answer whether an edit can be written,
  * and for its being durable. Questions to the disk are asked by that thread, without a lock, so that
- * a disk that hangs holds up only the requests that need it. See internal.h, tree.h.
+ * a disk that hangs holds up only the requests that need it. See writer.h.
  */
-#include "live/internal.h"
+#include "live/writer.h"
 
 #include <errno.h>
 #include <string.h>
-
-#include "live/waits.h"
 
 /* Seconds without another edit after which what no request waits for is written. */
 #define LATER 2
 /* A model of at most this many bytes is written at once, whatever the strategy. */
 #define SMALL_MODEL ((uint64_t)64 << 20)
 
+/* ---- lists of requests ---- */
+
+static void waits_push(struct live_wait **list, struct live_wait *w)
+{
+    w->next = *list;
+    *list = w;
+}
+
+void waits_join(struct live_wait **list, struct live_wait *more)
+{
+    while (more) {
+        struct live_wait *w = more;
+        more = w->next;
+        waits_push(list, w);
+    }
+}
+
+void waits_answer(struct live_wait *list, int result)
+{
+    while (list) {
+        struct live_wait *w = list;
+        list = w->next;
+        w->done(w, result);
+    }
+}
+
+static bool waits_has(const struct live_wait *list, const struct live_wait *w)
+{
+    while (list && list != w)
+        list = list->next;
+    return list;
+}
+
+/* Take the request of `who` from a list; NULL: it is not in it. */
+static struct live_wait *waits_take(struct live_wait **list, const void *who)
+{
+    while (*list && (*list)->who != who)
+        list = &(*list)->next;
+    struct live_wait *w = *list;
+    if (w)
+        *list = w->next;
+    return w;
+}
+
 void live_interrupt(struct live *l, const void *who)
 {
     struct live_wait *w = NULL;
-    struct writer *wr = &l->writer;
-    (void)pthread_mutex_lock(&l->lock);
-    if (wr->flight_owner && wr->flight_owner->who == who)
-        atomic_store(&wr->cancel, true); /* answered when the copy has stopped */
-    else if (!(w = waits_take(&wr->flight_waits, who)) && !(w = waits_take(&wr->asked, who)) &&
-             !(w = waits_take(&wr->next.asking, who)))
-        w = waits_take(&wr->next.waits, who);
-    if (w && w == wr->next.owner)
-        pending_drop(l);
-    (void)pthread_mutex_unlock(&l->lock);
+    lock_take(&l->lock);
+    if (l->flying && l->flight.owner && l->flight.owner->who == who)
+        atomic_store(&l->cancel, true); /* answered when the copy has stopped */
+    else if (!(w = waits_take(&l->flight.waits, who)) && !(w = waits_take(&l->asked, who)) &&
+             !(w = waits_take(&l->next.asking, who)))
+        w = waits_take(&l->next.waits, who);
+    if (w && w == l->next.owner)
+        batch_drop(l);
+    lock_drop(&l->lock);
     if (w)
         w->done(w, -EINTR);
 }
@@ -40,55 +81,54 @@ static bool is_before(const struct timespec *a, const struct timespec *b)
 
 void writer_later(struct live *l, unsigned seconds)
 {
-    struct writer *w = &l->writer;
     if (l->opt.commit == LIVE_COMMIT_SYNC)
         return;
-    (void)clock_gettime(CLOCK_MONOTONIC, &w->due);
-    if (!w->due_set)
-        w->first = w->due;
-    struct timespec latest = w->first;
+    (void)clock_gettime(CLOCK_MONOTONIC, &l->due);
+    if (!l->due_set)
+        l->first = l->due;
+    struct timespec latest = l->first;
     latest.tv_sec += WRITER_LATEST;
-    w->due.tv_sec += (time_t)seconds;
-    if (is_before(&latest, &w->due))
-        w->due = latest;
-    w->due_set = true;
-    (void)pthread_cond_signal(&w->wake);
+    l->due.tv_sec += (time_t)seconds;
+    if (is_before(&latest, &l->due))
+        l->due = latest;
+    l->due_set = true;
+    (void)pthread_cond_signal(&l->wake);
 }
 
 bool writer_is_small(const struct live *l)
 {
-    uint64_t size = l->writer.next.change.base->file_size;
-    return size <= SMALL_MODEL && l->writer.next.change.bytes <= SMALL_MODEL - size;
+    uint64_t size = l->next.change.base->file_size;
+    return size <= SMALL_MODEL && l->next.change.bytes <= SMALL_MODEL - size;
 }
 
 static int park(struct live *l, struct live_wait **list, struct live_wait *w, bool own)
 {
-    if (own && l->writer.next.edits == 1)
-        l->writer.next.owner = w;
+    if (own && l->next.edits == 1)
+        l->next.owner = w;
     waits_push(list, w);
-    (void)pthread_cond_signal(&l->writer.wake);
+    (void)pthread_cond_signal(&l->wake);
     return LIVE_PARKED;
 }
 
 /* A failure that was not reported yet. */
 int writer_take_failure(struct live *l)
 {
-    int r = l->writer.failed;
-    l->writer.failed = 0;
+    int r = l->failed;
+    l->failed = 0;
     return r;
 }
 
 bool writer_has_work(const struct live *l)
 {
-    return l->writer.next.change.n > 0 || l->keys.removed;
+    return l->next.change.n > 0 || l->names.doomed;
 }
 
 int writer_sync(struct live *l, struct live_wait *w, bool own)
 {
     if (writer_has_work(l))
-        return park(l, &l->writer.next.waits, w, own);
-    if (l->writer.flight) {
-        waits_push(&l->writer.flight_waits, w);
+        return park(l, &l->next.waits, w, own);
+    if (l->flying) {
+        waits_push(&l->flight.waits, w);
         return LIVE_PARKED;
     }
     return writer_take_failure(l);
@@ -97,7 +137,7 @@ int writer_sync(struct live *l, struct live_wait *w, bool own)
 /* What the writer's thread may change while nothing is written (edit_file.clone) is left out. */
 bool writer_file(const struct live *l, struct edit_file *ret)
 {
-    if (l->writer.flight)
+    if (l->flying)
         return false;
     *ret =
         (struct edit_file){.sys = l->file->sys, .dir = l->file->dir, .fd = -1, .id = l->file->id};
@@ -111,10 +151,10 @@ void writer_ready(struct live *l, struct err *e)
 {
     struct edit_file f;
     *e = (struct err){0};
-    (void)pthread_mutex_lock(&l->lock);
+    lock_take(&l->lock);
     bool idle = writer_file(l, &f);
     struct store *s = store_ref(l->newest->view.store);
-    (void)pthread_mutex_unlock(&l->lock);
+    lock_drop(&l->lock);
     f.fd = s->file[0]->fd;
     if (idle)
         (void)edit_possible(&f, &l->opt.edit, e);
@@ -129,7 +169,7 @@ void writer_ready(struct live *l, struct err *e)
  */
 int writer_accepted(struct live *l, struct live_wait *w)
 {
-    struct pending *p = &l->writer.next;
+    struct batch *p = &l->next;
     enum live_commit mode = l->opt.commit;
     if (!w) {
         writer_later(l, WRITER_SOON);
@@ -137,9 +177,9 @@ int writer_accepted(struct live *l, struct live_wait *w)
     }
     if (mode == LIVE_COMMIT_CLOSE || (mode == LIVE_COMMIT_AUTO && writer_is_small(l)))
         return park(l, &p->waits, w, true);
-    bool busy = l->writer.flight && (l->writer.flight_slow || mode == LIVE_COMMIT_SYNC);
-    if (busy || l->writer.freeing) {
-        pending_keep(l, edit_mark(&p->change), p->n_fresh, l->keys.n_moved);
+    bool busy = l->flying && (l->flight.slow || mode == LIVE_COMMIT_SYNC);
+    if (busy || l->freeing) {
+        batch_keep(l, edit_mark(&p->change), p->n_step);
         writer_later(l, LATER);
         return 0;
     }
@@ -151,7 +191,7 @@ int writer_accepted(struct live *l, struct live_wait *w)
 /* Whether what was answered for this batch before still holds, but for the room. */
 static bool is_known(const struct live *l)
 {
-    const struct pending *p = &l->writer.next;
+    const struct batch *p = &l->next;
     const struct gguf *g = p->change.base;
     uint64_t infos = g->head_len - g->info_off;
     if (!p->asked || p->how == EDIT_AUTO)
@@ -162,19 +202,19 @@ static bool is_known(const struct live *l)
 /* Ask without the lock. The plan is out of reach of others meanwhile. */
 static int ask_all(struct live *l, enum edit_strategy *how, struct err *e)
 {
-    struct pending *p = &l->writer.next;
-    int r = freshen_locked(l, e);
+    struct batch *p = &l->next;
+    int r = batch_freshen(l, e);
     if (r < 0)
         return r;
     struct gen *gen = gen_ref(l->newest->view.gen); /* whose head is the plan's */
     struct edit_plan plan = p->plan;
-    uint64_t planned = p->planned, batch = p->batch;
+    uint64_t planned = p->planned, batch = p->number;
     p->plan = EDIT_PLAN_INIT;
     p->planned = 0;
-    (void)pthread_mutex_unlock(&l->lock);
+    lock_drop(&l->lock);
     r = edit_prepare(l->file, &plan, &l->opt.edit, how, e);
-    (void)pthread_mutex_lock(&l->lock);
-    if (p->batch == batch && p->planned == 0) {
+    lock_take(&l->lock);
+    if (p->number == batch && p->planned == 0) {
         p->plan = plan;
         p->planned = planned;
     } else {
@@ -186,12 +226,12 @@ static int ask_all(struct live *l, enum edit_strategy *how, struct err *e)
 
 static int ask_room(struct live *l, struct err *e)
 {
-    const struct pending *p = &l->writer.next;
+    const struct batch *p = &l->next;
     uint64_t head = p->change.bytes + p->change.base->head_len + EDIT_HEAD_SLACK;
     enum edit_strategy how = p->how;
-    (void)pthread_mutex_unlock(&l->lock);
+    lock_drop(&l->lock);
     int r = edit_room(l->file, &l->opt.edit, how == EDIT_COPY ? head : 0, e);
-    (void)pthread_mutex_lock(&l->lock);
+    lock_take(&l->lock);
     return r;
 }
 
@@ -201,59 +241,59 @@ static int ask_room(struct live *l, struct err *e)
  */
 static void refuse(struct live *l, int r, const struct err *e)
 {
-    struct live_wait *asked = l->writer.asked, *later = l->writer.next.asking;
-    if (l->writer.next.waits)
-        l->writer.failed = r;
-    l->writer.asked = l->writer.next.asking = NULL;
-    pending_take_back(l, e);
-    (void)pthread_mutex_unlock(&l->lock);
+    struct live_wait *asked = l->asked, *later = l->next.asking;
+    if (l->next.waits)
+        l->failed = r;
+    l->asked = l->next.asking = NULL;
+    batch_take_back(l, e);
+    lock_drop(&l->lock);
     waits_answer(asked, r);
     waits_answer(later, r);
-    (void)pthread_mutex_lock(&l->lock);
+    lock_take(&l->lock);
 }
 
 /* The answer is yes: what does not take long is written at once, and waited for. */
 static void allow(struct live *l)
 {
-    struct live_wait *asked = l->writer.asked;
-    bool at_once = l->opt.commit == LIVE_COMMIT_AUTO && edit_is_quick(l->writer.next.how);
-    l->writer.asked = NULL;
+    struct live_wait *asked = l->asked;
+    bool at_once = l->opt.commit == LIVE_COMMIT_AUTO && edit_is_quick(l->next.how);
+    l->asked = NULL;
     if (at_once) {
-        waits_join(&l->writer.next.waits, asked);
+        waits_join(&l->next.waits, asked);
         return;
     }
     writer_later(l, LATER);
-    if (l->writer.next.owner && waits_has(asked, l->writer.next.owner))
-        l->writer.next.owner = NULL;
-    (void)pthread_mutex_unlock(&l->lock);
+    if (l->next.owner && waits_has(asked, l->next.owner))
+        l->next.owner = NULL;
+    lock_drop(&l->lock);
     waits_answer(asked, 0);
-    (void)pthread_mutex_lock(&l->lock);
+    lock_take(&l->lock);
 }
 
 void writer_ask(struct live *l)
 {
-    struct pending *p = &l->writer.next;
+    struct batch *p = &l->next;
     struct err e = {0};
     enum edit_strategy how = p->how;
-    uint64_t batch = p->batch;
-    size_t ops = edit_mark(&p->change), fresh = p->n_fresh, moved = l->keys.n_moved;
-    l->writer.asked = p->asking;
+    uint64_t batch = p->number;
+    size_t ops = edit_mark(&p->change), steps = p->n_step;
+    l->asked = p->asking;
     p->asking = NULL;
     if (p->change.n == 0) { /* it was taken back */
         allow(l);
         return;
     }
     int r = is_known(l) ? ask_room(l, &e) : ask_all(l, &how, &e);
-    if (p->batch != batch) { /* interrupted: the edits are gone */
-        waits_join(&p->asking, l->writer.asked);
-        l->writer.asked = NULL;
+    if (p->number != batch) { /* interrupted: the edits are gone */
+        waits_join(&p->asking, l->asked);
+        l->asked = NULL;
         return;
     }
     if (r < 0) {
         refuse(l, r, &e);
         return;
     }
-    pending_keep(l, ops, fresh, moved);
+    batch_keep(l, ops, steps);
     p->asked = true;
     p->how = how;
     allow(l);

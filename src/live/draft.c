@@ -1,291 +1,317 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Drafts: the texts of files that are open for writing. See keys.h for what they are, write.c for
- * the calls that write.
- *
- * A draft becomes the key's value at each flush or fsync after something was written. One that was
- * only truncated is no edit before its last writer is gone: shells close the truncated file once
- * before they write. It is shown from when it is written or truncated until it is accepted or
- * refused; from then on the file shows what is stored, and the draft is what its writers go on with.
- */
-#include "live/internal.h"
+/* Drafts: see draft.h. */
+#include "live/draft.h"
 
 #include <errno.h>
 #include <stdlib.h>
-#include <syslog.h>
+#include <string.h>
 
-#include "gguf/keys.h"
+#include "base/bytes.h"
 
-static bool only_truncated(const struct draft *d)
+/* An event that cannot come in this state. */
+#define NEVER DRAFT_STATES
+
+// clang-format off
+static const enum draft_state draft_table[DRAFT_STATES][DRAFT_EVENTS] = {
+    /*                  WRITE          EMPTY          PASSED          TOO_SHORT    FAILED         REOPENED       LOSE */
+    [DRAFT_CLEAN]    = {DRAFT_DIRTY,   DRAFT_EMPTIED, NEVER,          NEVER,       NEVER,         DRAFT_CLEAN,   DRAFT_CLEAN},
+    [DRAFT_EMPTIED]  = {DRAFT_DIRTY,   DRAFT_EMPTIED, DRAFT_EMPTIED,  NEVER,       DRAFT_EMPTIED, DRAFT_EMPTIED, DRAFT_EMPTIED},
+    [DRAFT_DIRTY]    = {DRAFT_DIRTY,   DRAFT_EMPTIED, DRAFT_ACCEPTED, DRAFT_SHORT, DRAFT_REFUSED, DRAFT_DIRTY,   DRAFT_DIRTY},
+    [DRAFT_SHORT]    = {DRAFT_DIRTY,   DRAFT_EMPTIED, NEVER,          NEVER,       NEVER,         DRAFT_CLEAN,   DRAFT_SHORT},
+    [DRAFT_ACCEPTED] = {DRAFT_DIRTY,   DRAFT_EMPTIED, NEVER,          NEVER,       NEVER,         DRAFT_CLEAN,   DRAFT_LOST},
+    [DRAFT_REFUSED]  = {DRAFT_REFUSED, DRAFT_EMPTIED, NEVER,          NEVER,       DRAFT_REFUSED, DRAFT_CLEAN,   DRAFT_REFUSED},
+    [DRAFT_LOST]     = {DRAFT_DIRTY,   DRAFT_EMPTIED, DRAFT_ACCEPTED, DRAFT_SHORT, DRAFT_REFUSED, DRAFT_CLEAN,   DRAFT_LOST},
+};
+// clang-format on
+
+void draft_event(struct draft *d, enum draft_event event)
 {
-    return d->whole && !d->written && d->refused == 0;
+    enum draft_state to = draft_table[d->state][event];
+    assert(to != NEVER);
+    d->state = to;
 }
 
-/* It holds what the key does not, and may become its value. */
-static bool is_pending(const struct draft *d)
+bool draft_is_shown(const struct draft *d)
 {
-    return d->refused == 0 && !d->unfinished && (d->dirty || only_truncated(d));
+    return d->state == DRAFT_EMPTIED || d->state == DRAFT_DIRTY;
 }
 
-/* All that was written is the key's value, or was. */
+bool draft_is_unjudged(const struct draft *d)
+{
+    return d->state == DRAFT_DIRTY || d->state == DRAFT_SHORT || d->state == DRAFT_REFUSED;
+}
+
 static bool is_accepted(const struct draft *d)
 {
-    return d->refused == 0 && d->written && !d->dirty;
+    return d->state == DRAFT_ACCEPTED || d->state == DRAFT_LOST;
 }
 
-bool kfile_is_helper(const struct kfile *f)
+struct buf *file_bytes(struct file *f)
 {
-    return f->state == KFILE_HELPER || f->state == KFILE_ASIDE || f->state == KFILE_DEAD;
-}
-
-struct buf *kfile_bytes(struct kfile *f)
-{
-    if (f->draft && (kfile_is_helper(f) || is_pending(f->draft)))
+    bool in_memory = f->kind != FILE_KEY || (!f->name && f->draft);
+    if (f->draft && (in_memory || draft_is_shown(f->draft)))
         return &f->draft->text;
-    return f->state >= KFILE_HELPER ? &f->content : NULL;
+    return in_memory ? &f->content : NULL;
+}
+
+void draft_free(struct draft *d)
+{
+    if (!d)
+        return;
+    buf_free(&d->text);
+    shown_free(&d->before);
+    free(d);
+}
+
+/* ---- content ---- */
+
+/* All helpers together are counted. */
+static void count(struct live *l, const struct file *f, size_t was)
+{
+    if (f->kind == FILE_HELPER)
+        l->names.helper_bytes += f->draft->text.len - was;
+}
+
+/* Make the content `len` bytes long; what is new is zero. */
+static int set_length(struct buf *b, uint64_t len)
+{
+    if (len > b->len)
+        buf_zero(b, (size_t)len - b->len);
+    else
+        b->len = (size_t)len;
+    int r = buf_error(b);
+    b->err = 0;
+    return r;
+}
+
+static int put(struct live *l, struct file *f, uint64_t off, const void *bytes, size_t n)
+{
+    struct buf *b = &f->draft->text;
+    size_t was = b->len;
+    uint64_t end = UINT64_MAX;
+    (void)add_u64(off, n, &end);
+    int r = judge_of(f)->room(l, f, end);
+    if (r == 0 && end > b->len)
+        r = set_length(b, end);
+    if (r == 0 && n)
+        memcpy(b->data + off, bytes, n);
+    count(l, f, was);
+    return r;
+}
+
+static void empty(struct live *l, struct file *f)
+{
+    struct draft *d = f->draft;
+    size_t was = d->text.len;
+    d->text.len = 0;
+    count(l, f, was);
+    d->whole = true;
+    d->refused = 0;
+    draft_event(d, DRAFT_EMPTY);
 }
 
 /* ---- begin ---- */
 
-/* The key's value as text; nothing if it has none. */
-static int stored_text(const struct live *l, const struct kfile *f, struct buf *out)
+static int begin(struct live *l, struct file *f, bool truncate, bool made,
+                 const struct err *unready)
 {
-    CLEANUP(shown_free) struct shown s = edits_shown(l, f->id);
-    shown_text(&s, out);
-    int r = buf_error(out);
-    if (r < 0)
-        buf_free(out);
-    return r;
-}
-
-/* A key that was made anew begins empty, though its old value is still in the generation. */
-static int first_text(struct live *l, struct kfile *f, bool truncate, const struct err *unready,
-                      struct buf *out)
-{
-    if (kfile_is_helper(f)) {
-        *out = f->content;
-        f->content = BUF_INIT;
-        return 0;
-    }
-    if (unready->code)
-        return edits_refused(l, f, unready);
-    return truncate || f->state != KFILE_KEY ? 0 : stored_text(l, f, out);
-}
-
-static int begin(struct live *l, struct kfile *f, bool truncate, const struct err *unready)
-{
+    const struct judge *judge = judge_of(f);
+    if (judge->refuse && unready->code)
+        return judge->refuse(l, f, unready);
     struct draft *d = calloc(1, sizeof(*d));
-    if (!d)
-        return -ENOMEM;
-    int r = first_text(l, f, truncate, unready, &d->text);
+    int r = d ? judge->begin(l, f, truncate || made, d) : -ENOMEM;
     if (r < 0) {
         draft_free(d);
         return r;
     }
     d->whole = d->text.len == 0;
-    d->was = KV_NONE;
-    if (!kfile_is_helper(f))
-        d->before = edits_shown(l, f->id);
-    draft_give(d, f);
+    d->anew = made;
+    if (made)
+        draft_event(d, DRAFT_EMPTY);
+    f->draft = d;
+    f->drafts++;
     return 0;
 }
 
 /* Begin anew from what is stored. */
-static int restart(const struct live *l, struct draft *d, bool truncate)
+static int restart(struct live *l, struct file *f, bool truncate)
 {
-    struct buf text = BUF_INIT;
-    int r = truncate ? 0 : stored_text(l, d->of, &text);
+    struct draft *d = f->draft, now = {.writers = d->writers, .state = d->state};
+    int r = judge_of(f)->begin(l, f, truncate, &now);
     if (r < 0)
         return r;
     buf_free(&d->text);
     shown_free(&d->before);
-    *d = (struct draft){.text = text,
-                        .of = d->of,
-                        .writers = d->writers,
-                        .whole = text.len == 0,
-                        .was = d->was,
-                        .before = edits_shown(l, d->of->id)};
+    now.whole = now.text.len == 0;
+    *d = now;
+    draft_event(d, DRAFT_REOPENED);
     return 0;
 }
 
 /*
- * Whoever opens a file begins with what it shows: not with the draft that was accepted, or refused
- * by a close, whose last release the kernel has perhaps not told yet.
+ * A program that opens a file begins with what it shows: not with the draft that was accepted, or
+ * refused by a close, whose last release the kernel has perhaps not reported yet.
  */
 static bool is_over(const struct draft *d)
 {
-    return d->refused || d->unfinished ? d->closed : is_accepted(d);
+    bool refused = d->state == DRAFT_REFUSED || d->state == DRAFT_SHORT;
+    return refused ? d->closed : is_accepted(d);
 }
 
-int draft_join(struct live *l, struct live_file *file, struct kfile *f, bool truncate,
-               const struct err *unready)
+int draft_join(struct live *l, struct file *f, bool truncate, bool made, const struct err *unready)
 {
     int r = 0;
     if (!f->draft)
-        r = begin(l, f, truncate, unready);
-    else if (!kfile_is_helper(f) && is_over(f->draft))
-        r = restart(l, f->draft, truncate);
+        r = begin(l, f, truncate, made, unready);
+    else if (judge_of(f)->accept && is_over(f->draft))
+        r = restart(l, f, truncate);
     if (r < 0)
         return r;
     if (truncate)
-        draft_truncate(l, f->draft);
+        empty(l, f);
     f->draft->writers++;
-    file->draft = f->draft;
     return 0;
 }
 
-int draft_reach(const struct live *l, struct draft *d, uint64_t off)
+/* Before a draft is written at `off`, or made `off` bytes long: a program that goes beyond the end
+ * of what was accepted has seen the stored text, and means that. */
+static int reach(struct live *l, struct file *f, uint64_t off)
 {
-    bool key = d->of && !kfile_is_helper(d->of);
-    return key && is_accepted(d) && off > d->text.len ? restart(l, d, false) : 0;
+    bool beyond = is_accepted(f->draft) && off > f->draft->text.len;
+    return beyond && judge_of(f)->accept ? restart(l, f, false) : 0;
 }
 
-void draft_truncate(struct live *l, struct draft *d)
+/* ---- write ---- */
+
+static int refuse(struct live *l, struct file *f, const struct err *e)
 {
-    if (d->of && kfile_is_helper(d->of))
-        l->keys.helper_bytes -= d->text.len;
-    d->text.len = 0;
-    d->whole = true;
-    d->written = false;
-    d->dirty = false;
-    d->unfinished = false;
-    d->refused = 0;
+    const struct judge *judge = judge_of(f);
+    if (!judge->refuse)
+        return e->code;
+    draft_event(f->draft, DRAFT_FAILED);
+    f->draft->refused = judge->refuse(l, f, e);
+    return f->draft->refused;
 }
 
-/* ---- whose it is ---- */
-
-struct draft *draft_take(struct kfile *f)
+/* What is written in part only is no value: any failure refuses the whole draft. */
+int draft_write(struct live *l, struct file *f, bool append, uint64_t off, const void *bytes,
+                size_t n)
 {
     struct draft *d = f->draft;
-    f->draft = NULL;
-    return d;
+    const struct judge *judge = judge_of(f);
+    struct err e = {0};
+    assert(lock_held(&l->lock));
+    d->closed = false;
+    if (append)
+        off = d->text.len;
+    int r = reach(l, f, off);
+    d->whole &= off <= d->text.len;
+    draft_event(d, DRAFT_WRITE);
+    if (r == 0)
+        r = put(l, f, off, bytes, n);
+    if (r < 0)
+        (void)err_set(&e, r, "cannot be written: %s", strerror(-r));
+    else if (judge->written &&
+             (d->whole || append || !judge->accept)) /* an append keeps the rest */
+        r = judge->written(l, f, d->text.len == n, &e);
+    return r < 0 ? refuse(l, f, &e) : 0;
 }
 
-void draft_drop(struct kfile *f)
+int draft_truncate(struct live *l, struct file *f, uint64_t size)
 {
-    struct draft *d = draft_take(f);
-    if (d)
-        d->of = NULL;
-}
-
-void draft_give(struct draft *d, struct kfile *f)
-{
-    draft_drop(f);
-    f->draft = d;
-    if (d)
-        d->of = f;
+    struct draft *d = f->draft;
+    assert(lock_held(&l->lock));
+    int r = judge_of(f)->room(l, f, size);
+    if (r == 0)
+        r = reach(l, f, size);
+    if (r == 0 && size == 0)
+        empty(l, f);
+    if (r < 0 || size == 0)
+        return r;
+    size_t was = d->text.len;
+    r = set_length(&d->text, size);
+    count(l, f, was);
+    if (r == 0 && size != was)
+        draft_event(d, DRAFT_WRITE);
+    d->whole &= size <= was;
+    return r;
 }
 
 /* ---- from draft to value ---- */
 
-void draft_no_value(struct live *l, struct kfile *f)
-{
-    if (f->state == KFILE_NEW)
-        kfile_set_state(&l->keys, f, edits_stored(l, f) ? KFILE_KEY : KFILE_GONE);
-}
-
-/*
- * A program that wrote half of a text and forked has had that half accepted: fork(2) and exec(2)
- * close too. Now that the rest is refused, the value from before the draft comes back.
- */
-static void restore(struct live *l, struct draft *d)
-{
-    struct err e = {0};
-    struct kfile *f = d->of;
-    d->accepted = false;
-    int r = edits_restore(l, f, &d->before, &e);
-    if (r < 0)
-        live_log(l, LOG_ERR, "%s: cannot be put back: %s", f->key, e.msg);
-    if (r > 0)
-        (void)writer_accepted(l, NULL);
-}
-
-int draft_refuse(struct live *l, struct draft *d, const struct err *e)
-{
-    if (d->accepted)
-        restore(l, d);
-    d->refused = edits_refused(l, d->of, e);
-    return d->refused;
-}
-
 /* A close may come from a fork of another thread, while the text is half written: what may still
  * become a value is refused to that close only, and dropped by the last one. */
-int draft_settle(struct live *l, struct draft *d, bool again)
+static int judge_now(struct live *l, struct file *f)
 {
-    struct kfile *f = d->of;
+    const struct judge *judge = judge_of(f);
+    struct draft *d = f->draft;
     struct err e = {0};
-    if (!f || kfile_is_helper(f))
-        return 0;
-    if (again && is_accepted(d) && d->losses != l->writer.losses)
-        d->dirty = true;
-    if (!d->dirty || d->refused)
-        return d->refused;
-    if (d->unfinished) /* nothing was written since */
-        return -EINVAL;
-    int r = edits_accept(l, f, &d->text, &e);
-    d->unfinished = r == -EINVAL && draft_may_go_on(l, f);
-    if (d->unfinished && d->accepted)
-        restore(l, d);
-    if (d->unfinished)
-        return edits_refused(l, f, &e);
+    int r = judge->accept(l, f, &e);
+    if (r == -EINVAL && judge->may_go_on(l, f)) {
+        draft_event(d, DRAFT_TOO_SHORT);
+        return judge->refuse(l, f, &e);
+    }
     if (r < 0)
-        return draft_refuse(l, d, &e);
-    d->dirty = false;
+        return refuse(l, f, &e);
+    draft_event(d, DRAFT_PASSED);
     d->accepted |= r > 0;
+    d->anew = false;
     d->typed.set = false; /* the key has the type now */
-    d->losses = l->writer.losses;
+    d->losses = l->losses;
     return r;
 }
 
-/* What a mere truncation makes: the empty string or array. */
-static void settle_truncation(struct live *l, struct kfile *f)
-{
-    struct err e = {0};
-    struct typed type = edits_known_type(l, f);
-    const struct key_row *row = key_find(f->key, f->key_len);
-    if (!type.set)
-        type.type = row ? row->type : GGUF_STRING;
-    if (type.type != GGUF_STRING && type.type != GGUF_ARRAY)
-        return;
-    int r = edits_accept(l, f, &f->draft->text, &e);
-    if (r < 0)
-        l->writer.failed = edits_refused(l, f, &e); /* a release reports to nobody */
-    else if (r > 0)
-        (void)writer_accepted(l, NULL);
-}
-
-/* ---- end ---- */
-
-/*
- * The last writer is gone. A key that got no value is what it was before. At the end of the tree a
- * release is the daemon's own, not the program's: what no flush or fsync has judged is dropped.
- */
-static void end_key(struct live *l, struct kfile *f)
+int draft_settle(struct live *l, struct file *f, bool again)
 {
     struct draft *d = f->draft;
-    if (!l->ending && d->dirty && draft_settle(l, d, false) > 0) /* the process was killed */
-        (void)writer_accepted(l, NULL);
-    else if (!l->ending && only_truncated(d))
-        settle_truncation(l, f);
-    f->draft = NULL;
-    draft_no_value(l, f);
+    assert(lock_held(&l->lock));
+    if (!judge_of(f)->accept)
+        return 0;
+    if (again && d->state == DRAFT_ACCEPTED && d->losses != l->losses)
+        draft_event(d, DRAFT_LOSE);
+    if (d->state == DRAFT_SHORT) /* nothing was written since */
+        return -EINVAL;
+    if (d->state == DRAFT_DIRTY || (again && d->state == DRAFT_LOST))
+        return judge_now(l, f);
+    return d->refused;
 }
 
-static void end_helper(struct live *l, struct kfile *f)
-{
-    f->content = f->draft->text;
-    f->draft->text = BUF_INIT;
-    f->draft = NULL;
-    keys_reap(&l->keys, f);
-}
+/* ---- end, and from file to file ---- */
 
-void draft_leave(struct live *l, struct draft *d)
+void draft_leave(struct live *l, struct file *f)
 {
+    struct draft *d = f->draft;
     if (--d->writers > 0)
         return;
-    if (d->of && kfile_is_helper(d->of))
-        end_helper(l, d->of);
-    else if (d->of)
-        end_key(l, d->of);
+    judge_of(f)->end(l, f);
+    f->draft = NULL;
     draft_free(d);
+}
+
+void draft_to_key(struct draft *d, struct shown *before, bool emptied, unsigned losses)
+{
+    shown_free(&d->before);
+    d->before = *before;
+    *before = SHOWN_NONE;
+    d->accepted = false;
+    d->losses = losses;
+    d->refused = 0;
+    draft_event(d, DRAFT_EMPTY);
+    if (emptied)
+        return;
+    d->anew = false;
+    draft_event(d, DRAFT_WRITE);
+    draft_event(d, DRAFT_PASSED);
+}
+
+void draft_to_helper(struct draft *d, struct buf *text)
+{
+    buf_free(&d->text);
+    d->text = *text;
+    *text = BUF_INIT;
+    d->whole = d->text.len == 0;
+    d->typed.set = false;
+    d->anew = false;
+    d->refused = 0;
+    draft_event(d, DRAFT_EMPTY);
 }

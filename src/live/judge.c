@@ -1,85 +1,233 @@
 /* SPDX-License-Identifier: MIT */
-/* Refusing a text at the write that spoils it: see internal.h. */
+/* What drafts are judged by: a key's text, a helper's bytes, and what is written to an orphan. See
+ * draft.h. */
 #include <errno.h>
 #include <string.h>
+#include <syslog.h>
 
-#include "live/internal.h"
+#include "gguf/keys.h"
+#include "live/edits.h"
+#include "live/writer.h"
 #include "text/scan.h"
 #include "text/text_parse.h"
+
+/* ---- a key's text ---- */
+
+static int key_room(struct live *l, struct file *f, uint64_t n)
+{
+    (void)l;
+    (void)f;
+    return n > TEXT_MAX ? -EFBIG : 0;
+}
+
+static int key_begin(struct live *l, struct file *f, bool empty, struct draft *d)
+{
+    d->before = edits_shown(l, f->name);
+    if (!empty)
+        shown_text(&d->before, &d->text);
+    return buf_error(&d->text);
+}
 
 /*
  * Whether a text that ends in a newline is one to which only blanks, or further lines of an array,
  * can be added: then what is wrong with it stays wrong. In brackets it is if it ends with one (a
  * string of JSON holds no newline). Of arrays of arrays nothing is said.
  */
-static bool looks_whole(uint32_t type, uint32_t elem, const struct buf *text)
+static bool looks_whole(const struct typed *type, const struct buf *text)
 {
     const uint8_t *p = text->data;
     size_t n = text->len;
-    if (n == 0 || p[n - 1] != '\n' || type == GGUF_STRING ||
-        (type == GGUF_ARRAY && elem == GGUF_ARRAY))
+    if (n == 0 || p[n - 1] != '\n' || type->type == GGUF_STRING ||
+        (type->type == GGUF_ARRAY && type->elem == GGUF_ARRAY))
         return false;
     scan_trim(&p, &n);
     return n > 0 && (*p != '[' || p[n - 1] == ']');
 }
 
-static int parse(const struct live *l, const struct kfile *f, const struct typed *type,
-                 struct err *e)
+static int parse(const struct live *l, const struct name *x, const struct buf *text,
+                 const struct typed *type, struct err *e)
 {
     CLEANUP(buf_free) struct buf payload = BUF_INIT;
-    CLEANUP(shown_free) struct shown s = edits_shown(l, f->id);
-    const struct buf *text = &f->draft->text;
+    CLEANUP(shown_free) struct shown s = edits_shown(l, x);
     const struct gguf *g = l->newest->view.gen->gguf;
     struct gguf_value old;
     bool known = shown_value(&s, &old);
     int r = text_parse(&g->fmt, type->type, type->elem, text->data, text->len, known ? &old : NULL,
                        &payload, e);
-    if (r < 0 ||
-        shown_is(&s, type->type, &payload)) /* what is stored is accepted, whatever it is */
+    if (r < 0 || shown_is(&s, type->type, &payload)) /* what is stored is accepted in any case */
         return r;
-    return edit_check_value(g, f->key, f->key_len, type->type, payload.data, payload.len, e);
+    return edit_check_value(g, x->key, x->key_len, type->type, payload.data, payload.len, e);
 }
 
 /* Bytes that are not UTF-8 may be a part of the text that the file shows: that is always accepted. */
-static bool begins_stored(const struct live *l, const struct kfile *f)
+static bool begins_stored(const struct live *l, const struct name *x, const struct buf *draft)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
-    CLEANUP(shown_free) struct shown s = edits_shown(l, f->id);
-    const struct buf *draft = &f->draft->text;
+    CLEANUP(shown_free) struct shown s = edits_shown(l, x);
     shown_text(&s, &text);
     return buf_error(&text) ||
            (text.len >= draft->len && memcmp(text.data, draft->data, draft->len) == 0);
 }
 
-bool draft_may_go_on(const struct live *l, const struct kfile *f)
+/*
+ * As far as it is cheap to find out. A text that one write brought whole is parsed if it looks so: a
+ * shell that echoes learns of a failure only here, for it does not look at what close(2) returns.
+ */
+static int key_written(struct live *l, struct file *f, bool at_once, struct err *e)
 {
     const struct buf *text = &f->draft->text;
-    struct typed type = edits_known_type(l, f);
-    bool open = type.set && text->len && !looks_whole(type.type, type.elem, text);
-    return open && text_prefix_check(type.type, type.elem, text->data, text->len) == 0;
-}
-
-int draft_judge(const struct live *l, const struct kfile *f, bool at_once, struct err *e)
-{
-    const struct buf *text = &f->draft->text;
-    struct typed type = edits_known_type(l, f);
-    bool told = type.set;
-    if (!told && !at_once) /* the type may become another */
+    struct typed type = edits_known_type(l, f->name);
+    bool known = type.set;
+    if (!known && !at_once) /* the type may become another */
         return 0;
-    if (!told)
-        type = edits_type(l, f, text);
+    if (!known)
+        type = edits_type(l, f->name, text);
     bool line = text->len && text->data[text->len - 1] == '\n';
-    bool whole =
-        at_once && (looks_whole(type.type, type.elem, text) || (line && type.type == GGUF_STRING));
-    if (!told && !whole)
+    bool whole = at_once && (looks_whole(&type, text) || (line && type.type == GGUF_STRING));
+    if (!known && !whole)
         return 0;
     int r = text_prefix_check(type.type, type.elem, text->data, text->len);
     if (r == 0 && !whole)
         return 0;
-    int why = parse(l, f, &type, e);
+    int why = parse(l, f->name, text, &type, e);
     if (r == 0 && why == -EILSEQ)
-        return begins_stored(l, f) ? 0 : why;
+        return begins_stored(l, f->name, text) ? 0 : why;
     if (r == 0) /* only these stay, whatever follows */
         return why == -EINVAL || why == -ERANGE ? why : 0;
     return why < 0 ? r : err_set(e, r, "cannot become a value of its type: %s", strerror(-r));
+}
+
+static int key_accept(struct live *l, struct file *f, struct err *e)
+{
+    return edits_accept(l, f->name, &f->draft->text, e);
+}
+
+/* It ends within a line. */
+static bool key_may_go_on(struct live *l, struct file *f)
+{
+    const struct buf *text = &f->draft->text;
+    struct typed type = edits_known_type(l, f->name);
+    bool open = type.set && text->len && !looks_whole(&type, text);
+    return open && text_prefix_check(type.type, type.elem, text->data, text->len) == 0;
+}
+
+/*
+ * A program that wrote half of a text and forked has had that half accepted: fork(2) and exec(2)
+ * close too. Now that the rest is refused, the value from before the draft comes back.
+ */
+static int key_refuse(struct live *l, struct file *f, const struct err *e)
+{
+    struct draft *d = f->draft;
+    struct err why = {0};
+    int r = d && d->accepted ? edits_restore(l, f->name, &d->before, &why) : 0;
+    if (r < 0)
+        live_log(l, LOG_ERR, "%s: cannot be put back: %s", f->name->key, why.msg);
+    if (r > 0)
+        (void)writer_accepted(l, NULL);
+    if (d)
+        d->accepted = false;
+    return edits_refused(l, f->name, e);
+}
+
+/* What a mere truncation makes: the empty string or array. */
+static void accept_truncation(struct live *l, struct file *f)
+{
+    struct err e = {0};
+    struct name *x = f->name;
+    struct typed type = edits_known_type(l, x);
+    const struct key_row *row = key_find(x->key, x->key_len);
+    if (!type.set)
+        type.type = row ? row->type : GGUF_STRING;
+    if (type.type != GGUF_STRING && type.type != GGUF_ARRAY)
+        return;
+    int r = edits_accept(l, x, &f->draft->text, &e);
+    draft_event(f->draft, r < 0 ? DRAFT_FAILED : DRAFT_PASSED);
+    if (r < 0)
+        l->failed = edits_refused(l, x, &e); /* a release reports to nobody */
+    else if (r > 0)
+        (void)writer_accepted(l, NULL);
+}
+
+/* At the end of the mount a release is the daemon's own, not the program's: what no flush or fsync
+ * has judged is dropped. */
+static void key_end(struct live *l, struct file *f)
+{
+    struct draft *d = f->draft;
+    if (l->ending)
+        return;
+    if (d->state == DRAFT_EMPTIED)
+        accept_truncation(l, f);
+    else if (draft_settle(l, f, false) > 0) /* the process was killed */
+        (void)writer_accepted(l, NULL);
+}
+
+static const struct judge judge_key = {.room = key_room,
+                                       .begin = key_begin,
+                                       .written = key_written,
+                                       .accept = key_accept,
+                                       .may_go_on = key_may_go_on,
+                                       .refuse = key_refuse,
+                                       .end = key_end};
+
+/* ---- a helper's bytes ---- */
+
+static int helper_room(struct live *l, struct file *f, uint64_t n)
+{
+    return names_have_room(&l->names, f->draft->text.len, n) ? 0 : -ENOSPC;
+}
+
+static int helper_begin(struct live *l, struct file *f, bool empty, struct draft *d)
+{
+    (void)l;
+    (void)empty;
+    d->text = f->content;
+    f->content = BUF_INIT;
+    return 0;
+}
+
+static int helper_written(struct live *l, struct file *f, bool at_once, struct err *e)
+{
+    (void)l;
+    (void)at_once;
+    (void)e;
+    if (f->name)
+        (void)clock_gettime(CLOCK_REALTIME, &f->name->mtime);
+    return 0;
+}
+
+static void helper_end(struct live *l, struct file *f)
+{
+    file_free_content(&l->names, f);
+    f->content = f->draft->text;
+    f->draft->text = BUF_INIT;
+}
+
+static const struct judge judge_helper = {
+    .room = helper_room, .begin = helper_begin, .written = helper_written, .end = helper_end};
+
+/* ---- nothing: an orphan of a key ---- */
+
+static int orphan_begin(struct live *l, struct file *f, bool empty, struct draft *d)
+{
+    (void)l;
+    (void)f;
+    (void)empty;
+    (void)d;
+    return 0;
+}
+
+static void orphan_end(struct live *l, struct file *f)
+{
+    (void)l;
+    (void)f;
+}
+
+static const struct judge judge_orphan = {
+    .room = key_room, .begin = orphan_begin, .end = orphan_end};
+
+const struct judge *judge_of(const struct file *f)
+{
+    if (f->kind == FILE_HELPER)
+        return &judge_helper;
+    return f->name ? &judge_key : &judge_orphan;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Editing begun and ended: see live.h. */
+/* Editing begun and ended, and what is known of files: see live.h. */
 #include "live/live.h"
 
 #include <errno.h>
@@ -7,7 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "live/internal.h"
+#include "live/edits.h"
+#include "live/look.h"
+#include "live/writer.h"
 
 void live_log(const struct live *l, int priority, const char *fmt, ...)
 {
@@ -16,6 +18,8 @@ void live_log(const struct live *l, int priority, const char *fmt, ...)
     logger_vlog(&l->opt.log, priority, fmt, ap);
     va_end(ap);
 }
+
+/* ---- begin and end ---- */
 
 bool has_odd_names(const struct gguf *g)
 {
@@ -29,21 +33,19 @@ int live_open(struct newest *n, struct edit_file *f, const struct live_options *
               struct live **ret)
 {
     struct live *l = calloc(1, sizeof(*l));
-    if (!l)
-        return -ENOMEM;
     const struct gguf *own = gen_own(n->view.gen);
+    if (!l || names_init(&l->names, n->view.gen) < 0) {
+        free(l);
+        return -ENOMEM;
+    }
     l->opt = *o;
     l->newest = n;
     l->file = f;
     l->odd_names = has_odd_names(own);
-    (void)pthread_mutex_init(&l->lock, NULL);
-    l->writer.disk = gen_ref(n->view.gen);
     l->ranks = own->n_kv;
-    pending_init(l);
-    if (keys_init(&l->keys, n->view.gen->gguf) < 0) {
-        live_close(l);
-        return -ENOMEM;
-    }
+    l->disk = gen_ref(n->view.gen);
+    lock_init(&l->lock);
+    batch_begin(l);
     *ret = l;
     return 0;
 }
@@ -60,75 +62,195 @@ int live_finish(struct live *l)
 
 void live_abandon(struct live *l)
 {
-    (void)pthread_mutex_lock(&l->lock);
+    lock_take(&l->lock);
     l->ending = true;
-    (void)pthread_mutex_unlock(&l->lock);
+    lock_drop(&l->lock);
 }
 
-/* Why a file is not in the model; NULL if it is, or need not be. */
-static const char *why_unsaved(struct live *l, const struct kfile *f)
+/* Why what a name was given is not in the model; NULL if it is, or need not be. */
+static const char *why_unsaved(const struct live *l, const struct name *x)
 {
-    if (f->error)
-        return f->error;
-    bool stray = f->state == KFILE_HELPER && classify(l, f->file) == NAME_STRAY;
-    return stray ? STRAY : NULL;
+    if (x->error)
+        return x->error;
+    bool stray = x->file && x->file->kind == FILE_HELPER && look_classify(l, x->text) == NAME_STRAY;
+    return stray ? LOOK_STRAY : NULL;
 }
 
 void live_unsaved(struct live *l, struct buf *out)
 {
-    (void)pthread_mutex_lock(&l->lock);
-    for (uint32_t i = 0; i < l->keys.n; i++) {
-        const struct kfile *f = l->keys.file[i];
-        const char *why = f ? why_unsaved(l, f) : NULL;
+    lock_take(&l->lock);
+    for (const struct name *x = l->names.oldest; x; x = x->newer) {
+        const char *why = why_unsaved(l, x);
         if (why)
-            buf_printf(out, "%s: %s\n", f->file, why);
+            buf_printf(out, "%s: %s\n", x->text, why);
     }
-    (void)pthread_mutex_unlock(&l->lock);
+    lock_drop(&l->lock);
 }
 
 void live_close(struct live *l)
 {
     if (!l)
         return;
-    pending_free(&l->writer.next);
-    if (l->keys.file)
-        keys_free(&l->keys);
-    gen_unref(l->writer.disk);
-    (void)pthread_mutex_destroy(&l->lock);
+    lock_take(&l->lock);
+    batch_end_steps(l, &l->next);
+    lock_drop(&l->lock);
+    batch_free(&l->next);
+    names_close(&l->names);
+    gen_unref(l->disk);
+    lock_destroy(&l->lock);
     free(l);
 }
+
+/* ---- the newest state ---- */
 
 bool live_stale(const struct live *l)
 {
     return atomic_load(&l->stale);
 }
 
-/* Keys that are edited and not yet written so, and files whose last write was refused. */
-static struct live_counts counts(const struct live *l)
+int live_freshen(struct live *l)
 {
-    struct live_counts c = {0};
-    const struct writer *w = &l->writer;
-    for (uint32_t i = 0; i < l->keys.n; i++) {
-        const struct kfile *f = l->keys.file[i];
-        c.refused += f && f->error && f->state != KFILE_DEAD;
-        c.pending += f && f->state == KFILE_REMOVED;
-    }
-    c.pending += edit_change_count(&w->next.change) + (w->flight ? w->flight_edits : 0);
-    return c;
+    struct err e = {0};
+    if (!live_stale(l))
+        return 0;
+    lock_take(&l->lock);
+    int r = batch_freshen(l, &e);
+    lock_drop(&l->lock);
+    return r;
 }
 
 struct live_counts live_count(struct live *l)
 {
-    (void)pthread_mutex_lock(&l->lock);
-    struct live_counts c = counts(l);
     struct edit_file file;
+    lock_take(&l->lock);
+    struct live_counts c = {.pending = edit_change_count(&l->next.change) + l->names.n_doomed +
+                                       l->flight_edits,
+                            .refused = l->names.n_errors};
     bool idle = writer_file(l, &file);
-    (void)pthread_mutex_unlock(&l->lock);
+    lock_drop(&l->lock);
     if (!idle || edit_file_fresh(&file, NULL) != -ESTALE)
         return c;
     /* An edit of our own may have replaced the file meanwhile. */
-    (void)pthread_mutex_lock(&l->lock);
-    c.changed = !l->writer.flight && edit_id_equal(&file.id, &l->file->id);
-    (void)pthread_mutex_unlock(&l->lock);
+    lock_take(&l->lock);
+    c.changed = !l->flying && edit_id_equal(&file.id, &l->file->id);
+    lock_drop(&l->lock);
     return c;
+}
+
+/* ---- facts ---- */
+
+static void type_of(const struct file *f, const struct shown *shown, struct buf *out)
+{
+    char name[GGUF_TYPE_NAME_MAX];
+    struct gguf_value v = {.type = GGUF_STRING};
+    bool known = shown_value(shown, &v), helper = f && f->kind == FILE_HELPER;
+    struct typed type = {0};
+    if (helper && !f->inherited)
+        type = f->typed;
+    else if (f && f->name && f->kind == FILE_KEY)
+        type = edits_wanted_type(f->name);
+    if (!known && !type.set)
+        return;
+    if (!known) {
+        v.type = (uint8_t)type.type;
+        v.elem = (uint8_t)type.elem;
+    }
+    buf_str(out, gguf_type_name(&v, name));
+}
+
+static int facts_locked(const struct live *l, uint32_t number, struct live_facts *ret)
+{
+    int r = look_check(l, number);
+    if (r < 0)
+        return r;
+    const struct gguf *g = l->newest->view.gen->gguf;
+    const struct file *f = names_file(&l->names, number);
+    const struct name *x = f ? f->name : NULL;
+    const struct gguf_kv *kv = f ? NULL : &g->kv[names_kv(&l->names, l->newest->view.gen, number)];
+    CLEANUP(shown_free) struct shown shown = look_shown(l, number);
+    *ret = (struct live_facts){.helper = f && f->kind == FILE_HELPER};
+    if (kv)
+        buf_add(&ret->key, gguf_key(g, kv), kv->key_len);
+    else if (x && x->key)
+        buf_add(&ret->key, x->key, x->key_len);
+    type_of(f, &shown, &ret->type);
+    if (x && x->error)
+        buf_str(&ret->error, x->error);
+    return 0;
+}
+
+int live_facts(struct live *l, uint32_t number, struct live_facts *ret)
+{
+    lock_take(&l->lock);
+    int r = facts_locked(l, number, ret);
+    lock_drop(&l->lock);
+    if (r == 0 && (buf_error(&ret->key) || buf_error(&ret->type) || buf_error(&ret->error))) {
+        live_facts_free(ret);
+        r = -ENOMEM;
+    }
+    return r;
+}
+
+void live_facts_free(struct live_facts *f)
+{
+    buf_free(&f->key);
+    buf_free(&f->type);
+    buf_free(&f->error);
+}
+
+/*
+ * What is being written has its type from then on, when it is accepted (cp -a); a helper keeps it
+ * for the key that it is renamed to (rsync -X). False: it is neither.
+ */
+static bool type_to_come(struct file *f, struct typed type)
+{
+    struct draft *d = f->draft;
+    if (f->kind == FILE_HELPER) {
+        f->typed = type;
+        f->inherited = false;
+        return true;
+    }
+    if (!d || !(draft_is_unjudged(d) || d->anew || f->name->slot != SLOT_STORED))
+        return false;
+    d->typed = type;
+    return true;
+}
+
+static int retype(struct live *l, uint32_t number, struct typed type, struct live_wait *w)
+{
+    struct err e = {0};
+    int r = look_check(l, number);
+    struct file *f = r == 0 ? look_touch(l, number) : NULL;
+    if (!f)
+        return r < 0 ? r : -ENOMEM;
+    if (!f->name || f->kind == FILE_LINK)
+        return f->name ? -EPERM : -ENOENT;
+    if (type_to_come(f, type))
+        return 0;
+    r = edits_retype(l, f->name, type, &e);
+    if (r < 0)
+        return edits_refused(l, f->name, &e);
+    return r > 0 ? writer_accepted(l, w) : 0;
+}
+
+int live_retype(struct live *l, uint32_t number, const void *name, size_t n, struct live_wait *w)
+{
+    struct typed type = {.set = true};
+    if (!type_by_name(name, n, &type.type, &type.elem))
+        return -EINVAL;
+    lock_take(&l->lock);
+    int r = retype(l, number, type, w);
+    lock_drop(&l->lock);
+    return r;
+}
+
+int live_forgive(struct live *l, uint32_t number)
+{
+    lock_take(&l->lock);
+    int r = look_check(l, number);
+    struct file *f = names_file(&l->names, number);
+    if (r == 0 && f && f->name)
+        name_set_error(&l->names, f->name, NULL);
+    lock_drop(&l->lock);
+    return r;
 }

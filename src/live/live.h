@@ -86,6 +86,7 @@ struct live_counts live_count(struct live *l);
 
 struct live_attr {
     uint32_t number;
+    uint32_t ino;        /* for st_ino: of the name, whichever file has it */
     uint64_t generation; /* differs each time that the number is used again */
     uint64_t size;
     bool link;             /* a symbolic link */

@@ -1,296 +1,490 @@
 /* SPDX-License-Identifier: MIT */
-/* Names looked up and listed, and what is known of files: see live.h. */
-#include "live/internal.h"
+/* Names, files and slots: see names.h. */
+#include "live/names.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/bytes.h"
-#include "gguf/value.h"
+#include "base/hash.h"
 
-int number_check(const struct live *l, uint32_t number)
+#define BUCKETS_LEAST 64
+
+/* A split model shows fewer keys than its first file has. */
+static int number_shown(struct names *n, const struct gen *g)
 {
-    bool known = number < l->keys.n && (l->keys.file[number] || l->keys.kv[number] != KV_NONE);
-    return known ? 0 : -ENOENT;
-}
-
-struct shown attr_of(const struct live *l, uint32_t number, struct live_attr *ret)
-{
-    struct kfile *f = l->keys.file[number];
-    *ret = (struct live_attr){.number = number, .generation = l->keys.generation[number]};
-    if (f) {
-        ret->link = f->state == KFILE_LINK;
-        ret->mtime = f->mtime;
-    }
-    while (f && f->state == KFILE_GONE && f->moved)
-        f = f->moved;
-    const struct buf *bytes = f ? kfile_bytes(f) : NULL;
-    if (bytes)
-        ret->size = bytes->len;
-    return bytes ? SHOWN_NONE : edits_shown(l, f ? f->id : number);
-}
-
-void attr_measure(struct shown *s, struct live_attr *ret)
-{
-    if (s->gen)
-        ret->size = shown_size(s);
-    shown_free(s);
-}
-
-/* The kernel gets a reference. */
-static void refer(struct live *l, uint32_t number)
-{
-    if (l->keys.file[number])
-        l->keys.file[number]->lookups++;
-}
-
-/* ---- lookup ---- */
-
-static bool has_type(const struct live *l, uint32_t number, uint32_t type, uint32_t elem)
-{
-    struct gguf_value v;
-    CLEANUP(shown_free) struct shown s = edits_shown(l, number);
-    if (shown_value(&s, &v))
-        return v.type == type && (type != GGUF_ARRAY || v.elem == elem);
-    struct typed known = kfile_type(l->keys.file[number]);
-    return known.set && known.type == type;
-}
-
-/* KEY:TYPE, by which a key was created, is its name too. */
-static uint32_t find(const struct live *l, const char *name)
-{
-    char key[TREE_NAME_MAX + 1];
-    uint32_t type, elem, found = keys_find(&l->keys, l->newest->view.gen, name);
-    size_t n = found == KV_NONE ? name_typed(name, &type, &elem) : 0;
-    if (n == 0)
-        return found;
-    memcpy(key, name, n);
-    key[n] = '\0';
-    found = keys_find(&l->keys, l->newest->view.gen, key);
-    return found != KV_NONE && has_type(l, found, type, elem) ? found : KV_NONE;
-}
-
-int live_lookup(struct live *l, const char *name, struct live_attr *ret)
-{
-    struct shown shown = SHOWN_NONE;
-    (void)pthread_mutex_lock(&l->lock);
-    uint32_t found = find(l, name);
-    if (found != KV_NONE) {
-        shown = attr_of(l, found, ret);
-        refer(l, found);
-    }
-    (void)pthread_mutex_unlock(&l->lock);
-    if (found == KV_NONE)
-        return -ENOENT;
-    attr_measure(&shown, ret);
-    return 0;
-}
-
-void live_forget(struct live *l, uint32_t number, uint64_t n)
-{
-    (void)pthread_mutex_lock(&l->lock);
-    struct kfile *f = number < l->keys.n ? l->keys.file[number] : NULL;
-    if (f) {
-        f->lookups -= min_u64(f->lookups, n);
-        keys_reap(&l->keys, f);
-    }
-    (void)pthread_mutex_unlock(&l->lock);
-}
-
-int live_attr(struct live *l, uint32_t number, const struct live_file *f, struct live_attr *ret)
-{
-    struct shown shown = SHOWN_NONE;
-    (void)pthread_mutex_lock(&l->lock);
-    int r = number_check(l, number);
-    if (r == 0)
-        shown = attr_of(l, number, ret);
-    if (r == 0 && f && f->draft) {
-        shown_free(&shown);
-        ret->size = f->draft->text.len;
-    }
-    (void)pthread_mutex_unlock(&l->lock);
-    if (r == 0)
-        attr_measure(&shown, ret);
-    return r;
-}
-
-/* ---- listing ---- */
-
-static int list_locked(struct live *l, struct live_list *list)
-{
-    const struct keys *k = &l->keys;
-    struct err e = {0};
-    int r = freshen_locked(l, &e);
-    if (r < 0)
-        return r;
-    const struct gen *g = l->newest->view.gen;
-    uint32_t *number = malloc(((size_t)k->n + 1) * sizeof(*number));
-    size_t n = 0;
-    if (!number)
+    n->own = malloc(((size_t)n->first + 1) * sizeof(*n->own));
+    n->number = malloc(((size_t)n->ranked + 1) * sizeof(*n->number));
+    if (!n->own || !n->number)
         return -ENOMEM;
-    for (uint32_t kv = 0; kv < g->gguf->n_kv; kv++)
-        if (k->id[kv] != KV_NONE && gen_shows_key(g, kv))
-            number[n++] = k->id[kv];
-    for (uint32_t i = 0; i < k->n; i++)
-        if (k->kv[i] == KV_NONE && k->file[i])
-            number[n++] = i;
-    live_list_free(list);
-    *list = (struct live_list){number, n};
+    for (uint32_t i = 0; i < n->ranked; i++) {
+        const struct gguf_kv *kv = &g->own->kv[i];
+        n->number[i] = gguf_find_key(g->gguf, gguf_key(g->own, kv), kv->key_len);
+        if (n->number[i] < n->first)
+            n->own[n->number[i]] = i;
+    }
     return 0;
 }
 
-int live_list(struct live *l, struct live_list *list)
+int names_init(struct names *n, const struct gen *first)
 {
-    (void)pthread_mutex_lock(&l->lock);
-    int r = list_locked(l, list);
-    (void)pthread_mutex_unlock(&l->lock);
-    return r;
-}
-
-void live_list_free(struct live_list *list)
-{
-    free(list->number);
-    *list = (struct live_list){0};
-}
-
-static void name_of(const struct live *l, uint32_t number, char name[TREE_NAME_MAX + 1])
-{
-    const struct gguf *g = l->newest->view.gen->gguf;
-    const struct kfile *f = l->keys.file[number];
-    const struct gguf_kv *kv = f ? NULL : &g->kv[l->keys.kv[number]];
-    if (f)
-        (void)strcpy(name, f->file);
-    else
-        (void)name_encode(gguf_key(g, kv), kv->key_len, name);
-}
-
-int live_list_at(struct live *l, const struct live_list *list, uint64_t *i, bool attrs,
-                 char name[TREE_NAME_MAX + 1], struct live_attr *ret)
-{
-    struct shown shown = SHOWN_NONE;
-    (void)pthread_mutex_lock(&l->lock);
-    while (*i < list->n && !keys_visible(&l->keys, list->number[*i]))
-        ++*i;
-    bool found = *i < list->n;
-    if (found) {
-        name_of(l, list->number[*i], name);
-        shown = attr_of(l, list->number[*i], ret);
-    }
-    if (found && attrs)
-        refer(l, list->number[*i]);
-    (void)pthread_mutex_unlock(&l->lock);
-    if (attrs)
-        attr_measure(&shown, ret);
-    shown_free(&shown);
-    return found;
-}
-
-/* ---- facts ---- */
-
-static void type_of(const struct kfile *f, const struct shown *shown, struct buf *out)
-{
-    char name[GGUF_TYPE_NAME_MAX];
-    struct gguf_value v = {.type = GGUF_STRING};
-    struct typed type = f ? kfile_type(f) : (struct typed){0};
-    bool known = shown_value(shown, &v);
-    if (!known && (!type.set || (f && f->inherited)))
-        return;
-    if (!known) {
-        v.type = (uint8_t)type.type;
-        v.elem = (uint8_t)type.elem;
-    }
-    buf_str(out, gguf_type_name(&v, name));
-}
-
-static int facts_locked(const struct live *l, uint32_t number, struct live_facts *ret)
-{
-    int r = number_check(l, number);
-    if (r < 0)
-        return r;
-    const struct gguf *g = l->newest->view.gen->gguf;
-    const struct kfile *f = l->keys.file[number];
-    const struct gguf_kv *kv = f ? NULL : &g->kv[l->keys.kv[number]];
-    CLEANUP(shown_free) struct shown shown = edits_shown(l, number);
-    *ret = (struct live_facts){.helper = f && f->state == KFILE_HELPER};
-    if (kv)
-        buf_add(&ret->key, gguf_key(g, kv), kv->key_len);
-    else if (f->key)
-        buf_add(&ret->key, f->key, f->key_len);
-    type_of(f, &shown, &ret->type);
-    if (f && f->error)
-        buf_str(&ret->error, f->error);
-    return 0;
-}
-
-int live_facts(struct live *l, uint32_t number, struct live_facts *ret)
-{
-    (void)pthread_mutex_lock(&l->lock);
-    int r = facts_locked(l, number, ret);
-    (void)pthread_mutex_unlock(&l->lock);
-    if (r == 0 && (buf_error(&ret->key) || buf_error(&ret->type) || buf_error(&ret->error))) {
-        live_facts_free(ret);
-        r = -ENOMEM;
-    }
-    return r;
-}
-
-void live_facts_free(struct live_facts *f)
-{
-    buf_free(&f->key);
-    buf_free(&f->type);
-    buf_free(&f->error);
-}
-
-/*
- * What is being written has its type from then on, when it is accepted (cp -a); a helper keeps it
- * for the key that it is renamed to (rsync -X). False: it is neither.
- */
-static bool type_to_come(struct kfile *f, struct typed type)
-{
-    if (f->state == KFILE_HELPER) {
-        f->typed = type;
-        f->inherited = false;
-        return true;
-    }
-    if (!f->draft || !(f->draft->dirty || f->state == KFILE_NEW))
-        return false;
-    f->draft->typed = type;
-    return true;
-}
-
-static int retype(struct live *l, uint32_t number, struct typed type, struct live_wait *w)
-{
-    struct err e = {0};
-    int r = number_check(l, number);
-    struct kfile *f = r == 0 ? keys_touch(&l->keys, l->newest->view.gen, number) : NULL;
-    if (!f)
-        return r < 0 ? r : -ENOMEM;
-    if (type_to_come(f, type))
+    uint32_t shown = first->gguf->n_kv;
+    size_t cap = (size_t)shown + 1;
+    *n = (struct names){.first = shown,
+                        .ranked = gen_own(first)->n_kv,
+                        .n = shown,
+                        .inos = shown,
+                        .cap = cap,
+                        .buckets = BUCKETS_LEAST};
+    n->file = calloc(cap, sizeof(struct file *));
+    n->generation = calloc(cap, sizeof(*n->generation));
+    n->bucket = calloc(n->buckets, sizeof(struct name *));
+    if (n->file && n->generation && n->bucket && (!first->own || number_shown(n, first) == 0))
         return 0;
-    r = edits_retype(l, f, type, &e);
-    if (r < 0)
-        return edits_refused(l, f, &e);
-    return r > 0 ? writer_accepted(l, w) : 0;
+    names_close(n);
+    return -ENOMEM;
 }
 
-int live_retype(struct live *l, uint32_t number, const void *name, size_t n, struct live_wait *w)
+static void name_free(struct name *x)
 {
-    struct typed type = {.set = true};
-    if (!type_by_name(name, n, &type.type, &type.elem))
-        return -EINVAL;
-    (void)pthread_mutex_lock(&l->lock);
-    int r = retype(l, number, type, w);
-    (void)pthread_mutex_unlock(&l->lock);
-    return r;
+    free(x->text);
+    free(x->key);
+    free(x->error);
+    free(x);
 }
 
-int live_forgive(struct live *l, uint32_t number)
+static void file_free(struct file *f)
 {
-    (void)pthread_mutex_lock(&l->lock);
-    int r = number_check(l, number);
-    if (r == 0 && l->keys.file[number])
-        kfile_set_error(l->keys.file[number], NULL);
-    (void)pthread_mutex_unlock(&l->lock);
-    return r;
+    assert(!f->draft);
+    buf_free(&f->content);
+    free(f);
+}
+
+void names_close(struct names *n)
+{
+    for (struct name *x = n->oldest, *next; x; x = next) {
+        next = x->newer;
+        name_free(x);
+    }
+    for (uint32_t i = 0; n->file && i < n->n; i++)
+        if (n->file[i])
+            file_free(n->file[i]);
+    free((void *)n->file);
+    free(n->generation);
+    free(n->own);
+    free(n->number);
+    free(n->unused);
+    free(n->unused_ino);
+    free((void *)n->bucket);
+    *n = (struct names){0};
+}
+
+/* ---- slots ---- */
+
+/* An event that cannot come in this state. */
+#define NEVER SLOTS
+
+// clang-format off
+static const enum slot slot_table[SLOTS][SLOT_EVENTS] = {
+    /*               ACCEPT       CREATE       UNLINK       PARK         LOST         REMOVED      REFUSED      BACK         GONE */
+    [SLOT_ABSENT] = {SLOT_STORED, SLOT_ABSENT, SLOT_ABSENT, SLOT_ABSENT, NEVER,       NEVER,       SLOT_ABSENT, SLOT_STORED, SLOT_ABSENT},
+    [SLOT_STORED] = {SLOT_STORED, SLOT_STORED, SLOT_DOOMED, SLOT_PARKED, NEVER,       SLOT_ABSENT, SLOT_STORED, SLOT_STORED, SLOT_ABSENT},
+    [SLOT_DOOMED] = {SLOT_STORED, SLOT_STORED, NEVER,       NEVER,       NEVER,       SLOT_ABSENT, SLOT_STORED, SLOT_DOOMED, SLOT_ABSENT},
+    [SLOT_PARKED] = {SLOT_STORED, SLOT_STORED, NEVER,       NEVER,       SLOT_DOOMED, NEVER,       SLOT_STORED, SLOT_PARKED, SLOT_ABSENT},
+};
+// clang-format on
+
+static void enter_doomed(struct names *n, struct name *x)
+{
+    x->next_doomed = n->doomed;
+    x->doomed_at = &n->doomed;
+    if (n->doomed)
+        n->doomed->doomed_at = &x->next_doomed;
+    n->doomed = x;
+    n->n_doomed++;
+}
+
+static void leave_doomed(struct names *n, struct name *x)
+{
+    *x->doomed_at = x->next_doomed;
+    if (x->next_doomed)
+        x->next_doomed->doomed_at = x->doomed_at;
+    x->next_doomed = NULL;
+    x->doomed_at = NULL;
+    n->n_doomed--;
+}
+
+void slot_event(struct names *n, struct name *x, enum slot_event event)
+{
+    enum slot to = slot_table[x->slot][event];
+    assert(x->key && to != NEVER);
+    if (to == x->slot)
+        return;
+    if (x->slot == SLOT_DOOMED)
+        leave_doomed(n, x);
+    if (x->slot == SLOT_PARKED && x->backup) {
+        x->backup->parked = NULL;
+        x->backup = NULL;
+    }
+    x->slot = to;
+    if (to == SLOT_DOOMED)
+        enter_doomed(n, x);
+}
+
+void slot_backup(struct name *key, struct file *helper)
+{
+    assert(key->slot == SLOT_PARKED && !key->backup && !helper->parked);
+    key->backup = helper;
+    helper->parked = key;
+}
+
+/* ---- names ---- */
+
+static struct name **bucket_of(const struct names *n, uint64_t hash)
+{
+    return &n->bucket[hash & (n->buckets - 1)];
+}
+
+static int grow_buckets(struct names *n)
+{
+    size_t count = n->buckets * 2;
+    struct name **now = calloc(count, sizeof(struct name *));
+    if (!now)
+        return -ENOMEM;
+    for (struct name *x = n->oldest; x; x = x->newer) {
+        x->next = now[x->hash & (count - 1)];
+        now[x->hash & (count - 1)] = x;
+    }
+    free((void *)n->bucket);
+    n->bucket = now;
+    n->buckets = count;
+    return 0;
+}
+
+struct name *names_find(const struct names *n, const char *text)
+{
+    uint64_t hash = hash_name(text, strlen(text));
+    struct name *x = *bucket_of(n, hash);
+    while (x && (x->hash != hash || strcmp(x->text, text) != 0))
+        x = x->next;
+    return x;
+}
+
+struct name *names_find_key(const struct names *n, const char *key, size_t len)
+{
+    char text[TREE_NAME_MAX + 1];
+    (void)name_encode(key, len, text);
+    struct name *x = names_find(n, text);
+    return x && x->key ? x : NULL;
+}
+
+static void enter(struct names *n, struct name *x)
+{
+    struct name **at = bucket_of(n, x->hash);
+    x->next = *at;
+    *at = x;
+    x->older = n->newest;
+    *(n->newest ? &n->newest->newer : &n->oldest) = x;
+    n->newest = x;
+    n->named++;
+}
+
+static void leave(struct names *n, struct name *x)
+{
+    struct name **at = bucket_of(n, x->hash);
+    while (*at != x)
+        at = &(*at)->next;
+    *at = x->next;
+    *(x->newer ? &x->newer->older : &n->newest) = x->older;
+    *(x->older ? &x->older->newer : &n->oldest) = x->newer;
+    n->named--;
+}
+
+static int set_key(struct name *x, const char *key, size_t len)
+{
+    x->key = malloc(len + 1);
+    if (!x->key)
+        return -ENOMEM;
+    *(char *)mempcpy(x->key, key, len) = '\0';
+    x->key_len = len;
+    return 0;
+}
+
+static uint32_t new_ino(struct names *n)
+{
+    return n->n_unused_ino ? n->unused_ino[--n->n_unused_ino] : n->inos++;
+}
+
+/* key NULL: a helper's name. */
+static struct name *make(struct names *n, const char *text, uint32_t ino, const char *key,
+                         size_t len)
+{
+    struct name *x = calloc(1, sizeof(*x));
+    if (!x || (n->named >= n->buckets && grow_buckets(n) < 0)) {
+        free(x);
+        return NULL;
+    }
+    x->ino = ino;
+    (void)clock_gettime(CLOCK_REALTIME, &x->mtime);
+    x->text = strdup(text);
+    x->hash = hash_name(text, strlen(text));
+    if (!x->text || (key && set_key(x, key, len) < 0)) {
+        name_free(x);
+        return NULL;
+    }
+    enter(n, x);
+    return x;
+}
+
+struct name *names_get(struct names *n, const char *text, bool key)
+{
+    char decoded[TREE_NAME_MAX + 1];
+    size_t len = 0;
+    struct name *x = names_find(n, text);
+    if ((x && (x->key || !key)) || (key && name_decode(text, decoded, &len) < 0))
+        return x;
+    if (!x)
+        return make(n, text, new_ino(n), key ? decoded : NULL, len);
+    assert(!x->file); /* it was a helper's */
+    return set_key(x, decoded, len) < 0 ? NULL : x;
+}
+
+/* A key that was stored keeps its type and place. */
+void name_reap(struct names *n, struct name *x)
+{
+    if (x->file || x->pins || x->error || x->slot != SLOT_ABSENT || x->rank)
+        return;
+    struct file *spare = x->spare;
+    if (x->ino >= n->first && array_grow(&n->unused_ino, &n->cap_unused_ino, n->n_unused_ino,
+                                         sizeof(*n->unused_ino)) == 0)
+        n->unused_ino[n->n_unused_ino++] = x->ino;
+    leave(n, x);
+    name_free(x);
+    if (spare) {
+        spare->pins--;
+        file_reap(n, spare);
+    }
+}
+
+void name_set_error(struct names *n, struct name *x, const char *why)
+{
+    n->n_errors -= x->error != NULL;
+    free(x->error);
+    x->error = why ? strdup(why) : NULL;
+    n->n_errors += x->error != NULL;
+}
+
+struct file *name_leave(struct name *x)
+{
+    struct file *f = x->file;
+    assert(!f || f->name == x);
+    x->file = NULL;
+    if (f)
+        f->name = NULL;
+    if (f && x->key) {
+        f->last = x;
+        x->pins++;
+    }
+    return f;
+}
+
+/* The name itself is reaped by those who drop a reference to the file. */
+static void unpin_last(struct file *f)
+{
+    if (f->last)
+        f->last->pins--;
+    f->last = NULL;
+}
+
+void name_take(struct names *n, struct name *x, struct file *f)
+{
+    assert(!f->name);
+    unpin_last(f);
+    struct file *old = name_leave(x);
+    x->file = f;
+    f->name = x;
+    if (old && x->key)
+        name_spare(x, old);
+    if (old)
+        file_reap(n, old);
+    if (x->spare == f) {
+        x->spare = NULL;
+        f->pins--;
+    }
+}
+
+void name_spare(struct name *x, struct file *f)
+{
+    if (x->spare)
+        return;
+    x->spare = f;
+    f->pins++;
+}
+
+int name_keep_spare(struct names *n, struct name *x)
+{
+    struct file *f = x->spare ? NULL : file_new(n, x->key ? FILE_KEY : FILE_HELPER);
+    if (!x->spare && !f)
+        return -ENOMEM;
+    if (f)
+        name_spare(x, f);
+    return 0;
+}
+
+void name_show(struct names *n, struct name *x)
+{
+    if (x->file)
+        return;
+    assert(x->spare);
+    x->spare->kind = x->key ? FILE_KEY : FILE_HELPER;
+    name_take(n, x, x->spare);
+}
+
+/* ---- files ---- */
+
+/* Room for one more number. */
+static int grow_numbers(struct names *n)
+{
+    size_t cap = n->cap * 2;
+    if (n->n < n->cap)
+        return 0;
+    struct file **file = realloc((void *)n->file, cap * sizeof(struct file *));
+    if (!file)
+        return -ENOMEM;
+    n->file = file;
+    uint32_t *generation = realloc(n->generation, cap * sizeof(*generation));
+    if (!generation)
+        return -ENOMEM;
+    n->generation = generation;
+    n->cap = cap;
+    return 0;
+}
+
+/* A number that was used before if there is one. */
+struct file *file_new(struct names *n, enum file_kind kind)
+{
+    struct file *f = calloc(1, sizeof(*f));
+    if (!f || (!n->n_unused && grow_numbers(n) < 0)) {
+        free(f);
+        return NULL;
+    }
+    f->kind = kind;
+    f->number = n->n_unused ? n->unused[--n->n_unused] : n->n;
+    if (f->number == n->n)
+        n->generation[n->n++] = 0;
+    n->file[f->number] = f;
+    return f;
+}
+
+/* The number of a key of the first generation is not used again: it says that the key is touched.
+ * Without memory others are not either. */
+void file_reap(struct names *n, struct file *f)
+{
+    if (f->name || f->opens || f->pins || f->lookups || f->number < n->first)
+        return;
+    file_free_content(n, f);
+    unpin_last(f);
+    n->file[f->number] = NULL;
+    n->generation[f->number]++;
+    if (array_grow(&n->unused, &n->cap_unused, n->n_unused, sizeof(*n->unused)) == 0)
+        n->unused[n->n_unused++] = f->number;
+    file_free(f);
+}
+
+void file_free_content(struct names *n, struct file *f)
+{
+    n->helper_bytes -= f->content.len;
+    buf_free(&f->content);
+}
+
+/* ---- numbers ---- */
+
+struct file *names_file(const struct names *n, uint32_t number)
+{
+    return number < n->n ? n->file[number] : NULL;
+}
+
+/* The key of the edited file that has this rank. */
+static uint32_t find_rank(const struct gen *g, uint64_t rank)
+{
+    uint32_t low = 0, high = gen_own(g)->n_kv;
+    if (!g->rank)
+        return rank <= high ? (uint32_t)rank - 1 : UINT32_MAX;
+    while (low < high) {
+        uint32_t mid = low + (high - low) / 2;
+        if (g->rank[mid] < rank)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low < gen_own(g)->n_kv && g->rank[low] == rank ? low : UINT32_MAX;
+}
+
+uint32_t names_kv(const struct names *n, const struct gen *g, uint32_t number)
+{
+    const struct gguf *own = gen_own(g);
+    if (number >= n->first || n->file[number])
+        return UINT32_MAX;
+    uint32_t kv = find_rank(g, (uint64_t)(n->own ? n->own[number] : number) + 1);
+    if (!g->own || kv == UINT32_MAX)
+        return kv;
+    return gguf_find_key(g->gguf, gguf_key(own, &own->kv[kv]), own->kv[kv].key_len);
+}
+
+/* Of keys with one rank (edit/restore.h) only the first can be untouched. */
+uint32_t names_number(const struct names *n, const struct gen *g, uint32_t kv)
+{
+    const struct gguf_kv *at = &g->gguf->kv[kv];
+    if (g->own)
+        kv = gguf_find_key(g->own, gguf_key(g->gguf, at), at->key_len);
+    if (kv == UINT32_MAX || (g->rank && kv > 0 && g->rank[kv - 1] == g->rank[kv]))
+        return NUMBER_NONE;
+    uint64_t i = g->rank ? g->rank[kv] - 1 : kv;
+    uint32_t number = i >= n->ranked ? NUMBER_NONE : n->number ? n->number[i] : (uint32_t)i;
+    return number < n->first && !n->file[number] ? number : NUMBER_NONE;
+}
+
+struct file *names_touch(struct names *n, const struct gen *g, uint32_t number)
+{
+    char text[TREE_NAME_MAX + 1];
+    const struct gguf_kv *kv = &g->gguf->kv[names_kv(n, g, number)];
+    const char *key = gguf_key(g->gguf, kv);
+    (void)name_encode(key, kv->key_len, text);
+    struct file *f = calloc(1, sizeof(*f));
+    struct name *x = f ? make(n, text, number, key, kv->key_len) : NULL;
+    if (!x) {
+        free(f);
+        return NULL;
+    }
+    x->mtime = (struct timespec){0}; /* the model's */
+    f->number = number;
+    n->file[number] = f;
+    slot_event(n, x, SLOT_BACK);
+    name_take(n, x, f);
+    return f;
+}
+
+struct name *names_get_key(struct names *n, const struct gen *g, const char *key, size_t len)
+{
+    char text[TREE_NAME_MAX + 1];
+    (void)name_encode(key, len, text);
+    struct name *x = names_find(n, text);
+    uint32_t kv = x ? UINT32_MAX : gguf_find_key(g->gguf, key, len);
+    uint32_t number = kv == UINT32_MAX ? NUMBER_NONE : names_number(n, g, kv);
+    if (number != NUMBER_NONE) {
+        const struct file *f = names_touch(n, g, number);
+        return f ? f->name : NULL;
+    }
+    if (!x)
+        return make(n, text, new_ino(n), key, len);
+    if (!x->key && !x->file && set_key(x, key, len) < 0)
+        return NULL;
+    return x;
+}
+
+bool names_have_room(const struct names *n, uint64_t was, uint64_t len)
+{
+    uint64_t others = n->helper_bytes - was;
+    return len <= TEXT_MAX && others <= TEXT_MAX - len;
 }

@@ -1,96 +1,93 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Names of metadata files: removed and changed. See tree.h, keys.h.
+ * Names of metadata files: removed and changed. See live.h, names.h.
  *
- * A key that leaves its name for a helper's (vim's backup) stays in the file: most often it comes
+ * A key that leaves its name for a helper's (vim's backup) stays in the model: most often it comes
  * back under its name a moment later, with another text, and that is one edit of the same key.
  */
-#include "gguf/keys.h"
-#include "live/internal.h"
+#include "live/look.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <syslog.h>
 
-void log_stray(const struct live *l, const struct kfile *f)
-{
-    char name[SHOW_MAX];
-    live_log(l, LOG_WARNING, "%s: not saved: " STRAY, show(name, f->file, strlen(f->file)));
-}
-
-static bool is_helper(const struct kfile *f)
-{
-    return f->state == KFILE_HELPER || f->state == KFILE_LINK;
-}
+#include "gguf/keys.h"
+#include "live/edits.h"
+#include "live/helper.h"
+#include "live/writer.h"
 
 /* Keys without which the file is no model, or which this program keeps for itself. */
-static bool stays(const struct kfile *f)
+static bool stays(const struct name *x)
 {
-    return strcmp(f->key, "general.architecture") == 0 || key_is_own(f->key, f->key_len);
+    return strcmp(x->key, "general.architecture") == 0 || key_is_own(x->key, x->key_len);
 }
 
-/* *ret: the file that is seen under a name, NULL if there is none. 0, -ENOMEM. */
-static int visible(struct live *l, const char *name, struct kfile **ret)
+/* *ret: the name, which points to a file; NULL: it is not visible. 0, -ENOMEM. */
+static int visible(struct live *l, const char *text, struct name **ret)
 {
-    uint32_t number = keys_find(&l->keys, l->newest->view.gen, name);
-    *ret = number == KV_NONE ? NULL : keys_touch(&l->keys, l->newest->view.gen, number);
-    return number == KV_NONE || *ret ? 0 : -ENOMEM;
+    uint32_t number = look_find(l, text);
+    struct file *f = number == NUMBER_NONE ? NULL : look_touch(l, number);
+    *ret = f ? f->name : NULL;
+    return number == NUMBER_NONE || f ? 0 : -ENOMEM;
 }
 
 /* ---- unlink ---- */
 
-static void remove_later(struct live *l, struct kfile *f)
+static void doom(struct live *l, struct name *x, enum slot_event event)
 {
-    kfile_set_state(&l->keys, f, KFILE_REMOVED);
-    writer_later(l, WRITER_SOON);
+    slot_event(&l->names, x, event);
+    if (x->slot == SLOT_DOOMED)
+        writer_later(l, WRITER_SOON);
 }
 
-/* The last copy of a key that is away is gone: that was meant. */
-static void lost_backup(struct live *l, struct kfile *key)
+/* The last copy of a key that is parked is gone: that was meant. */
+static void lost_backup(struct live *l, struct name *key)
 {
-    if (stays(key))
-        kfile_set_state(&l->keys, key, KFILE_KEY);
-    else
-        remove_later(l, key);
+    doom(l, key, stays(key) ? SLOT_REFUSED : SLOT_LOST);
+    if (key->slot == SLOT_STORED)
+        name_show(&l->names, key);
 }
 
-static void end_helper(struct live *l, struct kfile *h)
+static void unlink_helper(struct live *l, struct name *x)
 {
-    if (h->away)
-        lost_backup(l, h->away);
-    keys_kill(&l->keys, h);
+    struct name *parked = x->file->parked;
+    if (parked)
+        lost_backup(l, parked);
+    name_set_error(&l->names, x, NULL);
+    file_reap(&l->names, name_leave(x));
+    name_reap(&l->names, x);
 }
 
-static int unlink_key(struct live *l, struct kfile *f, const struct err *unready)
+static int unlink_key(struct live *l, struct name *x, const struct err *unready)
 {
-    if (stays(f))
+    if (stays(x))
         return -EPERM;
     if (unready->code)
-        return edits_refused(l, f, unready);
-    draft_drop(f);
-    if (edits_stored(l, f))
-        remove_later(l, f);
-    else
-        kfile_set_state(&l->keys, f, KFILE_GONE); /* created, and nothing accepted yet */
+        return edits_refused(l, x, unready);
+    struct file *f = name_leave(x);
+    if (x->slot == SLOT_STORED || x->rank)
+        name_spare(x, f);
+    doom(l, x, SLOT_UNLINK);
+    file_reap(&l->names, f);
+    name_reap(&l->names, x);
     return 0;
 }
 
-int live_unlink(struct live *l, const char *name)
+int live_unlink(struct live *l, const char *text)
 {
     struct err unready;
-    struct kfile *f;
+    struct name *x;
     writer_ready(l, &unready);
-    (void)pthread_mutex_lock(&l->lock);
-    int r = visible(l, name, &f);
-    if (!f)
+    lock_take(&l->lock);
+    int r = visible(l, text, &x);
+    if (!x)
         r = r < 0 ? r : -ENOENT;
-    else if (is_helper(f))
-        end_helper(l, f);
+    else if (x->file->kind == FILE_KEY)
+        r = unlink_key(l, x, &unready);
     else
-        r = unlink_key(l, f, &unready);
-    (void)pthread_mutex_unlock(&l->lock);
+        unlink_helper(l, x);
+    lock_drop(&l->lock);
     return r;
 }
 
@@ -98,72 +95,81 @@ int live_unlink(struct live *l, const char *name)
 
 struct move {
     struct live *l;
-    struct kfile *from;
-    struct kfile *to; /* of the new name, in whatever state; NULL: there is none */
-    const char *name; /* the new one */
+    struct name *from, *to; /* both are found before anything is changed */
     struct live_wait *wait;
 };
 
-/* The key's text as it is shown, for a helper that takes its place. */
-static int copy_text(struct live *l, struct kfile *f, struct buf *out)
+static struct names *names_of(const struct move *m)
 {
-    const struct buf *bytes = kfile_bytes(f);
-    CLEANUP(shown_free) struct shown s = edits_shown(l, f->id);
-    if (bytes)
+    return &m->l->names;
+}
+
+/* The text as it is shown. */
+static int copy_text(const struct move *m, struct buf *out)
+{
+    const struct buf *bytes = file_bytes(m->from->file);
+    if (bytes) {
         buf_add(out, bytes->data, bytes->len);
-    else
+    } else {
+        CLEANUP(shown_free) struct shown s = edits_shown(m->l, m->from);
         shown_text(&s, out);
+    }
     return buf_error(out);
 }
 
-static int helper_to_helper(struct move *m)
+/* Another file takes the helper's name: what had it is gone. */
+static void replace_helper(const struct move *m)
 {
-    if (m->to)
-        end_helper(m->l, m->to);
-    return keys_rename(&m->l->keys, m->from, m->name);
+    if (m->to->file && m->to->file->parked)
+        lost_backup(m->l, m->to->file->parked);
 }
 
-/* The text, and who writes it, pass to a helper. */
-static void become_helper(struct kfile *f, struct kfile *h, struct buf *text)
+static int helper_to_helper(const struct move *m)
 {
-    struct draft *d = draft_take(f);
-    if (d) {
-        buf_free(&d->text);
-        d->whole = text->len == 0;
-        d->typed.set = false;
-        d->refused = 0;
-        d->was = KV_NONE;
-        draft_give(d, h);
-    }
-    *(d ? &d->text : &h->content) = *text;
-    *text = BUF_INIT;
+    const char *error = m->from->error;
+    uint32_t ino = m->from->ino;
+    replace_helper(m);
+    m->from->ino = m->to->ino; /* that of a helper goes with it */
+    m->to->ino = ino;
+    m->to->mtime = m->from->mtime;
+    struct file *f = name_leave(m->from);
+    name_take(names_of(m), m->to, f);
+    name_set_error(names_of(m), m->to, error);
+    name_set_error(names_of(m), m->from, NULL);
+    name_reap(names_of(m), m->from);
+    return 0;
 }
 
-/* vim's backup: key -> key~. The key is away until it is created anew, or its backup removed. */
-static int key_to_helper(struct move *m)
+/* vim's backup: key -> key~. The key is parked until it is created anew, or its backup removed. */
+static int key_to_helper(const struct move *m)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
-    struct keys *k = &m->l->keys;
-    int r = copy_text(m->l, m->from, &text);
-    if (r == 0 && !keys_have_room(k, 0, text.len))
+    struct names *n = names_of(m);
+    struct typed type = edits_known_type(m->l, m->from);
+    int r = copy_text(m, &text);
+    if (r == 0 && !names_have_room(n, 0, text.len))
         r = -ENOSPC;
+    if (r == 0)
+        r = name_keep_spare(n, m->from);
     if (r < 0)
         return r;
-    struct typed type = edits_known_type(m->l, m->from);
-    if (m->to)
-        end_helper(m->l, m->to);
-    struct kfile *h = keys_add(k, m->name, KFILE_HELPER);
-    if (!h)
-        return -ENOMEM;
-    k->helper_bytes += text.len;
-    h->typed = type; /* for the new name that it may get as a key */
-    h->inherited = true;
-    h->mtime = m->from->mtime;
-    become_helper(m->from, h, &text);
-    bool stored = edits_stored(m->l, m->from);
-    kfile_set_state(k, m->from, stored ? KFILE_AWAY : KFILE_GONE);
-    if (stored)
-        kfile_pair(m->from, h);
+    replace_helper(m);
+    struct file *f = name_leave(m->from);
+    name_take(n, m->to, f);
+    file_free_content(n, f);
+    f->kind = FILE_HELPER;
+    f->typed = type; /* for the new name that it may get as a key */
+    f->inherited = true;
+    m->to->mtime = m->from->mtime;
+    n->helper_bytes += text.len;
+    if (f->draft)
+        draft_to_helper(f->draft, &text);
+    f->content = text;
+    text = BUF_INIT;
+    slot_event(n, m->from, SLOT_PARK);
+    if (m->from->slot == SLOT_PARKED)
+        slot_backup(m->from, f);
+    name_reap(n, m->from);
     return 0;
 }
 
@@ -171,262 +177,294 @@ static int key_to_helper(struct move *m)
  * Where the new name is no file, the old one has the reason. */
 static int refused(const struct move *m, const struct err *e)
 {
-    if (m->to->state == KFILE_AWAY || m->to->state == KFILE_REMOVED)
-        kfile_set_state(&m->l->keys, m->to, KFILE_KEY);
-    if (keys_visible(&m->l->keys, m->to->id))
+    slot_event(names_of(m), m->to, SLOT_REFUSED);
+    if (m->to->slot == SLOT_STORED)
+        name_show(names_of(m), m->to);
+    if (m->to->file)
         return edits_refused(m->l, m->to, e);
     char name[SHOW_MAX];
-    live_log(m->l, LOG_WARNING, "%s: refused: %s", show(name, m->to->file, strlen(m->to->file)),
+    live_log(m->l, LOG_WARNING, "%s: refused: %s", show(name, m->to->text, strlen(m->to->text)),
              e->msg);
-    kfile_set_error(m->from, e->msg);
+    name_set_error(names_of(m), m->from, e->msg);
     return e->code;
-}
-
-/* What an accepted edit or a failed one gives, with the reason logged. */
-static int outcome(struct move *m, int r, const struct err *e)
-{
-    return r < 0 ? refused(m, e) : r > 0 ? writer_accepted(m->l, m->wait) : 0;
-}
-
-/* The kfile of the new name as a key; made if there is none. */
-static int target_key(struct move *m)
-{
-    if (m->to)
-        return 0;
-    m->to = keys_add(&m->l->keys, m->name, KFILE_NEW);
-    if (!m->to)
-        return -ENOMEM;
-    kfile_set_state(&m->l->keys, m->to, KFILE_GONE);
-    return 0;
 }
 
 /* The helper's bytes as the key's value, of the type that the helper was given, if it was. */
 static int accept_helper(const struct move *m, const struct buf *text, struct err *e)
 {
-    struct kfile *to = m->to;
-    struct typed before = to->typed;
-    bool knows = before.set || edits_stored(m->l, to);
-    if (m->from->typed.set && !(m->from->inherited && knows))
-        to->typed = m->from->typed;
-    int r = edits_accept(m->l, to, text, e);
+    const struct file *f = m->from->file;
+    struct typed before = m->to->typed;
+    bool knows = before.set || edits_stored(m->l, m->to);
+    if (f->typed.set && !(f->inherited && knows))
+        m->to->typed = f->typed;
+    int r = edits_accept(m->l, m->to, text, e);
     if (r < 0)
-        to->typed = before;
+        m->to->typed = before;
     return r;
-}
-
-/* Who writes one file writes the other from now on. */
-static void follow(struct kfile *from, struct kfile *to)
-{
-    draft_give(draft_take(from), to);
-    from->moved = to;
-    to->moved = NULL;
-}
-
-/* The same for a rename that is to be written: if it is not, they go back. The caller has made room
- * (moves_room()). */
-static void follow_for_now(struct live *l, struct kfile *from, struct kfile *to)
-{
-    follow(from, to);
-    moves_add(&l->keys, from, to);
-    if (to->draft && to->draft->was == KV_NONE)
-        to->draft->was = from->id;
 }
 
 /* A file that is open and has got no value yet takes the name: what is written to it will be the
  * value of that name. */
-static int unfinished(struct move *m)
+static int unfinished(const struct move *m)
 {
     if (key_is_own(m->to->key, m->to->key_len))
         return -EPERM;
-    follow(m->from, m->to);
-    if (m->to->state != KFILE_KEY)
-        kfile_set_state(&m->l->keys, m->to, KFILE_NEW);
+    struct file *f = name_leave(m->from);
+    bool helper = f->kind == FILE_HELPER;
+    f->draft->anew = !m->to->file;
+    slot_event(names_of(m), m->to, SLOT_CREATE);
+    name_take(names_of(m), m->to, f);
+    if (helper)
+        names_of(m)->helper_bytes -= f->draft->text.len;
+    f->kind = FILE_KEY;
     return 0;
 }
 
 /* Renamed after it was opened, before it was written (programs with a buffer of their own). */
-static bool is_unwritten(const struct kfile *f)
+static int unwritten_to_key(const struct move *m)
 {
-    return f->draft && f->draft->text.len == 0 && !f->draft->closed;
-}
-
-/* A draft that was a helper's is a key's from now on. */
-static void draft_of_key(struct live *l, struct draft *d)
-{
-    shown_free(&d->before);
-    d->before = edits_shown(l, d->of->id);
-    d->accepted = false;
-}
-
-static int unwritten_to_key(struct move *m)
-{
+    struct file *f = m->from->file;
+    struct shown before = edits_shown(m->l, m->to);
+    struct name *parked = f->parked;
     int r = unfinished(m);
-    if (r < 0)
-        return r;
-    draft_truncate(m->l, m->to->draft);
-    draft_of_key(m->l, m->to->draft);
-    if (!m->from->inherited)
-        m->to->draft->typed = m->from->typed;
-    end_helper(m->l, m->from);
-    return 0;
+    if (r == 0) {
+        draft_to_key(f->draft, &before, true, m->l->losses);
+        if (!f->inherited)
+            f->draft->typed = f->typed;
+        if (parked)
+            lost_backup(m->l, parked);
+        name_reap(names_of(m), m->from);
+    }
+    shown_free(&before);
+    return r;
 }
 
-/* Who writes the helper writes the key from now on; the helper's bytes stay: they are `left`. */
-static void follow_to_key(struct move *m, struct buf *left, bool is_edit)
+/* The key's file is what the helper's was; `left`: its bytes, if it is being written. */
+static void become_key(const struct move *m, struct file *f, struct buf *left, bool is_edit)
 {
-    struct draft *d = m->from->draft;
-    if (is_edit)
-        follow_for_now(m->l, m->from, m->to);
-    else
-        follow(m->from, m->to);
-    if (!d)
+    struct names *n = names_of(m);
+    struct shown before = edits_shown(m->l, m->to);
+    if (is_edit) /* the time goes with it: gedit compares it when it saves again */
+        m->to->mtime = m->from->mtime;
+    if (f->draft) {
+        draft_to_key(f->draft, &before, false, m->l->losses);
+        file_free_content(n, f);
+        f->content = *left;
+        n->helper_bytes += left->len;
+        *left = BUF_INIT;
+    }
+    shown_free(&before);
+    if (is_edit) {
+        batch_move(m->l, m->from, m->to);
         return;
-    m->from->content = *left;
-    *left = BUF_INIT;
-    d->written = true;
-    d->dirty = false;
-    d->losses = m->l->writer.losses;
-    draft_of_key(m->l, d);
+    }
+    (void)name_leave(m->from);
+    name_take(n, m->to, f);
+    if (f->draft)
+        n->helper_bytes -= f->draft->text.len;
+    f->kind = FILE_KEY;
+    if (!f->opens)
+        file_free_content(n, f);
+    name_reap(n, m->from);
 }
 
-/* sed -i, rsync, an editor's own way to save: the helper's bytes become the key's value. The time
- * goes with them: gedit compares it the next time that it saves. */
-static int helper_to_key(struct move *m)
+/* sed -i, rsync, an editor's own way to save: the helper's bytes become the key's value. */
+static int helper_to_key(const struct move *m)
 {
     CLEANUP(buf_free) struct buf left = BUF_INIT;
+    struct file *f = m->from->file;
     struct err e = {0};
-    int r = target_key(m);
-    if (r == 0 && is_unwritten(m->from))
+    if (f->draft && f->draft->text.len == 0 && !f->draft->closed)
         return unwritten_to_key(m);
-    const struct buf *text = kfile_bytes(m->from);
-    if (m->from->draft)
+    const struct buf *text = file_bytes(f);
+    if (f->draft)
         buf_add(&left, text->data, text->len);
+    int r = buf_error(&left) < 0 ? buf_error(&left) : batch_room(m->l);
     if (r == 0)
-        r = buf_error(&left) < 0 ? buf_error(&left) : moves_room(&m->l->keys);
+        r = name_keep_spare(names_of(m), m->from);
     if (r < 0)
         return r;
     r = accept_helper(m, text, &e);
     if (r < 0)
         return refused(m, &e);
-    if (r > 0)
-        m->to->mtime = m->from->mtime;
-    follow_to_key(m, &left, r > 0);
-    if (m->from->away) /* the backup of another key, which has no other copy */
-        lost_backup(m->l, m->from->away);
-    if (r == 0) {
-        keys_kill(&m->l->keys, m->from);
-        return 0;
-    }
-    kfile_set_state(&m->l->keys, m->from, KFILE_ASIDE);
-    return writer_accepted(m->l, m->wait);
+    struct name *parked = f->parked; /* of another key, which has no other copy */
+    become_key(m, f, &left, r > 0);
+    if (parked)
+        lost_backup(m->l, parked);
+    return r > 0 ? writer_accepted(m->l, m->wait) : 0;
 }
 
-/* It was made and has no value yet. */
-static int new_to_key(struct move *m)
-{
-    int r = unfinished(m);
-    if (r < 0)
-        return r;
-    kfile_set_state(&m->l->keys, m->from, KFILE_GONE);
-    return 0;
-}
-
-/* Over a key that is there: it keeps place and type and takes the value; the source is gone. */
-static int key_over_key(struct move *m)
+/* Over a key that there is: it keeps place and type and takes the value; the source is gone. */
+static int key_over_key(const struct move *m)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
     struct err e = {0};
-    struct edit_change *c = &m->l->writer.next.change;
+    struct edit_change *c = &m->l->next.change;
     size_t before = edit_mark(c);
-    CLEANUP(shown_free) struct shown s = edits_shown(m->l, m->from->id);
+    CLEANUP(shown_free) struct shown s = edits_shown(m->l, m->from);
     shown_text(&s, &text);
-    int r = buf_error(&text);
-    if (r == 0)
-        r = moves_room(&m->l->keys);
-    if (r < 0)
-        return r;
-    r = edits_accept(m->l, m->to, &text, &e);
+    if (buf_error(&text))
+        return buf_error(&text);
+    int r = edits_accept(m->l, m->to, &text, &e);
     if (r < 0)
         return refused(m, &e);
+    struct file *f = m->from->file;
+    f->pins++;
     r = edits_remove(m->l, m->from, &e);
+    f->pins--;
     if (r < 0) { /* neither the one nor the other */
         edit_undo(c, before);
-        keys_settle(&m->l->keys, m->to, edits_stored(m->l, m->to));
+        edits_follow(m->l, m->to);
         return refused(m, &e);
     }
-    follow_for_now(m->l, m->from, m->to);
-    if (m->from->state == KFILE_NEW)
-        kfile_set_state(&m->l->keys, m->from, KFILE_GONE);
+    if (!m->from->file) /* it is hidden already: the model does not have it any more */
+        name_take(names_of(m), m->from, f);
+    batch_move(m->l, m->from, m->to);
     return writer_accepted(m->l, m->wait);
 }
 
 /* To a name that no key has: the same key, at the same place. */
-static int key_to_new(struct move *m)
+static int key_to_new(const struct move *m)
 {
     struct err e = {0};
-    int r = moves_room(&m->l->keys);
+    int r = edits_rename(m->l, m->from, m->to, &e);
     if (r < 0)
-        return r;
-    r = edits_rename(m->l, m->from, m->to, &e);
-    if (r < 0)
-        return outcome(m, r, &e);
-    kfile_set_state(&m->l->keys, m->from, KFILE_GONE);
-    kfile_set_state(&m->l->keys, m->to, KFILE_KEY);
-    follow_for_now(m->l, m->from, m->to);
+        return refused(m, &e);
+    batch_move(m->l, m->from, m->to);
     return writer_accepted(m->l, m->wait);
 }
 
-static int key_to_key(struct move *m)
+static int key_to_key(const struct move *m)
 {
     if (strcmp(m->from->key, "general.alignment") == 0)
         return -EINVAL;
     if (stays(m->from))
         return -EPERM;
-    int r = target_key(m);
+    if (!edits_stored(m->l, m->from)) { /* it was made and has no value yet */
+        int r = unfinished(m);
+        if (r == 0)
+            name_reap(names_of(m), m->from);
+        return r;
+    }
+    int r = name_keep_spare(names_of(m), m->from);
+    if (r == 0)
+        r = batch_room(m->l);
     if (r < 0)
         return r;
-    if (!edits_stored(m->l, m->from))
-        return new_to_key(m);
     return edits_stored(m->l, m->to) ? key_over_key(m) : key_to_new(m);
+}
+
+/* What the new name is; *key: that of a key. */
+static int classify_target(struct live *l, const char *text, bool *key)
+{
+    const struct name *x = names_find(&l->names, text);
+    if (x && x->file && x->file->kind != FILE_KEY) {
+        *key = false;
+        return 0;
+    }
+    enum name_class class = x && x->key ? NAME_KEY : look_classify(l, text);
+    *key = class == NAME_KEY;
+    return class == NAME_INVALID ? -EINVAL : 0;
 }
 
 #define NOREPLACE (1u << 0) /* RENAME_NOREPLACE of Linux */
 
-/* Under the lock. */
-static int move(struct move *m, const char *old_name, unsigned flags)
+static int move(struct move *m, const char *old, const char *text, unsigned flags)
 {
     struct live *l = m->l;
-    int r = visible(l, old_name, &m->from);
+    bool key;
+    int r = visible(l, old, &m->from);
     if (!m->from)
         return r < 0 ? r : -ENOENT;
     if (flags & ~NOREPLACE)
         return -EINVAL;
-    if (flags & NOREPLACE && keys_find(&l->keys, l->newest->view.gen, m->name) != KV_NONE)
+    if (flags & NOREPLACE && look_find(l, text) != NUMBER_NONE)
         return -EEXIST;
-    if (strcmp(old_name, m->name) == 0)
+    if (strcmp(old, text) == 0)
         return 0;
-    m->to = keys_named(&l->keys, m->name);
-    if (!m->to)
-        r = visible(l, m->name, &m->to);
+    r = visible(l, text, &m->to);
+    if (r == 0)
+        r = classify_target(l, text, &key);
     if (r < 0)
         return r;
-    enum name_class class = m->to && m->to->key ? NAME_KEY : classify(l, m->name);
-    if (class == NAME_INVALID)
-        return -EINVAL;
-    bool to_key = class == NAME_KEY && !(m->to && is_helper(m->to));
-    if (to_key && m->from->state == KFILE_LINK)
+    enum file_kind kind = m->from->file->kind;
+    if (key && kind == FILE_LINK)
         return -EPERM;
-    if (is_helper(m->from))
-        return to_key ? helper_to_key(m) : helper_to_helper(m);
-    return to_key ? key_to_key(m) : key_to_helper(m);
+    m->to = names_get(&l->names, text, key);
+    if (!m->to)
+        return -ENOMEM;
+    if (kind == FILE_KEY)
+        r = key ? key_to_key(m) : key_to_helper(m);
+    else
+        r = key ? helper_to_key(m) : helper_to_helper(m);
+    if (r < 0)
+        name_reap(&l->names, m->to);
+    return r;
 }
 
 int live_rename(struct live *l, const char *name, const char *new_name, unsigned flags,
                 struct live_wait *w)
 {
-    struct move m = {.l = l, .name = new_name, .wait = w};
-    (void)pthread_mutex_lock(&l->lock);
-    int r = move(&m, name, flags);
-    (void)pthread_mutex_unlock(&l->lock);
+    struct move m = {.l = l, .wait = w};
+    lock_take(&l->lock);
+    int r = move(&m, name, new_name, flags);
+    lock_drop(&l->lock);
+    return r;
+}
+
+/* ---- links ---- */
+
+/* emacs locks a file by a link .#NAME. A key cannot be a link. */
+static int make_link(struct live *l, const char *text, const char *target, struct file **ret)
+{
+    struct names *n = &l->names;
+    if (look_find(l, text) != NUMBER_NONE)
+        return -EEXIST;
+    if (look_classify(l, text) != NAME_HELPER)
+        return -EPERM;
+    if (!names_have_room(n, 0, strlen(target)))
+        return -ENOSPC;
+    struct name *x = names_get(n, text, false);
+    struct file *f = x ? file_new(n, FILE_LINK) : NULL;
+    if (f) {
+        buf_str(&f->content, target);
+        n->helper_bytes += f->content.len;
+    }
+    if (f && !buf_error(&f->content)) {
+        name_take(n, x, f);
+        *ret = f;
+        return 0;
+    }
+    if (f)
+        file_reap(n, f);
+    if (x)
+        name_reap(n, x);
+    return -ENOMEM;
+}
+
+int live_symlink(struct live *l, const char *name, const char *target, struct live_attr *ret)
+{
+    struct file *f;
+    lock_take(&l->lock);
+    int r = make_link(l, name, target, &f);
+    if (r == 0) {
+        struct shown none = look_attr(l, f->number, ret); /* its size is known */
+        shown_free(&none);
+        f->lookups++;
+    }
+    lock_drop(&l->lock);
+    return r;
+}
+
+int live_readlink(struct live *l, uint32_t number, struct buf *out)
+{
+    int r = -EINVAL;
+    lock_take(&l->lock);
+    const struct file *f = names_file(&l->names, number);
+    if (f && f->kind == FILE_LINK) {
+        buf_add(out, f->content.data, f->content.len);
+        r = buf_error(out);
+    }
+    lock_drop(&l->lock);
     return r;
 }

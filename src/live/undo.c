@@ -3,7 +3,7 @@
  * All keys made what they once were, as one edit: see live.h. It is made only while nothing is
  * pending or being written, so that the history has every edit before it.
  */
-#include "live/internal.h"
+#include "live/batch.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -13,11 +13,11 @@
 
 #include "edit/history_look.h"
 #include "edit/restore.h"
-#include "live/waits.h"
+#include "live/writer.h"
 
 static bool is_idle(const struct live *l)
 {
-    return !l->writer.flight && !writer_has_work(l) && !l->writer.next.asking && !l->writer.asked;
+    return !l->flying && !writer_has_work(l) && !l->next.asking && !l->asked;
 }
 
 static int not_idle(struct err *e)
@@ -25,58 +25,41 @@ static int not_idle(struct err *e)
     return err_set(e, -EBUSY, "edits are still being written");
 }
 
-/* ---- the files of the keys that change ---- */
+/* ---- the names of the keys that change ---- */
 
-/* The kfile of a key; made now if the newest generation has the key, or if it is to have it. */
-static struct kfile *file_of_key(struct live *l, const char *key, size_t n)
+/* The name of a key, with a file for when it is shown; made if there is none. NULL: no memory. */
+static struct name *name_of_key(struct live *l, const char *key, size_t n)
 {
-    char file[TREE_NAME_MAX + 1];
     const struct gen *gen = l->newest->view.gen;
-    (void)name_encode(key, n, file);
-    struct kfile *f = keys_named(&l->keys, file);
-    if (f)
-        return f;
-    uint32_t kv = gguf_find_key(gen->gguf, key, n);
-    if (kv != UINT32_MAX)
-        return keys_touch(&l->keys, gen, l->keys.id[kv]);
-    return keys_add_key(&l->keys, key, n);
+    struct name *x = names_get_key(&l->names, gen, key, n);
+    return x && name_keep_spare(&l->names, x) == 0 ? x : NULL;
 }
 
-/* Pin the files of all keys that the change makes, changes or removes. 0, -ENOMEM, -EBUSY. */
-static int touch_files(struct live *l, struct err *e)
+/* Note all keys that the change makes, changes or removes. 0, -ENOMEM, -EBUSY. */
+static int note_names(struct live *l, struct err *e)
 {
-    struct edit_change *c = &l->writer.next.change;
+    struct edit_change *c = &l->next.change;
     char shown[SHOW_MAX];
     for (size_t i = 0; i < c->n; i++) {
         const struct edit_slot *s = &c->slot[i];
-        if (!s->gone && !s->value) /* it only moves */
-            continue;
-        struct kfile *f = pending_room(l) < 0 ? NULL : file_of_key(l, s->name, s->name_len);
-        if (!f)
+        struct name *x = batch_room(l) < 0 ? NULL : name_of_key(l, s->name, s->name_len);
+        if (!x)
             return err_set(e, -ENOMEM, "no memory for the keys");
-        if (!f->key)
+        if (!s->gone && !s->value) /* it only moves: by its rank it is not found any more */
+            continue;
+        if (!x->key)
             return err_set(e, -EBUSY, "%s: a helper file has the name of this key",
                            show(shown, s->name, s->name_len));
-        pending_note(l, f, NULL);
-        (void)clock_gettime(CLOCK_REALTIME, &f->mtime);
-        kfile_set_error(f, NULL);
+        batch_note(l, x, NULL);
+        (void)clock_gettime(CLOCK_REALTIME, &x->mtime);
+        name_set_error(&l->names, x, NULL);
     }
     return 0;
 }
 
-/* Files of keys that do not come to be go. */
-static void take_back(struct live *l)
-{
-    struct pending *p = &l->writer.next;
-    for (size_t i = 0; i < p->n_fresh; i++)
-        if (p->fresh[i]->state == KFILE_NEW && !p->fresh[i]->opens)
-            kfile_set_state(&l->keys, p->fresh[i], KFILE_GONE);
-    pending_drop(l);
-}
-
 static void raise_ranks(struct live *l)
 {
-    const struct edit_change *c = &l->writer.next.change;
+    const struct edit_change *c = &l->next.change;
     for (size_t i = 0; i < c->n; i++)
         if (!c->slot[i].gone && c->slot[i].rank > l->ranks)
             l->ranks = c->slot[i].rank;
@@ -87,7 +70,7 @@ static void raise_ranks(struct live *l)
 /* 1: it is accepted; 0: the keys are those already; -errno. Under the lock. */
 static int restore(struct live *l, const struct history_pick *p, struct err *e)
 {
-    struct pending *next = &l->writer.next;
+    struct batch *next = &l->next;
     int r = edit_restore(&next->change, p->keys, e);
     if (r < 0)
         return r;
@@ -97,17 +80,17 @@ static int restore(struct live *l, const struct history_pick *p, struct err *e)
     }
     l->odd_names |= has_odd_names(p->keys);
     next->restored = p->rec.number;
-    r = touch_files(l, e);
-    pending_note(l, NULL, NULL); /* also where keys only move */
-    next->edits = 1;             /* the caller's, who may be interrupted */
+    r = note_names(l, e);
+    batch_note(l, NULL, NULL); /* also where keys only move */
+    next->edits = 1;           /* the caller's, who may be interrupted */
     if (r == 0)
-        r = freshen_locked(l, e);
+        r = batch_freshen(l, e);
     if (r < 0) {
-        take_back(l);
+        batch_drop(l);
         return r;
     }
     raise_ranks(l);
-    settle_change(l, &next->change);
+    batch_follow(l, &next->change);
     return 1;
 }
 
@@ -126,7 +109,7 @@ static void say_done(struct live *l, const struct history_pick *p, const struct 
 static int undo(struct live *l, const struct gen *seen, const struct history_pick *p,
                 struct live_wait *w, struct err *e)
 {
-    if (!is_idle(l) || l->writer.disk != seen)
+    if (!is_idle(l) || l->disk != seen)
         return not_idle(e);
     int r = restore(l, p, e);
     if (r < 0)
@@ -143,9 +126,9 @@ static int undo(struct live *l, const struct gen *seen, const struct history_pic
 /* What the disk holds, if nothing else is to be written: a reference; or NULL. */
 static struct gen *disk_gen(struct live *l)
 {
-    (void)pthread_mutex_lock(&l->lock);
-    struct gen *g = is_idle(l) ? gen_ref(l->writer.disk) : NULL;
-    (void)pthread_mutex_unlock(&l->lock);
+    lock_take(&l->lock);
+    struct gen *g = is_idle(l) ? gen_ref(l->disk) : NULL;
+    lock_drop(&l->lock);
     return g;
 }
 
@@ -175,12 +158,12 @@ int live_undo(struct live *l, uint64_t number, struct live_wait *w)
     struct err e = {0};
     struct gen *seen = disk_gen(l);
     int r = seen ? pick(l, number, seen, &p, &e) : not_idle(&e);
-    (void)pthread_mutex_lock(&l->lock);
+    lock_take(&l->lock);
     if (r == 0)
         r = undo(l, seen, &p, w, &e);
     if (r < 0)
         (void)snprintf(l->undo, sizeof(l->undo), "%s", e.msg);
-    (void)pthread_mutex_unlock(&l->lock);
+    lock_drop(&l->lock);
     gen_unref(seen);
     history_pick_free(&p);
     return r;
@@ -188,9 +171,9 @@ int live_undo(struct live *l, uint64_t number, struct live_wait *w)
 
 int live_undo_said(struct live *l, struct buf *out)
 {
-    (void)pthread_mutex_lock(&l->lock);
+    lock_take(&l->lock);
     buf_str(out, l->undo);
-    (void)pthread_mutex_unlock(&l->lock);
+    lock_drop(&l->lock);
     return buf_error(out);
 }
 
@@ -199,9 +182,9 @@ int live_history(struct live *l, struct buf *out)
     CLEANUP(close_history) struct history h = {.place = HISTORY_PLACE_INIT};
     if (!l->opt.history)
         return -EOPNOTSUPP;
-    (void)pthread_mutex_lock(&l->lock);
-    struct gen *disk = gen_ref(l->writer.disk);
-    (void)pthread_mutex_unlock(&l->lock);
+    lock_take(&l->lock);
+    struct gen *disk = gen_ref(l->disk);
+    lock_drop(&l->lock);
     int r = keeper_history(l->opt.history, &h, NULL);
     if (r == 0)
         r = history_text(&h, gen_own(disk), out, NULL);

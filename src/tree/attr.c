@@ -213,7 +213,7 @@ int node_entry_as(struct tree *t, const struct view *v, const struct node *n,
     *ret = (struct tree_entry){
         .node = ino_of(n), .generation = a->generation, .fixed = node_fixed(t, n)};
     ret->attr = (struct stat){
-        .st_ino = node_inode(v->gen, n),
+        .st_ino = n->kind == NODE_KEY ? ino_key(a->ino) : node_inode(v->gen, n),
         .st_mode = a->link ? S_IFLNK | 0777 : node_mode(t, g, n),
         .st_nlink = node_links(v->gen, n),
         .st_uid = t->opt.set_uid ? t->opt.uid : g->uid,

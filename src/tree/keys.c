@@ -19,8 +19,10 @@ int keys_entry(struct tree *t, const struct live_attr *a, struct tree_entry *ret
 /* Of the one generation. */
 static void attr_fixed(const struct gen *g, uint32_t kv, struct live_attr *ret)
 {
-    *ret = (struct live_attr){
-        .number = kv, .size = shown_size(&(struct shown){.gen = (struct gen *)g, .kv = kv})};
+    *ret =
+        (struct live_attr){.number = kv,
+                           .ino = kv,
+                           .size = shown_size(&(struct shown){.gen = (struct gen *)g, .kv = kv})};
 }
 
 static int lookup_fixed(const struct gen *g, const char *name, struct live_attr *ret)
@@ -100,7 +102,7 @@ static int list_fixed(const struct gen *g, const struct live_list *list, uint64_
         return 0;
     const struct gguf_kv *kv = &g->gguf->kv[list->number[i]];
     (void)name_encode(gguf_key(g->gguf, kv), kv->key_len, name);
-    ret->number = list->number[i];
+    ret->number = ret->ino = list->number[i];
     return 1;
 }
 
@@ -118,7 +120,7 @@ int keys_list_at(struct tree *t, const struct live_list *list, uint64_t *i, bool
     if (attrs)
         r = keys_entry(t, &a, ret);
     else
-        brief_entry(ino_key(a.number), ino_key(a.number), a.link ? S_IFLNK : S_IFREG, ret);
+        brief_entry(ino_key(a.number), ino_key(a.ino), a.link ? S_IFLNK : S_IFREG, ret);
     return r < 0 ? r : 1;
 }
 

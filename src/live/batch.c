@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: MIT */
+/* What is accepted and not on the disk: see batch.h. */
+#include "live/batch.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <syslog.h>
+
+#include "live/edits.h"
+
+/* ---- begin, end ---- */
+
+void batch_begin(struct live *l)
+{
+    const struct gen *base = base_gen(l);
+    l->next = (struct batch){.number = l->next.number + 1};
+    edit_change_init(&l->next.change, gen_own(base), base->rank);
+}
+
+static void pin(struct name *x)
+{
+    if (x)
+        x->pins++;
+}
+
+static void unpin(struct live *l, struct name *x)
+{
+    if (!x)
+        return;
+    x->pins--;
+    name_reap(&l->names, x);
+}
+
+/* It can no longer be played back. What a file was as a helper is not needed any more, but for
+ * handles that read it. */
+static void step_end(struct live *l, struct step *s)
+{
+    struct file *f = s->file;
+    if (f) {
+        f->pins--;
+        if (f->kind == FILE_KEY && !f->opens)
+            file_free_content(&l->names, f);
+        file_reap(&l->names, f);
+    }
+    unpin(l, s->from);
+    unpin(l, s->to);
+}
+
+void batch_end_steps(struct live *l, struct batch *b)
+{
+    for (size_t i = 0; i < b->n_step; i++)
+        step_end(l, &b->step[i]);
+    b->n_step = b->kept = 0;
+}
+
+void batch_free(struct batch *b)
+{
+    assert(!b->n_step);
+    free(b->step);
+    b->step = NULL;
+    b->cap_step = 0;
+    edit_change_free(&b->change);
+    edit_plan_free(&b->plan);
+}
+
+/* ---- steps ---- */
+
+int batch_room(struct live *l)
+{
+    struct batch *b = &l->next;
+    return array_grow(&b->step, &b->cap_step, b->n_step + 2, sizeof(*b->step));
+}
+
+static void set_changed(struct live *l)
+{
+    newest_touch(l->newest);
+    atomic_store(&l->stale, true);
+}
+
+static void add_step(struct live *l, struct step s)
+{
+    assert(l->next.n_step < l->next.cap_step);
+    pin(s.from);
+    pin(s.to);
+    if (s.file)
+        s.file->pins++;
+    l->next.step[l->next.n_step++] = s;
+}
+
+void batch_note(struct live *l, struct name *x, struct name *other)
+{
+    assert(lock_held(&l->lock));
+    add_step(l, (struct step){.from = x, .to = other});
+    l->next.edits++;
+    l->next.owner = NULL;
+    set_changed(l);
+}
+
+/* Helpers' bytes are counted; a draft is a helper's only as long as its file is. */
+static void set_kind(struct live *l, struct file *f, enum file_kind kind)
+{
+    size_t n = f->draft ? f->draft->text.len : 0;
+    if (f->kind == FILE_HELPER && kind == FILE_KEY)
+        l->names.helper_bytes -= n;
+    if (f->kind == FILE_KEY && kind == FILE_HELPER)
+        l->names.helper_bytes += n;
+    f->kind = kind;
+}
+
+static void carry(struct live *l, struct name *from, struct name *to)
+{
+    struct file *f = name_leave(from);
+    name_take(&l->names, to, f);
+    set_kind(l, f, FILE_KEY);
+}
+
+void batch_move(struct live *l, struct name *from, struct name *to)
+{
+    assert(lock_held(&l->lock) && to->key && from->spare);
+    add_step(l, (struct step){from, to, from->file, from->file->drafts});
+    carry(l, from, to);
+}
+
+/*
+ * The file goes back to the name that it came from, unless that has another one now. So do its
+ * handles, but not those of a draft that was begun since: then the name gets a file anew.
+ */
+static void play_back(struct live *l, const struct step *s)
+{
+    struct file *f = s->file;
+    if (!f || s->from->file)
+        return;
+    bool helper = !s->from->key;
+    if ((!f->name || f->name == s->to) && (!f->draft || f->drafts == s->drafts)) {
+        if (f->name)
+            (void)name_leave(s->to);
+        name_take(&l->names, s->from, f);
+        set_kind(l, f, helper ? FILE_HELPER : FILE_KEY);
+    } else if (helper) {
+        name_show(&l->names, s->from);
+        s->from->file->content = f->content;
+        f->content = BUF_INIT;
+    }
+}
+
+static void play_all_back(struct live *l, const struct batch *b, size_t first)
+{
+    for (size_t i = b->n_step; i-- > first;)
+        play_back(l, &b->step[i]);
+}
+
+/* What moved a file does so again, where the edit that it was part of still applies. */
+static void play_again(struct live *l, const struct batch *b)
+{
+    for (size_t i = 0; i < b->n_step; i++) {
+        const struct step *s = &b->step[i];
+        if (s->file && s->from->file == s->file && edits_stored(l, s->to) &&
+            !edits_stored(l, s->from))
+            carry(l, s->from, s->to);
+    }
+}
+
+/* Only what moved a file, and still has, is needed from here on. */
+static void forget_steps(struct live *l, struct batch *b)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < b->n_step; i++) {
+        struct step *s = &b->step[i];
+        if (s->file && s->to->file == s->file)
+            b->step[kept++] = *s;
+        else
+            step_end(l, s);
+    }
+    b->n_step = b->kept = kept;
+}
+
+/* ---- snapshots ---- */
+
+/* A key that no edit has touched has the size that was measured before. Both list keys by rank. */
+static void keep_sizes(const struct names *n, const struct gen *old, struct gen *now)
+{
+    uint32_t was = 0;
+    for (uint32_t kv = 0; kv < now->gguf->n_kv && !now->own; kv++) {
+        uint32_t number = names_number(n, now, kv);
+        while (was < old->gguf->n_kv && number != NUMBER_NONE &&
+               (old->rank ? old->rank[was] : (uint64_t)was + 1) <= number)
+            was++;
+        if (number == NUMBER_NONE || was == old->gguf->n_kv || names_number(n, old, was) != number)
+            continue;
+        uint64_t size = atomic_load_explicit(&old->key_size[was], memory_order_relaxed);
+        if (size)
+            atomic_store_explicit(&now->key_size[kv], size, memory_order_relaxed);
+    }
+}
+
+/* Put a snapshot in the place of the newest: a reference, which passes. */
+static void adopt(struct live *l, struct gen *g)
+{
+    keep_sizes(&l->names, l->newest->view.gen, g);
+    gen_unref(newest_put(l->newest, g));
+    atomic_store(&l->stale, false);
+}
+
+static int adopt_plan(struct live *l, struct edit_plan *p, struct err *e)
+{
+    struct gen *gen;
+    struct timespec changed = newest_changed(l->newest);
+    int r = newest_make(l->newest, edit_plan_steal(p), l->generations + 1, &changed, &gen, e);
+    if (r < 0)
+        return r;
+    gen->rank = edit_plan_steal_ranks(p);
+    l->generations++;
+    adopt(l, gen);
+    return 0;
+}
+
+int batch_freshen(struct live *l, struct err *e)
+{
+    struct batch *b = &l->next;
+    struct edit_plan plan = EDIT_PLAN_INIT;
+    assert(lock_held(&l->lock));
+    if (!atomic_load(&l->stale))
+        return 0;
+    if (b->change.n == 0) { /* what is pending is nothing: the one below */
+        adopt(l, gen_ref(base_gen(l)));
+        return 0;
+    }
+    int r = edit_plan_make(&b->change, &l->opt.edit, &plan, e);
+    if (r == 0)
+        r = adopt_plan(l, &plan, e);
+    if (r < 0) {
+        edit_plan_free(&plan);
+        return r;
+    }
+    edit_plan_free(&b->plan);
+    b->plan = plan;
+    b->planned = b->change.version;
+    return 0;
+}
+
+/* ---- after the disk's answer ---- */
+
+void batch_keep(struct live *l, size_t ops, size_t steps)
+{
+    struct batch *b = &l->next;
+    size_t kept = b->kept;
+    edit_keep(&b->change, ops);
+    for (size_t i = b->kept; i < steps; i++) {
+        if (b->step[i].file)
+            b->step[kept++] = b->step[i];
+        else
+            step_end(l, &b->step[i]);
+    }
+    if (steps > kept)
+        memmove(b->step + kept, b->step + steps, (b->n_step - steps) * sizeof(*b->step));
+    b->n_step -= steps - kept;
+    b->kept = kept;
+}
+
+static void follow(struct live *l, struct name *x)
+{
+    if (x)
+        edits_follow(l, x);
+}
+
+/* What the names of steps show follows from what is stored. */
+static void follow_steps(struct live *l, const struct batch *b, size_t first)
+{
+    for (size_t i = first; i < b->n_step; i++) {
+        follow(l, b->step[i].from);
+        follow(l, b->step[i].to);
+    }
+}
+
+static void report_refused(struct live *l, const struct step *s, const struct err *e)
+{
+    if (!s->file && s->from && s->from->file)
+        (void)edits_refused(l, s->from, e);
+    if (!s->file && s->to && s->to->file)
+        (void)edits_refused(l, s->to, e);
+}
+
+void batch_take_back(struct live *l, const struct err *e)
+{
+    struct batch *b = &l->next;
+    size_t first = b->kept;
+    l->losses++;
+    play_all_back(l, b, first);
+    edit_undo(&b->change, 0);
+    if (b->change.n == 0) {
+        b->edits = 0;
+        adopt(l, gen_ref(base_gen(l)));
+    } else {
+        set_changed(l);
+    }
+    follow_steps(l, b, first);
+    for (size_t i = first; i < b->n_step; i++)
+        report_refused(l, &b->step[i], e);
+    for (size_t i = first; i < b->n_step; i++)
+        step_end(l, &b->step[i]);
+    b->n_step = first;
+}
+
+/* ---- after a failure ---- */
+
+void batch_follow(struct live *l, const struct edit_change *c)
+{
+    for (size_t i = 0; i < c->n; i++) {
+        const struct edit_slot *s = &c->slot[i];
+        follow(l, names_find_key(&l->names, s->name, s->name_len));
+        if (s->old == EDIT_NONE)
+            continue;
+        const struct gguf_kv *kv = &c->base->kv[s->old];
+        follow(l, names_find_key(&l->names, gguf_key(c->base, kv), kv->key_len));
+    }
+}
+
+void batch_drop(struct live *l)
+{
+    struct batch old = l->next;
+    l->losses++;
+    batch_begin(l);
+    l->next.asking = old.asking;
+    l->next.waits = old.waits;
+    play_all_back(l, &old, 0);
+    adopt(l, gen_ref(base_gen(l)));
+    batch_follow(l, &old.change);
+    follow_steps(l, &old, 0);
+    batch_end_steps(l, &old);
+    batch_free(&old);
+}
+
+/* The names of edits that no longer apply, each NUL-terminated. */
+static void on_lost(void *arg, const char *name, size_t n)
+{
+    buf_add(arg, name, n);
+    buf_char(arg, '\0');
+}
+
+static void report_lost(struct live *l, const struct buf *lost)
+{
+    struct err e = {0};
+    char shown[SHOW_MAX];
+    const char *at = (const char *)lost->data, *end = at ? at + lost->len : NULL;
+    (void)err_set(&e, -EIO, "the edit before it failed");
+    for (; at && at < end; at += strlen(at) + 1) {
+        live_log(l, LOG_ERR, "%s: not written: %s", show(shown, at, strlen(at)), e.msg);
+        l->failed = e.code; /* for requests that wait for them */
+        struct name *x = names_find_key(&l->names, at, strlen(at));
+        if (x)
+            name_set_error(&l->names, x, e.msg);
+        follow(l, x);
+    }
+}
+
+/* Moves the pending change to what is on the disk. */
+static int move_change(struct live *l, struct buf *lost)
+{
+    const struct gen *base = base_gen(l);
+    return edit_rebase(&l->next.change, gen_own(base), base->rank, on_lost, lost);
+}
+
+void batch_rebase(struct live *l, struct batch *failed)
+{
+    struct batch *b = &l->next;
+    CLEANUP(buf_free) struct buf lost = BUF_INIT;
+    l->losses++;
+    play_all_back(l, b, 0);
+    play_all_back(l, failed, 0);
+    int r = b->change.n ? move_change(l, &lost) : 0;
+    if (r < 0) {
+        live_log(l, LOG_ERR, "edits that followed are dropped: no memory");
+        l->failed = r; /* for requests that wait for them */
+    }
+    if (r < 0 || b->change.n == 0) {
+        batch_drop(l);
+    } else {
+        adopt(l, gen_ref(base_gen(l)));
+        set_changed(l);
+        play_again(l, b);
+        b->asked = false;
+    }
+    batch_follow(l, &failed->change);
+    batch_follow(l, &b->change);
+    follow_steps(l, failed, 0);
+    follow_steps(l, b, 0);
+    forget_steps(l, b);
+    report_lost(l, &lost);
+}

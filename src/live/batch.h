@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What is accepted and not on the disk, as a whole: snapshots are made of it when a request looks or
+ * when it is written, and it is taken back, dropped, or moved to what is on the disk. See core.h for
+ * what a batch is.
+ *
+ * Threads: all functions are called with the lock of `struct live`.
+ */
+#ifndef LIVE_BATCH_H
+#define LIVE_BATCH_H
+
+#include "live/core.h"
+
+/* Begin a batch on what is in flight, else on what is on disk. */
+void batch_begin(struct live *l);
+/* It is written, or nothing of it has to be: what was done to names stays. */
+void batch_end_steps(struct live *l, struct batch *b);
+/* Free one without steps. Any thread. */
+void batch_free(struct batch *b);
+
+/* Make a snapshot of what was accepted, if there is none yet. 0, -errno. */
+int batch_freshen(struct live *l, struct err *e);
+
+/* Room for an edit and for a file that it moves, before anything is changed. 0, -ENOMEM. */
+int batch_room(struct live *l);
+/* An edit of a key is part of the change now, and of another one; either may be NULL. */
+void batch_note(struct live *l, struct name *x, struct name *other);
+/* What the names of all keys show that a change names follows from what is stored now. */
+void batch_follow(struct live *l, const struct edit_change *c);
+/* With an edit, the file of one name moves to a key's: if the edit fails, it goes back. */
+void batch_move(struct live *l, struct name *from, struct name *to);
+
+/* The first of the edits that were asked for can be written: operations of the change, and steps. */
+void batch_keep(struct live *l, size_t ops, size_t steps);
+/* Those that were asked for cannot be written. */
+void batch_take_back(struct live *l, const struct err *e);
+/* Drop all of it. */
+void batch_drop(struct live *l);
+/* What was in flight, and is no more, was not written: what was accepted since moves to what is on
+ * disk (M4). */
+void batch_rebase(struct live *l, struct batch *failed);
+
+#endif

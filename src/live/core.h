@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What is being edited, as a whole: the state that the files of this floor share.
+ *
+ * Edits that are accepted and not on the disk are a batch: a change of the model, and the steps by
+ * which names were changed with it. `next` collects; the writer's thread takes it as a whole (it is
+ * then in flight), writes it without the lock, and answers the requests that wait. What is accepted
+ * meanwhile collects in `next` again, based on what is in flight.
+ *
+ *  M4. What was done to names since the state on the disk is in the steps of its batch. Written: the
+ *      steps are dropped. Failed: the steps of the later batch and then its own are played backwards,
+ *      and the later ones are done again one by one; what no longer applies is lost, and reported.
+ *
+ * Threads: all of struct live but what is marked is protected by its lock.
+ */
+#ifndef LIVE_CORE_H
+#define LIVE_CORE_H
+
+#include <stdatomic.h>
+
+#include "base/lock.h"
+#include "edit/commit.h"
+#include "live/live.h"
+#include "live/names.h"
+
+/* An edit of a key; with `file`, one that moved a file from one name to another. */
+struct step {
+    struct name *from; /* pinned; NULL: keys only change places */
+    struct name *to;   /* pinned; NULL: none */
+    struct file *file; /* pinned; NULL: no file moved */
+    unsigned drafts;   /* file->drafts: later ones do not go back with it */
+};
+
+struct batch {
+    struct edit_change change; /* since `flight` if that is set, else since `disk` */
+    struct edit_plan plan;     /* of the change, if `planned` is its version */
+    uint64_t planned;
+    uint64_t number;   /* differs for each batch */
+    struct step *step; /* owned; of those that the disk was asked for, only what moved a file */
+    size_t n_step, cap_step;
+    size_t kept;              /* of them: the disk was asked, they can be written */
+    struct live_wait *asking; /* requests that wait for the disk's answer */
+    struct live_wait *waits;  /* requests that wait until it is durable */
+    unsigned edits;           /* accepted since nothing was pending */
+    struct live_wait *owner;  /* the waiter, if this batch is a single edit; else NULL */
+    bool asked;               /* the disk was asked, and then */
+    enum edit_strategy how;   /* what it said */
+    uint64_t restored;        /* it is an undo: the state that it goes back to; else 0 */
+    bool slow;                /* in flight: it is a copy of a large model */
+};
+
+struct live {
+    struct live_options opt; /* constant */
+    struct newest *newest;   /* not owned */
+    struct edit_file *file;  /* not owned; the writer's: while nothing is written, under the lock */
+    bool odd_names;          /* some key has a NUL in it; constant */
+    struct lock lock;        /* comes before that of `newest` */
+    atomic_bool stale;       /* edits were accepted that are not in the newest generation */
+    bool ending;             /* drafts that were not judged yet are dropped */
+    uint32_t generations;    /* made after the first */
+    uint64_t ranks;          /* given to keys */
+    struct names names;
+    struct gen *disk;   /* a reference: what the model file holds */
+    struct gen *flying; /* a reference: what is being written, or NULL */
+    struct batch next;
+    struct batch flight;     /* if `flying` is set; its plan and waits as they were taken */
+    size_t flight_edits;     /* keys that it changes */
+    struct live_wait *asked; /* requests whose question the thread is asking just now */
+    unsigned losses;         /* how often accepted edits were given up */
+    int failed;     /* 0, or why a write that no request waited for failed; reported once */
+    bool freeing;   /* the file that was replaced last still takes its room */
+    char undo[512]; /* about the last undo: as long as a line of struct err */
+    /* The writer's thread: */
+    pthread_t thread;
+    bool started, stop;
+    pthread_cond_t wake;
+    bool due_set;
+    struct timespec first; /* CLOCK_MONOTONIC: the first edit that waits for due */
+    struct timespec due;   /* the same: when to write what no request waits for */
+    atomic_bool cancel;    /* stops a copy; any thread */
+};
+
+/* What an edit that is made now is based on. */
+static inline struct gen *base_gen(const struct live *l)
+{
+    return l->flying ? l->flying : l->disk;
+}
+
+/* Some key has a NUL in it: it may be equal to another up to that. Any thread. */
+bool has_odd_names(const struct gguf *g);
+/* Log a line. Any thread. */
+void live_log(const struct live *l, int priority, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#endif

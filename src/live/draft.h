@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Drafts: what is written to a file until it is accepted, shared by all handles that write it.
+ *
+ * A draft is content, which of it was written, and a judge: the one who says what the content may
+ * be and makes it the value of what the file stands for (a key's text; in a helper anything). It
+ * belongs to its file, and follows it through renames, as an open file does.
+ *
+ * It becomes the file's value at each flush or fsync after something was written. One that was only
+ * truncated is no edit before its last writer is gone: shells close the truncated file once before
+ * they write. It is shown from when it is written or truncated until it is accepted or refused; from
+ * then on the file shows what is stored, and the draft is what its writers go on with.
+ *
+ * Threads: all functions are called with the lock of `struct live`.
+ */
+#ifndef LIVE_DRAFT_H
+#define LIVE_DRAFT_H
+
+#include "live/core.h"
+
+enum draft_state {
+    DRAFT_CLEAN,    /* what is stored */
+    DRAFT_EMPTIED,  /* truncated or made, and nothing written since */
+    DRAFT_DIRTY,    /* written, and not accepted */
+    DRAFT_SHORT,    /* at the last close it was no value, but may become one */
+    DRAFT_ACCEPTED, /* all that was written is the value, or was */
+    DRAFT_REFUSED,  /* a write or close was refused: it changes nothing any more */
+    DRAFT_LOST,     /* accepted, and then edits were given up */
+    DRAFT_STATES
+};
+
+enum draft_event {
+    DRAFT_WRITE,
+    DRAFT_EMPTY,  /* truncated to nothing, or made anew */
+    DRAFT_PASSED, /* judged: it is the value now */
+    DRAFT_TOO_SHORT,
+    DRAFT_FAILED,   /* judged, or written, and refused */
+    DRAFT_REOPENED, /* another program begins anew from what is stored */
+    DRAFT_LOSE,     /* edits were given up since it was accepted */
+    DRAFT_EVENTS
+};
+
+struct draft {
+    enum draft_state state;
+    struct buf text;    /* the content */
+    unsigned writers;   /* handles that are open for writing */
+    bool whole;         /* written from the beginning on, without a hole: its start can be judged */
+    bool closed;        /* the last that was seen of it is a flush, as close(2) sends it */
+    bool anew;          /* of a name that had no file, though the key is stored; until accepted */
+    int refused;        /* REFUSED: why */
+    unsigned losses;    /* of struct live, when it was accepted last */
+    struct typed typed; /* opened as KEY:TYPE */
+    struct shown before; /* the key's value when it was begun */
+    bool accepted;       /* some of it was accepted since */
+};
+
+/* What a draft is judged by. Results are 0 or -errno with a line in *e; what is NULL is not done. */
+struct judge {
+    /* May the content have n bytes? */
+    int (*room)(struct live *l, struct file *f, uint64_t n);
+    /* The content to begin with, and what the draft may have to put back. empty: it is not needed. */
+    int (*begin)(struct live *l, struct file *f, bool empty, struct draft *d);
+    /* After a write: can it, or a continuation of it, pass? at_once: this write brought all of it. */
+    int (*written)(struct live *l, struct file *f, bool at_once, struct err *e);
+    /* Make it the value. 1: an edit; 0: it is already. */
+    int (*accept)(struct live *l, struct file *f, struct err *e);
+    /* After -EINVAL: whether more could make it pass. */
+    bool (*may_go_on)(struct live *l, struct file *f);
+    /* Refused: report it; put back what of it was accepted before. Returns e->code. */
+    int (*refuse)(struct live *l, struct file *f, const struct err *e);
+    /* Its last writer is gone, and the draft about to be freed. */
+    void (*end)(struct live *l, struct file *f);
+};
+/* That of a key's text, of a helper's bytes, and of what is written to an orphan. */
+const struct judge *judge_of(const struct file *f);
+
+/* The one place where the state of a draft changes. */
+void draft_event(struct draft *d, enum draft_event event);
+
+/* One more writer; the draft is made if there is none. unready: why the model cannot be edited just
+ * now, code 0 if it can. made: the file is new, and empty whatever its key has. */
+int draft_join(struct live *l, struct file *f, bool truncate, bool made, const struct err *unready);
+/* A writer goes; with the last one the draft ends. */
+void draft_leave(struct live *l, struct file *f);
+int draft_write(struct live *l, struct file *f, bool append, uint64_t off, const void *bytes,
+                size_t n);
+int draft_truncate(struct live *l, struct file *f, uint64_t size);
+/* Accept what was written. 1: it is to be written to disk; 0: nothing is; -errno. again: also what
+ * was accepted before, if edits were given up since. */
+int draft_settle(struct live *l, struct file *f, bool again);
+/* What was written and not accepted is of other handles than one that did not write. */
+bool draft_is_unjudged(const struct draft *d);
+
+/* It is shown: it holds what the file's key does not, and may become its value. */
+bool draft_is_shown(const struct draft *d);
+/* A helper's draft is a key's from now on, which had `before` (moved). empty: it begins anew. */
+void draft_to_key(struct draft *d, struct shown *before, bool empty, unsigned losses);
+/* A key's draft is a helper's from now on, with this content (moved). */
+void draft_to_helper(struct draft *d, struct buf *text);
+void draft_free(struct draft *d); /* may be NULL */
+
+/* The bytes that a file shows until they are accepted or refused, or as a helper; NULL: those of its
+ * key. */
+struct buf *file_bytes(struct file *f);
+
+#endif

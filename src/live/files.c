@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: MIT */
+/* Files opened, made, read, written and closed: see live.h. What is written goes to a draft. */
+#include "live/look.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <syslog.h>
+
+#include "base/bytes.h"
+#include "gguf/keys.h"
+#include "live/edits.h"
+#include "live/writer.h"
+
+struct live_file {
+    struct file *file; /* NULL: an untouched key */
+    bool writes;       /* it is one of the draft's writers */
+    bool append;       /* each write goes to the end */
+    bool wrote;        /* something of the draft is by this handle */
+};
+
+/* ---- open and release ---- */
+
+/* made: there was no file of this name. */
+static int open_locked(struct live *l, struct live_file *h, uint32_t number, int flags, bool made,
+                       const struct err *unready)
+{
+    bool writes = (flags & O_ACCMODE) != O_RDONLY;
+    struct file *f = writes ? look_touch(l, number) : names_file(&l->names, number);
+    if (writes && !f)
+        return -ENOMEM;
+    if (f && f->kind == FILE_LINK)
+        return -ELOOP;
+    if (writes && !f->name)
+        return -ESTALE; /* the kernel looks its name up again */
+    int r = writes ? draft_join(l, f, flags & O_TRUNC, made, unready) : 0;
+    if (r < 0)
+        return r;
+    *h = (struct live_file){f, writes, flags & O_APPEND, false};
+    if (f)
+        f->opens++;
+    return 0;
+}
+
+static void log_stray(const struct live *l, const struct name *x)
+{
+    char shown[SHOW_MAX];
+    live_log(l, LOG_WARNING, "%s: not saved: " LOOK_STRAY, show(shown, x->text, strlen(x->text)));
+}
+
+/* What a file was as a helper is not needed any more; a key without a value goes. */
+static void release_locked(struct live *l, struct live_file *h)
+{
+    struct file *f = h->file;
+    struct name *x = f->name, *last = f->last;
+    if (h->writes && x && f->kind == FILE_HELPER && look_classify(l, x->text) == NAME_STRAY)
+        log_stray(l, x);
+    if (h->writes)
+        draft_leave(l, f);
+    f->opens--;
+    if (f->kind == FILE_KEY && !f->opens && !f->pins)
+        file_free_content(&l->names, f);
+    if (x && x->key)
+        edits_hide(l, x); /* which may free the file */
+    else
+        file_reap(&l->names, f);
+    if (x || last)
+        name_reap(&l->names, x ? x : last);
+}
+
+void live_release(struct live *l, struct live_file *h)
+{
+    if (h && h->file) {
+        lock_take(&l->lock);
+        release_locked(l, h);
+        lock_drop(&l->lock);
+    }
+    free(h);
+}
+
+/* What a file that is opened to be read shows: bytes in memory, or a value to be rendered. A helper
+ * is read as it is. */
+static int text_of(const struct live *l, uint32_t number, struct live_text *ret)
+{
+    struct file *f = names_file(&l->names, number);
+    const struct buf *bytes = f ? file_bytes(f) : NULL;
+    if (f && f->kind == FILE_HELPER)
+        return 0;
+    ret->fixed = true;
+    if (bytes)
+        buf_add(&ret->bytes, bytes->data, bytes->len);
+    else
+        ret->value = look_shown(l, number);
+    return buf_error(&ret->bytes);
+}
+
+int live_open_file(struct live *l, uint32_t number, int flags, struct live_file **ret,
+                   struct live_text *text)
+{
+    struct err unready = {0};
+    struct live_file *h = calloc(1, sizeof(*h));
+    if (!h)
+        return -ENOMEM;
+    if ((flags & O_ACCMODE) != O_RDONLY)
+        writer_ready(l, &unready);
+    lock_take(&l->lock);
+    int r = look_check(l, number);
+    if (r == 0)
+        r = open_locked(l, h, number, flags, false, &unready);
+    if (r == 0 && !h->writes)
+        r = text_of(l, number, text);
+    lock_drop(&l->lock);
+    if (r < 0)
+        live_release(l, h);
+    else
+        *ret = h;
+    return r;
+}
+
+/* ---- create ---- */
+
+/* KEY:TYPE is KEY, with that type. Copies KEY to dst. */
+static struct typed untype(const char *name, char dst[TREE_NAME_MAX + 1])
+{
+    struct typed type = {0};
+    size_t n = name_typed(name, &type.type, &type.elem);
+    (void)strcpy(dst, name);
+    if (n)
+        dst[n] = '\0';
+    type.set = n > 0;
+    return type;
+}
+
+/* A file for a name that points to none. */
+static int make_file(struct live *l, const char *text, uint32_t *ret)
+{
+    struct names *n = &l->names;
+    struct name *x = names_find(n, text);
+    bool known = x && x->key;
+    enum name_class class = known ? NAME_KEY : look_classify(l, text);
+    if (class == NAME_INVALID)
+        return -EINVAL;
+    if (!known && key_is_own(text, strlen(text)))
+        return -EPERM;
+    x = names_get(n, text, class == NAME_KEY);
+    struct file *f = x ? file_new(n, class == NAME_KEY ? FILE_KEY : FILE_HELPER) : NULL;
+    if (!f) {
+        if (x)
+            name_reap(n, x);
+        return -ENOMEM;
+    }
+    name_take(n, x, f);
+    if (x->key)
+        slot_event(n, x, SLOT_CREATE);
+    else
+        (void)clock_gettime(CLOCK_REALTIME, &x->mtime);
+    *ret = f->number;
+    return 0;
+}
+
+/* The file to open: one that there is, or a new one. */
+static int find_or_make(struct live *l, const char *name, const char *key, int flags, bool *made,
+                        uint32_t *ret)
+{
+    *ret = look_find(l, name);
+    if (*ret != NUMBER_NONE && flags & O_EXCL)
+        return -EEXIST;
+    if (*ret == NUMBER_NONE)
+        *ret = look_find(l, key);
+    *made = *ret == NUMBER_NONE;
+    return *made ? make_file(l, key, ret) : 0;
+}
+
+/* It could not be opened. */
+static void unmake(struct live *l, uint32_t number)
+{
+    struct file *f = names_file(&l->names, number);
+    struct name *x = f->name;
+    if (x->key)
+        edits_hide(l, x);
+    else
+        file_reap(&l->names, name_leave(x));
+    name_reap(&l->names, x);
+}
+
+static int create_locked(struct live *l, const char *name, int flags, const struct err *unready,
+                         struct live_attr *ret, struct live_file *h)
+{
+    char key[TREE_NAME_MAX + 1];
+    uint32_t number;
+    bool made;
+    struct typed type = untype(name, key);
+    int r = find_or_make(l, name, key, flags, &made, &number);
+    if (r < 0)
+        return r;
+    r = open_locked(l, h, number, (flags & ~O_ACCMODE) | O_RDWR, made, unready);
+    if (r < 0 && made)
+        unmake(l, number);
+    if (r < 0)
+        return r;
+    if (type.set && h->file->kind == FILE_KEY)
+        h->file->draft->typed = type;
+    struct shown shown = look_attr(l, number, ret);
+    shown_free(&shown);
+    ret->size = h->file->draft->text.len;
+    h->file->lookups++;
+    return 0;
+}
+
+int live_create(struct live *l, const char *name, int flags, struct live_attr *ret,
+                struct live_file **f)
+{
+    struct err unready;
+    struct live_file *h = calloc(1, sizeof(*h));
+    if (!h)
+        return -ENOMEM;
+    writer_ready(l, &unready);
+    lock_take(&l->lock);
+    int r = create_locked(l, name, flags, &unready, ret, h);
+    lock_drop(&l->lock);
+    if (r < 0)
+        live_release(l, h);
+    else
+        *f = h;
+    return r;
+}
+
+/* ---- read and write ---- */
+
+/* What others write meanwhile may move: copied, under the lock. A file that was a helper when it was
+ * opened has its bytes for as long. */
+size_t live_read(struct live *l, const struct live_file *h, uint64_t off, size_t n, void *dst)
+{
+    size_t count = 0;
+    if (!h->file)
+        return 0;
+    lock_take(&l->lock);
+    const struct file *f = h->file;
+    const struct buf *b =
+        f->draft && (h->writes || f->kind == FILE_HELPER) ? &f->draft->text : &f->content;
+    if (off < b->len) {
+        count = (size_t)min_u64(n, b->len - off);
+        memcpy(dst, b->data + off, count);
+    }
+    lock_drop(&l->lock);
+    return count;
+}
+
+bool look_written(const struct live_file *h, uint64_t *ret)
+{
+    if (h->writes)
+        *ret = h->file->draft->text.len;
+    return h->writes;
+}
+
+int live_write(struct live *l, struct live_file *h, uint64_t off, const void *bytes, size_t n)
+{
+    if (!h->writes)
+        return -EBADF;
+    lock_take(&l->lock);
+    h->wrote = true;
+    int r = draft_write(l, h->file, h->append, off, bytes, n);
+    lock_drop(&l->lock);
+    return r;
+}
+
+static int settle_and_wait(struct live *l, struct file *f, struct live_wait *w)
+{
+    int r = draft_settle(l, f, false);
+    return r > 0 ? writer_accepted(l, w) : r;
+}
+
+/* What others wrote is perhaps half of what they will write: they flush it themselves. */
+int live_flush(struct live *l, struct live_file *h, struct live_wait *w)
+{
+    int r = 0;
+    if (!h->writes)
+        return 0;
+    lock_take(&l->lock);
+    if (h->wrote || !draft_is_unjudged(h->file->draft)) {
+        h->file->draft->closed = true;
+        r = settle_and_wait(l, h->file, w);
+    }
+    lock_drop(&l->lock);
+    return r;
+}
+
+/* Helpers and orphans are in memory only: nothing to wait for. */
+int live_fsync(struct live *l, const struct live_file *h, struct live_wait *w)
+{
+    int r = 0;
+    if (h && !h->file)
+        return 0;
+    lock_take(&l->lock);
+    if (h && h->writes)
+        r = draft_settle(l, h->file, true);
+    if (r >= 0 && (!h || h->file->kind == FILE_KEY))
+        r = writer_sync(l, w, r > 0);
+    lock_drop(&l->lock);
+    return r;
+}
+
+static int truncate_number(struct live *l, uint32_t number, uint64_t size,
+                           const struct err *unready, struct live_wait *w)
+{
+    struct live_file own = {0};
+    int r = look_check(l, number);
+    if (r == 0)
+        r = open_locked(l, &own, number, O_WRONLY, false, unready);
+    if (r < 0)
+        return r;
+    r = draft_truncate(l, own.file, size);
+    if (r == 0)
+        r = settle_and_wait(l, own.file, w);
+    release_locked(l, &own);
+    return r;
+}
+
+int live_truncate(struct live *l, uint32_t number, struct live_file *h, uint64_t size,
+                  struct live_wait *w)
+{
+    struct err unready;
+    int r;
+    writer_ready(l, &unready);
+    lock_take(&l->lock);
+    if (h && h->writes) {
+        h->wrote = true;
+        r = draft_truncate(l, h->file, size);
+    } else {
+        r = truncate_number(l, number, size, &unready, w);
+    }
+    lock_drop(&l->lock);
+    return r;
+}

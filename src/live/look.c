@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: MIT */
+/* Files found by name and number, and listed: see live.h, look.h. */
+#include "live/look.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "gguf/value.h"
+#include "live/edits.h"
+
+/* ---- by number ---- */
+
+int look_check(const struct live *l, uint32_t number)
+{
+    bool known = names_file(&l->names, number) ||
+                 names_kv(&l->names, l->newest->view.gen, number) != UINT32_MAX;
+    return known ? 0 : -ENOENT;
+}
+
+struct file *look_touch(struct live *l, uint32_t number)
+{
+    struct file *f = names_file(&l->names, number);
+    return f ? f : names_touch(&l->names, l->newest->view.gen, number);
+}
+
+struct shown look_shown(const struct live *l, uint32_t number)
+{
+    const struct file *f = names_file(&l->names, number);
+    struct gen *g = l->newest->view.gen;
+    const struct name *x = f && f->kind == FILE_KEY ? f->name ? f->name : f->last : NULL;
+    if (f)
+        return x ? edits_shown(l, x) : SHOWN_NONE;
+    uint32_t kv = names_kv(&l->names, g, number);
+    return kv == UINT32_MAX ? SHOWN_NONE : (struct shown){gen_ref(g), NULL, kv};
+}
+
+struct shown look_attr(const struct live *l, uint32_t number, struct live_attr *ret)
+{
+    struct file *f = names_file(&l->names, number);
+    assert(lock_held(&l->lock));
+    *ret = (struct live_attr){
+        .number = number, .ino = number, .generation = l->names.generation[number]};
+    const struct name *x = f ? f->name ? f->name : f->last : NULL;
+    if (x) {
+        ret->ino = x->ino;
+        ret->mtime = x->mtime;
+        ret->link = f->kind == FILE_LINK;
+    }
+    const struct buf *bytes = f ? file_bytes(f) : NULL;
+    if (bytes)
+        ret->size = bytes->len;
+    return bytes ? SHOWN_NONE : look_shown(l, number);
+}
+
+static void measure(struct shown *s, struct live_attr *ret)
+{
+    if (s->gen)
+        ret->size = shown_size(s);
+    shown_free(s);
+}
+
+/* The kernel gets a reference. Those to untouched keys are not counted: their numbers stay. */
+static void refer(struct live *l, uint32_t number)
+{
+    struct file *f = names_file(&l->names, number);
+    if (f)
+        f->lookups++;
+}
+
+void live_forget(struct live *l, uint32_t number, uint64_t n)
+{
+    lock_take(&l->lock);
+    struct file *f = names_file(&l->names, number);
+    if (f) {
+        struct name *last = f->last;
+        f->lookups -= min_u64(f->lookups, n);
+        file_reap(&l->names, f);
+        if (last)
+            name_reap(&l->names, last);
+    }
+    lock_drop(&l->lock);
+}
+
+int live_attr(struct live *l, uint32_t number, const struct live_file *h, struct live_attr *ret)
+{
+    struct shown shown = SHOWN_NONE;
+    lock_take(&l->lock);
+    int r = look_check(l, number);
+    if (r == 0)
+        shown = look_attr(l, number, ret);
+    uint64_t written;
+    if (r == 0 && h && look_written(h, &written)) {
+        shown_free(&shown);
+        ret->size = written;
+    }
+    lock_drop(&l->lock);
+    if (r == 0)
+        measure(&shown, ret);
+    return r;
+}
+
+/* ---- by name ---- */
+
+uint32_t look_find(const struct live *l, const char *text)
+{
+    const struct name *x = names_find(&l->names, text);
+    const struct gen *g = l->newest->view.gen;
+    assert(lock_held(&l->lock));
+    if (x)
+        return x->file ? x->file->number : NUMBER_NONE;
+    uint32_t kv = gen_find_key(g, text);
+    return kv == UINT32_MAX ? NUMBER_NONE : names_number(&l->names, g, kv);
+}
+
+static bool is_key(void *ctx, const char *text, size_t n)
+{
+    const struct live *l = ctx;
+    char name[TREE_NAME_MAX + 1];
+    memcpy(name, text, n);
+    name[n] = '\0';
+    const struct name *x = names_find(&l->names, name);
+    return x ? x->key != NULL : gen_find_key(l->newest->view.gen, name) != UINT32_MAX;
+}
+
+enum name_class look_classify(const struct live *l, const char *text)
+{
+    return name_classify(text, is_key, (void *)l);
+}
+
+static bool has_type(const struct live *l, uint32_t number, uint32_t type, uint32_t elem)
+{
+    struct gguf_value v;
+    CLEANUP(shown_free) struct shown s = look_shown(l, number);
+    if (shown_value(&s, &v))
+        return v.type == type && (type != GGUF_ARRAY || v.elem == elem);
+    const struct file *f = names_file(&l->names, number);
+    struct typed known = f->kind == FILE_KEY ? edits_wanted_type(f->name) : f->typed;
+    return known.set && known.type == type;
+}
+
+/* KEY:TYPE, by which a key was created, is its name too. */
+static uint32_t find_typed(const struct live *l, const char *text)
+{
+    char key[TREE_NAME_MAX + 1];
+    uint32_t type, elem, found = look_find(l, text);
+    size_t n = found == NUMBER_NONE ? name_typed(text, &type, &elem) : 0;
+    if (n == 0)
+        return found;
+    memcpy(key, text, n);
+    key[n] = '\0';
+    found = look_find(l, key);
+    return found != NUMBER_NONE && has_type(l, found, type, elem) ? found : NUMBER_NONE;
+}
+
+int live_lookup(struct live *l, const char *name, struct live_attr *ret)
+{
+    struct shown shown = SHOWN_NONE;
+    lock_take(&l->lock);
+    uint32_t found = find_typed(l, name);
+    if (found != NUMBER_NONE) {
+        shown = look_attr(l, found, ret);
+        refer(l, found);
+    }
+    lock_drop(&l->lock);
+    if (found == NUMBER_NONE)
+        return -ENOENT;
+    measure(&shown, ret);
+    return 0;
+}
+
+/* ---- listing ---- */
+
+/* The number of key kv's file; NUMBER_NONE: it is not visible. */
+static uint32_t number_of(const struct live *l, const struct gen *g, uint32_t kv)
+{
+    const struct gguf_kv *at = &g->gguf->kv[kv];
+    uint32_t number = names_number(&l->names, g, kv);
+    if (number != NUMBER_NONE)
+        return number;
+    const struct name *x = names_find_key(&l->names, gguf_key(g->gguf, at), at->key_len);
+    return x && x->file ? x->file->number : NUMBER_NONE;
+}
+
+static int list_locked(struct live *l, struct live_list *list)
+{
+    struct err e = {0};
+    int r = batch_freshen(l, &e);
+    if (r < 0)
+        return r;
+    const struct gen *g = l->newest->view.gen;
+    uint32_t *number = malloc(((size_t)g->gguf->n_kv + l->names.named + 1) * sizeof(*number));
+    size_t n = 0;
+    if (!number)
+        return -ENOMEM;
+    for (uint32_t kv = 0; kv < g->gguf->n_kv; kv++) {
+        uint32_t found = gen_shows_key(g, kv) ? number_of(l, g, kv) : NUMBER_NONE;
+        if (found != NUMBER_NONE)
+            number[n++] = found;
+    }
+    for (const struct name *x = l->names.oldest; x; x = x->newer)
+        if (x->file && x->slot != SLOT_STORED)
+            number[n++] = x->file->number;
+    live_list_free(list);
+    *list = (struct live_list){number, n};
+    return 0;
+}
+
+int live_list(struct live *l, struct live_list *list)
+{
+    lock_take(&l->lock);
+    int r = list_locked(l, list);
+    lock_drop(&l->lock);
+    return r;
+}
+
+void live_list_free(struct live_list *list)
+{
+    free(list->number);
+    *list = (struct live_list){0};
+}
+
+/* False: it has no name any more. */
+static bool name_of(const struct live *l, uint32_t number, char name[TREE_NAME_MAX + 1])
+{
+    const struct gen *g = l->newest->view.gen;
+    const struct file *f = names_file(&l->names, number);
+    uint32_t kv = f ? UINT32_MAX : names_kv(&l->names, g, number);
+    if (f && f->name)
+        (void)strcpy(name, f->name->text);
+    if (kv != UINT32_MAX)
+        (void)name_encode(gguf_key(g->gguf, &g->gguf->kv[kv]), g->gguf->kv[kv].key_len, name);
+    return (f && f->name) || kv != UINT32_MAX;
+}
+
+int live_list_at(struct live *l, const struct live_list *list, uint64_t *i, bool attrs,
+                 char name[TREE_NAME_MAX + 1], struct live_attr *ret)
+{
+    struct shown shown = SHOWN_NONE;
+    lock_take(&l->lock);
+    while (*i < list->n && !name_of(l, list->number[*i], name))
+        ++*i;
+    bool found = *i < list->n;
+    if (found)
+        shown = look_attr(l, list->number[*i], ret);
+    if (found && attrs)
+        refer(l, list->number[*i]);
+    lock_drop(&l->lock);
+    if (attrs)
+        measure(&shown, ret);
+    shown_free(&shown);
+    return found;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Files found by name and number, for the files that open, list and rename them.
+ *
+ * Threads: all functions are called with the lock of `struct live`.
+ */
+#ifndef LIVE_LOOK_H
+#define LIVE_LOOK_H
+
+#include "live/core.h"
+#include "live/helper.h"
+
+/* The number that a visible name has, NUMBER_NONE if there is none. */
+uint32_t look_find(const struct live *l, const char *text);
+/* -ENOENT if there is no file of this number. */
+int look_check(const struct live *l, uint32_t number);
+/* Its file, made for an untouched key. NULL: no memory. */
+struct file *look_touch(struct live *l, uint32_t number);
+/* The value that it shows, if it is a key's. */
+struct shown look_shown(const struct live *l, uint32_t number);
+/* Its entry; the size is that of what is returned, to be measured without the lock, if that is a
+ * value, else it is set. */
+struct shown look_attr(const struct live *l, uint32_t number, struct live_attr *ret);
+
+/* The size of what an open file writes; false: it does not write. */
+bool look_written(const struct live_file *h, uint64_t *ret);
+
+/* What a name in metadata/ is. */
+enum name_class look_classify(const struct live *l, const char *text);
+/* A file that is neither a key nor a known helper is dropped at the end. */
+#define LOOK_STRAY "it is not a key name (keys have a dot)"
+
+#endif

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The folder metadata/ while it can be edited: names, files and slots.
+ *
+ * As in any file system, a name is an entry of the folder and points to a file, or to none. A file
+ * is what programs open: it has a number (the object of its node), a draft while it is written, its
+ * handles and lookups. A rename moves the pointer; all else moves with the file. What the model has
+ * of a key is the slot of the key's name.
+ *
+ * Of most keys there is nothing but a number: a key of the first generation that no edit has touched
+ * is in each, is found by its rank (edit/change.h), and has the number that it had in the first. Name and file are made when it is touched: its
+ * value, its name or its rank is about to change, or it is opened for writing.
+ *
+ *  M1. A file has at most one name: name->file == f if and only if f->name == name.
+ *  M2. A name is visible if and only if it points to a file; no state says it again.
+ *  M3. A slot's state changes in slot_event() alone.
+ *
+ * A file without a name is an orphan: what is written to it goes nowhere. It is freed with its last
+ * handle and lookup, and its number is used again with another generation of FUSE's.
+ *
+ * Threads: everything is protected by the lock of `struct live`.
+ */
+#ifndef LIVE_NAMES_H
+#define LIVE_NAMES_H
+
+#include <time.h>
+
+#include "base/buf.h"
+#include "model/gen.h"
+#include "text/name.h"
+
+/* The type that a value is to have, where that is known before there is a value. */
+struct typed {
+    bool set;
+    uint32_t type, elem;
+};
+
+enum slot {
+    SLOT_ABSENT,
+    SLOT_STORED,
+    SLOT_DOOMED, /* unlinked; the removal is not yet part of the change */
+    SLOT_PARKED, /* renamed to a helper, its backup */
+    SLOTS
+};
+
+/* The model of a slot is that with all edits accepted. */
+enum slot_event {
+    SLOT_ACCEPT,  /* the key has a value now: a text, or by a rename */
+    SLOT_CREATE,  /* a file without a value yet has its name */
+    SLOT_UNLINK,  /* its name is removed */
+    SLOT_PARK,    /* its name has gone to a helper's */
+    SLOT_LOST,    /* the backup is gone */
+    SLOT_REMOVED, /* the key is removed, or has gone to another name */
+    SLOT_REFUSED, /* what should have been done with the key is not done */
+    SLOT_BACK,    /* edits were given up, and the model has the key */
+    SLOT_GONE,    /* edits were given up, and the model does not have it */
+    SLOT_EVENTS
+};
+
+enum file_kind { FILE_KEY, FILE_HELPER, FILE_LINK };
+
+struct file;
+struct draft;
+
+struct name {
+    char *text; /* owned: the file name */
+    uint64_t hash;
+    struct name *next;          /* in its bucket */
+    struct name *newer, *older; /* in names.newest, names.oldest */
+    struct file *file;          /* NULL: not visible */
+    struct file *spare;         /* pinned: what it points to when the key is back; or NULL */
+    char *error;                /* owned: why the last write was refused, or NULL */
+    uint32_t ino; /* what st_ino is made of: it is the name's, whatever file that points to */
+    struct timespec mtime; /* tv_sec 0: not written in this mount */
+    unsigned pins;         /* steps that name it */
+    char *key;             /* owned: the key; NULL: it is a helper's name */
+    size_t key_len;
+    enum slot slot;
+    struct file *backup;                   /* PARKED: the helper that has its text */
+    struct name *next_doomed, **doomed_at; /* DOOMED: in names.doomed */
+    struct typed typed; /* the type that a value is to have: of a key that is gone, what it had */
+    uint64_t rank;      /* its place among the keys; 0: it has never had one */
+};
+
+struct file {
+    uint32_t number;
+    enum file_kind kind;
+    struct name *name;   /* NULL: an orphan */
+    struct name *last;   /* of an orphan: pinned, the key whose value it shows; or NULL */
+    struct draft *draft; /* owned; NULL unless it is open for writing */
+    struct buf content;  /* HELPER: bytes, unless it has a draft; LINK: target. Of a key: what it
+                            was as a helper, until that is on the disk */
+    struct name *parked; /* HELPER: the key whose backup it is */
+    struct typed typed;  /* HELPER: for the key that it may become */
+    bool inherited;      /* HELPER: typed is that of the key it was */
+    unsigned drafts;     /* begun so far */
+    unsigned opens;      /* handles */
+    unsigned pins;       /* steps and names that keep it */
+    uint64_t lookups;    /* references of the kernel */
+};
+
+struct names {
+    uint32_t first;     /* keys of the first generation: their numbers are 0 to first - 1 */
+    uint32_t ranked;    /* keys of its own file: their ranks are 1 to ranked */
+    uint32_t *own;      /* owned, by number: of a split model, the key's in that file; else NULL */
+    uint32_t *number;   /* owned: the number of each of those, or NUMBER_NONE; else NULL */
+    uint32_t n;         /* numbers given */
+    size_t cap;         /* of the next two */
+    struct file **file; /* owned, by number; NULL: an untouched key, or a number not in use */
+    uint32_t *generation; /* owned, by number: how often it was used before */
+    uint32_t *unused;     /* owned: numbers to be used again */
+    size_t n_unused, cap_unused;
+    uint32_t inos; /* given to names; reused as numbers are: */
+    uint32_t *unused_ino;
+    size_t n_unused_ino, cap_unused_ino;
+    struct name **bucket; /* owned: by hash */
+    size_t buckets;       /* a power of two */
+    size_t named;
+    struct name *oldest, *newest; /* all, as they were made */
+    struct name *doomed;          /* all that are DOOMED */
+    size_t n_doomed, n_errors;
+    uint64_t helper_bytes; /* of all helpers */
+};
+
+#define NUMBER_NONE UINT32_MAX
+
+/* Bytes of a value's text, and of all helpers together: more than any tokenizer's array has. */
+#define TEXT_MAX ((uint64_t)1 << 30)
+
+/* For the first generation, whose key i gets number i. 0, -ENOMEM. */
+int names_init(struct names *n, const struct gen *first);
+void names_close(struct names *n);
+
+/* ---- names ---- */
+
+struct name *names_find(const struct names *n, const char *text);
+/* The same for a key's name. */
+struct name *names_find_key(const struct names *n, const char *key, size_t len);
+/* The name, made if there is none: of a key or a helper. NULL: no memory, or not a key's name. */
+struct name *names_get(struct names *n, const char *text, bool key);
+/* Free a name that means nothing any more. */
+void name_reap(struct names *n, struct name *x);
+void name_set_error(struct names *n, struct name *x, const char *why); /* NULL: none */
+
+/* The name points to the file, which had none, and no longer to that of before. */
+void name_take(struct names *n, struct name *x, struct file *f);
+/* The name points to no file: returns what it had, now an orphan that file_reap() may free. The
+ * orphan of a key shows the value that the key has: a program may have found it by its name. */
+struct file *name_leave(struct name *x);
+/* Make sure that the key can be shown again whatever becomes of its file. 0, -ENOMEM. */
+int name_keep_spare(struct names *n, struct name *x);
+/* Keep the file that it had for that, if there is no other. */
+void name_spare(struct name *x, struct file *f);
+/* Show a key that is stored: by its spare file. */
+void name_show(struct names *n, struct name *x);
+
+/* The one place where the state of a slot changes. */
+void slot_event(struct names *n, struct name *x, enum slot_event event);
+/* The helper is the only backup of a key that is PARKED. */
+void slot_backup(struct name *key, struct file *helper);
+
+/* ---- files ---- */
+
+/* A new file with a new number, an orphan. NULL: no memory. */
+struct file *file_new(struct names *n, enum file_kind kind);
+/* Free a file that nothing refers to any more; then file->last may be reaped too. */
+void file_reap(struct names *n, struct file *f);
+/* What it is from now on. A helper's bytes stay, but no longer count when it is a key's. */
+void file_free_content(struct names *n, struct file *f);
+
+/* ---- numbers ---- */
+
+/* The file of a number; NULL: it is untouched, or means nothing. */
+struct file *names_file(const struct names *n, uint32_t number);
+/* The key of generation g that an untouched number means; UINT32_MAX: none. */
+uint32_t names_kv(const struct names *n, const struct gen *g, uint32_t number);
+/* The number of an untouched key of g; NUMBER_NONE: it is touched. */
+uint32_t names_number(const struct names *n, const struct gen *g, uint32_t kv);
+/* Name and file of an untouched number. NULL: no memory. */
+struct file *names_touch(struct names *n, const struct gen *g, uint32_t number);
+
+/* The name of a key, made if there is none, also of one longer than a file name; a helper may have
+ * it. NULL: no memory. */
+struct name *names_get_key(struct names *n, const struct gen *g, const char *key, size_t len);
+
+/* True if one helper may be `len` bytes instead of `was` (0: a new one): all together have room. */
+bool names_have_room(const struct names *n, uint64_t was, uint64_t len);
+
+#endif

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The one thread that changes the model file, and the requests that wait for it. Questions to the
+ * disk are asked by that thread, without a lock.
+ *
+ * Threads: functions are called with the lock of `struct live`, but where another thing is said.
+ */
+#ifndef LIVE_WRITER_H
+#define LIVE_WRITER_H
+
+#include "live/batch.h"
+
+/* Start and end it: without the lock. Before the end what is pending is written: 0, or why
+ * something was not. */
+int writer_start(struct live *l, struct err *e);
+int writer_stop(struct live *l);
+
+/* Whether the model could be edited at this moment; asked before there is an edit, since shells do
+ * not look at what close(2) returns. Without the lock: it asks the disk. */
+void writer_ready(struct live *l, struct err *e);
+/* What identifies the model's file, to ask the disk about it without the lock. False while an edit
+ * is being written; ret->fd is not set. */
+bool writer_file(const struct live *l, struct edit_file *ret);
+
+/* Something was accepted: wait until it is durable, or until the disk was asked whether it can be
+ * written, by the commit mode. w NULL: no request waits. 0, LIVE_PARKED. */
+int writer_accepted(struct live *l, struct live_wait *w);
+/* Wait until all that was accepted is durable. own: the edit accepted last is the waiter's.
+ * 0: it is already; -errno: an earlier failure. */
+int writer_sync(struct live *l, struct live_wait *w, bool own);
+/* Have it written in so many seconds, at the latest WRITER_LATEST after the first edit. */
+void writer_later(struct live *l, unsigned seconds);
+/* For a removal or a mere truncation: most often a value follows. */
+#define WRITER_SOON 1
+#define WRITER_LATEST 10
+
+/* ---- between ask.c and writer.c ---- */
+
+/* Ask the disk for the requests in next.asking. The lock is given up meanwhile. */
+void writer_ask(struct live *l);
+/* True if something is to be written. */
+bool writer_has_work(const struct live *l);
+/* True if the model is so small that it is written at once, whatever the strategy. */
+bool writer_is_small(const struct live *l);
+/* A failure that was not reported yet. */
+int writer_take_failure(struct live *l);
+
+/* Answer a list of requests. Without the lock: done() replies to the kernel. */
+void waits_answer(struct live_wait *list, int result);
+/* All of `more` are in the list too. */
+void waits_join(struct live_wait **list, struct live_wait *more);
+
+/* What a change does to each key: a line for each, NUL-terminated. Any thread. */
+void notes_of(const struct edit_change *c, struct buf *out);
+
+#endif
