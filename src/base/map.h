@@ -19,6 +19,7 @@ struct map {
     int fd;              /* not owned */
     const uint8_t *data; /* NULL when size is 0 */
     uint64_t size;       /* bytes mapped */
+    uint64_t own;        /* how many of them the file must have: others may be mapped behind them */
 };
 
 /* Map the first `size` bytes of fd, read-only and shared. 0, or -errno of mmap(2). */

@@ -186,7 +186,7 @@ static void apply_file(struct job *j, const struct part *p)
                             .scope = j->split.n ? CHECK_FILE : CHECK_ALL,
                             .shards = j->split.n,
                             .faults_told = p->faults};
-    if (p->m.overlay.bytes.len)
+    if (edit_overlay_changes(&p->m.overlay))
         check_tell_journal(p->m.path, count_rule, j);
     apply(j, &m);
 }
@@ -246,7 +246,9 @@ static void scan_part(struct job *j, const struct part *p)
     struct err e = {0};
     int r = map_open(&map, p->m.file.fd, p->m.src.size);
     if (r == 0) {
-        r = scan_mapped(j, p, &map);
+        r = edit_overlay_map(&p->m.overlay, &map, &e);
+        if (r == 0)
+            r = scan_mapped(j, p, &map);
         map_close(&map);
     }
     if (r < 0) {

@@ -127,15 +127,28 @@ static int copy_run(struct job *j, struct err *e)
 
 /* In place. */
 
+/* Bytes of tensors are written twice, and what they replace once. */
+static int patch_applies(const struct job *j, struct err *e)
+{
+    uint64_t bytes, most = min_u64(EDIT_PATCH_MAX, j->p->image->size / EDIT_PATCH_PART);
+    if (j->o->strategy == EDIT_AUTO && j->p->changed > most)
+        return err_set(e, -EOPNOTSUPP, "inplace: too much of the model changes");
+    int r = patch_bytes(j->p, &bytes);
+    if (r < 0)
+        return err_set(e, r, "no memory for the journal");
+    return check_bytes(j->f, 2 * bytes + (j->p->image->size - j->p->old_size), "inplace", e);
+}
+
 static int inplace_applies(struct job *j, struct err *e)
 {
-    if (!j->p->inplace)
-        return err_set(e, -EOPNOTSUPP, "inplace: more than the header changes");
+    if (!j->p->inplace && !j->p->patch)
+        return err_set(e, -EOPNOTSUPP, "inplace: data moves, or tensors are removed");
     if (j->st.st_nlink > 1)
         return err_set(e, -EOPNOTSUPP, "inplace: the model has other hard links");
     if (j->o->strategy == EDIT_AUTO && j->p->image->size <= EDIT_INPLACE_FROM)
         return err_set(e, -EOPNOTSUPP, "inplace: the model is small enough to be copied");
-    return move_check_padding(j->f->sys, j->p, j->f->fd, e);
+    int r = j->p->patch ? patch_applies(j, e) : 0;
+    return r < 0 ? r : move_check_padding(j->f->sys, j->p, j->f->fd, e);
 }
 
 static int settle_sectors(struct edit_file *f)
@@ -160,6 +173,17 @@ static bool is_untouched(struct edit_file *f, const uint8_t *old, uint64_t lo, u
     return same && edit_file_note(f, NULL) == 0; /* a write that fails may set the time */
 }
 
+/* Neither the new bytes nor the old ones could be written. Whatever the file is now, it is not what f
+ * knows: no edit until the recovery. */
+static int torn(struct edit_file *f, int r, const char *what, struct err *e)
+{
+    f->id = (struct edit_id){0};
+    return err_set(e, r,
+                   "cannot write %s, nor the old one back: %s; the journal beside the model "
+                   "finishes the edit (ggufs --recover)",
+                   what, strerror(-r));
+}
+
 /* Step 2 of the journal, undone if it fails. While it is undone the journal stays (J2). */
 static int overwrite(struct job *j, const uint8_t *old, uint64_t lo, uint64_t n, struct err *e)
 {
@@ -172,12 +196,7 @@ static int overwrite(struct job *j, const uint8_t *old, uint64_t lo, uint64_t n,
         journal_remove(f);
         return r < 0 ? err_set(e, r, "cannot write the header: %s", strerror(-r)) : 0;
     }
-    /* Whatever the header is now, it is not what f knows: no edit until the recovery. */
-    f->id = (struct edit_id){0};
-    return err_set(e, r,
-                   "cannot write the header, nor the old one back: %s; the journal beside the "
-                   "model finishes the edit (ggufs --recover)",
-                   strerror(-r));
+    return torn(f, r, "the header", e);
 }
 
 static int inplace_with(struct job *j, uint8_t *old, struct err *e)
@@ -201,8 +220,49 @@ static int inplace_with(struct job *j, uint8_t *old, struct err *e)
     return overwrite(j, old, lo, n, e);
 }
 
+/* The same with bytes of tensors: `undo` has the old ones. */
+static int overwrite_patch(struct edit_file *f, const struct patch *p, int undo, struct err *e)
+{
+    int r = patch_apply(f, p);
+    if (r == 0)
+        r = edit_file_note(f, NULL);
+    if (r == 0 || (patch_undo(f, p, undo) == 0 && edit_file_note(f, NULL) == 0)) {
+        journal_remove(f);
+        return r < 0 ? err_set(e, r, "cannot write the model: %s", strerror(-r)) : 0;
+    }
+    return torn(f, r, "the model", e);
+}
+
+/* The journal is there, open as fd, and empty. */
+static int patch_with(struct job *j, int *fd, int undo, struct err *e)
+{
+    CLEANUP(patch_free) struct patch p = PATCH_INIT;
+    int r = patch_write(j->f, j->p, j->h, *fd, undo, &p, e);
+    if (r == 0) {
+        *fd = -1;
+        r = edit_file_fresh(j->f, e);
+    }
+    if (r < 0)
+        journal_remove(j->f);
+    return r < 0 ? r : overwrite_patch(j->f, &p, undo, e);
+}
+
+static int patch_run(struct job *j, struct err *e)
+{
+    int undo = temp_unnamed(j->f, e);
+    int fd = undo < 0 ? undo : journal_create(j->f, e);
+    int r = fd < 0 ? fd : patch_with(j, &fd, undo, e);
+    if (undo >= 0)
+        sys_close(j->f->sys, &undo);
+    if (fd >= 0)
+        sys_close(j->f->sys, &fd);
+    return r;
+}
+
 static int inplace_run(struct job *j, struct err *e)
 {
+    if (j->p->patch)
+        return patch_run(j, e);
     uint8_t *old = malloc(j->p->head.len);
     if (!old)
         return err_set(e, -ENOMEM, "no memory for the old header");

@@ -11,15 +11,18 @@
  *  reflink  a new file beside the model, the data cloned; takes the model's place. Requires most
  *           old data to move by whole blocks, a file system that clones, and free space for what
  *           does not move so and for what is new.
- *  inplace  the header is overwritten under a redo journal. Requires that only the header differs,
- *           that the layout is regular, padding zero; in EDIT_AUTO that the file is over 64 MiB.
+ *  inplace  the header, and bytes of tensors, are overwritten under a redo journal that holds them.
+ *           Requires all other data to stay where it is (tensors may be added at the end), a regular
+ *           layout, padding that is zero; in EDIT_AUTO a file over 64 MiB, and no more changed bytes
+ *           than 1 GiB and a quarter of it.
  *  copy     as reflink, with the data copied. Requires free space.
  * If the options name a strategy that does not apply: -EOPNOTSUPP, with the reason.
  *
  * Invariants:
  *  C1. The path names a whole file at every moment (temp.h), or for inplace a file that the journal
  *      makes whole (journal.h). No journal is there when a commit begins.
- *  C2. Bytes of tensors are never written in place.
+ *  C2. Bytes of tensors are written in place only where the journal holds the new ones, and a file
+ *      without a name the old ones, until the edit is done or undone.
  *  C3. 0 is returned only when the new state is durable: file synced, then folder synced.
  *  C4. On failure the model is the old one, bit for bit, f is as before (for inplace its mtime may
  *      differ) and no file of ours is left. Two exceptions, for which a medium must fail twice (or
@@ -51,7 +54,8 @@ struct edit_hooks {
 
 struct edit_result {
     enum edit_strategy strategy; /* by which it was done; EDIT_AUTO: nothing had to be done */
-    int old_fd;                  /* the descriptor that f had before, the caller's; -1: the same */
+    int old_fd;                  /* the descriptor that f had before, the caller's; -1: the same, of
+                                    which the plan's `patch` changes bytes, and makes it longer */
 };
 
 /*

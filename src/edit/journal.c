@@ -34,6 +34,7 @@ static size_t sector_len(uint64_t n, uint64_t i)
 void journal_free(struct journal *j)
 {
     buf_free(&j->raw);
+    patch_free(&j->patch);
     *j = JOURNAL_INIT;
 }
 
@@ -83,7 +84,6 @@ static int write_synced(const struct edit_file *f, int fd, const struct buf *b, 
 {
     uint8_t sum[SUM];
     put_uint(sum, siphash_two(sum_key, b->data, b->len, new, (size_t)n), SUM, false);
-    give_to_owner(f, fd);
     int r = sys_write_all(f->sys, fd, b->data, b->len, 0);
     if (r == 0)
         r = sys_write_all(f->sys, fd, new, (size_t)n, b->len);
@@ -94,19 +94,28 @@ static int write_synced(const struct edit_file *f, int fd, const struct buf *b, 
     return r < 0 ? r : sys_sync_dir(f->sys, f->dir);
 }
 
+int journal_create(const struct edit_file *f, struct err *e)
+{
+    char name[NAME_MAX + 1];
+    edit_side_name(name, f->name, EDIT_JOURNAL_SUFFIX);
+    int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+    int fd = f->sys->openat(f->sys, f->dir, name, flags, 0600);
+    if (fd < 0)
+        return err_set(e, fd, "cannot create the journal: %s", strerror(-fd));
+    give_to_owner(f, fd);
+    return fd;
+}
+
 int journal_write(const struct edit_file *f, uint64_t lo, const uint8_t *old, const uint8_t *new,
                   uint64_t n, struct err *e)
 {
-    char name[NAME_MAX + 1];
     CLEANUP(buf_free) struct buf b = BUF_INIT;
     encode(&b, f, lo, old, n);
     if (buf_error(&b))
         return err_set(e, buf_error(&b), "no memory for the journal");
-    edit_side_name(name, f->name, EDIT_JOURNAL_SUFFIX);
-    int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
-    int fd = f->sys->openat(f->sys, f->dir, name, flags, 0600);
+    int fd = journal_create(f, e);
     if (fd < 0)
-        return err_set(e, fd, "cannot create the journal: %s", strerror(-fd));
+        return fd;
     int r = write_synced(f, fd, &b, new, n);
     sys_close(f->sys, &fd);
     if (r == 0)
@@ -159,33 +168,29 @@ static int read_bytes(const struct edit_file *f, int fd, const struct stat *st,
 }
 
 /*
- * Read the whole journal. 0: done; 1: no journal exists; 2: not ours, with a line in *e. It is
- * checked before it is opened, because opening a device already has effects.
+ * Open the journal. 0: done; 1: no journal exists; 2: not ours, with a line in *e. It is checked
+ * before it is opened, because opening a device already has effects.
  */
-static int read_file(const struct edit_file *f, struct buf *ret, const struct stat *model,
+static int open_file(const struct edit_file *f, const struct stat *model, int *fd, struct stat *st,
                      struct err *e)
 {
     char name[NAME_MAX + 1];
-    struct stat st;
     edit_side_name(name, f->name, EDIT_JOURNAL_SUFFIX);
-    int r = f->sys->fstatat(f->sys, f->dir, name, &st);
+    int r = f->sys->fstatat(f->sys, f->dir, name, st);
     if (r == -ENOENT)
         return 1;
-    if (r == 0 && !edit_is_ours(&st, model)) {
+    if (r == 0 && !edit_is_ours(st, model)) {
         (void)planted(name, e);
         return 2;
     }
     int flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;
-    int fd = r < 0 ? r : f->sys->openat(f->sys, f->dir, name, flags, 0);
-    if (fd < 0)
-        return err_set(e, fd, "cannot open the journal: %s", strerror(-fd));
-    r = f->sys->fstat(f->sys, fd, &st);
+    *fd = r < 0 ? r : f->sys->openat(f->sys, f->dir, name, flags, 0);
+    if (*fd < 0)
+        return err_set(e, *fd, "cannot open the journal: %s", strerror(-*fd));
+    r = f->sys->fstat(f->sys, *fd, st);
     if (r < 0)
-        (void)err_set(e, r, "cannot stat the journal: %s", strerror(-r));
-    else
-        r = edit_is_ours(&st, model) ? read_bytes(f, fd, &st, model, ret, e) : planted(name, e);
-    sys_close(f->sys, &fd);
-    return r;
+        return err_set(e, r, "cannot stat the journal: %s", strerror(-r));
+    return edit_is_ours(st, model) ? 0 : planted(name, e);
 }
 
 /* True if the bytes are a whole journal. Its numbers then are consistent, but not yet trusted. */
@@ -254,25 +259,78 @@ static int judge(const struct edit_file *f, struct journal *j, const struct stat
     return r < 0 ? r : check_sectors(f, j, state, e);
 }
 
+/* The same of a journal with bytes of tensors, open as *fd, which passes to it. */
+static int judge_patch(const struct edit_file *f, int *fd, struct journal *j,
+                       const struct stat *model, enum journal_state *state, struct err *e)
+{
+    bool whole, fits, done;
+    const char *why;
+    *state = JOURNAL_VOID;
+    int r = patch_load(f->sys, *fd, f->name, (uint64_t)model->st_size, &j->patch, &whole, &why);
+    if (r < 0)
+        return err_set(e, r, "cannot read the journal: %s", strerror(-r));
+    if (!whole)
+        return 0;
+    *fd = -1;
+    if (why)
+        return foreign(e, why);
+    r = patch_compare(f, &j->patch, &whole, &fits, &done, e);
+    if (r < 0 || !whole)
+        return r;
+    if (!fits)
+        return foreign(e, "a part of the model is neither the old nor the new one");
+    *state = done ? JOURNAL_DONE : JOURNAL_REDO;
+    return 0;
+}
+
+static int load(const struct edit_file *f, int *fd, const struct stat *st, const struct stat *model,
+                enum journal_state *state, struct journal *j, struct err *e)
+{
+    uint8_t magic[8] = {0};
+    size_t n = (size_t)min_u64(sizeof(magic), (uint64_t)st->st_size);
+    int r = sys_read_all(f->sys, *fd, magic, n, 0);
+    if (r < 0)
+        return err_set(e, r, "cannot read the journal: %s", strerror(-r));
+    if (memcmp(magic, PATCH_MAGIC, 8) == 0)
+        return judge_patch(f, fd, j, model, state, e);
+    if (memcmp(magic, (uint8_t[8]){0}, 8) == 0) { /* its head, written last, is missing (J1) */
+        *state = JOURNAL_VOID;
+        return 0;
+    }
+    if (memcmp(magic, MAGIC, 7) == 0 && magic[7] > PATCH_MAGIC[7] && magic[7] <= '9')
+        return foreign(e, "it was written by a later version of ggufs");
+    r = read_bytes(f, *fd, st, model, &j->raw, e);
+    return r < 0 ? r : judge(f, j, model, state, e);
+}
+
 int journal_load(const struct edit_file *f, enum journal_state *state, struct journal *ret,
                  struct err *e)
 {
     CLEANUP(journal_free) struct journal j = JOURNAL_INIT;
-    struct stat model;
+    struct stat model, st;
+    int fd = -1;
     int r = f->sys->fstat(f->sys, f->fd, &model);
     if (r < 0)
         return err_set(e, r, "cannot stat the model: %s", strerror(-r));
-    r = read_file(f, &j.raw, &model, e);
-    if (r != 0) {
-        *state = r == 2 ? JOURNAL_PLANTED : JOURNAL_NONE;
+    r = open_file(f, &model, &fd, &st, e);
+    *state = r == 2 ? JOURNAL_PLANTED : JOURNAL_NONE;
+    if (r == 0)
+        r = load(f, &fd, &st, &model, state, &j, e);
+    sys_close(f->sys, &fd);
+    if (r != 0)
         return r < 0 ? r : 0;
-    }
-    r = judge(f, &j, &model, state, e);
-    if (r < 0)
-        return r;
     *ret = j;
     j = JOURNAL_INIT;
     return 0;
+}
+
+/* Write what the journal holds. */
+static int redo(const struct edit_file *f, const struct journal *j)
+{
+    if (j->patch.sys)
+        return patch_apply(f, &j->patch);
+    int r = sys_write_all(f->sys, f->fd, j->new, (size_t)j->n, j->lo);
+    return r < 0 ? r : sys_sync(f->sys, f->fd);
 }
 
 int journal_settle(struct edit_file *f, enum journal_state *found, struct err *e)
@@ -284,9 +342,7 @@ int journal_settle(struct edit_file *f, enum journal_state *found, struct err *e
     if (r < 0 || *found == JOURNAL_NONE)
         return r;
     if (*found == JOURNAL_REDO) {
-        r = sys_write_all(f->sys, f->fd, j.new, (size_t)j.n, j.lo);
-        if (r == 0)
-            r = sys_sync(f->sys, f->fd);
+        r = redo(f, &j);
         if (r < 0)
             return err_set(e, r, "cannot finish the interrupted edit: %s", strerror(-r));
     }

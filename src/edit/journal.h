@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The redo journal of an edit in place: the new bytes of the header, beside the model, so that a
- * header torn by a crash can be made whole.
+ * header torn by a crash can be made whole. An edit that changes bytes of tensors has a journal of
+ * another form, see patch.h. Both are read, of whatever version of ggufs; a later form is left alone.
  *
  * All numbers are little-endian. A sector is 512 bytes, the least that any disk writes whole; the
  * range [lo, lo + n) of the model begins on one.
@@ -35,7 +36,7 @@
 #define EDIT_JOURNAL_H
 
 #include "base/buf.h"
-#include "edit/file.h"
+#include "edit/patch.h"
 
 #define JOURNAL_SECTOR 512
 
@@ -45,10 +46,14 @@ struct journal {
     uint64_t lo, n;      /* the range of the model */
     const uint8_t *sums; /* of the old bytes */
     const uint8_t *new;  /* n bytes */
+    struct patch patch;  /* if there is one, the rest is empty */
 };
 
 #define JOURNAL_INIT ((struct journal){0})
 void journal_free(struct journal *j);
+
+/* Make the file. Its descriptor, for reading too, or -errno. */
+int journal_create(const struct edit_file *f, struct err *e);
 
 /* The smallest range of whole sectors in which two headers of n bytes differ; *len 0: none. */
 void journal_range(const uint8_t *old, const uint8_t *new, uint64_t n, uint64_t *lo, uint64_t *len);

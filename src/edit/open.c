@@ -70,8 +70,10 @@ static int take(struct shards *s, size_t i, struct model_file *m, unsigned flags
         r = gguf_parse(&m->src, flags, &s->g[i], e);
     if (r == 0)
         r = mapped_open(m->file.fd, m->src.size, &s->file[i], e);
-    if (r == 0)
-        m->file.fd = -1;
+    if (r == 0) {
+        m->file.fd = -1; /* the mapping has it */
+        r = edit_overlay_map(&m->overlay, &s->file[i]->map, e);
+    }
     return r;
 }
 

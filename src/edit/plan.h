@@ -54,6 +54,10 @@ enum edit_strategy { EDIT_AUTO, EDIT_REFLINK, EDIT_INPLACE, EDIT_COPY };
 #define EDIT_RESERVE_MAX ((uint64_t)64 << 20)
 /* In EDIT_AUTO, files larger than this are edited in place. */
 #define EDIT_INPLACE_FROM ((uint64_t)64 << 20)
+/* In EDIT_AUTO, bytes of tensors are changed in place up to this, and up to this part of the file:
+ * each is written twice, in order to be safe. */
+#define EDIT_PATCH_MAX ((uint64_t)1 << 30)
+#define EDIT_PATCH_PART 4
 
 struct edit_options {
     enum edit_strategy strategy;

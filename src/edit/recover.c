@@ -89,12 +89,36 @@ int edit_overlay(const struct edit_file *f, struct edit_overlay *ret, struct err
     int r = journal_load(f, &state, &j, &why);
     if (r < 0)
         return err_set(e, r, "%s", why.msg);
-    struct edit_overlay o = {.off = j.lo, .planted = why};
-    if (state == JOURNAL_REDO)
+    struct edit_overlay o = EDIT_OVERLAY_INIT;
+    o.off = j.lo;
+    o.planted = why;
+    if (state == JOURNAL_REDO && j.patch.sys) {
+        o.patch = j.patch;
+        j.patch = PATCH_INIT;
+    } else if (state == JOURNAL_REDO) {
         buf_add(&o.bytes, j.new, (size_t)j.n);
+    }
     if (buf_error(&o.bytes))
         return err_set(e, buf_error(&o.bytes), "no memory for the journal");
     *ret = o;
+    return 0;
+}
+
+/* The model with what a journal of bytes of tensors holds, which stays where it is. */
+static int add_patch(struct image *im, const struct patch *p, uint32_t no, struct err *e)
+{
+    struct source journal;
+    uint64_t at = 0;
+    int r = source_fd(p->fd, &journal, e);
+    if (r < 0)
+        return r;
+    uint32_t from = image_file(im, journal);
+    for (size_t i = 0; i < p->n_range; i++) {
+        image_add_file(im, no, at, p->range[i].lo - at);
+        image_add_file(im, from, p->data + p->range[i].unit * PATCH_UNIT, p->range[i].n);
+        at = p->range[i].lo + p->range[i].n;
+    }
+    image_add_file(im, no, at, p->after - at);
     return 0;
 }
 
@@ -110,18 +134,36 @@ int edit_overlay_source(struct edit_overlay *o, const struct edit_file *f, struc
         return err_set(e, -ENOMEM, "no memory");
     uint64_t at = min_u64(o->off, file.size), end = min_u64(at + o->bytes.len, file.size);
     uint32_t no = image_file(im, file);
-    image_add_file(im, no, 0, at);
-    image_add_memory(im, o->bytes.data, end - at);
-    image_add_file(im, no, end, file.size - end);
+    if (o->patch.sys) {
+        r = add_patch(im, &o->patch, no, e);
+    } else {
+        image_add_file(im, no, 0, at);
+        image_add_memory(im, o->bytes.data, end - at);
+        image_add_file(im, no, end, file.size - end);
+    }
+    if (r < 0)
+        return r;
     r = image_end(im);
     *ret = image_source(im);
     ret->fd = f->fd;
     return r < 0 ? err_set(e, r, "cannot lay the journal over the model: %s", strerror(-r)) : 0;
 }
 
+bool edit_overlay_changes(const struct edit_overlay *o)
+{
+    return o->bytes.len > 0 || o->patch.sys;
+}
+
+int edit_overlay_map(const struct edit_overlay *o, struct map *m, struct err *e)
+{
+    int r = o->patch.sys ? patch_map(&o->patch, m) : 0;
+    return r < 0 ? err_set(e, r, "cannot map the journal: %s", strerror(-r)) : 0;
+}
+
 void edit_overlay_free(struct edit_overlay *o)
 {
     buf_free(&o->bytes);
+    patch_free(&o->patch);
     image_unref(o->image);
     *o = EDIT_OVERLAY_INIT;
 }

@@ -7,7 +7,7 @@
 #define EDIT_RECOVER_H
 
 #include "base/buf.h"
-#include "edit/file.h"
+#include "edit/patch.h"
 #include "model/image.h"
 
 struct edit_recovered {
@@ -27,6 +27,7 @@ struct edit_overlay {
     uint64_t off;
     struct buf bytes;    /* empty: no journal, or nothing that it would change */
     struct err planted;  /* code 0, or what has the journal's name is not ours and was not opened */
+    struct patch patch;  /* owned: or what it is of bytes of tensors (patch.h) */
     struct image *image; /* owned: the file with them */
 };
 
@@ -37,6 +38,11 @@ int edit_overlay(const struct edit_file *f, struct edit_overlay *ret, struct err
 /* The file with the overlay applied; o must outlive it. f->fd is read. */
 int edit_overlay_source(struct edit_overlay *o, const struct edit_file *f, struct source *ret,
                         struct err *e);
+/* True if there is something that it changes. */
+bool edit_overlay_changes(const struct edit_overlay *o);
+/* Lay it over a mapping of the file, of the source's size. Of a header alone nothing is mapped: who
+ * reads one has it from the source. 0, -errno. */
+int edit_overlay_map(const struct edit_overlay *o, struct map *m, struct err *e);
 void edit_overlay_free(struct edit_overlay *o);
 
 #endif

@@ -81,6 +81,23 @@ static int probe_named(const struct edit_file *f, struct err *e)
     return r;
 }
 
+int temp_unnamed(const struct edit_file *f, struct err *e)
+{
+    int flags = O_TMPFILE | O_RDWR | O_NOFOLLOW | O_CLOEXEC;
+    struct temp t = TEMP_INIT;
+    int fd = f->sys->openat(f->sys, f->dir, ".", flags, 0600);
+    if (fd >= 0)
+        return fd;
+    int r = temp_create(f, &t, e);
+    if (r < 0)
+        return r;
+    r = f->sys->unlinkat(f->sys, f->dir, t.name);
+    if (r == 0)
+        return t.fd;
+    temp_abandon(f, &t);
+    return err_set(e, r, "cannot remove a file beside the model: %s", strerror(-r));
+}
+
 int temp_probe(const struct edit_file *f, struct err *e)
 {
     int flags = O_TMPFILE | O_RDWR | O_NOFOLLOW | O_CLOEXEC;

@@ -50,6 +50,10 @@ int temp_dress(const struct edit_file *f, const struct temp *t, struct err *e);
  */
 int temp_publish(struct edit_file *f, struct temp *t, int *old, struct err *e);
 
+/* A file without a name beside the model; where the file system has none, one whose name is removed
+ * at once. The descriptor, or -errno. */
+int temp_unnamed(const struct edit_file *f, struct err *e);
+
 void temp_abandon(const struct edit_file *f, struct temp *t);
 
 /*

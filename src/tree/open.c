@@ -51,7 +51,9 @@ static int parse_file(struct tree *t, struct err *e)
     if (r == 0)
         r = first_gen(t, &m->src, e);
     if (r == 0)
-        t->newest.view.gen->journal = m->overlay.bytes.len > 0;
+        r = edit_overlay_map(&m->overlay, &t->newest.view.store->file[0]->map, e);
+    if (r == 0)
+        t->newest.view.gen->journal = edit_overlay_changes(&m->overlay);
     edit_overlay_free(&m->overlay);
     return r;
 }

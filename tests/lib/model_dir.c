@@ -8,10 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "build_gguf.h"
 #include "changes.h"
+#include "edit/recover.h"
 #include "faultsys.h"
 
 void put_file(int dir, const char *name, const void *bytes, size_t n)
@@ -116,6 +118,20 @@ unsigned files(const struct fixture *x)
     return n;
 }
 
+/* The plan, and the file that it must make. */
+static void finish(struct edit *d, const struct edit_change *c, const uint8_t *old, size_t old_n,
+                   enum edit_strategy s)
+{
+    struct err e = {0};
+    d->o = (struct edit_options){.strategy = s, .reserve = EDIT_RESERVE_AUTO};
+    d->p = EDIT_PLAN_INIT;
+    CU_ASSERT_EQUAL_FATAL(edit_plan_make(c, &d->o, &d->p, &e), 0);
+    d->p.image->file[EDIT_OLD_FILE] = source_mem(old, old_n);
+    struct source src = image_source(d->p.image);
+    d->image = malloc((size_t)src.size + 1);
+    CU_ASSERT_EQUAL_FATAL(src.read(&src, 0, d->image, (size_t)src.size), 0);
+}
+
 void make_edit(struct edit *d, const struct gguf *g, const uint8_t *old, size_t old_n,
                enum edit_strategy s, char letter, size_t n)
 {
@@ -127,13 +143,47 @@ void make_edit(struct edit *d, const struct gguf *g, const uint8_t *old, size_t 
         buf_char(&v, letter);
     edit_change_init(&c, g, NULL);
     CU_ASSERT_EQUAL_FATAL(set_bytes(&c, "text", 4, GGUF_STRING, v.data, v.len, EDIT_LAST, &e), 0);
-    d->o = (struct edit_options){.strategy = s, .reserve = EDIT_RESERVE_AUTO};
-    d->p = EDIT_PLAN_INIT;
-    CU_ASSERT_EQUAL_FATAL(edit_plan_make(&c, &d->o, &d->p, &e), 0);
-    d->p.image->file[EDIT_OLD_FILE] = source_mem(old, old_n);
-    struct source src = image_source(d->p.image);
-    d->image = malloc((size_t)src.size + 1);
-    CU_ASSERT_EQUAL_FATAL(src.read(&src, 0, d->image, (size_t)src.size), 0);
+    finish(d, &c, old, old_n, s);
+}
+
+/* Bytes that differ from those of the model, in memory or in a file. */
+static struct edit_draft *make_draft(size_t n, bool file)
+{
+    struct edit_draft *d = NULL;
+    struct buf b = BUF_INIT;
+    for (size_t i = 0; i < n; i++)
+        buf_char(&b, (char)(i * 7 + i / 256 + 1));
+    if (!file)
+        return edit_draft_memory(&b);
+    int fd = memfd_create("draft", MFD_CLOEXEC);
+    CU_ASSERT_EQUAL_FATAL(sys_write_all(&sys_libc, fd, b.data, n, 0), 0);
+    CU_ASSERT_EQUAL_FATAL(edit_draft_file(fd, &d, NULL), 0);
+    buf_free(&b);
+    return d;
+}
+
+void make_tensor_edit(struct edit *d, const struct gguf *g, const uint8_t *old, size_t old_n,
+                      enum edit_strategy s, unsigned what)
+{
+    CLEANUP(edit_change_free) struct edit_change c;
+    struct edit_draft *file = make_draft(70001, true), *memory = make_draft(3000, false);
+    struct edit_piece bytes[] = {{5, 3000, 0, memory}, {5000, 9001, 77, file}, {20000, 1, 3, file}};
+    struct edit_piece more = {0, 70001, 0, file}, made = {0, 15, 60, memory};
+    const struct edit_shape long_one = {I8, 1, {70001}}, short_one = {I8, 2, {5, 3}};
+    edit_change_init(&c, g, NULL);
+    if (what & EDIT_BYTES)
+        CU_ASSERT_EQUAL(edit_tensor_write(&c, "b", 1, bytes, 3, NULL), 0);
+    if (what & EDIT_MADE)
+        CU_ASSERT_EQUAL(edit_tensor_set(&c, "a", 1, &short_one, &made, 1, NULL), 0);
+    if (what & EDIT_RENAMED)
+        CU_ASSERT_EQUAL(edit_tensor_rename(&c, "a", 1, "first", 5, NULL), 0);
+    if (what & EDIT_REMOVED)
+        CU_ASSERT_EQUAL(edit_tensor_remove(&c, "b", 1, NULL), 0);
+    if (what & EDIT_ADDED)
+        CU_ASSERT_EQUAL(edit_tensor_add(&c, "more", 4, &long_one, &more, 1, EDIT_LAST, NULL), 0);
+    edit_draft_unref(file);
+    edit_draft_unref(memory);
+    finish(d, &c, old, old_n, s);
 }
 
 void edit_done(struct edit *d)
@@ -176,6 +226,31 @@ int commit(struct edit_file *f, const struct edit *d, struct edit_result *ret, s
     if (ret->old_fd >= 0)
         (void)close(ret->old_fd);
     return r;
+}
+
+void check_read_through(const struct fixture *x, const struct edit *d)
+{
+    struct edit_file f;
+    struct edit_overlay o = EDIT_OVERLAY_INIT;
+    struct source s;
+    struct map m;
+    CU_ASSERT_EQUAL_FATAL(edit_file_open(&f, &sys_libc, x->dir, NAME, false, NULL), 0);
+    CU_ASSERT_EQUAL_FATAL(edit_overlay(&f, &o, NULL), 0);
+    CU_ASSERT_EQUAL_FATAL(edit_overlay_source(&o, &f, &s, NULL), 0);
+    CU_ASSERT_EQUAL_FATAL(map_open(&m, f.fd, s.size), 0);
+    CU_ASSERT_EQUAL(edit_overlay_map(&o, &m, NULL), 0);
+    uint8_t *bytes = malloc((size_t)s.size + 1);
+    CU_ASSERT_EQUAL(s.read(&s, 0, bytes, (size_t)s.size), 0);
+    CU_ASSERT_EQUAL(map_check(&m, s.size), 0);
+    size_t new_n = (size_t)d->p.image->size, n = s.size < new_n ? x->old_n : new_n;
+    bool new = s.size == new_n &&memcmp(bytes, d->image, new_n) == 0;
+    /* A file that has grown, and whose journal means nothing, does not exist: J2. */
+    CU_ASSERT_TRUE(new || (s.size == x->old_n && memcmp(bytes, x->old, x->old_n) == 0));
+    CU_ASSERT_TRUE(!o.patch.sys || memcmp(m.data, bytes, n) == 0);
+    free(bytes);
+    map_close(&m);
+    edit_overlay_free(&o);
+    edit_file_close(&f);
 }
 
 /* Is the model's lock held by somebody? */

@@ -50,7 +50,19 @@ struct edit {
 
 void make_edit(struct edit *d, const struct gguf *g, const uint8_t *old, size_t old_n,
                enum edit_strategy s, char letter, size_t n);
+/* An edit of its tensors: any of these together. */
+enum {
+    EDIT_BYTES = 1,   /* ranges of b, from drafts in memory and in a file */
+    EDIT_RENAMED = 2, /* a becomes first */
+    EDIT_ADDED = 4,   /* more, of 70001 bytes, last */
+    EDIT_REMOVED = 8, /* b */
+    EDIT_MADE = 16,   /* a becomes 3 times 5 bytes */
+};
+void make_tensor_edit(struct edit *d, const struct gguf *g, const uint8_t *old, size_t old_n,
+                      enum edit_strategy s, unsigned what);
 void edit_done(struct edit *d);
+/* What the model holds, read through a journal if there is one, also mapped, is old or new. */
+void check_read_through(const struct fixture *x, const struct edit *d);
 
 /* The model opened by the real calls; what follows goes through `sys`. */
 struct edit_file open_model(const struct fixture *x, const struct sys *sys);

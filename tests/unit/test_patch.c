@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * edit/patch: the journal of bytes of tensors. Torn models are finished, journals that were not
+ * written to their end are dropped, what does not fit is left alone, and when an edit goes that way.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/bytes.h"
+#include "base/hash.h"
+#include "build_gguf.h"
+#include "cu_main.h"
+#include "edit/journal.h"
+#include "edit/recover.h"
+#include "edit/temp.h"
+#include "model_dir.h"
+
+static const uint64_t sum_key[2] = {0x6a6f75726e616c20, 0x6f66206767756673};
+
+/* A model, an edit of it in place that is in the journal, and nothing of it in the model. */
+struct work {
+    struct fixture x;
+    struct edit d;
+    uint8_t *journal;
+    size_t n, head; /* bytes of it, and of what its first sum covers */
+};
+
+static void begin(struct work *w, unsigned what)
+{
+    struct patch p;
+    setup_with(&w->x, 0);
+    make_tensor_edit(&w->d, w->x.g, w->x.old, w->x.old_n, EDIT_INPLACE, what);
+    CU_ASSERT_TRUE_FATAL(w->d.p.patch);
+    struct edit_file f = open_model(&w->x, calm());
+    int fd = journal_create(&f, NULL), undo = temp_unnamed(&f, NULL);
+    CU_ASSERT_EQUAL_FATAL(patch_write(&f, &w->d.p, NULL, fd, undo, &p, NULL), 0);
+    w->head = (size_t)p.table;
+    patch_free(&p);
+    (void)close(undo);
+    edit_file_close(&f);
+    w->journal = get_file(w->x.dir, JOURNAL, &w->n);
+}
+
+static void end(struct work *w)
+{
+    free(w->journal);
+    edit_done(&w->d);
+    teardown(&w->x);
+}
+
+static void seal(struct work *w)
+{
+    put_u64(w->journal + w->head - 8, siphash(sum_key, w->journal, w->head - 8), false);
+}
+
+/* What edit_recover() makes of the journal. */
+static int recover(const struct work *w, struct edit_recovered *found)
+{
+    struct err e = {0};
+    struct edit_file f = open_model(&w->x, calm());
+    int r = edit_recover(&f, found, &e);
+    CU_ASSERT_EQUAL(e.code, r);
+    CU_ASSERT_TRUE(r == 0 || e.msg[0]);
+    edit_file_close(&f);
+    return r;
+}
+
+static uint32_t draw(void)
+{
+    static uint64_t state = 7;
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(state >> 33);
+}
+
+/* ---- what fits ---- */
+
+/* Each sector old or new, by lot; what was not there before is zero, new or missing. */
+static void tear(const struct work *w)
+{
+    size_t new_n = (size_t)w->d.p.image->size, n = w->x.old_n + draw() % (new_n - w->x.old_n + 1);
+    uint8_t *torn = malloc(n + 1);
+    for (size_t at = 0; at < n; at += 512) {
+        size_t len = (size_t)min_u64(512, n - at), old = at < w->x.old_n ? w->x.old_n - at : 0;
+        bool new = draw() & 1;
+        memset(torn + at, 0, len);
+        memcpy(torn + at, new ? w->d.image + at : w->x.old + at,
+               (size_t)min_u64(len, new ? len : old));
+    }
+    put_file(w->x.dir, NAME, torn, n);
+    free(torn);
+}
+
+static void test_torn(void)
+{
+    static const unsigned edits[] = {EDIT_BYTES, EDIT_BYTES | EDIT_RENAMED,
+                                     EDIT_ADDED | EDIT_RENAMED};
+    for (size_t i = 0; i < 60; i++) {
+        struct work w;
+        struct edit_recovered found;
+        begin(&w, edits[i % 3]);
+        if (i >= 3)
+            tear(&w);
+        check_read_through(&w.x, &w.d);
+        CU_ASSERT_EQUAL(recover(&w, &found), 0);
+        CU_ASSERT_TRUE(found.finished);
+        CU_ASSERT_TRUE(is_new(&w.x, &w.d));
+        CU_ASSERT_EQUAL(files(&w.x), 1);
+        /* Once more, although all is done: the journal is dropped. */
+        put_file(w.x.dir, JOURNAL, w.journal, w.n);
+        CU_ASSERT_EQUAL(recover(&w, &found), 0);
+        CU_ASSERT_FALSE(found.finished);
+        CU_ASSERT_TRUE(is_new(&w.x, &w.d));
+        CU_ASSERT_EQUAL(files(&w.x), 1);
+        end(&w);
+    }
+}
+
+/* ---- what was not written to its end ---- */
+
+static void test_void(void)
+{
+    struct work w;
+    struct edit_recovered found;
+    begin(&w, EDIT_BYTES | EDIT_ADDED);
+    for (size_t i = 0; i < 300; i++) {
+        size_t n = i < 100 ? draw() % w.n : w.n, at = draw() % w.n;
+        uint8_t was = w.journal[at];
+        if (i >= 100 && i % 2) /* near its beginning */
+            at = draw() % (w.head + 4096), was = w.journal[at];
+        w.journal[at] ^= (uint8_t)(i < 100 ? 0 : 1 << draw() % 8);
+        put_file(w.x.dir, JOURNAL, w.journal, n);
+        w.journal[at] = was;
+        put_file(w.x.dir, NAME, w.x.old, w.x.old_n);
+        int r = recover(&w, &found);
+        CU_ASSERT_TRUE(r == 0 || r == -ESTALE);
+        CU_ASSERT_TRUE(is_old(&w.x) || (r == 0 && found.finished && is_new(&w.x, &w.d)));
+        CU_ASSERT_TRUE(i >= 100 || is_old(&w.x));
+        CU_ASSERT_EQUAL(files(&w.x), r == 0 ? 1 : 2);
+    }
+    end(&w);
+}
+
+/* ---- what does not fit ---- */
+
+/* A field of the head, with a sum that is right. */
+struct field {
+    size_t at, width;
+    uint64_t value;
+    const char *line;
+};
+
+static void test_foreign(void)
+{
+    static const char range[] = "its ranges lie outside";
+    static const struct field fields[] = {
+        {16, 8, 1, "neither the old nor the new"},
+        {16, 8, UINT64_MAX, range},
+        {24, 8, 0, range},
+        {24, 8, UINT64_MAX, range},
+        {48, 8, 1, range},
+        {48, 8, 1 << 16, range},
+        {48, 8, (uint64_t)-65536, range},
+        {56, 8, 0, range},
+        {56, 8, UINT64_MAX, range},
+        {56, 8, 65537, range},
+        {7, 1, '3', "later version"},
+        {7, 1, '9', "later version"},
+    };
+    struct work w;
+    struct edit_recovered found;
+    begin(&w, EDIT_BYTES);
+    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
+        const struct field *t = &fields[i];
+        uint64_t was = get_uint(w.journal + t->at, t->width, false);
+        put_uint(w.journal + t->at, t->value, t->width, false);
+        seal(&w);
+        put_file(w.x.dir, JOURNAL, w.journal, w.n);
+        struct err e = {0};
+        struct edit_file f = open_model(&w.x, calm());
+        CU_ASSERT_EQUAL(edit_recover(&f, &found, &e), -ESTALE);
+        if (!strstr(e.msg, t->line))
+            (void)printf("\n%zu: %s\n", i, e.msg);
+        CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, t->line));
+        edit_file_close(&f);
+        CU_ASSERT_TRUE(is_old(&w.x));
+        CU_ASSERT_EQUAL(files(&w.x), 2);
+        put_uint(w.journal + t->at, was, t->width, false);
+    }
+    /* Another name. */
+    w.journal[w.head - 9] ^= 1;
+    seal(&w);
+    put_file(w.x.dir, JOURNAL, w.journal, w.n);
+    CU_ASSERT_EQUAL(recover(&w, &found), -ESTALE);
+    w.journal[w.head - 9] ^= 1;
+    seal(&w);
+    put_file(w.x.dir, JOURNAL, w.journal, w.n);
+    /* A model with a sector that is neither. */
+    w.x.old[20000] ^= 1;
+    put_file(w.x.dir, NAME, w.x.old, w.x.old_n);
+    CU_ASSERT_EQUAL(recover(&w, &found), -ESTALE);
+    CU_ASSERT_TRUE(is_old(&w.x));
+    end(&w);
+}
+
+/* Numbers that would make it allocate or read far more than there is. */
+static void test_huge(void)
+{
+    static const struct field fields[] = {
+        {12, 4, UINT32_MAX, ""}, {32, 8, UINT64_MAX, ""},        {32, 8, (uint64_t)1 << 60, ""},
+        {40, 8, UINT64_MAX, ""}, {40, 8, (uint64_t)1 << 61, ""}, {8, 4, 512, ""},
+    };
+    struct work w;
+    struct edit_recovered found;
+    begin(&w, EDIT_BYTES);
+    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
+        const struct field *t = &fields[i];
+        uint64_t was = get_uint(w.journal + t->at, t->width, false);
+        put_uint(w.journal + t->at, t->value, t->width, false);
+        seal(&w);
+        put_file(w.x.dir, JOURNAL, w.journal, w.n);
+        CU_ASSERT_EQUAL(recover(&w, &found), 0);
+        CU_ASSERT_TRUE(found.dropped);
+        CU_ASSERT_TRUE(is_old(&w.x));
+        put_uint(w.journal + t->at, was, t->width, false);
+    }
+    end(&w);
+}
+
+/* ---- when it is done in place ---- */
+
+/* A sparse model of 100 MiB with one tensor of I8. */
+static struct gguf *make_large(struct fixture *x, struct edit_file *f)
+{
+    struct build b;
+    size_t n;
+    uint64_t size = (uint64_t)100 << 20;
+    build_init(&b, 3, false);
+    build_str(&b, "general.architecture", "test");
+    build_tensor(&b, "w", I8, (uint64_t[]){size}, 1, NULL, 0);
+    uint8_t *head = build_finish(&b, &n);
+    put_file(x->dir, NAME, head, n);
+    free(head);
+    *f = open_model(x, calm());
+    CU_ASSERT_EQUAL(ftruncate(f->fd, (off_t)(n + size)), 0);
+    CU_ASSERT_EQUAL(edit_file_note(f, NULL), 0);
+    struct source s;
+    struct gguf *g = NULL;
+    CU_ASSERT_EQUAL(source_fd(f->fd, &s, NULL), 0);
+    CU_ASSERT_EQUAL_FATAL(gguf_parse(&s, 0, &g, NULL), 0);
+    return g;
+}
+
+static void prepared(struct edit_file *f, const struct gguf *g, enum edit_strategy s, uint64_t n,
+                     int want, enum edit_strategy does)
+{
+    struct edit_change c;
+    struct edit_plan p = EDIT_PLAN_INIT;
+    struct edit_options o = {.strategy = s, .reserve = EDIT_RESERVE_AUTO};
+    enum edit_strategy got = EDIT_AUTO;
+    char name[] = "/tmp/ggufs-draft-XXXXXX";
+    int fd = mkstemp(name);
+    struct edit_draft *d;
+    CU_ASSERT_EQUAL(unlink(name), 0);
+    CU_ASSERT_EQUAL(ftruncate(fd, (off_t)n), 0);
+    CU_ASSERT_EQUAL_FATAL(edit_draft_file(fd, &d, NULL), 0);
+    struct edit_piece piece = {77, n, 0, d};
+    edit_change_init(&c, g, NULL);
+    CU_ASSERT_EQUAL(edit_tensor_write(&c, "w", 1, &piece, 1, NULL), 0);
+    CU_ASSERT_EQUAL_FATAL(edit_plan_make(&c, &o, &p, NULL), 0);
+    CU_ASSERT_TRUE(p.patch);
+    CU_ASSERT_FALSE(p.inplace);
+    CU_ASSERT_EQUAL(edit_prepare(f, &p, &o, &got, NULL), want);
+    CU_ASSERT_TRUE(want < 0 || got == does);
+    edit_plan_free(&p);
+    edit_change_free(&c);
+    edit_draft_unref(d);
+}
+
+static void test_bounds(void)
+{
+    struct fixture x;
+    struct edit_file f;
+    setup(&x);
+    struct gguf *g = make_large(&x, &f);
+    f.clone = EDIT_CLONE_NO;
+    prepared(&f, g, EDIT_AUTO, 1, 0, EDIT_INPLACE);
+    prepared(&f, g, EDIT_AUTO, (uint64_t)25 << 20, 0, EDIT_INPLACE);
+    prepared(&f, g, EDIT_AUTO, (uint64_t)26 << 20, 0, EDIT_COPY);
+    prepared(&f, g, EDIT_INPLACE, (uint64_t)26 << 20, 0, EDIT_INPLACE);
+    f.clone = EDIT_CLONE_YES;
+    prepared(&f, g, EDIT_AUTO, (uint64_t)26 << 20, 0, EDIT_REFLINK);
+    edit_file_close(&f);
+    gguf_free(g);
+    teardown(&x);
+}
+
+static CU_TestInfo tests[] = {
+    {"a torn model is finished, and read as finished", test_torn},
+    {"a journal that is cut or damaged", test_void},
+    {"a journal that does not fit is left alone", test_foreign},
+    {"numbers over all bounds", test_huge},
+    {"how much is changed in place", test_bounds},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("patch", tests)
