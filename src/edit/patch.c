@@ -341,7 +341,7 @@ static uint64_t journal_bytes(const struct patch *p)
     return p->data + (p->units - 1) * PATCH_UNIT + last;
 }
 
-/* The length of the head, by its first bytes; 0: it is none. */
+/* The length of the head, by its first bytes; 0 if they are not one. */
 static uint64_t head_length(const uint8_t fixed[FIXED], uint64_t file)
 {
     uint64_t n, ranges, units;

@@ -41,7 +41,7 @@ struct patch_range {
 };
 
 struct patch {
-    const struct sys *sys; /* NULL: there is none */
+    const struct sys *sys; /* NULL: no journal */
     int fd;                /* owned: of the journal */
     uint64_t before, after;
     struct patch_range *range; /* owned */

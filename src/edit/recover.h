@@ -40,8 +40,8 @@ int edit_overlay_source(struct edit_overlay *o, const struct edit_file *f, struc
                         struct err *e);
 /* True if there is something that it changes. */
 bool edit_overlay_changes(const struct edit_overlay *o);
-/* Lay it over a mapping of the file, of the source's size. Of a header alone nothing is mapped: who
- * reads one has it from the source. 0, -errno. */
+/* Lay it over a mapping of the file, of the source's size. Of a header alone nothing is mapped: readers of
+ * one have it from the source. 0, -errno. */
 int edit_overlay_map(const struct edit_overlay *o, struct map *m, struct err *e);
 void edit_overlay_free(struct edit_overlay *o);
 
