@@ -7,7 +7,7 @@
 #include <string.h>
 #include <syslog.h>
 
-#include "live/edits.h"
+#include "live/stored.h"
 
 /* ---- begin, end ---- */
 
@@ -155,8 +155,7 @@ static void play_again(struct live *l, const struct batch *b)
 {
     for (size_t i = 0; i < b->n_step; i++) {
         const struct step *s = &b->step[i];
-        if (s->file && s->from->file == s->file && edits_stored(l, s->to) &&
-            !edits_stored(l, s->from))
+        if (s->file && s->from->file == s->file && stored_has(l, s->to) && !stored_has(l, s->from))
             carry(l, s->from, s->to);
     }
 }
@@ -261,7 +260,7 @@ void batch_keep(struct live *l, size_t ops, size_t steps)
 static void follow(struct live *l, struct name *x)
 {
     if (x)
-        edits_follow(l, x);
+        name_follow(l, x);
 }
 
 /* What the names of steps show follows from what is stored. */
@@ -276,9 +275,9 @@ static void follow_steps(struct live *l, const struct batch *b, size_t first)
 static void report_refused(struct live *l, const struct step *s, const struct err *e)
 {
     if (!s->file && s->from && s->from->file)
-        (void)edits_refused(l, s->from, e);
+        (void)name_refused(l, s->from, e);
     if (!s->file && s->to && s->to->file)
-        (void)edits_refused(l, s->to, e);
+        (void)name_refused(l, s->to, e);
 }
 
 void batch_take_back(struct live *l, const struct err *e)

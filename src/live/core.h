@@ -49,16 +49,19 @@ struct batch {
     bool slow;                /* in flight: it is a copy of a large model */
 };
 
+struct judge;
+
 struct live {
     struct live_options opt; /* constant */
     struct newest *newest;   /* not owned */
     struct edit_file *file;  /* not owned; the writer's: while nothing is written, under the lock */
-    bool odd_names;          /* some key has a NUL in it; constant */
-    struct lock lock;        /* comes before that of `newest` */
-    atomic_bool stale;       /* edits were accepted that are not in the newest generation */
-    bool ending;             /* drafts that were not judged yet are dropped */
-    uint32_t generations;    /* made after the first */
-    uint64_t ranks;          /* given to keys */
+    const struct judge *const *judge; /* of drafts: constant */
+    bool odd_names;                   /* some key has a NUL in it; constant */
+    struct lock lock;                 /* comes before that of `newest` */
+    atomic_bool stale;    /* edits were accepted that are not in the newest generation */
+    bool ending;          /* drafts that were not judged yet are dropped */
+    uint32_t generations; /* made after the first */
+    uint64_t ranks;       /* given to keys */
     struct names names;
     struct gen *disk;   /* a reference: what the model file holds */
     struct gen *flying; /* a reference: what is being written, or NULL */

@@ -63,6 +63,11 @@ void draft_free(struct draft *d)
     free(d);
 }
 
+static const struct judge *judge_of(const struct live *l, const struct file *f)
+{
+    return l->judge[f->kind == FILE_HELPER ? JUDGE_HELPER : f->name ? JUDGE_KEY : JUDGE_ORPHAN];
+}
+
 /* ---- content ---- */
 
 /* All helpers together are counted. */
@@ -90,7 +95,7 @@ static int put(struct live *l, struct file *f, uint64_t off, const void *bytes, 
     size_t was = b->len;
     uint64_t end = UINT64_MAX;
     (void)add_u64(off, n, &end);
-    int r = judge_of(f)->room(l, f, end);
+    int r = judge_of(l, f)->room(l, f, end);
     if (r == 0 && end > b->len)
         r = set_length(b, end);
     if (r == 0 && n)
@@ -115,7 +120,7 @@ static void empty(struct live *l, struct file *f)
 static int begin(struct live *l, struct file *f, bool truncate, bool made,
                  const struct err *unready)
 {
-    const struct judge *judge = judge_of(f);
+    const struct judge *judge = judge_of(l, f);
     if (judge->refuse && unready->code)
         return judge->refuse(l, f, unready);
     struct draft *d = calloc(1, sizeof(*d));
@@ -137,7 +142,7 @@ static int begin(struct live *l, struct file *f, bool truncate, bool made,
 static int restart(struct live *l, struct file *f, bool truncate)
 {
     struct draft *d = f->draft, now = {.writers = d->writers, .state = d->state};
-    int r = judge_of(f)->begin(l, f, truncate, &now);
+    int r = judge_of(l, f)->begin(l, f, truncate, &now);
     if (r < 0)
         return r;
     buf_free(&d->text);
@@ -163,7 +168,7 @@ int draft_join(struct live *l, struct file *f, bool truncate, bool made, const s
     int r = 0;
     if (!f->draft)
         r = begin(l, f, truncate, made, unready);
-    else if (judge_of(f)->accept && is_over(f->draft))
+    else if (judge_of(l, f)->accept && is_over(f->draft))
         r = restart(l, f, truncate);
     if (r < 0)
         return r;
@@ -178,14 +183,14 @@ int draft_join(struct live *l, struct file *f, bool truncate, bool made, const s
 static int reach(struct live *l, struct file *f, uint64_t off)
 {
     bool beyond = is_accepted(f->draft) && off > f->draft->text.len;
-    return beyond && judge_of(f)->accept ? restart(l, f, false) : 0;
+    return beyond && judge_of(l, f)->accept ? restart(l, f, false) : 0;
 }
 
 /* ---- write ---- */
 
 static int refuse(struct live *l, struct file *f, const struct err *e)
 {
-    const struct judge *judge = judge_of(f);
+    const struct judge *judge = judge_of(l, f);
     if (!judge->refuse)
         return e->code;
     draft_event(f->draft, DRAFT_FAILED);
@@ -198,7 +203,7 @@ int draft_write(struct live *l, struct file *f, bool append, uint64_t off, const
                 size_t n)
 {
     struct draft *d = f->draft;
-    const struct judge *judge = judge_of(f);
+    const struct judge *judge = judge_of(l, f);
     struct err e = {0};
     assert(lock_held(&l->lock));
     d->closed = false;
@@ -221,7 +226,7 @@ int draft_truncate(struct live *l, struct file *f, uint64_t size)
 {
     struct draft *d = f->draft;
     assert(lock_held(&l->lock));
-    int r = judge_of(f)->room(l, f, size);
+    int r = judge_of(l, f)->room(l, f, size);
     if (r == 0)
         r = reach(l, f, size);
     if (r == 0 && size == 0)
@@ -243,7 +248,7 @@ int draft_truncate(struct live *l, struct file *f, uint64_t size)
  * become a value is refused to that close only, and dropped by the last one. */
 static int judge_now(struct live *l, struct file *f)
 {
-    const struct judge *judge = judge_of(f);
+    const struct judge *judge = judge_of(l, f);
     struct draft *d = f->draft;
     struct err e = {0};
     int r = judge->accept(l, f, &e);
@@ -265,7 +270,7 @@ int draft_settle(struct live *l, struct file *f, bool again)
 {
     struct draft *d = f->draft;
     assert(lock_held(&l->lock));
-    if (!judge_of(f)->accept)
+    if (!judge_of(l, f)->accept)
         return 0;
     if (again && d->state == DRAFT_ACCEPTED && d->losses != l->losses)
         draft_event(d, DRAFT_LOSE);
@@ -283,7 +288,7 @@ void draft_leave(struct live *l, struct file *f)
     struct draft *d = f->draft;
     if (--d->writers > 0)
         return;
-    judge_of(f)->end(l, f);
+    judge_of(l, f)->end(l, f);
     f->draft = NULL;
     draft_free(d);
 }

@@ -71,8 +71,9 @@ struct judge {
     /* Its last writer is gone, and the draft about to be freed. */
     void (*end)(struct live *l, struct file *f);
 };
-/* That of a key's text, of a helper's bytes, and of what is written to an orphan. */
-const struct judge *judge_of(const struct file *f);
+/* Of a key's text, of a helper's bytes, and of what is written to an orphan: live.judge. */
+enum { JUDGE_KEY, JUDGE_HELPER, JUDGE_ORPHAN, JUDGES };
+extern const struct judge *const judges[JUDGES];
 
 /* The one place where the state of a draft changes. */
 void draft_event(struct draft *d, enum draft_event event);

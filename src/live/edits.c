@@ -13,64 +13,6 @@
 #include "text/text_infer.h"
 #include "text/text_parse.h"
 
-/* ---- what is stored ---- */
-
-/* The slot of a key that an edit has touched, else NULL. *stored: the model has the key. */
-static const struct edit_slot *slot_of(const struct live *l, const struct name *x, bool *stored)
-{
-    uint32_t i = EDIT_NONE;
-    const struct edit_change *c = &l->next.change;
-    *stored = x->key && edit_find(c, x->key, x->key_len, &i);
-    return i == EDIT_NONE ? NULL : &c->slot[i];
-}
-
-bool edits_stored(const struct live *l, const struct name *x)
-{
-    bool stored;
-    assert(lock_held(&l->lock));
-    (void)slot_of(l, x, &stored);
-    return stored;
-}
-
-/* The value that a key has below all that is pending. */
-static struct shown base_value(const struct live *l, const char *key, size_t n)
-{
-    struct gen *g = base_gen(l);
-    uint32_t kv = gguf_find_key(g->gguf, key, n);
-    return kv == UINT32_MAX ? SHOWN_NONE : (struct shown){gen_ref(g), NULL, kv};
-}
-
-struct shown edits_shown(const struct live *l, const struct name *x)
-{
-    bool stored;
-    const struct edit_slot *s = slot_of(l, x, &stored);
-    assert(lock_held(&l->lock));
-    if (!stored)
-        return SHOWN_NONE;
-    if (!s)
-        return base_value(l, x->key, x->key_len);
-    if (s->value)
-        return (struct shown){gen_ref(base_gen(l)), edit_value_ref(s->value), 0};
-    const struct gguf *own = l->next.change.base;
-    return base_value(l, gguf_key(own, &own->kv[s->old]), own->kv[s->old].key_len);
-}
-
-struct typed edits_wanted_type(const struct name *x)
-{
-    const struct draft *d = x->file ? x->file->draft : NULL;
-    return d && d->typed.set ? d->typed : x->typed;
-}
-
-struct typed edits_known_type(const struct live *l, const struct name *x)
-{
-    struct gguf_value v;
-    struct typed type = edits_wanted_type(x);
-    if (type.set)
-        return type;
-    CLEANUP(shown_free) struct shown s = edits_shown(l, x);
-    return shown_value(&s, &v) ? (struct typed){true, v.type, v.elem} : (struct typed){0};
-}
-
 /* ---- values ---- */
 
 /* An empty text has no memory, but an address: there is arithmetic on it. */
@@ -81,7 +23,7 @@ static const uint8_t *bytes_of(const struct buf *text)
 
 struct typed edits_type(const struct live *l, const struct name *x, const struct buf *text)
 {
-    struct typed type = edits_known_type(l, x);
+    struct typed type = stored_known_type(l, x);
     if (!type.set)
         text_new_type(key_find(x->key, x->key_len), bytes_of(text), text->len, &type.type,
                       &type.elem);
@@ -139,7 +81,7 @@ static int not_for_editing(struct err *e)
 static int parse_and_set(struct live *l, struct name *x, const struct buf *text, struct err *e)
 {
     CLEANUP(buf_free) struct buf payload = BUF_INIT;
-    CLEANUP(shown_free) struct shown old = edits_shown(l, x);
+    CLEANUP(shown_free) struct shown old = stored_value(l, x);
     struct gguf_value v;
     bool own = key_is_own(x->key, x->key_len), known = shown_value(&old, &v);
     struct typed type = edits_type(l, x, text);
@@ -166,18 +108,10 @@ int edits_accept(struct live *l, struct name *x, const struct buf *text, struct 
     return r;
 }
 
-int edits_refused(struct live *l, struct name *x, const struct err *e)
-{
-    char name[SHOW_MAX];
-    live_log(l, LOG_WARNING, "%s: refused: %s", show(name, x->text, strlen(x->text)), e->msg);
-    name_set_error(&l->names, x, e->msg);
-    return e->code;
-}
-
 int edits_retype(struct live *l, struct name *x, struct typed type, struct err *e)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
-    CLEANUP(shown_free) struct shown s = edits_shown(l, x);
+    CLEANUP(shown_free) struct shown s = stored_value(l, x);
     if (!s.gen)
         return err_set(e, -EINVAL, "has no value yet");
     if (strcmp(x->key, "general.alignment") == 0)
@@ -196,7 +130,7 @@ int edits_retype(struct live *l, struct name *x, struct typed type, struct err *
 int edits_restore(struct live *l, struct name *x, const struct shown *value, struct err *e)
 {
     CLEANUP(buf_free) struct buf payload = BUF_INIT;
-    CLEANUP(shown_free) struct shown now = edits_shown(l, x);
+    CLEANUP(shown_free) struct shown now = stored_value(l, x);
     struct gguf_value v;
     size_t n;
     if (!value->gen) {
@@ -217,26 +151,12 @@ int edits_restore(struct live *l, struct name *x, const struct shown *value, str
 
 /* ---- names ---- */
 
-/* The rank of a key that is stored. */
-static uint64_t rank_of(const struct live *l, const struct name *x)
-{
-    bool stored;
-    const struct edit_slot *s = slot_of(l, x, &stored);
-    const struct gen *base = base_gen(l);
-    if (s)
-        return s->rank;
-    uint32_t kv = gguf_find_key(gen_own(base), x->key, x->key_len);
-    if (kv == UINT32_MAX)
-        return x->rank;
-    return base->rank ? base->rank[kv] : (uint64_t)kv + 1;
-}
-
 /* Type and place of a key that is about to leave its name, in case that it comes back. */
 static void remember(const struct live *l, struct name *x)
 {
     struct gguf_value v;
-    CLEANUP(shown_free) struct shown s = edits_shown(l, x);
-    x->rank = rank_of(l, x);
+    CLEANUP(shown_free) struct shown s = stored_value(l, x);
+    x->rank = stored_rank(l, x);
     if (shown_value(&s, &v))
         x->typed = (struct typed){true, v.type, v.elem};
 }
@@ -253,7 +173,7 @@ int edits_remove(struct live *l, struct name *x, struct err *e)
         r = accepted(l, x, NULL, mark, e);
     if (r > 0) {
         slot_event(&l->names, x, SLOT_REMOVED);
-        edits_hide(l, x);
+        name_hide(l, x);
         name_set_error(&l->names, x, NULL); /* of a value that nobody misses now */
     }
     return r;
@@ -265,7 +185,7 @@ static int keep_key(struct live *l, struct name *x, const struct err *e)
     slot_event(&l->names, x, SLOT_REFUSED);
     name_show(&l->names, x);
     x->typed.set = false;
-    return edits_refused(l, x, e);
+    return name_refused(l, x, e);
 }
 
 int edits_remove_due(struct live *l)
@@ -299,27 +219,4 @@ int edits_rename(struct live *l, struct name *from, struct name *to, struct err 
         name_set_error(&l->names, to, NULL);
     }
     return r;
-}
-
-/* ---- what a name shows ---- */
-
-void edits_hide(struct live *l, struct name *x)
-{
-    struct file *f = x->file;
-    if (x->slot != SLOT_ABSENT || !f || f->draft)
-        return;
-    (void)name_leave(x);
-    if (x->rank)
-        name_spare(x, f);
-    file_reap(&l->names, f);
-}
-
-void edits_follow(struct live *l, struct name *x)
-{
-    if (!x->key)
-        return;
-    slot_event(&l->names, x, edits_stored(l, x) ? SLOT_BACK : SLOT_GONE);
-    if (x->slot == SLOT_STORED)
-        name_show(&l->names, x);
-    edits_hide(l, x);
 }

@@ -9,16 +9,9 @@
 #define LIVE_EDITS_H
 
 #include "live/batch.h"
-#include "live/draft.h"
+#include "live/stored.h"
 
-/* True if the model, with all edits accepted, has the key. */
-bool edits_stored(const struct live *l, const struct name *x);
-/* The value of a key there: references for shown_free(). */
-struct shown edits_shown(const struct live *l, const struct name *x);
-/* The type that a value is to have: as far as the name has it; and as far as it is known before
- * there is a text; and that of this text. */
-struct typed edits_wanted_type(const struct name *x);
-struct typed edits_known_type(const struct live *l, const struct name *x);
+/* The type that this text is to have. */
 struct typed edits_type(const struct live *l, const struct name *x, const struct buf *text);
 
 /*
@@ -35,12 +28,4 @@ int edits_retype(struct live *l, struct name *x, struct typed type, struct err *
 int edits_remove(struct live *l, struct name *x, struct err *e);
 /* Make the removals that are due part of what is accepted. 0, or why keys are back. */
 int edits_remove_due(struct live *l);
-/* A value was refused: for the log and for user.gguf.error. Returns e->code. */
-int edits_refused(struct live *l, struct name *x, const struct err *e);
-
-/* A key that the model does not have is visible only while it is written. */
-void edits_hide(struct live *l, struct name *x);
-/* Edits were given up: what a name shows follows from whether the model has the key. */
-void edits_follow(struct live *l, struct name *x);
-
 #endif

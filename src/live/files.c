@@ -10,7 +10,7 @@
 
 #include "base/bytes.h"
 #include "gguf/keys.h"
-#include "live/edits.h"
+#include "live/stored.h"
 #include "live/writer.h"
 
 struct live_file {
@@ -62,7 +62,7 @@ static void release_locked(struct live *l, struct live_file *h)
     if (f->kind == FILE_KEY && !f->opens && !f->pins)
         file_free_content(&l->names, f);
     if (x && x->key)
-        edits_hide(l, x); /* which may free the file */
+        name_hide(l, x); /* which may free the file */
     else
         file_reap(&l->names, f);
     if (x || last)
@@ -178,7 +178,7 @@ static void unmake(struct live *l, uint32_t number)
     struct file *f = names_file(&l->names, number);
     struct name *x = f->name;
     if (x->key)
-        edits_hide(l, x);
+        name_hide(l, x);
     else
         file_reap(&l->names, name_leave(x));
     name_reap(&l->names, x);
@@ -247,11 +247,21 @@ size_t live_read(struct live *l, const struct live_file *h, uint64_t off, size_t
     return count;
 }
 
-bool look_written(const struct live_file *h, uint64_t *ret)
+int live_attr(struct live *l, uint32_t number, const struct live_file *h, struct live_attr *ret)
 {
-    if (h->writes)
-        *ret = h->file->draft->text.len;
-    return h->writes;
+    struct shown shown = SHOWN_NONE;
+    lock_take(&l->lock);
+    int r = look_check(l, number);
+    if (r == 0)
+        shown = look_attr(l, number, ret);
+    if (r == 0 && h && h->writes) {
+        shown_free(&shown);
+        ret->size = h->file->draft->text.len;
+    }
+    lock_drop(&l->lock);
+    if (r == 0)
+        look_measure(&shown, ret);
+    return r;
 }
 
 int live_write(struct live *l, struct live_file *h, uint64_t off, const void *bytes, size_t n)

@@ -22,7 +22,7 @@ static int key_room(struct live *l, struct file *f, uint64_t n)
 
 static int key_begin(struct live *l, struct file *f, bool empty, struct draft *d)
 {
-    d->before = edits_shown(l, f->name);
+    d->before = stored_value(l, f->name);
     if (!empty)
         shown_text(&d->before, &d->text);
     return buf_error(&d->text);
@@ -48,7 +48,7 @@ static int parse(const struct live *l, const struct name *x, const struct buf *t
                  const struct typed *type, struct err *e)
 {
     CLEANUP(buf_free) struct buf payload = BUF_INIT;
-    CLEANUP(shown_free) struct shown s = edits_shown(l, x);
+    CLEANUP(shown_free) struct shown s = stored_value(l, x);
     const struct gguf *g = l->newest->view.gen->gguf;
     struct gguf_value old;
     bool known = shown_value(&s, &old);
@@ -63,7 +63,7 @@ static int parse(const struct live *l, const struct name *x, const struct buf *t
 static bool begins_stored(const struct live *l, const struct name *x, const struct buf *draft)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
-    CLEANUP(shown_free) struct shown s = edits_shown(l, x);
+    CLEANUP(shown_free) struct shown s = stored_value(l, x);
     shown_text(&s, &text);
     return buf_error(&text) ||
            (text.len >= draft->len && memcmp(text.data, draft->data, draft->len) == 0);
@@ -76,7 +76,7 @@ static bool begins_stored(const struct live *l, const struct name *x, const stru
 static int key_written(struct live *l, struct file *f, bool at_once, struct err *e)
 {
     const struct buf *text = &f->draft->text;
-    struct typed type = edits_known_type(l, f->name);
+    struct typed type = stored_known_type(l, f->name);
     bool known = type.set;
     if (!known && !at_once) /* the type may become another */
         return 0;
@@ -106,7 +106,7 @@ static int key_accept(struct live *l, struct file *f, struct err *e)
 static bool key_may_go_on(struct live *l, struct file *f)
 {
     const struct buf *text = &f->draft->text;
-    struct typed type = edits_known_type(l, f->name);
+    struct typed type = stored_known_type(l, f->name);
     bool open = type.set && text->len && !looks_whole(&type, text);
     return open && text_prefix_check(type.type, type.elem, text->data, text->len) == 0;
 }
@@ -126,7 +126,7 @@ static int key_refuse(struct live *l, struct file *f, const struct err *e)
         (void)writer_accepted(l, NULL);
     if (d)
         d->accepted = false;
-    return edits_refused(l, f->name, e);
+    return name_refused(l, f->name, e);
 }
 
 /* What a mere truncation makes: the empty string or array. */
@@ -134,7 +134,7 @@ static void accept_truncation(struct live *l, struct file *f)
 {
     struct err e = {0};
     struct name *x = f->name;
-    struct typed type = edits_known_type(l, x);
+    struct typed type = stored_known_type(l, x);
     const struct key_row *row = key_find(x->key, x->key_len);
     if (!type.set)
         type.type = row ? row->type : GGUF_STRING;
@@ -143,7 +143,7 @@ static void accept_truncation(struct live *l, struct file *f)
     int r = edits_accept(l, x, &f->draft->text, &e);
     draft_event(f->draft, r < 0 ? DRAFT_FAILED : DRAFT_PASSED);
     if (r < 0)
-        l->failed = edits_refused(l, x, &e); /* a release reports to nobody */
+        l->failed = name_refused(l, x, &e); /* a release reports to nobody */
     else if (r > 0)
         (void)writer_accepted(l, NULL);
 }
@@ -225,9 +225,4 @@ static void orphan_end(struct live *l, struct file *f)
 static const struct judge judge_orphan = {
     .room = key_room, .begin = orphan_begin, .end = orphan_end};
 
-const struct judge *judge_of(const struct file *f)
-{
-    if (f->kind == FILE_HELPER)
-        return &judge_helper;
-    return f->name ? &judge_key : &judge_orphan;
-}
+const struct judge *const judges[JUDGES] = {&judge_key, &judge_helper, &judge_orphan};

@@ -3,7 +3,6 @@
 #include "live/live.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,23 +10,7 @@
 #include "live/look.h"
 #include "live/writer.h"
 
-void live_log(const struct live *l, int priority, const char *fmt, ...)
-{
-    va_list ap;
-    va_start(ap, fmt);
-    logger_vlog(&l->opt.log, priority, fmt, ap);
-    va_end(ap);
-}
-
 /* ---- begin and end ---- */
-
-bool has_odd_names(const struct gguf *g)
-{
-    for (uint32_t i = 0; i < g->n_kv; i++)
-        if (memchr(gguf_key(g, &g->kv[i]), 0, g->kv[i].key_len))
-            return true;
-    return false;
-}
 
 int live_open(struct newest *n, struct edit_file *f, const struct live_options *o,
               struct live **ret)
@@ -44,6 +27,7 @@ int live_open(struct newest *n, struct edit_file *f, const struct live_options *
     l->odd_names = has_odd_names(own);
     l->ranks = own->n_kv;
     l->disk = gen_ref(n->view.gen);
+    l->judge = judges;
     lock_init(&l->lock);
     batch_begin(l);
     *ret = l;
@@ -148,7 +132,7 @@ static void type_of(const struct file *f, const struct shown *shown, struct buf 
     if (helper && !f->inherited)
         type = f->typed;
     else if (f && f->name && f->kind == FILE_KEY)
-        type = edits_wanted_type(f->name);
+        type = stored_wanted_type(f->name);
     if (!known && !type.set)
         return;
     if (!known) {
@@ -229,7 +213,7 @@ static int retype(struct live *l, uint32_t number, struct typed type, struct liv
         return 0;
     r = edits_retype(l, f->name, type, &e);
     if (r < 0)
-        return edits_refused(l, f->name, &e);
+        return name_refused(l, f->name, &e);
     return r > 0 ? writer_accepted(l, w) : 0;
 }
 

@@ -8,7 +8,8 @@
 
 #include "base/bytes.h"
 #include "gguf/value.h"
-#include "live/edits.h"
+#include "live/batch.h"
+#include "live/stored.h"
 
 /* ---- by number ---- */
 
@@ -31,7 +32,7 @@ struct shown look_shown(const struct live *l, uint32_t number)
     struct gen *g = l->newest->view.gen;
     const struct name *x = f && f->kind == FILE_KEY ? f->name ? f->name : f->last : NULL;
     if (f)
-        return x ? edits_shown(l, x) : SHOWN_NONE;
+        return x ? stored_value(l, x) : SHOWN_NONE;
     uint32_t kv = names_kv(&l->names, g, number);
     return kv == UINT32_MAX ? SHOWN_NONE : (struct shown){gen_ref(g), NULL, kv};
 }
@@ -54,7 +55,7 @@ struct shown look_attr(const struct live *l, uint32_t number, struct live_attr *
     return bytes ? SHOWN_NONE : look_shown(l, number);
 }
 
-static void measure(struct shown *s, struct live_attr *ret)
+void look_measure(struct shown *s, struct live_attr *ret)
 {
     if (s->gen)
         ret->size = shown_size(s);
@@ -81,24 +82,6 @@ void live_forget(struct live *l, uint32_t number, uint64_t n)
             name_reap(&l->names, last);
     }
     lock_drop(&l->lock);
-}
-
-int live_attr(struct live *l, uint32_t number, const struct live_file *h, struct live_attr *ret)
-{
-    struct shown shown = SHOWN_NONE;
-    lock_take(&l->lock);
-    int r = look_check(l, number);
-    if (r == 0)
-        shown = look_attr(l, number, ret);
-    uint64_t written;
-    if (r == 0 && h && look_written(h, &written)) {
-        shown_free(&shown);
-        ret->size = written;
-    }
-    lock_drop(&l->lock);
-    if (r == 0)
-        measure(&shown, ret);
-    return r;
 }
 
 /* ---- by name ---- */
@@ -136,7 +119,7 @@ static bool has_type(const struct live *l, uint32_t number, uint32_t type, uint3
     if (shown_value(&s, &v))
         return v.type == type && (type != GGUF_ARRAY || v.elem == elem);
     const struct file *f = names_file(&l->names, number);
-    struct typed known = f->kind == FILE_KEY ? edits_wanted_type(f->name) : f->typed;
+    struct typed known = f->kind == FILE_KEY ? stored_wanted_type(f->name) : f->typed;
     return known.set && known.type == type;
 }
 
@@ -166,7 +149,7 @@ int live_lookup(struct live *l, const char *name, struct live_attr *ret)
     lock_drop(&l->lock);
     if (found == NUMBER_NONE)
         return -ENOENT;
-    measure(&shown, ret);
+    look_measure(&shown, ret);
     return 0;
 }
 
@@ -248,7 +231,7 @@ int live_list_at(struct live *l, const struct live_list *list, uint64_t *i, bool
         refer(l, list->number[*i]);
     lock_drop(&l->lock);
     if (attrs)
-        measure(&shown, ret);
+        look_measure(&shown, ret);
     shown_free(&shown);
     return found;
 }

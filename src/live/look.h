@@ -21,9 +21,8 @@ struct shown look_shown(const struct live *l, uint32_t number);
 /* Its entry; the size is that of what is returned, to be measured without the lock, if that is a
  * value, else it is set. */
 struct shown look_attr(const struct live *l, uint32_t number, struct live_attr *ret);
-
-/* The size of what an open file writes; false: it does not write. */
-bool look_written(const struct live_file *h, uint64_t *ret);
+/* Measure it: without the lock. s is freed. */
+void look_measure(struct shown *s, struct live_attr *ret);
 
 /* What a name in metadata/ is. */
 enum name_class look_classify(const struct live *l, const char *text);

@@ -64,7 +64,7 @@ static int unlink_key(struct live *l, struct name *x, const struct err *unready)
     if (stays(x))
         return -EPERM;
     if (unready->code)
-        return edits_refused(l, x, unready);
+        return name_refused(l, x, unready);
     struct file *f = name_leave(x);
     if (x->slot == SLOT_STORED || x->rank)
         name_spare(x, f);
@@ -111,7 +111,7 @@ static int copy_text(const struct move *m, struct buf *out)
     if (bytes) {
         buf_add(out, bytes->data, bytes->len);
     } else {
-        CLEANUP(shown_free) struct shown s = edits_shown(m->l, m->from);
+        CLEANUP(shown_free) struct shown s = stored_value(m->l, m->from);
         shown_text(&s, out);
     }
     return buf_error(out);
@@ -145,7 +145,7 @@ static int key_to_helper(const struct move *m)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
     struct names *n = names_of(m);
-    struct typed type = edits_known_type(m->l, m->from);
+    struct typed type = stored_known_type(m->l, m->from);
     int r = copy_text(m, &text);
     if (r == 0 && !names_have_room(n, 0, text.len))
         r = -ENOSPC;
@@ -181,7 +181,7 @@ static int refused(const struct move *m, const struct err *e)
     if (m->to->slot == SLOT_STORED)
         name_show(names_of(m), m->to);
     if (m->to->file)
-        return edits_refused(m->l, m->to, e);
+        return name_refused(m->l, m->to, e);
     char name[SHOW_MAX];
     live_log(m->l, LOG_WARNING, "%s: refused: %s", show(name, m->to->text, strlen(m->to->text)),
              e->msg);
@@ -194,7 +194,7 @@ static int accept_helper(const struct move *m, const struct buf *text, struct er
 {
     const struct file *f = m->from->file;
     struct typed before = m->to->typed;
-    bool knows = before.set || edits_stored(m->l, m->to);
+    bool knows = before.set || stored_has(m->l, m->to);
     if (f->typed.set && !(f->inherited && knows))
         m->to->typed = f->typed;
     int r = edits_accept(m->l, m->to, text, e);
@@ -224,7 +224,7 @@ static int unfinished(const struct move *m)
 static int unwritten_to_key(const struct move *m)
 {
     struct file *f = m->from->file;
-    struct shown before = edits_shown(m->l, m->to);
+    struct shown before = stored_value(m->l, m->to);
     struct name *parked = f->parked;
     int r = unfinished(m);
     if (r == 0) {
@@ -243,7 +243,7 @@ static int unwritten_to_key(const struct move *m)
 static void become_key(const struct move *m, struct file *f, struct buf *left, bool is_edit)
 {
     struct names *n = names_of(m);
-    struct shown before = edits_shown(m->l, m->to);
+    struct shown before = stored_value(m->l, m->to);
     if (is_edit) /* the time goes with it: gedit compares it when it saves again */
         m->to->mtime = m->from->mtime;
     if (f->draft) {
@@ -301,7 +301,7 @@ static int key_over_key(const struct move *m)
     struct err e = {0};
     struct edit_change *c = &m->l->next.change;
     size_t before = edit_mark(c);
-    CLEANUP(shown_free) struct shown s = edits_shown(m->l, m->from);
+    CLEANUP(shown_free) struct shown s = stored_value(m->l, m->from);
     shown_text(&s, &text);
     if (buf_error(&text))
         return buf_error(&text);
@@ -314,7 +314,7 @@ static int key_over_key(const struct move *m)
     f->pins--;
     if (r < 0) { /* neither the one nor the other */
         edit_undo(c, before);
-        edits_follow(m->l, m->to);
+        name_follow(m->l, m->to);
         return refused(m, &e);
     }
     if (!m->from->file) /* it is hidden already: the model does not have it any more */
@@ -340,7 +340,7 @@ static int key_to_key(const struct move *m)
         return -EINVAL;
     if (stays(m->from))
         return -EPERM;
-    if (!edits_stored(m->l, m->from)) { /* it was made and has no value yet */
+    if (!stored_has(m->l, m->from)) { /* it was made and has no value yet */
         int r = unfinished(m);
         if (r == 0)
             name_reap(names_of(m), m->from);
@@ -351,7 +351,7 @@ static int key_to_key(const struct move *m)
         r = batch_room(m->l);
     if (r < 0)
         return r;
-    return edits_stored(m->l, m->to) ? key_over_key(m) : key_to_new(m);
+    return stored_has(m->l, m->to) ? key_over_key(m) : key_to_new(m);
 }
 
 /* What the new name is; *key: that of a key. */

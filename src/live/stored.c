@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT */
+/* What the model has of a key, and what its name shows: see stored.h. */
+#include "live/stored.h"
+
+#include <string.h>
+#include <syslog.h>
+
+/* The slot of a key that an edit has touched, else NULL. *stored: the model has the key. */
+static const struct edit_slot *slot_of(const struct live *l, const struct name *x, bool *stored)
+{
+    uint32_t i = EDIT_NONE;
+    const struct edit_change *c = &l->next.change;
+    *stored = x->key && edit_find(c, x->key, x->key_len, &i);
+    return i == EDIT_NONE ? NULL : &c->slot[i];
+}
+
+bool stored_has(const struct live *l, const struct name *x)
+{
+    bool stored;
+    assert(lock_held(&l->lock));
+    (void)slot_of(l, x, &stored);
+    return stored;
+}
+
+/* The value that a key has below all that is pending. */
+static struct shown base_value(const struct live *l, const char *key, size_t n)
+{
+    struct gen *g = base_gen(l);
+    uint32_t kv = gguf_find_key(g->gguf, key, n);
+    return kv == UINT32_MAX ? SHOWN_NONE : (struct shown){gen_ref(g), NULL, kv};
+}
+
+struct shown stored_value(const struct live *l, const struct name *x)
+{
+    bool stored;
+    const struct edit_slot *s = slot_of(l, x, &stored);
+    assert(lock_held(&l->lock));
+    if (!stored)
+        return SHOWN_NONE;
+    if (!s)
+        return base_value(l, x->key, x->key_len);
+    if (s->value)
+        return (struct shown){gen_ref(base_gen(l)), edit_value_ref(s->value), 0};
+    const struct gguf *own = l->next.change.base;
+    return base_value(l, gguf_key(own, &own->kv[s->old]), own->kv[s->old].key_len);
+}
+
+struct typed stored_wanted_type(const struct name *x)
+{
+    const struct draft *d = x->file ? x->file->draft : NULL;
+    return d && d->typed.set ? d->typed : x->typed;
+}
+
+struct typed stored_known_type(const struct live *l, const struct name *x)
+{
+    struct gguf_value v;
+    struct typed type = stored_wanted_type(x);
+    if (type.set)
+        return type;
+    CLEANUP(shown_free) struct shown s = stored_value(l, x);
+    return shown_value(&s, &v) ? (struct typed){true, v.type, v.elem} : (struct typed){0};
+}
+
+uint64_t stored_rank(const struct live *l, const struct name *x)
+{
+    bool stored;
+    const struct edit_slot *s = slot_of(l, x, &stored);
+    const struct gen *base = base_gen(l);
+    if (s)
+        return s->rank;
+    uint32_t kv = gguf_find_key(gen_own(base), x->key, x->key_len);
+    if (kv == UINT32_MAX)
+        return x->rank;
+    return base->rank ? base->rank[kv] : (uint64_t)kv + 1;
+}
+
+/* ---- what a name shows ---- */
+
+void name_hide(struct live *l, struct name *x)
+{
+    struct file *f = x->file;
+    if (x->slot != SLOT_ABSENT || !f || f->draft)
+        return;
+    (void)name_leave(x);
+    if (x->rank)
+        name_spare(x, f);
+    file_reap(&l->names, f);
+}
+
+void name_follow(struct live *l, struct name *x)
+{
+    if (!x->key)
+        return;
+    slot_event(&l->names, x, stored_has(l, x) ? SLOT_BACK : SLOT_GONE);
+    if (x->slot == SLOT_STORED)
+        name_show(&l->names, x);
+    name_hide(l, x);
+}
+
+int name_refused(struct live *l, struct name *x, const struct err *e)
+{
+    char name[SHOW_MAX];
+    live_log(l, LOG_WARNING, "%s: refused: %s", show(name, x->text, strlen(x->text)), e->msg);
+    name_set_error(&l->names, x, e->msg);
+    return e->code;
+}
