@@ -165,23 +165,25 @@ static bool is_gone(const struct target *t)
 }
 
 /*
- * Another --unmount has the mount open for a moment, which does not count as a use. 0: unmounted.
+ * Another --unmount has the mount open for a moment, which does not count as a use: the mount is
+ * tried again for a while, unless another program is seen to use it. 0: unmounted.
  */
 static int busy(const struct target *t, struct err *e)
 {
     const struct timespec moment = {.tv_nsec = BUSY_MS * 1000000};
     CLEANUP(buf_free) struct buf users = BUF_INIT;
-    mount_users(&t->mounts, t->mount, &users);
-    buf_char(&users, '\0');
-    bool nobody = buf_error(&users) || users.len == 1;
-    for (int i = 0; nobody && i < BUSY_TRIES; i++) {
+    bool others = mount_users(&t->mounts, t->mount, &users);
+    for (int i = 0; !others && i < BUSY_TRIES; i++) {
         (void)nanosleep(&moment, NULL);
         if (is_gone(t) || mount_take_down(t->mount->at, !t->daemon, e) == 0) {
             *e = (struct err){0};
             return 0;
         }
+        users.len = 0;
+        others = mount_users(&t->mounts, t->mount, &users);
     }
-    if (nobody)
+    buf_char(&users, '\0');
+    if (buf_error(&users) || users.len == 1)
         return err_set(e, -EBUSY,
                        "is in use, by the working folder of this command, or by a process "
                        "that cannot be seen");

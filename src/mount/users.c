@@ -9,6 +9,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "mount/daemon.h"
 #include "mount/processes.h"
 
 /* At most so many users are named. */
@@ -18,7 +19,8 @@ struct users {
     const struct mount *m;
     struct buf *out;
     unsigned n;
-    long pid; /* of the process that is being checked */
+    long pid;    /* of the process that is being checked */
+    bool others; /* a use by anything but this program */
 };
 
 /* True if a path is the mount point or below it. */
@@ -105,11 +107,12 @@ static bool try_process(void *arg, long pid)
     if (pid != getpid() && uses(u)) {
         (void)snprintf(text, sizeof(text), "process %ld (%s)", pid, process_name(name, pid));
         add(u, text);
+        u->others |= strcmp(name, DAEMON_COMM) != 0;
     }
     return true;
 }
 
-void mount_users(const struct mounts *ms, const struct mount *m, struct buf *out)
+bool mount_users(const struct mounts *ms, const struct mount *m, struct buf *out)
 {
     struct users u = {.m = m, .out = out};
     for (size_t i = 0; i < ms->n; i++)
@@ -118,8 +121,10 @@ void mount_users(const struct mounts *ms, const struct mount *m, struct buf *out
             (void)snprintf(text, sizeof(text), "the mount on %s",
                            show(at, ms->mount[i].at, strlen(ms->mount[i].at)));
             add(&u, text);
+            u.others = true;
         }
     (void)processes_each("/proc", try_process, &u);
     if (u.n > NAMED_MAX)
         buf_printf(out, " and %u more", u.n - NAMED_MAX);
+    return u.others;
 }

@@ -8,8 +8,9 @@
 /*
  * Append "process 12 (bash), process 34 (vim) and 5 more", safe to print: processes with an open
  * file, a mapping, a working folder or a program there, if this process may see them; and mounts
- * inside of it. Appends nothing if it is not in use. Errors stay in the buf.
+ * inside of it. Appends nothing if it is not in use. Errors stay in the buf. Returns true if a use is
+ * seen that is not by another process of this program: an --unmount has the mount open for a moment.
  */
-void mount_users(const struct mounts *ms, const struct mount *m, struct buf *out);
+bool mount_users(const struct mounts *ms, const struct mount *m, struct buf *out);
 
 #endif

@@ -162,9 +162,9 @@ class Again(Case):
             line = f'ggufs: {at}: waiting: process {process} is still writing edits\n'
             editlib.until(lambda: os.fstat(said.fileno()).st_size >= 2 * len(line))
             gate.open()
-            self.assertEqual([end.wait(mountlib.LIMIT) for end in ends], [0, 0])
+            codes = [end.wait(mountlib.LIMIT) for end in ends]
             said.seek(0)
-            self.assertEqual(said.read().decode(), 2 * line)
+            self.assertEqual((codes, said.read().decode()), ([0, 0], 2 * line))
 
     def test_side_by_side(self):
         """Of several mounts that begin at the same time one writes, and the others name it."""
