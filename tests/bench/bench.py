@@ -21,6 +21,8 @@ all rounds and, in brackets, the least and the most. WHAT is any of
   many        20,000 keys made, renamed and removed one by one
   memory      of the daemon, during large edits and after many
   latency     single reads of tensor data beside edits and listings, with 1,000,000 tokens
+  stats       statistics of values, in processor time
+  hashes      SHA-256 of all tensors, against sha256sum of as many files at a time
   hanging     reads while an edit waits for a disk that hangs
 
 (default: all). docs/performance.md explains how each is measured, and its goal; RESULTS.md has figures.
@@ -39,6 +41,7 @@ import time
 import benchlib
 import bounds
 import copies
+import derived
 import edits
 import ggufmodel
 import shards
@@ -197,6 +200,8 @@ def sequential(run):
                 compare(table, base, tensor(own, name), f'f32 of {name}',
                         0.95 if name == 'F32' else 0.9, run.rounds)
             compare(table, base, tensor(own, 'F32', 'raw'), 'raw of F32', 0.95, run.rounds)
+            for name in ('model.safetensors', 'model.f32.safetensors') if not run.args.types else ():
+                compare(table, base, os.path.join(own, name), f'{name}, all types', 0.9, max(3, run.rounds // 5))
             compare(table, far, tensor(own, 'F32', 'raw'), 'raw of F32, to 64 MiB of memory', None,
                     run.rounds)
         yield table
@@ -428,7 +433,7 @@ def vocabulary(run):
 BENCHES = {f.__name__: f for f in (decode, encode, sequential, disk, cached, random, parallel, start,
                                    vocabulary, edits.edit, copies.copy, copies.during, shards.split,
                                    shards.check, bounds.many, bounds.memory, bounds.latency,
-                                   bounds.hanging)}
+                                   bounds.hanging, derived.stats, derived.hashes)}
 
 
 def machine():

@@ -1,0 +1,84 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: MIT
+"""docs/recipes.md: each recipe runs as it stands and prints what the page says, where its program is."""
+import os
+import re
+import shutil
+import subprocess
+import sys
+import unittest
+
+import ggufmodel as gguf
+import mountlib
+
+PAGE = os.path.join(mountlib.SOURCE, 'docs/recipes.md')
+BLOCK = re.compile(r'^```(\w+) needs=(\S+)\n(.*?)^```\n(?:\n```text\n(.*?)^```$)?', re.M | re.S)
+RUN = {'python': [sys.executable], 'sh': ['sh'], 'r': ['Rscript', '--vanilla'], 'octave': ['octave-cli', '--no-gui'],
+       'c': ['sh', '-c', 'cc -x c "$0" -o recipe -Wno-sign-compare && ./recipe']}
+
+
+def missing(language, needs):
+    """What of the needs is not here: a Python module or a program."""
+    for need in needs.split(','):
+        if language == 'python':
+            found = subprocess.run([sys.executable, '-c', 'import ' + need], stderr=subprocess.DEVNULL, check=False,
+                                   cwd='/').returncode == 0
+        else:
+            found = shutil.which(need)
+        if not found:
+            return need
+    return None
+
+
+class Recipes(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = mountlib.path('here')
+        os.makedirs(cls.folder)
+        sample, other = (os.path.join(cls.folder, name) for name in ('sample.gguf', 'other.gguf'))
+        subprocess.run([os.path.join(mountlib.SOURCE, 'scripts/make-sample'), sample], check=True,
+                       stdout=subprocess.DEVNULL)
+        model = gguf.read(mountlib.get(sample))
+        kv = [(key, value._replace(data=b'another') if key == b'general.name' else value) for key, value in model.kv]
+        tensors = [t._replace(data=bytes(len(t.data))) if t.name == b'output_norm.weight' else t for t in model.tensors]
+        with open(other, 'wb') as out:
+            out.write(gguf.encode(kv, tensors))
+        cls.mounts = []
+        for source, at in ((sample, 'mnt'), (other, 'other')):
+            os.mkdir(os.path.join(cls.folder, at))
+            cls.mounts.append(mountlib.Mount(source, '-o', 'ro', at=os.path.join(cls.folder, at)))
+            cls.mounts[-1].__enter__()
+
+    @classmethod
+    def tearDownClass(cls):
+        for mount in cls.mounts:
+            mount.__exit__(None, None, None)
+
+
+def add(number, language, needs, text, output):
+    def test(self):
+        lacks = missing(language, needs)
+        if lacks:
+            self.skipTest('no ' + lacks)
+        if 'hashes' in text and not os.path.exists(os.path.join(self.folder, 'mnt/hashes')):
+            self.skipTest('built without libcrypto')
+        if 'heatmap' in text and not os.path.exists(os.path.join(self.folder, 'mnt/tensors/output.weight/heatmap.png')):
+            self.skipTest('built without zlib')
+        name = os.path.join(self.folder, f'recipe-{number}')
+        with open(name, 'w', encoding='utf-8') as file:
+            file.write(text)
+        path = os.path.dirname(shutil.which(mountlib.GGUFS)) + ':' + os.environ['PATH']
+        done = subprocess.run([*RUN[language], name], cwd=self.folder, capture_output=True, text=True, check=False,
+                              stdin=subprocess.DEVNULL, env={**os.environ, 'PATH': path, 'LC_ALL': 'C.UTF-8'},
+                              timeout=60)
+        self.assertEqual((done.stdout, done.stderr), (output, ''), text)
+
+    setattr(Recipes, f'test_{number:02}_{language}_{needs.replace(",", "_").replace("-", "_")}', test)
+
+
+with open(PAGE, encoding='utf-8') as page:
+    for number, match in enumerate(BLOCK.finditer(page.read())):
+        add(number, *match.groups())
+
+if __name__ == '__main__':
+    mountlib.main()
