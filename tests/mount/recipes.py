@@ -81,4 +81,4 @@ with open(PAGE, encoding='utf-8') as page:
         add(number, *match.groups())
 
 if __name__ == '__main__':
-    mountlib.main()
+    mountlib.main(limit=280)
