@@ -14,6 +14,7 @@
 
 static const char help[] =
     "usage: ggufs [options] MODEL MOUNTPOINT   mount the GGUF file MODEL on a folder\n"
+    "       ggufs [options] FOLDER MOUNTPOINT   mount all models of a folder, or of a store\n"
     "       ggufs --unmount MOUNTPOINT...       write what is pending, unmount, wait for the end\n"
     "       ggufs --list [--json]               the mounts of ggufs on this machine\n"
     "       ggufs --recover MODEL...            finish or undo an edit that a crash interrupted\n"

@@ -97,3 +97,12 @@ char *split_name(const struct split *s, size_t i)
     const char *slash = strrchr(s->prefix, '/');
     return make_name(slash ? slash + 1 : s->prefix, i, s->n);
 }
+
+char *split_sibling(const char *name, size_t i, size_t n)
+{
+    char *prefix = strndup(name, strlen(name) - SPLIT_TAIL), *ret = NULL;
+    if (prefix)
+        ret = make_name(prefix, i, n);
+    free(prefix);
+    return ret;
+}

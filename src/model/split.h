@@ -37,5 +37,7 @@ void split_free(struct split *s);
 char *split_path(const struct split *s, size_t i);
 /* The same without folders. */
 char *split_name(const struct split *s, size_t i);
+/* The name of file i of n, given that of any of them. free() it. */
+char *split_sibling(const char *name, size_t i, size_t n);
 
 #endif

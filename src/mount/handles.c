@@ -4,15 +4,15 @@
 
 #include <stdlib.h>
 
-static void close_it(struct reader *reader, struct tree_dir *dir)
+static void close_it(struct reader *reader, struct shelf_dir *dir)
 {
     if (reader)
         reader_close(reader);
     if (dir)
-        tree_closedir(dir);
+        shelf_closedir(dir);
 }
 
-struct handle *handle_open(struct handles *l, struct reader *reader, struct tree_dir *dir)
+struct handle *handle_open(struct handles *l, struct reader *reader, struct shelf_dir *dir)
 {
     struct handle *h = malloc(sizeof(*h));
     if (!h) {

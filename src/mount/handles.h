@@ -18,7 +18,7 @@
 /* One of the two is set, and owned. */
 struct handle {
     struct reader *reader;
-    struct tree_dir *dir;
+    struct shelf_dir *dir;
     struct handle *prev, *next; /* protected by the list's lock */
 };
 
@@ -34,7 +34,7 @@ struct handles {
     }
 
 /* A handle, which owns the opened reader or folder. NULL: no memory, and that was closed. */
-struct handle *handle_open(struct handles *l, struct reader *reader, struct tree_dir *dir);
+struct handle *handle_open(struct handles *l, struct reader *reader, struct shelf_dir *dir);
 void handle_close(struct handles *l, struct handle *h);
 /* True if nothing is open, and nothing was opened or closed since *seen, which becomes the count of
  * now (0: since the beginning). */

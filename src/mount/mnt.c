@@ -27,15 +27,15 @@ void mnt_reply_entry(fuse_req_t req, int r, const struct tree_entry *e)
     }
     struct fuse_entry_param p = mnt_entry(e);
     if (fuse_reply_entry(req, &p) < 0) /* interrupted: the kernel did not get it */
-        tree_forget(tree_of(req), e->node, 1);
+        shelf_forget(shelf_of(req), e->node, 1);
 }
 
-int mnt_fill_open(struct mnt *m, struct fuse_file_info *fi, struct tree_file *f)
+int mnt_fill_open(struct mnt *m, struct fuse_file_info *fi, struct shelf_file *f)
 {
-    bool cacheable = tree_cacheable(f), keep = tree_cached_right(f);
-    struct reader *r = reader_open(m->tree, f);
+    bool cacheable = shelf_cacheable(f), keep = shelf_cached_right(f);
+    struct reader *r = reader_open(f);
     if (!r) {
-        (void)tree_release(m->tree, f);
+        (void)shelf_release(f);
         return -ENOMEM;
     }
     struct handle *h = handle_open(&m->handles, r, NULL);
@@ -48,9 +48,9 @@ int mnt_fill_open(struct mnt *m, struct fuse_file_info *fi, struct tree_file *f)
     return 0;
 }
 
-void mnt_made(struct mnt *m, struct tree_file *f)
+void mnt_made(struct mnt *m, struct shelf_file *f)
 {
-    struct tree_file *before = atomic_exchange(&m->made, f);
+    struct shelf_file *before = atomic_exchange(&m->made, f);
     if (before)
-        (void)tree_release(m->tree, before);
+        (void)shelf_release(before);
 }

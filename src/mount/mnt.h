@@ -15,19 +15,19 @@
 
 #include "mount/daemon.h"
 #include "mount/handles.h"
-#include "tree/tree.h"
+#include "shelf/shelf.h"
 
 /* Seconds for which the kernel caches what never changes: longer than any mount lives. */
 #define FOREVER 1e9
 
 struct mnt {
-    struct tree *tree;
+    struct shelf *shelf;
     struct handles handles;
     /*
      * The last file that mknod(2) made, still open, owned; or NULL. It has no value yet: the next
      * open for writing, most likely of the same file, takes over its draft.
      */
-    _Atomic(struct tree_file *) made;
+    _Atomic(struct shelf_file *) made;
     int status;                   /* daemon.h; -1: none */
     char daemon[DAEMON_TEXT_MAX]; /* value of DAEMON_XATTR */
 };
@@ -37,9 +37,9 @@ static inline struct mnt *mnt_of(fuse_req_t req)
     return fuse_req_userdata(req);
 }
 
-static inline struct tree *tree_of(fuse_req_t req)
+static inline struct shelf *shelf_of(fuse_req_t req)
 {
-    return mnt_of(req)->tree;
+    return mnt_of(req)->shelf;
 }
 
 static inline struct handle *handle_of(const struct fuse_file_info *fi)
@@ -52,7 +52,7 @@ static inline struct reader *reader_of(const struct fuse_file_info *fi)
     return handle_of(fi)->reader;
 }
 
-static inline struct tree_file *file_of(const struct fuse_file_info *fi)
+static inline struct shelf_file *file_of(const struct fuse_file_info *fi)
 {
     return reader_file(reader_of(fi));
 }
@@ -63,9 +63,9 @@ struct fuse_entry_param mnt_entry(const struct tree_entry *e);
 void mnt_reply_entry(fuse_req_t req, int r, const struct tree_entry *e);
 /* Fill in the handle of an open file, and the kernel's caching. Takes ownership of `f`: on -ENOMEM it
  * is released. */
-int mnt_fill_open(struct mnt *m, struct fuse_file_info *fi, struct tree_file *f);
+int mnt_fill_open(struct mnt *m, struct fuse_file_info *fi, struct shelf_file *f);
 
 /* Release the file that mknod made before, and keep this one open (or NULL). */
-void mnt_made(struct mnt *m, struct tree_file *f);
+void mnt_made(struct mnt *m, struct shelf_file *f);
 
 #endif

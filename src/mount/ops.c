@@ -9,14 +9,14 @@
 
 #include "base/bytes.h"
 #include "mount/log.h"
-#include "tree/tree.h"
+#include "shelf/shelf.h"
 
 static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
     struct tree_entry e;
     struct fuse_entry_param none = {.entry_timeout = FOREVER};
-    int r = tree_lookup(tree_of(req), parent, name, &e);
-    if (r == -ENOENT && !tree_writable(tree_of(req))) /* a read-only tree gets no new names */
+    int r = shelf_lookup(shelf_of(req), parent, name, &e);
+    if (r == -ENOENT && shelf_never(shelf_of(req), parent)) /* a read-only tree gets no new names */
         (void)fuse_reply_entry(req, &none);
     else
         mnt_reply_entry(req, r, &e);
@@ -24,14 +24,14 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 
 static void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t nlookup)
 {
-    tree_forget(tree_of(req), ino, nlookup);
+    shelf_forget(shelf_of(req), ino, nlookup);
     fuse_reply_none(req);
 }
 
 static void op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forgets)
 {
     for (size_t i = 0; i < count; i++)
-        tree_forget(tree_of(req), forgets[i].ino, forgets[i].nlookup);
+        shelf_forget(shelf_of(req), forgets[i].ino, forgets[i].nlookup);
     fuse_reply_none(req);
 }
 
@@ -39,7 +39,7 @@ static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 {
     struct tree_entry e;
     /* Linux passes the handle for lseek(SEEK_END), but not for fstat(2). */
-    int r = tree_fgetattr(tree_of(req), ino, fi ? file_of(fi) : NULL, &e);
+    int r = shelf_getattr(shelf_of(req), ino, fi ? file_of(fi) : NULL, &e);
     if (r < 0)
         (void)fuse_reply_err(req, -r);
     else
@@ -49,8 +49,8 @@ static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     struct mnt *m = mnt_of(req);
-    struct tree_file *f = NULL;
-    int r = tree_open_file(m->tree, ino, fi->flags, &f);
+    struct shelf_file *f = NULL;
+    int r = shelf_open_file(m->shelf, ino, fi->flags, &f);
     if (r == 0 && (fi->flags & O_ACCMODE) != O_RDONLY)
         mnt_made(m, NULL);
     if (r == 0)
@@ -84,7 +84,7 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 
 /* ---- folders ---- */
 
-static struct tree_dir *dir_of(const struct fuse_file_info *fi)
+static struct shelf_dir *dir_of(const struct fuse_file_info *fi)
 {
     return handle_of(fi)->dir;
 }
@@ -92,10 +92,10 @@ static struct tree_dir *dir_of(const struct fuse_file_info *fi)
 static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     struct mnt *m = mnt_of(req);
-    struct tree_dir *d = NULL;
-    int r = tree_opendir(m->tree, ino, &d);
+    struct shelf_dir *d = NULL;
+    int r = shelf_opendir(m->shelf, ino, &d);
     if (r == 0) {
-        fi->cache_readdir = tree_dir_cacheable(m->tree, d);
+        fi->cache_readdir = shelf_dir_cacheable(d);
         fi->keep_cache = fi->cache_readdir;
         fi->fh = (uint64_t)(uintptr_t)handle_open(&m->handles, NULL, d);
         r = fi->fh ? 0 : -ENOMEM;
@@ -119,18 +119,18 @@ static size_t add_entry(fuse_req_t req, char *at, size_t size, const char *name,
 }
 
 /* Entries from `cookie` on until the buffer is full. Returns bytes used, or -errno. */
-static ssize_t fill_dir(fuse_req_t req, struct tree_dir *d, char *bytes, size_t size,
+static ssize_t fill_dir(fuse_req_t req, struct shelf_dir *d, char *bytes, size_t size,
                         uint64_t cookie, bool plus)
 {
     char name[TREE_NAME_MAX + 1];
     struct tree_entry e;
     size_t used = 0, need;
     int r;
-    while ((r = tree_readdir(tree_of(req), d, &cookie, plus, name, &e)) > 0) {
+    while ((r = shelf_readdir(d, &cookie, plus, name, &e)) > 0) {
         need = add_entry(req, bytes + used, size - used, name, &e, cookie, plus);
         if (need > size - used) {
             if (plus && cookie > 2) /* its lookup was counted, and the entry comes again */
-                tree_forget(tree_of(req), e.node, 1);
+                shelf_forget(shelf_of(req), e.node, 1);
             break;
         }
         used += need;
@@ -138,7 +138,7 @@ static ssize_t fill_dir(fuse_req_t req, struct tree_dir *d, char *bytes, size_t 
     return r < 0 && used == 0 ? r : (ssize_t)used;
 }
 
-static void reply_dir(fuse_req_t req, struct tree_dir *d, size_t size, off_t off, bool plus)
+static void reply_dir(fuse_req_t req, struct shelf_dir *d, size_t size, off_t off, bool plus)
 {
     char *bytes = malloc(size);
     ssize_t r = bytes ? fill_dir(req, d, bytes, size, (uint64_t)off, plus) : -ENOMEM;
@@ -167,7 +167,7 @@ static void op_statfs(fuse_req_t req, fuse_ino_t ino)
 {
     struct statvfs st;
     (void)ino;
-    int r = tree_statfs(tree_of(req), &st);
+    int r = shelf_statfs(shelf_of(req), &st);
     if (r < 0)
         (void)fuse_reply_err(req, -r);
     else
@@ -175,9 +175,6 @@ static void op_statfs(fuse_req_t req, fuse_ino_t ino)
 }
 
 /* ---- extended attributes ---- */
-
-/* Attribute of the root: why the mount is read-only. Listed; absent if the mount is read-write. */
-#define READ_ONLY_XATTR "user.gguf.readonly"
 
 /* Size 0 means that the caller wants the size. */
 static void reply_xattr(fuse_req_t req, int r, const struct buf *b, size_t size)
@@ -199,19 +196,15 @@ static void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t
     int r = 0;
     if (ino == FUSE_ROOT_ID && strcmp(name, DAEMON_XATTR) == 0)
         buf_str(&b, m->daemon);
-    else if (ino == FUSE_ROOT_ID && strcmp(name, READ_ONLY_XATTR) == 0 && !tree_writable(m->tree))
-        buf_str(&b, tree_why_not(m->tree));
     else
-        r = tree_getxattr(m->tree, ino, name, &b);
+        r = shelf_getxattr(m->shelf, ino, name, &b);
     reply_xattr(req, r, &b, size);
 }
 
 static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 {
     CLEANUP(buf_free) struct buf b = BUF_INIT;
-    int r = tree_listxattr(tree_of(req), ino, &b);
-    if (ino == FUSE_ROOT_ID && !tree_writable(tree_of(req)))
-        buf_add(&b, READ_ONLY_XATTR, sizeof(READ_ONLY_XATTR)); /* with its NUL */
+    int r = shelf_listxattr(shelf_of(req), ino, &b);
     if (r == 0)
         r = buf_error(&b);
     reply_xattr(req, r, &b, size);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The FUSE callbacks: each unpacks a request, calls the tree, and replies exactly once.
+ * The FUSE callbacks: each unpacks a request, calls the shelf, and replies exactly once.
  * Callbacks that edit are in ops_edit.c.
  */
 #ifndef MOUNT_OPS_H

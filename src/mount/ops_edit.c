@@ -26,7 +26,7 @@ static void on_done(struct live_wait *w, int result)
 
 static void on_interrupt(fuse_req_t req, void *data)
 {
-    tree_interrupt(data, req);
+    shelf_interrupt(data, req);
 }
 
 /* A wait for this request; NULL: no memory, and it was replied to. */
@@ -38,7 +38,7 @@ static struct parked *park(fuse_req_t req)
         return NULL;
     }
     *p = (struct parked){.wait = {.done = on_done, .who = req}, .req = req};
-    fuse_req_interrupt_func(req, on_interrupt, tree_of(req));
+    fuse_req_interrupt_func(req, on_interrupt, shelf_of(req));
     return p;
 }
 
@@ -53,9 +53,9 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
                struct fuse_file_info *fi)
 {
     struct tree_entry e;
-    struct tree_file *f;
+    struct shelf_file *f;
     (void)mode; /* permissions come from the model */
-    int r = tree_create(tree_of(req), parent, name, fi->flags, &e, &f);
+    int r = shelf_create(shelf_of(req), parent, name, fi->flags, &e, &f);
     if (r < 0) {
         (void)fuse_reply_err(req, -r);
         return;
@@ -68,14 +68,14 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
         (void)fuse_reply_err(req, -r);
     else
         handle_close(&mnt_of(req)->handles, handle_of(fi));
-    tree_forget(tree_of(req), e.node, 1);
+    shelf_forget(shelf_of(req), e.node, 1);
 }
 
 void op_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t n, off_t off,
               struct fuse_file_info *fi)
 {
     (void)ino;
-    int r = tree_write(tree_of(req), file_of(fi), (uint64_t)off, bytes, n);
+    int r = shelf_write(file_of(fi), (uint64_t)off, bytes, n);
     if (r < 0)
         (void)fuse_reply_err(req, -r);
     else
@@ -87,7 +87,7 @@ void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     (void)ino;
     struct parked *p = park(req);
     if (p)
-        finish(p, tree_flush(tree_of(req), file_of(fi), &p->wait));
+        finish(p, shelf_flush(file_of(fi), &p->wait));
 }
 
 void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
@@ -96,7 +96,7 @@ void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_inf
     (void)datasync;
     struct parked *p = park(req);
     if (p)
-        finish(p, tree_fsync(tree_of(req), file_of(fi), &p->wait));
+        finish(p, shelf_fsync(file_of(fi), &p->wait));
 }
 
 void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
@@ -107,12 +107,12 @@ void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_
     mnt_made(mnt_of(req), NULL);
     struct parked *p = park(req);
     if (p)
-        finish(p, tree_fsync(tree_of(req), NULL, &p->wait));
+        finish(p, shelf_fsyncdir(shelf_of(req), ino, &p->wait));
 }
 
 void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-    (void)fuse_reply_err(req, -tree_unlink(tree_of(req), parent, name));
+    (void)fuse_reply_err(req, -shelf_unlink(shelf_of(req), parent, name));
 }
 
 void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,
@@ -120,19 +120,19 @@ void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t n
 {
     struct parked *p = park(req);
     if (p)
-        finish(p, tree_rename(tree_of(req), parent, name, new_parent, new_name, flags, &p->wait));
+        finish(p, shelf_rename(shelf_of(req), parent, name, new_parent, new_name, flags, &p->wait));
 }
 
 void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name)
 {
     struct tree_entry e;
-    mnt_reply_entry(req, tree_symlink(tree_of(req), parent, name, target, &e), &e);
+    mnt_reply_entry(req, shelf_symlink(shelf_of(req), parent, name, target, &e), &e);
 }
 
 void op_readlink(fuse_req_t req, fuse_ino_t ino)
 {
     CLEANUP(buf_free) struct buf target = BUF_INIT;
-    int r = tree_readlink(tree_of(req), ino, &target);
+    int r = shelf_readlink(shelf_of(req), ino, &target);
     buf_char(&target, '\0');
     if (r == 0)
         r = buf_error(&target);
@@ -156,7 +156,7 @@ static void on_truncated(struct live_wait *w, int result)
     struct parked_attr *p = (struct parked_attr *)w;
     struct tree_entry e;
     fuse_req_t req = p->req;
-    int r = result < 0 ? result : tree_getattr(tree_of(req), p->ino, &e);
+    int r = result < 0 ? result : shelf_getattr(shelf_of(req), p->ino, NULL, &e);
     free(p);
     if (r < 0)
         (void)fuse_reply_err(req, -r);
@@ -174,10 +174,11 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
         return;
     }
     *p = (struct parked_attr){.wait = {.done = on_truncated, .who = req}, .req = req, .ino = ino};
-    fuse_req_interrupt_func(req, on_interrupt, tree_of(req));
-    int r = to_set & FUSE_SET_ATTR_SIZE ? tree_truncate(tree_of(req), ino, fi ? file_of(fi) : NULL,
-                                                        (uint64_t)attr->st_size, &p->wait)
-                                        : 0;
+    fuse_req_interrupt_func(req, on_interrupt, shelf_of(req));
+    int r = to_set & FUSE_SET_ATTR_SIZE
+                ? shelf_truncate(shelf_of(req), ino, fi ? file_of(fi) : NULL,
+                                 (uint64_t)attr->st_size, &p->wait)
+                : 0;
     if (r != LIVE_PARKED)
         on_truncated(&p->wait, r);
 }
@@ -188,12 +189,12 @@ void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *v
     (void)flags;
     struct parked *p = park(req);
     if (p)
-        finish(p, tree_setxattr(tree_of(req), ino, name, value, n, &p->wait));
+        finish(p, shelf_setxattr(shelf_of(req), ino, name, value, n, &p->wait));
 }
 
 void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 {
-    (void)fuse_reply_err(req, -tree_removexattr(tree_of(req), ino, name));
+    (void)fuse_reply_err(req, -shelf_removexattr(shelf_of(req), ino, name));
 }
 
 /* ---- not supported in metadata/ ---- */
@@ -210,9 +211,9 @@ void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
 void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t dev)
 {
     struct tree_entry e;
-    struct tree_file *f = NULL;
+    struct shelf_file *f = NULL;
     (void)dev;
-    int r = S_ISREG(mode) ? tree_create(tree_of(req), parent, name, O_EXCL, &e, &f) : -EPERM;
+    int r = S_ISREG(mode) ? shelf_create(shelf_of(req), parent, name, O_EXCL, &e, &f) : -EPERM;
     if (r == 0)
         mnt_made(mnt_of(req), f);
     mnt_reply_entry(req, r, &e);

@@ -163,6 +163,7 @@ static int on_option(void *data, const char *arg, int key, struct fuse_args *out
     (void)out;
     if (key == FUSE_OPT_KEY_NONOPT)
         return on_path(o, arg) < 0 ? -1 : 0;
+    o->allow_other |= strcmp(arg, "allow_other") == 0;
     if (in_list(passed, COUNT(passed), arg))
         return 1;
     if (in_list(dropped, COUNT(dropped), arg) || strncmp(arg, "x-", 2) == 0 ||
@@ -325,14 +326,14 @@ static int add_value(char **opts, const char *name, const char *value)
     return fuse_opt_add_opt_escaped(opts, (const char *)b.data) < 0 ? -ENOMEM : 0;
 }
 
-int mnt_options_finish(struct mnt_options *o, const struct tree *t)
+int mnt_options_finish(struct mnt_options *o, const struct shelf *s)
 {
     char *opts = NULL;
-    int r = add_value(&opts, "fsname", o->fsname ? o->fsname : tree_path(t));
+    int r = add_value(&opts, "fsname", o->fsname ? o->fsname : shelf_path(s));
     if (r == 0)
         r = add_value(&opts, "subtype", o->subtype ? o->subtype : "ggufs");
     if (r == 0 && (fuse_opt_add_opt(&opts, "default_permissions") < 0 ||
-                   fuse_opt_add_opt(&opts, tree_writable(t) ? "rw" : "ro") < 0 ||
+                   fuse_opt_add_opt(&opts, shelf_writable(s) ? "rw" : "ro") < 0 ||
                    fuse_opt_add_arg(&o->args, "-o") < 0 || fuse_opt_add_arg(&o->args, opts) < 0))
         r = -ENOMEM;
     free(opts);

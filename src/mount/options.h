@@ -9,7 +9,7 @@
 #define FUSE_USE_VERSION 312
 #include <fuse_lowlevel.h>
 
-#include "tree/tree.h"
+#include "shelf/shelf.h"
 
 struct mnt_options {
     struct tree_options tree;
@@ -21,6 +21,7 @@ struct mnt_options {
     struct fuse_args args;        /* what is left for libfuse */
     struct fuse_cmdline_opts cmd; /* foreground, threads ... */
     int partial, ro;              /* as fuse_opt_parse() sets them */
+    int allow_other;              /* also passed to libfuse */
     int auto_unmount;             /* handled by guard.h, not by libfuse */
     bool set_readahead;
     unsigned readahead; /* KiB; unless set_readahead, use the default */
@@ -37,7 +38,7 @@ struct mnt_options {
  */
 int mnt_options_parse(int argc, char **argv, struct mnt_options *o);
 /* Add the other options for libfuse: fsname, subtype, default_permissions, ro or rw. 0, -ENOMEM. */
-int mnt_options_finish(struct mnt_options *o, const struct tree *t);
+int mnt_options_finish(struct mnt_options *o, const struct shelf *s);
 void mnt_options_free(struct mnt_options *o);
 
 #endif

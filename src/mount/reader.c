@@ -25,12 +25,11 @@ enum { PAGE = 4096 };
 enum ahead { AHEAD_NONE, AHEAD_BUSY, AHEAD_READY, AHEAD_TAKEN };
 
 struct reader {
-    struct tree *tree;
-    struct tree_file *file; /* owned */
-    atomic_uint refs;       /* one until it is closed, one for each thread that reads */
-    pthread_mutex_t lock;   /* protects what follows, except from the owner of BUSY and TAKEN */
-    uint64_t next;          /* where the last read ended */
-    unsigned run;           /* reads in order up to that one */
+    struct shelf_file *file; /* owned */
+    atomic_uint refs;        /* one until it is closed, one for each thread that reads */
+    pthread_mutex_t lock;    /* protects what follows, except from the owner of BUSY and TAKEN */
+    uint64_t next;           /* where the last read ended */
+    unsigned run;            /* reads in order up to that one */
     enum ahead state;
     uint64_t off;        /* of the stretch in the file */
     size_t size;         /* bytes of it that were asked for */
@@ -97,19 +96,18 @@ static struct scratch *scratch_take(size_t size)
 
 /* ---- life ---- */
 
-struct reader *reader_open(struct tree *t, struct tree_file *file)
+struct reader *reader_open(struct shelf_file *file)
 {
     struct reader *r = calloc(1, sizeof(*r));
     if (!r)
         return NULL;
-    r->tree = t;
     r->file = file;
     atomic_init(&r->refs, 1);
     (void)pthread_mutex_init(&r->lock, NULL);
     return r;
 }
 
-struct tree_file *reader_file(const struct reader *r)
+struct shelf_file *reader_file(const struct reader *r)
 {
     return r->file;
 }
@@ -127,7 +125,7 @@ static void reader_unref(struct reader *r)
     if (atomic_fetch_sub(&r->refs, 1) != 1)
         return;
     room_free(r);
-    (void)tree_release(r->tree, r->file);
+    (void)shelf_release(r->file);
     (void)pthread_mutex_destroy(&r->lock);
     free(r);
 }
@@ -158,7 +156,7 @@ static void answer_now(struct reader *r, fuse_req_t req, uint64_t off, size_t si
 {
     struct scratch *s = scratch_take(size);
     struct reply a = {.scratch = s ? s->bytes : NULL, .brief = brief};
-    reply(req, s ? tree_read(r->tree, r->file, off, size, &a) : -ENOMEM, &a);
+    reply(req, s ? shelf_read(r->file, off, size, &a) : -ENOMEM, &a);
     scratch_give(s);
 }
 
@@ -215,7 +213,7 @@ static void prepare(struct reader *r)
     if (r->err < 0)
         return;
     r->answer = (struct reply){.scratch = r->room};
-    r->err = tree_read(r->tree, r->file, r->off, r->size, &r->answer);
+    r->err = shelf_read(r->file, r->off, r->size, &r->answer);
     if (r->err == 0 && r->answer.len == 0) /* end of file: others can use the room */
         room_free(r);
 }
@@ -310,7 +308,7 @@ static void on_computed(struct live_wait *w, int result)
     struct scratch *s = result < 0 ? NULL : scratch_take(c->size);
     struct reply a = {.scratch = s ? s->bytes : NULL, .brief = c->brief};
     if (result == 0)
-        result = s ? tree_read(c->r->tree, c->r->file, c->off, c->size, &a) : -ENOMEM;
+        result = s ? shelf_read(c->r->file, c->off, c->size, &a) : -ENOMEM;
     if (result == -EAGAIN) {
         scratch_give(s);
         compute(c);
@@ -324,14 +322,14 @@ static void on_computed(struct live_wait *w, int result)
 
 static void compute(struct computed *c)
 {
-    int r = tree_prepare(c->r->tree, c->r->file, c->off, c->size, c->brief, &c->wait);
+    int r = shelf_prepare(c->r->file, c->off, c->size, c->brief, &c->wait);
     if (r != LIVE_PARKED)
         on_computed(&c->wait, r);
 }
 
 static void on_interrupt(fuse_req_t req, void *data)
 {
-    tree_interrupt(data, req);
+    shelf_interrupt(data, req);
 }
 
 /* Holds no thread: another one replies when the result is known. */
@@ -344,18 +342,18 @@ static void read_computed(struct reader *r, fuse_req_t req, uint64_t off, size_t
     }
     (void)atomic_fetch_add(&r->refs, 1);
     *c = (struct computed){{.done = on_computed, .who = req}, r, req, off, size, brief};
-    fuse_req_interrupt_func(req, on_interrupt, r->tree);
+    fuse_req_interrupt_func(req, on_interrupt, shelf_of_file(r->file));
     compute(c);
 }
 
 /* Never read ahead in a file with missing bytes: replies for other files are never short. */
 void reader_read(struct reader *r, fuse_req_t req, uint64_t off, size_t size, bool brief)
 {
-    if (tree_waits(r->file)) {
+    if (shelf_waits(r->file)) {
         read_computed(r, req, off, size, brief);
         return;
     }
-    if (!tree_ahead(r->file, size)) {
+    if (!shelf_ahead(r->file, size)) {
         answer_now(r, req, off, size, brief);
         return;
     }

@@ -19,7 +19,7 @@
 #define FUSE_USE_VERSION 312
 #include <fuse_lowlevel.h>
 
-#include "tree/tree.h"
+#include "shelf/shelf.h"
 
 /* Limit on the bytes read ahead for all open files together. */
 #define AHEAD_TOTAL ((size_t)64 << 20)
@@ -27,9 +27,9 @@
 struct reader;
 
 /* On success the reader owns `file`. NULL: no memory. */
-struct reader *reader_open(struct tree *t, struct tree_file *file);
+struct reader *reader_open(struct shelf_file *file);
 void reader_close(struct reader *r);
-struct tree_file *reader_file(const struct reader *r);
+struct shelf_file *reader_file(const struct reader *r);
 
 /*
  * Answer a read: exactly one reply, by this thread or by the one that already prepares these bytes.

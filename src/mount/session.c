@@ -47,37 +47,37 @@ static struct fuse_session *mount_session(struct mnt_options *o, struct mnt *m, 
     return se;
 }
 
-static void log_mounted(const struct mnt_options *o, const struct tree *t)
+static void log_mounted(const struct mnt_options *o, const struct shelf *t)
 {
     char path[SHOW_MAX], at[SHOW_MAX];
     const char *line;
-    (void)show(path, tree_path(t), strlen(tree_path(t)));
+    (void)show(path, shelf_path(t), strlen(shelf_path(t)));
     (void)show(at, o->mountpoint, strlen(o->mountpoint));
-    for (unsigned i = 0; (line = tree_warning(t, i)); i++)
+    for (unsigned i = 0; (line = shelf_warning(t, i)); i++)
         log_line(LOG_WARNING, "%s: %s", path, line);
-    log_line(LOG_INFO, "%s: mounted on %s%s", path, at, tree_writable(t) ? "" : ", read-only");
+    log_line(LOG_INFO, "%s: mounted on %s%s", path, at, shelf_writable(t) ? "" : ", read-only");
 }
 
 /* The user asked for more: report it at once, and again in the log. */
-static void say_read_only(const struct mnt_options *o, const struct tree *t)
+static void say_read_only(const struct mnt_options *o, const struct shelf *t)
 {
     char model[SHOW_MAX];
-    if (!tree_writable(t) && !o->tree.read_only)
+    if (!shelf_writable(t) && !o->tree.read_only)
         log_line(LOG_WARNING, "%s: mounted read-only: %s", show(model, o->model, strlen(o->model)),
-                 tree_why_not(t));
+                 shelf_why_not(t));
 }
 
 /* Report to the log, and to other processes of ggufs. */
 static void announce(const struct mnt_options *o, struct mnt *m, dev_t dev)
 {
-    const struct daemon_facts facts = {.model = tree_path(m->tree),
-                                       .read_only =
-                                           tree_writable(m->tree) ? NULL : tree_why_not(m->tree),
-                                       .dev = dev};
+    const struct daemon_facts facts = {
+        .model = shelf_path(m->shelf),
+        .read_only = shelf_writable(m->shelf) ? NULL : shelf_why_not(m->shelf),
+        .dev = dev};
     daemon_serve(m->status, &facts, m->daemon);
     if (!o->cmd.foreground)
-        say_read_only(o, m->tree); /* to syslog, too */
-    log_mounted(o, m->tree);
+        say_read_only(o, m->shelf); /* to syslog, too */
+    log_mounted(o, m->shelf);
 }
 
 static int loop_threads(struct fuse_session *se, const struct fuse_cmdline_opts *cmd)
@@ -146,11 +146,11 @@ static bool is_there(dev_t dev, bool mounted)
     return dev && mounted;
 }
 
-static bool is_mounted(dev_t dev, const struct mnt_options *o, const struct tree *t)
+static bool is_mounted(dev_t dev, const struct mnt_options *o, const struct shelf *t)
 {
     struct mounts ms;
     bool found =
-        mounts_load(&ms, 0) == 0 && dev && mounts_of(&ms, dev, o->mountpoint, tree_path(t));
+        mounts_load(&ms, 0) == 0 && dev && mounts_of(&ms, dev, o->mountpoint, shelf_path(t));
     mounts_free(&ms);
     return found;
 }
@@ -184,16 +184,16 @@ static int finish(struct fuse_session *se, struct mnt *m, const struct ending *e
 {
     CLEANUP(buf_free) struct buf lost = BUF_INIT;
     daemon_leave(m->status);
-    tree_stop(m->tree);
+    shelf_stop(m->shelf);
     mnt_made(m, NULL);
     if (end->cut_off)
-        tree_abandon(m->tree);
+        shelf_abandon(m->shelf);
     disconnect(se, end->mounted);
     handles_end(&m->handles);
-    int failed = tree_finish(m->tree);
+    int failed = shelf_finish(m->shelf);
     if (failed < 0 && r == 0)
         r = err_set(e, failed, "an edit was lost: %s", strerror(-failed));
-    tree_unsaved(m->tree, &lost);
+    shelf_unsaved(m->shelf, &lost);
     buf_char(&lost, '\0');
     daemon_end(m->status, e, buf_error(&lost) ? NULL : (const char *)lost.data);
     signals_end();
@@ -211,6 +211,7 @@ static int serve(struct fuse_session *se, const struct mnt_options *o, struct mn
     if (r == 0)
         r = idle_begin(&idle, o->idle, o->mountpoint, dev, &m->handles, e);
     if (r == 0) {
+        shelf_mounted(m->shelf, dev);
         announce(o, m, dev);
         first_exchange(se);
         readahead_set(dev, o->set_readahead ? o->readahead : READAHEAD_DEFAULT_KIB);
@@ -220,14 +221,14 @@ static int serve(struct fuse_session *se, const struct mnt_options *o, struct mn
     idle_end(&idle);
     bool signalled = signals_served();
     /* Do not access a file system that may still be served: this thread would have to answer. */
-    struct ending end = {.mounted = is_mounted(dev, o, m->tree)};
+    struct ending end = {.mounted = is_mounted(dev, o, m->shelf)};
     end.cut_off = signalled || ended != 0 || r < 0 || is_there(dev, end.mounted);
     return finish(se, m, &end, r, e);
 }
 
-static int run_tree(struct mnt_options *o, struct tree *t, int status, struct err *e)
+static int run_shelf(struct mnt_options *o, struct shelf *t, int status, struct err *e)
 {
-    struct mnt m = {.tree = t, .handles = HANDLES_INIT, .status = status};
+    struct mnt m = {.shelf = t, .handles = HANDLES_INIT, .status = status};
     int r = mnt_options_finish(o, t);
     if (r < 0)
         return err_set(e, r, "no memory");
@@ -240,9 +241,21 @@ static int run_tree(struct mnt_options *o, struct tree *t, int status, struct er
     return r;
 }
 
+/* A mount on the folder that it shows, or above it, would hide the files from other programs. */
+static int check_spot(const struct mnt_options *o, struct shelf *t, struct err *e)
+{
+    size_t n = strlen(o->mountpoint);
+    const char *path = shelf_path(t);
+    if (!shelf_is_folder(t) || strncmp(path, o->mountpoint, n) != 0 ||
+        (n > 1 && path[n] != '/' && path[n] != '\0'))
+        return 0;
+    shelf_close(t);
+    return err_set(e, -EINVAL, "the mount would cover the folder; mount it elsewhere, or in it");
+}
+
 int mnt_run(struct mnt_options *o, struct err *e)
 {
-    struct tree *t = NULL;
+    struct shelf *t = NULL;
     char path[SHOW_MAX];
     log_take_libfuse();
     o->tree.log.line = log_plain;
@@ -254,11 +267,14 @@ int mnt_run(struct mnt_options *o, struct err *e)
     if (r < 0)
         return r;
     int status = daemon_begin(o->mountpoint);
-    r = tree_open(o->model, &o->tree, &t, e);
+    const struct shelf_options options = {.tree = o->tree, .strict = o->allow_other};
+    r = shelf_open(o->model, &options, &t, e);
+    if (r == 0)
+        r = check_spot(o, t, e);
     if (r < 0)
         return err_prefix(e, "%s", show(path, o->model, strlen(o->model)));
-    r = run_tree(o, t, status, e);
+    r = run_shelf(o, t, status, e);
     guard_end(&guard);
-    tree_close(t);
+    shelf_close(t);
     return r;
 }

@@ -64,7 +64,7 @@ bool listing_has(const struct listing *l, const char *name)
 int listing_add(struct listing *l, const char *name, const struct ref *ref)
 {
     char shown[TREE_NAME_MAX + 1];
-    struct entry e = {.kind = ref->kind, .shards = ref->shards};
+    struct entry e = {.kind = ref->kind, .shards = ref->shards, .here = ref->here};
     (void)name_encode(name, strlen(name), shown);
     for (unsigned k = 2; listing_find(l, shown) != SIZE_MAX; k++) {
         char *numbered;
@@ -115,7 +115,7 @@ struct ref entry_ref(const struct listing *l, size_t i)
 {
     const struct entry *e = &l->entry[i];
     const char *texts = (const char *)l->texts.data;
-    return (struct ref){e->kind, e->shards, texts + e->a, texts + e->b};
+    return (struct ref){e->kind, e->shards, texts + e->a, texts + e->b, e->here};
 }
 
 void listing_free(struct listing *l)

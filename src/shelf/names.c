@@ -119,7 +119,7 @@ static struct names *find_kept(struct reach *r, const struct stat *st)
     struct names *found = NULL;
     (void)pthread_mutex_lock(&r->lock);
     for (size_t i = 0; i < KEPT_MAX && !found; i++) {
-        struct kept *k = &r->kept[i];
+        struct kept_names *k = &r->kept[i];
         if (!k->names || k->dev != st->st_dev || k->ino != st->st_ino || k->looks != r->looks ||
             !same_time(k->mtime, st->st_mtim) || !same_time(k->ctime, st->st_ctim))
             continue;
@@ -132,12 +132,12 @@ static struct names *find_kept(struct reach *r, const struct stat *st)
 }
 
 /* Let go of what was used least lately, until there is room for one more. Under the lock. */
-static struct kept *make_room(struct reach *r, const struct stat *st, size_t bytes)
+static struct kept_names *make_room(struct reach *r, const struct stat *st, size_t bytes)
 {
     for (;;) {
-        struct kept *oldest = NULL, *room = NULL;
+        struct kept_names *oldest = NULL, *room = NULL;
         size_t total = bytes;
-        for (struct kept *k = r->kept; k < r->kept + KEPT_MAX; k++) {
+        for (struct kept_names *k = r->kept; k < r->kept + KEPT_MAX; k++) {
             if (k->names && k->dev == st->st_dev && k->ino == st->st_ino) {
                 names_unref(k->names);
                 k->names = NULL;
@@ -164,10 +164,11 @@ static void keep(struct reach *r, const struct stat *st, unsigned looks, struct 
     if (st->st_ctim.tv_sec > now.tv_sec - SETTLED || st->st_mtim.tv_sec > now.tv_sec - SETTLED)
         return;
     (void)pthread_mutex_lock(&r->lock);
-    struct kept *k = make_room(r, st, n->texts.cap);
+    struct kept_names *k = make_room(r, st, n->texts.cap);
     if (k) {
         n->refs++;
-        *k = (struct kept){n, st->st_dev, st->st_ino, st->st_mtim, st->st_ctim, looks, ++r->uses};
+        *k = (struct kept_names){n,           st->st_dev, st->st_ino, st->st_mtim,
+                                 st->st_ctim, looks,      ++r->uses};
     }
     (void)pthread_mutex_unlock(&r->lock);
 }

@@ -69,12 +69,14 @@ struct ref {
     enum ref_kind kind;
     uint32_t shards;
     const char *a, *b; /* good as long as what they came from; b may be "" */
+    bool here;         /* as of struct entry */
 };
 
 struct entry {
     uint32_t name, a, b; /* texts: bytes in listing.texts */
     uint32_t shards;
     enum ref_kind kind;
+    bool here; /* a file in the folder itself: to look at it asks no other disk */
 };
 
 struct listing {

@@ -100,7 +100,7 @@ static bool is_shown_folder(struct reach *r, const struct place *p, const struct
 static int add_single(struct reach *r, const struct place *p, const struct found *dir,
                       const char *name, uint8_t type, struct listing *ret)
 {
-    struct ref ref = {.a = name, .b = "", .kind = REF_MODEL};
+    struct ref ref = {.a = name, .b = "", .kind = REF_MODEL, .here = type == DT_REG};
     bool file = type == DT_REG || type == DT_LNK;
     if (type == DT_DIR)
         ref.kind = REF_FOLDER;
@@ -147,7 +147,7 @@ static int add_groups(struct split_group *g, size_t n, struct listing *ret)
             next++;
         bool twin =
             (i && same_prefix(&g[i - 1], &g[i])) || (next < n && same_prefix(&g[i], &g[next]));
-        struct ref ref = {REF_SPLIT, g[i].files, g[i].first, ""};
+        struct ref ref = {REF_SPLIT, g[i].files, g[i].first, "", false};
         (void)shard_of(g[i].first, shown);
         if (twin || listing_has(ret, shown))
             (void)snprintf(shown, sizeof(shown), "%.*s-00001-of-%05u" SUFFIX,
@@ -240,7 +240,7 @@ static int find_split(const struct names *names, const char *name,
             return -EAGAIN; /* two of one name */
         if (e != 0)
             (void)snprintf(room, TREE_NAME_MAX + 1, "%s", file);
-        *ref = (struct ref){REF_SPLIT, files, room, ""};
+        *ref = (struct ref){REF_SPLIT, files, room, "", false};
         e = 0;
     }
     return e;

@@ -30,7 +30,7 @@
 #define KEPT_BYTES ((size_t)64 << 20)
 
 struct names;
-struct kept {
+struct kept_names {
     struct names *names; /* a reference; NULL: none */
     dev_t dev;
     ino_t ino;
@@ -50,8 +50,8 @@ struct reach {
         char *at; /* owned */
     } * ours;     /* owned; mounts of ggufs as of the last look; protected by lock */
     size_t n_ours, cap_ours;
-    unsigned looks;             /* at the list of mounts */
-    struct kept kept[KEPT_MAX]; /* names.c; protected by lock */
+    unsigned looks;                   /* at the list of mounts */
+    struct kept_names kept[KEPT_MAX]; /* names.c; protected by lock */
     unsigned uses;
 };
 

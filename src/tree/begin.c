@@ -15,7 +15,7 @@
 static const char *reason(const struct tree *t)
 {
     if (t->opt.read_only)
-        return "asked for by -o ro";
+        return t->opt.why ? t->opt.why : "asked for by -o ro";
     if (t->opt.partial)
         return "nothing is edited with -o partial";
     if (file_name_is_hash(t->model.name) && !t->opt.edit_hash_names)

@@ -106,7 +106,7 @@ static int add_rights(struct tree *t, size_t i, const char *path)
 {
     struct stat st;
     char *name = t->shards.n ? split_path(&t->shards.split, i) : strdup(path);
-    char *base = name ? real_folder(name) : NULL;
+    char *base = !name ? NULL : t->opt.base ? strdup(t->opt.base) : real_folder(name);
     int fd = i ? t->shards.file[i]->fd : t->model.file.fd;
     int r = base ? rights_add(&t->rights, fd, name, base) : -ENOMEM;
     if (r == 0 && fstat(fd, &st) == 0)

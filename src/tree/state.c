@@ -15,14 +15,22 @@ static unsigned clamp(size_t n)
     return n < COUNT_MAX ? (unsigned)n : COUNT_MAX;
 }
 
-uint32_t state_now(struct tree *t)
+static struct live_counts count(struct tree *t)
 {
-    struct live_counts c = {0};
     struct live *l = atomic_load(&t->live);
     if (l)
-        c = live_count(l);
-    else
-        c.changed = edit_file_fresh(&t->opened, NULL) == -ESTALE;
+        return live_count(l);
+    return (struct live_counts){.changed = edit_file_fresh(&t->opened, NULL) == -ESTALE};
+}
+
+bool tree_changed(struct tree *t)
+{
+    return count(t).changed;
+}
+
+uint32_t state_now(struct tree *t)
+{
+    struct live_counts c = count(t);
     return clamp(c.pending) | clamp(c.refused) << COUNT_BITS | (c.changed ? CHANGED : 0);
 }
 

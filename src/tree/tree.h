@@ -25,6 +25,8 @@ struct tree_dir;
 
 struct tree_options {
     bool read_only;       /* do not edit, whatever the file allows */
+    const char *why;      /* why read_only; NULL: by -o ro. Not owned */
+    const char *base;     /* the real folder that others may search; NULL: the model's. Not owned */
     bool edit_hash_names; /* edit also a file whose name is a hash of its content */
     enum live_commit commit;
     enum edit_strategy strategy;
@@ -78,6 +80,8 @@ void tree_close(struct tree *t);
  * (ino.h).
  */
 bool tree_idle(struct tree *t);
+/* True if another program changed the model's file. The disk is asked. */
+bool tree_changed(struct tree *t);
 uint64_t tree_identity(const struct tree *t);
 bool tree_renumbered(struct tree *t);
 

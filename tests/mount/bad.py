@@ -79,7 +79,8 @@ class Bad(unittest.TestCase):
         os.mkdir(at)
         for name, verdict in verdicts():
             with self.subTest(file=name):
-                accepted = self.attempt(name, at)
+                folder = os.path.isdir(os.path.join(FOLDER, name))  # mounted as one: shelf.py
+                accepted = not folder and self.attempt(name, at)
                 if verdict != 'either':
                     self.assertEqual('accept' if accepted else 'reject', verdict)
                 self.check_command(name, accepted)

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT */
+/* What the files of a shelf share; private to it. */
+#ifndef SHELF_INTERNAL_H
+#define SHELF_INTERNAL_H
+
+#include "shelf/own.h"
+#include "shelf/slots.h"
+
+struct shelf {
+    struct shelf_options opt;
+    struct tree *one; /* owned: a model that is mounted alone; NULL: it is a folder */
+    struct reach reach;
+    struct owns owns;
+    struct slots slots;
+};
+
+/* Of a model's folder what is not its tree's, by numbers in its slot that no tree uses. */
+enum { EXTRA_SOURCE = 1, EXTRA_ERROR = 2, EXTRA_SHARDS = 16 };
+
+static inline uint64_t extra_ino(uint32_t extra)
+{
+    return ino_make(INO_FIXED, extra, 0);
+}
+
+/* The number of an extra file: EXTRA_SOURCE, EXTRA_ERROR, EXTRA_SHARDS + i; 0: it is none. */
+static inline uint32_t extra_of(uint64_t local)
+{
+    bool fixed = (local & 3) == INO_FIXED && (local >> INO_KIND_BITS & INO_MAX_ROWS) == 0;
+    return fixed ? (uint32_t)(local >> (INO_KIND_BITS + INO_ROW_BITS)) : 0;
+}
+
+/* A node of a mount, as the calls see it. */
+struct at {
+    const struct shelf *shelf;
+    uint32_t slot;
+    uint64_t local;
+    bool own;       /* of the shelf itself */
+    bool model;     /* a model's folder in a mount of many */
+    uint32_t extra; /* in such a folder; 0: it is none */
+};
+struct at at_node(const struct shelf *s, uint64_t node);
+
+/* The tree that has a node, opened if it is closed. -errno. Leave it afterwards. */
+int enter(struct shelf *s, const struct at *at, struct use *u);
+void leave(struct shelf *s, struct use *u);
+static inline struct tree *tree_in(const struct use *u)
+{
+    return u->tree;
+}
+/* An entry of a tree, with the numbers of the mount. */
+void entry_in_slot(const struct at *at, struct tree_entry *e);
+
+/* Entries of the shelf's own nodes, of a model's folder, and of what is extra there. */
+int own_entry(struct shelf *s, uint32_t number, struct tree_entry *ret);
+int model_entry(struct shelf *s, uint32_t slot, struct tree_entry *ret);
+int extra_entry(struct shelf *s, uint32_t slot, uint32_t extra, struct tree_entry *ret);
+/* The entry of an item that was found, which is used up; the kernel gets `lookups` references. */
+int item_entry(struct shelf *s, struct item *i, unsigned lookups, struct tree_entry *ret);
+/* Where source, or one of the links in it, leads. */
+int source_target(struct shelf *s, const struct slot *slot, uint32_t extra, struct buf *out);
+/* The line of a model that cannot be opened: 1; 0: it can be. */
+int model_error(struct shelf *s, uint32_t slot, struct buf *out);
+/* The number of the shard that a name in `source` is of; the number of shards: of none. */
+size_t extra_shard(const struct slot *slot, const char *name);
+/* What is listed as number i in a model's folder (extra 0) or its source, behind the tree's entries:
+ * the name, and its number; 0: there are no more. */
+uint32_t extra_at(const struct slot *slot, uint32_t extra, bool broken, size_t i,
+                  char name[TREE_NAME_MAX + 1]);
+
+struct shelf_file {
+    struct shelf *shelf;
+    struct use use; /* of a model's file */
+    struct tree_file *file;
+    int fd; /* of a store's text; else -1 */
+    struct buf text;
+};
+
+#endif

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: MIT */
+/* The shelf's own nodes: see own.h. */
+#include "shelf/own.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define OWN_OF(l, member) ((struct own *)((char *)(l)-offsetof(struct own, member)))
+
+struct grant grant_of_item(struct reach *r, const struct item *i)
+{
+    struct rights all = RIGHTS_INIT;
+    struct grant g = {.uid = i->st.st_uid, .gid = i->st.st_gid, .bits = 0700};
+    struct found f = FOUND_NONE;
+    if (!i->real) /* nothing is behind it but a link, and a line that says why */
+        g.bits = 0777;
+    else if (reach_again(r, i->real, &f) == 0 && rights_add(&all, f.fd, i->real, r->path) == 0 &&
+             rights_settle(&all, geteuid(), false) == 0)
+        g = all.own;
+    rights_free(&all);
+    reach_close(&f);
+    return g;
+}
+
+void owns_init(struct owns *o)
+{
+    *o = (struct owns){.last = 1}; /* the number of the root, which comes first */
+    (void)pthread_mutex_init(&o->lock, NULL);
+}
+
+static void free_own(struct own *n)
+{
+    place_free(&n->place);
+    free(n->real);
+    free(n);
+}
+
+void owns_free(struct owns *o)
+{
+    for (size_t i = 0; i < o->by_number.room; i++)
+        for (struct link *l = o->by_number.bucket[i], *next; l; l = next) {
+            next = l->next;
+            free_own(OWN_OF(l, by_number));
+        }
+    table_free(&o->by_number);
+    table_free(&o->by_key);
+    (void)pthread_mutex_destroy(&o->lock);
+}
+
+static void add_part(struct buf *b, const char *text)
+{
+    buf_str(b, text ? text : "");
+    buf_char(b, '\0');
+}
+
+/* By what a node is found again: of a folder its place, of a text the file and its time. */
+static uint64_t key_of(const struct item *i)
+{
+    CLEANUP(buf_free) struct buf b = BUF_INIT;
+    buf_char(&b, (char)i->kind);
+    if (i->kind == ITEM_FOLDER) {
+        buf_char(&b, (char)i->place.kind);
+        add_part(&b, i->place.path);
+        for (int k = 0; k < 3; k++)
+            add_part(&b, i->place.part[k]);
+    } else {
+        add_part(&b, i->real);
+    }
+    return buf_error(&b) ? 0 : hash_name(b.data, b.len);
+}
+
+static bool same(const struct own *n, const struct item *i)
+{
+    if (n->kind != i->kind)
+        return false;
+    if (n->kind == ITEM_FOLDER)
+        return place_same(&n->place, &i->place);
+    return strcmp(n->real, i->real) == 0 && n->st.st_ino == i->st.st_ino &&
+           n->st.st_dev == i->st.st_dev && n->st.st_size == i->st.st_size &&
+           n->st.st_mtim.tv_sec == i->st.st_mtim.tv_sec &&
+           n->st.st_mtim.tv_nsec == i->st.st_mtim.tv_nsec;
+}
+
+/* Under the lock. The place and the real path pass to it. */
+static struct own *new_own(struct owns *o, struct item *i, uint64_t key)
+{
+    struct own *n = calloc(1, sizeof(*n));
+    if (!n)
+        return NULL;
+    *n = (struct own){.number = o->last, .kind = i->kind, .place = i->place, .real = i->real};
+    if (table_add(&o->by_number, &n->by_number, n->number) < 0 ||
+        table_add(&o->by_key, &n->by_key, key) < 0) {
+        if (o->by_number.n > o->by_key.n)
+            table_remove(&o->by_number, &n->by_number);
+        free(n);
+        return NULL;
+    }
+    i->place = (struct place){0};
+    i->real = NULL;
+    o->last++;
+    return n;
+}
+
+int own_of(struct owns *o, struct reach *r, struct item *i, const struct own **ret)
+{
+    struct own *found = NULL;
+    struct grant g = grant_of_item(r, i);
+    uint64_t key = key_of(i);
+    (void)pthread_mutex_lock(&o->lock);
+    for (struct link *l = table_first(&o->by_key, key); l && !found; l = table_next(l))
+        found = same(OWN_OF(l, by_key), i) ? OWN_OF(l, by_key) : NULL;
+    if (!found)
+        found = o->last < UINT32_MAX ? new_own(o, i, key) : NULL;
+    if (found) {
+        found->st = i->st;
+        found->grant = g;
+    }
+    (void)pthread_mutex_unlock(&o->lock);
+    *ret = found;
+    return found ? 0 : -ENOMEM;
+}
+
+const struct own *own_at(struct owns *o, uint32_t number)
+{
+    const struct own *found = NULL;
+    (void)pthread_mutex_lock(&o->lock);
+    for (struct link *l = table_first(&o->by_number, number); l && !found; l = table_next(l))
+        found = OWN_OF(l, by_number);
+    (void)pthread_mutex_unlock(&o->lock);
+    return found;
+}
+
+void own_facts(struct owns *o, const struct own *n, struct stat *st, struct grant *g)
+{
+    (void)pthread_mutex_lock(&o->lock);
+    *st = n->st;
+    *g = n->grant;
+    (void)pthread_mutex_unlock(&o->lock);
+}

@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: MIT */
+/* What a mount shows: see shelf.h. */
+#include "shelf/shelf.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "shelf/internal.h"
+
+/* ---- open and close ---- */
+
+static int open_folder(struct shelf *s, const char *path, struct err *e)
+{
+    struct item top = {.kind = ITEM_FOLDER};
+    const struct own *root;
+    int r = reach_begin(&s->reach, path, s->opt.strict, e);
+    if (r < 0)
+        return r;
+    if (fstat(s->reach.fd, &top.st) < 0)
+        return err_set(e, -errno, "%s", strerror(errno));
+    top.real = strdup(s->reach.path);
+    r = top.real ? place_top(&s->reach, &top.place) : -ENOMEM;
+    if (r == 0)
+        r = own_of(&s->owns, &s->reach, &top, &root);
+    item_free(&top);
+    return r < 0 ? err_set(e, r, "no memory") : 0;
+}
+
+int shelf_open(const char *path, const struct shelf_options *o, struct shelf **ret, struct err *e)
+{
+    struct stat st;
+    struct shelf *s = calloc(1, sizeof(*s));
+    if (!s)
+        return err_set(e, -ENOMEM, "no memory");
+    s->opt = *o;
+    s->reach = (struct reach){.fd = -1, .mounts = -1};
+    owns_init(&s->owns);
+    slots_init(&s->slots, &s->reach, &s->opt);
+    bool folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    int r = folder ? open_folder(s, path, e) : tree_open(path, &o->tree, &s->one, e);
+    if (r < 0) {
+        shelf_close(s);
+        return r;
+    }
+    *ret = s;
+    return 0;
+}
+
+int shelf_finish(struct shelf *s)
+{
+    return s->one ? tree_finish(s->one) : slots_finish(&s->slots);
+}
+
+static void stop(struct tree *t, void *arg)
+{
+    (void)arg;
+    tree_stop(t);
+}
+
+static void abandon(struct tree *t, void *arg)
+{
+    (void)arg;
+    tree_abandon(t);
+}
+
+void shelf_stop(struct shelf *s)
+{
+    if (s->one)
+        tree_stop(s->one);
+    else
+        (void)slots_each(&s->slots, stop, NULL);
+}
+
+void shelf_abandon(struct shelf *s)
+{
+    if (s->one)
+        tree_abandon(s->one);
+    else
+        (void)slots_each(&s->slots, abandon, NULL);
+}
+
+void shelf_unsaved(struct shelf *s, struct buf *out)
+{
+    if (s->one)
+        tree_unsaved(s->one, out);
+    else
+        buf_add(out, s->slots.unsaved.data, s->slots.unsaved.len);
+}
+
+void shelf_close(struct shelf *s)
+{
+    if (!s)
+        return;
+    tree_close(s->one);
+    slots_free(&s->slots);
+    owns_free(&s->owns);
+    reach_end(&s->reach);
+    free(s);
+}
+
+/* ---- facts ---- */
+
+void shelf_mounted(struct shelf *s, dev_t dev)
+{
+    (void)pthread_mutex_lock(&s->reach.lock);
+    s->reach.own = dev;
+    (void)pthread_mutex_unlock(&s->reach.lock);
+}
+
+bool shelf_is_folder(const struct shelf *s)
+{
+    return !s->one;
+}
+
+bool shelf_writable(const struct shelf *s)
+{
+    return s->one ? tree_writable(s->one) : !s->opt.tree.read_only;
+}
+
+const char *shelf_why_not(const struct shelf *s)
+{
+    return s->one ? tree_why_not(s->one) : "asked for by -o ro";
+}
+
+const char *shelf_path(const struct shelf *s)
+{
+    return s->one ? tree_path(s->one) : s->reach.path;
+}
+
+const char *shelf_warning(const struct shelf *s, unsigned i)
+{
+    return s->one ? tree_warning(s->one, i) : NULL;
+}
+
+int shelf_statfs(struct shelf *s, struct statvfs *ret)
+{
+    if (s->one)
+        return tree_statfs(s->one, ret);
+    if (fstatvfs(s->reach.fd, ret) < 0)
+        return -errno;
+    ret->f_namemax = TREE_NAME_MAX;
+    return 0;
+}
+
+/* ---- nodes ---- */
+
+struct at at_node(const struct shelf *s, uint64_t node)
+{
+    struct at at = {.shelf = s, .slot = ino_slot(node), .local = ino_local(node)};
+    if (s->one) {
+        at.local = node;
+        return at;
+    }
+    at.own = at.slot == 0;
+    at.model = !at.own && at.local == INO_ROOT;
+    at.extra = at.own ? 0 : extra_of(at.local);
+    return at;
+}
+
+int enter(struct shelf *s, const struct at *at, struct use *u)
+{
+    if (!s->one)
+        return slot_use(&s->slots, at->slot, u, NULL);
+    *u = (struct use){.tree = s->one};
+    return 0;
+}
+
+void leave(struct shelf *s, struct use *u)
+{
+    if (!s->one && u->slot)
+        slot_leave(&s->slots, u);
+}
+
+void entry_in_slot(const struct at *at, struct tree_entry *e)
+{
+    if (at->shelf->one)
+        return;
+    e->node = e->node ? ino_in_slot(at->slot, e->node) : 0;
+    e->attr.st_ino = ino_in_slot(at->slot, e->attr.st_ino);
+}
+
+/* ---- look up ---- */
+
+static int lookup_own(struct shelf *s, uint32_t number, const char *name, struct tree_entry *ret)
+{
+    struct item i;
+    const struct own *dir = own_at(&s->owns, number);
+    if (!dir)
+        return -ESTALE;
+    if (dir->kind != ITEM_FOLDER)
+        return -ENOTDIR;
+    int r = place_find(&s->reach, &dir->place, NULL, name, &i);
+    return r < 0 ? r : item_entry(s, &i, 1, ret);
+}
+
+/* In a model's folder, or its source: what is extra. -ENOENT: it may be in the tree. */
+static int lookup_extra(struct shelf *s, const struct at *at, const char *name,
+                        struct tree_entry *ret)
+{
+    struct use u;
+    uint32_t extra = 0;
+    int r = slot_hold(&s->slots, at->slot, &u);
+    if (r < 0)
+        return r;
+    if (at->model)
+        extra = strcmp(name, "source") == 0  ? EXTRA_SOURCE
+                : strcmp(name, "error") == 0 ? EXTRA_ERROR
+                                             : 0;
+    if (at->extra == EXTRA_SOURCE) {
+        size_t i = extra_shard(u.slot, name);
+        extra = i < u.slot->shards ? EXTRA_SHARDS + (uint32_t)i : 0;
+    }
+    leave(s, &u);
+    return extra ? extra_entry(s, at->slot, extra, ret) : -ENOENT;
+}
+
+int shelf_lookup(struct shelf *s, uint64_t parent, const char *name, struct tree_entry *ret)
+{
+    struct at at = at_node(s, parent);
+    struct use u;
+    if (strlen(name) > TREE_NAME_MAX)
+        return -ENAMETOOLONG;
+    if (at.own)
+        return lookup_own(s, (uint32_t)at.local, name, ret);
+    if (at.model || at.extra) {
+        int r = lookup_extra(s, &at, name, ret);
+        if (r == 0)
+            slot_known(&s->slots, at.slot);
+        if (r != -ENOENT || at.extra)
+            return r;
+    }
+    int r = enter(s, &at, &u);
+    if (r < 0) /* a model that cannot be opened has no other names */
+        return r == -ESTALE || r == -ENOMEM || !at.model ? r : -ENOENT;
+    r = tree_lookup(tree_in(&u), at.local, name, ret);
+    leave(s, &u);
+    if (r < 0)
+        return r;
+    entry_in_slot(&at, ret);
+    if (!s->one)
+        slot_known(&s->slots, at.slot);
+    return 0;
+}
+
+bool shelf_never(const struct shelf *s, uint64_t parent)
+{
+    (void)parent;
+    return s->one && !tree_writable(s->one);
+}
+
+void shelf_forget(struct shelf *s, uint64_t node, uint64_t n)
+{
+    struct at at = at_node(s, node);
+    if (s->one)
+        tree_forget(s->one, node, n);
+    else if (!at.own)
+        slot_forget(&s->slots, at.slot, at.local, n);
+}
+
+int shelf_getattr(struct shelf *s, uint64_t node, const struct shelf_file *f,
+                  struct tree_entry *ret)
+{
+    struct at at = at_node(s, node);
+    struct use u;
+    if (at.own)
+        return own_entry(s, (uint32_t)at.local, ret);
+    if (at.model)
+        return model_entry(s, at.slot, ret);
+    if (at.extra)
+        return extra_entry(s, at.slot, at.extra, ret);
+    int r = 0;
+    if (f && f->file)
+        u = f->use;
+    else
+        r = enter(s, &at, &u);
+    if (r < 0)
+        return r;
+    r = tree_fgetattr(tree_in(&u), at.local, f ? f->file : NULL, ret);
+    if (!f || !f->file)
+        leave(s, &u);
+    if (r == 0)
+        entry_in_slot(&at, ret);
+    return r;
+}
+
+int shelf_readlink(struct shelf *s, uint64_t node, struct buf *out)
+{
+    struct at at = at_node(s, node);
+    struct use u;
+    if (at.own || at.model || at.extra == EXTRA_ERROR)
+        return -EINVAL;
+    int r = at.extra ? slot_hold(&s->slots, at.slot, &u) : enter(s, &at, &u);
+    if (r < 0)
+        return r;
+    if (at.extra == EXTRA_SOURCE && u.slot->shards)
+        r = -EINVAL;
+    else if (at.extra >= EXTRA_SHARDS && at.extra - EXTRA_SHARDS >= u.slot->shards)
+        r = -ESTALE;
+    else
+        r = at.extra ? source_target(s, u.slot, at.extra, out)
+                     : tree_readlink(tree_in(&u), at.local, out);
+    leave(s, &u);
+    return r;
+}

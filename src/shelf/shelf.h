@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a mount shows: one model, or a folder of models, each as a tree (tree/tree.h) under its name.
+ * docs/shelf.md says what a user sees.
+ *
+ *     r = shelf_open(path, &options, &s, &e);
+ *     ... any of the other calls, from any threads ...
+ *     r = shelf_finish(s);
+ *     shelf_close(s);
+ *
+ * The calls are those of a tree, with the node numbers of the mount: slot 0 is the shelf itself (or
+ * the model, if it is mounted alone), each other slot one state of one model's file. A slot is
+ * opened when something in it is asked for, for editing with the first edit, and closed when nothing
+ * in it was used for a minute. Slots are not used again: a file that was changed gets a new one.
+ *
+ * Threads: any. No lock is held while the disk is asked.
+ */
+#ifndef SHELF_SHELF_H
+#define SHELF_SHELF_H
+
+#include "tree/tree.h"
+
+struct shelf;
+struct shelf_file;
+struct shelf_dir;
+
+struct shelf_options {
+    struct tree_options tree;
+    bool strict; /* other users may look into the mount: links of others do not lead out */
+};
+
+/* `path`: a model or a folder. */
+int shelf_open(const char *path, const struct shelf_options *o, struct shelf **ret, struct err *e);
+/* Write what is pending. 0, or why an edit was lost (it was logged). */
+int shelf_finish(struct shelf *s);
+/* Before that: as tree_stop() and tree_abandon(). */
+void shelf_stop(struct shelf *s);
+void shelf_abandon(struct shelf *s);
+void shelf_unsaved(struct shelf *s, struct buf *out);
+void shelf_close(struct shelf *s);
+
+/* The device of the mount: nothing on it is touched. */
+void shelf_mounted(struct shelf *s, dev_t dev);
+/* True if it is a folder of models. */
+bool shelf_is_folder(const struct shelf *s);
+/* True if something may be edited; if not, why. */
+bool shelf_writable(const struct shelf *s);
+const char *shelf_why_not(const struct shelf *s);
+/* The real path; good until shelf_close(). */
+const char *shelf_path(const struct shelf *s);
+/* As tree_warning(); of a folder none: they are logged when a model is opened. */
+const char *shelf_warning(const struct shelf *s, unsigned i);
+
+int shelf_lookup(struct shelf *s, uint64_t parent, const char *name, struct tree_entry *ret);
+void shelf_forget(struct shelf *s, uint64_t node, uint64_t n);
+/* file may be NULL: an open file of the node. */
+int shelf_getattr(struct shelf *s, uint64_t node, const struct shelf_file *file,
+                  struct tree_entry *ret);
+int shelf_statfs(struct shelf *s, struct statvfs *ret);
+int shelf_readlink(struct shelf *s, uint64_t node, struct buf *out);
+int shelf_getxattr(struct shelf *s, uint64_t node, const char *name, struct buf *out);
+int shelf_listxattr(struct shelf *s, uint64_t node, struct buf *out);
+
+/* True if a name that does not exist in this folder will never exist. */
+bool shelf_never(const struct shelf *s, uint64_t parent);
+
+int shelf_opendir(struct shelf *s, uint64_t node, struct shelf_dir **ret);
+void shelf_closedir(struct shelf_dir *d);
+bool shelf_dir_cacheable(const struct shelf_dir *d);
+/* As tree_readdir(). */
+int shelf_readdir(struct shelf_dir *d, uint64_t *cookie, bool attrs, char name[TREE_NAME_MAX + 1],
+                  struct tree_entry *ret);
+
+int shelf_open_file(struct shelf *s, uint64_t node, int flags, struct shelf_file **ret);
+struct shelf *shelf_of_file(const struct shelf_file *f);
+int shelf_release(struct shelf_file *f);
+bool shelf_cacheable(const struct shelf_file *f);
+bool shelf_cached_right(const struct shelf_file *f);
+bool shelf_ahead(const struct shelf_file *f, size_t n);
+/* As tree_waits() and tree_prepare(). */
+bool shelf_waits(const struct shelf_file *f);
+int shelf_prepare(struct shelf_file *f, uint64_t off, size_t n, bool brief, struct live_wait *w);
+int shelf_read(struct shelf_file *f, uint64_t off, size_t n, struct reply *r);
+
+/* Editing. The calls of a folder's own names are EPERM, renames across models EXDEV. */
+int shelf_create(struct shelf *s, uint64_t parent, const char *name, int flags,
+                 struct tree_entry *ret, struct shelf_file **file);
+int shelf_write(struct shelf_file *f, uint64_t off, const void *bytes, size_t n);
+int shelf_truncate(struct shelf *s, uint64_t node, struct shelf_file *file, uint64_t size,
+                   struct live_wait *w);
+int shelf_flush(struct shelf_file *f, struct live_wait *w);
+int shelf_fsync(struct shelf_file *f, struct live_wait *w);
+int shelf_fsyncdir(struct shelf *s, uint64_t node, struct live_wait *w);
+int shelf_unlink(struct shelf *s, uint64_t parent, const char *name);
+int shelf_rename(struct shelf *s, uint64_t parent, const char *name, uint64_t new_parent,
+                 const char *new_name, unsigned flags, struct live_wait *w);
+int shelf_symlink(struct shelf *s, uint64_t parent, const char *name, const char *target,
+                  struct tree_entry *ret);
+int shelf_setxattr(struct shelf *s, uint64_t node, const char *name, const void *value, size_t n,
+                   struct live_wait *w);
+int shelf_removexattr(struct shelf *s, uint64_t node, const char *name);
+void shelf_interrupt(struct shelf *s, const void *who);
+
+#endif

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: MIT */
+/* Open files of a shelf, and the calls that edit: see shelf.h. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "shelf/internal.h"
+
+/* ---- open ---- */
+
+static bool writes(int flags)
+{
+    return (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC);
+}
+
+/* A text of a store: the file itself. */
+static int open_own(struct shelf_file *f, uint32_t number, int flags)
+{
+    struct found found = FOUND_NONE;
+    const struct own *n = own_at(&f->shelf->owns, number);
+    if (!n)
+        return -ESTALE;
+    if (n->kind != ITEM_TEXT)
+        return -EISDIR;
+    if (writes(flags))
+        return -EPERM;
+    int r = reach_again(&f->shelf->reach, n->real, &found);
+    if (r == 0 && (found.st.st_ino != n->st.st_ino || found.st.st_dev != n->st.st_dev))
+        r = -ESTALE;
+    f->fd = r == 0 ? reach_read(&found) : -1;
+    reach_close(&found);
+    return r < 0 ? r : f->fd < 0 ? f->fd : 0;
+}
+
+static int open_in_slot(struct shelf_file *f, const struct at *at, int flags)
+{
+    struct shelf *s = f->shelf;
+    if (at->extra == EXTRA_ERROR) {
+        int r = writes(flags) ? -EPERM : model_error(s, at->slot, &f->text);
+        return r == 1 ? 0 : r == 0 ? -ESTALE : r;
+    }
+    if (at->extra || at->model)
+        return -EISDIR;
+    int r = enter(s, at, &f->use);
+    return r < 0 ? r : tree_open_file(tree_in(&f->use), at->local, flags, &f->file);
+}
+
+int shelf_open_file(struct shelf *s, uint64_t node, int flags, struct shelf_file **ret)
+{
+    struct at at = at_node(s, node);
+    struct shelf_file *f = calloc(1, sizeof(*f));
+    if (!f)
+        return -ENOMEM;
+    f->shelf = s;
+    f->fd = -1;
+    int r = at.own ? open_own(f, (uint32_t)at.local, flags) : open_in_slot(f, &at, flags);
+    if (r < 0)
+        (void)shelf_release(f);
+    else
+        *ret = f;
+    return r;
+}
+
+struct shelf *shelf_of_file(const struct shelf_file *f)
+{
+    return f->shelf;
+}
+
+int shelf_release(struct shelf_file *f)
+{
+    int r = f->file ? tree_release(tree_in(&f->use), f->file) : 0;
+    leave(f->shelf, &f->use);
+    if (f->fd >= 0)
+        (void)close(f->fd);
+    buf_free(&f->text);
+    free(f);
+    return r;
+}
+
+/* ---- read ---- */
+
+bool shelf_cacheable(const struct shelf_file *f)
+{
+    return f->file ? tree_cacheable(f->file) : f->fd >= 0;
+}
+
+bool shelf_cached_right(const struct shelf_file *f)
+{
+    return f->file && tree_cached_right(f->file);
+}
+
+bool shelf_ahead(const struct shelf_file *f, size_t n)
+{
+    return f->file && tree_ahead(f->file, n);
+}
+
+bool shelf_waits(const struct shelf_file *f)
+{
+    return f->file && tree_waits(f->file);
+}
+
+int shelf_prepare(struct shelf_file *f, uint64_t off, size_t n, bool brief, struct live_wait *w)
+{
+    return tree_prepare(tree_in(&f->use), f->file, off, n, brief, w);
+}
+
+int shelf_read(struct shelf_file *f, uint64_t off, size_t n, struct reply *r)
+{
+    if (f->file)
+        return tree_read(tree_in(&f->use), f->file, off, n, r);
+    ssize_t got = 0;
+    if (f->fd >= 0)
+        got = pread(f->fd, r->scratch, n, (off_t)off);
+    else if (off < f->text.len) {
+        got = (ssize_t)(n < f->text.len - off ? n : f->text.len - off);
+        memcpy(r->scratch, f->text.data + off, (size_t)got);
+    }
+    if (got < 0)
+        return -errno;
+    r->bytes = r->scratch;
+    r->len = (size_t)got;
+    return 0;
+}
+
+/* ---- edit ---- */
+
+/* A node in whose model something is to be edited. */
+static int enter_edit(struct shelf *s, uint64_t node, struct at *at, struct use *u)
+{
+    *at = at_node(s, node);
+    if (at->own || at->model || at->extra)
+        return -EPERM;
+    return enter(s, at, u);
+}
+
+int shelf_create(struct shelf *s, uint64_t parent, const char *name, int flags,
+                 struct tree_entry *ret, struct shelf_file **file)
+{
+    struct at at;
+    struct shelf_file *f = calloc(1, sizeof(*f));
+    if (!f)
+        return -ENOMEM;
+    f->shelf = s;
+    f->fd = -1;
+    int r = enter_edit(s, parent, &at, &f->use);
+    if (r == 0)
+        r = tree_create(tree_in(&f->use), at.local, name, flags, ret, &f->file);
+    if (r < 0) {
+        (void)shelf_release(f);
+        return r;
+    }
+    entry_in_slot(&at, ret);
+    if (!s->one)
+        slot_known(&s->slots, at.slot);
+    *file = f;
+    return 0;
+}
+
+int shelf_write(struct shelf_file *f, uint64_t off, const void *bytes, size_t n)
+{
+    return f->file ? tree_write(tree_in(&f->use), f->file, off, bytes, n) : -EBADF;
+}
+
+int shelf_truncate(struct shelf *s, uint64_t node, struct shelf_file *f, uint64_t size,
+                   struct live_wait *w)
+{
+    struct at at;
+    struct use u;
+    if (f && f->file)
+        return tree_truncate(tree_in(&f->use), at_node(s, node).local, f->file, size, w);
+    int r = enter_edit(s, node, &at, &u);
+    if (r < 0)
+        return r;
+    r = tree_truncate(tree_in(&u), at.local, NULL, size, w);
+    leave(s, &u);
+    return r;
+}
+
+int shelf_flush(struct shelf_file *f, struct live_wait *w)
+{
+    return f->file ? tree_flush(tree_in(&f->use), f->file, w) : 0;
+}
+
+int shelf_fsync(struct shelf_file *f, struct live_wait *w)
+{
+    return f->file ? tree_fsync(tree_in(&f->use), f->file, w) : 0;
+}
+
+int shelf_fsyncdir(struct shelf *s, uint64_t node, struct live_wait *w)
+{
+    struct at at = at_node(s, node);
+    struct use u;
+    if (at.own || at.model || at.extra)
+        return 0;
+    int r = enter(s, &at, &u);
+    if (r < 0)
+        return r;
+    r = tree_fsync(tree_in(&u), NULL, w);
+    leave(s, &u);
+    return r;
+}
+
+int shelf_unlink(struct shelf *s, uint64_t parent, const char *name)
+{
+    struct at at;
+    struct use u;
+    int r = enter_edit(s, parent, &at, &u);
+    if (r < 0)
+        return r;
+    r = tree_unlink(tree_in(&u), at.local, name);
+    leave(s, &u);
+    return r;
+}
+
+int shelf_rename(struct shelf *s, uint64_t parent, const char *name, uint64_t new_parent,
+                 const char *new_name, unsigned flags, struct live_wait *w)
+{
+    struct at at, to = at_node(s, new_parent);
+    struct use u;
+    bool fixed = to.own || to.model || to.extra;
+    at = at_node(s, parent);
+    if (at.own || at.model || at.extra)
+        return -EPERM;
+    if (at.slot != to.slot)
+        return fixed && to.own ? -EPERM : -EXDEV;
+    int r = fixed ? -EPERM : enter_edit(s, parent, &at, &u);
+    if (r < 0)
+        return r;
+    r = tree_rename(tree_in(&u), at.local, name, to.local, new_name, flags, w);
+    leave(s, &u);
+    return r;
+}
+
+int shelf_symlink(struct shelf *s, uint64_t parent, const char *name, const char *target,
+                  struct tree_entry *ret)
+{
+    struct at at;
+    struct use u;
+    int r = enter_edit(s, parent, &at, &u);
+    if (r < 0)
+        return r;
+    r = tree_symlink(tree_in(&u), at.local, name, target, ret);
+    leave(s, &u);
+    if (r < 0)
+        return r;
+    entry_in_slot(&at, ret);
+    if (!s->one)
+        slot_known(&s->slots, at.slot);
+    return 0;
+}
+
+int shelf_setxattr(struct shelf *s, uint64_t node, const char *name, const void *value, size_t n,
+                   struct live_wait *w)
+{
+    struct at at;
+    struct use u;
+    int r = enter_edit(s, node, &at, &u);
+    if (r < 0)
+        return r == -EPERM && !s->one ? -EOPNOTSUPP : r;
+    r = tree_setxattr(tree_in(&u), at.local, name, value, n, w);
+    leave(s, &u);
+    return r;
+}
+
+int shelf_removexattr(struct shelf *s, uint64_t node, const char *name)
+{
+    struct at at;
+    struct use u;
+    int r = enter_edit(s, node, &at, &u);
+    if (r < 0)
+        return r == -EPERM && !s->one ? -ENODATA : r;
+    r = tree_removexattr(tree_in(&u), at.local, name);
+    leave(s, &u);
+    return r;
+}
+
+static void interrupt(struct tree *t, void *who)
+{
+    tree_interrupt(t, who);
+}
+
+void shelf_interrupt(struct shelf *s, const void *who)
+{
+    if (s->one)
+        tree_interrupt(s->one, who);
+    else
+        (void)slots_each(&s->slots, interrupt, (void *)who);
+}

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: MIT */
+/* The models of a shelf: see slots.h. */
+#include "shelf/slots.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/split.h"
+#include "shelf/own.h"
+
+time_t slots_now(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec;
+}
+
+/* ---- what identifies a model ---- */
+
+struct identity {
+    uint64_t dev, ino, size, sec, nsec;
+};
+
+static void add_identity(struct buf *b, const struct stat *st)
+{
+    struct identity id = {st->st_dev, st->st_ino, (uint64_t)st->st_size,
+                          (uint64_t)st->st_mtim.tv_sec, (uint64_t)st->st_mtim.tv_nsec};
+    buf_add(b, &id, sizeof(id));
+}
+
+/* Of the file at `path`, by which a model is opened, or of all files of a split model. */
+int slot_stamp(struct reach *r, const char *path, size_t shards, uint64_t *ret)
+{
+    CLEANUP(buf_free) struct buf b = BUF_INIT;
+    const char *slash = strrchr(path, '/');
+    char *folder = strndup(path, slash == path ? 1 : (size_t)(slash - path));
+    struct found dir = FOUND_NONE;
+    int e = folder ? reach_again(r, folder, &dir) : -ENOMEM;
+    for (size_t i = 0; e == 0 && i < (shards ? shards : 1); i++) {
+        char *name = shards ? split_sibling(slash + 1, i, shards) : strdup(slash + 1);
+        struct found f = FOUND_NONE;
+        int is = name ? reach_open(r, &dir, name, REACH_LINKS, &f) : -ENOMEM;
+        if (is == -ENOMEM)
+            e = is;
+        else
+            add_identity(&b, is == 0 ? &f.st : &(struct stat){.st_size = is});
+        reach_close(&f);
+        free(name);
+    }
+    reach_close(&dir);
+    free(folder);
+    *ret = hash_name(b.data, b.len);
+    return e == 0 ? buf_error(&b) : e;
+}
+
+/* ---- slots ---- */
+
+static uint64_t model_hash(const char *path, uint64_t stamp)
+{
+    return hash_name(path, strlen(path)) ^ stamp;
+}
+
+struct slot *slots_at(const struct slots *s, uint32_t number)
+{
+    for (struct link *l = table_first(&s->by_number, number); l; l = table_next(l))
+        if (SLOT_OF(l, by_number)->number == number)
+            return SLOT_OF(l, by_number);
+    return NULL;
+}
+
+static struct slot *by_model(const struct slots *s, const char *path, uint64_t stamp)
+{
+    struct link *l = table_first(&s->by_model, model_hash(path, stamp));
+    for (; l; l = table_next(l)) {
+        struct slot *slot = SLOT_OF(l, by_model);
+        if (!slot->spent && slot->stamp == stamp && strcmp(slot->path, path) == 0)
+            return slot;
+    }
+    return NULL;
+}
+
+/* The open slot of a model that was edited, whose file was changed by that. Under the lock. */
+static struct slot *edited(const struct slots *s, const char *path)
+{
+    for (struct slot *slot = s->open; slot; slot = slot->next)
+        if (!slot->busy && !slot->spent && strcmp(slot->path, path) == 0 &&
+            tree_renumbered(slot->tree))
+            return slot;
+    return NULL;
+}
+
+void slot_free(struct slot *slot)
+{
+    free(slot->path);
+    free(slot->real);
+    free(slot->why);
+    free(slot);
+}
+
+/* Of a file that was changed, when the kernel knows nothing of it any more. */
+void slots_drop(struct slots *s, struct slot *slot)
+{
+    if (!slot->spent || slot->lookups || slot->uses || slot->tree || slot->busy)
+        return;
+    table_remove(&s->by_number, &slot->by_number);
+    table_remove(&s->by_model, &slot->by_model);
+    slot_free(slot);
+}
+
+static struct slot *new_slot(struct slots *s, const struct item *i, uint64_t stamp)
+{
+    struct slot *slot = calloc(1, sizeof(*slot));
+    if (!slot)
+        return NULL;
+    slot->path = strdup(i->path);
+    slot->real = i->real ? strdup(i->real) : NULL;
+    slot->stamp = stamp;
+    slot->shards = i->shards;
+    slot->store = i->store;
+    slot->number = s->last + 1;
+    if (!slot->path || (i->real && !slot->real) ||
+        table_add(&s->by_number, &slot->by_number, slot->number) < 0) {
+        slot_free(slot);
+        return NULL;
+    }
+    if (table_add(&s->by_model, &slot->by_model, model_hash(i->path, stamp)) < 0) {
+        table_remove(&s->by_number, &slot->by_number);
+        slot_free(slot);
+        return NULL;
+    }
+    s->last++;
+    return slot;
+}
+
+void slot_begin(struct slots *s, struct slot *slot, struct tree *t, struct use *ret)
+{
+    slot->uses++;
+    slot->turn = ++s->turns;
+    slot->used = slots_now();
+    *ret = (struct use){slot, t};
+}
+
+static bool use_edited(struct slots *s, const char *path, struct use *ret)
+{
+    (void)pthread_mutex_lock(&s->lock);
+    struct slot *slot = edited(s, path);
+    if (slot)
+        slot_begin(s, slot, slot->tree, ret);
+    (void)pthread_mutex_unlock(&s->lock);
+    return slot != NULL;
+}
+
+static void spend(struct slots *s, struct slot *slot)
+{
+    (void)pthread_mutex_lock(&s->lock);
+    slot->spent = true;
+    (void)pthread_mutex_unlock(&s->lock);
+}
+
+int slot_of(struct slots *s, const struct item *i, unsigned lookups, uint32_t *ret)
+{
+    uint64_t stamp;
+    int e = slot_stamp(s->reach, i->path, i->shards, &stamp);
+    struct grant grant = e == 0 ? grant_of_item(s->reach, i) : (struct grant){0};
+    char *why = i->error.code ? strdup(i->error.msg) : NULL;
+    if (e < 0 || (i->error.code && !why))
+        return e < 0 ? e : -ENOMEM;
+    struct use u;
+    bool same = false; /* it was changed by nobody but its own tree */
+    if (use_edited(s, i->path, &u)) {
+        same = !tree_changed(u.tree);
+        if (!same)
+            spend(s, u.slot);
+        slot_leave(s, &u);
+    }
+    (void)pthread_mutex_lock(&s->lock);
+    struct slot *slot = same ? edited(s, i->path) : NULL;
+    if (!slot)
+        slot = by_model(s, i->path, stamp);
+    if (!slot)
+        slot = s->last + 1 < INO_MAX_SLOTS ? new_slot(s, i, stamp) : NULL;
+    if (slot) {
+        slot->st = i->st;
+        slot->grant = grant;
+        slot->lookups += lookups;
+        if (why || !slot->failed) {
+            free(slot->why);
+            slot->why = why;
+            slot->failed = 0;
+            why = NULL;
+        }
+        *ret = slot->number;
+    }
+    e = slot ? 0 : s->last + 1 < INO_MAX_SLOTS ? -ENOMEM : -ENFILE;
+    (void)pthread_mutex_unlock(&s->lock);
+    free(why);
+    return e;
+}
+
+void slot_known(struct slots *s, uint32_t number)
+{
+    (void)pthread_mutex_lock(&s->lock);
+    struct slot *slot = slots_at(s, number);
+    if (slot)
+        slot->lookups++;
+    (void)pthread_mutex_unlock(&s->lock);
+}
+
+void slot_forget(struct slots *s, uint32_t number, uint64_t local, uint64_t n)
+{
+    (void)pthread_mutex_lock(&s->lock);
+    struct slot *slot = slots_at(s, number);
+    if (slot) {
+        if (slot->tree)
+            tree_forget(slot->tree, local, n);
+        slot->lookups -= n < slot->lookups ? n : slot->lookups;
+        slots_drop(s, slot);
+    }
+    (void)pthread_mutex_unlock(&s->lock);
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The models of a shelf and its own nodes; private to the shelf.
+ *
+ * A slot is one state of one model's file (or files): where it is, and what identified it when it was
+ * found. It outlives the tree that is opened for it, so that node numbers stay true. It is forgotten
+ * when its file was changed and the kernel knows no node of it.
+ *
+ * Threads: what is marked so is protected by the lock of the slots; all else is constant.
+ */
+#ifndef SHELF_SLOTS_H
+#define SHELF_SLOTS_H
+
+#include <pthread.h>
+#include <time.h>
+
+#include "shelf/place.h"
+#include "shelf/shelf.h"
+#include "shelf/table.h"
+#include "tree/rights.h"
+
+/* Seconds without use after which a model is closed; how often that is looked at. */
+#define SLOT_IDLE 60
+#define SLOT_SWEEP 5
+/* Models that are kept open although nothing in them is in use: each takes some descriptors. */
+#define SLOTS_IDLE_MAX 64
+/* Seconds for which a model that could not be opened is not tried again. */
+#define SLOT_RETRY 2
+
+struct slot {
+    struct link by_number, by_model; /* protected */
+    uint32_t number;
+    uint64_t stamp; /* hash of what identified the file, or all files */
+    char *path;     /* owned; where it is opened */
+    char *real;     /* owned; the real path; NULL if there was none */
+    size_t shards;
+    bool store;
+    /* Protected: */
+    struct stat st;
+    struct grant grant;       /* who may see it; as of the last lookup */
+    char *why;                /* owned; why it cannot be opened; NULL: it can, as far as is known */
+    time_t failed;            /* when that was; 0: it was found when the name was looked up */
+    struct tree *tree;        /* owned; NULL: it is closed */
+    struct slot *prev, *next; /* of the open ones */
+    unsigned uses;            /* calls and open files */
+    time_t used;              /* last */
+    uint64_t turn;            /* the same, by the count of all uses */
+    uint64_t lookups;         /* that the kernel did not forget */
+    bool busy;                /* a thread opens or closes it */
+    bool spent;               /* the file was changed: the next lookup makes another slot */
+};
+
+struct slots {
+    struct reach *reach;
+    const struct shelf_options *opt;
+    pthread_mutex_t lock;
+    pthread_cond_t done; /* busy ended */
+    struct table by_number, by_model;
+    uint32_t last;     /* number that was given */
+    struct slot *open; /* a list */
+    unsigned n_open;
+    uint64_t turns; /* uses so far */
+    pthread_t sweeper;
+    pthread_cond_t wake;
+    bool sweeps, stop;
+    int failed;         /* of an edit, when a model was closed */
+    struct buf unsaved; /* lines of models that were closed */
+};
+
+void slots_init(struct slots *s, struct reach *r, const struct shelf_options *o);
+/* Close all, when nothing is served any more: 0, or why an edit was lost. Lines are in s->unsaved. */
+int slots_finish(struct slots *s);
+/* Call this for each open tree, without the lock. 0, -ENOMEM. */
+int slots_each(struct slots *s, void (*call)(struct tree *t, void *arg), void *arg);
+void slots_free(struct slots *s);
+
+/* The number of the slot of a model that was found, to whose nodes the kernel gets `lookups` more
+ * references. 0, -ENOMEM, -ENFILE (no numbers are left). */
+int slot_of(struct slots *s, const struct item *i, unsigned lookups, uint32_t *ret);
+/* The kernel gets one more reference to a node; loses n of them to one. */
+void slot_known(struct slots *s, uint32_t number);
+void slot_forget(struct slots *s, uint32_t number, uint64_t local, uint64_t n);
+
+/* What is used of a slot. */
+struct use {
+    struct slot *slot;
+    struct tree *tree; /* NULL: it was not opened for this */
+};
+
+/* Begin to use a slot, without opening it. -ESTALE: there is no such slot. */
+int slot_hold(struct slots *s, uint32_t number, struct use *ret);
+/* The same with its tree, which is opened if it is closed. -ESTALE: the file was changed; -errno: it cannot
+ * be opened: e, which may be NULL, has the reason. */
+int slot_use(struct slots *s, uint32_t number, struct use *ret, struct err *e);
+void slot_leave(struct slots *s, struct use *u);
+
+/* For the files of the slots, under the lock but for slot_stamp(): */
+
+time_t slots_now(void);
+/* What identifies the file at `path`, or all files of a split model. 0, -ENOMEM. */
+int slot_stamp(struct reach *r, const char *path, size_t shards, uint64_t *ret);
+struct slot *slots_at(const struct slots *s, uint32_t number);
+void slot_begin(struct slots *s, struct slot *slot, struct tree *t, struct use *ret);
+/* Forget a slot whose file was changed, when the kernel knows nothing of it any more. */
+void slots_drop(struct slots *s, struct slot *slot);
+void slot_free(struct slot *slot);
+#define SLOT_OF(l, member) ((struct slot *)((char *)(l)-offsetof(struct slot, member)))
+
+#endif

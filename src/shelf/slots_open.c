@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: MIT */
+/* Slots opened, used and closed: see slots.h. */
+#include "shelf/slots.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <syslog.h>
+
+/* ---- close ---- */
+
+/* A tree that was taken out of its slot. Without the lock. */
+static void close_tree(struct slots *s, struct tree *t)
+{
+    CLEANUP(buf_free) struct buf unsaved = BUF_INIT;
+    int e = tree_finish(t);
+    tree_unsaved(t, &unsaved);
+    (void)pthread_mutex_lock(&s->lock);
+    s->failed = s->failed ? s->failed : e;
+    buf_add(&s->unsaved, unsaved.data, unsaved.len);
+    (void)pthread_mutex_unlock(&s->lock);
+    tree_close(t);
+}
+
+static void unlist(struct slots *s, struct slot *slot)
+{
+    if (slot->prev)
+        slot->prev->next = slot->next;
+    else
+        s->open = slot->next;
+    if (slot->next)
+        slot->next->prev = slot->prev;
+    slot->prev = slot->next = NULL;
+    s->n_open--;
+}
+
+static void enlist(struct slots *s, struct slot *slot)
+{
+    slot->next = s->open;
+    slot->prev = NULL;
+    if (s->open)
+        s->open->prev = slot;
+    s->open = slot;
+    s->n_open++;
+}
+
+/* Take the tree out of a slot. Another one under the same numbers must show the same. */
+static struct tree *take_out(struct slots *s, struct slot *slot)
+{
+    struct tree *t = slot->tree;
+    slot->spent |= tree_renumbered(t);
+    slot->tree = NULL;
+    unlist(s, slot);
+    return t;
+}
+
+/* The open slot that was used least lately, of those not in use; how many these are. */
+static struct slot *find_idle(const struct slots *s, unsigned *count)
+{
+    struct slot *oldest = NULL;
+    *count = 0;
+    for (struct slot *slot = s->open; slot; slot = slot->next) {
+        if (slot->uses || slot->busy)
+            continue;
+        ++*count;
+        if (!oldest || slot->turn < oldest->turn)
+            oldest = slot;
+    }
+    return oldest;
+}
+
+/*
+ * Close what was not used since `before`, and more than `most` of what is not in use. A tree is asked
+ * without the lock whether it may be closed: the slot is busy then.
+ */
+static void close_idle(struct slots *s, time_t before, unsigned most)
+{
+    struct slot *slot;
+    unsigned idle;
+    bool closed = true;
+    (void)pthread_mutex_lock(&s->lock);
+    while (closed && (slot = find_idle(s, &idle)) && (idle > most || slot->used <= before)) {
+        slot->busy = true;
+        (void)pthread_mutex_unlock(&s->lock);
+        closed = tree_idle(slot->tree);
+        (void)pthread_mutex_lock(&s->lock);
+        struct tree *t = closed ? take_out(s, slot) : NULL;
+        (void)pthread_mutex_unlock(&s->lock);
+        if (t)
+            close_tree(s, t);
+        (void)pthread_mutex_lock(&s->lock);
+        slot->busy = false;
+        slot->turn = closed ? slot->turn : ++s->turns; /* the others first, at the next sweep */
+        (void)pthread_cond_broadcast(&s->done);
+        slots_drop(s, slot);
+    }
+    (void)pthread_mutex_unlock(&s->lock);
+}
+
+static void *sweep(void *arg)
+{
+    struct slots *s = arg;
+    struct timespec until;
+    (void)pthread_mutex_lock(&s->lock);
+    while (!s->stop) {
+        if (s->n_open) {
+            (void)clock_gettime(CLOCK_MONOTONIC, &until);
+            until.tv_sec += SLOT_SWEEP;
+            (void)pthread_cond_timedwait(&s->wake, &s->lock, &until);
+        } else {
+            (void)pthread_cond_wait(&s->wake, &s->lock);
+        }
+        if (s->stop)
+            break;
+        (void)pthread_mutex_unlock(&s->lock);
+        close_idle(s, slots_now() - SLOT_IDLE, SLOTS_IDLE_MAX);
+        (void)pthread_mutex_lock(&s->lock);
+    }
+    (void)pthread_mutex_unlock(&s->lock);
+    return NULL;
+}
+
+/* ---- open ---- */
+
+/* The thread starts with the first model. Without it models are closed when others are opened. */
+static void start_sweeper(struct slots *s)
+{
+    if (!s->sweeps)
+        s->sweeps = pthread_create(&s->sweeper, NULL, sweep, s) == 0;
+    (void)pthread_cond_signal(&s->wake);
+}
+
+/* For a slot that is busy with that. Without the lock. */
+static int open_tree(struct slots *s, const struct slot *slot, struct tree **ret, struct err *e)
+{
+    struct tree_options o = s->opt->tree;
+    struct tree *t = NULL;
+    uint64_t stamp;
+    const char *what;
+    o.base = s->reach->path;
+    o.wait = NULL; /* a lock that is held does not hold up who looks */
+    o.late = true;
+    o.log.label = slot->path;
+    o.read_only |= slot->store;
+    o.why = slot->store && !s->opt->tree.read_only ? "it is in a store of models" : NULL;
+    int r = tree_open(slot->path, &o, &t, e);
+    if (r == 0)
+        r = slot_stamp(s->reach, slot->path, slot->shards, &stamp);
+    if (r == 0 && stamp != slot->stamp)
+        r = err_set(e, -ESTALE, "the file was changed");
+    if (r < 0) {
+        tree_close(t);
+        return r;
+    }
+    for (unsigned i = 0; (what = tree_warning(t, i)); i++)
+        logger_log(&o.log, LOG_WARNING, "%s", what);
+    *ret = t;
+    return 0;
+}
+
+/* A slot that is closed and not busy: open it. Under the lock, which is released meanwhile. */
+static int open_slot(struct slots *s, struct slot *slot, struct err *e)
+{
+    struct err why = {0};
+    struct tree *t = NULL;
+    slot->busy = true;
+    (void)pthread_mutex_unlock(&s->lock);
+    int r = open_tree(s, slot, &t, &why);
+    (void)pthread_mutex_lock(&s->lock);
+    slot->busy = false;
+    (void)pthread_cond_broadcast(&s->done);
+    if (r == 0) {
+        slot->tree = t;
+        enlist(s, slot);
+        free(slot->why);
+        slot->why = NULL;
+        slot->failed = 0;
+        start_sweeper(s);
+    } else if (r == -ESTALE) {
+        slot->spent = true;
+    } else if (r != -ENOMEM && r != -EMFILE && r != -ENFILE) {
+        free(slot->why);
+        slot->why = strdup(why.msg);
+        slot->failed = slots_now();
+    }
+    if (e)
+        *e = why;
+    return r;
+}
+
+/* ---- use ---- */
+
+int slot_hold(struct slots *s, uint32_t number, struct use *ret)
+{
+    (void)pthread_mutex_lock(&s->lock);
+    struct slot *slot = slots_at(s, number);
+    if (slot)
+        slot_begin(s, slot, NULL, ret);
+    (void)pthread_mutex_unlock(&s->lock);
+    return slot ? 0 : -ESTALE;
+}
+
+/* Why a slot is known not to open; 0: it may. Under the lock. */
+static int known_fault(const struct slot *slot, struct err *e)
+{
+    bool lately = !slot->failed || slots_now() - slot->failed < SLOT_RETRY;
+    return slot->why && lately ? err_set(e, -EIO, "%s", slot->why) : 0;
+}
+
+int slot_use(struct slots *s, uint32_t number, struct use *ret, struct err *e)
+{
+    int r = slot_hold(s, number, ret);
+    if (r < 0)
+        return r;
+    struct slot *slot = ret->slot;
+    (void)pthread_mutex_lock(&s->lock);
+    while (slot->busy)
+        (void)pthread_cond_wait(&s->done, &s->lock);
+    bool closed = !slot->tree;
+    if (closed)
+        r = slot->spent ? -ESTALE : known_fault(slot, e);
+    if (closed && r == 0)
+        r = open_slot(s, slot, e);
+    ret->tree = slot->tree;
+    bool many = s->n_open > SLOTS_IDLE_MAX;
+    (void)pthread_mutex_unlock(&s->lock);
+    if (r < 0)
+        slot_leave(s, ret);
+    else if (closed && many)
+        close_idle(s, slots_now() - SLOT_IDLE, SLOTS_IDLE_MAX);
+    return r;
+}
+
+void slot_leave(struct slots *s, struct use *u)
+{
+    (void)pthread_mutex_lock(&s->lock);
+    u->slot->uses--;
+    u->slot->used = slots_now();
+    slots_drop(s, u->slot);
+    (void)pthread_mutex_unlock(&s->lock);
+    *u = (struct use){0};
+}
+
+/* ---- all of them ---- */
+
+void slots_init(struct slots *s, struct reach *r, const struct shelf_options *o)
+{
+    pthread_condattr_t attr;
+    *s = (struct slots){.reach = r, .opt = o};
+    (void)pthread_mutex_init(&s->lock, NULL);
+    (void)pthread_cond_init(&s->done, NULL);
+    (void)pthread_condattr_init(&attr);
+    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&s->wake, &attr);
+    (void)pthread_condattr_destroy(&attr);
+}
+
+int slots_each(struct slots *s, void (*call)(struct tree *t, void *arg), void *arg)
+{
+    (void)pthread_mutex_lock(&s->lock);
+    unsigned n = 0;
+    struct use *u = calloc(s->n_open + 1, sizeof(*u));
+    for (struct slot *slot = s->open; u && slot; slot = slot->next)
+        slot_begin(s, slot, slot->tree, &u[n++]);
+    (void)pthread_mutex_unlock(&s->lock);
+    for (unsigned i = 0; i < n; i++) {
+        call(u[i].tree, arg);
+        slot_leave(s, &u[i]);
+    }
+    bool all = u != NULL;
+    free(u);
+    return all ? 0 : -ENOMEM;
+}
+
+static void stop_sweeper(struct slots *s)
+{
+    (void)pthread_mutex_lock(&s->lock);
+    s->stop = true;
+    (void)pthread_cond_signal(&s->wake);
+    (void)pthread_mutex_unlock(&s->lock);
+    if (s->sweeps)
+        (void)pthread_join(s->sweeper, NULL);
+    s->sweeps = false;
+}
+
+int slots_finish(struct slots *s)
+{
+    stop_sweeper(s);
+    while (s->open) /* nothing is served any more */
+        close_tree(s, take_out(s, s->open));
+    return s->failed;
+}
+
+void slots_free(struct slots *s)
+{
+    stop_sweeper(s);
+    for (size_t i = 0; i < s->by_number.room; i++)
+        for (struct link *l = s->by_number.bucket[i], *next; l; l = next) {
+            struct slot *slot = SLOT_OF(l, by_number);
+            next = l->next;
+            if (slot->tree)
+                close_tree(s, slot->tree);
+            slot_free(slot);
+        }
+    table_free(&s->by_number);
+    table_free(&s->by_model);
+    buf_free(&s->unsaved);
+    (void)pthread_mutex_destroy(&s->lock);
+    (void)pthread_cond_destroy(&s->done);
+    (void)pthread_cond_destroy(&s->wake);
+}

@@ -1,0 +1,451 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: MIT
+"""A folder of models under one mount: each kind of store, what is broken beside what is whole, what
+changes while it is mounted, and edits."""
+import errno
+import json
+import os
+import signal
+import subprocess
+import unittest
+
+import editlib
+import ggufmodel as gguf
+import llama
+import mountlib
+from ggufmodel import Value
+from mountlib import GGUFS, Foreground, Mount, run
+
+A64, B64, COMMIT, OTHER = 64 * 'a', 64 * 'b', 40 * '1', 40 * '2'
+LIBRARY = 'manifests/registry.ollama.ai/library'
+
+
+def shards(parts=2):
+    """The files of a split model with a tensor in each."""
+    for i in range(parts):
+        keys = [(b'split.no', Value('u16', i)), (b'split.count', Value('u16', parts)),
+                (b'split.tensors.count', Value('i32', 2))]
+        yield gguf.encode((llama.keys() if i == 0 else []) + keys, [llama.tensors()[i]])
+
+
+def manifest(*layers):
+    kinds = 'application/vnd.ollama.image.'
+    return json.dumps({'schemaVersion': 2, 'layers': [
+        {'mediaType': kinds + kind, 'digest': 'sha256:' + digest, 'size': 1}
+        for kind, digest in layers]}).encode()
+
+
+def listing(at):
+    """All that is shown, without what is in models."""
+    shown = []
+    for folder, folders, files in os.walk(at):
+        inside = 'source' in folders + files
+        name = os.path.relpath(folder, at)
+        shown += [name] if name != '.' else []
+        if inside:
+            folders.clear()
+        else:
+            shown += [os.path.relpath(os.path.join(folder, file), at) for file in files]
+    return sorted(shown)
+
+
+def contents(at, model):
+    """Everything in a model's tree: names, types, bits, sizes, bytes."""
+    found = {}
+    for folder, folders, files in os.walk(at):
+        if folder == at:
+            folders[:] = [name for name in folders if name != 'source']
+            files = [name for name in files if name != 'source']
+        for name in folders + files:
+            path = os.path.join(folder, name)
+            stat = os.lstat(path)
+            data = b'' if name in folders else mountlib.get(path)
+            found[os.path.relpath(path, at)] = (
+                stat.st_mode, stat.st_uid, stat.st_gid, stat.st_nlink, stat.st_size,
+                stat.st_mtime_ns if name not in ('check',) else 0,
+                data.replace(os.fsencode(model), b'MODEL'))
+    return found
+
+
+def descriptors(at):
+    daemon = os.getxattr(at, 'user.ggufs.daemon').split()[0].decode()
+    return len(os.listdir(f'/proc/{daemon}/fd'))
+
+
+class Shelf(unittest.TestCase):
+    def setUp(self):
+        self.top = mountlib.path(self.id().rsplit('.', 1)[-1])
+        os.mkdir(self.top)
+
+    def put(self, name, data=llama.image()):
+        path = os.path.join(self.top, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, 'wb') as out:
+            out.write(data)
+        return path
+
+    def link(self, name, target):
+        os.makedirs(os.path.dirname(os.path.join(self.top, name)), exist_ok=True)
+        os.symlink(target, os.path.join(self.top, name))
+
+    def refused(self, code, call, *arguments):
+        with self.assertRaises(OSError) as caught:
+            call(*arguments)
+        self.assertEqual(errno.errorcode[caught.exception.errno], errno.errorcode[code])
+
+
+class Stores(Shelf):
+    def same(self, at, name, model, *options):
+        """A model's tree is that of its own mount, byte for byte."""
+        with Mount(os.path.join(self.top, model), *options) as alone:
+            self.assertEqual(contents(os.path.join(at, name), model), contents(alone, model))
+
+    def test_plain(self):
+        self.put('a.gguf')
+        self.put('sub/B.GGUF', llama.image(general__name=llama.text('B')))
+        self.put('sub/50%.gguf')
+        for i, data in enumerate(shards()):
+            self.put(f's-0000{i + 1}-of-00002.gguf', data)
+        for name in ('.hidden/h.gguf', 'sub/.h.gguf', 'README.md'):
+            self.put(name)
+        os.mkfifo(os.path.join(self.top, 'fifo.gguf'))
+        self.link('linked.gguf', 'sub/B.GGUF')
+        self.link('loop', '.')
+        with Mount(self.top) as at:
+            self.assertEqual(listing(at), ['a.gguf', 'linked.gguf', 's.gguf', 'sub', 'sub/50%25.gguf',
+                                           'sub/B.GGUF'])
+            for name, model in (('a.gguf', 'a.gguf'), ('sub/B.GGUF', 'sub/B.GGUF'),
+                                ('s.gguf', 's-00001-of-00002.gguf'), ('linked.gguf', 'linked.gguf')):
+                with self.subTest(name=name):
+                    self.same(at, name, model)
+            self.assertEqual(os.readlink(at + '/a.gguf/source'), self.top + '/a.gguf')
+            self.assertEqual(os.readlink(at + '/linked.gguf/source'), self.top + '/sub/B.GGUF')
+            self.assertEqual(sorted(os.listdir(at + '/s.gguf/source')),
+                             ['s-00001-of-00002.gguf', 's-00002-of-00002.gguf'])
+            self.assertEqual(os.readlink(at + '/s.gguf/source/s-00002-of-00002.gguf'),
+                             self.top + '/s-00002-of-00002.gguf')
+            self.assertEqual(mountlib.get(at + '/a.gguf/source'), llama.image())
+
+    def test_hugging_face(self):
+        hub = 'models--org--name/'
+        self.put(hub + 'blobs/' + A64)
+        self.link(f'{hub}snapshots/{COMMIT}/m.gguf', '../../blobs/' + A64)
+        self.put(f'{hub}snapshots/{OTHER}/old.gguf')
+        self.put(hub + 'refs/main', COMMIT.encode())
+        self.put(f'{hub}.no_exist/{COMMIT}/x.gguf', b'')
+        with Mount(self.top) as at:
+            self.assertEqual(listing(at), ['org', 'org/name', 'org/name/m.gguf', f'org/name@{OTHER}',
+                                           f'org/name@{OTHER}/old.gguf'])
+            self.assertEqual(os.readlink(at + '/org/name/m.gguf/source'),
+                             f'{self.top}/{hub}blobs/{A64}')
+            self.assertEqual(os.getxattr(at + '/org/name/m.gguf', 'user.gguf.readonly'),
+                             b'it is in a store of models')
+            self.refused(errno.EROFS, editlib.write, at + '/org/name/m.gguf', 'general.name', 'x')
+            self.put(hub + 'refs/main', OTHER.encode())  # another revision is pulled
+            self.assertEqual(os.listdir(at + '/org/name'), ['old.gguf'])
+        self.assertEqual(mountlib.get(os.path.join(self.top, hub, 'blobs', A64)), llama.image())
+
+    def test_ollama(self):
+        self.put('blobs/sha256-' + A64)
+        self.put('blobs/sha256-' + B64, b'{{ .Prompt }}')
+        self.put(LIBRARY + '/tiny/1k', manifest(('model', A64), ('template', B64), ('adapter', A64),
+                                                ('adapter', A64)))
+        self.put(LIBRARY + '/tiny/tensors', manifest(('tensor', A64)))
+        self.put('manifests/registry.ollama.ai/me/mine/latest', manifest(('model', A64)))
+        self.put('manifests/example.org/library/far/q4', manifest(('model', A64)))
+        self.put(LIBRARY + '/broken/1', manifest(('model', '../../../etc/passwd')))
+        with Mount(self.top) as at:
+            models = {'broken:1', 'tiny:1k/model', 'tiny:1k/adapter', 'tiny:1k/adapter~2',
+                      'me/mine:latest/model', 'example.org/library/far:q4/model'}
+            above = {'tiny:1k', 'me', 'me/mine:latest', 'example.org', 'example.org/library',
+                     'example.org/library/far:q4', 'tiny:1k/template'}
+            self.assertEqual(listing(at), sorted(models | above))
+            self.assertEqual(mountlib.get(at + '/tiny:1k/template'), b'{{ .Prompt }}')
+            self.assertEqual(os.stat(at + '/tiny:1k/template').st_size, 13)
+            self.refused(errno.EROFS, editlib.write, at + '/tiny:1k/model', 'general.name', 'x')
+            self.assertIn(b'digest', mountlib.get(at + '/broken:1/error'))
+            self.assertEqual(sorted(os.listdir(at + '/broken:1')), ['error', 'source'])
+        with Mount(self.top, '-o', 'ro') as at:
+            self.same(at, 'tiny:1k/model', 'blobs/sha256-' + A64, '-o', 'ro')
+
+    def test_broken(self):
+        """Beside whole ones; a line as a mount would print it."""
+        self.put('whole.gguf')
+        self.put('cut.gguf', llama.image()[:-1088])
+        self.put('html.gguf', b'<!DOCTYPE html><html>secret')
+        self.put('empty.gguf', b'')
+        self.link('nowhere.gguf', 'gone')
+        self.put('half-00001-of-00002.gguf', next(shards()))
+        self.put('mnt/x')
+        with Mount(self.top, at=os.path.join(self.top, 'mnt')) as at:
+            for name, word in (('cut', '1088 bytes are missing'), ('html', 'HTML'), ('empty', 'empty'),
+                               ('nowhere', 'No such file'), ('half', 'half-00002-of-00002.gguf')):
+                with self.subTest(name=name):
+                    folder = f'{at}/{name}.gguf'
+                    self.assertEqual(sorted(os.listdir(folder)), ['error', 'source'])
+                    line = mountlib.get(folder + '/error').decode()
+                    self.assertIn(word, line)
+                    self.assertEqual((line.count('\n'), line[-1]), (1, '\n'))
+                    self.assertNotIn('secret', line)
+                    self.assertEqual(os.stat(folder + '/error').st_size, len(line))
+                    self.assertFalse(os.path.exists(folder + '/info'))
+            self.assertIn(b'Tiny', mountlib.get(at + '/whole.gguf/info'))
+            self.assertFalse(os.path.exists(at + '/whole.gguf/error'))
+            self.assertFalse(os.path.exists(at + '/mnt'), 'the mount itself')
+            self.assertEqual(run('find', at, '-name', 'info').out, f'{at}/whole.gguf/info\n')
+
+    def test_other_mount_below(self):
+        """Neither entered nor asked; nor by a link."""
+        model = self.put('m.gguf')
+        os.mkdir(os.path.join(self.top, 'mnt'))
+        self.link('in', 'mnt/tensors')
+        self.link('copy.gguf', 'mnt/model.gguf')
+        with Mount(model, at=os.path.join(self.top, 'mnt')), Mount(self.top) as at:
+            self.assertEqual(listing(at), ['copy.gguf', 'm.gguf'])
+            self.assertEqual(mountlib.get(at + '/copy.gguf/error'), b'is in a mount of ggufs\n')
+
+    def test_covers(self):
+        self.put('a/m.gguf')
+        for at in (self.top, os.path.join(self.top, 'a')):
+            done = run(GGUFS, os.path.join(self.top, 'a'), at)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn('would cover the folder', done.err)
+
+    def test_commands(self):
+        self.put('m.gguf')
+        with Mount(self.top, '-o', 'ro') as at:
+            found = [row for row in json.loads(run(GGUFS, '--list', '--json').out)
+                     if row['mountpoint'] == at]
+            self.assertEqual([(row['model'], row['mode']) for row in found], [(self.top, 'ro')])
+            self.assertEqual(os.getxattr(at, 'user.gguf.readonly'), b'asked for by -o ro')
+            self.assertEqual(mountlib.mount_of(at)[2], os.fsencode(self.top))
+            self.assertEqual(os.statvfs(at).f_blocks, os.statvfs(self.top).f_blocks)
+            self.assertEqual(run(GGUFS, '--unmount', at).returncode, 0)
+            self.assertIsNone(mountlib.mount_of(at))
+
+    def test_bits(self):
+        """Folders show what they stand for, models what their files give."""
+        os.chmod(self.put('sub/m.gguf'), 0o640)
+        os.chmod(os.path.join(self.top, 'sub'), 0o750)
+        with Mount(self.top) as at:
+            self.assertEqual(os.stat(at + '/sub').st_mode & 0o777, 0o750)
+            self.assertEqual(os.stat(at + '/sub/m.gguf').st_mode & 0o777, 0o550)
+            self.assertEqual(os.stat(at + '/sub/m.gguf/info').st_mode & 0o777, 0o440)
+        with Mount(self.top, '-o', 'umask=077') as at:
+            self.assertEqual(os.stat(at + '/sub').st_mode & 0o777, 0o700)
+            self.assertEqual(os.stat(at + '/sub/m.gguf').st_mode & 0o777, 0o500)
+
+    def test_link_out(self):
+        """A model that is reached by a link needs the right to search the folders it is in."""
+        self.put('private/m.gguf')
+        self.link('shelf/m.gguf', '../private/m.gguf')
+        self.link('shelf/all', '../private')
+        os.chmod(os.path.join(self.top, 'private'), 0o700)
+        with Mount(os.path.join(self.top, 'shelf')) as at:
+            for name in ('m.gguf', 'all', 'all/m.gguf', 'm.gguf/info', 'all/m.gguf/info'):
+                self.assertEqual(os.stat(f'{at}/{name}').st_mode & 0o077, 0, name)
+
+
+class Live(Shelf):
+    def test_come_and_go(self):
+        self.put('a.gguf')
+        with Mount(self.top) as at:
+            self.assertEqual(os.listdir(at), ['a.gguf'])
+            self.put('b.gguf')
+            self.assertIn(b'Tiny', mountlib.get(at + '/b.gguf/info'))
+            os.rename(os.path.join(self.top, 'b.gguf'), os.path.join(self.top, 'c.gguf'))
+            self.assertEqual(os.listdir(at), ['a.gguf', 'c.gguf'])
+            self.assertFalse(os.path.exists(at + '/b.gguf'))
+            self.put('sub/d.gguf')
+            os.rename(os.path.join(self.top, 'sub'), os.path.join(self.top, 'away'))
+            self.assertEqual(listing(at), ['a.gguf', 'away', 'away/d.gguf', 'c.gguf'])
+            for name in ('a.gguf', 'c.gguf', 'away/d.gguf'):
+                os.unlink(os.path.join(self.top, name))
+            self.assertEqual(listing(at), ['away'])
+
+    def test_download_ends(self):
+        data = llama.image()
+        with Mount(self.top) as at:
+            self.put('m.gguf.part', data[:700])
+            self.assertEqual(os.listdir(at), [])
+            self.put('m.gguf', data[:700])
+            self.assertEqual(sorted(os.listdir(at + '/m.gguf')), ['error', 'source'])
+            self.put('m.gguf', data)
+            self.assertIn(b'Tiny', mountlib.get(at + '/m.gguf/info'))
+
+    def test_replaced(self):
+        """What is open goes on with what it opened; a path leads to the new one."""
+        self.put('m.gguf')
+        with Mount(self.top) as at:
+            before = os.stat(at + '/m.gguf/info').st_ino
+            with open(at + '/m.gguf/model.gguf', 'rb', buffering=0) as old:
+                self.put('new', llama.image(general__name=llama.text('New')))
+                os.rename(os.path.join(self.top, 'new'), os.path.join(self.top, 'm.gguf'))
+                self.assertEqual(mountlib.get(at + '/m.gguf/metadata/general.name'), b'New\n')
+                self.assertEqual(old.read(), llama.image())
+            self.assertNotEqual(os.stat(at + '/m.gguf/info').st_ino, before)
+            self.assertEqual(os.stat(at + '/m.gguf/info').st_ino,
+                             os.stat(at + '/m.gguf/info').st_ino)
+
+    def test_few_descriptors(self):
+        """Many models that are looked at in turn are not all kept open; numbers stay."""
+        for i in range(300):
+            self.put(f'm{i:03}.gguf')
+        with Mount(self.top) as at:
+            numbers = [os.stat(f'{at}/m{i:03}.gguf/info').st_ino for i in range(300)]
+            self.assertEqual(len(set(numbers)), 300)
+            self.assertLess(descriptors(at), 250)
+            self.assertEqual([os.stat(f'{at}/m{i:03}.gguf/info').st_ino for i in range(300)], numbers)
+            held = [open(f'{at}/m{i:03}.gguf/info', 'rb') for i in range(100)]
+            for i in range(100, 300):
+                mountlib.get(f'{at}/m{i:03}.gguf/info')
+            for file in held:
+                with file:
+                    self.assertIn(b'Tiny', file.read())
+
+    def test_listing_opens_nothing(self):
+        for i in range(50):
+            self.put(f'm{i:03}.gguf')
+        with Mount(self.top) as at:
+            before = descriptors(at)
+            self.assertEqual(run('ls', '-lR', '-I', '*.gguf', at).returncode, 0)
+            self.assertEqual(run('ls', '-l', at).out.count('.gguf'), 50)
+            self.assertEqual(descriptors(at), before)
+
+
+class Edits(Shelf):
+    def test_edit(self):
+        path = self.put('m.gguf')
+        model = editlib.Want(llama.image())
+        self.put('other.gguf')
+        with Mount(self.top, '-o', 'commit=close') as at:
+            editlib.write(at + '/m.gguf', 'general.name', 'New')
+            self.assertEqual(editlib.read(at + '/m.gguf', 'general.name'), b'New\n')
+            model.set(b'general.name', Value('string', b'New'))
+            model.check(mountlib.get(path))
+            os.rename(at + '/m.gguf/metadata/general.name', at + '/m.gguf/metadata/general.title')
+            os.unlink(at + '/m.gguf/metadata/llama.rope.dimension_count')
+            editlib.write(at + '/m.gguf', 'my.key', '5')
+            editlib.sync(at + '/m.gguf')
+            self.assertIn(b'read-write', mountlib.get(at + '/m.gguf/info'))
+            self.assertEqual(editlib.read(at + '/other.gguf', 'general.name'), b'Tiny\n')
+        keys = [key for key, _ in gguf.read(mountlib.get(path)).kv]
+        self.assertIn(b'general.title', keys)
+        self.assertNotIn(b'llama.rope.dimension_count', keys)
+        self.assertEqual(mountlib.get(os.path.join(self.top, 'other.gguf')), llama.image())
+        self.assertEqual(sorted(os.listdir(self.top)), ['m.gguf', 'other.gguf'])
+
+    def test_kernel_keeps_nothing_stale(self):
+        """What was read before the first edit is not shown after it."""
+        self.put('m.gguf')
+        with Mount(self.top) as at:
+            folder = at + '/m.gguf/'
+            names = ['info', 'metadata.json', 'model.gguf', 'metadata/general.name',
+                     'metadata/general.file_type']
+            before = {name: mountlib.get(folder + name) for name in names}
+            with open(folder + 'metadata.json', 'rb', buffering=0) as old:
+                editlib.write(at + '/m.gguf', 'general.name', 'A much longer name than before')
+                after = {name: mountlib.get(folder + name) for name in names}
+                self.assertEqual(old.read(), before['metadata.json'])
+            self.assertEqual([name for name in names if before[name] == after[name]],
+                             ['metadata/general.file_type'])
+            for name in names:
+                self.assertEqual(os.stat(folder + name).st_size, len(after[name]))
+            self.assertIn(b'A much longer name', after['model.gguf'])
+
+    def test_not_a_models(self):
+        """Names of the shelf itself cannot be changed."""
+        self.put('a.gguf')
+        self.put('sub/b.gguf')
+        with Mount(self.top) as at:
+            for call, *arguments in ((os.mkdir, at + '/x'), (os.rmdir, at + '/sub'),
+                                     (os.unlink, at + '/a.gguf/source'),
+                                     (os.rename, at + '/sub', at + '/other'),
+                                     (os.rename, at + '/a.gguf', at + '/b.gguf'),
+                                     (os.mkdir, at + '/a.gguf/x'), (open, at + '/x.gguf', 'w'),
+                                     (open, at + '/a.gguf/x', 'w'),
+                                     (os.symlink, 'a', at + '/l'),
+                                     (os.rename, at + '/a.gguf/source', at + '/a.gguf/x')):
+                with self.subTest(call=call.__name__, arguments=arguments), \
+                        self.assertRaises(OSError) as caught:
+                    call(*arguments)
+                # In a model's folder, which has no write bits, the kernel is first for most users.
+                first = os.geteuid() != 0 and '/a.gguf/' in arguments[0]
+                self.assertEqual(caught.exception.errno, errno.EACCES if first else errno.EPERM)
+            self.refused(errno.EXDEV, os.rename, at + '/a.gguf/metadata/general.name',
+                         at + '/sub/b.gguf/metadata/general.name')
+        self.assertEqual(mountlib.get(os.path.join(self.top, 'a.gguf')), llama.image())
+
+    def test_locked_elsewhere(self):
+        path = self.put('m.gguf')
+        with Mount(path), Mount(self.top) as at:
+            self.refused(errno.EBUSY, editlib.write, at + '/m.gguf', 'general.name', 'x')
+            self.assertIn('another process has the model open', editlib.error_of(at + '/m.gguf', 'general.name'))
+            self.assertEqual(editlib.read(at + '/m.gguf', 'general.name'), b'Tiny\n')
+
+    def test_looking_takes_no_lock(self):
+        path = self.put('m.gguf')
+        with Mount(self.top) as at:
+            self.assertIn(b'Tiny', mountlib.get(at + '/m.gguf/info'))
+            with Mount(path) as alone:
+                editlib.write(alone, 'general.name', 'Alone')
+            self.assertEqual(editlib.read(at + '/m.gguf', 'general.name'), b'Alone\n')
+            editlib.write(at + '/m.gguf', 'general.name', 'Shelf')
+        self.assertEqual(dict(gguf.read(mountlib.get(path)).kv)[b'general.name'].data, b'Shelf')
+
+    def test_many_at_once(self):
+        """Edits of 50 models are all in the files after the unmount."""
+        for i in range(50):
+            self.put(f'm{i:02}.gguf')
+        with Mount(self.top, '-o', 'commit=sync') as at:
+            workers = [editlib.Call(editlib.write, f'{at}/m{i:02}.gguf', 'general.name', f'N{i}')
+                       for i in range(50)]
+            self.assertEqual([worker.wait() for worker in workers], 50 * [None])
+            for i in range(50):
+                self.assertEqual(editlib.read(f'{at}/m{i:02}.gguf', 'general.name'), b'N%d\n' % i)
+            self.assertEqual(run(GGUFS, '--unmount', at).returncode, 0)
+        for i in range(50):
+            data = mountlib.get(os.path.join(self.top, f'm{i:02}.gguf'))
+            self.assertEqual(dict(gguf.read(data).kv)[b'general.name'].data, b'N%d' % i)
+
+    def test_killed(self):
+        """Each model is the old or the new one, whole."""
+        for i in range(20):
+            self.put(f'm{i:02}.gguf')
+        with Foreground(self.top, '-o', 'commit=close') as (at, process):
+            try:
+                workers = [editlib.Call(editlib.write, f'{at}/m{i:02}.gguf', 'general.name', 'New')
+                           for i in range(20)]
+                editlib.until(lambda: mountlib.get(os.path.join(self.top, 'm00.gguf')) != llama.image())
+                process.send_signal(signal.SIGKILL)
+                process.wait()
+                for worker in workers:
+                    worker.wait()
+            finally:
+                subprocess.run(['fusermount3', '-u', '-z', at], check=False)
+                process.returncode = 0
+        for i in range(20):
+            data = mountlib.get(os.path.join(self.top, f'm{i:02}.gguf'))
+            self.assertIn(dict(gguf.read(data).kv)[b'general.name'].data, (b'Tiny', b'New'))
+
+    def test_changed_behind(self):
+        """A file that was replaced while it is edited is not overwritten; its path shows the new one."""
+        path = self.put('m.gguf')
+        with Mount(self.top, '-o', 'commit=sync') as at:
+            with open(at + '/m.gguf/metadata/general.name', 'r+b', buffering=0) as file:
+                file.write(b'Mine\n')
+                self.put('new', llama.image(general__name=llama.text('Theirs')))
+                os.rename(os.path.join(self.top, 'new'), path)
+                self.refused(errno.ESTALE, os.fsync, file.fileno())
+            self.assertEqual(editlib.read(at + '/m.gguf', 'general.name'), b'Theirs\n')
+        self.assertEqual(dict(gguf.read(mountlib.get(path)).kv)[b'general.name'].data, b'Theirs')
+
+    def test_read_only(self):
+        self.put('m.gguf')
+        with Mount(self.top, '-o', 'ro') as at:
+            self.refused(errno.EROFS, editlib.write, at + '/m.gguf', 'general.name', 'x')
+            self.assertIn(b'read-only: asked for by -o ro', mountlib.get(at + '/m.gguf/info'))
+
+
+if __name__ == '__main__':
+    mountlib.main()
