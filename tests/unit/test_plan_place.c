@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: MIT */
+/* edit/plan: where the data goes and how long the reserve becomes, to the byte (R1, R2 of plan.h). */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "build_gguf.h"
+#include "changes.h"
+#include "cu_main.h"
+#include "edit/plan.h"
+#include "gguf/keys.h"
+
+enum { F32 = 0, BLOCK = 4096, SLACK = 4 };
+
+/* Bytes of the reserve's entry besides its spaces. */
+#define ENTRY (8 + sizeof(KEY_RESERVE) - 1 + 4 + 8)
+
+struct model {
+    uint8_t *bytes;
+    struct gguf *g;
+};
+
+static void model_free(struct model *m)
+{
+    gguf_free(m->g);
+    free(m->bytes);
+}
+
+/* A text of n bytes, perhaps an alignment and a reserve, and two tensors. */
+static struct model make(size_t n, uint32_t align, const char *spaces)
+{
+    struct model m = {0};
+    struct build b;
+    size_t size;
+    char *text = malloc(n + 1);
+    build_init(&b, 3, false);
+    if (align) {
+        build_u32(&b, "general.alignment", align);
+        b.alignment = align;
+    }
+    memset(text, 'x', n);
+    build_str_n(&b, "a.text", text, n);
+    if (spaces)
+        build_str(&b, KEY_RESERVE, spaces);
+    build_tensor(&b, "t", F32, (uint64_t[]){5}, 1, NULL, 20);
+    build_tensor(&b, "u", F32, (uint64_t[]){3}, 1, NULL, 12);
+    m.bytes = build_finish(&b, &size);
+    struct source s = source_mem(m.bytes, size);
+    CU_ASSERT_EQUAL_FATAL(gguf_parse(&s, 0, &m.g, NULL), 0);
+    free(text);
+    return m;
+}
+
+/* The model whose text has n bytes now, as the plan with these options makes it. */
+struct made {
+    struct edit_plan p;
+    uint64_t bare; /* bytes of its header without reserve and padding */
+    uint64_t spaces;
+    bool has;
+};
+
+static struct made edit(const struct gguf *g, size_t n, struct edit_options o)
+{
+    struct made r;
+    struct err e = {0};
+    CLEANUP(edit_change_free) struct edit_change c;
+    CLEANUP(buf_free) struct buf value = BUF_INIT;
+    r.p = EDIT_PLAN_INIT;
+    edit_change_init(&c, g, NULL);
+    buf_uint(&value, n, 8, false);
+    memset(buf_extend(&value, n), 'y', n);
+    CU_ASSERT_EQUAL_FATAL(
+        set_bytes(&c, "a.text", 6, GGUF_STRING, value.data, value.len, EDIT_LAST, &e), 0);
+    CU_ASSERT_EQUAL_FATAL(edit_plan_make(&c, &o, &r.p, &e), 0);
+    const struct gguf *next = r.p.next;
+    uint32_t i = gguf_find_key(next, KEY_RESERVE, sizeof(KEY_RESERVE) - 1);
+    r.has = i != UINT32_MAX;
+    r.spaces = r.has ? gguf_value(next, &next->kv[i]).len : 0;
+    r.bare = next->head_len - (r.has ? ENTRY + r.spaces : 0);
+    CU_ASSERT_EQUAL(r.p.head.len, next->data_off);
+    return r;
+}
+
+/* A new reserve is the shortest that has room and moves the data by whole blocks. */
+static void test_new(void)
+{
+    static const uint64_t asked[] = {1, 100, 4095, 4096, 5000, 70000};
+    for (size_t i = 0; i < sizeof(asked) / sizeof(asked[0]); i++)
+        for (size_t n = 90; n < 100; n++) {
+            struct model m = make(100, 0, NULL);
+            struct made r = edit(m.g, n, (struct edit_options){.reserve = asked[i]});
+            uint64_t at = r.p.next->data_off, least = r.bare + ENTRY + asked[i] + SLACK;
+            CU_ASSERT_TRUE(r.has && r.spaces >= asked[i]);
+            CU_ASSERT_EQUAL((at - m.g->data_off) % BLOCK, 0);
+            CU_ASSERT_TRUE(at >= least && at - least < BLOCK);
+            CU_ASSERT_EQUAL(r.p.next->head_len, at - SLACK);
+            CU_ASSERT_TRUE(r.p.clonable && !r.p.inplace && r.p.copied == 0);
+            edit_plan_free(&r.p);
+            model_free(&m);
+        }
+}
+
+/* With alignments from the block on the next multiple of the alignment is taken. */
+static void test_large_alignment(void)
+{
+    for (uint32_t align = BLOCK; align <= 4 * BLOCK; align *= 2) {
+        struct model m = make(100, align, NULL);
+        struct made r = edit(m.g, 50, (struct edit_options){.reserve = 20 * BLOCK});
+        uint64_t least = r.bare + ENTRY + 20 * BLOCK + SLACK;
+        CU_ASSERT_EQUAL(r.p.next->data_off, (least + align - 1) / align * align);
+        CU_ASSERT_EQUAL(r.p.next->head_len, r.p.next->data_off - SLACK);
+        edit_plan_free(&r.p);
+        model_free(&m);
+    }
+}
+
+/* The text grows into the reserve byte by byte while half of what is asked for is left. */
+static void test_keep(void)
+{
+    struct model m = make(100, 0, NULL);
+    struct edit_options o = {.reserve = 1000};
+    struct made first = edit(m.g, 100, o);
+    const struct gguf *g = first.p.next;
+    uint64_t spaces = first.spaces;
+    for (size_t grow = 0; grow <= spaces; grow += grow < spaces - 502 ? 97 : 1) {
+        struct made r = edit(g, 100 + grow, o);
+        if (spaces - grow >= 500) {
+            CU_ASSERT_EQUAL(r.p.next->data_off, g->data_off);
+            CU_ASSERT_EQUAL(r.spaces, spaces - grow);
+            CU_ASSERT_TRUE(r.p.inplace);
+        } else {
+            CU_ASSERT_TRUE(r.p.next->data_off > g->data_off && !r.p.inplace);
+            CU_ASSERT_TRUE(r.spaces >= 1000);
+        }
+        edit_plan_free(&r.p);
+        if (spaces - grow < 490)
+            break;
+    }
+    edit_plan_free(&first.p);
+    model_free(&m);
+}
+
+/* Edited in place, the reserve is used up to its last byte, and then given up. */
+static void test_use_up(void)
+{
+    struct model m = make(100, 0, NULL);
+    struct edit_options o = {.reserve = 200, .strategy = EDIT_INPLACE};
+    struct made first = edit(m.g, 100, o);
+    const struct gguf *g = first.p.next;
+    size_t room = (size_t)first.spaces;
+    for (size_t grow = room - 3; grow <= room + ENTRY + SLACK + 1; grow++) {
+        struct made r = edit(g, 100 + grow, o);
+        bool fits = grow <= room + ENTRY + SLACK;
+        CU_ASSERT_EQUAL(r.p.inplace, fits);
+        CU_ASSERT_EQUAL(r.p.next->data_off == g->data_off, fits);
+        if (grow <= room)
+            CU_ASSERT_TRUE(r.has && r.spaces == room - grow);
+        CU_ASSERT_EQUAL(r.has, grow < room + SLACK || !fits);
+        edit_plan_free(&r.p);
+    }
+    edit_plan_free(&first.p);
+    model_free(&m);
+}
+
+/* reserve=auto: a small file gets none, and one that has some keeps about as many. */
+static void test_auto(void)
+{
+    char spaces[3001];
+    struct edit_options o = {.reserve = EDIT_RESERVE_AUTO};
+    struct model m = make(100, 0, NULL);
+    struct made r = edit(m.g, 5000, o);
+    CU_ASSERT_FALSE(r.has);
+    edit_plan_free(&r.p);
+    model_free(&m);
+    memset(spaces, ' ', 3000);
+    spaces[3000] = '\0';
+    m = make(100, 0, spaces);
+    r = edit(m.g, 100, o);
+    CU_ASSERT_EQUAL(r.p.next->data_off, m.g->data_off);
+    edit_plan_free(&r.p);
+    r = edit(m.g, 100 + 2900, o); /* less than half is left: as many as before, or more */
+    CU_ASSERT_TRUE(r.p.next->data_off > m.g->data_off);
+    CU_ASSERT_TRUE(r.spaces >= 3000 && r.spaces < 3000 + BLOCK);
+    edit_plan_free(&r.p);
+    model_free(&m);
+}
+
+static CU_TestInfo tests[] = {
+    {"a new reserve", test_new},
+    {"a new reserve with a large alignment", test_large_alignment},
+    {"a reserve that is kept", test_keep},
+    {"a reserve that is used up", test_use_up},
+    {"an automatic reserve of a small file", test_auto},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("edit/plan: places", tests)
