@@ -3,19 +3,20 @@
  * What takes long to compute of tensors, by all processors: hashes, moments, statistics, pictures.
  *
  *     w = work_new();
- *     r = work_want(w, &view, DERIVED_SHA256, first, last, who, done, arg);
+ *     r = work_want(w, &view, DERIVED_SHA256, first, last, request, done, arg);
  *     0: all of it is kept; WORK_PARKED: done(arg, result) is called later; or -errno
  *     work_sha256(w, &view, i, hash);                 once it is kept
- *     work_interrupt(w, who);                         done(arg, -EINTR), if it still waits
+ *     work_interrupt(w, request);                     done(arg, -EINTR), if it still waits
  *     work_free(w);
  *
- * Nothing is computed before it is wanted, and nothing twice: several that want the same wait for one
- * computation. A tensor is computed in units that take milliseconds. Threads exist only while there is
- * work, as many as processors; they take units of all that is wanted in turn, those of small tensors
- * first, so that a small wish does not wait for a large one. What nobody wants any more is given up.
+ * Nothing is computed before it is wanted, and nothing twice: several that want the same wait for
+ * one computation. A tensor is computed in units that take milliseconds. Threads exist only while
+ * there is work, as many as processors; they take units of all that is wanted in turn, those of
+ * small tensors first, so that a small wish does not wait for a large one. What nobody wants any
+ * more is given up.
  *
- * Results are kept (kept.h). A failure is not: missing data, a cut file or want of memory fails those
- * that wait, and is tried again when it is wanted again.
+ * Results are kept (kept.h). A failure is not: missing data, a cut file or want of memory fails
+ * those that wait, and is tried again when it is wanted again.
  *
  * Threads: any. done() is called without a lock, by one of the threads or in work_interrupt().
  */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What is accepted and not on the disk, as a whole: snapshots are made of it when a request looks or
- * when it is written, and it is taken back, dropped, or moved to what is on the disk. See core.h for
- * what a batch is.
+ * What is accepted and not on the disk, as a whole: snapshots are made of it when a request looks
+ * or when it is written, and it is taken back, dropped, or moved to what is on the disk. See core.h
+ * for what a batch is.
  *
  * Threads: all functions are called with the lock of `struct live`.
  */
@@ -18,7 +18,7 @@ void batch_end_steps(struct live *l, struct batch *b);
 /* Free one without steps. Any thread. */
 void batch_free(struct batch *b);
 
-/* Make a snapshot of what was accepted, if there is none yet. 0, -errno. */
+/* Make a snapshot of the accepted edits, unless one exists. 0, -errno. */
 int batch_freshen(struct live *l, struct err *e);
 
 /* Room for an edit and for a file that it moves, before anything is changed. 0, -ENOMEM. */
@@ -30,7 +30,9 @@ void batch_follow(struct live *l, const struct edit_change *c);
 /* With an edit, the file of one name moves to a key's: if the edit fails, it goes back. */
 void batch_move(struct live *l, struct name *from, struct name *to);
 
-/* The first of the edits that were asked for can be written: operations of the change, and steps. */
+/*
+ * The first of the edits that were asked for can be written: operations of the change, and steps.
+ */
 void batch_keep(struct live *l, size_t ops, size_t steps);
 /* Those that were asked for cannot be written. */
 void batch_take_back(struct live *l, const struct err *e);

@@ -13,7 +13,10 @@
 
 // clang-format off
 static const enum draft_state draft_table[DRAFT_STATES][DRAFT_EVENTS] = {
-    /*                  WRITE          EMPTY          PASSED          TOO_SHORT    FAILED         REOPENED       LOSE */
+    /*
+     *                  WRITE          EMPTY          PASSED          TOO_SHORT    FAILED
+     * REOPENED       LOSE
+     */
     [DRAFT_CLEAN]    = {DRAFT_DIRTY,   DRAFT_EMPTIED, NEVER,          NEVER,       NEVER,         DRAFT_CLEAN,   DRAFT_CLEAN},
     [DRAFT_EMPTIED]  = {DRAFT_DIRTY,   DRAFT_EMPTIED, DRAFT_EMPTIED,  NEVER,       DRAFT_EMPTIED, DRAFT_EMPTIED, DRAFT_EMPTIED},
     [DRAFT_DIRTY]    = {DRAFT_DIRTY,   DRAFT_EMPTIED, DRAFT_ACCEPTED, DRAFT_SHORT, DRAFT_REFUSED, DRAFT_DIRTY,   DRAFT_DIRTY},
@@ -198,7 +201,7 @@ static int refuse(struct live *l, struct file *f, const struct err *e)
     return f->draft->refused;
 }
 
-/* What is written in part only is no value: any failure refuses the whole draft. */
+/* A text that is written in part is not a value: any failure refuses the whole draft. */
 int draft_write(struct live *l, struct file *f, bool append, uint64_t off, const void *bytes,
                 size_t n)
 {

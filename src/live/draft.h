@@ -2,14 +2,15 @@
 /*
  * Drafts: what is written to a file until it is accepted, shared by all handles that write it.
  *
- * A draft is content, which of it was written, and a judge: the one who says what the content may
- * be and makes it the value of what the file stands for (a key's text; in a helper anything). It
+ * A draft is content, which of it was written, and a judge: it decides what the content may be, and
+ * makes it the value of the file's key (a key's text; in a helper anything). It
  * belongs to its file, and follows it through renames, as an open file does.
  *
  * It becomes the file's value at each flush or fsync after something was written. One that was only
- * truncated is no edit before its last writer is gone: shells close the truncated file once before
- * they write. It is shown from when it is written or truncated until it is accepted or refused; from
- * then on the file shows what is stored, and the draft is what its writers go on with.
+ * truncated is not an edit until its last writer has closed it: shells close the truncated file
+ * once before they write. It is shown from when it is written or truncated until it is accepted or
+ * refused; from then on the file shows what is stored, and the draft is what its writers go on
+ * with.
  *
  * Threads: all functions are called with the lock of `struct live`.
  */
@@ -54,13 +55,19 @@ struct draft {
     bool accepted;       /* some of it was accepted since */
 };
 
-/* What a draft is judged by. Results are 0 or -errno with a line in *e; what is NULL is not done. */
+/*
+ * What a draft is judged by. Results are 0 or -errno with a line in *e; what is NULL is not done.
+ */
 struct judge {
     /* May the content have n bytes? */
     int (*room)(struct live *l, struct file *f, uint64_t n);
-    /* The content to begin with, and what the draft may have to put back. empty: it is not needed. */
+    /*
+     * The content to begin with, and what the draft may have to put back. empty: it is not needed.
+     */
     int (*begin)(struct live *l, struct file *f, bool empty, struct draft *d);
-    /* After a write: can it, or a continuation of it, pass? at_once: this write brought all of it. */
+    /*
+     * After a write: can it, or a continuation of it, pass? at_once: this write brought all of it.
+     */
     int (*written)(struct live *l, struct file *f, bool at_once, struct err *e);
     /* Make it the value. 1: an edit; 0: it is already. */
     int (*accept)(struct live *l, struct file *f, struct err *e);
@@ -78,7 +85,7 @@ extern const struct judge *const judges[JUDGES];
 /* The one place where the state of a draft changes. */
 void draft_event(struct draft *d, enum draft_event event);
 
-/* One more writer; the draft is made if there is none. unready: why the model cannot be edited just
+/* One more writer; makes the draft if needed. unready: why the model cannot be edited just
  * now, code 0 if it can. made: the file is new, and empty whatever its key has. */
 int draft_join(struct live *l, struct file *f, bool truncate, bool made, const struct err *unready);
 /* A writer goes; with the last one the draft ends. */

@@ -13,7 +13,7 @@
 enum name_class {
     NAME_KEY,     /* may be a key: the specification's syntax */
     NAME_HELPER,  /* a known pattern: lives in memory, never becomes a key */
-    NAME_STRAY,   /* has no dot, so is no key either, but of no known pattern */
+    NAME_STRAY,   /* has no dot, so it is not a key, and matches no known pattern */
     NAME_INVALID, /* neither */
 };
 
@@ -28,12 +28,12 @@ typedef bool key_known_fn(void *ctx, const char *file, size_t n);
 enum name_class name_classify(const char *file, key_known_fn *known, void *ctx);
 
 /*
- * "KEY:TYPE" taken apart: the length of KEY, 0 if it is no such name. TYPE is a name of a value
+ * "KEY:TYPE" taken apart: the length of KEY, 0 for other names. TYPE is a name of a value
  * type, or array[TYPE].
  */
 size_t name_typed(const char *file, uint32_t *type, uint32_t *elem);
 
-/* A type by name: "u32", "array[string]". False if there is none. */
+/* A type by name: "u32", "array[string]". False: no such type. */
 bool type_by_name(const char *name, size_t n, uint32_t *type, uint32_t *elem);
 
 #endif

@@ -72,7 +72,7 @@ void live_close(struct live *l); /* may be NULL */
 
 /* True if edits were accepted that are not in the newest generation. */
 bool live_stale(const struct live *l);
-/* Make a generation of what was accepted, if there is none yet. */
+/* Make a generation of the accepted edits, unless one exists. */
 int live_freshen(struct live *l);
 
 struct live_counts {
@@ -133,7 +133,7 @@ struct live_text {
 /* flags as of open(2). */
 int live_open_file(struct live *l, uint32_t number, int flags, struct live_file **ret,
                    struct live_text *text);
-/* Open for reading and writing; made if there is none. KEY:TYPE makes KEY with that type. */
+/* Open for reading and writing; made if it does not exist. KEY:TYPE makes KEY with that type. */
 int live_create(struct live *l, const char *name, int flags, struct live_attr *ret,
                 struct live_file **f);
 /* Up to n bytes at `off`, of a file that is written or that lives in memory. */
@@ -157,9 +157,9 @@ void live_interrupt(struct live *l, const void *who);
 /* ---- the history ---- */
 
 /*
- * Make all keys what they were in a state of the history; number 0: before its last edits. One edit,
- * written at once in any mode. 0: they are that already; -EBUSY (edits are not written yet: after
- * live_fsync() of the folder, again), -EOPNOTSUPP (no history is kept), as of history_pick(),
+ * Make all keys what they were in a state of the history; number 0: before its last edits. One
+ * edit, written at once in any mode. 0: they are that already; -EBUSY (edits are not written yet:
+ * after live_fsync() of the folder, again), -EOPNOTSUPP (no history is kept), as of history_pick(),
  * edit_restore() and edit_plan_make(). What was done, or why not, is live_undo_said().
  */
 int live_undo(struct live *l, uint64_t number, struct live_wait *w);
@@ -175,7 +175,7 @@ int live_history_clear(struct live *l);
 /* What is known of a file; a text that is empty does not apply. Free with live_facts_free(). */
 struct live_facts {
     struct buf key, type, error;
-    bool helper; /* it lives in memory, and is no link */
+    bool helper; /* it lives in memory, and is not a link */
 };
 int live_facts(struct live *l, uint32_t number, struct live_facts *ret);
 void live_facts_free(struct live_facts *f);

@@ -10,7 +10,7 @@
 #include "live/core.h"
 #include "live/helper.h"
 
-/* The number that a visible name has, NUMBER_NONE if there is none. */
+/* The number that a visible name has, NUMBER_NONE for other names. */
 uint32_t look_find(const struct live *l, const char *text);
 /* -ENOENT if there is no file of this number. */
 int look_check(const struct live *l, uint32_t number);

@@ -87,7 +87,10 @@ void names_close(struct names *n)
 
 // clang-format off
 static const enum slot slot_table[SLOTS][SLOT_EVENTS] = {
-    /*               ACCEPT       CREATE       UNLINK       PARK         LOST         REMOVED      REFUSED      BACK         GONE */
+    /*
+     *               ACCEPT       CREATE       UNLINK       PARK         LOST         REMOVED
+     * REFUSED      BACK         GONE
+     */
     [SLOT_ABSENT] = {SLOT_STORED, SLOT_ABSENT, SLOT_ABSENT, SLOT_ABSENT, NEVER,       NEVER,       SLOT_ABSENT, SLOT_STORED, SLOT_ABSENT},
     [SLOT_STORED] = {SLOT_STORED, SLOT_STORED, SLOT_DOOMED, SLOT_PARKED, NEVER,       SLOT_ABSENT, SLOT_STORED, SLOT_STORED, SLOT_ABSENT},
     [SLOT_DOOMED] = {SLOT_STORED, SLOT_STORED, NEVER,       NEVER,       NEVER,       SLOT_ABSENT, SLOT_STORED, SLOT_DOOMED, SLOT_ABSENT},
@@ -289,7 +292,7 @@ struct file *name_leave(struct name *x)
     return f;
 }
 
-/* The name itself is reaped by those who drop a reference to the file. */
+/* The caller that drops a reference to the file reaps the name itself. */
 static void unpin_last(struct file *f)
 {
     if (f->last)

@@ -7,9 +7,10 @@
  * handles and lookups. A rename moves the pointer; all else moves with the file. What the model has
  * of a key is the slot of the key's name.
  *
- * Of most keys there is nothing but a number: a key of the first generation that no edit has touched
- * is in each, is found by its rank (edit/change.h), and has the number that it had in the first. Name and file are made when it is touched: its
- * value, its name or its rank is about to change, or it is opened for writing.
+ * Of most keys there is nothing but a number: a key of the first generation that no edit has
+ * touched is in each, is found by its rank (edit/change.h), and has the number that it had in the
+ * first. Name and file are made when it is touched: its value, its name or its rank is about to
+ * change, or it is opened for writing.
  *
  *  M1. A file has at most one name: name->file == f if and only if f->name == name.
  *  M2. A name is visible if and only if it points to a file; no state says it again.
@@ -136,7 +137,9 @@ void names_close(struct names *n);
 struct name *names_find(const struct names *n, const char *text);
 /* The same for a key's name. */
 struct name *names_find_key(const struct names *n, const char *key, size_t len);
-/* The name, made if there is none: of a key or a helper. NULL: no memory, or not a key's name. */
+/*
+ * The name of a key or a helper, made if it does not exist. NULL: no memory, or not a key's name.
+ */
 struct name *names_get(struct names *n, const char *text, bool key);
 /* Free a name that means nothing any more. */
 void name_reap(struct names *n, struct name *x);
@@ -179,7 +182,7 @@ uint32_t names_number(const struct names *n, const struct gen *g, uint32_t kv);
 /* Name and file of an untouched number. NULL: no memory. */
 struct file *names_touch(struct names *n, const struct gen *g, uint32_t number);
 
-/* The name of a key, made if there is none, also of one longer than a file name; a helper may have
+/* The name of a key, made if it does not exist, also of one longer than a file name; a helper may have
  * it. NULL: no memory. */
 struct name *names_get_key(struct names *n, const struct gen *g, const char *key, size_t len);
 

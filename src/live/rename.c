@@ -17,7 +17,7 @@
 #include "live/helper.h"
 #include "live/writer.h"
 
-/* Keys without which the file is no model, or which this program keeps for itself. */
+/* Keys that every model needs, or that this program keeps for itself. */
 static bool stays(const struct name *x)
 {
     return strcmp(x->key, "general.architecture") == 0 || key_is_own(x->key, x->key_len);
@@ -174,7 +174,7 @@ static int key_to_helper(const struct move *m)
 }
 
 /* A rename was refused: the old value is back, also of a key that was out of the way (sed -i.bak).
- * Where the new name is no file, the old one has the reason. */
+ * If the new name has no file, the old one gets the reason. */
 static int refused(const struct move *m, const struct err *e)
 {
     slot_event(names_of(m), m->to, SLOT_REFUSED);

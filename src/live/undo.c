@@ -27,7 +27,9 @@ static int not_idle(struct err *e)
 
 /* ---- the names of the keys that change ---- */
 
-/* The name of a key, with a file for when it is shown; made if there is none. NULL: no memory. */
+/*
+ * The name of a key, with a file for when it is shown; made if it does not exist. NULL: no memory.
+ */
 static struct name *name_of_key(struct live *l, const char *key, size_t n)
 {
     const struct gen *gen = l->newest->view.gen;
@@ -82,7 +84,7 @@ static int restore(struct live *l, const struct history_pick *p, struct err *e)
     next->restored = p->rec.number;
     r = note_names(l, e);
     batch_note(l, NULL, NULL); /* also where keys only move */
-    next->edits = 1;           /* the caller's, who may be interrupted */
+    next->edits = 1;           /* the caller's, which may be interrupted */
     if (r == 0)
         r = batch_freshen(l, e);
     if (r < 0) {

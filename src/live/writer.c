@@ -2,9 +2,10 @@
 /*
  * The one thread that changes the model file. See writer.h.
  *
- * What is accepted collects in `next`. The thread takes it as a whole (it is then in flight), writes
- * it without holding the tree's lock, and answers those who wait. What is accepted meanwhile
- * collects in `next` again, planned on what is in flight; if that fails, on what is on disk.
+ * What is accepted collects in `next`. The thread takes it as a whole (it is then in flight),
+ * writes it without holding the tree's lock, and answers the waiting requests. What is accepted
+ * meanwhile collects in `next` again, planned on what is in flight; if that fails, on what is on
+ * disk.
  */
 #include "live/writer.h"
 
@@ -77,9 +78,9 @@ static void mark_failed(struct live *l, const struct edit_change *c, const struc
 }
 
 /*
- * The batch is on disk: so is the generation that was in flight. Returns the store that is not needed
- * any more, or NULL. It is let go of without the lock, and of a large model after the waiting
- * requests are answered: freeing a file takes a good part of the time that its copy took.
+ * The batch is on disk: so is the generation that was in flight. Returns the store that is not
+ * needed any more, or NULL. It is let go of without the lock, and of a large model after the
+ * waiting requests are answered: freeing a file takes a good part of the time that its copy took.
  */
 static struct store *landed(struct live *l, struct store *s)
 {
@@ -129,9 +130,9 @@ static int carry_out(struct live *l, struct job *job, const struct gen *g, struc
 }
 
 /*
- * Take what is pending, which is planned; it is in flight from now on. The disk is not asked any more
- * whether it can be written: requests that wait for that wait for the edit, or, if it is a copy that
- * no request waits for, are answered at once: *answered.
+ * Take what is pending, which is planned; it is in flight from now on. The disk is not asked any
+ * more whether it can be written: requests that wait for that wait for the edit, or, if it is a
+ * copy that no request waits for, are answered at once: *answered.
  */
 static void take(struct live *l, struct job *job, struct live_wait **answered)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a shelf shows: folders ("places") with entries, each of which stands for a folder, a model, or
- * a small text of a store. Nothing is kept: each call looks at the disk as it is now.
+ * What a shelf shows: folders ("places") with entries, each of which stands for a folder, a model,
+ * or a small text of a store. Nothing is kept: each call looks at the disk as it is now.
  *
  *     struct place top;
  *     r = place_top(&reach, &top);
@@ -11,9 +11,9 @@
  *
  * A kind of store is a row of the table in place.c: how it is recognised, listed, and searched.
  *
- * Names: those of the files in the encoding of text/name.h. A single file and a folder keep theirs; a
- * split model is NAME.gguf, or the whole name of its first file if that is taken; what is still taken
- * gets ~2, ~3. Hidden names are left out, and so are folders in which a ggufs is mounted.
+ * Names: those of the files in the encoding of text/name.h. A single file and a folder keep theirs;
+ * a split model is NAME.gguf, or the whole name of its first file if that is taken; what is still
+ * taken gets ~2, ~3. Hidden names are left out, and so are folders in which a ggufs is mounted.
  *
  * Threads: any; no state.
  */
@@ -97,7 +97,7 @@ struct item {
     struct place place; /* ITEM_FOLDER */
     struct stat st;     /* of the folder or file that it stands for; zero if that is not known */
     char *path;         /* owned; where it is opened: in a real folder, perhaps by a link */
-    char *real;         /* owned; the real path; NULL if there is none */
+    char *real;         /* owned; the real path, or NULL */
     size_t shards;      /* ITEM_MODEL: files of a split model; 0: it is not split */
     bool store;         /* it is in a store */
     bool linked;        /* a link leads to it */
@@ -113,7 +113,9 @@ bool place_same(const struct place *a, const struct place *b);
 
 /* What it shows now. 0, -ENOENT (it is gone), -errno. */
 int place_list(struct reach *r, const struct place *p, struct listing *ret);
-/* The same for one name. `list` is a listing that is known to be of now, or NULL. -ENOENT, -errno. */
+/*
+ * The same for one name. `list` is a listing that is known to be of now, or NULL. -ENOENT, -errno.
+ */
 int place_find(struct reach *r, const struct place *p, const struct listing *list, const char *name,
                struct item *ret);
 /* What an entry refers to. 0, -ENOENT if it is gone, -errno. */
@@ -130,7 +132,7 @@ static inline bool entry_is_folder(const struct entry *e)
 {
     return e->kind != REF_TEXT;
 }
-/* The number of an entry; SIZE_MAX: there is none. */
+/* The number of an entry; SIZE_MAX: no such entry. */
 size_t listing_find(const struct listing *l, const char *name);
 void listing_free(struct listing *l);
 

@@ -33,7 +33,9 @@ static uint32_t shard_of(const char *name, char shown[TREE_NAME_MAX + 1])
     return (uint32_t)files;
 }
 
-/* A blob that was taken out of an ollama store: named by its hash, and a model by its first bytes. */
+/*
+ * A blob that was taken out of an ollama store: named by its hash, and a model by its first bytes.
+ */
 static bool is_blob(struct reach *r, const struct found *dir, const char *name)
 {
     struct found f = FOUND_NONE;
@@ -255,7 +257,7 @@ static bool may_be_repo(const struct names *names, const char *name)
     return strchr(name, '@') || (i < names->n && strncmp(name_at(names, i), start, n) == 0);
 }
 
-/* What is shown by another name than its own; -EAGAIN: only a listing can tell. */
+/* What is shown by another name than its own; -EAGAIN: only a listing can show that. */
 static int find_in_names(struct reach *r, const struct found *dir, const char *name,
                          char room[2 * (TREE_NAME_MAX + 1)], struct ref *ref)
 {

@@ -172,7 +172,7 @@ static int follow(struct walk *w, int fd, const char *rest, uid_t owner)
     return r;
 }
 
-/* The next name of the walk, taken off: false if there is none. `name` points into w->rest. */
+/* The next name of the walk, taken off; false: no more names. `name` points into w->rest. */
 static bool next_name(const struct walk *w, char **name, char **rest)
 {
     char *p = w->rest + strspn(w->rest, "/");
@@ -275,7 +275,9 @@ bool reach_holds(const struct reach *r, const char *path)
     return strncmp(path, r->path, n) == 0 && (n == 1 || path[n] == '/' || path[n] == '\0');
 }
 
-/* A real path by one call, where no mount and no link is on the way; else -errno, and it is walked. */
+/*
+ * A real path by one call, where no mount and no link is on the way; else -errno, and it is walked.
+ */
 static int again_at_once(int dir, const char *below, const char *path, struct found *ret)
 {
     struct open_how how = {.flags = O_PATH | O_NOFOLLOW | O_CLOEXEC,

@@ -10,14 +10,16 @@
 
 /* ---- listings ---- */
 
-/* Add an entry; its shown name is the encoding of `name`, with ~2, ~3 if that is taken. 0, -errno. */
+/*
+ * Add an entry; its shown name is the encoding of `name`, with ~2, ~3 if that is taken. 0, -errno.
+ */
 int listing_add(struct listing *l, const char *name, const struct ref *ref);
 /* True if this name, not encoded, is shown. */
 bool listing_has(const struct listing *l, const char *name);
 /* All are added: sort by name. */
 int listing_end(struct listing *l);
 
-/* The name that a shown one stands for: 0, -ENOENT, or -ENAMETOOLONG (only a listing can tell). */
+/* The name behind a shown one: 0, -ENOENT, or -ENAMETOOLONG (only a listing can show it). */
 int shown_name(const char *shown, char name[TREE_NAME_MAX + 1]);
 /* True if `name` ends in ~2, ~3, ...; *base is what stands before (of `name` or less). */
 bool numbered_name(const char *name, char base[TREE_NAME_MAX + 1], unsigned *number);
@@ -37,7 +39,8 @@ struct names {
 
 /*
  * A reference to the names as they are now; those of the folders that were looked at last are kept,
- * and used again as long as the folder's times say that nothing was changed. 0, -errno (*ret is NULL).
+ * and used again as long as the folder's times say that nothing was changed. 0, -errno (*ret is
+ * NULL).
  */
 int names_load(struct reach *r, const struct found *dir, const struct names **ret);
 void names_free(struct reach *r, const struct names *n);
@@ -71,7 +74,7 @@ int item_file(struct reach *r, const struct place *p, const struct found *dir, c
 struct store {
     int (*list)(struct reach *r, const struct place *p, const struct found *dir,
                 struct listing *ret);
-    /* -ENOENT: there is none; -EAGAIN: only a listing can tell. a and b of *ref may point into
+    /* -ENOENT: it does not exist; -EAGAIN: only a listing can show it. a and b of *ref may point into
      * `room`. */
     int (*find)(struct reach *r, const struct place *p, const struct found *dir, const char *name,
                 char room[2 * (TREE_NAME_MAX + 1)], struct ref *ref);
@@ -88,7 +91,9 @@ bool is_repo(struct reach *r, const struct found *dir);
 
 /* hub.c for plain.c: repositories in a folder are shown by their organisations and names. */
 
-/* "models--org--name" in two parts ("" and name if there is no organisation). False: it is none. */
+/*
+ * "models--org--name" in two parts ("" and name if there is no organisation). False: another name.
+ */
 bool repo_name(const char *folder, char org[TREE_NAME_MAX + 1], char name[TREE_NAME_MAX + 1]);
 /* True if `folder` in dir is a repository. */
 bool has_repo(struct reach *r, const struct found *dir, const char *folder);
@@ -103,7 +108,7 @@ int repo_item(struct reach *r, const struct place *p, const struct found *dir,
 
 /* A commit: 40 hexadecimal digits. */
 #define COMMIT_DIGITS 40
-/* The commit that a file of refs/ holds, with white space around it; false if it is none. */
+/* The commit that a file of refs/ holds, with white space around it; false: not a commit. */
 bool commit_parse(const void *bytes, size_t n, char ret[COMMIT_DIGITS + 1]);
 
 #endif

@@ -160,7 +160,7 @@ static const struct grant *node_grant(const struct tree *t, const struct view *v
 
 /*
  * Bits derive from those of the files: metadata/ and its files have read and write bits, all else
- * read bits; who may read a folder may enter it, and tensors/ is entered by more than may read it.
+ * read bits. A user who may read a folder may enter it; more users may enter tensors/ than read it.
  */
 static mode_t node_mode(const struct tree *t, const struct grant *g, const struct node *n)
 {
@@ -189,8 +189,8 @@ static struct timespec node_mtime(struct tree *t, const struct view *v, const st
 }
 
 /*
- * What a writable tree shows may change, but for tensors' folders and what is in them, and the root:
- * the kernel asks for the attributes of each folder on a path that are not fixed.
+ * What a writable tree shows may change, but for tensors' folders and what is in them, and the
+ * root: the kernel asks for the attributes of each folder on a path that are not fixed.
  */
 static bool node_fixed(const struct tree *t, const struct node *n)
 {

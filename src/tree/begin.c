@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Whether a model can be edited, and editing begun: with the tree, or with the first edit. See tree.h. */
+/*
+ * Whether a model can be edited, and editing begun: with the tree, or with the first edit. See
+ * tree.h.
+ */
 #include "tree/internal.h"
 
 #include <errno.h>
@@ -11,7 +14,7 @@
 #include "check/filename.h"
 #include "edit/commit.h"
 
-/* Why the model is not to be edited, before it was opened; NULL if nothing speaks against it. */
+/* Why the model is not to be edited, before it was opened; NULL: it may be edited. */
 static const char *reason(const struct tree *t)
 {
     if (t->opt.read_only)

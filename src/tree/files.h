@@ -5,8 +5,8 @@
  * A row is either rendered (`text` writes the whole file; it is written at open, at the root once
  * for all handles: see texts.h) or answered piecewise (`size` and `read`, for contents that may be
  * large). Inode, lookup, listing and attributes follow from the row: adding a file is adding a row
- * here, and nothing above this layer changes. Rows are numbered by their place in their table, which
- * must not change: inode numbers are made of it.
+ * here, and nothing above this layer changes. Rows are numbered by their place in their table,
+ * which must not change: inode numbers are made of it.
  *
  * Threads: rows are constant, their functions may run in any thread.
  */
@@ -26,7 +26,7 @@ struct reply {
     struct mapped *mapped; /* owned reference; NULL if the bytes are elsewhere */
     uint64_t end;          /* of the bytes in `mapped` */
     struct work *work;     /* by the tree: what is computed of the model */
-    bool brief;            /* by the caller: to end before a byte that is missing is no failure */
+    bool brief;            /* by the caller: a read may end before a missing byte */
 };
 
 /*
@@ -82,7 +82,9 @@ struct row {
     uint64_t (*size)(const struct view *v, const struct row *row, const struct gguf_tensor *t);
     int (*read)(const struct view *v, const struct row *row, const struct gguf_tensor *t,
                 uint64_t off, size_t n, struct reply *r);
-    /* Piecewise: the first byte of [off, end) that an incomplete model lacks; end: it lacks none. */
+    /*
+     * Piecewise: the first byte of [off, end) that an incomplete model lacks; end: it lacks none.
+     */
     uint64_t (*missing)(const struct view *v, const struct row *row, const struct gguf_tensor *t,
                         uint64_t off, uint64_t end);
     /* Piecewise, from an image: it is made at open, and is the `file` of the view that is read. */
@@ -168,7 +170,7 @@ void metadata_json(const struct gen *g, const struct gguf_tensor *t, struct buf 
 void tensors_json(const struct gen *g, const struct gguf_tensor *t, struct buf *out);
 void tensors_txt(const struct gen *g, const struct gguf_tensor *t, struct buf *out);
 
-/* The rows that tell of the model, whose file's name is given: findings.c. */
+/* The rows about the model, whose file's name is given: findings.c. */
 void info_text(const struct view *v, const char *file, struct buf *out);
 void check_text(const struct view *v, const char *file, struct buf *out);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What nodes show that the kernel still knows or a program has open: a table by number, for the nodes
- * whose content may not be in the newest state. It is as large as what is known and open; each call
- * takes the same time however much that is.
+ * What nodes show that the kernel still knows or a program has open: a table by number, for the
+ * nodes whose content may not be in the newest state. It is as large as what is known and open;
+ * each call takes the same time however much that is.
  *
  * Threads: the caller has a lock.
  */
@@ -28,7 +28,7 @@ struct held_table {
 };
 
 void held_free(struct held_table *h);
-/* NULL if there is none. */
+/* NULL: not held. */
 struct held *held_find(const struct held_table *h, uint64_t key);
 /* The one that exists, or a new one with all but its key zero. NULL: no memory. */
 struct held *held_get(struct held_table *h, uint64_t key);

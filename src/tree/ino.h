@@ -4,8 +4,8 @@
  *
  *     slot << 39 | object << 7 | row << 2 | kind
  *
- * The slot is that of the model in a mount of many; a tree knows one model and leaves it 0. Row 0 is
- * the object itself, row 1 + i is row i of the object's table of files. By kind, the object is:
+ * The slot is that of the model in a mount of many; a tree knows one model and leaves it 0. Row 0
+ * is the object itself, row 1 + i is row i of the object's table of files. By kind, the object is:
  *
  *     0   a state of the model: a view of the whole has a node for each (number of the generation).
  *         `info`, which also shows the state of the mount (state.h), counts its own numbers.
@@ -14,7 +14,7 @@
  *     3   a metadata key: its file
  *
  * Numbers of slots and objects are given out and never again in the life of a mount, except that of
- * a helper file in metadata/, which FUSE's generation number then tells apart.
+ * a helper file in metadata/, which then differ in FUSE's generation number.
  *
  * st_ino is the node number, except for views of the whole: theirs is that of a folder at the root
  * with their row, the same in each state. To the kernel they are new files (so that pages and

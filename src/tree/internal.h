@@ -52,10 +52,12 @@ struct tree {
 int begin_open(struct tree *t, struct err *e);
 /* It is parsed: begin to edit it, if not late; or find that it cannot be edited. 0, -ENOMEM. */
 int begin_parsed(struct tree *t);
-/* Before each edit: *ret is what is edited. -EROFS, -EBUSY (another process has the lock), -errno. */
+/*
+ * Before each edit: *ret is what is edited. -EROFS, -EBUSY (another process has the lock), -errno.
+ */
 int begin_editing(struct tree *t, struct live **ret);
 
-/* Make a generation of what was accepted, if there is none yet. Rarely fails. */
+/* Make a generation of the accepted edits, unless one exists. Rarely fails. */
 int tree_freshen(struct tree *t);
 
 /* The view that a node shows: an older generation for NODE_WHOLE, and n->state is set. -ESTALE. */
@@ -79,7 +81,7 @@ int node_known(struct tree *t, const struct view *v, const struct node *n);
 const struct gguf_tensor *node_tensor(const struct gen *g, const struct node *n);
 /* A node's st_ino. It exists in the generation. */
 uint64_t node_inode(const struct gen *g, const struct node *n);
-/* The row of a node, NULL if it is none (root, tensor folder, key). */
+/* The row of a node; NULL: not a row (root, tensor folder, key). */
 const struct row *node_row(const struct node *n);
 /* -ENOENT if there is no such node, -ESTALE if there was once; keys_attr() says that of keys. */
 int node_check(const struct tree *t, const struct gen *g, const struct node *n);
@@ -115,7 +117,7 @@ int keys_forgive(struct tree *t, uint32_t number);
 
 /* The text of a key's value, as the file's shared one. */
 int render_key(struct tree *t, const struct shown *key, struct tree_file *f);
-/* The text of a view of the whole that is rendered, and shared: made now if there is none. 0 and a
+/* The text of a view of the whole that is rendered, and shared: made now if needed. 0 and a
  * reference, or -errno. */
 int render_shared(struct tree *t, const struct view *v, const struct node *n,
                   struct rendered **ret);

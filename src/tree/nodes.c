@@ -4,8 +4,8 @@
  * See tree.h.
  *
  * In every view, tensor i of the generation is tensor i of the store. States with the same table of
- * tensors (model/ids.h) can share a store; when one with another table takes the place of the newest,
- * open files that show what it lacks keep the view that it replaces.
+ * tensors (model/ids.h) can share a store; when one with another table takes the place of the
+ * newest, open files that show what it lacks keep the view that it replaces.
  */
 #include "tree/internal.h"
 
@@ -29,7 +29,7 @@ static uint64_t held_key(const struct node *n)
                                           : ino_make(INO_WHOLE, n->number, 0);
 }
 
-/* What is held for a node, made if there is none. NULL: no memory. */
+/* What is held for a node, made if needed. NULL: no memory. */
 static struct held *hold(struct tree *t, const struct node *n, struct gen *g)
 {
     struct held *h = held_get(&t->held, held_key(n));

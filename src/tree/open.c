@@ -116,7 +116,7 @@ static int add_rights(struct tree *t, size_t i, const char *path)
     return r;
 }
 
-/* Who may read what of the model, which was found by `path`. */
+/* Compute the access rights of the model, which was found by `path`. */
 static int find_rights(struct tree *t, const char *path, struct err *e)
 {
     int r = 0;
@@ -124,7 +124,7 @@ static int find_rights(struct tree *t, const char *path, struct err *e)
         r = add_rights(t, i, path);
     if (r == 0)
         r = rights_settle(&t->rights, geteuid(), t->writable);
-    return r < 0 ? err_set(e, r, "cannot tell who may read it: %s", strerror(-r)) : 0;
+    return r < 0 ? err_set(e, r, "cannot find out its access rights: %s", strerror(-r)) : 0;
 }
 
 static int open_model(struct tree *t, const char *path, struct err *e)

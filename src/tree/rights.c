@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Who may read what the tree shows: see rights.h. */
+/* Access rights of the files of the tree: see rights.h. */
 #include "tree/rights.h"
 
 #include <errno.h>
@@ -44,7 +44,7 @@ static mode_t acl_bits(const uint8_t *acl, size_t n, mode_t mode)
     return (mode & 0700) | (group & named) << 3 | (mode & named);
 }
 
-/* An ACL is got by descriptor or by path. Where there is none, the mode says all. */
+/* An ACL is read by descriptor or by path. Without one, the mode decides. */
 static mode_t bits_of(int fd, const char *path, mode_t mode)
 {
     uint8_t *acl = malloc(ACL_LARGEST);

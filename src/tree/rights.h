@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who may read what the tree shows: owner, group and bits that give nobody more than the files
- * give of which it is made. The kernel judges by them (default_permissions).
+ * Access rights of the files of the tree: owner, group and bits that give nobody more than the
+ * files of the model do. The kernel enforces them (default_permissions).
  *
  *     struct rights r = RIGHTS_INIT;
  *     r = rights_add(&r, fd, path, base);       for each file of the model, the first first
@@ -44,7 +44,7 @@ struct rights {
     struct grant *file; /* owned: for what is made of file i alone: its tensors */
     struct grant own;   /* the same of the first: the root, metadata/ and the keys */
     struct grant all;   /* for what is made of all: the views of the whole */
-    /* For tensors/: read by those who may read all, searched by those who may read the first. Its
+    /* For tensors/: read by users who may read all, searched by users who may read the first. Its
      * bits have those of execution. */
     struct grant names;
 };
@@ -57,7 +57,7 @@ struct rights {
  */
 int rights_add(struct rights *r, int fd, const char *path, const char *base);
 
-/* Compute what is shown. `self` is the daemon's user, who could open all files; writable: the first
+/* Compute what is shown. `self` is the daemon's user, which could open all files; writable: the first
  * one for writing. 0, -ENOMEM. */
 int rights_settle(struct rights *r, uid_t self, bool writable);
 void rights_free(struct rights *r);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Texts that are shown as a whole, rendered once for all handles that show the same: a key or a view
- * of the whole, in one generation. A text is there for as long as somebody holds it; it keeps
+ * Texts that are shown as a whole, rendered once for all handles that show the same: a key or a
+ * view of the whole, in one generation. A text exists for as long as a handle holds it; it keeps
  * nothing else alive, neither the generation nor its file.
  *
- * Threads: any. Who comes while a text is being rendered waits for it, and for no other.
+ * Threads: any. A caller that comes while a text is being rendered waits for it, and for no other.
  */
 #ifndef TREE_TEXTS_H
 #define TREE_TEXTS_H

@@ -26,7 +26,7 @@ static uint64_t tensor_file(const struct gen *g, const struct gguf_tensor *tenso
     return ino_tensor_file(ids_of(g->ids, gen_tensor_no(g, tensor)).version, row);
 }
 
-/* The node number of `name` in a folder but metadata/, 0 if there is none. */
+/* The node number of `name` in a folder other than metadata/, 0 if it does not exist. */
 static uint64_t find_child(const struct gen *g, const struct node *dir, const char *name)
 {
     const struct gguf_tensor *tensor = node_tensor(g, dir);
@@ -132,7 +132,7 @@ int tree_fgetattr(struct tree *t, uint64_t node, const struct tree_file *f, stru
 
 /* ---- listing ---- */
 
-/* From row *i on, the first that is listed; false if there is none. */
+/* From row *i on, the first that is listed; false: no more rows. */
 static bool next_row(const struct tree *t, const struct gen *g, enum files_where where,
                      const struct gguf_tensor *tensor, uint64_t *i)
 {

@@ -73,11 +73,11 @@ void tree_unsaved(struct tree *t, struct buf *out);
 void tree_close(struct tree *t);
 
 /*
- * For a mount of many models, which closes a tree that is not used and opens it again when it is asked
- * for. tree_idle(): nothing is open, and to close it would lose nothing. tree_identity(): a number
- * that is another one when a file of the model is. If two trees have the same, and the one before was
- * not tree_renumbered(), they give each node the same number; else the later one needs another slot
- * (ino.h).
+ * For a mount of many models, which closes a tree that is not used and opens it again when it is
+ * asked for. tree_idle(): nothing is open, and to close it would lose nothing. tree_identity(): a
+ * number that is another one when a file of the model is. If two trees have the same, and the one
+ * before was not tree_renumbered(), they give each node the same number; else the later one needs
+ * another slot (ino.h).
  */
 bool tree_idle(struct tree *t);
 /* True if another program changed the model's file. The disk is asked. */
@@ -96,7 +96,7 @@ const char *tree_warning(const struct tree *t, unsigned i);
 
 int tree_lookup(struct tree *t, uint64_t parent, const char *name, struct tree_entry *ret);
 int tree_getattr(struct tree *t, uint64_t node, struct tree_entry *ret);
-/* The same for who has it open (file may be NULL): the size is that of what it writes. */
+/* The same for an open file (file may be NULL): the size is that of the text that it writes. */
 int tree_fgetattr(struct tree *t, uint64_t node, const struct tree_file *file,
                   struct tree_entry *ret);
 int tree_statfs(struct tree *t, struct statvfs *ret);
@@ -107,21 +107,23 @@ void tree_closedir(struct tree_dir *d);
 bool tree_dir_cacheable(const struct tree *t, const struct tree_dir *d);
 
 /*
- * The entry at *cookie (0: the first) of a folder, in the model's order, "." and ".." first.
- * 1: `name` and `ret` are set and *cookie is that of the next; 0: there are no more. With
- * `attrs`, all of ret->attr is set, else st_ino and the type in st_mode only. Of a view of the whole
- * these are set in any case, and ret->node is 0: to measure it may take a while, see tree_lookup().
+ * The entry at *cookie (0: the first) of a folder, in the model's order, "." and ".." first. 1:
+ * `name` and `ret` are set and *cookie is that of the next; 0: there are no more. With `attrs`, all
+ * of ret->attr is set, else st_ino and the type in st_mode only. Of a view of the whole these are
+ * set in any case, and ret->node is 0: to measure it may take a while, see tree_lookup().
  */
 int tree_readdir(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool attrs,
                  char name[TREE_NAME_MAX + 1], struct tree_entry *ret);
 
 /*
- * The one who waits as `who` was sent a signal: -EINTR. An edit that is its own alone is given up,
- * also while it is copied; what others have edited too is written all the same.
+ * The program that waits as `who` got a signal: -EINTR. If the batch is its edit alone, the edit is
+ * given up, even while it is copied; a batch with other edits is written.
  */
 void tree_interrupt(struct tree *t, const void *who);
 
-/* Open a file; flags as of open(2). It keeps the generation that it saw, if that is what it shows. */
+/*
+ * Open a file; flags as of open(2). It keeps the generation that it saw, if that is what it shows.
+ */
 int tree_open_file(struct tree *t, uint64_t node, int flags, struct tree_file **ret);
 int tree_release(struct tree *t, struct tree_file *f);
 /* True if the kernel may keep what it read of this file. Not where some of it is missing: of a page
@@ -141,8 +143,9 @@ bool tree_ahead(const struct tree_file *f, size_t n);
  */
 int tree_read(struct tree *t, struct tree_file *f, uint64_t off, size_t n, struct reply *r);
 /*
- * Before a read of a file that tree_waits(): have computed what it shows. 0: now tree_read() answers, but
- * for -EAGAIN, if the result is not kept any more. LIVE_PARKED: w->done() is called when it is computed.
+ * Before a read of a file that tree_waits(): have computed what it shows. 0: now tree_read()
+ * answers, but for -EAGAIN, if the result is not kept any more. LIVE_PARKED: w->done() is called
+ * when it is computed.
  */
 bool tree_waits(const struct tree_file *f);
 int tree_prepare(struct tree *t, struct tree_file *f, uint64_t off, size_t n, bool brief,

@@ -3,12 +3,12 @@
  * Files that are answered piecewise: tensor data as stored and as floats, and the model as one
  * file. See files.h.
  *
- * Values are decoded into scratch (model/form.h). Bytes that are shown as they are stored are copied
- * there, for which the kernel's own copy is faster by as much; but not if they are more than fit the
- * processor's cache: these it gets straight from the mapping.
+ * Values are decoded into scratch (model/form.h). Bytes that are shown as they are stored are
+ * copied there, for which the kernel's own copy is faster by as much; but not if they are more than
+ * fit the processor's cache: these it gets straight from the mapping.
  *
- * NAME_missing() tells where what is not there begins, so that a read can end before it; a read of
- * what is missing itself is -EIO.
+ * NAME_missing() returns where the first missing byte is, so that a read can end before it; a read
+ * of missing bytes themselves is -EIO.
  */
 #include "tree/files.h"
 
