@@ -41,6 +41,7 @@
 #include "base/err.h"
 #include "edit/content.h"
 #include "gguf/gguf.h"
+#include "model/ids.h"
 
 #define EDIT_MIN_ALIGNMENT ((uint64_t)8)
 #define EDIT_MAX_ALIGNMENT ((uint64_t)1 << 20)
@@ -84,9 +85,10 @@ struct edit_undo;
 struct edit_change {
     const struct gguf *base; /* must outlive the change */
     const uint64_t *rank;    /* of the base's keys, rising, must outlive it too; NULL: number + 1 */
-    const uint64_t
-        *tensor_rank;       /* the same of its tensors, to be set before the first is touched */
-    struct edit_slot *slot; /* owned; in the order in which they were first touched */
+    const uint64_t *tensor_rank; /* the same of its tensors */
+    const struct ids *ids;       /* as in struct edit_base */
+    uint32_t first;              /* the same */
+    struct edit_slot *slot;      /* owned; in the order in which they were first touched */
     size_t n, cap;
     uint32_t *bucket;  /* owned: first slot of each chain, or EDIT_NONE */
     size_t buckets;    /* 0 or a power of two */
@@ -101,7 +103,18 @@ struct edit_change {
     struct edit_change *tensors;
 };
 
+/* A model that is edited. All of it must outlive the change. */
+struct edit_base {
+    const struct gguf *g;
+    const uint64_t *rank;        /* as in struct edit_change */
+    const uint64_t *tensor_rank; /* the same */
+    const struct ids *ids;       /* which tensor is which; NULL as in ids.h */
+    uint32_t first; /* the place in ids of its first tensor: of a file of a split model */
+};
+
+/* The first, of a model whose tensors are not edited. */
 void edit_change_init(struct edit_change *c, const struct gguf *base, const uint64_t *rank);
+void edit_change_on(struct edit_change *c, const struct edit_base *base);
 void edit_change_free(struct edit_change *c);
 
 /* Set a key; a new one gets this rank. Takes a reference of its own. */
@@ -131,10 +144,11 @@ bool edit_find(const struct edit_change *c, const void *key, size_t n, uint32_t 
 
 /*
  * Move the change to another base, as far as it applies there: a key that the new base does not have
- * keeps its new value if it has one; lost(arg, name, n) names each key whose edit does not apply.
- * 0, -ENOMEM (nothing changed). Undo ends here.
+ * keeps its new value if it has one, a tensor its new bytes if they are all new. Which tensor is
+ * which, is known by their numbers (model/ids.h). lost(arg, name, n) names each key and tensor whose
+ * edit does not apply. 0, -ENOMEM (nothing changed). Undo ends here.
  */
-int edit_rebase(struct edit_change *c, const struct gguf *base, const uint64_t *rank,
+int edit_rebase(struct edit_change *c, const struct edit_base *to,
                 void (*lost)(void *arg, const char *name, size_t n), void *arg);
 
 /* What edit_set() refuses of a value whatever the model has: the alignment. 0, -EINVAL. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A change moved to another base: see change.h. Names may have changed places (a to b, b to c), so
- * all keys that the change has touched leave their names first, and then take their new ones.
+ * all keys that the change has touched leave their names first, and then take their new ones. So do
+ * tensors.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -9,28 +10,46 @@
 
 #include "edit/slots.h"
 
-/* The slot in `to` of the key that slot s of `from` came from; EDIT_NONE if it is in neither base. */
-static int origin(struct edit_change *to, const struct edit_change *from, const struct edit_slot *s,
-                  uint32_t *ret)
+struct rebase {
+    struct edit_change *to; /* of keys or tensors, as is `from` */
+    const struct edit_change *from;
+    const struct edit_change *now, *before; /* the changes that they belong to */
+    void (*lost)(void *arg, const char *name, size_t n);
+    void *arg;
+};
+
+/* The number in the new base of key or tensor `old` of the one before; EDIT_NONE: it has none. */
+static uint32_t number_of(const struct rebase *b, uint32_t old)
+{
+    struct name name = base_name(b->from, old);
+    if (!b->from->of_tensors)
+        return gguf_find_key(b->to->base, name.p, name.n);
+    const struct edit_change *now = b->now;
+    uint32_t end = now->first + now->base->n_tensors;
+    struct tensor_id id = ids_of(b->before->ids, b->before->first + old);
+    uint32_t at = ids_find(now->ids, end, id.number);
+    return at != IDS_NONE && at >= now->first && at < end ? at - now->first : EDIT_NONE;
+}
+
+/* The slot in `to` of the key or tensor that slot s of `from` came from; EDIT_NONE if it is in
+ * neither base. */
+static int origin(const struct rebase *b, const struct edit_slot *s, uint32_t *ret)
 {
     *ret = EDIT_NONE;
-    if (s->old == EDIT_NONE)
+    uint32_t i = s->old == EDIT_NONE ? EDIT_NONE : number_of(b, s->old);
+    if (i == EDIT_NONE)
         return 0;
-    struct name name = base_name(from, s->old);
-    uint32_t kv = gguf_find_key(to->base, name.p, name.n);
-    if (kv == EDIT_NONE)
-        return 0;
-    int r = slot_touch(to, kv, ret);
+    int r = slot_touch(b->to, i, ret);
     if (r == 0)
-        slot_set_gone(to, *ret, true);
+        slot_set_gone(b->to, *ret, true);
     return r;
 }
 
-/* Its edit does not apply: the key stays as the new base has it, if its name is free. Returns 1. */
+/* Its edit does not apply: it stays as the new base has it, if its name is free. Returns 1. */
 static int leave_as_is(struct edit_change *to, uint32_t i)
 {
     uint32_t taken;
-    if (i != EDIT_NONE && !edit_find(to, to->slot[i].name, to->slot[i].name_len, &taken))
+    if (i != EDIT_NONE && !slots_find(to, slot_name(&to->slot[i]), &taken))
         slot_set_gone(to, i, false);
     return 1;
 }
@@ -66,21 +85,68 @@ static int land(struct edit_change *to, const struct edit_slot *s, uint32_t i)
     return 0;
 }
 
-int edit_rebase(struct edit_change *c, const struct gguf *base, const uint64_t *rank,
+/* True if the content can be that of tensor `old` of the new base. */
+static bool fits(const struct edit_change *to, uint32_t old, const struct edit_content *k)
+{
+    const struct gguf_tensor *t = &to->base->tensor[old];
+    return !k || (k->nbytes == t->nbytes && (k->shape.n_dims == 0 || k->shape.type == t->type_id));
+}
+
+/* The same as land() of a tensor. A name that was not changed is the one that the new base has. */
+static int land_tensor(const struct rebase *b, const struct edit_slot *s, uint32_t i)
+{
+    struct edit_change *to = b->to;
+    bool whole = s->content && s->content->shape.n_dims && edit_content_covers(s->content);
+    struct name name = slot_name(s);
+    uint32_t taken;
+    if (s->gone)
+        return 0;
+    struct name was = s->old == EDIT_NONE ? (struct name){"", 0} : base_name(b->from, s->old);
+    if (i != EDIT_NONE && was.n == name.n && memcmp(was.p, name.p, name.n) == 0)
+        name = base_name(to, to->slot[i].old);
+    if (slots_find(to, name, &taken) || (i == EDIT_NONE && !whole) ||
+        (i != EDIT_NONE && !whole && !fits(to, to->slot[i].old, s->content)))
+        return leave_as_is(to, i);
+    int r = i == EDIT_NONE ? slot_add(to, name, s->rank, &i) : slot_rename(to, i, name);
+    if (r < 0)
+        return r;
+    slot_set_content(to, i, s->content);
+    to->slot[i].rank = s->rank;
+    to->slot[i].again = s->again && to->slot[i].old != EDIT_NONE;
+    slot_set_gone(to, i, false);
+    return 0;
+}
+
+static int move_slots(const struct rebase *b)
+{
+    const struct edit_change *from = b->from;
+    uint32_t *at = malloc((from->n + 1) * sizeof(*at));
+    int r = at ? 0 : -ENOMEM;
+    for (size_t i = 0; i < from->n && r >= 0; i++)
+        r = origin(b, &from->slot[i], &at[i]);
+    for (size_t i = 0; i < from->n && r >= 0; i++) {
+        const struct edit_slot *s = &from->slot[i];
+        r = from->of_tensors ? land_tensor(b, s, at[i]) : land(b->to, s, at[i]);
+        if (r > 0)
+            b->lost(b->arg, s->name, s->name_len);
+    }
+    free(at);
+    return r < 0 ? r : 0;
+}
+
+int edit_rebase(struct edit_change *c, const struct edit_base *base,
                 void (*lost)(void *arg, const char *name, size_t n), void *arg)
 {
     struct edit_change to;
-    edit_change_init(&to, base, rank);
-    uint32_t *from = malloc((c->n + 1) * sizeof(*from));
-    int r = from ? 0 : -ENOMEM;
-    for (size_t i = 0; i < c->n && r >= 0; i++)
-        r = origin(&to, c, &c->slot[i], &from[i]);
-    for (size_t i = 0; i < c->n && r >= 0; i++) {
-        r = land(&to, &c->slot[i], from[i]);
-        if (r > 0)
-            lost(arg, c->slot[i].name, c->slot[i].name_len);
+    edit_change_on(&to, base);
+    struct rebase b = {&to, c, &to, c, lost, arg};
+    int r = move_slots(&b);
+    if (r == 0 && c->tensors) {
+        b.from = c->tensors;
+        r = slots_of_tensors(&to, &b.to);
+        if (r == 0)
+            r = move_slots(&b);
     }
-    free(from);
     if (r < 0) {
         edit_change_free(&to);
         return r;

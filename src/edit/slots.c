@@ -439,6 +439,14 @@ void edit_change_init(struct edit_change *c, const struct gguf *base, const uint
             c->bytes += base_entry(c, i);
 }
 
+void edit_change_on(struct edit_change *c, const struct edit_base *base)
+{
+    edit_change_init(c, base->g, base->rank);
+    c->tensor_rank = base->tensor_rank;
+    c->ids = base->ids;
+    c->first = base->first;
+}
+
 void edit_change_drop_values(struct edit_change *c)
 {
     edit_keep(c, c->n_undo);

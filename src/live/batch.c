@@ -357,7 +357,8 @@ static void report_lost(struct live *l, const struct buf *lost)
 static int move_change(struct live *l, struct buf *lost)
 {
     const struct gen *base = base_gen(l);
-    return edit_rebase(&l->next.change, gen_own(base), base->rank, on_lost, lost);
+    const struct edit_base to = {.g = gen_own(base), .rank = base->rank};
+    return edit_rebase(&l->next.change, &to, on_lost, lost);
 }
 
 void batch_rebase(struct live *l, struct batch *failed)

@@ -319,7 +319,7 @@ static void check_rebase(const struct gguf *g, size_t i)
     CU_ASSERT_EQUAL_FATAL(edit_plan_make(&first, &o, &p, NULL), 0);
     edit_change_init(&then, p.next, p.rank);
     CU_ASSERT_EQUAL(add_ops(&then, rebases[i].then, NULL), 0);
-    CU_ASSERT_EQUAL(edit_rebase(&then, g, NULL, add_lost, &lost), 0);
+    CU_ASSERT_EQUAL(edit_rebase(&then, &(struct edit_base){.g = g}, add_lost, &lost), 0);
     buf_char(&lost, '\0');
     spell_change(&then, &now);
     char want[256];

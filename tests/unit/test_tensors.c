@@ -219,10 +219,157 @@ static void test_again(void)
     teardown(&x);
 }
 
+/* ---- an edit before them fails ---- */
+
+static void add_name(void *arg, const char *name, size_t n)
+{
+    buf_printf(arg, " %.*s", (int)n, name);
+}
+
+static void put(struct edit_change *c, const char *name, uint64_t n, bool add)
+{
+    struct buf b = BUF_INIT;
+    buf_zero(&b, (size_t)n);
+    struct edit_draft *d = edit_draft_memory(&b);
+    struct edit_piece p = {0, n, 0, d};
+    const struct edit_shape s = {I8, 1, {n}};
+    CU_ASSERT_EQUAL(add ? edit_tensor_add(c, name, strlen(name), &s, &p, 1, EDIT_LAST, NULL)
+                        : edit_tensor_set(c, name, strlen(name), &s, &p, 1, NULL),
+                    0);
+    edit_draft_unref(d);
+}
+
+static void write_one(struct edit_change *c, const char *name)
+{
+    struct buf b = BUF_INIT;
+    buf_char(&b, 'x');
+    struct edit_draft *d = edit_draft_memory(&b);
+    struct edit_piece p = {3, 1, 0, d};
+    CU_ASSERT_EQUAL(edit_tensor_write(c, name, strlen(name), &p, 1, NULL), 0);
+    edit_draft_unref(d);
+}
+
+static void moved(struct edit_change *c, const char *from, const char *to)
+{
+    CU_ASSERT_EQUAL(edit_tensor_rename(c, from, strlen(from), to, strlen(to), NULL), 0);
+}
+
+static void gone(struct edit_change *c, const char *name)
+{
+    CU_ASSERT_EQUAL(edit_tensor_remove(c, name, strlen(name), NULL), 0);
+}
+
+static void rename_a(struct edit_change *c)
+{
+    moved(c, "a", "x");
+}
+static void rename_x(struct edit_change *c)
+{
+    moved(c, "x", "y");
+}
+static void rename_b_to_a(struct edit_change *c)
+{
+    moved(c, "b", "a");
+}
+static void remove_a(struct edit_change *c)
+{
+    gone(c, "a");
+}
+static void remove_b(struct edit_change *c)
+{
+    gone(c, "b");
+}
+static void write_x(struct edit_change *c)
+{
+    write_one(c, "x");
+}
+static void write_b(struct edit_change *c)
+{
+    write_one(c, "b");
+}
+static void set_b(struct edit_change *c)
+{
+    put(c, "b", 10, false);
+}
+static void add_d(struct edit_change *c)
+{
+    put(c, "d", 10, true);
+}
+static void set_d(struct edit_change *c)
+{
+    put(c, "d", 11, false);
+}
+static void write_d(struct edit_change *c)
+{
+    write_one(c, "d");
+}
+static void add_a(struct edit_change *c)
+{
+    put(c, "a", 10, true);
+}
+
+/* The tensors a, b and c of model_dir.h are edited by `first`, which fails, and then by `then`: what is
+ * left of it, with a star behind what has new bytes, and what is lost. */
+static const struct {
+    void (*first)(struct edit_change *c), (*then)(struct edit_change *c);
+    const char *left, *lost;
+} rebases[] = {
+    {rename_a, write_x, "a* b c", ""}, {rename_a, rename_x, "y b c", ""},
+    {remove_a, write_b, "a b* c", ""}, {remove_a, rename_b_to_a, "a b c", " a"},
+    {remove_a, remove_b, "a c", ""},   {remove_a, add_a, "a b c", " a"},
+    {set_b, write_b, "a b c", " b"},   {set_b, set_b, "a b* c", ""},
+    {add_d, set_d, "a b c d*", ""},    {add_d, write_d, "a b c", " d"},
+    {add_d, write_b, "a b* c", ""},    {rename_a, add_d, "a b c d*", ""},
+};
+
+static void spell(const struct edit_change *c, struct buf *out)
+{
+    struct edit_info *info;
+    size_t n;
+    CU_ASSERT_EQUAL_FATAL(edit_change_tensors(c, &info, &n), 0);
+    for (size_t i = 0; i < n; i++)
+        buf_printf(out, "%s%.*s%s", i ? " " : "", (int)info[i].name_len, (const char *)info[i].name,
+                   info[i].content ? "*" : "");
+    buf_char(out, '\0');
+    free(info);
+}
+
+static void test_rebase(void)
+{
+    struct fixture x;
+    setup(&x);
+    for (size_t i = 0; i < sizeof(rebases) / sizeof(rebases[0]); i++) {
+        CLEANUP(edit_change_free) struct edit_change first;
+        CLEANUP(edit_plan_free) struct edit_plan p = EDIT_PLAN_INIT;
+        CLEANUP(buf_free) struct buf now = BUF_INIT;
+        CLEANUP(buf_free) struct buf lost = BUF_INIT;
+        struct edit_options o = EDIT_OPTIONS_INIT;
+        struct edit_change then;
+        struct ids *ids = NULL;
+        uint32_t given = x.g->n_tensors;
+        edit_change_init(&first, x.g, NULL);
+        rebases[i].first(&first);
+        CU_ASSERT_EQUAL_FATAL(edit_plan_make(&first, &o, &p, NULL), 0);
+        CU_ASSERT_EQUAL_FATAL(
+            ids_follow(NULL, x.g->n_tensors, p.tensor, p.next->n_tensors, &given, &ids), 0);
+        edit_change_on(&then, &(struct edit_base){p.next, p.rank, p.tensor_rank, ids, 0});
+        rebases[i].then(&then);
+        CU_ASSERT_EQUAL(edit_rebase(&then, &(struct edit_base){.g = x.g}, add_name, &lost), 0);
+        buf_char(&lost, '\0');
+        spell(&then, &now);
+        CU_ASSERT_STRING_EQUAL((const char *)now.data, rebases[i].left);
+        CU_ASSERT_STRING_EQUAL((const char *)lost.data, rebases[i].lost);
+        edit_change_free(&then);
+        ids_unref(ids);
+    }
+    teardown(&x);
+}
+
 static CU_TestInfo tests[] = {
     {"what is refused changes nothing", test_refused},
     {"files of a split model keep their number of tensors", test_split},
     {"a tensor that comes back has its place", test_again},
+    {"edits stay, as far as they can, when one before them fails", test_rebase},
     {"random operations, undone and committed", test_random},
     CU_TEST_INFO_NULL,
 };
