@@ -32,6 +32,12 @@ struct strategy {
     int (*run)(struct job *j, struct err *e);
 };
 
+static void call_ready(const struct job *j)
+{
+    if (j->h && j->h->ready)
+        j->h->ready(j->h->arg);
+}
+
 /* New files: reflink and copy. */
 
 static int replace(struct job *j, int (*fill)(struct move *, struct err *), struct err *e)
@@ -45,7 +51,11 @@ static int replace(struct job *j, int (*fill)(struct move *, struct err *), stru
     if (r == 0)
         r = fill(&m, e);
     if (r == 0)
+        r = temp_sync(j->f, &t, e);
+    if (r == 0) {
+        call_ready(j);
         r = temp_publish(j->f, &t, &j->ret->old_fd, e);
+    }
     temp_abandon(j->f, &t);
     return r;
 }
@@ -209,6 +219,7 @@ static int inplace_with(struct job *j, uint8_t *old, struct err *e)
     journal_range(old, new, len, &lo, &n);
     if (n == 0)
         return 0;
+    call_ready(j);
     r = journal_write(j->f, lo, old + lo, new + lo, n, e);
     if (r < 0)
         return r;

@@ -49,6 +49,8 @@
 struct edit_hooks {
     const atomic_bool *cancel;                                  /* set: a copy stops, -EINTR */
     void (*progress)(uint64_t done, uint64_t total, void *arg); /* bytes of tensor data */
+    void (*ready)(void *arg); /* the edit is about to be done: before its journal, or its new file
+                                 takes the model's place. It may wait */
     void *arg;
 };
 

@@ -27,13 +27,15 @@ struct keeper {
     uint64_t last_id;        /* ... and its identity */
     const struct gguf *next; /* what is being written; NULL: nothing that is recorded */
     uint64_t next_id;
-    bool asking; /* the thread was asked to keep the state before it */
-    bool said;   /* what goes wrong was logged */
+    bool waits; /* the thread was asked to keep the state before it */
+    bool late;  /* it takes long to do so */
+    bool said;  /* what goes wrong was logged */
     /* Protected by the lock: */
     unsigned refs; /* of the caller and of the thread */
     bool started, stop;
-    bool busy; /* the thread is at work, and owns h and r */
-    bool asked, answered;
+    bool busy;     /* the thread is at work, and owns h and r */
+    bool asked;    /* to keep a state: not begun yet */
+    bool answered; /* every state that was asked for is kept, or could not be */
     struct recorded_edit edit;
     struct recorded_body body;
     bool has_body;
@@ -43,6 +45,7 @@ struct keeper {
     int64_t ended_at;
     struct history h;
     struct recorder r;
+    struct recorder seen; /* r, when the thread was not at work */
 };
 
 static int64_t seconds(void)
@@ -81,6 +84,7 @@ int keeper_open(const char *model, unsigned keep, const struct logger *log, stru
     k->keep = keep;
     k->log = *log;
     k->refs = 1;
+    k->answered = true;
     k->r.h = &k->h;
     k->h.place = HISTORY_PLACE_INIT;
     k->body = RECORDED_BODY_INIT;
@@ -163,6 +167,7 @@ static void *run(void *arg)
             sync_record(k);
         else
             k->busy = false;
+        k->seen = k->r;
         (void)pthread_cond_broadcast(&k->ready);
         if (k->busy)
             continue;
@@ -220,19 +225,46 @@ static bool wait_answer(struct keeper *k, const struct timespec *until)
     return k->answered;
 }
 
-/* Ask the thread to keep a state. Under the lock, which is given up. 0, -ETIMEDOUT, -errno. */
-static int ask(struct keeper *k, const struct recorded_edit *edit, const struct gguf *before,
-               const struct timespec *until)
+/* Ask the thread to keep a state. Under the lock. */
+static int ask(struct keeper *k, bool joins)
 {
-    bool joins = recorder_joins(&k->r, edit);
     k->has_body = !joins;
-    if (!joins && recorded_body_make(&k->body, &k->h, before) < 0)
+    if (!joins && recorded_body_make(&k->body, &k->h, k->last) < 0)
         return err_set(&k->err, -ENOMEM, "no memory for the keys");
-    k->edit = *edit;
-    k->asked = k->asking = true;
+    k->asked = true;
     k->answered = false;
     (void)pthread_cond_signal(&k->wake);
-    if (!wait_answer(k, until))
+    return 0;
+}
+
+/* Under the lock, which is given up while an edit before it that failed is still answered. */
+static int begin(struct keeper *k, const struct recorded_edit *edit)
+{
+    const struct timespec until = deadline();
+    int r = start(k);
+    if (r == 0 && (k->late ? !k->answered : !wait_answer(k, &until)))
+        r = err_set(&k->err, -ETIMEDOUT, "the state before is still being written");
+    if (r < 0)
+        return r;
+    k->late = false;
+    k->edit = *edit;
+    return ask(k, recorder_joins(&k->seen, edit));
+}
+
+/* Under the lock, which is given up. 0, -ETIMEDOUT, -errno. */
+static int wait_kept(struct keeper *k)
+{
+    const struct timespec until = deadline();
+    int r = 0;
+    bool answered = wait_answer(k, &until);
+    if (answered && k->result == -EAGAIN) { /* the state to join is gone */
+        r = ask(k, false);
+        answered = r == 0 && wait_answer(k, &until);
+    }
+    if (r < 0)
+        return r;
+    k->late = !answered;
+    if (!answered)
         return err_set(&k->err, -ETIMEDOUT, "this takes over %d s; the edit does not wait",
                        KEEPER_WAIT);
     return k->result;
@@ -244,25 +276,6 @@ static void say(struct keeper *k, const struct err *e)
         return;
     k->said = true;
     logger_log(&k->log, LOG_WARNING, "history: the keys before this edit are not kept: %s", e->msg);
-}
-
-static void record(struct keeper *k, const struct recorded_edit *edit, const struct gguf *before)
-{
-    const struct timespec until = deadline();
-    (void)pthread_mutex_lock(&k->lock);
-    int r = start(k);
-    if (r == 0 && !wait_idle(k, &until))
-        r = err_set(&k->err, -ETIMEDOUT, "the state before is still being written");
-    if (r == 0)
-        r = ask(k, edit, before, &until);
-    if (r == -EAGAIN) /* the state to join is gone */
-        r = ask(k, edit, before, &until);
-    struct err e = k->err;
-    (void)pthread_mutex_unlock(&k->lock);
-    if (r < 0)
-        say(k, &e);
-    else
-        k->said = false;
 }
 
 void keeper_begin(struct keeper *k, const struct gguf *before, const struct gguf *after,
@@ -278,11 +291,29 @@ void keeper_begin(struct keeper *k, const struct gguf *before, const struct gguf
         return;
     k->next = after;
     k->next_id = edit.after;
-    k->asking = false;
-    if (k->why.code)
-        say(k, &k->why);
+    struct err e = k->why;
+    (void)pthread_mutex_lock(&k->lock);
+    int r = e.code ? e.code : begin(k, &edit);
+    if (r < 0 && !e.code)
+        e = k->err;
+    (void)pthread_mutex_unlock(&k->lock);
+    k->waits = r == 0;
+    if (r < 0)
+        say(k, &e);
+}
+
+void keeper_wait(struct keeper *k)
+{
+    if (!k->next || !k->waits)
+        return;
+    (void)pthread_mutex_lock(&k->lock);
+    int r = wait_kept(k);
+    struct err e = k->err;
+    (void)pthread_mutex_unlock(&k->lock);
+    if (r < 0)
+        say(k, &e);
     else
-        record(k, &edit, before);
+        k->said = false;
 }
 
 void keeper_end(struct keeper *k, bool landed)
@@ -295,7 +326,7 @@ void keeper_end(struct keeper *k, bool landed)
     }
     k->next = NULL;
     (void)pthread_mutex_lock(&k->lock);
-    if (k->asking) {
+    if (k->waits && k->answered) {
         k->ended = true;
         k->landed = landed;
         k->ended_at = seconds();

@@ -5,13 +5,14 @@
  *
  *     r = keeper_open("/real/path/m.gguf", HISTORY_KEEP, &log, &k);
  *     keeper_begin(k, before, after, 0);       before edit_commit()
+ *     keeper_wait(k);                          before the edit is done: edit_hooks.ready
  *     keeper_end(k, landed);                   after it
  *     keeper_close(k);
  *
  * Nothing that goes wrong here stops an edit: it is logged, once until it goes well again. The
  * thread is made with the first edit, so keeper_open() may come before a fork.
  *
- * Threads: keeper_begin() and keeper_end() from the one that commits; keeper_history() from any.
+ * Threads: keeper_begin(), _wait() and _end() from the one that commits; keeper_history() from any.
  */
 #ifndef EDIT_KEEPER_H
 #define EDIT_KEEPER_H
@@ -28,13 +29,15 @@ int keeper_open(const char *model, unsigned keep, const struct logger *log, stru
 
 /*
  * An edit is about to be written that makes the keys of `before` those of `after`, both the model's
- * own header. restored: the state that an undo goes back to; else 0. Returns when the state is
- * kept, or could not be, or after KEEPER_WAIT. `before` outlives the next keeper_begin() if the
- * edit does not land, else `after` does.
+ * own header. restored: the state that an undo goes back to; else 0. The state is kept while the
+ * edit is prepared. `before` outlives the next keeper_begin() if the edit does not land, else
+ * `after` does.
  */
 void keeper_begin(struct keeper *k, const struct gguf *before, const struct gguf *after,
                   uint64_t restored);
-/* What became of it. Waits for nothing. */
+/* Returns when the state is kept, or could not be, or after KEEPER_WAIT. */
+void keeper_wait(struct keeper *k);
+/* What became of the edit. Waits for nothing. */
 void keeper_end(struct keeper *k, bool landed);
 
 /* The same history, for reading: history_close() it in any case. 0, -errno: no history, and why. */

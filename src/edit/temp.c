@@ -109,8 +109,7 @@ int temp_probe(const struct edit_file *f, struct err *e)
     return r;
 }
 
-static int sync_file(const struct edit_file *f, const struct temp *t, struct edit_id *ret,
-                     struct err *e)
+int temp_sync(const struct edit_file *f, struct temp *t, struct err *e)
 {
     struct stat st;
     int r = sys_sync(f->sys, t->fd);
@@ -118,7 +117,7 @@ static int sync_file(const struct edit_file *f, const struct temp *t, struct edi
         r = f->sys->fstat(f->sys, t->fd, &st);
     if (r < 0)
         return err_set(e, r, "cannot sync the new file: %s", strerror(-r));
-    *ret = edit_id_of(&st);
+    t->id = edit_id_of(&st);
     return 0;
 }
 
@@ -199,18 +198,15 @@ static int plain(struct edit_file *f, struct temp *t, const struct edit_id *id, 
 
 int temp_publish(struct edit_file *f, struct temp *t, int *old, struct err *e)
 {
-    struct edit_id id;
     *old = -1;
-    int r = sync_file(f, t, &id, e);
-    if (r == 0)
-        r = edit_file_fresh(f, e);
+    int r = edit_file_fresh(f, e);
     if (r < 0)
         return r;
     r = f->sys->rename(f->sys, f->dir, t->name, f->name, RENAME_EXCHANGE);
     if (r == 0)
-        return exchanged(f, t, &id, old, e);
+        return exchanged(f, t, &t->id, old, e);
     if (r == -EINVAL || r == -ENOSYS || r == -EOPNOTSUPP)
-        return plain(f, t, &id, old, e);
+        return plain(f, t, &t->id, old, e);
     return err_set(e, r, "cannot put the new file in the model's place: %s", strerror(-r));
 }
 

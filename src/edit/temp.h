@@ -5,6 +5,7 @@
  *     r = temp_create(f, &t, e);      made, empty, readable by nobody else
  *     r = temp_dress(f, &t, e);       locked, with the model's owner, attributes and mode
  *     ... write t.fd ...
+ *     r = temp_sync(f, &t, e);
  *     r = temp_publish(f, &t, &old, e);
  *     temp_abandon(f, &t);            always; does nothing to a file that was published
  *
@@ -34,6 +35,7 @@
 struct temp {
     int fd; /* read and write */
     char name[NAME_MAX + 1];
+    struct edit_id id; /* as it was synced */
 };
 
 #define TEMP_INIT ((struct temp){.fd = -1})
@@ -43,8 +45,10 @@ int temp_create(const struct edit_file *f, struct temp *t, struct err *e);
 /* 0; -EPERM (owner, mode, attributes or ACL cannot be reproduced), -errno. */
 int temp_dress(const struct edit_file *f, const struct temp *t, struct err *e);
 
+/* What was written is on the disk. 0, -errno. */
+int temp_sync(const struct edit_file *f, struct temp *t, struct err *e);
 /*
- * Sync and put in the model's place. On success f has the new descriptor and identity and *old the
+ * Put a file that was synced in the model's place. On success f has the new descriptor and identity and *old the
  * one before, for the caller to close. On failure *old is -1 and f unchanged; where the new file
  * could not be taken back it no longer is the file that the path names (-ESTALE from then on).
  */

@@ -43,6 +43,14 @@ struct progress {
     struct job *b;
 };
 
+/* The keys before the edit are kept before it is done. */
+static void on_ready(void *arg)
+{
+    const struct progress *p = arg;
+    if (p->l->opt.history)
+        keeper_wait(p->l->opt.history);
+}
+
 static void on_progress(uint64_t done, uint64_t total, void *arg)
 {
     struct progress *p = arg;
@@ -112,7 +120,8 @@ static void failed(struct live *l, const struct job *job, int r)
 static int carry_out(struct live *l, struct job *job, const struct gen *g, struct store **ret)
 {
     struct progress p = {l, job};
-    struct edit_hooks hooks = {.cancel = &l->cancel, .progress = on_progress, .arg = &p};
+    struct edit_hooks hooks = {
+        .cancel = &l->cancel, .progress = on_progress, .ready = on_ready, .arg = &p};
     job->result = (struct edit_result){.old_fd = -1};
     if (l->opt.history)
         keeper_begin(l->opt.history, gen_own(l->disk), gen_own(g), l->flight.restored);

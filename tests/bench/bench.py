@@ -19,6 +19,7 @@ all rounds and, in brackets, the least and the most. WHAT is any of
   split       `cp model.gguf` of a split model, against cat of the shards
   check       --check=full of a 2 GB model, against decoding alone
   many        20,000 keys made, renamed and removed one by one
+  history     an edit whose keys are kept before it, against one with history=0
   memory      of the daemon, during large edits and after many
   latency     single reads of tensor data beside edits and listings, with 1,000,000 tokens
   stats       statistics of values, in processor time
@@ -45,6 +46,7 @@ import derived
 import edits
 import ggufmodel
 import shards
+import states
 from benchlib import Table, ggufs, goal, quiet, ready, show_ms, show_ratio, speed_ratio, timed, turns
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -432,8 +434,8 @@ def vocabulary(run):
 
 BENCHES = {f.__name__: f for f in (decode, encode, sequential, disk, cached, random, parallel, start,
                                    vocabulary, edits.edit, copies.copy, copies.during, shards.split,
-                                   shards.check, bounds.many, bounds.memory, bounds.latency,
-                                   bounds.hanging, derived.stats, derived.hashes)}
+                                   shards.check, bounds.many, states.history, bounds.memory,
+                                   bounds.latency, bounds.hanging, derived.stats, derived.hashes)}
 
 
 def machine():
@@ -476,6 +478,7 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     args = arguments()
     run = Run(args)
+    os.environ['XDG_STATE_HOME'] = os.path.join(run.work, 'state')
     tsv = open(args.tsv or os.path.join(run.work, 'results.tsv'), 'w', encoding='utf-8')
     print(machine())
     for what in args.what or BENCHES:

@@ -432,6 +432,51 @@ static void test_large(void)
     teardown(&x);
 }
 
+/* edit_hooks.ready comes once, when nothing of the edit can be seen yet. */
+
+struct readiness {
+    const struct fixture *x;
+    unsigned calls;
+    bool old, journal;
+};
+
+static void on_ready(void *arg)
+{
+    struct readiness *seen = arg;
+    struct stat st;
+    seen->calls++;
+    seen->old = is_old(seen->x);
+    seen->journal = fstatat(seen->x->dir, JOURNAL, &st, 0) == 0;
+}
+
+static void test_ready(void)
+{
+    static const enum edit_strategy all[] = {EDIT_COPY, EDIT_REFLINK, EDIT_INPLACE};
+    for (size_t i = 0; i < 3; i++) {
+        struct fixture x;
+        struct edit d;
+        struct faultsys fs;
+        struct edit_result res;
+        setup(&x);
+        faultsys_init(&fs, FAULT_NONE, 0, 0);
+        fs.clone = true;
+        make_edit(&d, x.g, x.old, x.old_n, all[i], 'n', 100);
+        struct edit_file f = open_model(&x, &fs.sys);
+        struct readiness seen = {.x = &x};
+        struct edit_hooks hooks = {.ready = on_ready, .arg = &seen};
+        CU_ASSERT_EQUAL(edit_commit(&f, &d.p, &d.o, &hooks, &res, NULL), 0);
+        CU_ASSERT_EQUAL(seen.calls, 1);
+        CU_ASSERT_TRUE(seen.old);
+        CU_ASSERT_FALSE(seen.journal);
+        CU_ASSERT_TRUE(is_new(&x, &d));
+        if (res.old_fd >= 0)
+            (void)close(res.old_fd);
+        edit_file_close(&f);
+        edit_done(&d);
+        teardown(&x);
+    }
+}
+
 static CU_TestInfo tests[] = {
     {"a file that changed is not replaced, up to the last moment", test_stale},
     {"the new file has the lock before it has the name", test_lock},
@@ -442,6 +487,7 @@ static CU_TestInfo tests[] = {
     {"an ACL of the folder does not come with the new file", test_inherited_acl},
     {"holes stay holes, a copy reports and can be stopped", test_holes},
     {"a large model is edited in place", test_large},
+    {"ready is called once, before anything of the edit can be seen", test_ready},
     CU_TEST_INFO_NULL,
 };
 
