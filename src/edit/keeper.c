@@ -100,14 +100,6 @@ int keeper_open(const char *model, unsigned keep, const struct logger *log, stru
     return 0;
 }
 
-int keeper_history(const struct keeper *k, struct history *ret, struct err *e)
-{
-    if (k->home)
-        return history_open(ret, &sys_libc, k->home, k->model, k->keep, e);
-    *ret = (struct history){.place = HISTORY_PLACE_INIT};
-    return err_set(e, -ENOENT, "%s", k->why.msg);
-}
-
 /* ---- the thread ---- */
 
 /* With the lock, which is given up while the disk is asked. */
@@ -200,11 +192,11 @@ static int start(struct keeper *k)
 
 /* ---- the thread that commits ---- */
 
-static struct timespec deadline(void)
+static struct timespec deadline(unsigned seconds_from_now)
 {
     struct timespec t;
     (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    t.tv_sec += KEEPER_WAIT;
+    t.tv_sec += (time_t)seconds_from_now;
     return t;
 }
 
@@ -240,7 +232,7 @@ static int ask(struct keeper *k, bool joins)
 /* Under the lock, which is given up while an edit before it that failed is still answered. */
 static int begin(struct keeper *k, const struct recorded_edit *edit)
 {
-    const struct timespec until = deadline();
+    const struct timespec until = deadline(KEEPER_WAIT);
     int r = start(k);
     if (r == 0 && (k->late ? !k->answered : !wait_answer(k, &until)))
         r = err_set(&k->err, -ETIMEDOUT, "the state before is still being written");
@@ -254,7 +246,7 @@ static int begin(struct keeper *k, const struct recorded_edit *edit)
 /* Under the lock, which is given up. 0, -ETIMEDOUT, -errno. */
 static int wait_kept(struct keeper *k)
 {
-    const struct timespec until = deadline();
+    const struct timespec until = deadline(KEEPER_WAIT);
     int r = 0;
     bool answered = wait_answer(k, &until);
     if (answered && k->result == -EAGAIN) { /* the state to join is gone */
@@ -335,11 +327,23 @@ void keeper_end(struct keeper *k, bool landed)
     (void)pthread_mutex_unlock(&k->lock);
 }
 
+int keeper_history(struct keeper *k, struct history *ret, struct err *e)
+{
+    const struct timespec until = deadline(KEEPER_SETTLE);
+    (void)pthread_mutex_lock(&k->lock);
+    (void)wait_idle(k, &until);
+    (void)pthread_mutex_unlock(&k->lock);
+    if (k->home)
+        return history_open(ret, &sys_libc, k->home, k->model, k->keep, e);
+    *ret = (struct history){.place = HISTORY_PLACE_INIT};
+    return err_set(e, -ENOENT, "%s", k->why.msg);
+}
+
 void keeper_close(struct keeper *k)
 {
     if (!k)
         return;
-    const struct timespec until = deadline();
+    const struct timespec until = deadline(KEEPER_WAIT);
     (void)pthread_mutex_lock(&k->lock);
     k->stop = true;
     (void)pthread_cond_signal(&k->wake);

@@ -20,7 +20,8 @@
 #include "base/logger.h"
 #include "edit/history.h"
 
-#define KEEPER_WAIT 1 /* seconds */
+#define KEEPER_WAIT 1    /* seconds: an edit */
+#define KEEPER_SETTLE 10 /* a request for the states */
 
 struct keeper;
 
@@ -40,8 +41,11 @@ void keeper_wait(struct keeper *k);
 /* What became of the edit. Waits for nothing. */
 void keeper_end(struct keeper *k, bool landed);
 
-/* The same history, for reading: history_close() it in any case. 0, -errno: no history, and why. */
-int keeper_history(const struct keeper *k, struct history *ret, struct err *e);
+/*
+ * The same history, for reading; waits for what is being kept, at most KEEPER_SETTLE. history_close()
+ * it in any case. 0, -errno: no history, and why.
+ */
+int keeper_history(struct keeper *k, struct history *ret, struct err *e);
 
 /* Waits for what is being kept, at most KEEPER_WAIT. NULL: nothing is done. */
 void keeper_close(struct keeper *k);
