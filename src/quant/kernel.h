@@ -26,6 +26,7 @@
 #define QUANT_KERNEL_H
 
 #include <assert.h>
+#include <float.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -37,6 +38,8 @@
 #include "base/bytes.h"
 #include "quant/f16.h"
 #include "quant/types.h"
+
+static_assert(FLT_EVAL_METHOD == 0, "each step of float32 arithmetic is rounded to float32");
 
 /* A global name with the suffix of the set; two steps, so that QUANT_SET is expanded. */
 #define JOIN_NAMES(name, set) name##_##set

@@ -198,7 +198,8 @@ static int decimal_value(uint32_t type, const struct parts *t, double *ret)
 static uint64_t float_bits(uint32_t type, double v)
 {
     uint64_t bits;
-    float f = (float)v;
+    /* A conversion drops the sign of a NaN on RISC-V. */
+    float f = copysignf((float)v, signbit(v) ? -1.0F : 1.0F);
     uint32_t low;
     memcpy(&low, &f, sizeof(low));
     memcpy(&bits, &v, sizeof(bits));

@@ -115,6 +115,8 @@ static void test_floats_not_finite(void)
         CU_ASSERT_EQUAL(get_u16(raw + 2 * (i / 4), false), rows[i % 4].bf16);
         CU_ASSERT_EQUAL(encoded(F64_ID, 80, 0), 0);
         CU_ASSERT_EQUAL(get_u64(raw + 8 * (i / 4), false), rows[i % 4].f64);
+        quant_find(F64_ID)->decode(raw, 80, back);
+        CU_ASSERT_EQUAL(f32_bits(back[i / 4]), rows[i % 4].bits);
     }
 }
 
