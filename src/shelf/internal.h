@@ -22,7 +22,7 @@ static inline uint64_t extra_ino(uint32_t extra)
     return ino_make(INO_FIXED, extra, 0);
 }
 
-/* The number of an extra file: EXTRA_SOURCE, EXTRA_ERROR, EXTRA_SHARDS + i; 0: it is none. */
+/* The number of an extra file: EXTRA_SOURCE, EXTRA_ERROR, EXTRA_SHARDS + i; 0: not an extra file. */
 static inline uint32_t extra_of(uint64_t local)
 {
     bool fixed = (local & 3) == INO_FIXED && (local >> INO_KIND_BITS & INO_MAX_ROWS) == 0;
@@ -36,7 +36,7 @@ struct at {
     uint64_t local;
     bool own;       /* of the shelf itself */
     bool model;     /* a model's folder in a mount of many */
-    uint32_t extra; /* in such a folder; 0: it is none */
+    uint32_t extra; /* in such a folder; 0: not an extra file */
 };
 struct at at_node(const struct shelf *s, uint64_t node);
 

@@ -35,13 +35,13 @@ void owns_init(struct owns *o);
 void owns_free(struct owns *o);
 /* The node of an item that was found; its place passes to it. 0, -ENOMEM. */
 int own_of(struct owns *o, struct reach *r, struct item *i, const struct own **ret);
-/* NULL: there is none. */
+/* NULL: no such number. */
 const struct own *own_at(struct owns *o, uint32_t number);
 /* What it was when it was found last. */
 void own_facts(struct owns *o, const struct own *n, struct stat *st, struct grant *g);
 
-/* Who may see a file at its real path: what it gives, and of what a link leads to, what the folders
- * outside of the shelf give. */
+/* Access rights of a file at its real path: those of the file itself and, if a link leads to it, of
+ * the folders outside of the shelf. */
 struct grant grant_of_item(struct reach *r, const struct item *i);
 
 #endif

@@ -19,7 +19,7 @@ struct shelf_dir {
         *own; /* of the shelf itself: its folder, and what it held when it was opened */
     struct listing list;
     struct use use;        /* of a model; without a tree if it cannot be opened, or in `source` */
-    struct tree_dir *tree; /* NULL: there is none */
+    struct tree_dir *tree; /* NULL: without one */
     bool broken;           /* the model cannot be opened */
 };
 

@@ -100,7 +100,7 @@ void slot_free(struct slot *slot)
     free(slot);
 }
 
-/* Of a file that was changed, when the kernel knows nothing of it any more. */
+/* For a file that was changed, once the kernel has forgotten its nodes. */
 void slots_drop(struct slots *s, struct slot *slot)
 {
     if (!slot->spent || slot->lookups || slot->uses || slot->tree || slot->busy)

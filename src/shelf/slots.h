@@ -4,7 +4,7 @@
  *
  * A slot is one state of one model's file (or files): where it is, and what identified it when it was
  * found. It outlives the tree that is opened for it, so that node numbers stay true. It is forgotten
- * when its file was changed and the kernel knows no node of it.
+ * when its file was changed and the kernel has forgotten its nodes.
  *
  * Threads: what is marked so is protected by the lock of the slots; all else is constant.
  */
@@ -37,7 +37,7 @@ struct slot {
     bool store;
     /* Protected: */
     struct stat st;
-    struct grant grant;       /* who may see it; as of the last lookup */
+    struct grant grant;       /* its access rights, as of the last lookup */
     char *why;                /* owned; why it cannot be opened; NULL: it can, as far as is known */
     time_t failed;            /* when that was; 0: it was found when the name was looked up */
     struct tree *tree;        /* owned; NULL: it is closed */
@@ -101,7 +101,7 @@ time_t slots_now(void);
 int slot_stamp(struct reach *r, const char *path, size_t shards, uint64_t *ret);
 struct slot *slots_at(const struct slots *s, uint32_t number);
 void slot_begin(struct slots *s, struct slot *slot, struct tree *t, struct use *ret);
-/* Forget a slot whose file was changed, when the kernel knows nothing of it any more. */
+/* Forget a slot whose file was changed, once the kernel has forgotten its nodes. */
 void slots_drop(struct slots *s, struct slot *slot);
 void slot_free(struct slot *slot);
 #define SLOT_OF(l, member) ((struct slot *)((char *)(l)-offsetof(struct slot, member)))

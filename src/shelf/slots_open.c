@@ -140,7 +140,7 @@ static int open_tree(struct slots *s, const struct slot *slot, struct tree **ret
     uint64_t stamp;
     const char *what;
     o.base = s->reach->path;
-    o.wait = NULL; /* a lock that is held does not hold up who looks */
+    o.wait = NULL; /* a lock that is held does not delay readers */
     o.late = true;
     o.log.label = slot->path;
     o.read_only |= slot->store;
