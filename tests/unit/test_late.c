@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -358,6 +359,76 @@ static void test_many(void)
     }
 }
 
+/* ---- several threads ---- */
+
+struct worker {
+    pthread_t thread;
+    pthread_barrier_t *line;
+    struct tree *t;
+    const char *key; /* that is written; NULL: all are read */
+    int wrong;
+};
+
+/* Every key is there at any time, as it was or as it is written. */
+static int look(struct tree *t)
+{
+    static const char *const keys[] = {"general.architecture", "general.name", "a.b"};
+    struct tree_entry e;
+    struct tree_dir *d = NULL;
+    char name[TREE_NAME_MAX + 1];
+    uint64_t cookie = 2;
+    int wrong = tree_opendir(t, ino_row(0), &d) < 0, listed = 0;
+    while (!wrong && tree_readdir(t, d, &cookie, true, name, &e) > 0)
+        listed++;
+    if (d)
+        tree_closedir(d);
+    for (int i = 0; i < 3; i++) {
+        wrong += tree_lookup(t, ino_row(0), keys[i], &e) < 0 || e.node != ino_key((uint32_t)i);
+        wrong += tree_getattr(t, ino_key((uint32_t)i), &e) < 0;
+    }
+    wrong += tree_lookup(t, INO_ROOT, "info", &e) < 0;
+    return wrong + (listed != 3);
+}
+
+static void *work(void *arg)
+{
+    struct worker *w = arg;
+    (void)pthread_barrier_wait(w->line);
+    if (w->key)
+        w->wrong = do_write(w->t, w->key, "77\n", 3) != 0;
+    for (int i = 0; !w->key && i < 50; i++)
+        w->wrong += look(w->t);
+    return NULL;
+}
+
+/* The first edits come from two threads, while others look. */
+static void test_threads(void)
+{
+    enum { WORKERS = 4, ROUNDS = 10 };
+    static const char *const keys[WORKERS] = {"a.b", "general.name"};
+    for (int round = 0; round < ROUNDS; round++) {
+        pthread_barrier_t line;
+        struct worker w[WORKERS];
+        struct place p = new_place("one");
+        struct tree *t = open_tree(&p, &late);
+        CU_ASSERT_EQUAL_FATAL(pthread_barrier_init(&line, NULL, WORKERS), 0);
+        for (int i = 0; i < WORKERS; i++) {
+            w[i] = (struct worker){.line = &line, .t = t, .key = keys[i]};
+            CU_ASSERT_EQUAL_FATAL(pthread_create(&w[i].thread, NULL, work, &w[i]), 0);
+        }
+        for (int i = 0; i < WORKERS; i++) {
+            (void)pthread_join(w[i].thread, NULL);
+            CU_ASSERT_EQUAL(w[i].wrong, 0);
+        }
+        text_is(t, "metadata/a.b", "77\n");
+        text_is(t, "metadata/general.name", "77\n");
+        (void)pthread_barrier_destroy(&line);
+        CU_ASSERT_EQUAL(tree_finish(t), 0);
+        tree_close(t);
+        drop_place(&p);
+    }
+}
+
 static CU_TestInfo tests[] = {
     {"the first edit takes the lock", test_first_edit},
     {"what is a first edit", test_what_begins},
@@ -369,6 +440,7 @@ static CU_TestInfo tests[] = {
     {"idle", test_idle},
     {"opened again", test_again},
     {"many trees", test_many},
+    {"threads", test_threads},
     CU_TEST_INFO_NULL,
 };
 
