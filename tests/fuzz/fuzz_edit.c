@@ -61,6 +61,44 @@ static size_t make_value(struct script *s, const struct gguf *g, uint32_t type, 
     return n == 31 ? n : gguf_types[type].width;
 }
 
+/* A tensor of the model, or one of two others. */
+static size_t pick_tensor(struct script *s, const struct gguf *g, char dst[64])
+{
+    uint8_t n = next(s);
+    dst[0] = n & 2 ? 'x' : 'y';
+    if (!(n & 1) || !g->n_tensors)
+        return 1;
+    const struct gguf_tensor *t = &g->tensor[(n >> 1) % g->n_tensors];
+    size_t len = t->name_len < 64 ? t->name_len : 63;
+    memcpy(dst, gguf_name(g, t), len);
+    return len;
+}
+
+static int tensor_op(struct script *s, const struct gguf *g, struct edit_change *c, uint8_t kind,
+                     struct err *e)
+{
+    char name[64], other[64];
+    struct buf b = BUF_INIT;
+    size_t len = pick_tensor(s, g, name), other_len = pick_tensor(s, g, other), n = next(s) % 64;
+    struct edit_shape shape = {24, 1 + n % 4, {n, 1, 1, 1}};
+    buf_zero(&b, n);
+    struct edit_draft *d = edit_draft_memory(&b);
+    struct edit_piece p = {kind & 8 ? next(s) : 0, n, 0, d};
+    int r;
+    if (kind % 4 == 0)
+        r = edit_tensor_remove(c, name, len, e);
+    else if (kind % 4 == 1)
+        r = edit_tensor_rename(c, name, len, other, other_len, e);
+    else if (kind % 4 == 2)
+        r = edit_tensor_write(c, name, len, &p, 1, e);
+    else if (kind & 16)
+        r = edit_tensor_set(c, name, len, &shape, &p, kind & 4 ? 1 : 0, e);
+    else
+        r = edit_tensor_add(c, name, len, &shape, &p, 1, EDIT_LAST, e);
+    edit_draft_unref(d);
+    return r;
+}
+
 static void add_op(struct script *s, const struct gguf *g, struct edit_change *c)
 {
     char key[64], other[64];
@@ -71,7 +109,9 @@ static void add_op(struct script *s, const struct gguf *g, struct edit_change *c
     struct err e = {0};
     size_t mark = edit_mark(c);
     int r = 0;
-    if (kind % 4 == 0)
+    if (kind & 0x20)
+        r = tensor_op(s, g, c, kind, &e);
+    else if (kind % 4 == 0)
         r = edit_remove(c, key, key_len, &e);
     else if (kind % 4 == 1)
         r = edit_rename(c, key, key_len, other, other_len, &e);
@@ -110,15 +150,22 @@ static void check_keys(const struct gguf *old, const struct gguf *new, const str
 }
 
 static void check_tensors(const struct gguf *old, const struct gguf *new, const uint8_t *from,
-                          const uint8_t *to)
+                          const uint8_t *to, const struct edit_plan *p)
 {
     uint64_t at = new->data_off;
-    FUZZ_CHECK(new->n_tensors == old->n_tensors);
+    FUZZ_CHECK(p->tensor || new->n_tensors == old->n_tensors);
     for (uint32_t i = 0; i < new->n_tensors; i++) {
-        const struct gguf_tensor *a = &old->tensor[i], *b = &new->tensor[i];
-        FUZZ_CHECK(b->off == at && b->nbytes >= a->nbytes && b->type_id == a->type_id);
-        FUZZ_CHECK(gguf_type(a) && gguf_type(a)->block_len ? a->nbytes == b->nbytes : true);
-        FUZZ_CHECK(a->nbytes == 0 || memcmp(from + a->off, to + b->off, a->nbytes) == 0);
+        const struct gguf_tensor *b = &new->tensor[i], *a = b;
+        uint32_t k = p->tensor ? p->tensor[i].old : i;
+        FUZZ_CHECK(b->off == at);
+        if (k != EDIT_NONE && !(p->tensor && p->tensor[i].changed)) {
+            a = &old->tensor[k];
+            FUZZ_CHECK(b->nbytes >= a->nbytes && b->type_id == a->type_id);
+            FUZZ_CHECK(gguf_type(a) && gguf_type(a)->block_len ? a->nbytes == b->nbytes : true);
+            FUZZ_CHECK(a->nbytes == 0 || memcmp(from + a->off, to + b->off, a->nbytes) == 0);
+        } else if (!gguf_type(b) || !gguf_type(b)->block_len) {
+            a = k == EDIT_NONE ? b : &old->tensor[k];
+        }
         FUZZ_CHECK(align_u64(at + a->nbytes, new->alignment, &at));
     }
     FUZZ_CHECK((new->odd & ~(unsigned)(GGUF_ODD_UNKNOWN | GGUF_ODD_NO_TAIL)) == 0);
@@ -137,11 +184,12 @@ static void check_plan(const struct gguf *g, const struct edit_change *c, const 
     struct source mem = source_mem(bytes, (size_t)s.size);
     FUZZ_CHECK(gguf_parse(&mem, 0, &new, NULL) == 0);
     check_keys(g, new, c);
-    check_tensors(g, new, data, bytes);
+    check_tensors(g, new, data, bytes, p);
     FUZZ_CHECK(!p->inplace || (s.size == size && new->data_off == g->data_off));
     FUZZ_CHECK(!p->same || memcmp(bytes, data, (size_t)g->head_len) == 0);
-    FUZZ_CHECK(!p->clonable || !g->n_tensors || (new->data_off - g->data_off) % 4096 == 0 ||
-               g->data_off == g->data_end || g->odd);
+    FUZZ_CHECK(!p->patch || (s.size >= size && new->data_off == g->data_off));
+    FUZZ_CHECK(!p->clonable || p->tensor || !g->n_tensors ||
+               (new->data_off - g->data_off) % 4096 == 0 || g->data_off == g->data_end || g->odd);
     gguf_free(new);
     free(bytes);
 }
