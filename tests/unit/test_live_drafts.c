@@ -49,6 +49,12 @@ static const struct script scripts[] = {
      "open A a.count w trunc; write A '1'; write A 'x\n' =EINVAL; close A =EINVAL;"
      "open A a.list w trunc; write A '1\n'; write A 'x\n'; close A =EINVAL",
      UNCHANGED},
+    {"a truncation to the same or a smaller size leaves the text judged at each write", "auto",
+     "open A a.count w trunc; write A '12'; trunc A 2; write A 'x' =EINVAL; close A =EINVAL;"
+     "open A a.count w trunc; write A '12'; trunc A 1; write A 'x' 1 =EINVAL; close A =EINVAL",
+     UNCHANGED},
+    {"a truncation that makes a text longer leaves it to the close", "auto",
+     "open A a.count w trunc; write A '12'; trunc A 5; write A 'x' 0; close A =EINVAL", UNCHANGED},
     {"a bool", "auto",
      "put a.new:bool 'true'; open A a.new w trunc; write A 'f'; write A 'alse\n'; close A;"
      "open A a.new w trunc; write A 'f\n' =EINVAL; close A =EINVAL;"
