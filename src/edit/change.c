@@ -154,10 +154,10 @@ static bool differs(const struct edit_change *c, const struct edit_slot *s)
     return s->gone || s->value || name.n != s->name_len || memcmp(name.p, s->name, name.n) != 0;
 }
 
-size_t edit_change_count(const struct edit_change *c)
+size_t edit_change_count(const struct edit_change *c, size_t most)
 {
     size_t n = 0;
-    for (size_t i = 0; i < c->n; i++)
+    for (size_t i = 0; i < c->n && n < most; i++)
         n += differs(c, &c->slot[i]);
     return n;
 }

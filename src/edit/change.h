@@ -136,8 +136,9 @@ void edit_keep(struct edit_change *c, size_t mark);
 /* Let go of the values and contents, when they stand in a plan: what the change names is all that is left of it. */
 void edit_change_drop_values(struct edit_change *c);
 
-/* How many keys differ from the base or are gone from it, as far as names and slots show. */
-size_t edit_change_count(const struct edit_change *c);
+/* How many keys differ from the base or are gone from it, as far as names and slots show; or `most`,
+ * if there are as many. */
+size_t edit_change_count(const struct edit_change *c, size_t most);
 
 /* The slot of a name: *ret is EDIT_NONE if no operation has touched it. False: the key is gone. */
 bool edit_find(const struct edit_change *c, const void *key, size_t n, uint32_t *ret);

@@ -107,8 +107,8 @@ struct live_counts live_count(struct live *l)
 {
     struct edit_file file;
     lock_take(&l->lock);
-    struct live_counts c = {.pending = edit_change_count(&l->next.change) + l->names.n_doomed +
-                                       l->flight_edits,
+    struct live_counts c = {.pending = edit_change_count(&l->next.change, LIVE_COUNT_MOST) +
+                                       l->names.n_doomed + l->flight_edits,
                             .refused = l->names.n_errors};
     bool idle = writer_file(l, &file);
     lock_drop(&l->lock);

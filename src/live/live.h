@@ -75,6 +75,9 @@ bool live_stale(const struct live *l);
 /* Make a generation of the accepted edits, unless one exists. */
 int live_freshen(struct live *l);
 
+/* Pending edits are counted up to this, so that a look does not cost more the more there are. */
+#define LIVE_COUNT_MOST 101
+
 struct live_counts {
     size_t pending; /* edits that are not written */
     size_t refused; /* files whose last write was refused */

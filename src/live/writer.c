@@ -151,7 +151,7 @@ static void take(struct live *l, struct job *job, struct live_wait **answered)
     b->asking = NULL;
     batch_keep(l, edit_mark(&b->change), b->n_step);
     b->slow = b->asked && b->how == EDIT_COPY && !writer_is_small(l);
-    l->flight_edits = edit_change_count(&b->change);
+    l->flight_edits = edit_change_count(&b->change, SIZE_MAX);
     *job = (struct job){0};
     notes_of(&b->change, &job->notes);
     edit_change_drop_values(&b->change);

@@ -268,9 +268,9 @@ static void test_count(void)
     CU_ASSERT_EQUAL(carry_out(&was, &c, &now, NULL), 0);
     edit_change_init(&d, now.g, now.rank);
     CU_ASSERT_EQUAL(edit_restore(&d, was.g, NULL), 0);
-    CU_ASSERT_EQUAL(edit_change_count(&d), 2);
+    CU_ASSERT_EQUAL(edit_change_count(&d, SIZE_MAX), 2);
     edit_undo(&d, 0);
-    CU_ASSERT_EQUAL(edit_change_count(&d), 0);
+    CU_ASSERT_EQUAL(edit_change_count(&d, SIZE_MAX), 0);
     CU_ASSERT_EQUAL(d.n, 0);
     version_free(&was);
     version_free(&now);
