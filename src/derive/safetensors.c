@@ -396,7 +396,7 @@ static int measure(struct plan *p, uint64_t *head, uint64_t *data)
 
 struct kept_file {
     struct gen_part part;
-    _Atomic(uint64_t) size;        /* + 1; 0: not measured yet */
+    _Atomic(uint64_t) size;        /* + 1; 0: not measured yet; UINT64_MAX: there can be none */
     _Atomic(struct image *) image; /* a reference, or NULL */
 };
 
@@ -426,14 +426,14 @@ uint64_t safetensors_size(struct gen *g, enum safetensors_as as)
     struct kept_file *f = kept_file(g, as);
     uint64_t head, data, size = f ? atomic_load(&f->size) : 0;
     if (size)
-        return size - 1;
+        return size == UINT64_MAX ? size : size - 1;
     int r = plan_make(g, as, &p);
     if (r == 0)
         r = measure(&p, &head, &data);
     if (r < 0 || !add_u64(data_begin(head), data, &size))
         size = UINT64_MAX;
-    if (f && r != -ENOMEM && size != UINT64_MAX)
-        atomic_store(&f->size, size + 1);
+    if (f && r != -ENOMEM)
+        atomic_store(&f->size, size == UINT64_MAX ? size : size + 1);
     return size;
 }
 

@@ -37,6 +37,7 @@
 
 #include "base/bytes.h"
 #include "quant/f16.h"
+#include "quant/quant.h"
 #include "quant/types.h"
 
 static_assert(FLT_EVAL_METHOD == 0, "each step of float32 arithmetic is rounded to float32");
@@ -54,6 +55,10 @@ static_assert(FLT_EVAL_METHOD == 0, "each step of float32 arithmetic is rounded 
 QUANT_TYPES(PROTOTYPE, PROTOTYPE_GONE)
 void IN_SET(narrow_f16)(const float *restrict src, size_t n, uint16_t *restrict dst);
 bool IN_SET(all_finite)(const uint8_t *floats, size_t n);
+struct quant_extremes IN_SET(extremes)(const float *x, size_t n);
+double IN_SET(sum)(const float *x, size_t n);
+double IN_SET(sum_squares)(const float *x, size_t n, double mean);
+void IN_SET(bins)(const float *x, size_t n, float absmax, int32_t half, int32_t *bin);
 void IN_SET(narrow_bf16)(const float *restrict src, size_t n, uint16_t *restrict dst);
 
 /* Always inlined: arguments that describe a type become constants, so loop counts are known. */

@@ -52,6 +52,26 @@ void quant_f32_to_bf16(const float *src, size_t n, uint16_t *dst)
     set->f32_to_bf16(src, n, dst);
 }
 
+struct quant_extremes quant_extremes(const float *x, size_t n)
+{
+    return set->extremes(x, n);
+}
+
+double quant_sum(const float *x, size_t n)
+{
+    return set->sum(x, n);
+}
+
+double quant_sum_squares(const float *x, size_t n, double mean)
+{
+    return set->sum_squares(x, n, mean);
+}
+
+void quant_bins(const float *x, size_t n, float absmax, int32_t half, int32_t *bin)
+{
+    set->bins(x, n, absmax, half, bin);
+}
+
 bool quant_all_finite(const uint8_t *floats, size_t n)
 {
     return set->all_finite(floats, n);

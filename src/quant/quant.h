@@ -102,6 +102,22 @@ void quant_f32_to_bf16(const float *src, size_t n, uint16_t *dst);
 /* True if none of n little-endian float32 (any alignment) is NaN or infinite. */
 bool quant_all_finite(const uint8_t *floats, size_t n);
 
+/* Of n > 0 finite host floats. Sums are in double; their last bits depend on n, not on the machine. */
+struct quant_extremes {
+    float min, max;
+    uint64_t zeros;
+};
+struct quant_extremes quant_extremes(const float *x, size_t n);
+double quant_sum(const float *x, size_t n);
+/* Of the distances from the mean. */
+double quant_sum_squares(const float *x, size_t n, double mean);
+/*
+ * The number of each float's bin, of 2 * half (at most 32) equal ones from -absmax (above 0) to absmax:
+ * a bin holds its lower edge, exactly. absmax itself, and what is larger, is in number 2 * half; what is
+ * smaller than -absmax in number 0.
+ */
+void quant_bins(const float *x, size_t n, float absmax, int32_t half, int32_t *bin);
+
 /* The value that could not be stored: its place among those given, from 0, and the value itself. */
 struct quant_fault {
     uint64_t element;

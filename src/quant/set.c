@@ -27,4 +27,8 @@ const struct quant_set IN_SET(quant_set) = {
     .f32_to_f16 = IN_SET(narrow_f16),
     .f32_to_bf16 = IN_SET(narrow_bf16),
     .all_finite = IN_SET(all_finite),
+    .extremes = IN_SET(extremes),
+    .sum = IN_SET(sum),
+    .sum_squares = IN_SET(sum_squares),
+    .bins = IN_SET(bins),
 };

@@ -17,6 +17,10 @@ struct quant_set {
     void (*f32_to_f16)(const float *src, size_t n, uint16_t *dst);
     void (*f32_to_bf16)(const float *src, size_t n, uint16_t *dst);
     bool (*all_finite)(const uint8_t *floats, size_t n);
+    struct quant_extremes (*extremes)(const float *x, size_t n);
+    double (*sum)(const float *x, size_t n);
+    double (*sum_squares)(const float *x, size_t n, double mean);
+    void (*bins)(const float *x, size_t n, float absmax, int32_t half, int32_t *bin);
 };
 
 /* Compiled for the baseline of the architecture: runs everywhere. */

@@ -208,6 +208,27 @@ static void test_all_finite(void)
     CU_ASSERT_TRUE(quant_all_finite(raw, 0));
 }
 
+/* Sums to the last bit, bins of every edge: the sets agree, for any number of values. */
+static void test_measures(void)
+{
+    static float x[1000];
+    static int32_t one[1000], other[1000];
+    for (size_t i = 0; i < 1000; i++)
+        x[i] = i % 7 ? ((float)(i * 7919 % 2003) - 1001) / 1001 * 3
+                     : (float)((int)(i % 33) - 16) * 3 / 16;
+    for (size_t n = 1; n <= 1000; n = n < 70 ? n + 1 : n + 93)
+        for (size_t s = 1; quant_set_at(s); s++) {
+            const struct quant_set *a = quant_set_at(0), *b = quant_set_at(s);
+            struct quant_extremes e = a->extremes(x, n), f = b->extremes(x, n);
+            CU_ASSERT_TRUE(e.min == f.min && e.max == f.max && e.zeros == f.zeros);
+            CU_ASSERT_EQUAL(a->sum(x, n), b->sum(x, n));
+            CU_ASSERT_EQUAL(a->sum_squares(x, n, 0.1), b->sum_squares(x, n, 0.1));
+            a->bins(x, n, 3, 16, one);
+            b->bins(x, n, 3, 16, other);
+            CU_ASSERT_EQUAL(memcmp(one, other, n * sizeof(*one)), 0);
+        }
+}
+
 /* Memory between two pages that may not be touched. */
 struct guarded {
     uint8_t *map, *first, *end; /* usable: [first, end) */
@@ -316,6 +337,7 @@ static CU_TestInfo tests[] = {
     {"any values are encoded or refused alike", test_encode_any},
     {"16-bit floats, all of them", test_all_halves},
     {"whether all floats are finite", test_all_finite},
+    {"sums and bins", test_measures},
     {"nothing beside the blocks is read, nothing beside the floats written", test_guard_pages},
     {"encoders read and write nothing beside", test_encode_guard_pages},
     {"a read touches only the blocks of its range", test_only_the_blocks},
