@@ -70,7 +70,7 @@ def add(number, language, needs, text, output):
         path = os.path.dirname(shutil.which(mountlib.GGUFS)) + ':' + os.environ['PATH']
         done = subprocess.run([*RUN[language], name], cwd=self.folder, capture_output=True, text=True, check=False,
                               stdin=subprocess.DEVNULL, env={**os.environ, 'PATH': path, 'LC_ALL': 'C.UTF-8'},
-                              timeout=60)
+                              timeout=240)
         self.assertEqual((done.stdout, done.stderr), (output, ''), text)
 
     setattr(Recipes, f'test_{number:02}_{language}_{needs.replace(",", "_").replace("-", "_")}', test)
