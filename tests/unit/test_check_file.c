@@ -11,6 +11,7 @@
 #include "check/report.h"
 #include "check_rows.h"
 #include "edit/journal.h"
+#include "edit/temp.h"
 #include "model_dir.h"
 #include "tree_image.h"
 
@@ -78,6 +79,42 @@ static void test_journal(void)
     teardown(&x);
 }
 
+/* The same of an edit that also changes bytes of tensors and adds one: a tree shows all of it. */
+static void test_patch_read(void)
+{
+    struct fixture x;
+    struct edit d;
+    struct patch p;
+    struct tree_image m = {.fd = -1};
+    struct tree_options o = {.read_only = true};
+    char path[128];
+    setup(&x);
+    make_tensor_edit(&d, x.g, x.old, x.old_n, EDIT_INPLACE, EDIT_BYTES | EDIT_ADDED);
+    struct edit_file f = open_model(&x, calm());
+    int fd = journal_create(&f, NULL), undo = temp_unnamed(&f, NULL);
+    CU_ASSERT_EQUAL_FATAL(patch_write(&f, &d.p, NULL, fd, undo, &p, NULL), 0);
+    patch_free(&p);
+    (void)close(undo);
+    edit_file_close(&f);
+    (void)snprintf(path, sizeof(path), "%s/%s", x.path, NAME);
+    CU_ASSERT_EQUAL_FATAL(tree_open(path, &o, &m.t, NULL), 0);
+    const struct gguf *g = d.p.next;
+    const struct gguf_tensor *b = &g->tensor[1], *more = &g->tensor[3];
+    uint8_t *got = malloc((size_t)d.p.image->size);
+    CU_ASSERT_EQUAL(image_bytes(&m, "tensors/b/raw", 0, b->nbytes, got), (ssize_t)b->nbytes);
+    CU_ASSERT_EQUAL(memcmp(got, d.image + b->off, b->nbytes), 0);
+    CU_ASSERT_EQUAL(image_bytes(&m, "tensors/more/raw", 0, 70001, got), 70001);
+    CU_ASSERT_EQUAL(memcmp(got, d.image + more->off, 70001), 0);
+    size_t n = (size_t)d.p.image->size;
+    CU_ASSERT_EQUAL(image_bytes(&m, "model.gguf", 0, n, got), (ssize_t)n);
+    CU_ASSERT_EQUAL(memcmp(got, d.image, n), 0);
+    free(got);
+    tree_close(m.t);
+    CU_ASSERT_TRUE(is_old(&x));
+    edit_done(&d);
+    teardown(&x);
+}
+
 /* ---- no memory ---- */
 
 static void put_shard(int dir, int no)
@@ -130,6 +167,7 @@ static void test_memory(void)
 
 static CU_TestInfo tests[] = {
     {"an interrupted edit", test_journal},
+    {"what a journal holds of tensors is shown", test_patch_read},
     {"no memory", test_memory},
     CU_TEST_INFO_NULL,
 };
