@@ -85,8 +85,9 @@ static int parse_and_set(struct live *l, struct name *x, const struct buf *text,
     struct gguf_value v;
     bool own = key_is_own(x->key, x->key_len), known = shown_value(&old, &v);
     struct typed type = edits_type(l, x, text);
-    int r = text_parse(&l->newest->view.gen->gguf->fmt, type.type, type.elem, bytes_of(text),
-                       text->len, known ? &v : NULL, &payload, e);
+    const struct type_name as = type_to_parse(&type);
+    int r = text_parse_as(&l->newest->view.gen->gguf->fmt, &as, bytes_of(text), text->len,
+                          known ? &v : NULL, &payload, e);
     if (r < 0) /* of what cannot be edited nothing else is worth saying */
         return own ? not_for_editing(e) : r;
     if (shown_is(&old, type.type, &payload))
@@ -158,7 +159,7 @@ static void remember(const struct live *l, struct name *x)
     CLEANUP(shown_free) struct shown s = stored_value(l, x);
     x->rank = stored_rank(l, x);
     if (shown_value(&s, &v))
-        x->typed = (struct typed){true, v.type, v.elem};
+        x->typed = type_of_value(&v);
 }
 
 int edits_remove(struct live *l, struct name *x, struct err *e)

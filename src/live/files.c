@@ -124,7 +124,7 @@ int live_open_file(struct live *l, uint32_t number, int flags, struct live_file 
 static struct typed untype(const char *name, char dst[TREE_NAME_MAX + 1])
 {
     struct typed type = {0};
-    size_t n = name_typed(name, &type.type, &type.elem);
+    size_t n = name_typed(name, &type);
     (void)strcpy(dst, name);
     if (n)
         dst[n] = '\0';

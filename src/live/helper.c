@@ -80,30 +80,10 @@ enum name_class name_classify(const char *file, key_known_fn *known, void *ctx)
     return NAME_KEY;
 }
 
-bool type_by_name(const char *name, size_t n, uint32_t *type, uint32_t *elem)
-{
-    static const char array[] = "array[";
-    size_t head = sizeof(array) - 1;
-    if (n > head + 1 && memcmp(name, array, head) == 0 && name[n - 1] == ']') {
-        uint32_t none;
-        *type = GGUF_ARRAY;
-        return type_by_name(name + head, n - head - 1, elem, &none) ||
-               (n == head + 6 && memcmp(name + head, "array", 5) == 0 && (*elem = GGUF_ARRAY));
-    }
-    for (uint32_t i = 0; i < GGUF_VALUE_TYPES; i++)
-        if (i != GGUF_ARRAY && strlen(gguf_types[i].name) == n &&
-            memcmp(gguf_types[i].name, name, n) == 0) {
-            *type = i;
-            *elem = 0;
-            return true;
-        }
-    return false;
-}
-
-size_t name_typed(const char *file, uint32_t *type, uint32_t *elem)
+size_t name_typed(const char *file, struct typed *ret)
 {
     const char *colon = strrchr(file, ':');
-    if (!colon || colon == file || !type_by_name(colon + 1, strlen(colon + 1), type, elem))
+    if (!colon || colon == file || !type_by_name(colon + 1, strlen(colon + 1), ret))
         return 0;
     return (size_t)(colon - file);
 }

@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "live/types.h"
+
 enum name_class {
     NAME_KEY,     /* may be a key: the specification's syntax */
     NAME_HELPER,  /* a known pattern: lives in memory, never becomes a key */
@@ -31,9 +33,6 @@ enum name_class name_classify(const char *file, key_known_fn *known, void *ctx);
  * "KEY:TYPE" taken apart: the length of KEY, 0 for other names. TYPE is a name of a value
  * type, or array[TYPE].
  */
-size_t name_typed(const char *file, uint32_t *type, uint32_t *elem);
-
-/* A type by name: "u32", "array[string]". False: no such type. */
-bool type_by_name(const char *name, size_t n, uint32_t *type, uint32_t *elem);
+size_t name_typed(const char *file, struct typed *ret);
 
 #endif

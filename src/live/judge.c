@@ -52,8 +52,8 @@ static int parse(const struct live *l, const struct name *x, const struct buf *t
     const struct gguf *g = l->newest->view.gen->gguf;
     struct gguf_value old;
     bool known = shown_value(&s, &old);
-    int r = text_parse(&g->fmt, type->type, type->elem, text->data, text->len, known ? &old : NULL,
-                       &payload, e);
+    const struct type_name as = type_to_parse(type);
+    int r = text_parse_as(&g->fmt, &as, text->data, text->len, known ? &old : NULL, &payload, e);
     if (r < 0 || shown_is(&s, type->type, &payload)) /* what is stored is accepted in any case */
         return r;
     return edit_check_value(g, x->key, x->key_len, type->type, payload.data, payload.len, e);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gguf/keys.h"
 #include "live/edits.h"
 #include "live/look.h"
 #include "live/writer.h"
@@ -125,7 +126,6 @@ struct live_counts live_count(struct live *l)
 
 static void type_of(const struct file *f, const struct shown *shown, struct buf *out)
 {
-    char name[GGUF_TYPE_NAME_MAX];
     struct gguf_value v = {.type = GGUF_STRING};
     bool known = shown_value(shown, &v), helper = f && f->kind == FILE_HELPER;
     struct typed type = {0};
@@ -135,11 +135,10 @@ static void type_of(const struct file *f, const struct shown *shown, struct buf 
         type = stored_wanted_type(f->name);
     if (!known && !type.set)
         return;
-    if (!known) {
-        v.type = (uint8_t)type.type;
-        v.elem = (uint8_t)type.elem;
-    }
-    buf_str(out, gguf_type_name(&v, name));
+    if (known)
+        type_name_put(&v, out);
+    else
+        type_put(&type, out);
 }
 
 static int facts_locked(const struct live *l, uint32_t number, struct live_facts *ret)
@@ -200,6 +199,70 @@ static bool type_to_come(struct file *f, struct typed type)
     return true;
 }
 
+/*
+ * Whether a helper that is given a type is a key from then on (cp -a from another mount, or from a
+ * backup). Not if its name is one that programs which copy attributes give a file before it takes
+ * its own (rsync's .NAME.XXXXXX, Python's tmpXXXXXXXX), or that of a backup of a key.
+ */
+static bool is_key_by_type(struct live *l, const struct file *f)
+{
+    char stem[TREE_NAME_MAX + 1];
+    const char *text = f->name->text, *end = text + strlen(text);
+    enum name_class class = look_classify(l, text);
+    if (f->parked || key_is_own(text, strlen(text)) || text[0] == '.' ||
+        strncmp(text, "tmp", 3) == 0)
+        return false;
+    (void)memcpy(stem, text, (size_t)(end - text) + 1);
+    if (end[-1] == '~') {
+        stem[end - text - 1] = '\0';
+        return look_find(l, stem) == NUMBER_NONE;
+    }
+    return class == NAME_STRAY || text[0] == '#' || !strchr(text, '.');
+}
+
+/* A helper's bytes become the value of the key that its name is now. */
+static int accept_content(struct live *l, struct name *x, struct file *f, struct typed type,
+                          struct err *e)
+{
+    int r = batch_room(l);
+    if (r < 0)
+        return err_set(e, r, "no memory for the edit");
+    x->typed = type;
+    r = edits_accept(l, x, &f->content, e);
+    x->typed.set = false;
+    if (r >= 0)
+        file_free_content(&l->names, f);
+    return r;
+}
+
+/* Make a helper a key. 1: it is to be written; 0: it is not yet, or it stays a helper; -errno. */
+static int promote(struct live *l, struct file *f, struct typed type, struct err *e)
+{
+    struct names *n = &l->names;
+    struct name *x = f->name;
+    (void)name_leave(x);
+    const struct name *key = names_get(n, x->text, true);
+    int r = 0;
+    if (!key || !key->key) { /* no key has a file of this name */
+        name_take(n, x, f);
+        return 0;
+    }
+    if (f->draft) {
+        f->draft->anew = true;
+        f->draft->typed = type;
+        slot_event(n, x, SLOT_CREATE);
+        n->helper_bytes -= f->draft->text.len;
+    } else {
+        r = accept_content(l, x, f, type, e);
+    }
+    if (r >= 0)
+        f->kind = FILE_KEY;
+    else
+        name_unset_key(x);
+    name_take(n, x, f);
+    return r;
+}
+
 static int retype(struct live *l, uint32_t number, struct typed type, struct live_wait *w)
 {
     struct err e = {0};
@@ -209,9 +272,13 @@ static int retype(struct live *l, uint32_t number, struct typed type, struct liv
         return r < 0 ? r : -ENOMEM;
     if (!f->name || f->kind == FILE_LINK)
         return f->name ? -EPERM : -ENOENT;
-    if (type_to_come(f, type))
+    bool promoted = f->kind == FILE_HELPER && is_key_by_type(l, f);
+    if (promoted)
+        r = promote(l, f, type, &e);
+    else if (type_to_come(f, type))
         return 0;
-    r = edits_retype(l, f->name, type, &e);
+    else
+        r = edits_retype(l, f->name, type, &e);
     if (r < 0)
         return name_refused(l, f->name, &e);
     return r > 0 ? writer_accepted(l, w) : 0;
@@ -220,7 +287,7 @@ static int retype(struct live *l, uint32_t number, struct typed type, struct liv
 int live_retype(struct live *l, uint32_t number, const void *name, size_t n, struct live_wait *w)
 {
     struct typed type = {.set = true};
-    if (!type_by_name(name, n, &type.type, &type.elem))
+    if (!type_by_name(name, n, &type))
         return -EINVAL;
     lock_take(&l->lock);
     int r = retype(l, number, type, w);

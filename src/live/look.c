@@ -127,14 +127,15 @@ static bool has_type(const struct live *l, uint32_t number, uint32_t type, uint3
 static uint32_t find_typed(const struct live *l, const char *text)
 {
     char key[TREE_NAME_MAX + 1];
-    uint32_t type, elem, found = look_find(l, text);
-    size_t n = found == NUMBER_NONE ? name_typed(text, &type, &elem) : 0;
+    struct typed type = {0};
+    uint32_t found = look_find(l, text);
+    size_t n = found == NUMBER_NONE ? name_typed(text, &type) : 0;
     if (n == 0)
         return found;
     memcpy(key, text, n);
     key[n] = '\0';
     found = look_find(l, key);
-    return found != NUMBER_NONE && has_type(l, found, type, elem) ? found : NUMBER_NONE;
+    return found != NUMBER_NONE && has_type(l, found, type.type, type.elem) ? found : NUMBER_NONE;
 }
 
 int live_lookup(struct live *l, const char *name, struct live_attr *ret)

@@ -253,6 +253,14 @@ struct name *names_get(struct names *n, const char *text, bool key)
     return set_key(x, decoded, len) < 0 ? NULL : x;
 }
 
+void name_unset_key(struct name *x)
+{
+    assert(x->slot == SLOT_ABSENT && !x->rank);
+    free(x->key);
+    x->key = NULL;
+    x->key_len = 0;
+}
+
 /* A key that was stored keeps its type and place. */
 void name_reap(struct names *n, struct name *x)
 {

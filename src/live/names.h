@@ -28,13 +28,8 @@
 
 #include "base/buf.h"
 #include "model/gen.h"
+#include "live/types.h"
 #include "text/name.h"
-
-/* The type that a value is to have, where that is known before there is a value. */
-struct typed {
-    bool set;
-    uint32_t type, elem;
-};
 
 enum slot {
     SLOT_ABSENT,
@@ -152,6 +147,8 @@ void name_take(struct names *n, struct name *x, struct file *f);
 struct file *name_leave(struct name *x);
 /* Make sure that the key can be shown again whatever becomes of its file. 0, -ENOMEM. */
 int name_keep_spare(struct names *n, struct name *x);
+/* It is a helper's name again: no key of this name was ever stored. */
+void name_unset_key(struct name *x);
 /* Keep the file that it had for that, if there is no other. */
 void name_spare(struct name *x, struct file *f);
 /* Show a key that is stored: by its spare file. */

@@ -58,7 +58,12 @@ struct typed stored_known_type(const struct live *l, const struct name *x)
     if (type.set)
         return type;
     CLEANUP(shown_free) struct shown s = stored_value(l, x);
-    return shown_value(&s, &v) ? (struct typed){true, v.type, v.elem} : (struct typed){0};
+    if (!shown_value(&s, &v))
+        return (struct typed){0};
+    type = type_of_value(&v);
+    if (type.inner && strchr(type.inner, ',')) /* of several: each has that of the one before it */
+        type.inner = NULL;
+    return type;
 }
 
 uint64_t stored_rank(const struct live *l, const struct name *x)

@@ -3,6 +3,7 @@
  * metadata/: what is being edited of a model that can be (live/live.h), else what its one
  * generation holds. The only functions that do either, but for those of edit.c.
  */
+#include "text/type_name.h"
 #include "tree/internal.h"
 
 #include <errno.h>
@@ -158,14 +159,13 @@ int keys_open(struct tree *t, struct tree_file *f, int flags)
 
 static int facts_fixed(const struct gen *g, uint32_t number, struct live_facts *ret)
 {
-    char name[GGUF_TYPE_NAME_MAX];
     if (check_fixed(g, number) < 0)
         return -ENOENT;
     const struct gguf_kv *kv = &g->gguf->kv[number];
     struct gguf_value v = gguf_value(g->gguf, kv);
     *ret = (struct live_facts){0};
     buf_add(&ret->key, gguf_key(g->gguf, kv), kv->key_len);
-    buf_str(&ret->type, gguf_type_name(&v, name));
+    type_name_put(&v, &ret->type);
     return 0;
 }
 

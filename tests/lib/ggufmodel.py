@@ -13,6 +13,7 @@ as a description of the format:
 Counts, lengths and dimensions are u32 in version 1 and u64 since version 2; n_dims, versions and
 type words are u32, offsets u64. All numbers have the byte order that the version word shows.
 """
+import itertools
 import struct
 from typing import NamedTuple
 
@@ -50,6 +51,16 @@ class Value(NamedTuple):
 
     def type_name(self):
         return f'array[{self.elem}]' if self.type == 'array' else self.type
+
+    def full_type_name(self):
+        """With the types of inner arrays: equal ones in a row are counted."""
+        if self.type != 'array' or self.elem != 'array' or not self.data:
+            return self.type_name()
+        runs = [[name, len(list(group))] for name, group in
+                itertools.groupby(item.full_type_name() for item in self.data)]
+        names = [runs[0][0]] if len(runs) == 1 else \
+            [name + (f'*{count}' if count > 1 else '') for name, count in runs]
+        return f'array[{",".join(names)}]'
 
 
 def array(elem, items):

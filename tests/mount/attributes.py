@@ -48,7 +48,7 @@ class Attributes(unittest.TestCase):
                 with mountlib.Mount(other) as to:
                     self.copy(text, at + '/metadata', to + '/metadata')
                     self.assertEqual({key: os.getxattr(place(to, key), TYPE).decode() for key, _ in ODD},
-                                     {key: value.type_name() for key, value in ODD})
+                                     {key: value.full_type_name() for key, value in ODD})
                 self.assertEqual(sorted(self.keys(other)), sorted(BASE + ODD))
 
     def test_back(self):

@@ -80,7 +80,7 @@ class Case:
         shown = editlib.read(self.at, key)
         assert oracle.is_text(value, shown), (key, shown[:100])
         assert os.stat(editlib.place(self.at, key)).st_size == len(shown)
-        assert editlib.type_of(self.at, key) == value.type_name()
+        assert editlib.type_of(self.at, key) == value.full_type_name()
         assert editlib.error_of(self.at, key) is None
 
 

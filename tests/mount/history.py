@@ -15,7 +15,7 @@ import ggufmodel as gguf
 import mountlib
 import samples
 from editlib import Call, Want, place, read, sync, until, write
-from ggufmodel import Value
+from ggufmodel import Value, array
 from mountlib import GGUFS, Foreground, Mount, get, run
 
 ROOT = os.getuid() == 0
@@ -296,6 +296,57 @@ class Alone(Case):
             self.assertIn('read-only', self.undo(at, status=1))
             self.undo(self.model)
         self.want.check(get(self.model))
+
+
+class Backups(Case):
+    """Copies of metadata/: cp -a there, and back, in the same mount and in another one."""
+
+    def setUp(self):
+        super().setUp()
+        nested = [array('array', [array('u8', [1]), array('u8', [])]),
+                  array('array', [array('i16', [1]), array('string', [b'x'])]),
+                  array('array', [array('array', [array('u64', [1])])])]
+        self.kv = ALL + [(b'nested.%d' % i, value) for i, value in enumerate(nested)]
+        self.kv = [(key, value) for key, value in self.kv if key not in (
+            b'odd.nan', b'odd.nans', b'odd.bool', b'odd.bools', b'odd.string')]  # texts do not hold these bytes
+        self.model = mountlib.put('model.gguf', gguf.encode(self.kv, samples.small()))
+        self.want = Want(get(self.model))
+        self.backup = mountlib.path('backup')
+        shutil.rmtree(self.backup, ignore_errors=True)
+        with open(mountlib.put('probe', b''), 'rb') as file:
+            try:
+                os.setxattr(file.fileno(), 'user.probe', b'x')
+            except OSError:
+                self.skipTest('no attributes of users in the folder of tests')
+
+    def copy(self, *names):
+        done = run('cp', '-a', *names)
+        self.assertEqual(done.returncode, 0, done.err)
+
+    def values(self):
+        return {entry.key: entry for entry in entries(self.model)}
+
+    def test_values_changed(self):
+        with Mount(self.model) as at:
+            self.copy(at + '/metadata', self.backup)
+            for key, _ in self.kv[1:]:
+                write(at, key, b'' if key.startswith(b'nested') else read(at, 'last.key')
+                      if key == b'nodot' else read(at, key))
+            self.copy(self.backup + '/.', at + '/metadata/')
+            sync(at)
+            self.check_mount(at)
+
+    def test_removed(self):
+        """In another mount: keys come back by their types, those without a dot too."""
+        before = self.values()
+        with Mount(self.model) as at:
+            self.copy(at + '/metadata', self.backup)
+            run('rm', '-r', at + '/metadata')
+            sync(at)
+        with Mount(self.model) as at:
+            self.copy(self.backup + '/.', at + '/metadata/')
+            sync(at)
+        self.assertEqual(self.values(), before)
 
 
 class Bounds(Case):

@@ -305,7 +305,7 @@ class Refused(unittest.TestCase):
             with self.subTest(name=name):
                 key = name.split(':')[0]
                 self.accepted(key.encode(), text, value, path=name)
-                self.assertEqual(editlib.type_of(self.at, key), value.type_name())
+                self.assertEqual(editlib.type_of(self.at, key), value.full_type_name())
                 self.assertEqual(os.stat(place(self.at, name)).st_ino,
                                  os.stat(place(self.at, key)).st_ino)
         self.assertFalse([key for key in editlib.keys(self.at) if b':' in key])

@@ -154,7 +154,7 @@ class Tree(unittest.TestCase):
             text = self.content(b'metadata', entry)
             self.assertTrue(oracle.is_text(value, text), (key, value, text[:200]))
             place = (b'metadata', entry)
-            self.assertEqual(self.attribute(place, 'type'), value.type_name().encode())
+            self.assertEqual(self.attribute(place, 'type'), value.full_type_name().encode())
             self.assertEqual(self.attribute(place, 'name'), key)
         shown = oracle.load_json(self.content(b'metadata.json').decode('utf-8'))
         self.assertEqual([key.encode('utf-8', 'surrogateescape') for key in shown],

@@ -302,10 +302,6 @@ static const struct script scripts[] = {
      "a.name:string=new " A_COUNT A_OTHER A_LIST "a.new:string=x "},
     {"20,000 keys made and removed one by one", "sync", "fill 20000; fsync; empty 20000; fsync",
      UNCHANGED},
-};
-
-/* Not kept yet: rows that pass move up. GGUFS_TODO=1 in the environment runs these. */
-static const struct script todo[] = {
     /* Types. */
     {"a name with a type is a key, whatever its form", NULL,
      "put foo '5'; type foo u8; fsync; reopen; typed foo u8", UNCHANGED "foo:u8=5 "},
@@ -318,7 +314,5 @@ static const struct script todo[] = {
 
 int main(void)
 {
-    if (getenv("GGUFS_TODO"))
-        return scripts_run("live, to do", todo, COUNT(todo));
     return scripts_run("live", scripts, COUNT(scripts));
 }
