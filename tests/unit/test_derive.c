@@ -222,8 +222,12 @@ static struct model model(uint32_t tensors, uint64_t large, uint64_t missing)
     build_init(&b, 3, false);
     float *x = malloc(large * sizeof(*x));
     CU_ASSERT_PTR_NOT_NULL_FATAL(x);
-    for (uint64_t i = 0; i < large; i++)
-        x[i] = (float)(i % 1000);
+    for (uint64_t i = 0; i < large; i++) {
+        uint32_t bits;
+        float v = (float)(i % 1000);
+        memcpy(&bits, &v, sizeof(bits));
+        put_u32(&x[i], bits, false); /* as the file has it, on any machine */
+    }
     for (uint32_t i = 0; i < tensors; i++) {
         char name[16];
         (void)snprintf(name, sizeof(name), "t%u", i);
