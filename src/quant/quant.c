@@ -9,6 +9,7 @@
  */
 #include "quant/quant.h"
 
+#include <pthread.h>
 #include <string.h>
 
 #include "base/bytes.h"
@@ -26,10 +27,17 @@ void quant_use(const struct quant_set *s)
     set = s;
 }
 
-void quant_init(void)
+static void use_best(void)
 {
     for (size_t i = 0; quant_set_at(i); i++)
         quant_use(quant_set_at(i));
+}
+
+/* Once: other threads may be decoding when another model is opened. */
+void quant_init(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    (void)pthread_once(&once, use_best);
 }
 
 const struct quant_type *quant_find(uint32_t id)

@@ -15,11 +15,16 @@ struct grant grant_of_item(struct reach *r, const struct item *i)
     struct rights all = RIGHTS_INIT;
     struct grant g = {.uid = i->st.st_uid, .gid = i->st.st_gid, .bits = 0700};
     struct found f = FOUND_NONE;
+    const char *slash = i->real ? strrchr(i->real, '/') : NULL;
+    char *own = slash ? strndup(i->real, slash == i->real ? 1 : (size_t)(slash - i->real)) : NULL;
+    const char *base = i->linked ? r->path : own; /* the folders on the way are shown themselves */
     if (!i->real) /* nothing is behind it but a link, and a line that says why */
         g.bits = 0777;
-    else if (reach_again(r, i->real, &f) == 0 && rights_add(&all, f.fd, i->real, r->path) == 0 &&
+    else if (own && reach_again(r, i->real, &f) == 0 &&
+             rights_add(&all, f.fd, i->real, base) == 0 &&
              rights_settle(&all, geteuid(), false) == 0)
         g = all.own;
+    free(own);
     rights_free(&all);
     reach_close(&f);
     return g;

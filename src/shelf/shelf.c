@@ -21,6 +21,7 @@ static int open_folder(struct shelf *s, const char *path, struct err *e)
         return r;
     if (fstat(s->reach.fd, &top.st) < 0)
         return err_set(e, -errno, "%s", strerror(errno));
+    quant_init(); /* before threads open models */
     top.real = strdup(s->reach.path);
     r = top.real ? place_top(&s->reach, &top.place) : -ENOMEM;
     if (r == 0)

@@ -120,6 +120,7 @@ static struct slot *new_slot(struct slots *s, const struct item *i, uint64_t sta
     slot->stamp = stamp;
     slot->shards = i->shards;
     slot->store = i->store;
+    slot->linked = i->linked;
     slot->number = s->last + 1;
     if (!slot->path || (i->real && !slot->real) ||
         table_add(&s->by_number, &slot->by_number, slot->number) < 0) {

@@ -34,7 +34,7 @@ struct slot {
     char *path;     /* owned; where it is opened */
     char *real;     /* owned; the real path; NULL if there was none */
     size_t shards;
-    bool store;
+    bool store, linked;
     /* Protected: */
     struct stat st;
     struct grant grant;       /* its access rights, as of the last lookup */

@@ -139,7 +139,7 @@ static int open_tree(struct slots *s, const struct slot *slot, struct tree **ret
     struct tree *t = NULL;
     uint64_t stamp;
     const char *what;
-    o.base = s->reach->path;
+    o.base = slot->linked ? s->reach->path : NULL;
     o.wait = NULL; /* a lock that is held does not delay readers */
     o.late = true;
     o.log.label = slot->path;

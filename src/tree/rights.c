@@ -3,6 +3,7 @@
 #include "tree/rights.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -50,8 +51,9 @@ static mode_t bits_of(int fd, const char *path, mode_t mode)
     uint8_t *acl = malloc(ACL_LARGEST);
     if (!acl)
         return mode & 0700;
-    ssize_t n = path ? getxattr(path, ACL_NAME, acl, ACL_LARGEST)
-                     : fgetxattr(fd, ACL_NAME, acl, ACL_LARGEST);
+    char by_fd[64]; /* a descriptor that is O_PATH has no attributes itself */
+    (void)snprintf(by_fd, sizeof(by_fd), "/proc/self/fd/%d", fd);
+    ssize_t n = getxattr(path ? path : by_fd, ACL_NAME, acl, ACL_LARGEST);
     mode_t bits = n > 0 ? acl_bits(acl, (size_t)n, mode) : mode & 0777;
     free(acl);
     return bits;

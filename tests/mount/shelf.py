@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import signal
+import struct
 import subprocess
 import unittest
 
@@ -226,14 +227,34 @@ class Stores(Shelf):
     def test_bits(self):
         """Folders show what they stand for, models what their files give."""
         os.chmod(self.put('sub/m.gguf'), 0o640)
+        os.chmod(self.put('private/m.gguf'), 0o644)
         os.chmod(os.path.join(self.top, 'sub'), 0o750)
+        os.chmod(os.path.join(self.top, 'private'), 0o700)
         with Mount(self.top) as at:
+            self.assertEqual(os.stat(at + '/private').st_mode & 0o777, 0o700)
+            self.assertEqual(os.stat(at + '/private/m.gguf').st_mode & 0o777, 0o555)
             self.assertEqual(os.stat(at + '/sub').st_mode & 0o777, 0o750)
             self.assertEqual(os.stat(at + '/sub/m.gguf').st_mode & 0o777, 0o550)
             self.assertEqual(os.stat(at + '/sub/m.gguf/info').st_mode & 0o777, 0o440)
         with Mount(self.top, '-o', 'umask=077') as at:
             self.assertEqual(os.stat(at + '/sub').st_mode & 0o777, 0o700)
             self.assertEqual(os.stat(at + '/sub/m.gguf').st_mode & 0o777, 0o500)
+
+    def test_acl(self):
+        """An ACL gives nobody more than the file gives, before a model is opened and after."""
+        path = self.put('m.gguf')
+        entries = ((1, 6, -1), (2, 0, 65533), (4, 4, -1), (16, 4, -1), (32, 4, -1))
+        acl = struct.pack('<I', 2) + b''.join(struct.pack('<HHi', *entry) for entry in entries)
+        try:
+            os.setxattr(path, 'system.posix_acl_access', acl)
+        except OSError as e:
+            self.skipTest(f'no ACLs here: {e}')
+        with Mount(path, '-o', 'ro') as alone:
+            bits = os.stat(alone).st_mode
+        with Mount(self.top) as at:
+            self.assertEqual(os.stat(at + '/m.gguf').st_mode, bits)
+            mountlib.get(at + '/m.gguf/info')
+            self.assertEqual(os.stat(at + '/m.gguf').st_mode, bits)
 
     def test_link_out(self):
         """A model that is reached by a link needs the right to search the folders it is in."""
