@@ -255,10 +255,8 @@ struct name *names_get(struct names *n, const char *text, bool key)
 
 void name_unset_key(struct name *x)
 {
-    assert(x->slot == SLOT_ABSENT && !x->rank);
     free(x->key);
     x->key = NULL;
-    x->key_len = 0;
 }
 
 /* A key that was stored keeps its type and place. */

@@ -1,0 +1,231 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: MIT
+"""Histories where nothing can be kept, of several models, of other users, of daemons that are killed; and
+copies of metadata/."""
+import fcntl
+import os
+import random
+import shutil
+import signal
+import subprocess
+import unittest
+
+import ggufmodel as gguf
+import mountlib
+import samples
+from editlib import Call, Want, read, sync, until, write
+from ggufmodel import Value, array
+from historycase import ALL, Case, entries
+from mountlib import GGUFS, Foreground, Mount, get, run
+
+ROOT = os.getuid() == 0
+
+
+class Homes(Case):
+    """Where no state can be kept, edits work, and the log says so once."""
+
+    def edit(self, home, why):
+        self.addCleanup(os.environ.pop, 'GGUFS_TEST_STATE', None)
+        os.environ['GGUFS_TEST_STATE'] = home
+        mount = Foreground(self.model)
+        with mount as (at, _):
+            write(at, 'general.name', 'x')
+            write(at, 'general.name', 'y')
+            log = mount.log()
+        self.assertEqual(log.count('history: the keys before this edit are not kept'), 1, log)
+        self.assertIn(why, log)
+        self.want.set(b'general.name', Value('string', b'y'))
+        self.want.check(get(self.model))
+
+    def test_no_folder(self):
+        self.edit(mountlib.put('file', b'') + '/state', 'Not a directory')
+
+    def test_of_others(self):
+        home = mountlib.path('open')
+        os.makedirs(home + '/ggufs/history')
+        self.addCleanup(shutil.rmtree, home)
+        os.chmod(home + '/ggufs/history', 0o755)
+        self.edit(home, 'other users may enter')
+
+    def test_link(self):
+        home = mountlib.path('linked')
+        os.makedirs(home + '/elsewhere')
+        self.addCleanup(shutil.rmtree, home)
+        os.symlink('elsewhere', home + '/ggufs')
+        self.edit(home, 'is not a folder')
+        self.assertEqual(os.listdir(home + '/elsewhere'), [])
+
+    def test_read_only(self):
+        home = mountlib.path('readonly')
+        os.makedirs(home)
+        if ROOT:
+            subprocess.run(['mount', '-t', 'tmpfs', '-o', 'ro', 'tmpfs', home], check=True)
+            self.addCleanup(subprocess.run, ['umount', '-l', home], check=True)
+        else:
+            os.chmod(home, 0o500)
+        self.edit(home, 'Read-only file system' if ROOT else 'Permission denied')
+
+    @unittest.skipUnless(ROOT, 'mounts a small file system')
+    def test_full(self):
+        home = mountlib.path('full')
+        os.makedirs(home)
+        subprocess.run(['mount', '-t', 'tmpfs', '-o', 'size=8k', 'tmpfs', home], check=True)
+        self.addCleanup(subprocess.run, ['umount', '-l', home], check=True)
+        with open(home + '/fill', 'wb') as file:
+            file.write(bytes(4096))
+        self.model = mountlib.put('model.gguf', gguf.encode(
+            ALL + [(b'long.text', Value('string', bytes(random.Random(1).randbytes(9000))))],
+            samples.small()))
+        self.want = Want(get(self.model))
+        self.edit(home, 'No space left on device')
+        self.assertEqual(os.listdir(home + '/ggufs/history'), [])
+
+    def test_hangs(self):
+        """A state that takes too long is not waited for, and is there later."""
+        with Mount(self.model) as at:
+            write(at, 'general.name', 'x')
+        folder = os.open(self.state + '/ggufs/history', os.O_RDONLY)
+        self.addCleanup(os.close, folder)
+        self.undo(self.model)
+        mount = Foreground(self.model)
+        with mount as (at, _):
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            write(at, 'general.name', 'y')
+            self.assertIn('the edit does not wait', mount.log())
+            fcntl.flock(folder, fcntl.LOCK_UN)
+            until(lambda: len(self.files()) == 3)
+            self.undo(at)
+            self.check_mount(at)
+
+
+class Beside(Case):
+    def test_two_models_of_one_name(self):
+        """Two daemons write their histories at once; each model has its own."""
+        models = []
+        for folder in ('one', 'two'):
+            os.makedirs(mountlib.path(folder))
+            self.addCleanup(shutil.rmtree, mountlib.path(folder))
+            models.append(mountlib.put(folder + '/model.gguf', gguf.encode(
+                ALL + [(b'which.model', Value('string', folder.encode()))], samples.small())))
+        before = [get(model) for model in models]
+
+        def work(at):
+            for i in range(20):
+                write(at, 'general.name', f'{i}')
+                self.undo(at)
+                write(at, f'x.{i}', 'x')
+
+        with Mount(models[0]) as one, Mount(models[1]) as two:
+            calls = [Call(work, at) for at in (one, two)]
+            for call in calls:
+                self.assertIsNone(call.wait())
+            rows = [self.history(at) for at in (one, two)]
+            self.assertEqual([len(row) for row in rows], [20, 20])
+            self.assertEqual(rows[0][0][0], rows[1][0][0])
+        for model, file in zip(models, before):
+            with Mount(model) as at:
+                self.command('--history=clear', model)
+                write(at, 'general.name', 'end')
+                self.undo(at)
+        for model, file in zip(models, before):
+            now = dict(gguf.read(get(model)).kv)
+            self.assertEqual(now[b'which.model'], dict(gguf.read(file).kv)[b'which.model'])
+
+    def test_rights(self):
+        """Who may not write the model may not undo; who may read it may look."""
+        if not ROOT:
+            self.skipTest('not root')
+        os.chmod(mountlib.folder, 0o755)
+        os.chmod(self.model, 0o644)
+        with Mount(self.model, '-o', 'allow_other') as at:
+            write(at, 'general.name', 'x')
+            for words in (('--undo', at), ('--undo=1', at), ('--history=clear', at)):
+                done = run(*mountlib.as_other(GGUFS, *words))
+                self.assertEqual(done.returncode, 1)
+                self.assertIn('right to write the model', done.err)
+            done = run(*mountlib.as_other(GGUFS, '--history', at))
+            self.assertIn('changed general.name', done.out)
+            self.assertEqual(len(self.files()), 1)
+            os.chmod(self.model, 0o644)
+        self.want.set(b'general.name', Value('string', b'x'))
+        self.want.check(get(self.model))
+
+    def test_killed(self):
+        """The daemon is killed at any moment: what is there can be undone, and is right."""
+        rng = random.Random(5)
+        for _ in range(8):
+            before = entries(self.model)
+            mount = Foreground(self.model)
+            at, process = mount.__enter__()
+            texts, call = [], None
+
+            def work():
+                for i in range(rng.randrange(1, 40)):
+                    texts.append(f'{rng.random()}')
+                    write(at, 'general.name', texts[-1])
+
+            call = Call(work)
+            until(lambda: len(texts) > 3 or not call.thread.is_alive())
+            process.send_signal(signal.SIGKILL)
+            call.wait()
+            process.wait()
+            run(*(['umount', '-l'] if ROOT else ['fusermount3', '-uz']), at)
+            mount.err.close()
+            if entries(self.model) != before:
+                self.undo(self.model)
+            self.assertEqual(entries(self.model), before)
+
+
+class Backups(Case):
+    """Copies of metadata/: cp -a there, and back, in the same mount and in another one."""
+
+    def setUp(self):
+        super().setUp()
+        nested = [array('array', [array('u8', [1]), array('u8', [])]),
+                  array('array', [array('i16', [1]), array('string', [b'x'])]),
+                  array('array', [array('array', [array('u64', [1])])])]
+        self.kv = ALL + [(b'nested.%d' % i, value) for i, value in enumerate(nested)]
+        self.kv = [(key, value) for key, value in self.kv if key not in (
+            b'odd.nan', b'odd.nans', b'odd.bool', b'odd.bools', b'odd.string')]  # texts do not hold these bytes
+        self.model = mountlib.put('model.gguf', gguf.encode(self.kv, samples.small()))
+        self.want = Want(get(self.model))
+        self.backup = mountlib.path('backup')
+        shutil.rmtree(self.backup, ignore_errors=True)
+        with open(mountlib.put('probe', b''), 'rb') as file:
+            try:
+                os.setxattr(file.fileno(), 'user.probe', b'x')
+            except OSError:
+                self.skipTest('no attributes of users in the folder of tests')
+
+    def copy(self, *names):
+        done = run('cp', '-a', *names)
+        self.assertEqual(done.returncode, 0, done.err)
+
+    def values(self):
+        return {entry.key: entry for entry in entries(self.model)}
+
+    def test_values_changed(self):
+        with Mount(self.model) as at:
+            self.copy(at + '/metadata', self.backup)
+            for key, _ in self.kv[1:]:
+                write(at, key, b'' if key.startswith(b'nested') else read(at, 'last.key')
+                      if key == b'nodot' else read(at, key))
+            self.copy(self.backup + '/.', at + '/metadata/')
+            sync(at)
+            self.check_mount(at)
+
+    def test_removed(self):
+        """In another mount: keys come back by their types, those without a dot too."""
+        before = self.values()
+        with Mount(self.model) as at:
+            self.copy(at + '/metadata', self.backup)
+            run('rm', '-r', at + '/metadata')
+            sync(at)
+        with Mount(self.model) as at:
+            self.copy(self.backup + '/.', at + '/metadata/')
+            sync(at)
+        self.assertEqual(self.values(), before)
+
+
+if __name__ == '__main__':
+    mountlib.main(others=True)
