@@ -202,4 +202,4 @@ class Made(Checks):
 
 
 if __name__ == '__main__':
-    mountlib.main()
+    mountlib.main(limit=240)
