@@ -81,6 +81,7 @@ static bool is_before(const struct timespec *a, const struct timespec *b)
 
 void writer_later(struct live *l, unsigned seconds)
 {
+    assert(lock_held(&l->lock));
     if (l->opt.commit == LIVE_COMMIT_SYNC)
         return;
     (void)clock_gettime(CLOCK_MONOTONIC, &l->due);
@@ -113,6 +114,7 @@ static int park(struct live *l, struct live_wait **list, struct live_wait *w, bo
 /* A failure that was not reported yet. */
 int writer_take_failure(struct live *l)
 {
+    assert(lock_held(&l->lock));
     int r = l->failed;
     l->failed = 0;
     return r;
@@ -120,11 +122,13 @@ int writer_take_failure(struct live *l)
 
 bool writer_has_work(const struct live *l)
 {
+    assert(lock_held(&l->lock));
     return l->next.change.n > 0 || l->names.doomed;
 }
 
 int writer_sync(struct live *l, struct live_wait *w, bool own)
 {
+    assert(lock_held(&l->lock));
     if (writer_has_work(l))
         return park(l, &l->next.waits, w, own);
     if (l->flying) {
@@ -137,6 +141,7 @@ int writer_sync(struct live *l, struct live_wait *w, bool own)
 /* What the writer's thread may change while nothing is written (edit_file.clone) is left out. */
 bool writer_file(const struct live *l, struct edit_file *ret)
 {
+    assert(lock_held(&l->lock));
     if (l->flying)
         return false;
     *ret =
@@ -169,6 +174,7 @@ void writer_ready(struct live *l, struct err *e)
  */
 int writer_accepted(struct live *l, struct live_wait *w)
 {
+    assert(lock_held(&l->lock));
     struct batch *p = &l->next;
     enum live_commit mode = l->opt.commit;
     if (!w) {
@@ -272,6 +278,7 @@ static void allow(struct live *l)
 
 void writer_ask(struct live *l)
 {
+    assert(lock_held(&l->lock));
     struct batch *p = &l->next;
     struct err e = {0};
     enum edit_strategy how = p->how;

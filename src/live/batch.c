@@ -49,6 +49,7 @@ static void step_end(struct live *l, struct step *s)
 
 void batch_end_steps(struct live *l, struct batch *b)
 {
+    assert(lock_held(&l->lock));
     for (size_t i = 0; i < b->n_step; i++)
         step_end(l, &b->step[i]);
     b->n_step = b->kept = 0;
@@ -68,6 +69,7 @@ void batch_free(struct batch *b)
 
 int batch_room(struct live *l)
 {
+    assert(lock_held(&l->lock));
     struct batch *b = &l->next;
     return array_grow(&b->step, &b->cap_step, b->n_step + 2, sizeof(*b->step));
 }
@@ -242,6 +244,7 @@ int batch_freshen(struct live *l, struct err *e)
 
 void batch_keep(struct live *l, size_t ops, size_t steps)
 {
+    assert(lock_held(&l->lock));
     struct batch *b = &l->next;
     size_t kept = b->kept;
     edit_keep(&b->change, ops);
@@ -282,6 +285,7 @@ static void report_refused(struct live *l, const struct step *s, const struct er
 
 void batch_take_back(struct live *l, const struct err *e)
 {
+    assert(lock_held(&l->lock));
     struct batch *b = &l->next;
     size_t first = b->kept;
     l->losses++;
@@ -305,6 +309,7 @@ void batch_take_back(struct live *l, const struct err *e)
 
 void batch_follow(struct live *l, const struct edit_change *c)
 {
+    assert(lock_held(&l->lock));
     for (size_t i = 0; i < c->n; i++) {
         const struct edit_slot *s = &c->slot[i];
         follow(l, names_find_key(&l->names, s->name, s->name_len));
@@ -317,6 +322,7 @@ void batch_follow(struct live *l, const struct edit_change *c)
 
 void batch_drop(struct live *l)
 {
+    assert(lock_held(&l->lock));
     struct batch old = l->next;
     l->losses++;
     batch_begin(l);
@@ -363,6 +369,7 @@ static int move_change(struct live *l, struct buf *lost)
 
 void batch_rebase(struct live *l, struct batch *failed)
 {
+    assert(lock_held(&l->lock));
     struct batch *b = &l->next;
     CLEANUP(buf_free) struct buf lost = BUF_INIT;
     l->losses++;

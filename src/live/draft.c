@@ -168,6 +168,7 @@ static bool is_over(const struct draft *d)
 
 int draft_join(struct live *l, struct file *f, bool truncate, bool made, const struct err *unready)
 {
+    assert(lock_held(&l->lock));
     int r = 0;
     if (!f->draft)
         r = begin(l, f, truncate, made, unready);
@@ -288,6 +289,7 @@ int draft_settle(struct live *l, struct file *f, bool again)
 
 void draft_leave(struct live *l, struct file *f)
 {
+    assert(lock_held(&l->lock));
     struct draft *d = f->draft;
     if (--d->writers > 0)
         return;

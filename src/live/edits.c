@@ -97,6 +97,7 @@ static int parse_and_set(struct live *l, struct name *x, const struct buf *text,
 
 int edits_accept(struct live *l, struct name *x, const struct buf *text, struct err *e)
 {
+    assert(lock_held(&l->lock));
     int r = parse_and_set(l, x, text, e);
     if (r < 0)
         return r;
@@ -111,6 +112,7 @@ int edits_accept(struct live *l, struct name *x, const struct buf *text, struct 
 
 int edits_retype(struct live *l, struct name *x, struct typed type, struct err *e)
 {
+    assert(lock_held(&l->lock));
     CLEANUP(buf_free) struct buf text = BUF_INIT;
     CLEANUP(shown_free) struct shown s = stored_value(l, x);
     if (!s.gen)
@@ -130,6 +132,7 @@ int edits_retype(struct live *l, struct name *x, struct typed type, struct err *
 
 int edits_restore(struct live *l, struct name *x, const struct shown *value, struct err *e)
 {
+    assert(lock_held(&l->lock));
     CLEANUP(buf_free) struct buf payload = BUF_INIT;
     CLEANUP(shown_free) struct shown now = stored_value(l, x);
     struct gguf_value v;
@@ -164,6 +167,7 @@ static void remember(const struct live *l, struct name *x)
 
 int edits_remove(struct live *l, struct name *x, struct err *e)
 {
+    assert(lock_held(&l->lock));
     struct edit_change *c = &l->next.change;
     size_t mark = edit_mark(c);
     if (batch_room(l) < 0)
@@ -191,6 +195,7 @@ static int keep_key(struct live *l, struct name *x, const struct err *e)
 
 int edits_remove_due(struct live *l)
 {
+    assert(lock_held(&l->lock));
     int result = 0;
     while (l->names.doomed) {
         struct name *x = l->names.doomed;
@@ -203,6 +208,7 @@ int edits_remove_due(struct live *l)
 
 int edits_rename(struct live *l, struct name *from, struct name *to, struct err *e)
 {
+    assert(lock_held(&l->lock));
     struct edit_change *c = &l->next.change;
     size_t mark = edit_mark(c);
     if (batch_room(l) < 0)

@@ -15,6 +15,7 @@
 
 int look_check(const struct live *l, uint32_t number)
 {
+    assert(lock_held(&l->lock));
     bool known = names_file(&l->names, number) ||
                  names_kv(&l->names, l->newest->view.gen, number) != UINT32_MAX;
     return known ? 0 : -ENOENT;
@@ -22,12 +23,14 @@ int look_check(const struct live *l, uint32_t number)
 
 struct file *look_touch(struct live *l, uint32_t number)
 {
+    assert(lock_held(&l->lock));
     struct file *f = names_file(&l->names, number);
     return f ? f : names_touch(&l->names, l->newest->view.gen, number);
 }
 
 struct shown look_shown(const struct live *l, uint32_t number)
 {
+    assert(lock_held(&l->lock));
     const struct file *f = names_file(&l->names, number);
     struct gen *g = l->newest->view.gen;
     const struct name *x = f && f->kind == FILE_KEY ? f->name ? f->name : f->last : NULL;
@@ -109,6 +112,7 @@ static bool is_key(void *ctx, const char *text, size_t n)
 
 enum name_class look_classify(const struct live *l, const char *text)
 {
+    assert(lock_held(&l->lock));
     return name_classify(text, is_key, (void *)l);
 }
 

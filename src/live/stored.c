@@ -53,6 +53,7 @@ struct typed stored_wanted_type(const struct name *x)
 
 struct typed stored_known_type(const struct live *l, const struct name *x)
 {
+    assert(lock_held(&l->lock));
     struct gguf_value v;
     struct typed type = stored_wanted_type(x);
     if (type.set)
@@ -68,6 +69,7 @@ struct typed stored_known_type(const struct live *l, const struct name *x)
 
 uint64_t stored_rank(const struct live *l, const struct name *x)
 {
+    assert(lock_held(&l->lock));
     bool stored;
     const struct edit_slot *s = slot_of(l, x, &stored);
     const struct gen *base = base_gen(l);
@@ -83,6 +85,7 @@ uint64_t stored_rank(const struct live *l, const struct name *x)
 
 void name_hide(struct live *l, struct name *x)
 {
+    assert(lock_held(&l->lock));
     struct file *f = x->file;
     if (x->slot != SLOT_ABSENT || !f || f->draft)
         return;
@@ -94,6 +97,7 @@ void name_hide(struct live *l, struct name *x)
 
 void name_follow(struct live *l, struct name *x)
 {
+    assert(lock_held(&l->lock));
     if (!x->key)
         return;
     slot_event(&l->names, x, stored_has(l, x) ? SLOT_BACK : SLOT_GONE);
@@ -104,6 +108,7 @@ void name_follow(struct live *l, struct name *x)
 
 int name_refused(struct live *l, struct name *x, const struct err *e)
 {
+    assert(lock_held(&l->lock));
     char name[SHOW_MAX];
     live_log(l, LOG_WARNING, "%s: refused: %s", show(name, x->text, strlen(x->text)), e->msg);
     name_set_error(&l->names, x, e->msg);

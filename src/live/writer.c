@@ -309,5 +309,8 @@ int writer_stop(struct live *l)
     (void)pthread_join(l->thread, NULL);
     l->started = false;
     (void)pthread_cond_destroy(&l->wake);
-    return writer_take_failure(l);
+    lock_take(&l->lock);
+    int r = writer_take_failure(l);
+    lock_drop(&l->lock);
+    return r;
 }
