@@ -10,80 +10,6 @@
 /* What programs read at a time: as much as the kernel asks for in one request. */
 #define IO_SIZE (128 << 10)
 
-/* The place in the list of the tensor that a node belongs to, IDS_NONE if it belongs to none. */
-static uint32_t tensor_place(const struct gen *g, const struct node *n)
-{
-    uint32_t tensors = g->gguf->n_tensors;
-    if (n->kind == NODE_TENSOR)
-        return ids_find(g->ids, tensors, n->number);
-    return n->kind == NODE_TENSOR_FILE ? ids_find_version(g->ids, tensors, n->number) : IDS_NONE;
-}
-
-const struct gguf_tensor *node_tensor(const struct gen *g, const struct node *n)
-{
-    uint32_t i = tensor_place(g, n);
-    return i == IDS_NONE ? NULL : &g->gguf->tensor[i];
-}
-
-uint64_t node_inode(const struct gen *g, const struct node *n)
-{
-    if (n->kind == NODE_WHOLE)
-        return ino_row(n->row);
-    if (n->kind == NODE_TENSOR_FILE)
-        return ino_tensor_file(ids_of(g->ids, tensor_place(g, n)).number, n->row);
-    return ino_of(n);
-}
-
-const struct row *node_row(const struct node *n)
-{
-    bool root = n->kind == NODE_DIR || n->kind == NODE_WHOLE;
-    enum files_where where = root ? FILES_ROOT : FILES_TENSOR;
-    bool has = (root || n->kind == NODE_TENSOR_FILE) && n->row < files_count(where);
-    return has ? files_row(where, n->row) : NULL;
-}
-
-bool node_is_dir(const struct node *n)
-{
-    return n->kind == NODE_ROOT || n->kind == NODE_DIR || n->kind == NODE_TENSOR;
-}
-
-static int tensor_check(const struct tree *t, const struct gen *g, const struct node *n)
-{
-    const struct gguf_tensor *tensor = node_tensor(g, n);
-    bool row = n->kind == NODE_TENSOR || n->row < files_count(FILES_TENSOR);
-    if (!tensor)
-        return row && n->number < atomic_load(&t->newest.numbers) ? -ESTALE : -ENOENT;
-    if (n->kind == NODE_TENSOR)
-        return 0;
-    return row && files_exists(g, files_row(FILES_TENSOR, n->row), tensor) ? 0 : -ENOENT;
-}
-
-int node_check(const struct tree *t, const struct gen *g, const struct node *n)
-{
-    bool ok = false;
-    switch (n->kind) {
-    case NODE_NONE:
-        break;
-    case NODE_ROOT:
-        ok = true;
-        break;
-    case NODE_DIR:
-        ok = n->row < files_count(FILES_ROOT) && files_root[n->row].flags & ROW_DIR;
-        break;
-    case NODE_WHOLE:
-        ok = n->row < files_count(FILES_ROOT) && !(files_root[n->row].flags & ROW_DIR) &&
-             (files_root[n->row].flags & ROW_STATE || n->number == g->number); /* tree_view_of() */
-        break;
-    case NODE_TENSOR:
-    case NODE_TENSOR_FILE:
-        return tensor_check(t, g, n);
-    case NODE_KEY:
-        ok = true;
-        break;
-    }
-    return ok ? 0 : -ENOENT;
-}
-
 /* Of a row at the root that is rendered, without the state of the mount. 0 or -errno. */
 static int measure(struct tree *t, const struct view *v, const struct node *n, uint64_t *ret)
 {
@@ -113,7 +39,7 @@ static int whole_size(struct tree *t, const struct view *v, const struct node *n
         return r;
     atomic_store_explicit(cache, size + 1, memory_order_relaxed);
     if (node_row(n)->flags & ROW_STATE)
-        state_text(t, n->state, &m);
+        state_text(t->writable ? NULL : t->why, n->state, &m);
     *ret = size + m.len;
     return 0;
 }
@@ -152,7 +78,7 @@ static const struct grant *node_grant(const struct tree *t, const struct view *v
 {
     const struct rights *r = &t->rights;
     if (n->kind == NODE_TENSOR || n->kind == NODE_TENSOR_FILE)
-        return &r->file[v->store->place[tensor_place(v->gen, n)].file];
+        return &r->file[v->store->place[gen_tensor_no(v->gen, node_tensor(v->gen, n))].file];
     if (n->kind == NODE_WHOLE)
         return &r->all;
     return n->kind == NODE_DIR && n->row == ROOT_TENSORS ? &r->names : &r->own;
@@ -235,4 +161,9 @@ int node_entry(struct tree *t, const struct view *v, const struct node *n, struc
     if (r == 0)
         r = node_size(t, v, n, &a.size);
     return r < 0 ? r : node_entry_as(t, v, n, &a, ret);
+}
+
+void brief_entry(uint64_t ino, uint64_t inode, mode_t type, struct tree_entry *ret)
+{
+    *ret = (struct tree_entry){.node = ino, .attr = {.st_ino = inode, .st_mode = type}};
 }

@@ -206,3 +206,8 @@ int begin_editing(struct tree *t, struct live **ret)
         *ret = atomic_load(&t->live);
     return r;
 }
+
+int tree_freshen(struct tree *t)
+{
+    return t->live ? live_freshen(t->live) : 0;
+}

@@ -76,6 +76,8 @@ void tree_keep_views(void *tree, const struct gen *next);
 int node_number_state(struct tree *t, const struct gen *g, struct node *n);
 /* The kernel gets a reference to a node that is not a key. 0, -ENOMEM. */
 int node_known(struct tree *t, const struct view *v, const struct node *n);
+/* The kernel drops so many of them. */
+void node_forget(struct tree *t, const struct node *n, uint64_t times);
 
 /* The tensor that a node belongs to, NULL if it belongs to none. */
 const struct gguf_tensor *node_tensor(const struct gen *g, const struct node *n);
@@ -95,12 +97,6 @@ int node_entry_as(struct tree *t, const struct view *v, const struct node *n,
 /* Numbers and type, which is all that a plain listing has. */
 void brief_entry(uint64_t ino, uint64_t inode, mode_t type, struct tree_entry *ret);
 
-/* Attributes of metadata/ by which the history is read and used: history.c. */
-bool is_history_xattr(const struct node *n, const char *name);
-int history_getxattr(struct tree *t, const char *name, struct buf *out);
-int history_setxattr(struct tree *t, const char *name, const void *value, size_t n,
-                     struct live_wait *w);
-
 /* metadata/: keys.c. */
 int keys_entry(struct tree *t, const struct live_attr *a, struct tree_entry *ret);
 int keys_lookup(struct tree *t, const char *name, struct tree_entry *ret);
@@ -115,6 +111,8 @@ int keys_open(struct tree *t, struct tree_file *f, int flags);
 int keys_facts(struct tree *t, uint32_t number, struct live_facts *ret);
 int keys_forgive(struct tree *t, uint32_t number);
 
+/* Open the file of a node that is not a key. */
+int row_open(struct tree *t, struct tree_file *f, int flags);
 /* The text of a key's value, as the file's shared one. */
 int render_key(struct tree *t, const struct shown *key, struct tree_file *f);
 /* The text of a view of the whole that is rendered, and shared: made now if needed. 0 and a

@@ -14,6 +14,84 @@
 #include "base/bytes.h"
 #include "tree/state.h"
 
+/* ---- what a node is ---- */
+
+/* The place in the list of the tensor that a node belongs to, IDS_NONE if it belongs to none. */
+static uint32_t tensor_place(const struct gen *g, const struct node *n)
+{
+    uint32_t tensors = g->gguf->n_tensors;
+    if (n->kind == NODE_TENSOR)
+        return ids_find(g->ids, tensors, n->number);
+    return n->kind == NODE_TENSOR_FILE ? ids_find_version(g->ids, tensors, n->number) : IDS_NONE;
+}
+
+const struct gguf_tensor *node_tensor(const struct gen *g, const struct node *n)
+{
+    uint32_t i = tensor_place(g, n);
+    return i == IDS_NONE ? NULL : &g->gguf->tensor[i];
+}
+
+uint64_t node_inode(const struct gen *g, const struct node *n)
+{
+    if (n->kind == NODE_WHOLE)
+        return ino_row(n->row);
+    if (n->kind == NODE_TENSOR_FILE)
+        return ino_tensor_file(ids_of(g->ids, tensor_place(g, n)).number, n->row);
+    return ino_of(n);
+}
+
+const struct row *node_row(const struct node *n)
+{
+    bool root = n->kind == NODE_DIR || n->kind == NODE_WHOLE;
+    enum files_where where = root ? FILES_ROOT : FILES_TENSOR;
+    bool has = (root || n->kind == NODE_TENSOR_FILE) && n->row < files_count(where);
+    return has ? files_row(where, n->row) : NULL;
+}
+
+bool node_is_dir(const struct node *n)
+{
+    return n->kind == NODE_ROOT || n->kind == NODE_DIR || n->kind == NODE_TENSOR;
+}
+
+static int tensor_check(const struct tree *t, const struct gen *g, const struct node *n)
+{
+    const struct gguf_tensor *tensor = node_tensor(g, n);
+    bool row = n->kind == NODE_TENSOR || n->row < files_count(FILES_TENSOR);
+    if (!tensor)
+        return row && n->number < atomic_load(&t->newest.numbers) ? -ESTALE : -ENOENT;
+    if (n->kind == NODE_TENSOR)
+        return 0;
+    return row && files_exists(g, files_row(FILES_TENSOR, n->row), tensor) ? 0 : -ENOENT;
+}
+
+int node_check(const struct tree *t, const struct gen *g, const struct node *n)
+{
+    bool ok = false;
+    switch (n->kind) {
+    case NODE_NONE:
+        break;
+    case NODE_ROOT:
+        ok = true;
+        break;
+    case NODE_DIR:
+        ok = n->row < files_count(FILES_ROOT) && files_root[n->row].flags & ROW_DIR;
+        break;
+    case NODE_WHOLE:
+        ok = n->row < files_count(FILES_ROOT) && !(files_root[n->row].flags & ROW_DIR) &&
+             (files_root[n->row].flags & ROW_STATE || n->number == g->number); /* tree_view_of() */
+        break;
+    case NODE_TENSOR:
+    case NODE_TENSOR_FILE:
+        return tensor_check(t, g, n);
+    case NODE_KEY:
+        ok = true;
+        break;
+    }
+    return ok ? 0 : -ENOENT;
+}
+
+/* ---- the views that it shows ---- */
+
 static bool is_whole(const struct node *n)
 {
     return n->kind == NODE_WHOLE && n->row < files_count(FILES_ROOT);
@@ -134,10 +212,21 @@ void tree_let_go(struct tree *t, struct held *h)
     (void)pthread_mutex_unlock(&t->newest.lock);
 }
 
+static struct live_counts counts(struct tree *t)
+{
+    return state_counts(atomic_load(&t->live), &t->opened);
+}
+
+bool tree_changed(struct tree *t)
+{
+    return counts(t).changed;
+}
+
 int node_number_state(struct tree *t, const struct gen *g, struct node *n)
 {
+    struct live_counts c = counts(t);
     int r = 0;
-    n->state = state_now(t);
+    n->state = state_number(&c);
     (void)pthread_mutex_lock(&t->newest.lock);
     bool same = t->states && t->state == n->state && t->state_gen == g->number;
     if (!same && t->states == UINT32_MAX)
@@ -163,9 +252,11 @@ int node_known(struct tree *t, const struct view *v, const struct node *n)
     return h ? 0 : -ENOMEM;
 }
 
-static void forget_whole(struct tree *t, const struct node *n, uint64_t times)
+void node_forget(struct tree *t, const struct node *n, uint64_t times)
 {
     CLEANUP(view_free) struct view v = VIEW_INIT;
+    if (!is_whole(n))
+        return;
     (void)pthread_mutex_lock(&t->newest.lock);
     struct held *h = held_find(&t->held, held_key(n));
     if (h) {
@@ -173,13 +264,4 @@ static void forget_whole(struct tree *t, const struct node *n, uint64_t times)
         reap(t, h, &v);
     }
     (void)pthread_mutex_unlock(&t->newest.lock);
-}
-
-void tree_forget(struct tree *t, uint64_t node, uint64_t n)
-{
-    struct node at = ino_node(node);
-    if (is_whole(&at))
-        forget_whole(t, &at, n);
-    if (at.kind == NODE_KEY)
-        keys_forget(t, at.number, n);
 }

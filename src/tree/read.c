@@ -29,7 +29,7 @@ static void render(const void *arg, struct buf *out)
     else
         row->text(s->v->gen, node_tensor(s->v->gen, s->n), out);
     if (!s->key && row->flags & ROW_STATE)
-        state_text(s->t, s->n->state, out);
+        state_text(s->t->writable ? NULL : s->t->why, s->n->state, out);
 }
 
 int render_shared(struct tree *t, const struct view *v, const struct node *n, struct rendered **ret)
@@ -83,7 +83,7 @@ static int keep_image(struct tree_file *f, struct view *v)
     return 0;
 }
 
-static int open_row(struct tree *t, struct tree_file *f, int flags)
+int row_open(struct tree *t, struct tree_file *f, int flags)
 {
     CLEANUP(view_free) struct view v = VIEW_INIT;
     const struct row *row = f->node.kind == NODE_TENSOR_FILE ? node_row(&f->node) : NULL;
@@ -114,24 +114,6 @@ static int open_row(struct tree *t, struct tree_file *f, int flags)
     f->cacheable &= !f->gaps && !f->computed;
     if (r == 0 && (f->row->text || f->row->tell))
         r = render_row(t, &v, f);
-    return r;
-}
-
-int tree_open_file(struct tree *t, uint64_t node, int flags, struct tree_file **ret)
-{
-    struct tree_file *f = calloc(1, sizeof(*f));
-    if (!f)
-        return -ENOMEM;
-    atomic_fetch_add(&t->open, 1);
-    f->node = ino_node(node);
-    f->cacheable = !t->writable;
-    int r = f->node.kind == NODE_KEY ? keys_open(t, f, flags) : open_row(t, f, flags);
-    if (r == 0)
-        r = buf_error(&f->text);
-    if (r < 0)
-        (void)tree_release(t, f);
-    else
-        *ret = f;
     return r;
 }
 

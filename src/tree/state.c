@@ -5,7 +5,6 @@
 #include <errno.h>
 
 #include "check/summary.h"
-#include "tree/internal.h"
 
 /* Counts are packed into 7 bits each: beyond COUNT_MAX they are "more than 100". */
 enum { COUNT_BITS = 7, COUNT_MAX = 101, CHANGED = 1 << (2 * COUNT_BITS) };
@@ -15,23 +14,16 @@ static unsigned clamp(size_t n)
     return n < COUNT_MAX ? (unsigned)n : COUNT_MAX;
 }
 
-static struct live_counts count(struct tree *t)
+struct live_counts state_counts(struct live *l, const struct edit_file *opened)
 {
-    struct live *l = atomic_load(&t->live);
     if (l)
         return live_count(l);
-    return (struct live_counts){.changed = edit_file_fresh(&t->opened, NULL) == -ESTALE};
+    return (struct live_counts){.changed = edit_file_fresh(opened, NULL) == -ESTALE};
 }
 
-bool tree_changed(struct tree *t)
+uint32_t state_number(const struct live_counts *c)
 {
-    return count(t).changed;
-}
-
-uint32_t state_now(struct tree *t)
-{
-    struct live_counts c = count(t);
-    return clamp(c.pending) | clamp(c.refused) << COUNT_BITS | (c.changed ? CHANGED : 0);
+    return clamp(c->pending) | clamp(c->refused) << COUNT_BITS | (c->changed ? CHANGED : 0);
 }
 
 /* "; 3 edits ARE", "; 1 edit IS", "; more than 100 edits ARE"; nothing for 0. */
@@ -45,13 +37,13 @@ static void count_text(struct buf *out, uint32_t n, const char *one, const char 
         buf_printf(out, "; %u %s", n, many);
 }
 
-void state_text(const struct tree *t, uint32_t state, struct buf *out)
+void state_text(const char *why_not, uint32_t state, struct buf *out)
 {
     const uint32_t mask = (1 << COUNT_BITS) - 1;
     buf_printf(out, "%-*s%s\n", SUMMARY_LABEL, "save a copy:",
                "cp model.gguf to a new name; onto the mounted file itself, cp would empty it");
-    buf_printf(out, "%-*s%s%s", SUMMARY_LABEL,
-               "mount:", t->writable ? "read-write" : "read-only: ", t->writable ? "" : t->why);
+    buf_printf(out, "%-*s%s%s", SUMMARY_LABEL, "mount:", why_not ? "read-only: " : "read-write",
+               why_not ? why_not : "");
     count_text(out, state & mask, "edit is not written yet", "edits are not written yet");
     count_text(out, state >> COUNT_BITS & mask, "write was refused", "writes were refused");
     if (state & CHANGED)

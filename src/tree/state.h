@@ -10,17 +10,18 @@
 #ifndef TREE_STATE_H
 #define TREE_STATE_H
 
-#include <stdint.h>
+#include "edit/file.h"
+#include "live/live.h"
 
-#include "base/buf.h"
-
-struct tree;
-
-/* The state of the mount as a number. Takes the tree's lock; asks the disk without it. */
-uint32_t state_now(struct tree *t);
+/* What there is to say: of what is edited; or, if that is NULL, of the file as it was opened. Takes
+ * the lock of live; asks the disk without it. */
+struct live_counts state_counts(struct live *l, const struct edit_file *opened);
+/* The same as a number. */
+uint32_t state_number(const struct live_counts *c);
 
 /* What people ask about the mount: how to save a copy, and the state, as the last line:
- * "mount:          read-write; 2 edits are not written yet\n". */
-void state_text(const struct tree *t, uint32_t state, struct buf *out);
+ * "mount:          read-write; 2 edits are not written yet\n". why_not: NULL, or why the model cannot
+ * be edited. */
+void state_text(const char *why_not, uint32_t state, struct buf *out);
 
 #endif

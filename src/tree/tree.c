@@ -211,11 +211,6 @@ bool tree_dir_cacheable(const struct tree *t, const struct tree_dir *d)
     return !t->writable || (!d->keys && d->node != INO_ROOT);
 }
 
-void brief_entry(uint64_t ino, uint64_t inode, mode_t type, struct tree_entry *ret)
-{
-    *ret = (struct tree_entry){.node = ino, .attr = {.st_ino = inode, .st_mode = type}};
-}
-
 /* "." and "..": cookies 0 and 1. */
 static int next_dot(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool attrs,
                     char name[TREE_NAME_MAX + 1], struct tree_entry *ret)
@@ -280,5 +275,31 @@ int tree_readdir(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool attr
     do
         r = next_row_entry(t, d, cookie, attrs, name, ret);
     while (r == -ESTALE);
+    return r;
+}
+
+void tree_forget(struct tree *t, uint64_t node, uint64_t n)
+{
+    struct node at = ino_node(node);
+    node_forget(t, &at, n);
+    if (at.kind == NODE_KEY)
+        keys_forget(t, at.number, n);
+}
+
+int tree_open_file(struct tree *t, uint64_t node, int flags, struct tree_file **ret)
+{
+    struct tree_file *f = calloc(1, sizeof(*f));
+    if (!f)
+        return -ENOMEM;
+    atomic_fetch_add(&t->open, 1);
+    f->node = ino_node(node);
+    f->cacheable = !t->writable;
+    int r = f->node.kind == NODE_KEY ? keys_open(t, f, flags) : row_open(t, f, flags);
+    if (r == 0)
+        r = buf_error(&f->text);
+    if (r < 0)
+        (void)tree_release(t, f);
+    else
+        *ret = f;
     return r;
 }
