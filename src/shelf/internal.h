@@ -41,8 +41,8 @@ struct at {
 struct at at_node(const struct shelf *s, uint64_t node);
 
 /* The tree that has a node, opened if it is closed. -errno. Leave it afterwards. */
-int enter(struct shelf *s, const struct at *at, struct use *u);
-void leave(struct shelf *s, struct use *u);
+int at_enter(struct shelf *s, const struct at *at, struct use *u);
+void at_leave(struct shelf *s, struct use *u);
 static inline struct tree *tree_in(const struct use *u)
 {
     return u->tree;

@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/openat2.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,79 +13,8 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "shelf/mounts.h"
-#include "shelf/store.h"
-
 /* As many as the kernel follows. */
 #define LINKS_MAX 40
-
-/* ---- mounts of ggufs ---- */
-
-static void forget_mounts(struct reach *r)
-{
-    for (size_t i = 0; i < r->n_ours; i++)
-        free(r->ours[i].at);
-    r->n_ours = 0;
-}
-
-static int look_at_mounts(struct reach *r)
-{
-    struct mounts ms;
-    int e = mounts_load(&ms, 0);
-    forget_mounts(r);
-    r->looks++;
-    for (size_t i = 0; i < ms.n && e == 0; i++) {
-        const struct mount *m = &ms.mount[i];
-        if (!mount_is_ggufs(m) && !(r->own && m->dev == r->own))
-            continue;
-        e = array_grow(&r->ours, &r->cap_ours, r->n_ours, sizeof(*r->ours));
-        if (e == 0 && !(r->ours[r->n_ours].at = strdup(m->at)))
-            e = -ENOMEM;
-        if (e == 0)
-            r->ours[r->n_ours++].dev = m->dev;
-    }
-    mounts_free(&ms);
-    return e;
-}
-
-/* Read the list of mounts if it may have changed since it was read. Under the lock. */
-static int see_mounts(struct reach *r)
-{
-    struct pollfd p = {.fd = r->mounts, .events = POLLPRI};
-    return r->mounts < 0 || poll(&p, 1, 0) != 0 ? look_at_mounts(r) : 0;
-}
-
-int reach_see_mounts(struct reach *r)
-{
-    (void)pthread_mutex_lock(&r->lock);
-    int e = see_mounts(r);
-    (void)pthread_mutex_unlock(&r->lock);
-    return e;
-}
-
-bool reach_barred(struct reach *r, dev_t dev)
-{
-    (void)pthread_mutex_lock(&r->lock);
-    bool barred = (r->own && dev == r->own) || see_mounts(r) < 0;
-    for (size_t i = 0; i < r->n_ours && !barred; i++)
-        barred = r->ours[i].dev == dev;
-    (void)pthread_mutex_unlock(&r->lock);
-    return barred;
-}
-
-int reach_mounts_in(struct reach *r, const char *path, struct buf *names)
-{
-    size_t n = strlen(path) - (path[1] == '\0'); /* "/" ends in a slash */
-    (void)pthread_mutex_lock(&r->lock);
-    int e = see_mounts(r);
-    for (size_t i = 0; i < r->n_ours && e == 0; i++) {
-        const char *at = r->ours[i].at;
-        if (strncmp(at, path, n) == 0 && at[n] == '/' && at[n + 1] && !strchr(at + n + 1, '/'))
-            buf_add(names, at + n + 1, strlen(at + n + 1) + 1);
-    }
-    (void)pthread_mutex_unlock(&r->lock);
-    return e < 0 ? e : buf_error(names);
-}
 
 /* ---- a walk ---- */
 
@@ -132,7 +60,7 @@ static char *path_in(const char *path, const char *name)
 }
 
 /* Go on in another folder. The path passes. */
-static int enter(struct walk *w, int fd, char *path, dev_t dev)
+static int step_into(struct walk *w, int fd, char *path, dev_t dev)
 {
     if (!path)
         return -ENOMEM;
@@ -166,7 +94,7 @@ static int follow(struct walk *w, int fd, const char *rest, uid_t owner)
     bool link;
     int r = root < 0 ? -errno : stat_path_fd(root, &st, &link);
     if (r == 0)
-        r = enter(w, root, strdup("/"), st.st_dev);
+        r = step_into(w, root, strdup("/"), st.st_dev);
     if (r < 0 && root >= 0)
         (void)close(root);
     return r;
@@ -221,7 +149,7 @@ static int step(struct walk *w, enum reach_flags flags, struct found *ret)
     if (r == 0 && last)
         return arrive(w, fd, path, ret);
     if (r == 0)
-        r = enter(w, fd, path, st.st_dev);
+        r = step_into(w, fd, path, st.st_dev);
     if (r < 0) {
         if (fd >= 0)
             (void)close(fd);
@@ -331,35 +259,4 @@ void reach_close(struct found *f)
         (void)close(f->fd);
     free(f->path);
     *f = FOUND_NONE;
-}
-
-int reach_begin(struct reach *r, const char *path, bool strict, struct err *e)
-{
-    struct stat st;
-    *r = (struct reach){.fd = -1, .strict = strict, .mounts = -1};
-    (void)pthread_mutex_init(&r->lock, NULL);
-    r->path = realpath(path, NULL);
-    if (!r->path)
-        return err_set(e, -errno, "%s", strerror(errno));
-    r->fd = open(r->path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (r->fd < 0 || fstat(r->fd, &st) < 0)
-        return err_set(e, -errno, "cannot open the folder: %s", strerror(errno));
-    if (faccessat(r->fd, ".", R_OK | X_OK, AT_EACCESS) < 0)
-        return err_set(e, -errno, "cannot read the folder: %s", strerror(errno));
-    r->mounts = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
-    return look_at_mounts(r) < 0 ? err_set(e, -EIO, "cannot read the list of mounts") : 0;
-}
-
-void reach_end(struct reach *r)
-{
-    if (r->fd >= 0)
-        (void)close(r->fd);
-    if (r->mounts >= 0)
-        (void)close(r->mounts);
-    free(r->path);
-    forget_mounts(r);
-    free(r->ours);
-    for (size_t i = 0; i < KEPT_MAX; i++)
-        names_free(r, r->kept[i].names);
-    (void)pthread_mutex_destroy(&r->lock);
 }

@@ -70,6 +70,10 @@ enum reach_flags { REACH_NO_LINKS, REACH_LINKS };
 /* The folder `path`; links are followed. 0, -errno with a line. */
 int reach_begin(struct reach *r, const char *path, bool strict, struct err *e);
 void reach_end(struct reach *r);
+/* The list of mounts, as reach_begin() reads it and reach_end() frees it. Under the lock, if others
+ * use it already. */
+int reach_look_at_mounts(struct reach *r);
+void reach_forget_mounts(struct reach *r);
 
 /*
  * `name` in the folder `dir` (NULL: the shelf's): a name, or several with slashes between. With

@@ -146,43 +146,6 @@ int shelf_statfs(struct shelf *s, struct statvfs *ret)
     return 0;
 }
 
-/* ---- nodes ---- */
-
-struct at at_node(const struct shelf *s, uint64_t node)
-{
-    struct at at = {.shelf = s, .slot = ino_slot(node), .local = ino_local(node)};
-    if (s->one) {
-        at.local = node;
-        return at;
-    }
-    at.own = at.slot == 0;
-    at.model = !at.own && at.local == INO_ROOT;
-    at.extra = at.own ? 0 : extra_of(at.local);
-    return at;
-}
-
-int enter(struct shelf *s, const struct at *at, struct use *u)
-{
-    if (!s->one)
-        return slot_use(&s->slots, at->slot, u, NULL);
-    *u = (struct use){.tree = s->one};
-    return 0;
-}
-
-void leave(struct shelf *s, struct use *u)
-{
-    if (!s->one && u->slot)
-        slot_leave(&s->slots, u);
-}
-
-void entry_in_slot(const struct at *at, struct tree_entry *e)
-{
-    if (at->shelf->one)
-        return;
-    e->node = e->node ? ino_in_slot(at->slot, e->node) : 0;
-    e->attr.st_ino = ino_in_slot(at->slot, e->attr.st_ino);
-}
-
 /* ---- look up ---- */
 
 static int lookup_own(struct shelf *s, uint32_t number, const char *name, struct tree_entry *ret)
@@ -214,7 +177,7 @@ static int lookup_extra(struct shelf *s, const struct at *at, const char *name,
         size_t i = extra_shard(u.slot, name);
         extra = i < u.slot->shards ? EXTRA_SHARDS + (uint32_t)i : 0;
     }
-    leave(s, &u);
+    at_leave(s, &u);
     return extra ? extra_entry(s, at->slot, extra, ret) : -ENOENT;
 }
 
@@ -233,11 +196,11 @@ int shelf_lookup(struct shelf *s, uint64_t parent, const char *name, struct tree
         if (r != -ENOENT || at.extra)
             return r;
     }
-    int r = enter(s, &at, &u);
+    int r = at_enter(s, &at, &u);
     if (r < 0) /* a model that cannot be opened has no other names */
         return r == -ESTALE || r == -ENOMEM || !at.model ? r : -ENOENT;
     r = tree_lookup(tree_in(&u), at.local, name, ret);
-    leave(s, &u);
+    at_leave(s, &u);
     if (r < 0)
         return r;
     entry_in_slot(&at, ret);
@@ -276,12 +239,12 @@ int shelf_getattr(struct shelf *s, uint64_t node, const struct shelf_file *f,
     if (f && f->file)
         u = f->use;
     else
-        r = enter(s, &at, &u);
+        r = at_enter(s, &at, &u);
     if (r < 0)
         return r;
     r = tree_fgetattr(tree_in(&u), at.local, f ? f->file : NULL, ret);
     if (!f || !f->file)
-        leave(s, &u);
+        at_leave(s, &u);
     if (r == 0)
         entry_in_slot(&at, ret);
     return r;
@@ -293,7 +256,7 @@ int shelf_readlink(struct shelf *s, uint64_t node, struct buf *out)
     struct use u;
     if (at.own || at.model || at.extra == EXTRA_ERROR)
         return -EINVAL;
-    int r = at.extra ? slot_hold(&s->slots, at.slot, &u) : enter(s, &at, &u);
+    int r = at.extra ? slot_hold(&s->slots, at.slot, &u) : at_enter(s, &at, &u);
     if (r < 0)
         return r;
     if (at.extra == EXTRA_SOURCE && u.slot->shards)
@@ -303,6 +266,6 @@ int shelf_readlink(struct shelf *s, uint64_t node, struct buf *out)
     else
         r = at.extra ? source_target(s, u.slot, at.extra, out)
                      : tree_readlink(tree_in(&u), at.local, out);
-    leave(s, &u);
+    at_leave(s, &u);
     return r;
 }

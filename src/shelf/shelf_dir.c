@@ -44,7 +44,7 @@ static int open_in_slot(struct shelf_dir *d)
         int r = slot_hold(&s->slots, d->at.slot, &d->use);
         return r == 0 && (d->at.extra != EXTRA_SOURCE || !d->use.slot->shards) ? -ENOTDIR : r;
     }
-    int r = enter(s, &d->at, &d->use);
+    int r = at_enter(s, &d->at, &d->use);
     if (r == 0)
         return tree_opendir(tree_in(&d->use), d->at.local, &d->tree);
     if (!d->at.model || r == -ESTALE || r == -ENOMEM)
@@ -73,7 +73,7 @@ void shelf_closedir(struct shelf_dir *d)
     listing_free(&d->list);
     if (d->tree)
         tree_closedir(d->tree);
-    leave(d->shelf, &d->use);
+    at_leave(d->shelf, &d->use);
     free(d);
 }
 

@@ -43,7 +43,7 @@ static int open_in_slot(struct shelf_file *f, const struct at *at, int flags)
     }
     if (at->extra || at->model)
         return -EISDIR;
-    int r = enter(s, at, &f->use);
+    int r = at_enter(s, at, &f->use);
     return r < 0 ? r : tree_open_file(tree_in(&f->use), at->local, flags, &f->file);
 }
 
@@ -71,7 +71,7 @@ struct shelf *shelf_of_file(const struct shelf_file *f)
 int shelf_release(struct shelf_file *f)
 {
     int r = f->file ? tree_release(tree_in(&f->use), f->file) : 0;
-    leave(f->shelf, &f->use);
+    at_leave(f->shelf, &f->use);
     if (f->fd >= 0)
         (void)close(f->fd);
     buf_free(&f->text);
@@ -132,7 +132,7 @@ static int enter_edit(struct shelf *s, uint64_t node, struct at *at, struct use 
     *at = at_node(s, node);
     if (at->own || at->model || at->extra)
         return -EPERM;
-    return enter(s, at, u);
+    return at_enter(s, at, u);
 }
 
 int shelf_create(struct shelf *s, uint64_t parent, const char *name, int flags,
@@ -174,7 +174,7 @@ int shelf_truncate(struct shelf *s, uint64_t node, struct shelf_file *f, uint64_
     if (r < 0)
         return r;
     r = tree_truncate(tree_in(&u), at.local, NULL, size, w);
-    leave(s, &u);
+    at_leave(s, &u);
     return r;
 }
 
@@ -194,11 +194,11 @@ int shelf_fsyncdir(struct shelf *s, uint64_t node, struct live_wait *w)
     struct use u;
     if (at.own || at.model || at.extra)
         return 0;
-    int r = enter(s, &at, &u);
+    int r = at_enter(s, &at, &u);
     if (r < 0)
         return r;
     r = tree_fsync(tree_in(&u), NULL, w);
-    leave(s, &u);
+    at_leave(s, &u);
     return r;
 }
 
@@ -210,7 +210,7 @@ int shelf_unlink(struct shelf *s, uint64_t parent, const char *name)
     if (r < 0)
         return r;
     r = tree_unlink(tree_in(&u), at.local, name);
-    leave(s, &u);
+    at_leave(s, &u);
     return r;
 }
 
@@ -229,7 +229,7 @@ int shelf_rename(struct shelf *s, uint64_t parent, const char *name, uint64_t ne
     if (r < 0)
         return r;
     r = tree_rename(tree_in(&u), at.local, name, to.local, new_name, flags, w);
-    leave(s, &u);
+    at_leave(s, &u);
     return r;
 }
 
@@ -242,7 +242,7 @@ int shelf_symlink(struct shelf *s, uint64_t parent, const char *name, const char
     if (r < 0)
         return r;
     r = tree_symlink(tree_in(&u), at.local, name, target, ret);
-    leave(s, &u);
+    at_leave(s, &u);
     if (r < 0)
         return r;
     entry_in_slot(&at, ret);
@@ -260,7 +260,7 @@ int shelf_setxattr(struct shelf *s, uint64_t node, const char *name, const void 
     if (r < 0)
         return r == -EPERM && !s->one ? -EOPNOTSUPP : r;
     r = tree_setxattr(tree_in(&u), at.local, name, value, n, w);
-    leave(s, &u);
+    at_leave(s, &u);
     return r;
 }
 
@@ -272,7 +272,7 @@ int shelf_removexattr(struct shelf *s, uint64_t node, const char *name)
     if (r < 0)
         return r == -EPERM && !s->one ? -ENODATA : r;
     r = tree_removexattr(tree_in(&u), at.local, name);
-    leave(s, &u);
+    at_leave(s, &u);
     return r;
 }
 

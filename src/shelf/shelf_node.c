@@ -74,7 +74,7 @@ int model_entry(struct shelf *s, uint32_t slot, struct tree_entry *ret)
     *ret = plain_entry(ino_in_slot(slot, INO_ROOT), S_IFDIR, &st, 0);
     ret->attr.st_nlink += u.slot->shards ? 3 : 2; /* metadata, tensors, source */
     set_rights(s, &g, 0444, ret);
-    leave(s, &u);
+    at_leave(s, &u);
     return 0;
 }
 
@@ -116,7 +116,7 @@ int model_error(struct shelf *s, uint32_t slot, struct buf *out)
     struct err e = {0};
     int r = slot_use(&s->slots, slot, &u, &e);
     if (r == 0)
-        leave(s, &u);
+        at_leave(s, &u);
     if (r == 0 || r == -ESTALE || r == -ENOMEM)
         return r;
     buf_printf(out, "%s\n", e.msg);
@@ -145,7 +145,7 @@ int extra_entry(struct shelf *s, uint32_t slot, uint32_t extra, struct tree_entr
     *ret = plain_entry(ino_in_slot(slot, extra_ino(extra)), type, &st, text.len);
     if (folder || extra == EXTRA_ERROR)
         set_rights(s, &g, 0444, ret);
-    leave(s, &u);
+    at_leave(s, &u);
     return r;
 }
 

@@ -17,14 +17,14 @@ static int read_only_text(struct shelf *s, const struct at *at, struct buf *out)
         buf_str(out, shelf_why_not(s));
         return buf_error(out);
     }
-    int r = enter(s, at, &u);
+    int r = at_enter(s, at, &u);
     if (r < 0)
         return r == -ESTALE || r == -ENOMEM ? r : -ENODATA;
     if (tree_writable(tree_in(&u)))
         r = -ENODATA;
     else
         buf_str(out, tree_why_not(tree_in(&u)));
-    leave(s, &u);
+    at_leave(s, &u);
     return r < 0 ? r : buf_error(out);
 }
 
@@ -37,11 +37,11 @@ int shelf_getxattr(struct shelf *s, uint64_t node, const char *name, struct buf 
         return read_only_text(s, &at, out);
     if (at.own || at.extra || (at.model && strncmp(name, "user.gguf.", 10) != 0))
         return -ENODATA; /* not asked for: ls asks for others */
-    int r = enter(s, &at, &u);
+    int r = at_enter(s, &at, &u);
     if (r < 0)
         return r == -ESTALE || r == -ENOMEM ? r : -ENODATA;
     r = tree_getxattr(tree_in(&u), at.local, name, out);
-    leave(s, &u);
+    at_leave(s, &u);
     return r;
 }
 
@@ -50,13 +50,13 @@ int shelf_listxattr(struct shelf *s, uint64_t node, struct buf *out)
     struct at at = at_node(s, node);
     struct use u;
     if (s->one || (!at.own && !at.model && !at.extra)) {
-        int r = enter(s, &at, &u);
+        int r = at_enter(s, &at, &u);
         if (r < 0)
             return r;
         r = tree_listxattr(tree_in(&u), at.local, out);
         if (at.local == INO_ROOT && !tree_writable(tree_in(&u)))
             buf_add(out, READ_ONLY, sizeof(READ_ONLY)); /* with its NUL */
-        leave(s, &u);
+        at_leave(s, &u);
         return r < 0 ? r : buf_error(out);
     }
     if (s->opt.tree.read_only && at.local == INO_ROOT)

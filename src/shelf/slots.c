@@ -144,6 +144,16 @@ void slot_begin(struct slots *s, struct slot *slot, struct tree *t, struct use *
     *ret = (struct use){slot, t};
 }
 
+void slot_leave(struct slots *s, struct use *u)
+{
+    (void)pthread_mutex_lock(&s->lock);
+    u->slot->uses--;
+    u->slot->used = slots_now();
+    slots_drop(s, u->slot);
+    (void)pthread_mutex_unlock(&s->lock);
+    *u = (struct use){0};
+}
+
 static bool use_edited(struct slots *s, const char *path, struct use *ret)
 {
     (void)pthread_mutex_lock(&s->lock);

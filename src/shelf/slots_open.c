@@ -233,16 +233,6 @@ int slot_use(struct slots *s, uint32_t number, struct use *ret, struct err *e)
     return r;
 }
 
-void slot_leave(struct slots *s, struct use *u)
-{
-    (void)pthread_mutex_lock(&s->lock);
-    u->slot->uses--;
-    u->slot->used = slots_now();
-    slots_drop(s, u->slot);
-    (void)pthread_mutex_unlock(&s->lock);
-    *u = (struct use){0};
-}
-
 /* ---- all of them ---- */
 
 void slots_init(struct slots *s, struct reach *r, const struct shelf_options *o)
