@@ -12,12 +12,16 @@
 
 #include "model/split.h"
 #include "mount/processes.h"
+#include "mount/seek.h"
+#include "mount/takedown.h"
 #include "tree/tree.h"
 
 /* The most bytes of an attribute that the kernel passes. */
 #define XATTR_MOST 65536
 /* How often an undo waits for edits that other programs make meanwhile. */
 #define UNDO_TRIES 20
+/* Milliseconds in which a mount has to answer. */
+#define ANSWER_MS 2000
 
 /* ---- where ---- */
 
@@ -29,32 +33,70 @@ static char *metadata_of(const char *folder)
     return buf_error(&path) ? NULL : (char *)buf_steal(&path);
 }
 
-/* The real path of a model: of a split one, of its first shard. free() it. */
-static char *real_model(const char *operand)
+/* The first file of a split model, given any of its files; NULL: it is not split. free() it. */
+static char *first_shard(const char *path)
 {
     struct split s;
-    if (split_find(operand, &s) < 0)
-        return NULL;
-    char *first = s.n ? split_path(&s, 0) : NULL;
+    char *first = NULL;
+    if (split_find(path, &s) == 0) {
+        first = s.n ? split_path(&s, 0) : NULL;
+        split_free(&s);
+    }
+    return first;
+}
+
+/* The real path of a model: of a split one, of its first shard. A link to one shard may be beside no
+ * others. free() it. */
+static char *real_model(const char *operand)
+{
+    char *first = first_shard(operand);
     char *real = realpath(first ? first : operand, NULL);
+    if (real && !first && (first = first_shard(real))) {
+        free(real);
+        real = realpath(first, NULL);
+    }
     free(first);
-    split_free(&s);
     return real;
+}
+
+/* The mount of a daemon that serves read-write; NULL: it cannot be seen. */
+static const struct mount *editor(const struct mounts *ms, const struct process *p)
+{
+    const struct daemon_status *s = &p->status;
+    return s->state == DAEMON_SERVING && !s->read_only && s->model ? process_mount(ms, p) : NULL;
 }
 
 /* The mount point of the daemon that serves this model read-write; NULL: no such daemon can be seen. */
 static const char *served_at(const struct mounts *ms, const struct processes *ps, const char *model)
 {
     for (size_t i = 0; i < ps->n; i++) {
-        const struct daemon_status *s = &ps->process[i].status;
-        const struct mount *m = process_mount(ms, &ps->process[i]);
-        if (s->state == DAEMON_SERVING && m && !s->read_only && s->model &&
-            strcmp(s->model, model) == 0)
+        const struct mount *m = editor(ms, &ps->process[i]);
+        if (m && strcmp(ps->process[i].status.model, model) == 0)
             return m->at;
     }
     return NULL;
 }
 
+/* The model's folder in a mount of a folder of models whose daemon edits it; NULL: not found. free() it. */
+static char *edited_at(const struct mounts *ms, const struct processes *ps, const char *model)
+{
+    struct file_id id;
+    char *found = NULL;
+    int fd = open(model, O_PATH | O_CLOEXEC);
+    bool known = fd >= 0 && file_id_of(fd, &id);
+    for (size_t i = 0; known && !found && i < ps->n; i++) {
+        const struct mount *m = editor(ms, &ps->process[i]);
+        if (!m || !process_locks(ps->process[i].pid, &id) ||
+            mount_life(m->at, ANSWER_MS) != MOUNT_ALIVE)
+            continue;
+        (void)seek_model(&(struct seek){m->at, ps->process[i].status.model, model}, &found);
+    }
+    if (fd >= 0)
+        (void)close(fd);
+    return found;
+}
+
+/* A mount that does not answer is left alone: the command then says which process has the lock. */
 static int find_daemon(const char *model, char **folder, struct err *e)
 {
     struct mounts ms;
@@ -63,9 +105,14 @@ static int find_daemon(const char *model, char **folder, struct err *e)
     if (r == 0)
         r = processes_find(&ps);
     const char *at = r == 0 ? served_at(&ms, &ps, model) : NULL;
+    char *place = r == 0 && !at ? edited_at(&ms, &ps, model) : NULL;
+    if (at && mount_life(at, ANSWER_MS) != MOUNT_ALIVE)
+        at = NULL;
+    at = at ? at : place;
     *folder = at ? metadata_of(at) : NULL;
     if (at && !*folder)
         r = -ENOMEM;
+    free(place);
     processes_free(&ps);
     mounts_free(&ms);
     return r < 0 ? err_set(e, r, "cannot list mounts: %s", strerror(-r)) : 0;

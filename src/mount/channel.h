@@ -6,7 +6,7 @@
  *     r = channel_find("m.gguf", &folder, &e);     folder NULL: it is not mounted read-write
  *     r = channel_undo(folder, "12", &said, &e);
  *
- * Threads: any; no state.
+ * Threads: only before any are started (a process is forked).
  */
 #ifndef MOUNT_CHANNEL_H
 #define MOUNT_CHANNEL_H
@@ -15,9 +15,10 @@
 #include "base/err.h"
 
 /*
- * Find the folder metadata/ of a model, given its file or one of its shards, a mount point, or the
- * model's folder in a mount. free() it. 0, with *folder NULL if no daemon that can be seen has
- * mounted the file read-write; -EINVAL (the folder is not a mount of a model), -errno.
+ * Find the folder metadata/ of a model, given its file or one of its shards, or a link to one; a mount
+ * point; or the model's folder in a mount. free() it. 0, with *folder NULL if no daemon that can be
+ * seen, and that answers, has mounted the file read-write, or edits it in a mount of a folder of
+ * models; -EINVAL (the folder is not a mount of a model), -errno.
  */
 int channel_find(const char *operand, char **folder, struct err *e);
 

@@ -3,21 +3,20 @@
 #include "mount/takedown.h"
 
 #include <errno.h>
-#include <poll.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/statfs.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "mount/aside.h"
 #include "mount/catch.h"
 
 /* statfs(2) always asks the daemon. For other users the kernel itself replies, with zeros. */
-static enum mount_life ask(const char *at)
+static int ask(const void *at, int out)
 {
     struct statfs fs;
+    (void)out;
     if (statfs(at, &fs) == 0)
         return fs.f_bsize ? MOUNT_ALIVE : MOUNT_UNKNOWN;
     return errno == ENOTCONN || errno == ECONNABORTED ? MOUNT_DEAD : MOUNT_UNKNOWN;
@@ -25,21 +24,8 @@ static enum mount_life ask(const char *at)
 
 enum mount_life mount_life(const char *at, int ms)
 {
-    int status;
-    pid_t pid = fork();
-    if (pid == 0)
-        _exit((int)ask(at));
-    if (pid < 0)
-        return MOUNT_UNKNOWN;
-    struct pollfd p = {.fd = (int)syscall(SYS_pidfd_open, pid, 0), .events = POLLIN};
-    int ended = poll(&p, 1, ms);
-    if (p.fd >= 0)
-        (void)close(p.fd);
-    if (ended <= 0) /* it may not end before the daemon does, so do not wait for it */
-        (void)kill(pid, SIGKILL);
-    if (waitpid(pid, &status, ended > 0 ? 0 : WNOHANG) != pid || !WIFEXITED(status))
-        return MOUNT_UNKNOWN;
-    return (enum mount_life)WEXITSTATUS(status);
+    int r = aside(ask, at, ms, NULL);
+    return r < 0 ? MOUNT_UNKNOWN : (enum mount_life)r;
 }
 
 static int run_fusermount(const char *at, bool lazy, struct err *e)

@@ -176,6 +176,125 @@ class Beside(Case):
             self.assertEqual(entries(self.model), before)
 
 
+def daemon(at):
+    return int(os.getxattr(at, 'user.ggufs.daemon').split()[0])
+
+
+class Folders(Case):
+    """Models in a mount of a folder: the daemon that edits one is found by any path of its file."""
+
+    def setUp(self):
+        super().setUp()
+        self.top = mountlib.path('top')
+        os.makedirs(self.top)
+        self.addCleanup(shutil.rmtree, self.top)
+
+    def put(self, name, data=None):
+        path = os.path.join(self.top, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        return mountlib.put(os.path.relpath(path, mountlib.folder), data or get(self.model))
+
+    def undone(self, at, shown, *paths):
+        """Edits that are not written yet are undone by each path, so it was the daemon."""
+        place = os.path.join(at, shown)
+        for i, path in enumerate(paths):
+            before = read(place, 'general.name')
+            write(place, 'general.name', f'edit {i}')
+            self.undo(path)
+            self.assertEqual(read(place, 'general.name'), before)
+            self.assertEqual(self.history(path), self.history(place))
+        self.command('--history=clear', paths[0])
+        self.assertEqual(self.history(place), [])
+
+    def test_paths(self):
+        file = self.put('a%b/x y.gguf')
+        self.put('a%b/w.gguf')
+        self.put('source/v.gguf')
+        link = mountlib.path('linked.gguf')
+        os.symlink(file, link)
+        with Mount(self.top, '-o', 'commit=sync') as at:
+            self.undone(at, 'a%25b/x y.gguf', file, link)
+
+    def test_split(self):
+        paths = []
+        for no in range(3):
+            kv = [(b'split.no', Value('u16', no)), (b'split.count', Value('u16', 3)),
+                  (b'split.tensors.count', Value('i32', 5))]
+            part = [samples.small()[:2], [], samples.small()[2:]][no]
+            paths.append(self.put(f'sub/m-{no + 1:05}-of-00003.gguf',
+                                  gguf.encode((ALL if no == 0 else []) + kv, part)))
+        link = mountlib.path('shard.gguf')
+        os.symlink(paths[1], link)
+        with Mount(self.top, '-o', 'commit=sync') as at:
+            self.undone(at, 'sub/m.gguf', *paths, link)
+
+    def test_links_of_folder(self):
+        """The file is elsewhere; links in the folder, and others outside of it, lead there."""
+        store = mountlib.path('hub/models--o--n')
+        blob, snapshot = f'{store}/blobs/{64 * "a"}', f'{store}/snapshots/{40 * "1"}/n.gguf'
+        for path in (blob, snapshot):
+            os.makedirs(os.path.dirname(path))
+        self.addCleanup(shutil.rmtree, mountlib.path('hub'))
+        shutil.copy(self.model, blob)
+        os.symlink(f'../../blobs/{64 * "a"}', snapshot)
+        self.put('deep/er/other.gguf')
+        os.symlink(snapshot, self.top + '/deep/er/name.gguf')
+        with Mount(self.top, '-o', 'commit=sync,hashnames=edit') as at:
+            self.undone(at, 'deep/er/name.gguf', snapshot, blob, self.top + '/deep/er/name.gguf')
+
+    def test_beside(self):
+        """Another model of the same name is not meant."""
+        files = [self.put('one/m.gguf'), self.put('two/m.gguf')]
+        with Mount(self.top) as at:
+            write(at + '/one/m.gguf', 'general.name', 'one')
+            with Mount(files[1]) as other:
+                write(other, 'general.name', 'two')
+            self.undo(files[1])
+            self.assertEqual(read(at + '/one/m.gguf', 'general.name'), b'one\n')
+        self.want.check(get(files[1]))
+
+    def test_hard_links(self):
+        """A second name of the file that is edited is another model: its history is not that of the first."""
+        file = self.put('b.gguf')
+        with Mount(self.top) as at:
+            write(at + '/b.gguf', 'general.name', 'x')
+            other = mountlib.path('other.gguf')
+            os.link(file, other)
+            self.assertEqual(self.history(other), [])
+            self.command('--history=clear', other)
+            self.assertEqual(self.numbers(file), [1])
+            self.assertEqual(self.numbers(at + '/b.gguf'), [1])
+
+    def test_not_edited_yet(self):
+        """The first edit of this mount is the undo of what another mount edited."""
+        file = self.put('m.gguf')
+        with Mount(file) as at:
+            write(at, 'general.name', 'x')
+        with Mount(self.top) as at:
+            self.undo(at + '/m.gguf')
+            self.want.check(get(file))
+            self.undo(file)
+            self.assertEqual(read(at + '/m.gguf', 'general.name'), b'x\n')
+        with Mount(self.top) as at:
+            self.undo(file)
+            self.assertEqual(read(at + '/m.gguf', 'general.name'), b'test\n')
+
+    def test_no_answer(self):
+        """A daemon that does not answer is not waited for, of a folder and of one model."""
+        file = self.put('m.gguf')
+        for what, inside in ((self.top, '/m.gguf'), (file, '')):
+            with Mount(what) as at:
+                write(at + inside, 'general.name', what)
+                pid = daemon(at)
+                os.kill(pid, signal.SIGSTOP)
+                try:
+                    self.assertIn('another ggufs writes it', self.undo(file, status=1))
+                    self.assertIn('general.name', self.history(file)[-1][2])
+                finally:
+                    os.kill(pid, signal.SIGCONT)
+                self.undo(file)
+
+
 class Backups(Case):
     """Copies of metadata/: cp -a there, and back, in the same mount and in another one."""
 
