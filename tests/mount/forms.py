@@ -14,6 +14,13 @@ import safetensors_reader as reader
 import samples
 from ggufmodel import Tensor, Value, array
 
+try:  # the official reader: Debian has python3-safetensors since 13
+    import safetensors as official
+    NUMPY = {'F32': 'float32', 'F16': 'float16', 'F64': 'float64', 'I8': 'int8', 'I16': 'int16', 'I32': 'int32',
+             'I64': 'int64'}  # it has no BF16
+except ImportError:
+    official = None
+
 FORMS = {'model.safetensors': None, 'model.f32.safetensors': 'F32', 'model.f16.safetensors': 'F16',
          'model.bf16.safetensors': 'BF16'}
 OWN = {'F32', 'F16', 'BF16', 'F64', 'I8', 'I16', 'I32', 'I64'}
@@ -24,15 +31,6 @@ def file_name(name):
     """As docs say it: %XX for %, /, control characters."""
     out = b''.join(b'%%%02X' % byte if byte < 0x20 or byte in b'%/\x7f' else bytes([byte]) for byte in name)
     return {b'': b'%', b'.': b'%2E', b'..': b'%2E%2E'}.get(out, out)
-
-
-def official():
-    """The official reader, where it can be imported: Debian has python3-safetensors since 13."""
-    try:
-        from safetensors import safe_open
-        return safe_open
-    except ImportError:
-        return None
 
 
 class Checks(unittest.TestCase):
@@ -77,13 +75,26 @@ class Checks(unittest.TestCase):
             return raw
         return b''.join(raw[i:i + width][::-1] for i in range(0, len(raw), width))
 
-    def is_read(self, at):
-        """By the official reader too."""
-        safe_open = official()
-        for file in FORMS:
-            with safe_open(os.path.join(at, file), 'np') as opened:
-                for name in opened.keys():
-                    opened.get_slice(name).get_shape()
+    def is_read(self, path):
+        """The official reader reads the same, of the mapped file and of its bytes."""
+        with official.safe_open(path, 'np') as opened:
+            metadata, tensors = reader.load(path)
+            self.assertEqual(opened.metadata(), metadata)
+            self.assertEqual(sorted(opened.keys()), sorted(tensors))
+            for name, (dtype, shape, data) in tensors.items():
+                part = opened.get_slice(name)
+                self.assertEqual((part.get_dtype(), tuple(part.get_shape())), (dtype, shape), name)
+                if dtype in NUMPY:
+                    values = opened.get_tensor(name)
+                    self.assertEqual((values.dtype, values.shape), (NUMPY[dtype], shape), name)
+                    self.assertEqual(values.tobytes(), data, name)
+        self.assertEqual({name: (row['dtype'], tuple(row['shape']), bytes(row['data']))
+                          for name, row in official.deserialize(mountlib.get(path))}, tensors)
+
+    def all_read(self, model):
+        with mountlib.Mount(model, '-o', 'ro') as at:
+            for file in FORMS:
+                self.is_read(os.path.join(at, file))
 
 
 class Shared(Checks):
@@ -97,17 +108,50 @@ class Shared(Checks):
             with self.subTest(model=os.path.basename(model)), mountlib.Mount(model, '-o', 'ro') as at:
                 self.check(at, big='big-endian' in mountlib.get(at + '/info').decode())
 
-    def test_official(self):
-        if not official():
-            self.skipTest('no python3-safetensors (Debian has it since 13)')
-        for model in sorted(glob.glob(os.path.join(mountlib.SHARED, 'models/*.gguf'))):
-            with self.subTest(model=os.path.basename(model)), mountlib.Mount(model, '-o', 'ro') as at:
-                self.is_read(at)
-
 
 def tensor(name, type_id=F32, count=4):
     size = count * gguf.GEOMETRY[type_id][2] // gguf.GEOMETRY[type_id][1] if type_id in gguf.GEOMETRY else 64
     return Tensor(name, type_id, (count,), bytes(1 + i % 255 for i in range(size)))
+
+
+@unittest.skipUnless(official, 'no python3-safetensors (Debian has it since 13)')
+class Official(Checks):
+    def test_official(self):
+        models = sorted(glob.glob(os.path.join(mountlib.SHARED, 'models/*.gguf')))
+        if not models:
+            self.skipTest('no shared data')
+        for model in models:
+            with self.subTest(model=os.path.basename(model)):
+                self.all_read(model)
+
+    def test_official_made(self):
+        """Names and keys that are hard to write, every type in both byte orders, no elements, no tensors."""
+        names = [b'a\xff', b'a%FF', b'%FF\xfe', b'__metadata__', b'"quoted\\\n\0', b'', b'\xed\xa0\x80',
+                 b'\xf0\x9f\x98\x80']
+        kinds = [Tensor(b'%d' % i, i, (256, 2, 3), bytes(j % 251 for j in range(gguf.nbytes(i, (256, 2, 3)))))
+                 for i in gguf.GEOMETRY]
+        odd = [Tensor(b'scalar', F32, (), b'1234'), Tensor(b'none', I64, (0, 4)), tensor(b'odd', I8, 3),
+               tensor(b'x', UNKNOWN)]
+        kv = samples.ARCH + samples.odd() + [(key, Value('string', b'x')) for key in (b'__metadata__', b'format')]
+        made = {'names': gguf.encode(kv, [tensor(name) for name in names]), 'none': gguf.encode(samples.ARCH, []),
+                'little': gguf.encode(kv, kinds + odd), 'big': gguf.encode(samples.ARCH, kinds + odd, big=True)}
+        for name, data in made.items():
+            with self.subTest(model=name):
+                self.all_read(mountlib.put(name + '.gguf', data))
+
+    def test_official_limit(self):
+        """A header of the most bytes that it takes and that end at a page; with one more a key is left out."""
+        def of(length):
+            kv = samples.ARCH + [(b'a.long', Value('string', b'l' * length))]
+            with mountlib.Mount(mountlib.put('limit.gguf', gguf.encode(kv, [tensor(b't')])), '-o', 'ro') as at:
+                self.is_read(at + '/model.safetensors')
+                with open(at + '/model.safetensors', 'rb') as file:
+                    return 8 + int.from_bytes(file.read(8), 'little')
+        most = reader.HEADER_MOST // 4096 * 4096
+        used = len('{"__metadata__":{"format":"pt","general.architecture":"llama","a.long":""},'
+                   '"t":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}}') + 8
+        self.assertEqual(of(most - used), most)
+        self.assertEqual(of(most - used + 1), 4096)
 
 
 class Made(Checks):
