@@ -8,11 +8,11 @@
 #include "base/bytes.h"
 #include "derive/stats.h"
 
-void hashes_line(const struct gen *g, uint32_t i, const char hex[DIGEST_HEX], struct buf *out)
+void hashes_line(const struct snapshot *g, uint32_t i, const char hex[DIGEST_HEX], struct buf *out)
 {
     const struct gguf_tensor *t = &g->gguf->tensor[i];
     size_t shard;
-    (void)gen_offset(g, i, &shard);
+    (void)snapshot_offset(g, i, &shard);
     const char *file = g->shards ? g->shards->name[shard] : g->file;
     buf_str(out, "sha256    ");
     buf_add(out, hex, DIGEST_HEX);
@@ -23,7 +23,7 @@ void hashes_line(const struct gen *g, uint32_t i, const char hex[DIGEST_HEX], st
     buf_char(out, '\n');
 }
 
-static size_t line_size(const struct gen *g, enum lines_of what, uint32_t i)
+static size_t line_size(const struct snapshot *g, enum lines_of what, uint32_t i)
 {
     static const char hex[DIGEST_HEX];
     struct buf m = BUF_MEASURE;
@@ -33,14 +33,14 @@ static size_t line_size(const struct gen *g, enum lines_of what, uint32_t i)
     return m.len;
 }
 
-static void part_free(struct gen_part *part)
+static void part_free(struct snapshot_part *part)
 {
     free(part);
 }
 
-const struct lines *lines_get(struct gen *g, enum lines_of what)
+const struct lines *lines_get(struct snapshot *g, enum lines_of what)
 {
-    struct gen_part *known = gen_part(g, what);
+    struct snapshot_part *known = snapshot_part(g, what);
     if (known)
         return (const struct lines *)known;
     uint32_t n = g->gguf->n_tensors;
@@ -55,10 +55,10 @@ const struct lines *lines_get(struct gen *g, enum lines_of what)
     l->head = at;
     for (uint32_t i = 0; i < n; i++)
         l->end[i] = at += line_size(g, what, i);
-    return (const struct lines *)gen_add_part(g, what, &l->part);
+    return (const struct lines *)snapshot_add_part(g, what, &l->part);
 }
 
-uint64_t lines_size(const struct lines *l, const struct gen *g)
+uint64_t lines_size(const struct lines *l, const struct snapshot *g)
 {
     return g->gguf->n_tensors ? l->end[g->gguf->n_tensors - 1] : l->head;
 }
@@ -77,7 +77,7 @@ static uint32_t line_at(const struct lines *l, uint32_t n, uint64_t off)
     return low;
 }
 
-void lines_range(const struct lines *l, const struct gen *g, uint64_t off, uint64_t end,
+void lines_range(const struct lines *l, const struct snapshot *g, uint64_t off, uint64_t end,
                  uint32_t *first, uint32_t *last)
 {
     uint32_t n = g->gguf->n_tensors;

@@ -18,7 +18,7 @@ enum { PAGE = 4096, LENGTH = 8 /* bytes before the header */ };
 
 /* What a build goes over; the same for the measuring of a size. */
 struct plan {
-    const struct gen *g;
+    const struct snapshot *g;
     enum safetensors_as as;
     bool *omit;     /* owned: of each tensor */
     bool omits;     /* some */
@@ -181,7 +181,7 @@ static int omit_doubles(struct plan *p)
     return r;
 }
 
-static int plan_make(const struct gen *g, enum safetensors_as as, struct plan *p)
+static int plan_make(const struct snapshot *g, enum safetensors_as as, struct plan *p)
 {
     static const char reserved[] = "__metadata__";
     const struct gguf *m = g->gguf;
@@ -220,7 +220,7 @@ static void add_key(const struct plan *p, uint32_t i, struct buf *room, struct b
     const struct gguf *g = p->g->gguf;
     const struct gguf_kv *kv = &g->kv[i];
     struct gguf_value v = gguf_value(g, kv);
-    if (v.type == GGUF_ARRAY || !gen_shows_key(p->g, i) || is_taken(g, kv))
+    if (v.type == GGUF_ARRAY || !snapshot_shows_key(p->g, i) || is_taken(g, kv))
         return;
     buf_char(out, ',');
     add_string(out, room, gguf_key(g, kv), kv->key_len, as_replacement);
@@ -392,35 +392,35 @@ static int measure(struct plan *p, uint64_t *head, uint64_t *data)
     return r;
 }
 
-/* ---- kept with a generation ---- */
+/* ---- kept with a snapshot ---- */
 
 struct kept_file {
-    struct gen_part part;
+    struct snapshot_part part;
     _Atomic(uint64_t) size;        /* + 1; 0: not measured yet; UINT64_MAX: there can be none */
     _Atomic(struct image *) image; /* a reference, or NULL */
 };
 
-static void kept_file_free(struct gen_part *part)
+static void kept_file_free(struct snapshot_part *part)
 {
     struct kept_file *f = (struct kept_file *)part;
     image_unref(atomic_load(&f->image));
     free(f);
 }
 
-static struct kept_file *kept_file(struct gen *g, enum safetensors_as as)
+static struct kept_file *kept_file(struct snapshot *g, enum safetensors_as as)
 {
     unsigned slot = LINES_SLOTS + (unsigned)as;
-    struct gen_part *known = gen_part(g, slot);
+    struct snapshot_part *known = snapshot_part(g, slot);
     if (known)
         return (struct kept_file *)known;
     struct kept_file *f = calloc(1, sizeof(*f));
     if (!f)
         return NULL;
     f->part.free = kept_file_free;
-    return (struct kept_file *)gen_add_part(g, slot, &f->part);
+    return (struct kept_file *)snapshot_add_part(g, slot, &f->part);
 }
 
-uint64_t safetensors_size(struct gen *g, enum safetensors_as as)
+uint64_t safetensors_size(struct snapshot *g, enum safetensors_as as)
 {
     CLEANUP(plan_free) struct plan p = {0};
     struct kept_file *f = kept_file(g, as);
@@ -459,7 +459,7 @@ static int make_head(struct plan *p, struct buf *out)
     return r < 0 ? r : buf_error(out);
 }
 
-static int make_image(struct gen *g, enum safetensors_as as, struct image **ret)
+static int make_image(struct snapshot *g, enum safetensors_as as, struct image **ret)
 {
     CLEANUP(plan_free) struct plan p = {0};
     CLEANUP(buf_free) struct buf head = BUF_INIT;
@@ -480,7 +480,7 @@ static int make_image(struct gen *g, enum safetensors_as as, struct image **ret)
     return r;
 }
 
-int safetensors_image(struct gen *g, enum safetensors_as as, struct image **ret)
+int safetensors_image(struct snapshot *g, enum safetensors_as as, struct image **ret)
 {
     struct kept_file *f = kept_file(g, as);
     struct image *im = f ? atomic_load(&f->image) : NULL, *other = NULL;

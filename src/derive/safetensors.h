@@ -12,13 +12,13 @@
  * one whose name comes out the same as another's. Of keys that make the header too long the longest
  * are left out.
  *
- * Threads: any. What is made of a generation is kept with it: its size when that is first asked for,
+ * Threads: any. What is made of a snapshot is kept with it: its size when that is first asked for,
  * its image when the file is first opened.
  */
 #ifndef DERIVE_SAFETENSORS_H
 #define DERIVE_SAFETENSORS_H
 
-#include "model/gen.h"
+#include "model/snapshot.h"
 
 #define SAFETENSORS_HEADER_MOST ((uint64_t)100000000)
 
@@ -30,8 +30,8 @@ enum safetensors_as {
 };
 
 /* Bytes of the file; UINT64_MAX: there can be none (the header alone is too long), or no memory. */
-uint64_t safetensors_size(struct gen *g, enum safetensors_as as);
+uint64_t safetensors_size(struct snapshot *g, enum safetensors_as as);
 /* A reference to the file. 0, -EFBIG, -ENOMEM. */
-int safetensors_image(struct gen *g, enum safetensors_as as, struct image **ret);
+int safetensors_image(struct snapshot *g, enum safetensors_as as, struct image **ret);
 
 #endif

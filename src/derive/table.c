@@ -50,7 +50,7 @@ static size_t widest(size_t a, size_t b)
 }
 
 /* Short texts of a tensor, made in `room`, which is reused. */
-static void measure(const struct gen *g, uint32_t i, struct buf *room, struct widths *w)
+static void measure(const struct snapshot *g, uint32_t i, struct buf *room, struct widths *w)
 {
     const struct gguf_tensor *t = &g->gguf->tensor[i];
     size_t shard;
@@ -66,23 +66,23 @@ static void measure(const struct gen *g, uint32_t i, struct buf *room, struct wi
     shape(g->gguf, t, room);
     if (room->len <= TABLE_NAME_MOST)
         w->shape = widest(w->shape, room->len);
-    w->off = widest(w->off, digits(gen_offset(g, i, &shard)));
+    w->off = widest(w->off, digits(snapshot_offset(g, i, &shard)));
     w->bytes = widest(w->bytes, digits(t->nbytes));
 }
 
-static void head(const struct gen *g, const struct widths *w, struct buf *out)
+static void head(const struct snapshot *g, const struct widths *w, struct buf *out)
 {
     buf_printf(out, "%-*s  %-*s  %-*s  %*s  %*s%s\n", (int)w->name, "NAME", (int)w->type, "TYPE",
                (int)w->shape, "SHAPE", (int)w->off, "OFFSET", (int)w->bytes, "BYTES",
                g->shards ? "  SHARD" : "");
 }
 
-static void line(const struct gen *g, uint32_t i, const struct widths *w, struct buf *room,
+static void line(const struct snapshot *g, uint32_t i, const struct widths *w, struct buf *room,
                  struct buf *out)
 {
     const struct gguf_tensor *t = &g->gguf->tensor[i];
     size_t shard;
-    uint64_t off = gen_offset(g, i, &shard);
+    uint64_t off = snapshot_offset(g, i, &shard);
     room->len = 0;
     show_all(room, gguf_name(g->gguf, t), t->name_len);
     pad(room, 0, w->name);
@@ -101,7 +101,7 @@ static void line(const struct gen *g, uint32_t i, const struct widths *w, struct
     buf_add(out, room->data, room->len);
 }
 
-void table_text(const struct gen *g, struct buf *out)
+void table_text(const struct snapshot *g, struct buf *out)
 {
     CLEANUP(buf_free) struct buf room = BUF_INIT;
     struct widths w = {4, 4, 5, 6, 5}; /* of the head */

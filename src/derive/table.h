@@ -8,7 +8,7 @@
 #define DERIVE_TABLE_H
 
 #include "base/buf.h"
-#include "model/gen.h"
+#include "model/snapshot.h"
 
 /*
  * NAME, TYPE, SHAPE (in NumPy's order), OFFSET, BYTES, and of a split model SHARD. Names are made safe
@@ -16,6 +16,6 @@
  * it does not make every line as long.
  */
 #define TABLE_NAME_MOST 64
-void table_text(const struct gen *g, struct buf *out);
+void table_text(const struct snapshot *g, struct buf *out);
 
 #endif

@@ -17,7 +17,7 @@
 
 static const struct gguf_tensor *tensor_of(const struct task *t)
 {
-    return &t->view.gen->gguf->tensor[t->tensor];
+    return &t->view.snap->gguf->tensor[t->tensor];
 }
 
 static uint64_t parts(uint64_t n, uint64_t size)
@@ -67,7 +67,7 @@ static int begin_bins(struct task *t)
 
 static int begin_picture(struct task *t)
 {
-    t->picture = picture_of(t->view.gen->gguf, tensor_of(t));
+    t->picture = picture_of(t->view.snap->gguf, tensor_of(t));
     t->units = t->picture.height;
     t->mean = malloc((size_t)t->picture.height * t->picture.width * sizeof(*t->mean));
     return t->mean ? 0 : -ENOMEM;
@@ -148,7 +148,7 @@ int task_unit(struct task *t, uint64_t unit, float room[TASK_ROOM])
     const struct gguf_tensor *tensor = tensor_of(t);
     struct unit u = {.t = t,
                      .type = gguf_type(tensor),
-                     .big = t->view.gen->gguf->fmt.big,
+                     .big = t->view.snap->gguf->fmt.big,
                      .data = store_data(t->view.store, t->tensor, 0, 0),
                      .no = unit,
                      .room = room};

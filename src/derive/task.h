@@ -12,7 +12,7 @@
 
 #include "derive/kept.h"
 #include "derive/picture.h"
-#include "model/gen.h"
+#include "model/snapshot.h"
 
 struct task {
     struct task *next;

@@ -62,21 +62,21 @@ struct work *work_new(void)
     return w;
 }
 
-bool work_applies(const struct gen *g, const struct gguf_tensor *t, enum derived what)
+bool work_applies(const struct snapshot *g, const struct gguf_tensor *t, enum derived what)
 {
     return what == DERIVED_SHA256 || quant_has_values(gguf_type(t), g->gguf->fmt.big);
 }
 
 static struct kept_key key_of(const struct view *v, uint32_t i)
 {
-    struct tensor_id id = ids_of(v->gen->ids, i);
+    struct tensor_id id = ids_of(v->snap->ids, i);
     return (struct kept_key){id.number, id.version};
 }
 
 /* References to what tensors are read from. */
 static struct view same_view(const struct view *v)
 {
-    return (struct view){gen_ref(v->gen), store_ref(v->store), NULL};
+    return (struct view){snapshot_ref(v->snap), store_ref(v->store), NULL};
 }
 
 /* ---- all under the lock, but where it says so ---- */
@@ -84,7 +84,7 @@ static struct view same_view(const struct view *v)
 /* True if the tensor needs nothing more for this wish. */
 static bool settled(const struct work *w, const struct want *want, uint32_t i)
 {
-    const struct gen *g = want->view.gen;
+    const struct snapshot *g = want->view.snap;
     return !work_applies(g, &g->gguf->tensor[i], want->what) ||
            kept_has(&w->kept, key_of(&want->view, i), want->what);
 }
@@ -153,7 +153,7 @@ static int add_task(struct work *w, const struct want *want, uint32_t i)
     t->tensor = i;
     t->key = key_of(&want->view, i);
     t->what = want->what;
-    t->small = want->view.gen->gguf->tensor[i].nbytes <= SMALL;
+    t->small = want->view.snap->gguf->tensor[i].nbytes <= SMALL;
     int r = task_begin(t, kept_moments(&w->kept, t->key, &known) ? &known : NULL);
     if (r < 0) {
         task_free(t);

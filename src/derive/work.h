@@ -24,7 +24,7 @@
 #define DERIVE_WORK_H
 
 #include "derive/kept.h"
-#include "model/gen.h"
+#include "model/snapshot.h"
 
 struct work;
 
@@ -45,7 +45,7 @@ int work_want(struct work *w, const struct view *v, enum derived what, uint32_t 
 bool work_interrupt(struct work *w, const void *who);
 
 /* True if it can be computed of this tensor: all but hashes need values. */
-bool work_applies(const struct gen *g, const struct gguf_tensor *t, enum derived what);
+bool work_applies(const struct snapshot *g, const struct gguf_tensor *t, enum derived what);
 
 /* What is kept of tensor i. False or NULL: nothing (any more): want it. */
 bool work_sha256(struct work *w, const struct view *v, uint32_t i, uint8_t dst[DIGEST_BYTES]);

@@ -8,16 +8,16 @@
 
 void shown_free(struct shown *s)
 {
-    gen_unref(s->gen);
+    snapshot_unref(s->snap);
     edit_value_unref(s->value);
     *s = SHOWN_NONE;
 }
 
 bool shown_value(const struct shown *s, struct gguf_value *ret)
 {
-    if (!s->gen)
+    if (!s->snap)
         return false;
-    const struct gguf *g = s->gen->gguf;
+    const struct gguf *g = s->snap->gguf;
     *ret = s->value ? gguf_value_at(&g->fmt, s->value->type, s->value->bytes.data)
                     : gguf_value(g, &g->kv[s->kv]);
     return true;
@@ -29,9 +29,9 @@ const uint8_t *shown_bytes(const struct shown *s, size_t *n)
         *n = s->value->bytes.len;
         return s->value->bytes.data;
     }
-    const struct gguf_kv *kv = &s->gen->gguf->kv[s->kv];
+    const struct gguf_kv *kv = &s->snap->gguf->kv[s->kv];
     *n = (size_t)(kv->end - kv->val_off);
-    return s->gen->gguf->head + kv->val_off;
+    return s->snap->gguf->head + kv->val_off;
 }
 
 bool shown_is(const struct shown *s, uint32_t type, const struct buf *bytes)
@@ -53,9 +53,9 @@ void shown_text(const struct shown *s, struct buf *out)
 
 uint64_t shown_size(const struct shown *s)
 {
-    if (!s->gen)
+    if (!s->snap)
         return 0;
-    _Atomic(uint64_t) *cache = s->value ? &s->value->cached : &s->gen->key_size[s->kv];
+    _Atomic(uint64_t) *cache = s->value ? &s->value->cached : &s->snap->key_size[s->kv];
     uint64_t known = atomic_load_explicit(cache, memory_order_relaxed);
     if (known)
         return known - 1;
@@ -65,8 +65,8 @@ uint64_t shown_size(const struct shown *s)
     return m.len;
 }
 
-/* Numbers of generations stay far below the bit that marks those of values. */
+/* Numbers of snapshots stay far below the bit that marks those of values. */
 uint64_t shown_id(const struct shown *s)
 {
-    return s->value ? UINT64_C(1) << 63 | s->value->id : s->gen->number;
+    return s->value ? UINT64_C(1) << 63 | s->value->id : s->snap->number;
 }

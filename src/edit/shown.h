@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A key's value as the tree shows it: of a generation, or of an edit that is in no generation yet.
+ * A key's value as the tree shows it: of a snapshot, or of an edit that is in no snapshot yet.
  * References are taken under a lock; what is done with the value, rendering above all, needs none.
  *
  * Threads: one at a time; the value itself is immutable.
@@ -9,12 +9,12 @@
 #define EDIT_SHOWN_H
 
 #include "edit/change.h"
-#include "model/gen.h"
+#include "model/snapshot.h"
 
 struct shown {
-    struct gen *gen;          /* a reference; NULL: the key has no value */
-    struct edit_value *value; /* a reference; NULL: that of the generation */
-    uint32_t kv;              /* number of the key in the generation, if value is NULL */
+    struct snapshot *snap;    /* a reference; NULL: the key has no value */
+    struct edit_value *value; /* a reference; NULL: that of the snapshot */
+    uint32_t kv;              /* number of the key in the snapshot, if value is NULL */
 };
 
 #define SHOWN_NONE ((struct shown){0})

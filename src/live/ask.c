@@ -212,7 +212,7 @@ static int ask_all(struct live *l, enum edit_strategy *how, struct err *e)
     int r = batch_freshen(l, e);
     if (r < 0)
         return r;
-    struct gen *gen = gen_ref(l->newest->view.gen); /* whose head is the plan's */
+    struct snapshot *snap = snapshot_ref(l->newest->view.snap); /* whose head is the plan's */
     struct edit_plan plan = p->plan;
     uint64_t planned = p->planned, batch = p->number;
     p->plan = EDIT_PLAN_INIT;
@@ -226,7 +226,7 @@ static int ask_all(struct live *l, enum edit_strategy *how, struct err *e)
     } else {
         edit_plan_free(&plan);
     }
-    gen_unref(gen);
+    snapshot_unref(snap);
     return r;
 }
 

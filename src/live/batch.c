@@ -13,9 +13,9 @@
 
 void batch_begin(struct live *l)
 {
-    const struct gen *base = base_gen(l);
+    const struct snapshot *base = base_gen(l);
     l->next = (struct batch){.number = l->next.number + 1};
-    edit_change_init(&l->next.change, gen_own(base), base->rank);
+    edit_change_init(&l->next.change, snapshot_own(base), base->rank);
 }
 
 static void pin(struct name *x)
@@ -179,7 +179,7 @@ static void forget_steps(struct live *l, struct batch *b)
 /* ---- snapshots ---- */
 
 /* A key that no edit has touched has the size that was measured before. Both list keys by rank. */
-static void keep_sizes(const struct names *n, const struct gen *old, struct gen *now)
+static void keep_sizes(const struct names *n, const struct snapshot *old, struct snapshot *now)
 {
     uint32_t was = 0;
     for (uint32_t kv = 0; kv < now->gguf->n_kv && !now->own; kv++) {
@@ -196,23 +196,23 @@ static void keep_sizes(const struct names *n, const struct gen *old, struct gen 
 }
 
 /* Put a snapshot in the place of the newest: a reference, which passes. */
-static void adopt(struct live *l, struct gen *g)
+static void adopt(struct live *l, struct snapshot *g)
 {
-    keep_sizes(&l->names, l->newest->view.gen, g);
-    gen_unref(newest_put(l->newest, g));
+    keep_sizes(&l->names, l->newest->view.snap, g);
+    snapshot_unref(newest_put(l->newest, g));
     atomic_store(&l->stale, false);
 }
 
 static int adopt_plan(struct live *l, struct edit_plan *p, struct err *e)
 {
-    struct gen *gen;
+    struct snapshot *snap;
     struct timespec changed = newest_changed(l->newest);
-    int r = newest_make(l->newest, edit_plan_steal(p), l->generations + 1, &changed, &gen, e);
+    int r = newest_make(l->newest, edit_plan_steal(p), l->snapshots + 1, &changed, &snap, e);
     if (r < 0)
         return r;
-    gen->rank = edit_plan_steal_ranks(p);
-    l->generations++;
-    adopt(l, gen);
+    snap->rank = edit_plan_steal_ranks(p);
+    l->snapshots++;
+    adopt(l, snap);
     return 0;
 }
 
@@ -224,7 +224,7 @@ int batch_freshen(struct live *l, struct err *e)
     if (!atomic_load(&l->stale))
         return 0;
     if (b->change.n == 0) { /* what is pending is nothing: the one below */
-        adopt(l, gen_ref(base_gen(l)));
+        adopt(l, snapshot_ref(base_gen(l)));
         return 0;
     }
     int r = edit_plan_make(&b->change, &l->opt.edit, &plan, e);
@@ -293,7 +293,7 @@ void batch_take_back(struct live *l, const struct err *e)
     edit_undo(&b->change, 0);
     if (b->change.n == 0) {
         b->edits = 0;
-        adopt(l, gen_ref(base_gen(l)));
+        adopt(l, snapshot_ref(base_gen(l)));
     } else {
         set_changed(l);
     }
@@ -329,7 +329,7 @@ void batch_drop(struct live *l)
     l->next.asking = old.asking;
     l->next.waits = old.waits;
     play_all_back(l, &old, 0);
-    adopt(l, gen_ref(base_gen(l)));
+    adopt(l, snapshot_ref(base_gen(l)));
     batch_follow(l, &old.change);
     follow_steps(l, &old, 0);
     batch_end_steps(l, &old);
@@ -362,8 +362,8 @@ static void report_lost(struct live *l, const struct buf *lost)
 /* Moves the pending change to what is on the disk. */
 static int move_change(struct live *l, struct buf *lost)
 {
-    const struct gen *base = base_gen(l);
-    const struct edit_base to = {.g = gen_own(base), .rank = base->rank};
+    const struct snapshot *base = base_gen(l);
+    const struct edit_base to = {.g = snapshot_own(base), .rank = base->rank};
     return edit_rebase(&l->next.change, &to, on_lost, lost);
 }
 
@@ -383,7 +383,7 @@ void batch_rebase(struct live *l, struct batch *failed)
     if (r < 0 || b->change.n == 0) {
         batch_drop(l);
     } else {
-        adopt(l, gen_ref(base_gen(l)));
+        adopt(l, snapshot_ref(base_gen(l)));
         set_changed(l);
         play_again(l, b);
         b->asked = false;

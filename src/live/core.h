@@ -58,13 +58,13 @@ struct live {
     const struct judge *const *judge; /* of drafts: constant */
     bool odd_names;                   /* some key has a NUL in it; constant */
     struct lock lock;                 /* comes before that of `newest` */
-    atomic_bool stale;    /* edits were accepted that are not in the newest generation */
-    bool ending;          /* drafts that were not judged yet are dropped */
-    uint32_t generations; /* made after the first */
-    uint64_t ranks;       /* given to keys */
+    atomic_bool stale;                /* edits were accepted that are not in the newest snapshot */
+    bool ending;                      /* drafts that were not judged yet are dropped */
+    uint32_t snapshots;               /* made after the first */
+    uint64_t ranks;                   /* given to keys */
     struct names names;
-    struct gen *disk;   /* a reference: what the model file holds */
-    struct gen *flying; /* a reference: what is being written, or NULL */
+    struct snapshot *disk;   /* a reference: what the model file holds */
+    struct snapshot *flying; /* a reference: what is being written, or NULL */
     struct batch next;
     struct batch flight;     /* if `flying` is set; its plan and waits as they were taken */
     size_t flight_edits;     /* keys that it changes */
@@ -84,7 +84,7 @@ struct live {
 };
 
 /* What an edit that is made now is based on. */
-static inline struct gen *base_gen(const struct live *l)
+static inline struct snapshot *base_gen(const struct live *l)
 {
     return l->flying ? l->flying : l->disk;
 }

@@ -86,7 +86,7 @@ static int parse_and_set(struct live *l, struct name *x, const struct buf *text,
     bool own = key_is_own(x->key, x->key_len), known = shown_value(&old, &v);
     struct typed type = edits_type(l, x, text);
     const struct type_name as = type_to_parse(&type);
-    int r = text_parse_as(&l->newest->view.gen->gguf->fmt, &as, bytes_of(text), text->len,
+    int r = text_parse_as(&l->newest->view.snap->gguf->fmt, &as, bytes_of(text), text->len,
                           known ? &v : NULL, &payload, e);
     if (r < 0) /* of what cannot be edited nothing else is worth saying */
         return own ? not_for_editing(e) : r;
@@ -115,7 +115,7 @@ int edits_retype(struct live *l, struct name *x, struct typed type, struct err *
     assert(lock_held(&l->lock));
     CLEANUP(buf_free) struct buf text = BUF_INIT;
     CLEANUP(shown_free) struct shown s = stored_value(l, x);
-    if (!s.gen)
+    if (!s.snap)
         return err_set(e, -EINVAL, "has no value yet");
     if (strcmp(x->key, "general.alignment") == 0)
         return err_set(e, -EINVAL, "its type cannot be changed");
@@ -137,8 +137,8 @@ int edits_restore(struct live *l, struct name *x, const struct shown *value, str
     CLEANUP(shown_free) struct shown now = stored_value(l, x);
     struct gguf_value v;
     size_t n;
-    if (!value->gen) {
-        int r = now.gen ? edits_remove(l, x, e) : 0;
+    if (!value->snap) {
+        int r = now.snap ? edits_remove(l, x, e) : 0;
         x->typed.set = false; /* it never had a type that counts */
         return r;
     }

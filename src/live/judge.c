@@ -49,7 +49,7 @@ static int parse(const struct live *l, const struct name *x, const struct buf *t
 {
     CLEANUP(buf_free) struct buf payload = BUF_INIT;
     CLEANUP(shown_free) struct shown s = stored_value(l, x);
-    const struct gguf *g = l->newest->view.gen->gguf;
+    const struct gguf *g = l->newest->view.snap->gguf;
     struct gguf_value old;
     bool known = shown_value(&s, &old);
     const struct type_name as = type_to_parse(type);

@@ -17,8 +17,8 @@ int live_open(struct newest *n, struct edit_file *f, const struct live_options *
               struct live **ret)
 {
     struct live *l = calloc(1, sizeof(*l));
-    const struct gguf *own = gen_own(n->view.gen);
-    if (!l || names_init(&l->names, n->view.gen) < 0) {
+    const struct gguf *own = snapshot_own(n->view.snap);
+    if (!l || names_init(&l->names, n->view.snap) < 0) {
         free(l);
         return -ENOMEM;
     }
@@ -27,7 +27,7 @@ int live_open(struct newest *n, struct edit_file *f, const struct live_options *
     l->file = f;
     l->odd_names = has_odd_names(own);
     l->ranks = own->n_kv;
-    l->disk = gen_ref(n->view.gen);
+    l->disk = snapshot_ref(n->view.snap);
     l->judge = judges;
     lock_init(&l->lock);
     batch_begin(l);
@@ -81,7 +81,7 @@ void live_close(struct live *l)
     lock_drop(&l->lock);
     batch_free(&l->next);
     names_close(&l->names);
-    gen_unref(l->disk);
+    snapshot_unref(l->disk);
     lock_destroy(&l->lock);
     free(l);
 }
@@ -146,10 +146,10 @@ static int facts_locked(const struct live *l, uint32_t number, struct live_facts
     int r = look_check(l, number);
     if (r < 0)
         return r;
-    const struct gguf *g = l->newest->view.gen->gguf;
+    const struct gguf *g = l->newest->view.snap->gguf;
     const struct file *f = names_file(&l->names, number);
     const struct name *x = f ? f->name : NULL;
-    const struct gguf_kv *kv = f ? NULL : &g->kv[names_kv(&l->names, l->newest->view.gen, number)];
+    const struct gguf_kv *kv = f ? NULL : &g->kv[names_kv(&l->names, l->newest->view.snap, number)];
     CLEANUP(shown_free) struct shown shown = look_shown(l, number);
     *ret = (struct live_facts){.helper = f && f->kind == FILE_HELPER};
     if (kv)

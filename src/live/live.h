@@ -70,9 +70,9 @@ void live_close(struct live *l); /* may be NULL */
 
 /* ---- the newest state ---- */
 
-/* True if edits were accepted that are not in the newest generation. */
+/* True if edits were accepted that are not in the newest snapshot. */
 bool live_stale(const struct live *l);
-/* Make a generation of the accepted edits, unless one exists. */
+/* Make a snapshot of the accepted edits, unless one exists. */
 int live_freshen(struct live *l);
 
 /* Pending edits are counted up to this, so that a look does not cost more the more there are. */
@@ -104,7 +104,7 @@ void live_forget(struct live *l, uint32_t number, uint64_t n);
 /* f: one of its open files, or NULL; with it the size is that of what it writes. */
 int live_attr(struct live *l, uint32_t number, const struct live_file *f, struct live_attr *ret);
 
-/* What the folder held at one moment: keys in the order of the model, then what is in no generation
+/* What the folder held at one moment: keys in the order of the model, then what is in no snapshot
  * yet. Zero to begin with. */
 struct live_list {
     uint32_t *number; /* owned */

@@ -17,7 +17,7 @@ int look_check(const struct live *l, uint32_t number)
 {
     assert(lock_held(&l->lock));
     bool known = names_file(&l->names, number) ||
-                 names_kv(&l->names, l->newest->view.gen, number) != UINT32_MAX;
+                 names_kv(&l->names, l->newest->view.snap, number) != UINT32_MAX;
     return known ? 0 : -ENOENT;
 }
 
@@ -25,19 +25,19 @@ struct file *look_touch(struct live *l, uint32_t number)
 {
     assert(lock_held(&l->lock));
     struct file *f = names_file(&l->names, number);
-    return f ? f : names_touch(&l->names, l->newest->view.gen, number);
+    return f ? f : names_touch(&l->names, l->newest->view.snap, number);
 }
 
 struct shown look_shown(const struct live *l, uint32_t number)
 {
     assert(lock_held(&l->lock));
     const struct file *f = names_file(&l->names, number);
-    struct gen *g = l->newest->view.gen;
+    struct snapshot *g = l->newest->view.snap;
     const struct name *x = f && f->kind == FILE_KEY ? f->name ? f->name : f->last : NULL;
     if (f)
         return x ? stored_value(l, x) : SHOWN_NONE;
     uint32_t kv = names_kv(&l->names, g, number);
-    return kv == UINT32_MAX ? SHOWN_NONE : (struct shown){gen_ref(g), NULL, kv};
+    return kv == UINT32_MAX ? SHOWN_NONE : (struct shown){snapshot_ref(g), NULL, kv};
 }
 
 struct shown look_attr(const struct live *l, uint32_t number, struct live_attr *ret)
@@ -60,7 +60,7 @@ struct shown look_attr(const struct live *l, uint32_t number, struct live_attr *
 
 void look_measure(struct shown *s, struct live_attr *ret)
 {
-    if (s->gen)
+    if (s->snap)
         ret->size = shown_size(s);
     shown_free(s);
 }
@@ -92,11 +92,11 @@ void live_forget(struct live *l, uint32_t number, uint64_t n)
 uint32_t look_find(const struct live *l, const char *text)
 {
     const struct name *x = names_find(&l->names, text);
-    const struct gen *g = l->newest->view.gen;
+    const struct snapshot *g = l->newest->view.snap;
     assert(lock_held(&l->lock));
     if (x)
         return x->file ? x->file->number : NUMBER_NONE;
-    uint32_t kv = gen_find_key(g, text);
+    uint32_t kv = snapshot_find_key(g, text);
     return kv == UINT32_MAX ? NUMBER_NONE : names_number(&l->names, g, kv);
 }
 
@@ -107,7 +107,7 @@ static bool is_key(void *ctx, const char *text, size_t n)
     memcpy(name, text, n);
     name[n] = '\0';
     const struct name *x = names_find(&l->names, name);
-    return x ? x->key != NULL : gen_find_key(l->newest->view.gen, name) != UINT32_MAX;
+    return x ? x->key != NULL : snapshot_find_key(l->newest->view.snap, name) != UINT32_MAX;
 }
 
 enum name_class look_classify(const struct live *l, const char *text)
@@ -161,7 +161,7 @@ int live_lookup(struct live *l, const char *name, struct live_attr *ret)
 /* ---- listing ---- */
 
 /* The number of key kv's file; NUMBER_NONE: it is not visible. */
-static uint32_t number_of(const struct live *l, const struct gen *g, uint32_t kv)
+static uint32_t number_of(const struct live *l, const struct snapshot *g, uint32_t kv)
 {
     const struct gguf_kv *at = &g->gguf->kv[kv];
     uint32_t number = names_number(&l->names, g, kv);
@@ -177,13 +177,13 @@ static int list_locked(struct live *l, struct live_list *list)
     int r = batch_freshen(l, &e);
     if (r < 0)
         return r;
-    const struct gen *g = l->newest->view.gen;
+    const struct snapshot *g = l->newest->view.snap;
     uint32_t *number = malloc(((size_t)g->gguf->n_kv + l->names.named + 1) * sizeof(*number));
     size_t n = 0;
     if (!number)
         return -ENOMEM;
     for (uint32_t kv = 0; kv < g->gguf->n_kv; kv++) {
-        uint32_t found = gen_shows_key(g, kv) ? number_of(l, g, kv) : NUMBER_NONE;
+        uint32_t found = snapshot_shows_key(g, kv) ? number_of(l, g, kv) : NUMBER_NONE;
         if (found != NUMBER_NONE)
             number[n++] = found;
     }
@@ -212,7 +212,7 @@ void live_list_free(struct live_list *list)
 /* False: it has no name any more. */
 static bool name_of(const struct live *l, uint32_t number, char name[TREE_NAME_MAX + 1])
 {
-    const struct gen *g = l->newest->view.gen;
+    const struct snapshot *g = l->newest->view.snap;
     const struct file *f = names_file(&l->names, number);
     uint32_t kv = f ? UINT32_MAX : names_kv(&l->names, g, number);
     if (f && f->name)

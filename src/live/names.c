@@ -12,7 +12,7 @@
 #define BUCKETS_LEAST 64
 
 /* A split model shows fewer keys than its first file has. */
-static int number_shown(struct names *n, const struct gen *g)
+static int number_shown(struct names *n, const struct snapshot *g)
 {
     n->own = malloc(((size_t)n->first + 1) * sizeof(*n->own));
     n->number = malloc(((size_t)n->ranked + 1) * sizeof(*n->number));
@@ -27,12 +27,12 @@ static int number_shown(struct names *n, const struct gen *g)
     return 0;
 }
 
-int names_init(struct names *n, const struct gen *first)
+int names_init(struct names *n, const struct snapshot *first)
 {
     uint32_t shown = first->gguf->n_kv;
     size_t cap = (size_t)shown + 1;
     *n = (struct names){.first = shown,
-                        .ranked = gen_own(first)->n_kv,
+                        .ranked = snapshot_own(first)->n_kv,
                         .n = shown,
                         .inos = shown,
                         .cap = cap,
@@ -386,7 +386,7 @@ struct file *file_new(struct names *n, enum file_kind kind)
     return f;
 }
 
-/* The number of a key of the first generation is not used again: it says that the key is touched.
+/* The number of a key of the first snapshot is not used again: it says that the key is touched.
  * Without memory others are not either. */
 void file_reap(struct names *n, struct file *f)
 {
@@ -415,9 +415,9 @@ struct file *names_file(const struct names *n, uint32_t number)
 }
 
 /* The key of the edited file that has this rank. */
-static uint32_t find_rank(const struct gen *g, uint64_t rank)
+static uint32_t find_rank(const struct snapshot *g, uint64_t rank)
 {
-    uint32_t low = 0, high = gen_own(g)->n_kv;
+    uint32_t low = 0, high = snapshot_own(g)->n_kv;
     if (!g->rank)
         return rank <= high ? (uint32_t)rank - 1 : UINT32_MAX;
     while (low < high) {
@@ -427,12 +427,12 @@ static uint32_t find_rank(const struct gen *g, uint64_t rank)
         else
             high = mid;
     }
-    return low < gen_own(g)->n_kv && g->rank[low] == rank ? low : UINT32_MAX;
+    return low < snapshot_own(g)->n_kv && g->rank[low] == rank ? low : UINT32_MAX;
 }
 
-uint32_t names_kv(const struct names *n, const struct gen *g, uint32_t number)
+uint32_t names_kv(const struct names *n, const struct snapshot *g, uint32_t number)
 {
-    const struct gguf *own = gen_own(g);
+    const struct gguf *own = snapshot_own(g);
     if (number >= n->first || n->file[number])
         return UINT32_MAX;
     uint32_t kv = find_rank(g, (uint64_t)(n->own ? n->own[number] : number) + 1);
@@ -442,7 +442,7 @@ uint32_t names_kv(const struct names *n, const struct gen *g, uint32_t number)
 }
 
 /* Of keys with one rank (edit/restore.h) only the first can be untouched. */
-uint32_t names_number(const struct names *n, const struct gen *g, uint32_t kv)
+uint32_t names_number(const struct names *n, const struct snapshot *g, uint32_t kv)
 {
     const struct gguf_kv *at = &g->gguf->kv[kv];
     if (g->own)
@@ -454,7 +454,7 @@ uint32_t names_number(const struct names *n, const struct gen *g, uint32_t kv)
     return number < n->first && !n->file[number] ? number : NUMBER_NONE;
 }
 
-struct file *names_touch(struct names *n, const struct gen *g, uint32_t number)
+struct file *names_touch(struct names *n, const struct snapshot *g, uint32_t number)
 {
     char text[TREE_NAME_MAX + 1];
     const struct gguf_kv *kv = &g->gguf->kv[names_kv(n, g, number)];
@@ -474,7 +474,7 @@ struct file *names_touch(struct names *n, const struct gen *g, uint32_t number)
     return f;
 }
 
-struct name *names_get_key(struct names *n, const struct gen *g, const char *key, size_t len)
+struct name *names_get_key(struct names *n, const struct snapshot *g, const char *key, size_t len)
 {
     char text[TREE_NAME_MAX + 1];
     (void)name_encode(key, len, text);

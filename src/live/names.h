@@ -7,7 +7,7 @@
  * handles and lookups. A rename moves the pointer; all else moves with the file. What the model has
  * of a key is the slot of the key's name.
  *
- * Of most keys there is nothing but a number: a key of the first generation that no edit has
+ * Of most keys there is nothing but a number: a key of the first snapshot that no edit has
  * touched is in each, is found by its rank (edit/change.h), and has the number that it had in the
  * first. Name and file are made when it is touched: its value, its name or its rank is about to
  * change, or it is opened for writing.
@@ -27,7 +27,7 @@
 #include <time.h>
 
 #include "base/buf.h"
-#include "model/gen.h"
+#include "model/snapshot.h"
 #include "live/types.h"
 #include "text/name.h"
 
@@ -96,7 +96,7 @@ struct file {
 };
 
 struct names {
-    uint32_t first;     /* keys of the first generation: their numbers are 0 to first - 1 */
+    uint32_t first;     /* keys of the first snapshot: their numbers are 0 to first - 1 */
     uint32_t ranked;    /* keys of its own file: their ranks are 1 to ranked */
     uint32_t *own;      /* owned, by number: of a split model, the key's in that file; else NULL */
     uint32_t *number;   /* owned: the number of each of those, or NUMBER_NONE; else NULL */
@@ -123,8 +123,8 @@ struct names {
 /* Bytes of a value's text, and of all helpers together: more than any tokenizer's array has. */
 #define TEXT_MAX ((uint64_t)1 << 30)
 
-/* For the first generation, whose key i gets number i. 0, -ENOMEM. */
-int names_init(struct names *n, const struct gen *first);
+/* For the first snapshot, whose key i gets number i. 0, -ENOMEM. */
+int names_init(struct names *n, const struct snapshot *first);
 void names_close(struct names *n);
 
 /* ---- names ---- */
@@ -172,16 +172,16 @@ void file_free_content(struct names *n, struct file *f);
 
 /* The file of a number; NULL: it is untouched, or means nothing. */
 struct file *names_file(const struct names *n, uint32_t number);
-/* The key of generation g that an untouched number means; UINT32_MAX: none. */
-uint32_t names_kv(const struct names *n, const struct gen *g, uint32_t number);
+/* The key of snapshot g that an untouched number means; UINT32_MAX: none. */
+uint32_t names_kv(const struct names *n, const struct snapshot *g, uint32_t number);
 /* The number of an untouched key of g; NUMBER_NONE: it is touched. */
-uint32_t names_number(const struct names *n, const struct gen *g, uint32_t kv);
+uint32_t names_number(const struct names *n, const struct snapshot *g, uint32_t kv);
 /* Name and file of an untouched number. NULL: no memory. */
-struct file *names_touch(struct names *n, const struct gen *g, uint32_t number);
+struct file *names_touch(struct names *n, const struct snapshot *g, uint32_t number);
 
 /* The name of a key, made if it does not exist, also of one longer than a file name; a helper may have
  * it. NULL: no memory. */
-struct name *names_get_key(struct names *n, const struct gen *g, const char *key, size_t len);
+struct name *names_get_key(struct names *n, const struct snapshot *g, const char *key, size_t len);
 
 /* True if one helper may be `len` bytes instead of `was` (0: a new one): all together have room. */
 bool names_have_room(const struct names *n, uint64_t was, uint64_t len);

@@ -32,8 +32,8 @@ static int not_idle(struct err *e)
  */
 static struct name *name_of_key(struct live *l, const char *key, size_t n)
 {
-    const struct gen *gen = l->newest->view.gen;
-    struct name *x = names_get_key(&l->names, gen, key, n);
+    const struct snapshot *snap = l->newest->view.snap;
+    struct name *x = names_get_key(&l->names, snap, key, n);
     return x && name_keep_spare(&l->names, x) == 0 ? x : NULL;
 }
 
@@ -108,7 +108,7 @@ static void say_done(struct live *l, const struct history_pick *p, const struct 
 }
 
 /* Under the lock. */
-static int undo(struct live *l, const struct gen *seen, const struct history_pick *p,
+static int undo(struct live *l, const struct snapshot *seen, const struct history_pick *p,
                 struct live_wait *w, struct err *e)
 {
     if (!is_idle(l) || l->disk != seen)
@@ -121,15 +121,15 @@ static int undo(struct live *l, const struct gen *seen, const struct history_pic
                        (unsigned long long)p->rec.number);
         return 0;
     }
-    say_done(l, p, gen_own(seen));
+    say_done(l, p, snapshot_own(seen));
     return writer_sync(l, w, true);
 }
 
 /* What the disk holds, if nothing else is to be written: a reference; or NULL. */
-static struct gen *disk_gen(struct live *l)
+static struct snapshot *disk_gen(struct live *l)
 {
     lock_take(&l->lock);
-    struct gen *g = is_idle(l) ? gen_ref(l->disk) : NULL;
+    struct snapshot *g = is_idle(l) ? snapshot_ref(l->disk) : NULL;
     lock_drop(&l->lock);
     return g;
 }
@@ -144,21 +144,21 @@ static void close_history(struct history *h)
     history_close(h);
 }
 
-static int pick(struct live *l, uint64_t number, const struct gen *seen, struct history_pick *ret,
-                struct err *e)
+static int pick(struct live *l, uint64_t number, const struct snapshot *seen,
+                struct history_pick *ret, struct err *e)
 {
     CLEANUP(close_history) struct history h = {.place = HISTORY_PLACE_INIT};
     if (!l->opt.history)
         return no_history(e);
     int r = keeper_history(l->opt.history, &h, e);
-    return r < 0 ? r : history_pick(&h, number, gen_own(seen), ret, e);
+    return r < 0 ? r : history_pick(&h, number, snapshot_own(seen), ret, e);
 }
 
 int live_undo(struct live *l, uint64_t number, struct live_wait *w)
 {
     struct history_pick p = HISTORY_PICK_INIT;
     struct err e = {0};
-    struct gen *seen = disk_gen(l);
+    struct snapshot *seen = disk_gen(l);
     int r = seen ? pick(l, number, seen, &p, &e) : not_idle(&e);
     lock_take(&l->lock);
     if (r == 0)
@@ -166,7 +166,7 @@ int live_undo(struct live *l, uint64_t number, struct live_wait *w)
     if (r < 0)
         (void)snprintf(l->undo, sizeof(l->undo), "%s", e.msg);
     lock_drop(&l->lock);
-    gen_unref(seen);
+    snapshot_unref(seen);
     history_pick_free(&p);
     return r;
 }
@@ -185,12 +185,12 @@ int live_history(struct live *l, struct buf *out)
     if (!l->opt.history)
         return -EOPNOTSUPP;
     lock_take(&l->lock);
-    struct gen *disk = gen_ref(l->disk);
+    struct snapshot *disk = snapshot_ref(l->disk);
     lock_drop(&l->lock);
     int r = keeper_history(l->opt.history, &h, NULL);
     if (r == 0)
-        r = history_text(&h, gen_own(disk), out, NULL);
-    gen_unref(disk);
+        r = history_text(&h, snapshot_own(disk), out, NULL);
+    snapshot_unref(disk);
     return r;
 }
 

@@ -86,14 +86,14 @@ static void mark_failed(struct live *l, const struct edit_change *c, const struc
 }
 
 /*
- * The batch is on disk: so is the generation that was in flight. Returns the store that is not
+ * The batch is on disk: so is the snapshot that was in flight. Returns the store that is not
  * needed any more, or NULL. It is let go of without the lock, and of a large model after the
  * waiting requests are answered: freeing a file takes a good part of the time that its copy took.
  */
 static struct store *landed(struct live *l, struct store *s)
 {
     struct store *old = s ? newest_put_store(l->newest, s) : NULL;
-    gen_unref(l->disk);
+    snapshot_unref(l->disk);
     l->disk = l->flying;
     l->flying = NULL;
     return old;
@@ -107,24 +107,24 @@ static void drop_store(struct store **s)
 
 static void failed(struct live *l, const struct job *job, int r)
 {
-    struct gen *flying = l->flying; /* what was accepted since is based on it */
+    struct snapshot *flying = l->flying; /* what was accepted since is based on it */
     l->flying = NULL;
     batch_rebase(l, &l->flight);
-    gen_unref(flying);
+    snapshot_unref(flying);
     mark_failed(l, &l->flight.change, &job->err);
     if (!l->flight.waits)
         l->failed = r;
 }
 
 /* Carry a batch out, without the lock. *ret is the new store, or NULL if the old one serves on. */
-static int carry_out(struct live *l, struct job *job, const struct gen *g, struct store **ret)
+static int carry_out(struct live *l, struct job *job, const struct snapshot *g, struct store **ret)
 {
     struct progress p = {l, job};
     struct edit_hooks hooks = {
         .cancel = &l->cancel, .progress = on_progress, .ready = on_ready, .arg = &p};
     job->result = (struct edit_result){.old_fd = -1};
     if (l->opt.history)
-        keeper_begin(l->opt.history, gen_own(l->disk), gen_own(g), l->flight.restored);
+        keeper_begin(l->opt.history, snapshot_own(l->disk), snapshot_own(g), l->flight.restored);
     int r = edit_commit(l->file, &l->flight.plan, &l->opt.edit, &hooks, &job->result, &job->err);
     if (l->opt.history)
         keeper_end(l->opt.history, r == 0);
@@ -133,7 +133,7 @@ static int carry_out(struct live *l, struct job *job, const struct gen *g, struc
         (void)close(job->result.old_fd);
     /* Readers get the new file. If it cannot be had, the old one has the same data. */
     if (r == 0 && replaced &&
-        newest_make_store(l->newest, l->file->fd, gen_own(g), ret, &job->err) < 0)
+        newest_make_store(l->newest, l->file->fd, snapshot_own(g), ret, &job->err) < 0)
         live_log(l, LOG_WARNING, "the old file is kept open for readers: %s", job->err.msg);
     return r;
 }
@@ -158,7 +158,7 @@ static void take(struct live *l, struct job *job, struct live_wait **answered)
     (void)clock_gettime(CLOCK_MONOTONIC, &job->begin);
     l->due_set = false;
     l->flight = *b;
-    l->flying = gen_ref(l->newest->view.gen);
+    l->flying = snapshot_ref(l->newest->view.snap);
     batch_begin(l);
     atomic_store(&l->cancel, false);
 }
@@ -240,7 +240,7 @@ static void write_pending(struct live *l)
     }
     struct live_wait *answered = NULL;
     take(l, &job, &answered);
-    const struct gen *flying = l->flying;
+    const struct snapshot *flying = l->flying;
     lock_drop(&l->lock);
     waits_answer(answered, 0);
     r = carry_out(l, &job, flying, &s);

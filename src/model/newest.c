@@ -21,16 +21,17 @@ void newest_free(struct newest *n)
     (void)pthread_mutex_destroy(&n->lock);
 }
 
-struct view newest_view_as(const struct newest *n, struct gen *g)
+struct view newest_view_as(const struct newest *n, struct snapshot *g)
 {
     bool first = g->number == 0 && n->file;
-    return (struct view){gen_ref(g), store_ref(n->view.store), first ? image_ref(n->file) : NULL};
+    return (struct view){snapshot_ref(g), store_ref(n->view.store),
+                         first ? image_ref(n->file) : NULL};
 }
 
 struct view newest_view(struct newest *n)
 {
     (void)pthread_mutex_lock(&n->lock);
-    struct view v = newest_view_as(n, n->view.gen);
+    struct view v = newest_view_as(n, n->view.snap);
     (void)pthread_mutex_unlock(&n->lock);
     return v;
 }
@@ -51,15 +52,15 @@ void newest_touch(struct newest *n)
 }
 
 int newest_make(const struct newest *n, struct gguf *own, uint32_t number,
-                const struct timespec *mtime, struct gen **ret, struct err *e)
+                const struct timespec *mtime, struct snapshot **ret, struct err *e)
 {
     struct gguf *merged = NULL;
-    struct gen *g = NULL;
+    struct snapshot *g = NULL;
     int r = number == UINT32_MAX ? err_set(e, -EOVERFLOW, "too many edits; mount it again") : 0;
     if (r == 0 && n->shards)
         r = shards_merge(n->shards, own, &merged, e);
     if (r == 0) {
-        r = gen_make(merged ? merged : own, number, mtime, &g);
+        r = snapshot_make(merged ? merged : own, number, mtime, &g);
         if (r < 0)
             (void)err_set(e, r, "no memory");
     }
@@ -68,8 +69,8 @@ int newest_make(const struct newest *n, struct gguf *own, uint32_t number,
         gguf_free(own);
         return r;
     }
-    if (n->view.gen)
-        g->ids = ids_ref(n->view.gen->ids); /* an edit of keys */
+    if (n->view.snap)
+        g->ids = ids_ref(n->view.snap->ids); /* an edit of keys */
     g->own = merged ? own : NULL;
     g->shards = n->shards;
     g->file = n->name ? n->name : g->file;
@@ -95,23 +96,23 @@ int newest_make_store(const struct newest *n, int fd, const struct gguf *own, st
     return r < 0 ? err_set(e, r, "no memory") : 0;
 }
 
-struct gen *newest_put(struct newest *n, struct gen *g)
+struct snapshot *newest_put(struct newest *n, struct snapshot *g)
 {
     (void)pthread_mutex_lock(&n->lock);
-    assert(g->ids == n->view.gen->ids);
-    struct gen *old = n->view.gen;
-    n->view.gen = g;
+    assert(g->ids == n->view.snap->ids);
+    struct snapshot *old = n->view.snap;
+    n->view.snap = g;
     (void)pthread_mutex_unlock(&n->lock);
     return old;
 }
 
-struct view newest_put_view(struct newest *n, struct gen *g, struct store *s)
+struct view newest_put_view(struct newest *n, struct snapshot *g, struct store *s)
 {
     (void)pthread_mutex_lock(&n->lock);
-    if (n->leaving && g->ids != n->view.gen->ids)
+    if (n->leaving && g->ids != n->view.snap->ids)
         n->leaving(n->leaving_arg, g);
-    struct view old = {n->view.gen, n->view.store, NULL};
-    n->view.gen = g;
+    struct view old = {n->view.snap, n->view.store, NULL};
+    n->view.snap = g;
     n->view.store = s;
     (void)pthread_mutex_unlock(&n->lock);
     return old;

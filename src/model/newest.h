@@ -2,9 +2,9 @@
 /*
  * The newest state of a model, which all readers take references of.
  *
- *     newest_init(&n); n.view.gen = ...; n.view.store = ...;
+ *     newest_init(&n); n.view.snap = ...; n.view.store = ...;
  *     struct view v = newest_view(&n);     any reader; view_free(&v)
- *     newest_put(&n, gen);                 the writer
+ *     newest_put(&n, snap);                 the writer
  *
  * Its lock is held for a few reference counts, never while anything is rendered, measured, planned
  * or asked of the disk: it is all that a read of tensor data needs.
@@ -17,20 +17,20 @@
 
 #include <pthread.h>
 
-#include "model/gen.h"
+#include "model/snapshot.h"
 
 struct newest {
     pthread_mutex_t lock;
-    struct view view;            /* references: the newest generation and store */
+    struct view view;            /* references: the newest snapshot and store */
     struct timespec changed;     /* the last edit */
     const char *name;            /* what the model's file is called, not owned; or NULL */
     const struct shards *shards; /* of a split model, not owned; else NULL */
-    struct image *file;          /* a reference: of the first generation, its own file as it was
+    struct image *file;          /* a reference: of the first snapshot, its own file as it was
                                     opened; NULL: replaced */
     atomic_uint numbers;         /* given out so far to tensors and their versions (ids.h) */
-    /* Called under the lock before a generation with another table of tensors takes the place of
+    /* Called under the lock before a snapshot with another table of tensors takes the place of
      * the newest: for views that are needed further on. May be NULL. */
-    void (*leaving)(void *arg, const struct gen *next);
+    void (*leaving)(void *arg, const struct snapshot *next);
     void *leaving_arg;
 };
 
@@ -39,25 +39,25 @@ void newest_free(struct newest *n);
 
 /* A reference to what is newest. Free with view_free(). */
 struct view newest_view(struct newest *n);
-/* A view of another generation, with the newest store. Under the lock. */
-struct view newest_view_as(const struct newest *n, struct gen *g);
+/* A view of another snapshot, with the newest store. Under the lock. */
+struct view newest_view_as(const struct newest *n, struct snapshot *g);
 struct timespec newest_changed(struct newest *n);
 
 /*
- * A generation of what the edited file holds, which passes to it in any case: merged with the
+ * A snapshot of what the edited file holds, which passes to it in any case: merged with the
  * other shards of a split model.
  */
 int newest_make(const struct newest *n, struct gguf *own, uint32_t number,
-                const struct timespec *mtime, struct gen **ret, struct err *e);
+                const struct timespec *mtime, struct snapshot **ret, struct err *e);
 /* The store of the edited file, open as fd (which is duplicated) and laid out as in `own`. */
 int newest_make_store(const struct newest *n, int fd, const struct gguf *own, struct store **ret,
                       struct err *e);
 
 /* Put it in the place of the newest, whose reference is returned; this one passes. */
-struct gen *newest_put(struct newest *n, struct gen *g);
-/* The same for a generation and a store of its tensors: where the table of tensors is another. */
-struct view newest_put_view(struct newest *n, struct gen *g, struct store *s);
-/* The same for a store: the file that the first generation was read from is replaced. */
+struct snapshot *newest_put(struct newest *n, struct snapshot *g);
+/* The same for a snapshot and a store of its tensors: where the table of tensors is another. */
+struct view newest_put_view(struct newest *n, struct snapshot *g, struct store *s);
+/* The same for a store: the file that the first snapshot was read from is replaced. */
 struct store *newest_put_store(struct newest *n, struct store *s);
 /* Something is edited just now. */
 void newest_touch(struct newest *n);

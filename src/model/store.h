@@ -3,7 +3,7 @@
  * A store: the open, mapped files of a model and where in them each tensor's data lies. One file,
  * or of a split model one for each shard.
  *
- * Tensor bytes are the same in all generations with the same table of tensors (ids.h), so every
+ * Tensor bytes are the same in all snapshots with the same table of tensors (ids.h), so every
  * reader takes them from the newest store, and no file that was replaced is kept alive.
  *
  * Threads: immutable and counted; any.

@@ -7,7 +7,7 @@
  * or copies from the mapping) the stretch that comes next. A request that arrives meanwhile is
  * parked, and the same thread answers it.
  *
- * A reader holds at most one stretch, and only plain bytes: it does not keep a generation of the
+ * A reader holds at most one stretch, and only plain bytes: it does not keep a snapshot of the
  * model alive. All readers together hold at most AHEAD_TOTAL bytes. A reader that has not read in
  * order, or has reached the end of the file, holds none.
  *

@@ -22,16 +22,16 @@ static int measure(struct tree *t, const struct view *v, const struct node *n, u
     else if (r == 0 && row->tell)
         row->tell(v, t->name, &m);
     else if (r == 0)
-        row->text(v->gen, NULL, &m);
+        row->text(v->snap, NULL, &m);
     rendered_unref(text);
     *ret = m.len;
     return r < 0 ? r : buf_error(&m);
 }
 
-/* The same, measured once in a generation, and with the state. */
+/* The same, measured once in a snapshot, and with the state. */
 static int whole_size(struct tree *t, const struct view *v, const struct node *n, uint64_t *ret)
 {
-    _Atomic(uint64_t) *cache = &v->gen->row_size[n->row];
+    _Atomic(uint64_t) *cache = &v->snap->row_size[n->row];
     uint64_t known = atomic_load_explicit(cache, memory_order_relaxed), size = known - 1;
     int r = known ? 0 : measure(t, v, n, &size);
     struct buf m = BUF_MEASURE;
@@ -46,7 +46,7 @@ static int whole_size(struct tree *t, const struct view *v, const struct node *n
 
 static int node_size(struct tree *t, const struct view *v, const struct node *n, uint64_t *ret)
 {
-    const struct gen *g = v->gen;
+    const struct snapshot *g = v->snap;
     *ret = 0;
     if (node_is_dir(n))
         return 0;
@@ -63,7 +63,7 @@ static int node_size(struct tree *t, const struct view *v, const struct node *n,
 }
 
 /* Links of a folder: itself, its entry above, and ".." of each folder in it. */
-static nlink_t node_links(const struct gen *g, const struct node *n)
+static nlink_t node_links(const struct snapshot *g, const struct node *n)
 {
     if (!node_is_dir(n))
         return 1;
@@ -78,7 +78,7 @@ static const struct grant *node_grant(const struct tree *t, const struct view *v
 {
     const struct rights *r = &t->rights;
     if (n->kind == NODE_TENSOR || n->kind == NODE_TENSOR_FILE)
-        return &r->file[v->store->place[gen_tensor_no(v->gen, node_tensor(v->gen, n))].file];
+        return &r->file[v->store->place[snapshot_tensor_no(v->snap, node_tensor(v->snap, n))].file];
     if (n->kind == NODE_WHOLE)
         return &r->all;
     return n->kind == NODE_DIR && n->row == ROOT_TENSORS ? &r->names : &r->own;
@@ -101,7 +101,7 @@ static mode_t node_mode(const struct tree *t, const struct grant *g, const struc
 }
 
 /* A key's time moves only when that key is written; those of views of the whole, and of what may
- * differ between generations, with each. */
+ * differ between snapshots, with each. */
 static struct timespec node_mtime(struct tree *t, const struct view *v, const struct node *n,
                                   const struct live_attr *a)
 {
@@ -111,7 +111,7 @@ static struct timespec node_mtime(struct tree *t, const struct view *v, const st
     if (n->kind == NODE_DIR && n->row == ROOT_METADATA)
         return newest_changed(&t->newest);
     bool moves = n->kind == NODE_WHOLE || (row && row->flags & ROW_MOVES);
-    return moves ? v->gen->mtime : t->st.st_mtim;
+    return moves ? v->snap->mtime : t->st.st_mtim;
 }
 
 /*
@@ -139,9 +139,9 @@ int node_entry_as(struct tree *t, const struct view *v, const struct node *n,
     *ret = (struct tree_entry){
         .node = ino_of(n), .generation = a->generation, .fixed = node_fixed(t, n)};
     ret->attr = (struct stat){
-        .st_ino = n->kind == NODE_KEY ? ino_key(a->ino) : node_inode(v->gen, n),
+        .st_ino = n->kind == NODE_KEY ? ino_key(a->ino) : node_inode(v->snap, n),
         .st_mode = a->link ? S_IFLNK | 0777 : node_mode(t, g, n),
-        .st_nlink = node_links(v->gen, n),
+        .st_nlink = node_links(v->snap, n),
         .st_uid = t->opt.set_uid ? t->opt.uid : g->uid,
         .st_gid = t->opt.set_gid ? t->opt.gid : g->gid,
         .st_blksize = IO_SIZE,
@@ -157,7 +157,7 @@ int node_entry_as(struct tree *t, const struct view *v, const struct node *n,
 int node_entry(struct tree *t, const struct view *v, const struct node *n, struct tree_entry *ret)
 {
     struct live_attr a = {0};
-    int r = node_check(t, v->gen, n);
+    int r = node_check(t, v->snap, n);
     if (r == 0)
         r = node_size(t, v, n, &a.size);
     return r < 0 ? r : node_entry_as(t, v, n, &a, ret);

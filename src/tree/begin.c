@@ -141,7 +141,7 @@ int begin_parsed(struct tree *t)
         t->edit.block = (uint32_t)fs.f_bsize;
     if (t->writable && t->model.overlay.planted.code)
         not_writable(t, t->model.overlay.planted.msg);
-    if (t->writable && edit_allowed(gen_own(t->newest.view.gen), &why) < 0)
+    if (t->writable && edit_allowed(snapshot_own(t->newest.view.snap), &why) < 0)
         not_writable(t, why.msg); /* the lock is kept */
     int r = t->writable && !t->opt.late ? open_live(t, &l) : 0;
     atomic_store(&t->live, l);

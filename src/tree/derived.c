@@ -15,8 +15,8 @@
 /* True if the tensor lacks bytes that are needed: then it has no result. */
 static bool lacks(const struct view *v, uint32_t i, enum derived what)
 {
-    const struct gguf_tensor *t = &v->gen->gguf->tensor[i];
-    return work_applies(v->gen, t, what) && store_there(v->store, i, t->nbytes) < t->nbytes;
+    const struct gguf_tensor *t = &v->snap->gguf->tensor[i];
+    return work_applies(v->snap, t, what) && store_there(v->store, i, t->nbytes) < t->nbytes;
 }
 
 /* ---- of a tensor ---- */
@@ -27,7 +27,7 @@ uint64_t part_size(const struct view *v, const struct row *row, const struct ggu
         return DIGEST_HEX + 1;
     if (row->what == DERIVED_STATS)
         return STATS_TEXT;
-    struct picture p = picture_of(v->gen->gguf, t);
+    struct picture p = picture_of(v->snap->gguf, t);
     return picture_size(&p);
 }
 
@@ -46,7 +46,7 @@ static int hash_read(const struct view *v, uint32_t i, uint64_t off, size_t n, s
 int part_read(const struct view *v, const struct row *row, const struct gguf_tensor *t,
               uint64_t off, size_t n, struct reply *r)
 {
-    uint32_t i = gen_tensor_no(v->gen, t);
+    uint32_t i = snapshot_tensor_no(v->snap, t);
     if (row->what == DERIVED_SHA256)
         return hash_read(v, i, off, n, r);
     struct blob *b = work_blob(r->work, v, i, row->what);
@@ -60,13 +60,13 @@ int part_read(const struct view *v, const struct row *row, const struct gguf_ten
 uint64_t part_missing(const struct view *v, const struct row *row, const struct gguf_tensor *t,
                       uint64_t off, uint64_t end)
 {
-    return lacks(v, gen_tensor_no(v->gen, t), row->what) ? off : end;
+    return lacks(v, snapshot_tensor_no(v->snap, t), row->what) ? off : end;
 }
 
 void part_need(const struct view *v, const struct row *row, const struct gguf_tensor *t,
                uint64_t off, size_t n, struct need *ret)
 {
-    uint32_t i = gen_tensor_no(v->gen, t);
+    uint32_t i = snapshot_tensor_no(v->snap, t);
     (void)off;
     (void)n;
     *ret = (struct need){row->what, i, i + 1};
@@ -77,7 +77,7 @@ void part_need(const struct view *v, const struct row *row, const struct gguf_te
 /* NULL: no memory. */
 static const struct lines *lines_of(const struct view *v, const struct row *row)
 {
-    return lines_get(v->gen, row->what == DERIVED_SHA256 ? LINES_HASHES : LINES_STATS);
+    return lines_get(v->snap, row->what == DERIVED_SHA256 ? LINES_HASHES : LINES_STATS);
 }
 
 /* For want of memory it has no bytes. */
@@ -85,7 +85,7 @@ uint64_t lines_row_size(const struct view *v, const struct row *row, const struc
 {
     const struct lines *l = lines_of(v, row);
     (void)t;
-    return l ? lines_size(l, v->gen) : 0;
+    return l ? lines_size(l, v->snap) : 0;
 }
 
 void lines_row_need(const struct view *v, const struct row *row, const struct gguf_tensor *t,
@@ -95,7 +95,7 @@ void lines_row_need(const struct view *v, const struct row *row, const struct gg
     (void)t;
     *ret = (struct need){.what = row->what};
     if (l)
-        lines_range(l, v->gen, off, off + n, &ret->first, &ret->last);
+        lines_range(l, v->snap, off, off + n, &ret->first, &ret->last);
 }
 
 /* A line whose tensor has no result is missing. */
@@ -113,7 +113,7 @@ uint64_t lines_row_missing(const struct view *v, const struct row *row, const st
 static int add_line(const struct view *v, enum derived what, uint32_t i, const struct reply *r,
                     struct buf *out)
 {
-    const struct gguf *g = v->gen->gguf;
+    const struct gguf *g = v->snap->gguf;
     uint8_t hash[DIGEST_BYTES];
     char hex[DIGEST_HEX];
     struct moments m;
@@ -121,10 +121,10 @@ static int add_line(const struct view *v, enum derived what, uint32_t i, const s
         if (!work_sha256(r->work, v, i, hash))
             return -EAGAIN;
         digest_hex(hash, hex);
-        hashes_line(v->gen, i, hex, out);
+        hashes_line(v->snap, i, hex, out);
         return 0;
     }
-    bool has = work_applies(v->gen, &g->tensor[i], what);
+    bool has = work_applies(v->snap, &g->tensor[i], what);
     if (has && !work_moments(r->work, v, i, &m))
         return -EAGAIN;
     stats_line(g, &g->tensor[i], has ? &m : NULL, out);
@@ -141,7 +141,7 @@ int lines_row_read(const struct view *v, const struct row *row, const struct ggu
     (void)t;
     if (!l)
         return -ENOMEM;
-    lines_range(l, v->gen, off, off + n, &first, &last);
+    lines_range(l, v->snap, off, off + n, &first, &last);
     uint64_t at = off < l->head ? 0 : lines_begin(l, first);
     if (row->what == DERIVED_MOMENTS && at == 0)
         stats_head(&text);

@@ -55,7 +55,7 @@ const struct row files_tensor[] = {
 };
 // clang-format on
 
-_Static_assert(COUNT(files_root) <= GEN_ROWS && COUNT(files_root) <= INO_MAX_ROWS &&
+_Static_assert(COUNT(files_root) <= SNAPSHOT_ROWS && COUNT(files_root) <= INO_MAX_ROWS &&
                    COUNT(files_tensor) <= INO_MAX_ROWS,
                "node numbers have room for INO_MAX_ROWS rows");
 
@@ -64,7 +64,7 @@ size_t files_count(enum files_where where)
     return where == FILES_ROOT ? COUNT(files_root) : COUNT(files_tensor);
 }
 
-bool files_exists(const struct gen *g, const struct row *row, const struct gguf_tensor *t)
+bool files_exists(const struct snapshot *g, const struct row *row, const struct gguf_tensor *t)
 {
     if (row->flags & ROW_SPLIT && !g->shards)
         return false;
@@ -73,7 +73,7 @@ bool files_exists(const struct gen *g, const struct row *row, const struct gguf_
     return !(row->flags & ROW_VALUES) || quant_has_values(gguf_type(t), g->gguf->fmt.big);
 }
 
-bool files_listed(const struct gen *g, const struct row *row, const struct gguf_tensor *t,
+bool files_listed(const struct snapshot *g, const struct row *row, const struct gguf_tensor *t,
                   enum files_views views)
 {
     static const unsigned left_out[] = {
@@ -81,7 +81,7 @@ bool files_listed(const struct gen *g, const struct row *row, const struct gguf_
     return files_exists(g, row, t) && !(row->flags & left_out[views]);
 }
 
-int files_find(const struct gen *g, enum files_where where, const struct gguf_tensor *t,
+int files_find(const struct snapshot *g, enum files_where where, const struct gguf_tensor *t,
                const char *name)
 {
     for (size_t i = 0; i < files_count(where); i++) {

@@ -16,20 +16,20 @@
 #include "base/buf.h"
 #include "derive/safetensors.h"
 #include "derive/work.h"
-#include "model/gen.h"
+#include "model/snapshot.h"
 #include "tree/reply.h"
 
 enum files_where { FILES_ROOT, FILES_TENSOR };
 
 enum {
     ROW_DIR = 1 << 0,    /* a folder */
-    ROW_WHOLE = 1 << 1,  /* a view of the whole model: changes with each generation */
+    ROW_WHOLE = 1 << 1,  /* a view of the whole model: changes with each snapshot */
     ROW_VALUES = 1 << 2, /* only where the tensor's values can be decoded */
     ROW_HIDDEN = 1 << 3, /* opens by name; listed with views=all only */
     ROW_SPLIT = 1 << 6,  /* only in split models */
     ROW_EXTRA = 1 << 7,  /* shows bytes again that other files show: not listed with views=raw */
-    ROW_MOVES = 1 << 4,  /* in a tensor's folder, but may differ between generations */
-    ROW_KEPT = 1 << 5,   /* rendered once in a generation: it takes long, or reads the disk */
+    ROW_MOVES = 1 << 4,  /* in a tensor's folder, but may differ between snapshots */
+    ROW_KEPT = 1 << 5,   /* rendered once in a snapshot: it takes long, or reads the disk */
     ROW_STATE = 1 << 8,  /* ends with the state of the mount: a node for each state */
 };
 
@@ -54,7 +54,7 @@ struct row {
     enum derived what;            /* of computed files */
     enum safetensors_as as;       /* of safetensors */
     /* Rendered: the whole file. `t` is the tensor (NULL at the root). Errors stick to the buf. */
-    void (*text)(const struct gen *g, const struct gguf_tensor *t, struct buf *out);
+    void (*text)(const struct snapshot *g, const struct gguf_tensor *t, struct buf *out);
     /* Rendered, of the whole: the same for what must know the model file's path or its bytes. */
     void (*tell)(const struct view *v, const char *path, struct buf *out);
     /* Piecewise: size in bytes, and bytes [off, off + n) (inside of the size) into the reply. */
@@ -83,12 +83,12 @@ static inline const struct row *files_row(enum files_where where, size_t i)
 }
 
 /* The number of the row with this name that exists for t, or -1. */
-int files_find(const struct gen *g, enum files_where where, const struct gguf_tensor *t,
+int files_find(const struct snapshot *g, enum files_where where, const struct gguf_tensor *t,
                const char *name);
 /* True if the row exists for this tensor (always, at the root). */
-bool files_exists(const struct gen *g, const struct row *row, const struct gguf_tensor *t);
+bool files_exists(const struct snapshot *g, const struct row *row, const struct gguf_tensor *t);
 /* True if the folder lists it. */
-bool files_listed(const struct gen *g, const struct row *row, const struct gguf_tensor *t,
+bool files_listed(const struct snapshot *g, const struct row *row, const struct gguf_tensor *t,
                   enum files_views views);
 
 /* The piecewise rows: values.c. */
@@ -98,7 +98,7 @@ int raw_read(const struct view *v, const struct row *row, const struct gguf_tens
 uint64_t raw_missing(const struct view *v, const struct row *row, const struct gguf_tensor *t,
                      uint64_t off, uint64_t end);
 /* True if reads of the row decode, false if they show bytes as they are stored. */
-bool value_decodes(const struct gen *g, const struct row *row, const struct gguf_tensor *t);
+bool value_decodes(const struct snapshot *g, const struct row *row, const struct gguf_tensor *t);
 uint64_t value_size(const struct view *v, const struct row *row, const struct gguf_tensor *t);
 int value_read(const struct view *v, const struct row *row, const struct gguf_tensor *t,
                uint64_t off, size_t n, struct reply *r);
@@ -141,20 +141,20 @@ uint64_t safetensors_row_missing(const struct view *v, const struct row *row,
                                  const struct gguf_tensor *t, uint64_t off, uint64_t end);
 
 /* The rendered rows: views.c. */
-void shape_text(const struct gen *g, const struct gguf_tensor *t, struct buf *out);
-void type_text(const struct gen *g, const struct gguf_tensor *t, struct buf *out);
-void offset_text(const struct gen *g, const struct gguf_tensor *t, struct buf *out);
-void shard_text(const struct gen *g, const struct gguf_tensor *t, struct buf *out);
-void metadata_json(const struct gen *g, const struct gguf_tensor *t, struct buf *out);
-void tensors_json(const struct gen *g, const struct gguf_tensor *t, struct buf *out);
-void tensors_txt(const struct gen *g, const struct gguf_tensor *t, struct buf *out);
+void shape_text(const struct snapshot *g, const struct gguf_tensor *t, struct buf *out);
+void type_text(const struct snapshot *g, const struct gguf_tensor *t, struct buf *out);
+void offset_text(const struct snapshot *g, const struct gguf_tensor *t, struct buf *out);
+void shard_text(const struct snapshot *g, const struct gguf_tensor *t, struct buf *out);
+void metadata_json(const struct snapshot *g, const struct gguf_tensor *t, struct buf *out);
+void tensors_json(const struct snapshot *g, const struct gguf_tensor *t, struct buf *out);
+void tensors_txt(const struct snapshot *g, const struct gguf_tensor *t, struct buf *out);
 
 /* The rows about the model, whose file's name is given: findings.c. */
 void info_text(const struct view *v, const char *file, struct buf *out);
 void check_text(const struct view *v, const char *file, struct buf *out);
 
 /* The shape in NumPy's order, the reverse of the stored one, `between` each two dimensions. */
-void shape_numpy(const struct gen *g, const struct gguf_tensor *t, const char *between,
+void shape_numpy(const struct snapshot *g, const struct gguf_tensor *t, const char *between,
                  struct buf *out);
 
 #endif

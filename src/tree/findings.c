@@ -21,12 +21,12 @@ static void add_line(void *arg, const struct check_finding *f)
 /* Rules of file number i; of a model that is not split also those of the model. */
 static int check_one(const struct view *v, size_t i, const char *name, struct buf *out)
 {
-    const struct gen *gen = v->gen;
-    const struct gguf *g = i ? gen->shards->g[i] : gen_own(gen);
+    const struct snapshot *snap = v->snap;
+    const struct gguf *g = i ? snap->shards->g[i] : snapshot_own(snap);
     /* A later first file is laid out by this program: nothing is looked for between its tensors. */
     struct source src = {0};
     if (i > 0) {
-        src = mapped_source(gen->shards->file[i]);
+        src = mapped_source(snap->shards->file[i]);
     } else if (v->file) {
         src = image_source(v->file);
         src.fd = v->file->file[0].fd;
@@ -35,21 +35,21 @@ static int check_one(const struct view *v, size_t i, const char *name, struct bu
                             .src = src.read ? &src : NULL,
                             .file = name,
                             .label = name,
-                            .scope = gen->shards ? CHECK_FILE : CHECK_ALL,
-                            .shards = gen->shards ? gen->shards->n : 0,
+                            .scope = snap->shards ? CHECK_FILE : CHECK_ALL,
+                            .shards = snap->shards ? snap->shards->n : 0,
                             .padding_most = PADDING_MOST};
-    if (i == 0 && gen->journal)
+    if (i == 0 && snap->journal)
         check_tell_journal(name, add_line, out);
     return check_rules(&m, add_line, out);
 }
 
 void info_text(const struct view *v, const char *file, struct buf *out)
 {
-    const struct shards *s = v->gen->shards;
-    uint64_t missing = summary_missing(gen_own(v->gen));
+    const struct shards *s = v->snap->shards;
+    uint64_t missing = summary_missing(snapshot_own(v->snap));
     for (size_t i = 1; s && i < s->n; i++)
         missing += summary_missing(s->g[i]);
-    summary_text(&(struct summary){v->gen->gguf, file, s ? s->n : 0, missing}, out);
+    summary_text(&(struct summary){v->snap->gguf, file, s ? s->n : 0, missing}, out);
 }
 
 /* What kept the rules from being applied is a finding too; without memory there is no text. */
@@ -66,13 +66,13 @@ static void end(int r, const char *name, struct buf *out)
 
 void check_text(const struct view *v, const char *file, struct buf *out)
 {
-    const struct shards *s = v->gen->shards;
+    const struct shards *s = v->snap->shards;
     if (!s)
         end(check_one(v, 0, file, out), file, out);
     for (size_t i = 0; s && i < s->n; i++)
         end(check_one(v, i, s->name[i], out), s->name[i], out);
     if (s)
-        end(check_rules(&(struct check_model){.g = v->gen->gguf,
+        end(check_rules(&(struct check_model){.g = v->snap->gguf,
                                               .file = s->name[0],
                                               .label = s->name[0],
                                               .scope = CHECK_WHOLE,

@@ -85,7 +85,7 @@ void held_free(struct held_table *h)
     for (size_t i = 0; i < h->buckets; i++)
         for (struct held *x = h->bucket[i], *next; x; x = next) {
             next = x->next;
-            gen_unref(x->gen);
+            snapshot_unref(x->snap);
             view_free(&x->kept);
             free(x);
         }

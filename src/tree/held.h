@@ -9,16 +9,16 @@
 #ifndef TREE_HELD_H
 #define TREE_HELD_H
 
-#include "model/gen.h"
+#include "model/snapshot.h"
 
 struct held {
-    uint64_t key;      /* see held_key() in nodes.c */
-    struct held *next; /* in its bucket */
-    struct gen *gen;   /* a view of the whole: a reference, what it shows; of a tensor: NULL */
-    uint32_t state;    /* of the mount, where it is shown */
-    uint64_t lookups;  /* a view of the whole: the kernel's references */
-    unsigned opens;    /* open files */
-    struct view kept;  /* what they are read from, if the newest state lacks it; else empty */
+    uint64_t key;          /* see held_key() in nodes.c */
+    struct held *next;     /* in its bucket */
+    struct snapshot *snap; /* a view of the whole: a reference, what it shows; of a tensor: NULL */
+    uint32_t state;        /* of the mount, where it is shown */
+    uint64_t lookups;      /* a view of the whole: the kernel's references */
+    unsigned opens;        /* open files */
+    struct view kept;      /* what they are read from, if the newest state lacks it; else empty */
 };
 
 struct held_table {

@@ -7,7 +7,7 @@
  * The slot is that of the model in a mount of many; a tree knows one model and leaves it 0. Row 0
  * is the object itself, row 1 + i is row i of the object's table of files. By kind, the object is:
  *
- *     0   a state of the model: a view of the whole has a node for each (number of the generation).
+ *     0   a state of the model: a view of the whole has a node for each (number of the snapshot).
  *         `info`, which also shows the state of the mount (state.h), counts its own numbers.
  *     1   always 0: the root, and with a row a folder at the root
  *     2   a tensor: its folder
@@ -40,7 +40,7 @@ enum node_kind {
 struct node {
     enum node_kind kind;
     uint32_t row;    /* of its table; without meaning for NODE_ROOT, NODE_TENSOR, NODE_KEY */
-    uint32_t number; /* of the tensor or key; NODE_WHOLE: of the generation or state */
+    uint32_t number; /* of the tensor or key; NODE_WHOLE: of the snapshot or state */
     uint32_t
         state; /* NODE_WHOLE: of the mount, where the row shows it; else 0. Not in the number */
 };

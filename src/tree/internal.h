@@ -33,7 +33,7 @@ struct tree {
     struct work *work; /* owned: what is computed of tensors */
     /*
      * What is edited. NULL: the tree is read-only, or its first edit has not come yet (opt.late). A
-     * view that is taken before this is found to be NULL is of the first generation.
+     * view that is taken before this is found to be NULL is of the first snapshot.
      */
     _Atomic(struct live *) live;
     atomic_bool begun;         /* the first edit has come: the writer's thread runs */
@@ -44,8 +44,8 @@ struct tree {
     /* Protected by the lock of `newest`: */
     struct held_table held; /* views of the whole that the kernel knows, open files of tensors */
     uint32_t states;        /* numbers given to views of the state of the mount, and the last: */
-    uint32_t state, state_gen;
-    unsigned odd; /* of the first generation, for the warnings */
+    uint32_t state, state_snap;
+    unsigned odd; /* of the first snapshot, for the warnings */
 };
 
 /* Open the model's file: for writing if it is to be edited and can be, and not late. */
@@ -57,36 +57,36 @@ int begin_parsed(struct tree *t);
  */
 int begin_editing(struct tree *t, struct live **ret);
 
-/* Make a generation of the accepted edits, unless one exists. Rarely fails. */
+/* Make a snapshot of the accepted edits, unless one exists. Rarely fails. */
 int tree_freshen(struct tree *t);
 
-/* The view that a node shows: an older generation for NODE_WHOLE, and n->state is set. -ESTALE. */
+/* The view that a node shows: an older snapshot for NODE_WHOLE, and n->state is set. -ESTALE. */
 int tree_view_of(struct tree *t, struct node *n, struct view *ret);
 /*
  * The same for a file that is opened. *held may be NULL; tree_let_go() it. From then on
- * tree_held_view() is what the file is read from: for a view of the whole its own generation, for a
+ * tree_held_view() is what the file is read from: for a view of the whole its own snapshot, for a
  * tensor the newest that has that version of it.
  */
 int tree_hold_view(struct tree *t, struct node *n, struct view *ret, struct held **held);
 struct view tree_held_view(struct tree *t, const struct held *h);
 void tree_let_go(struct tree *t, struct held *h);
 /* struct newest's leaving(): open files keep the views that they need. */
-void tree_keep_views(void *tree, const struct gen *next);
+void tree_keep_views(void *tree, const struct snapshot *next);
 /* Number a view that shows the state of the mount: as the one before if the state is the same. */
-int node_number_state(struct tree *t, const struct gen *g, struct node *n);
+int node_number_state(struct tree *t, const struct snapshot *g, struct node *n);
 /* The kernel gets a reference to a node that is not a key. 0, -ENOMEM. */
 int node_known(struct tree *t, const struct view *v, const struct node *n);
 /* The kernel drops so many of them. */
 void node_forget(struct tree *t, const struct node *n, uint64_t times);
 
 /* The tensor that a node belongs to, NULL if it belongs to none. */
-const struct gguf_tensor *node_tensor(const struct gen *g, const struct node *n);
-/* A node's st_ino. It exists in the generation. */
-uint64_t node_inode(const struct gen *g, const struct node *n);
+const struct gguf_tensor *node_tensor(const struct snapshot *g, const struct node *n);
+/* A node's st_ino. It exists in the snapshot. */
+uint64_t node_inode(const struct snapshot *g, const struct node *n);
 /* The row of a node; NULL: not a row (root, tensor folder, key). */
 const struct row *node_row(const struct node *n);
 /* -ENOENT if there is no such node, -ESTALE if there was once; keys_attr() says that of keys. */
-int node_check(const struct tree *t, const struct gen *g, const struct node *n);
+int node_check(const struct tree *t, const struct snapshot *g, const struct node *n);
 bool node_is_dir(const struct node *n);
 
 /* The entry of a node that is not a key. Views of the whole are measured. */
@@ -127,11 +127,11 @@ struct tree_file {
     bool cacheable;
     /*
      * What is rendered as a whole is rendered when it is opened and does not change from then on.
-     * A view of the whole keeps its generation; tensor data comes from the newest store at each
+     * A view of the whole keeps its snapshot; tensor data comes from the newest store at each
      * read.
      */
     struct rendered *shared; /* a reference: the text, or NULL and it is in: */
-    struct buf text;         /* its own: small ones, and what has no number of a generation */
+    struct buf text;         /* its own: small ones, and what has no number of a snapshot */
     bool rendered;
     struct held *held;      /* tree_hold_view() */
     struct image *image;    /* NODE_WHOLE: a reference: what it is read from, if that is an image */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * metadata/: what is being edited of a model that can be (live/live.h), else what its one
- * generation holds. The only functions that do either.
+ * snapshot holds. The only functions that do either.
  */
 #include "text/type_name.h"
 #include "tree/internal.h"
@@ -18,25 +18,25 @@ int keys_entry(struct tree *t, const struct live_attr *a, struct tree_entry *ret
     return node_entry_as(t, &v, &n, a, ret);
 }
 
-/* Of the one generation. */
-static void attr_fixed(const struct gen *g, uint32_t kv, struct live_attr *ret)
+/* Of the one snapshot. */
+static void attr_fixed(const struct snapshot *g, uint32_t kv, struct live_attr *ret)
 {
-    *ret =
-        (struct live_attr){.number = kv,
-                           .ino = kv,
-                           .size = shown_size(&(struct shown){.gen = (struct gen *)g, .kv = kv})};
+    *ret = (struct live_attr){
+        .number = kv,
+        .ino = kv,
+        .size = shown_size(&(struct shown){.snap = (struct snapshot *)g, .kv = kv})};
 }
 
-static int lookup_fixed(const struct gen *g, const char *name, struct live_attr *ret)
+static int lookup_fixed(const struct snapshot *g, const char *name, struct live_attr *ret)
 {
-    uint32_t kv = gen_find_key(g, name);
-    if (kv == UINT32_MAX || !gen_shows_key(g, kv))
+    uint32_t kv = snapshot_find_key(g, name);
+    if (kv == UINT32_MAX || !snapshot_shows_key(g, kv))
         return -ENOENT;
     attr_fixed(g, kv, ret);
     return 0;
 }
 
-/* What is edited; or NULL, and the one generation that there is so far: to be freed in either case. */
+/* What is edited; or NULL, and the one snapshot that there is so far: to be freed in either case. */
 static struct live *live_or_view(struct tree *t, struct view *v)
 {
     *v = newest_view(&t->newest);
@@ -48,11 +48,11 @@ int keys_lookup(struct tree *t, const char *name, struct tree_entry *ret)
     struct live_attr a;
     CLEANUP(view_free) struct view v = VIEW_INIT;
     struct live *l = live_or_view(t, &v);
-    int r = l ? live_lookup(l, name, &a) : lookup_fixed(v.gen, name, &a);
+    int r = l ? live_lookup(l, name, &a) : lookup_fixed(v.snap, name, &a);
     return r < 0 ? r : keys_entry(t, &a, ret);
 }
 
-static int check_fixed(const struct gen *g, uint32_t kv)
+static int check_fixed(const struct snapshot *g, uint32_t kv)
 {
     return kv < g->gguf->n_kv ? 0 : -ENOENT;
 }
@@ -62,9 +62,9 @@ int keys_attr(struct tree *t, uint32_t number, const struct tree_file *f, struct
     struct live_attr a;
     CLEANUP(view_free) struct view v = VIEW_INIT;
     struct live *l = live_or_view(t, &v);
-    int r = l ? live_attr(l, number, f ? f->live : NULL, &a) : check_fixed(v.gen, number);
+    int r = l ? live_attr(l, number, f ? f->live : NULL, &a) : check_fixed(v.snap, number);
     if (r == 0 && !l)
-        attr_fixed(v.gen, number, &a);
+        attr_fixed(v.snap, number, &a);
     return r < 0 ? r : keys_entry(t, &a, ret);
 }
 
@@ -76,8 +76,8 @@ void keys_forget(struct tree *t, uint32_t number, uint64_t n)
 
 /* ---- listing ---- */
 
-/* Of the one generation: the numbers that its keys have when editing begins, too. */
-static int list_all(const struct gen *g, struct live_list *list)
+/* Of the one snapshot: the numbers that its keys have when editing begins, too. */
+static int list_all(const struct snapshot *g, struct live_list *list)
 {
     uint32_t *number = malloc(((size_t)g->gguf->n_kv + 1) * sizeof(*number));
     if (!number)
@@ -85,7 +85,7 @@ static int list_all(const struct gen *g, struct live_list *list)
     live_list_free(list);
     list->number = number;
     for (uint32_t i = 0; i < g->gguf->n_kv; i++)
-        if (gen_shows_key(g, i))
+        if (snapshot_shows_key(g, i))
             number[list->n++] = i;
     return 0;
 }
@@ -94,10 +94,10 @@ int keys_list(struct tree *t, struct live_list *list)
 {
     CLEANUP(view_free) struct view v = VIEW_INIT;
     struct live *l = live_or_view(t, &v);
-    return l ? live_list(l, list) : list_all(v.gen, list);
+    return l ? live_list(l, list) : list_all(v.snap, list);
 }
 
-static int list_fixed(const struct gen *g, const struct live_list *list, uint64_t i,
+static int list_fixed(const struct snapshot *g, const struct live_list *list, uint64_t i,
                       char name[TREE_NAME_MAX + 1], struct live_attr *ret)
 {
     if (i >= list->n)
@@ -114,11 +114,11 @@ int keys_list_at(struct tree *t, const struct live_list *list, uint64_t *i, bool
     struct live_attr a = {0};
     CLEANUP(view_free) struct view v = VIEW_INIT;
     struct live *l = live_or_view(t, &v);
-    int r = l ? live_list_at(l, list, i, attrs, name, &a) : list_fixed(v.gen, list, *i, name, &a);
+    int r = l ? live_list_at(l, list, i, attrs, name, &a) : list_fixed(v.snap, list, *i, name, &a);
     if (r <= 0)
         return r;
     if (!l && attrs)
-        attr_fixed(v.gen, a.number, &a);
+        attr_fixed(v.snap, a.number, &a);
     if (attrs)
         r = keys_entry(t, &a, ret);
     else
@@ -128,13 +128,13 @@ int keys_list_at(struct tree *t, const struct live_list *list, uint64_t *i, bool
 
 /* ---- files and facts ---- */
 
-static int open_fixed(struct gen *g, uint32_t kv, int flags, struct live_text *text)
+static int open_fixed(struct snapshot *g, uint32_t kv, int flags, struct live_text *text)
 {
     if (check_fixed(g, kv) < 0)
         return -ENOENT;
     if ((flags & O_ACCMODE) != O_RDONLY)
         return -EROFS;
-    *text = (struct live_text){.fixed = true, .value = {gen_ref(g), NULL, kv}};
+    *text = (struct live_text){.fixed = true, .value = {snapshot_ref(g), NULL, kv}};
     return 0;
 }
 
@@ -149,16 +149,16 @@ int keys_open(struct tree *t, struct tree_file *f, int flags)
     if (r < 0)
         return r;
     r = l ? live_open_file(l, f->node.number, flags, &f->live, &text)
-          : open_fixed(v.gen, f->node.number, flags, &text);
+          : open_fixed(v.snap, f->node.number, flags, &text);
     f->rendered = text.fixed;
     f->text = text.bytes;
-    if (r == 0 && text.value.gen)
+    if (r == 0 && text.value.snap)
         r = render_key(t, &text.value, f);
     shown_free(&text.value);
     return r;
 }
 
-static int facts_fixed(const struct gen *g, uint32_t number, struct live_facts *ret)
+static int facts_fixed(const struct snapshot *g, uint32_t number, struct live_facts *ret)
 {
     if (check_fixed(g, number) < 0)
         return -ENOENT;
@@ -193,7 +193,7 @@ int keys_facts(struct tree *t, uint32_t number, struct live_facts *ret)
 {
     CLEANUP(view_free) struct view v = VIEW_INIT;
     struct live *l = live_or_view(t, &v);
-    int r = l ? live_facts(l, number, ret) : facts_fixed(v.gen, number, ret);
+    int r = l ? live_facts(l, number, ret) : facts_fixed(v.snap, number, ret);
     if (r == 0 && !l)
         add_refusal(t, ret);
     return r;

@@ -3,7 +3,7 @@
  * What nodes show: the newest state of the model, or one that the kernel or an open file still has.
  * See tree.h.
  *
- * In every view, tensor i of the generation is tensor i of the store. States with the same table of
+ * In every view, tensor i of the snapshot is tensor i of the store. States with the same table of
  * tensors (model/ids.h) can share a store; when one with another table takes the place of the
  * newest, open files that show what it lacks keep the view that it replaces.
  */
@@ -17,7 +17,7 @@
 /* ---- what a node is ---- */
 
 /* The place in the list of the tensor that a node belongs to, IDS_NONE if it belongs to none. */
-static uint32_t tensor_place(const struct gen *g, const struct node *n)
+static uint32_t tensor_place(const struct snapshot *g, const struct node *n)
 {
     uint32_t tensors = g->gguf->n_tensors;
     if (n->kind == NODE_TENSOR)
@@ -25,13 +25,13 @@ static uint32_t tensor_place(const struct gen *g, const struct node *n)
     return n->kind == NODE_TENSOR_FILE ? ids_find_version(g->ids, tensors, n->number) : IDS_NONE;
 }
 
-const struct gguf_tensor *node_tensor(const struct gen *g, const struct node *n)
+const struct gguf_tensor *node_tensor(const struct snapshot *g, const struct node *n)
 {
     uint32_t i = tensor_place(g, n);
     return i == IDS_NONE ? NULL : &g->gguf->tensor[i];
 }
 
-uint64_t node_inode(const struct gen *g, const struct node *n)
+uint64_t node_inode(const struct snapshot *g, const struct node *n)
 {
     if (n->kind == NODE_WHOLE)
         return ino_row(n->row);
@@ -53,7 +53,7 @@ bool node_is_dir(const struct node *n)
     return n->kind == NODE_ROOT || n->kind == NODE_DIR || n->kind == NODE_TENSOR;
 }
 
-static int tensor_check(const struct tree *t, const struct gen *g, const struct node *n)
+static int tensor_check(const struct tree *t, const struct snapshot *g, const struct node *n)
 {
     const struct gguf_tensor *tensor = node_tensor(g, n);
     bool row = n->kind == NODE_TENSOR || n->row < files_count(FILES_TENSOR);
@@ -64,7 +64,7 @@ static int tensor_check(const struct tree *t, const struct gen *g, const struct 
     return row && files_exists(g, files_row(FILES_TENSOR, n->row), tensor) ? 0 : -ENOENT;
 }
 
-int node_check(const struct tree *t, const struct gen *g, const struct node *n)
+int node_check(const struct tree *t, const struct snapshot *g, const struct node *n)
 {
     bool ok = false;
     switch (n->kind) {
@@ -108,11 +108,11 @@ static uint64_t held_key(const struct node *n)
 }
 
 /* What is held for a node, made if needed. NULL: no memory. */
-static struct held *hold(struct tree *t, const struct node *n, struct gen *g)
+static struct held *hold(struct tree *t, const struct node *n, struct snapshot *g)
 {
     struct held *h = held_get(&t->held, held_key(n));
-    if (h && !h->gen && n->kind == NODE_WHOLE) {
-        h->gen = gen_ref(g);
+    if (h && !h->snap && n->kind == NODE_WHOLE) {
+        h->snap = snapshot_ref(g);
         h->state = n->state;
     }
     return h;
@@ -128,29 +128,29 @@ static void reap(struct tree *t, struct held *h, struct view *ret)
     h->kept = VIEW_INIT;
     if (h->lookups)
         return;
-    if (ret->gen)
-        gen_unref(h->gen); /* not the last: the view has one */
+    if (ret->snap)
+        snapshot_unref(h->snap); /* not the last: the view has one */
     else
-        ret->gen = h->gen;
+        ret->snap = h->snap;
     held_remove(&t->held, h);
 }
 
 /* True if an open file shows what the next state lacks. */
-static bool is_lost(const struct held *h, const struct gen *next)
+static bool is_lost(const struct held *h, const struct snapshot *next)
 {
-    if (!h->opens || h->kept.gen)
+    if (!h->opens || h->kept.snap)
         return false;
     uint32_t version = ino_node(h->key).number;
-    return h->gen || ids_find_version(next->ids, next->gguf->n_tensors, version) == IDS_NONE;
+    return h->snap || ids_find_version(next->ids, next->gguf->n_tensors, version) == IDS_NONE;
 }
 
-void tree_keep_views(void *tree, const struct gen *next)
+void tree_keep_views(void *tree, const struct snapshot *next)
 {
     struct tree *t = tree;
-    struct gen *now = t->newest.view.gen;
+    struct snapshot *now = t->newest.view.snap;
     for (struct held *h = NULL; (h = held_next(&t->held, h)) != NULL;)
         if (is_lost(h, next))
-            h->kept = newest_view_as(&t->newest, h->gen ? h->gen : now);
+            h->kept = newest_view_as(&t->newest, h->snap ? h->snap : now);
 }
 
 /* The view that a node shows. Under the lock of the newest. */
@@ -158,16 +158,16 @@ static int find_view(struct tree *t, struct node *n, struct view *ret)
 {
     bool whole = is_whole(n);
     struct held *h = whole || n->kind == NODE_TENSOR_FILE ? held_find(&t->held, held_key(n)) : NULL;
-    struct gen *now = t->newest.view.gen, *gen = h && h->gen ? h->gen : now;
+    struct snapshot *now = t->newest.view.snap, *snap = h && h->snap ? h->snap : now;
     if (h && whole)
         n->state = h->state;
-    if (h && h->kept.gen)
+    if (h && h->kept.snap)
         *ret = view_ref(&h->kept);
-    else if (whole && (gen->ids != now->ids ||
-                       (!h && (node_row(n)->flags & ROW_STATE || n->number != gen->number))))
+    else if (whole && (snap->ids != now->ids ||
+                       (!h && (node_row(n)->flags & ROW_STATE || n->number != snap->number))))
         return -ESTALE;
     else
-        *ret = newest_view_as(&t->newest, gen);
+        *ret = newest_view_as(&t->newest, snap);
     return 0;
 }
 
@@ -184,7 +184,7 @@ int tree_hold_view(struct tree *t, struct node *n, struct view *ret, struct held
     bool holds = is_whole(n) || n->kind == NODE_TENSOR_FILE;
     (void)pthread_mutex_lock(&t->newest.lock);
     int r = find_view(t, n, ret);
-    struct held *h = r == 0 && holds ? hold(t, n, ret->gen) : NULL;
+    struct held *h = r == 0 && holds ? hold(t, n, ret->snap) : NULL;
     if (h)
         h->opens++;
     (void)pthread_mutex_unlock(&t->newest.lock);
@@ -195,8 +195,8 @@ int tree_hold_view(struct tree *t, struct node *n, struct view *ret, struct held
 struct view tree_held_view(struct tree *t, const struct held *h)
 {
     (void)pthread_mutex_lock(&t->newest.lock);
-    struct gen *gen = h && h->gen ? h->gen : t->newest.view.gen;
-    struct view v = h && h->kept.gen ? view_ref(&h->kept) : newest_view_as(&t->newest, gen);
+    struct snapshot *snap = h && h->snap ? h->snap : t->newest.view.snap;
+    struct view v = h && h->kept.snap ? view_ref(&h->kept) : newest_view_as(&t->newest, snap);
     (void)pthread_mutex_unlock(&t->newest.lock);
     return v;
 }
@@ -222,19 +222,19 @@ bool tree_changed(struct tree *t)
     return counts(t).changed;
 }
 
-int node_number_state(struct tree *t, const struct gen *g, struct node *n)
+int node_number_state(struct tree *t, const struct snapshot *g, struct node *n)
 {
     struct live_counts c = counts(t);
     int r = 0;
     n->state = state_number(&c);
     (void)pthread_mutex_lock(&t->newest.lock);
-    bool same = t->states && t->state == n->state && t->state_gen == g->number;
+    bool same = t->states && t->state == n->state && t->state_snap == g->number;
     if (!same && t->states == UINT32_MAX)
         r = -EOVERFLOW;
     else if (!same)
         t->states++;
     t->state = n->state;
-    t->state_gen = g->number;
+    t->state_snap = g->number;
     n->number = t->states;
     (void)pthread_mutex_unlock(&t->newest.lock);
     return r;
@@ -245,7 +245,7 @@ int node_known(struct tree *t, const struct view *v, const struct node *n)
     if (n->kind != NODE_WHOLE)
         return 0;
     (void)pthread_mutex_lock(&t->newest.lock);
-    struct held *h = hold(t, n, v->gen);
+    struct held *h = hold(t, n, v->snap);
     if (h)
         h->lookups++;
     (void)pthread_mutex_unlock(&t->newest.lock);

@@ -26,14 +26,15 @@ static int first_gen(struct tree *t, const struct source *src, struct err *e)
     t->newest.name = t->name;
     t->newest.shards = t->shards.n ? &t->shards : NULL;
     t->newest.changed = t->st.st_mtim;
-    r = newest_make(&t->newest, g, 0, &t->st.st_mtim, &t->newest.view.gen, e);
+    r = newest_make(&t->newest, g, 0, &t->st.st_mtim, &t->newest.view.snap, e);
     if (r == 0)
-        atomic_store(&t->newest.numbers, t->newest.view.gen->gguf->n_tensors);
+        atomic_store(&t->newest.numbers, t->newest.view.snap->gguf->n_tensors);
     if (r == 0)
         r = newest_make_store(&t->newest, t->model.file.fd, g, &t->newest.view.store, e);
     if (r < 0)
         return r;
-    r = gen_keep_file(t->newest.view.gen, src, t->newest.view.store->file[0], &t->newest.file);
+    r = snapshot_keep_file(t->newest.view.snap, src, t->newest.view.store->file[0],
+                           &t->newest.file);
     if (r < 0)
         return err_set(e, r, "cannot read: %s", strerror(-r));
     return begin_parsed(t) < 0 ? err_set(e, -ENOMEM, "no memory") : 0;
@@ -53,7 +54,7 @@ static int parse_file(struct tree *t, struct err *e)
     if (r == 0)
         r = edit_overlay_map(&m->overlay, &t->newest.view.store->file[0]->map, e);
     if (r == 0)
-        t->newest.view.gen->journal = edit_overlay_changes(&m->overlay);
+        t->newest.view.snap->journal = edit_overlay_changes(&m->overlay);
     edit_overlay_free(&m->overlay);
     return r;
 }

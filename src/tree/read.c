@@ -27,7 +27,7 @@ static void render(const void *arg, struct buf *out)
     else if (row->tell)
         row->tell(s->v, s->t->name, out);
     else
-        row->text(s->v->gen, node_tensor(s->v->gen, s->n), out);
+        row->text(s->v->snap, node_tensor(s->v->snap, s->n), out);
     if (!s->key && row->flags & ROW_STATE)
         state_text(s->t->writable ? NULL : s->t->why, s->n->state, out);
 }
@@ -36,7 +36,7 @@ int render_shared(struct tree *t, const struct view *v, const struct node *n, st
 {
     const struct subject s = {t, v, n, NULL};
     bool keep = node_row(n)->flags & ROW_KEPT;
-    return (keep ? texts_keep : texts_get)(&t->texts, v->gen->number, ino_of(n), render, &s, ret);
+    return (keep ? texts_keep : texts_get)(&t->texts, v->snap->number, ino_of(n), render, &s, ret);
 }
 
 /* Texts of tensors are small: each handle has its own. */
@@ -59,7 +59,7 @@ int render_key(struct tree *t, const struct shown *key, struct tree_file *f)
 /* Whether some of a file that is answered piecewise is missing. */
 static bool has_gaps(const struct tree *t, const struct view *v, const struct tree_file *f)
 {
-    const struct gguf_tensor *tensor = node_tensor(v->gen, &f->node);
+    const struct gguf_tensor *tensor = node_tensor(v->snap, &f->node);
     if (!t->opt.partial || !f->row->missing)
         return false;
     uint64_t size = f->row->size(v, f->row, tensor);
@@ -91,7 +91,7 @@ int row_open(struct tree *t, struct tree_file *f, int flags)
     if (r == 0)
         r = tree_hold_view(t, &f->node, &v, &f->held);
     if (r == 0)
-        r = node_check(t, v.gen, &f->node);
+        r = node_check(t, v.snap, &f->node);
     if (r < 0)
         return r;
     if (node_is_dir(&f->node))
@@ -107,7 +107,7 @@ int row_open(struct tree *t, struct tree_file *f, int flags)
     if (r < 0)
         return r;
     f->piecewise = f->row->read != NULL;
-    f->decodes = f->row->image || value_decodes(v.gen, f->row, node_tensor(v.gen, &f->node));
+    f->decodes = f->row->image || value_decodes(v.snap, f->row, node_tensor(v.snap, &f->node));
     f->gaps = has_gaps(t, &v, f);
     /* A read that waits for a result can only be interrupted where the kernel makes no pages of it. */
     f->computed = f->row->need != NULL;
@@ -175,7 +175,7 @@ static uint64_t brief_end(const struct tree_file *f, const struct view *v,
 
 _Static_assert(LIVE_PARKED == WORK_PARKED, "one code for requests that wait");
 
-/* What is answered piecewise: of the newest generation, or of that which is held for the file. */
+/* What is answered piecewise: of the newest snapshot, or of that which is held for the file. */
 static struct view view_of(struct tree *t, const struct tree_file *f)
 {
     struct view v = tree_held_view(t, f->held);
@@ -189,7 +189,7 @@ static struct view view_of(struct tree *t, const struct tree_file *f)
 static int read_row(struct tree *t, struct tree_file *f, uint64_t off, size_t n, struct reply *r)
 {
     CLEANUP(view_free) struct view v = view_of(t, f);
-    const struct gguf_tensor *tensor = node_tensor(v.gen, &f->node);
+    const struct gguf_tensor *tensor = node_tensor(v.snap, &f->node);
     uint64_t size = f->row->size(&v, f->row, tensor);
     if (off >= size || n == 0)
         return 0;
@@ -214,7 +214,7 @@ int tree_prepare(struct tree *t, struct tree_file *f, uint64_t off, size_t n, bo
     if (!f->computed)
         return 0;
     CLEANUP(view_free) struct view v = view_of(t, f);
-    const struct gguf_tensor *tensor = node_tensor(v.gen, &f->node);
+    const struct gguf_tensor *tensor = node_tensor(v.snap, &f->node);
     uint64_t size = f->row->size(&v, f->row, tensor);
     if (off >= size || n == 0)
         return 0;

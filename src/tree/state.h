@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What `info` says of the mount: pending edits, refused writes, whether the model's file changed
- * behind the mount. All of it may change while the generation stays. So the state is taken when the
+ * behind the mount. All of it may change while the snapshot stays. So the state is taken when the
  * name `info` is looked up, and kept with the node (held.h): each state is a file of its own, whose
  * text and size never change.
  *

@@ -19,31 +19,31 @@ void texts_free(struct texts *l)
     (void)pthread_mutex_destroy(&l->lock);
 }
 
-static struct rendered **bucket_of(struct texts *l, uint64_t gen, uint64_t node)
+static struct rendered **bucket_of(struct texts *l, uint64_t snap, uint64_t node)
 {
-    uint64_t id[] = {gen, node};
+    uint64_t id[] = {snap, node};
     return &l->bucket[hash_name(id, sizeof(id)) % TEXTS_BUCKETS];
 }
 
-static struct rendered *rendered_new(struct texts *l, uint64_t gen, uint64_t node)
+static struct rendered *rendered_new(struct texts *l, uint64_t snap, uint64_t node)
 {
     struct rendered *x = calloc(1, sizeof(*x));
     if (!x)
         return NULL;
     x->in = l;
-    x->gen = gen;
+    x->snap = snap;
     x->node = node;
     (void)pthread_mutex_init(&x->making, NULL);
     return x;
 }
 
 /* A reference to the text, which may still have to be made. Under the lock. NULL: no memory. */
-static struct rendered *find_or_add(struct texts *l, uint64_t gen, uint64_t node)
+static struct rendered *find_or_add(struct texts *l, uint64_t snap, uint64_t node)
 {
-    struct rendered **at = bucket_of(l, gen, node), *x = *at;
-    while (x && (x->gen != gen || x->node != node))
+    struct rendered **at = bucket_of(l, snap, node), *x = *at;
+    while (x && (x->snap != snap || x->node != node))
         x = x->next;
-    if (!x && (x = rendered_new(l, gen, node))) {
+    if (!x && (x = rendered_new(l, snap, node))) {
         x->next = *at;
         *at = x;
     }
@@ -52,12 +52,12 @@ static struct rendered *find_or_add(struct texts *l, uint64_t gen, uint64_t node
     return x;
 }
 
-int texts_get(struct texts *l, uint64_t gen, uint64_t node,
+int texts_get(struct texts *l, uint64_t snap, uint64_t node,
               void (*render)(const void *arg, struct buf *out), const void *arg,
               struct rendered **ret)
 {
     (void)pthread_mutex_lock(&l->lock);
-    struct rendered *x = find_or_add(l, gen, node);
+    struct rendered *x = find_or_add(l, snap, node);
     (void)pthread_mutex_unlock(&l->lock);
     if (!x)
         return -ENOMEM;
@@ -79,7 +79,7 @@ static bool drop(struct rendered *x)
 {
     (void)pthread_mutex_lock(&x->in->lock);
     bool last = --x->refs == 0;
-    struct rendered **at = bucket_of(x->in, x->gen, x->node);
+    struct rendered **at = bucket_of(x->in, x->snap, x->node);
     while (last && *at != x)
         at = &(*at)->next;
     if (last)
@@ -97,16 +97,16 @@ void rendered_unref(struct rendered *x)
     free(x);
 }
 
-int texts_keep(struct texts *l, uint64_t gen, uint64_t node,
+int texts_keep(struct texts *l, uint64_t snap, uint64_t node,
                void (*render)(const void *arg, struct buf *out), const void *arg,
                struct rendered **ret)
 {
     struct rendered *old = NULL;
-    int r = texts_get(l, gen, node, render, arg, ret);
+    int r = texts_get(l, snap, node, render, arg, ret);
     if (r < 0)
         return r;
     (void)pthread_mutex_lock(&l->lock);
-    if (!l->kept || l->kept->gen < gen) {
+    if (!l->kept || l->kept->snap < snap) {
         old = l->kept;
         l->kept = *ret;
         l->kept->refs++;

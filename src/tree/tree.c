@@ -11,23 +11,24 @@ struct tree_dir {
     uint64_t node;
     bool keys;             /* it is metadata/, and this is what it held when it was opened: */
     struct live_list list; /* of a writable tree */
-    struct gen *gen;       /* tensors/: a reference, whose tensors are listed; else NULL */
+    struct snapshot *snap; /* tensors/: a reference, whose tensors are listed; else NULL */
 };
 
 /* The node number of row i at the root, or of a tensor's row. */
-static uint64_t root_ino(const struct gen *g, uint32_t i)
+static uint64_t root_ino(const struct snapshot *g, uint32_t i)
 {
     return files_root[i].flags & ROW_DIR ? ino_row(i) : ino_whole(g->number, i);
 }
 
 /* A file of a tensor has a new node when the tensor's bytes, type or shape change. */
-static uint64_t tensor_file(const struct gen *g, const struct gguf_tensor *tensor, uint32_t row)
+static uint64_t tensor_file(const struct snapshot *g, const struct gguf_tensor *tensor,
+                            uint32_t row)
 {
-    return ino_tensor_file(ids_of(g->ids, gen_tensor_no(g, tensor)).version, row);
+    return ino_tensor_file(ids_of(g->ids, snapshot_tensor_no(g, tensor)).version, row);
 }
 
 /* The node number of `name` in a folder other than metadata/, 0 if it does not exist. */
-static uint64_t find_child(const struct gen *g, const struct node *dir, const char *name)
+static uint64_t find_child(const struct snapshot *g, const struct node *dir, const char *name)
 {
     const struct gguf_tensor *tensor = node_tensor(g, dir);
     uint32_t found;
@@ -40,7 +41,7 @@ static uint64_t find_child(const struct gen *g, const struct node *dir, const ch
         row = files_find(g, FILES_TENSOR, tensor, name);
         return row < 0 ? 0 : tensor_file(g, tensor, (uint32_t)row);
     }
-    found = gen_find_tensor(g, name);
+    found = snapshot_find_tensor(g, name);
     return found == UINT32_MAX ? 0 : ino_tensor(ids_of(g->ids, found).number);
 }
 
@@ -50,7 +51,7 @@ static uint64_t parent_of(const struct node *dir)
     return dir->kind == NODE_TENSOR ? ino_row(ROOT_TENSORS) : INO_ROOT;
 }
 
-static int check_dir(struct tree *t, const struct gen *g, const struct node *n)
+static int check_dir(struct tree *t, const struct snapshot *g, const struct node *n)
 {
     struct tree_entry e;
     int r = n->kind == NODE_KEY ? keys_attr(t, n->number, NULL, &e) : node_check(t, g, n);
@@ -68,21 +69,21 @@ static bool moves(const struct row *row)
     return row->flags & (ROW_WHOLE | ROW_MOVES);
 }
 
-/* The newest generation, with all edits in it if that makes a difference to `name`. */
+/* The newest snapshot, with all edits in it if that makes a difference to `name`. */
 static int view_for(struct tree *t, const struct node *dir, const char *name, struct view *ret)
 {
     *ret = newest_view(&t->newest);
-    int r = check_dir(t, ret->gen, dir);
+    int r = check_dir(t, ret->snap, dir);
     if (r < 0 || dir->kind == NODE_DIR)
         return r;
     enum files_where where = dir->kind == NODE_ROOT ? FILES_ROOT : FILES_TENSOR;
-    int row = files_find(ret->gen, where, node_tensor(ret->gen, dir), name);
+    int row = files_find(ret->snap, where, node_tensor(ret->snap, dir), name);
     if (row < 0 || !moves(files_row(where, (size_t)row)) || !t->live || !live_stale(t->live))
         return 0;
     r = tree_freshen(t);
     view_free(ret);
     *ret = newest_view(&t->newest);
-    return r < 0 ? r : check_dir(t, ret->gen, dir);
+    return r < 0 ? r : check_dir(t, ret->snap, dir);
 }
 
 /* Something else than a key: no lock is held while it is measured. */
@@ -93,12 +94,12 @@ static int lookup_row(struct tree *t, const struct node *dir, const char *name,
     int r = view_for(t, dir, name, &v);
     if (r < 0)
         return r;
-    uint64_t ino = find_child(v.gen, dir, name);
+    uint64_t ino = find_child(v.snap, dir, name);
     if (!ino)
         return -ENOENT;
     struct node n = ino_node(ino);
     if (n.kind == NODE_WHOLE && node_row(&n)->flags & ROW_STATE)
-        r = node_number_state(t, v.gen, &n);
+        r = node_number_state(t, v.snap, &n);
     if (r == 0)
         r = node_entry(t, &v, &n, ret);
     return r < 0 ? r : node_known(t, &v, &n);
@@ -133,7 +134,7 @@ int tree_fgetattr(struct tree *t, uint64_t node, const struct tree_file *f, stru
 /* ---- listing ---- */
 
 /* From row *i on, the first that is listed; false: no more rows. */
-static bool next_row(const struct tree *t, const struct gen *g, enum files_where where,
+static bool next_row(const struct tree *t, const struct snapshot *g, enum files_where where,
                      const struct gguf_tensor *tensor, uint64_t *i)
 {
     while (*i < files_count(where) &&
@@ -144,7 +145,7 @@ static bool next_row(const struct tree *t, const struct gen *g, enum files_where
 
 /* Entry *i of a folder but metadata/, or the next that is listed: name and node number, 0 if there are no more.
  * *i is then the number of that entry. */
-static uint64_t child_at(const struct tree *t, const struct gen *g, const struct node *dir,
+static uint64_t child_at(const struct tree *t, const struct snapshot *g, const struct node *dir,
                          uint64_t *i, char name[TREE_NAME_MAX + 1])
 {
     const struct gguf *m = g->gguf;
@@ -169,8 +170,8 @@ static int open_list(struct tree *t, struct tree_dir *d)
     struct node n = ino_node(d->node);
     if (n.kind == NODE_DIR && n.row == ROOT_TENSORS) {
         CLEANUP(view_free) struct view v = newest_view(&t->newest);
-        gen_unref(d->gen);
-        d->gen = gen_ref(v.gen);
+        snapshot_unref(d->snap);
+        d->snap = snapshot_ref(v.snap);
     }
     return d->keys ? keys_list(t, &d->list) : 0;
 }
@@ -179,7 +180,7 @@ int tree_opendir(struct tree *t, uint64_t node, struct tree_dir **ret)
 {
     CLEANUP(view_free) struct view v = newest_view(&t->newest);
     struct node n = ino_node(node);
-    int r = check_dir(t, v.gen, &n);
+    int r = check_dir(t, v.snap, &n);
     if (r < 0)
         return r;
     struct tree_dir *d = calloc(1, sizeof(*d));
@@ -200,7 +201,7 @@ int tree_opendir(struct tree *t, uint64_t node, struct tree_dir **ret)
 void tree_closedir(struct tree_dir *d)
 {
     live_list_free(&d->list);
-    gen_unref(d->gen);
+    snapshot_unref(d->snap);
     atomic_fetch_sub(&d->t->open, 1);
     free(d);
 }
@@ -249,7 +250,7 @@ static int next_row_entry(struct tree *t, struct tree_dir *d, uint64_t *cookie, 
     uint64_t i = *cookie - 2;
     int r = attrs && n.kind == NODE_TENSOR ? tree_freshen(t) : 0; /* `offset` */
     CLEANUP(view_free) struct view v = newest_view(&t->newest);
-    uint64_t ino = r == 0 ? child_at(t, d->gen ? d->gen : v.gen, &n, &i, name) : 0;
+    uint64_t ino = r == 0 ? child_at(t, d->snap ? d->snap : v.snap, &n, &i, name) : 0;
     if (!ino)
         return r;
     struct node child = ino_node(ino);
@@ -257,7 +258,7 @@ static int next_row_entry(struct tree *t, struct tree_dir *d, uint64_t *cookie, 
     if (attrs && !whole)
         r = node_entry(t, &v, &child, ret);
     else
-        brief_entry(ino, node_inode(v.gen, &child), node_is_dir(&child) ? S_IFDIR : S_IFREG, ret);
+        brief_entry(ino, node_inode(v.snap, &child), node_is_dir(&child) ? S_IFDIR : S_IFREG, ret);
     if (whole) /* not measured for a listing: the kernel looks it up when asked */
         ret->node = 0;
     *cookie = i + 3;

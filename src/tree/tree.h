@@ -122,7 +122,7 @@ int tree_readdir(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool attr
 void tree_interrupt(struct tree *t, const void *who);
 
 /*
- * Open a file; flags as of open(2). It keeps the generation that it saw, if that is what it shows.
+ * Open a file; flags as of open(2). It keeps the snapshot that it saw, if that is what it shows.
  */
 int tree_open_file(struct tree *t, uint64_t node, int flags, struct tree_file **ret);
 int tree_release(struct tree *t, struct tree_file *f);

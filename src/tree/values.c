@@ -33,7 +33,7 @@ static int reply_mapped(struct mapped *m, uint64_t first, size_t n, struct reply
 static int reply_stored(const struct view *v, const struct gguf_tensor *t, uint64_t first,
                         uint64_t last, struct reply *r)
 {
-    const struct place_in_store *place = &v->store->place[gen_tensor_no(v->gen, t)];
+    const struct place_in_store *place = &v->store->place[snapshot_tensor_no(v->snap, t)];
     return reply_mapped(v->store->file[place->file], place->off + first, (size_t)(last - first), r);
 }
 
@@ -54,7 +54,7 @@ int raw_read(const struct view *v, const struct row *row, const struct gguf_tens
 uint64_t raw_missing(const struct view *v, const struct row *row, const struct gguf_tensor *t,
                      uint64_t off, uint64_t end)
 {
-    uint64_t there = store_there(v->store, gen_tensor_no(v->gen, t), t->nbytes);
+    uint64_t there = store_there(v->store, snapshot_tensor_no(v->snap, t), t->nbytes);
     (void)row;
     return there == t->nbytes ? end : min_u64(end, max_u64(off, there));
 }
@@ -65,7 +65,7 @@ uint64_t value_size(const struct view *v, const struct row *row, const struct gg
     return form_size(row->form, t);
 }
 
-bool value_decodes(const struct gen *g, const struct row *row, const struct gguf_tensor *t)
+bool value_decodes(const struct snapshot *g, const struct row *row, const struct gguf_tensor *t)
 {
     return row->form && form_decodes(row->form, g->gguf, t);
 }
@@ -73,17 +73,17 @@ bool value_decodes(const struct gen *g, const struct row *row, const struct gguf
 int value_read(const struct view *v, const struct row *row, const struct gguf_tensor *t,
                uint64_t off, size_t n, struct reply *r)
 {
-    if (!value_decodes(v->gen, row, t))
+    if (!value_decodes(v->snap, row, t))
         return reply_stored(v, t, off, off + n, r);
-    return form_read(row->form, v->gen->gguf, v->store, gen_tensor_no(v->gen, t), off,
+    return form_read(row->form, v->snap->gguf, v->store, snapshot_tensor_no(v->snap, t), off,
                      reply_room(r, n), n);
 }
 
 uint64_t value_missing(const struct view *v, const struct row *row, const struct gguf_tensor *t,
                        uint64_t off, uint64_t end)
 {
-    uint32_t i = gen_tensor_no(v->gen, t);
-    uint64_t there = form_there(row->form, v->gen->gguf, v->store, i);
+    uint32_t i = snapshot_tensor_no(v->snap, t);
+    uint64_t there = form_there(row->form, v->snap->gguf, v->store, i);
     return there == form_size(row->form, t) ? end : min_u64(end, max_u64(off, there));
 }
 
@@ -94,8 +94,8 @@ uint64_t value_missing(const struct view *v, const struct row *row, const struct
 #define NPY_ALIGN 64
 #define NPY_FIXED 10 /* magic, version, length */
 
-static size_t npy_header(const struct gen *g, const struct row *row, const struct gguf_tensor *t,
-                         struct buf *out)
+static size_t npy_header(const struct snapshot *g, const struct row *row,
+                         const struct gguf_tensor *t, struct buf *out)
 {
     buf_add(out, "\x93NUMPY\x01\x00\x00\x00", NPY_FIXED);
     buf_printf(out, "{'descr': '%s', 'fortran_order': False, 'shape': (", row->form->descr);
@@ -112,14 +112,14 @@ static size_t npy_header(const struct gen *g, const struct row *row, const struc
 uint64_t npy_size(const struct view *v, const struct row *row, const struct gguf_tensor *t)
 {
     struct buf m = BUF_MEASURE;
-    return npy_header(v->gen, row, t, &m) + value_size(v, row, t);
+    return npy_header(v->snap, row, t, &m) + value_size(v, row, t);
 }
 
 int npy_read(const struct view *v, const struct row *row, const struct gguf_tensor *t, uint64_t off,
              size_t n, struct reply *r)
 {
     CLEANUP(buf_free) struct buf head = BUF_INIT;
-    size_t len = npy_header(v->gen, row, t, &head);
+    size_t len = npy_header(v->snap, row, t, &head);
     if (buf_error(&head))
         return buf_error(&head);
     size_t from_head = off < len ? (size_t)min_u64(n, len - off) : 0;
@@ -134,7 +134,7 @@ uint64_t npy_missing(const struct view *v, const struct row *row, const struct g
                      uint64_t off, uint64_t end)
 {
     struct buf m = BUF_MEASURE;
-    uint64_t len = npy_header(v->gen, row, t, &m);
+    uint64_t len = npy_header(v->snap, row, t, &m);
     if (end <= len)
         return end;
     return len + value_missing(v, row, t, off > len ? off - len : 0, end - len);
@@ -144,13 +144,13 @@ uint64_t model_size(const struct view *v, const struct row *row, const struct gg
 {
     (void)row;
     (void)t;
-    return max_u64(v->gen->gguf->file_size, v->gen->gguf->data_end);
+    return max_u64(v->snap->gguf->file_size, v->snap->gguf->data_end);
 }
 
-/* The first generation of a model in one file shows that file, the others what is made of them. */
+/* The first snapshot of a model in one file shows that file, the others what is made of them. */
 static const struct image *model_image(const struct view *v)
 {
-    return v->file && !v->gen->shards ? v->file : gen_whole(v->gen);
+    return v->file && !v->snap->shards ? v->file : snapshot_whole(v->snap);
 }
 
 /* Most reads lie within one tensor. */
@@ -185,12 +185,12 @@ uint64_t safetensors_row_size(const struct view *v, const struct row *row,
                               const struct gguf_tensor *t)
 {
     (void)t;
-    return safetensors_size(v->gen, row->as);
+    return safetensors_size(v->snap, row->as);
 }
 
 int safetensors_row_image(const struct view *v, const struct row *row, struct image **ret)
 {
-    return safetensors_image(v->gen, row->as, ret);
+    return safetensors_image(v->snap, row->as, ret);
 }
 
 int safetensors_row_read(const struct view *v, const struct row *row, const struct gguf_tensor *t,

@@ -9,40 +9,40 @@
 #include "model/facts.h"
 #include "text/json.h"
 
-void shape_numpy(const struct gen *g, const struct gguf_tensor *t, const char *between,
+void shape_numpy(const struct snapshot *g, const struct gguf_tensor *t, const char *between,
                  struct buf *out)
 {
     for (uint32_t i = t->n_dims; i-- > 0;)
         buf_printf(out, "%" PRIu64 "%s", gguf_dim(g->gguf, t, i), i ? between : "");
 }
 
-void shape_text(const struct gen *g, const struct gguf_tensor *t, struct buf *out)
+void shape_text(const struct snapshot *g, const struct gguf_tensor *t, struct buf *out)
 {
     shape_numpy(g, t, " ", out);
     buf_char(out, '\n');
 }
 
-void type_text(const struct gen *g, const struct gguf_tensor *t, struct buf *out)
+void type_text(const struct snapshot *g, const struct gguf_tensor *t, struct buf *out)
 {
     (void)g;
     fact_type_name(t, out);
     buf_char(out, '\n');
 }
 
-void offset_text(const struct gen *g, const struct gguf_tensor *t, struct buf *out)
+void offset_text(const struct snapshot *g, const struct gguf_tensor *t, struct buf *out)
 {
     size_t shard;
-    buf_printf(out, "%" PRIu64 "\n", gen_offset(g, gen_tensor_no(g, t), &shard));
+    buf_printf(out, "%" PRIu64 "\n", snapshot_offset(g, snapshot_tensor_no(g, t), &shard));
 }
 
-void shard_text(const struct gen *g, const struct gguf_tensor *t, struct buf *out)
+void shard_text(const struct snapshot *g, const struct gguf_tensor *t, struct buf *out)
 {
     size_t shard;
-    (void)gen_offset(g, gen_tensor_no(g, t), &shard);
+    (void)snapshot_offset(g, snapshot_tensor_no(g, t), &shard);
     buf_printf(out, "%s\n", g->shards->name[shard]);
 }
 
-void metadata_json(const struct gen *g, const struct gguf_tensor *t, struct buf *out)
+void metadata_json(const struct snapshot *g, const struct gguf_tensor *t, struct buf *out)
 {
     const struct gguf *m = g->gguf;
     char name[GGUF_TYPE_NAME_MAX];
@@ -50,7 +50,7 @@ void metadata_json(const struct gen *g, const struct gguf_tensor *t, struct buf 
     const char *before = "{\n";
     for (uint32_t i = 0; i < m->n_kv; i++) {
         struct gguf_value v = gguf_value(m, &m->kv[i]);
-        if (!gen_shows_key(g, i))
+        if (!snapshot_shows_key(g, i))
             continue;
         buf_str(out, before);
         before = ",\n";
@@ -62,14 +62,14 @@ void metadata_json(const struct gen *g, const struct gguf_tensor *t, struct buf 
     buf_str(out, before[0] == '{' ? "{\n}\n" : "\n}\n");
 }
 
-void tensors_json(const struct gen *g, const struct gguf_tensor *t, struct buf *out)
+void tensors_json(const struct snapshot *g, const struct gguf_tensor *t, struct buf *out)
 {
     const struct gguf *m = g->gguf;
     size_t shard;
     (void)t;
     buf_str(out, "[");
     for (uint32_t i = 0; i < m->n_tensors; i++) {
-        uint64_t off = gen_offset(g, i, &shard);
+        uint64_t off = snapshot_offset(g, i, &shard);
         t = &m->tensor[i];
         buf_str(out, i ? ",\n{\"name\": " : "\n{\"name\": ");
         json_string(out, gguf_name(m, t), t->name_len);
@@ -87,7 +87,7 @@ void tensors_json(const struct gen *g, const struct gguf_tensor *t, struct buf *
     buf_str(out, "\n]\n");
 }
 
-void tensors_txt(const struct gen *g, const struct gguf_tensor *t, struct buf *out)
+void tensors_txt(const struct snapshot *g, const struct gguf_tensor *t, struct buf *out)
 {
     (void)t;
     table_text(g, out);

@@ -91,7 +91,7 @@ int tree_history(struct tree *t, struct buf *out, struct err *e)
     CLEANUP(view_free) struct view v = newest_view(&t->newest);
     int r = open_history(t, &h, e);
     if (r == 0)
-        r = history_text(&h, gen_own(v.gen), out, e);
+        r = history_text(&h, snapshot_own(v.snap), out, e);
     history_close(&h);
     return r;
 }
@@ -121,7 +121,7 @@ struct subject {
 static void x_name(const struct subject *s, struct buf *out)
 {
     if (s->tensor)
-        buf_add(out, gguf_name(s->v.gen->gguf, s->tensor), s->tensor->name_len);
+        buf_add(out, gguf_name(s->v.snap->gguf, s->tensor), s->tensor->name_len);
     else
         buf_add(out, s->key.key.data, s->key.key.len);
 }
@@ -136,15 +136,15 @@ static void x_type(const struct subject *s, struct buf *out)
 
 static void x_shape(const struct subject *s, struct buf *out)
 {
-    shape_numpy(s->v.gen, s->tensor, " ", out);
+    shape_numpy(s->v.snap, s->tensor, " ", out);
 }
 
 static void x_offset(const struct subject *s, struct buf *out)
 {
     size_t shard;
-    buf_printf(
-        out, "%llu",
-        (unsigned long long)gen_offset(s->v.gen, gen_tensor_no(s->v.gen, s->tensor), &shard));
+    buf_printf(out, "%llu",
+               (unsigned long long)snapshot_offset(
+                   s->v.snap, snapshot_tensor_no(s->v.snap, s->tensor), &shard));
 }
 
 static void x_error(const struct subject *s, struct buf *out)
@@ -182,7 +182,7 @@ static void subject_free(struct subject *s)
     view_free(&s->v);
 }
 
-/* Free it in any case. user.gguf.offset moves with edits that are in no generation yet. */
+/* Free it in any case. user.gguf.offset moves with edits that are in no snapshot yet. */
 static int subject_of(struct tree *t, uint64_t node, struct subject *s)
 {
     *s = (struct subject){.n = ino_node(node)};
@@ -192,9 +192,9 @@ static int subject_of(struct tree *t, uint64_t node, struct subject *s)
     if (r < 0)
         return r;
     s->v = newest_view(&t->newest);
-    r = s->n.kind == NODE_WHOLE ? 0 : node_check(t, s->v.gen, &s->n);
+    r = s->n.kind == NODE_WHOLE ? 0 : node_check(t, s->v.snap, &s->n);
     if (r == 0 && s->n.kind == NODE_TENSOR)
-        s->tensor = node_tensor(s->v.gen, &s->n);
+        s->tensor = node_tensor(s->v.snap, &s->n);
     return r;
 }
 

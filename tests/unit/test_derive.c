@@ -207,7 +207,7 @@ static void test_kept_most(void)
 /* ---- work ---- */
 
 struct model {
-    struct gen *gen;
+    struct snapshot *snap;
     struct store *store;
     struct view view;
 };
@@ -247,9 +247,9 @@ static struct model model(uint32_t tensors, uint64_t large, uint64_t missing)
     (void)fclose(f);
     CU_ASSERT_EQUAL_FATAL(store_make(&mapped, (const struct gguf *const *)&g, 1, &m.store), 0);
     mapped_unref(mapped);
-    CU_ASSERT_EQUAL_FATAL(gen_make(g, 0, &(struct timespec){0}, &m.gen), 0);
+    CU_ASSERT_EQUAL_FATAL(snapshot_make(g, 0, &(struct timespec){0}, &m.snap), 0);
     free(bytes);
-    m.view = (struct view){m.gen, m.store, NULL};
+    m.view = (struct view){m.snap, m.store, NULL};
     return m;
 }
 

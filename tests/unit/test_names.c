@@ -17,7 +17,7 @@ static const char *const model_keys[MODEL_KEYS] = {"general.architecture", "a.on
 
 struct fixture {
     struct parsed model;
-    struct gen *gen;
+    struct snapshot *snap;
     struct names n;
 };
 
@@ -29,15 +29,15 @@ static void begin(struct fixture *x)
     for (size_t i = 0; i < MODEL_KEYS; i++)
         build_str(&b, model_keys[i], "x");
     x->model = parse_build(&b, 0);
-    CU_ASSERT_EQUAL_FATAL(gen_make(x->model.g, 0, &now, &x->gen), 0);
+    CU_ASSERT_EQUAL_FATAL(snapshot_make(x->model.g, 0, &now, &x->snap), 0);
     x->model.g = NULL; /* the generation's */
-    CU_ASSERT_EQUAL_FATAL(names_init(&x->n, x->gen), 0);
+    CU_ASSERT_EQUAL_FATAL(names_init(&x->n, x->snap), 0);
 }
 
 static void end(struct fixture *x)
 {
     names_close(&x->n);
-    gen_unref(x->gen);
+    snapshot_unref(x->snap);
     parsed_free(&x->model);
 }
 
@@ -63,7 +63,7 @@ static void check(const struct names *n)
 
 static struct name *touch(struct fixture *x, uint32_t i)
 {
-    struct file *f = names_touch(&x->n, x->gen, i);
+    struct file *f = names_touch(&x->n, x->snap, i);
     CU_ASSERT_PTR_NOT_NULL_FATAL(f);
     CU_ASSERT_EQUAL(f->number, i);
     CU_ASSERT_EQUAL(f->name->slot, SLOT_STORED);
@@ -85,15 +85,15 @@ static void test_numbers(void)
     struct fixture x;
     begin(&x);
     for (uint32_t i = 0; i < MODEL_KEYS; i++) {
-        CU_ASSERT_EQUAL(names_kv(&x.n, x.gen, i), i);
-        CU_ASSERT_EQUAL(names_number(&x.n, x.gen, i), i);
+        CU_ASSERT_EQUAL(names_kv(&x.n, x.snap, i), i);
+        CU_ASSERT_EQUAL(names_number(&x.n, x.snap, i), i);
     }
-    CU_ASSERT_EQUAL(names_kv(&x.n, x.gen, MODEL_KEYS), UINT32_MAX);
+    CU_ASSERT_EQUAL(names_kv(&x.n, x.snap, MODEL_KEYS), UINT32_MAX);
     CU_ASSERT_EQUAL(touch(&x, 2)->ino, 2);
-    CU_ASSERT_EQUAL(names_kv(&x.n, x.gen, 2), UINT32_MAX); /* its name says what it is */
-    CU_ASSERT_EQUAL(names_number(&x.n, x.gen, 2), NUMBER_NONE);
+    CU_ASSERT_EQUAL(names_kv(&x.n, x.snap, 2), UINT32_MAX); /* its name says what it is */
+    CU_ASSERT_EQUAL(names_number(&x.n, x.snap, 2), NUMBER_NONE);
     CU_ASSERT_PTR_EQUAL(names_find_key(&x.n, "a.two", 5), names_find(&x.n, "a.two"));
-    CU_ASSERT_PTR_EQUAL(names_get_key(&x.n, x.gen, "a.one", 5)->file, names_file(&x.n, 1));
+    CU_ASSERT_PTR_EQUAL(names_get_key(&x.n, x.snap, "a.one", 5)->file, names_file(&x.n, 1));
     check(&x.n);
     end(&x);
 }
@@ -104,15 +104,15 @@ static void test_ranks(void)
     struct fixture x;
     begin(&x);
     uint64_t rank[MODEL_KEYS] = {1, 2, 2, 4};
-    x.gen->rank = rank;
-    CU_ASSERT_EQUAL(names_number(&x.n, x.gen, 1), 1);
-    CU_ASSERT_EQUAL(names_number(&x.n, x.gen, 2), NUMBER_NONE);
-    CU_ASSERT_EQUAL(names_kv(&x.n, x.gen, 1), 1);
-    CU_ASSERT_EQUAL(names_kv(&x.n, x.gen, 2), UINT32_MAX);
-    CU_ASSERT_EQUAL(names_kv(&x.n, x.gen, 3), 3);
+    x.snap->rank = rank;
+    CU_ASSERT_EQUAL(names_number(&x.n, x.snap, 1), 1);
+    CU_ASSERT_EQUAL(names_number(&x.n, x.snap, 2), NUMBER_NONE);
+    CU_ASSERT_EQUAL(names_kv(&x.n, x.snap, 1), 1);
+    CU_ASSERT_EQUAL(names_kv(&x.n, x.snap, 2), UINT32_MAX);
+    CU_ASSERT_EQUAL(names_kv(&x.n, x.snap, 3), 3);
     rank[3] = UINT64_MAX; /* a new key, or the reserve */
-    CU_ASSERT_EQUAL(names_number(&x.n, x.gen, 3), NUMBER_NONE);
-    x.gen->rank = NULL;
+    CU_ASSERT_EQUAL(names_number(&x.n, x.snap, 3), NUMBER_NONE);
+    x.snap->rank = NULL;
     end(&x);
 }
 
@@ -180,7 +180,7 @@ static void test_first_stay(void)
     slot_event(&x.n, key, SLOT_REMOVED);
     file_reap(&x.n, f);
     CU_ASSERT_PTR_EQUAL(names_file(&x.n, 3), f);
-    CU_ASSERT_EQUAL(names_number(&x.n, x.gen, 3), NUMBER_NONE);
+    CU_ASSERT_EQUAL(names_number(&x.n, x.snap, 3), NUMBER_NONE);
     CU_ASSERT_NOT_EQUAL(helper(&x, ".h")->file->number, 3);
     check(&x.n);
     end(&x);

@@ -124,19 +124,19 @@ static void set_state(struct tree_image *m, struct build *b, const struct tensor
     struct err e = {0};
     struct source src;
     struct gguf *g = NULL;
-    struct gen *gen = NULL;
+    struct snapshot *snap = NULL;
     struct tree_image other = image_open(b, &read_only);
-    const struct gen *now = t->newest.view.gen;
+    const struct snapshot *now = t->newest.view.snap;
     uint32_t given = atomic_load(&t->newest.numbers);
     CU_ASSERT_EQUAL_FATAL(source_fd(other.fd, &src, &e), 0);
     CU_ASSERT_EQUAL_FATAL(gguf_parse(&src, 0, &g, &e), 0);
     uint32_t n = g->n_tensors;
-    CU_ASSERT_EQUAL_FATAL(newest_make(&t->newest, g, now->number + 1, &now->mtime, &gen, &e), 0);
-    ids_unref(gen->ids);
-    CU_ASSERT_EQUAL_FATAL(ids_follow(now->ids, now->gguf->n_tensors, from, n, &given, &gen->ids),
+    CU_ASSERT_EQUAL_FATAL(newest_make(&t->newest, g, now->number + 1, &now->mtime, &snap, &e), 0);
+    ids_unref(snap->ids);
+    CU_ASSERT_EQUAL_FATAL(ids_follow(now->ids, now->gguf->n_tensors, from, n, &given, &snap->ids),
                           0);
     atomic_store(&t->newest.numbers, given);
-    struct view old = newest_put_view(&t->newest, gen, store_ref(other.t->newest.view.store));
+    struct view old = newest_put_view(&t->newest, snap, store_ref(other.t->newest.view.store));
     view_free(&old);
     image_close(&other);
 }

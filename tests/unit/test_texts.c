@@ -23,10 +23,10 @@ static void no_memory(const void *arg, struct buf *out)
     out->err = -ENOMEM;
 }
 
-static struct rendered *get(uint64_t gen, uint64_t node, const char *text)
+static struct rendered *get(uint64_t snap, uint64_t node, const char *text)
 {
     struct rendered *x = NULL;
-    CU_ASSERT_EQUAL_FATAL(texts_get(&texts, gen, node, render, text, &x), 0);
+    CU_ASSERT_EQUAL_FATAL(texts_get(&texts, snap, node, render, text, &x), 0);
     return x;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Generations of the model: see gen.h. */
-#include "model/gen.h"
+/* Snapshots of the model: see snapshot.h. */
+#include "model/snapshot.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -46,10 +46,10 @@ static int index_long(const struct gguf *m, bool keys, struct index *ix)
     return r;
 }
 
-static int fill(struct gen *g)
+static int fill(struct snapshot *g)
 {
     g->key_size = calloc((size_t)g->gguf->n_kv + 1, sizeof(*g->key_size));
-    g->row_size = calloc(GEN_ROWS, sizeof(*g->row_size));
+    g->row_size = calloc(SNAPSHOT_ROWS, sizeof(*g->row_size));
     int r = g->key_size && g->row_size ? 0 : -ENOMEM;
     if (r == 0)
         r = index_long(g->gguf, true, &g->long_keys);
@@ -58,10 +58,10 @@ static int fill(struct gen *g)
     return r;
 }
 
-static void gen_free(struct gen *g)
+static void snapshot_free(struct snapshot *g)
 {
-    for (size_t i = 0; i < GEN_PARTS; i++) {
-        struct gen_part *part = atomic_load(&g->part[i]);
+    for (size_t i = 0; i < SNAPSHOT_PARTS; i++) {
+        struct snapshot_part *part = atomic_load(&g->part[i]);
         if (part)
             part->free(part);
     }
@@ -77,9 +77,10 @@ static void gen_free(struct gen *g)
     free(g);
 }
 
-int gen_make(struct gguf *m, uint32_t number, const struct timespec *mtime, struct gen **ret)
+int snapshot_make(struct gguf *m, uint32_t number, const struct timespec *mtime,
+                  struct snapshot **ret)
 {
-    struct gen *g = calloc(1, sizeof(*g));
+    struct snapshot *g = calloc(1, sizeof(*g));
     if (!g)
         return -ENOMEM;
     atomic_init(&g->refs, 1);
@@ -90,46 +91,47 @@ int gen_make(struct gguf *m, uint32_t number, const struct timespec *mtime, stru
     int r = fill(g);
     if (r < 0) {
         g->gguf = NULL; /* stays the caller's */
-        gen_free(g);
+        snapshot_free(g);
         return r;
     }
     *ret = g;
     return 0;
 }
 
-struct gen_part *gen_part(const struct gen *g, unsigned slot)
+struct snapshot_part *snapshot_part(const struct snapshot *g, unsigned slot)
 {
     return atomic_load(&g->part[slot]);
 }
 
-struct gen_part *gen_add_part(struct gen *g, unsigned slot, struct gen_part *part)
+struct snapshot_part *snapshot_add_part(struct snapshot *g, unsigned slot,
+                                        struct snapshot_part *part)
 {
-    struct gen_part *other = NULL;
+    struct snapshot_part *other = NULL;
     if (atomic_compare_exchange_strong(&g->part[slot], &other, part))
         return part;
     part->free(part);
     return other;
 }
 
-struct gen *gen_ref(struct gen *g)
+struct snapshot *snapshot_ref(struct snapshot *g)
 {
     atomic_fetch_add(&g->refs, 1);
     return g;
 }
 
-void gen_unref(struct gen *g)
+void snapshot_unref(struct snapshot *g)
 {
     if (g && atomic_fetch_sub(&g->refs, 1) == 1)
-        gen_free(g);
+        snapshot_free(g);
 }
 
 /* None is kept where it can be long: a sparse file of one block may have gigabytes there. */
 #define LONGEST_PADDING ((uint64_t)1 << 20)
 
-int gen_keep_file(const struct gen *g, const struct source *src, struct mapped *m,
-                  struct image **ret)
+int snapshot_keep_file(const struct snapshot *g, const struct source *src, struct mapped *m,
+                       struct image **ret)
 {
-    const struct gguf *own = gen_own(g);
+    const struct gguf *own = snapshot_own(g);
     uint64_t end = min_u64(own->data_off, src->size), size = max_u64(src->size, own->data_end);
     bool none = own->alignment > LONGEST_PADDING || end <= own->head_len;
     size_t n = none ? 0 : (size_t)(end - own->head_len);
@@ -156,10 +158,10 @@ int gen_keep_file(const struct gen *g, const struct source *src, struct mapped *
 
 bool view_is_lost(const struct view *v)
 {
-    return v->gen->number == 0 && !v->gen->shards && !v->file;
+    return v->snap->number == 0 && !v->snap->shards && !v->file;
 }
 
-const struct image *gen_whole(struct gen *g)
+const struct image *snapshot_whole(struct snapshot *g)
 {
     struct image *im = atomic_load(&g->whole), *none = NULL;
     if (im || image_of_model(g->gguf, &im) < 0)
@@ -172,12 +174,13 @@ const struct image *gen_whole(struct gen *g)
 
 struct view view_ref(const struct view *v)
 {
-    return (struct view){gen_ref(v->gen), store_ref(v->store), v->file ? image_ref(v->file) : NULL};
+    return (struct view){snapshot_ref(v->snap), store_ref(v->store),
+                         v->file ? image_ref(v->file) : NULL};
 }
 
 void view_free(struct view *v)
 {
-    gen_unref(v->gen);
+    snapshot_unref(v->snap);
     store_unref(v->store);
     image_unref(v->file);
     *v = VIEW_INIT;
@@ -198,7 +201,7 @@ static uint32_t find_long(const struct gguf *m, bool keys, const struct index *i
     return UINT32_MAX;
 }
 
-static uint32_t find(const struct gen *g, bool keys, const char *file)
+static uint32_t find(const struct snapshot *g, bool keys, const char *file)
 {
     char name[TREE_NAME_MAX + 1];
     size_t n;
@@ -210,19 +213,19 @@ static uint32_t find(const struct gen *g, bool keys, const char *file)
     return keys ? gguf_find_key(g->gguf, name, n) : gguf_find_tensor(g->gguf, name, n);
 }
 
-uint32_t gen_find_key(const struct gen *g, const char *file)
+uint32_t snapshot_find_key(const struct snapshot *g, const char *file)
 {
     return find(g, true, file);
 }
 
-uint32_t gen_find_tensor(const struct gen *g, const char *file)
+uint32_t snapshot_find_tensor(const struct snapshot *g, const char *file)
 {
     return find(g, false, file);
 }
 
-uint64_t gen_offset(const struct gen *g, uint32_t i, size_t *shard)
+uint64_t snapshot_offset(const struct snapshot *g, uint32_t i, size_t *shard)
 {
-    const struct gguf *m = gen_own(g);
+    const struct gguf *m = snapshot_own(g);
     *shard = 0;
     while (g->shards && i >= m->n_tensors) {
         i -= m->n_tensors;
@@ -231,7 +234,7 @@ uint64_t gen_offset(const struct gen *g, uint32_t i, size_t *shard)
     return m->tensor[i].off;
 }
 
-bool gen_shows_key(const struct gen *g, uint32_t kv)
+bool snapshot_shows_key(const struct snapshot *g, uint32_t kv)
 {
     const struct gguf_kv *k = &g->gguf->kv[kv];
     return k->key_len != strlen(KEY_RESERVE) ||

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A snapshot: one state of the model, parsed, immutable and counted. An edit makes a new one and
+ * never changes an old one. A view is a snapshot together with the store that its tensor data is
+ * read from.
+ *
+ * The first snapshot has an image of the file that is edited, as it was opened: what stands
+ * between and behind the tensors of a file that others wrote is nowhere else. Once the file is
+ * replaced only handles on views of that snapshot hold the image, so that no file is kept for a
+ * node that the kernel merely remembers. All later snapshots are whole without any file of their
+ * own: the header is in memory, tensor data in the newest store, all else is zero.
+ *
+ * Threads: any; what is cached (sizes of texts) is atomic.
+ */
+#ifndef MODEL_SNAPSHOT_H
+#define MODEL_SNAPSHOT_H
+
+#include <time.h>
+
+#include "model/ids.h"
+#include "model/image.h"
+#include "model/shards.h"
+
+/* Rows of views of the whole whose size is kept, by their place in the table of root files. */
+#define SNAPSHOT_ROWS 31
+
+/* What layers above make of a snapshot and keep with it, by slot. */
+struct snapshot_part {
+    void (*free)(struct snapshot_part *part);
+};
+enum { SNAPSHOT_PARTS = 8 };
+
+struct snapshot {
+    atomic_uint refs;
+    uint32_t number;             /* 0 for the first snapshot of a mount */
+    struct timespec mtime;       /* when it was made; of the first: the model's */
+    struct gguf *gguf;           /* owned: what is shown */
+    struct gguf *own;            /* owned: of a split model, what its first file holds; else NULL */
+    struct ids *ids;             /* a reference: which tensor is which; NULL: see ids.h */
+    const char *file;            /* the tree's: what its file is called; "" if that is not known */
+    const struct shards *shards; /* the tree's; NULL if the model is not split */
+    _Atomic(struct image *) whole;                        /* owned: snapshot_whole() */
+    _Atomic(struct snapshot_part *) part[SNAPSHOT_PARTS]; /* owned: snapshot_part() */
+    uint64_t *rank; /* owned: of own's keys (edit/change.h); NULL: their numbers + 1 */
+    bool journal;   /* an interrupted edit was applied in memory */
+    /* Names too long for a file name, by the hash of their file names. */
+    struct index long_keys;
+    struct index long_tensors;
+    _Atomic(uint64_t) *key_size; /* owned: size of each key's text + 1, 0 while unknown */
+    _Atomic(uint64_t)
+        *row_size; /* owned: the same for the rendered files at the root, SNAPSHOT_ROWS */
+};
+
+/* A snapshot of a parsed model, which passes to it on success. 0, -ENOMEM. */
+int snapshot_make(struct gguf *g, uint32_t number, const struct timespec *mtime,
+                  struct snapshot **ret);
+struct snapshot *snapshot_ref(struct snapshot *g);
+void snapshot_unref(struct snapshot *g);
+
+struct view {
+    struct snapshot *snap; /* a reference */
+    struct store *store;   /* a reference */
+    struct image *file;    /* a reference: of the first snapshot, its file (newest.h); or NULL */
+};
+
+#define VIEW_INIT ((struct view){0})
+struct view view_ref(const struct view *v);
+/* True if the file of a first snapshot is gone, so that it cannot be shown as a whole. */
+bool view_is_lost(const struct view *v);
+/* For CLEANUP(); nothing is done to an empty one. */
+void view_free(struct view *v);
+
+/*
+ * Of the first snapshot, which must outlive it: the file that is edited as it is read from src
+ * and mapped, with what is between its header and its data in memory, because an edit in place may
+ * overwrite it. 0, -errno.
+ */
+int snapshot_keep_file(const struct snapshot *g, const struct source *src, struct mapped *m,
+                       struct image **ret);
+/*
+ * The model as one file, made when it is first asked for. NULL: no memory. It lives as long as g.
+ */
+const struct image *snapshot_whole(struct snapshot *g);
+
+/* What was made of it, NULL: nothing yet. It lives as long as g. */
+struct snapshot_part *snapshot_part(const struct snapshot *g, unsigned slot);
+/* Keep a part, which passes. Returns it, or the one that another thread was quicker to keep. */
+struct snapshot_part *snapshot_add_part(struct snapshot *g, unsigned slot,
+                                        struct snapshot_part *part);
+
+/* The number of the key or tensor with this file name, UINT32_MAX if it does not exist. */
+uint32_t snapshot_find_key(const struct snapshot *g, const char *file);
+uint32_t snapshot_find_tensor(const struct snapshot *g, const char *file);
+
+/* The number of a tensor of the snapshot. */
+static inline uint32_t snapshot_tensor_no(const struct snapshot *g, const struct gguf_tensor *t)
+{
+    return (uint32_t)(t - g->gguf->tensor);
+}
+
+/* What the file that is edited holds. */
+static inline const struct gguf *snapshot_own(const struct snapshot *g)
+{
+    return g->own ? g->own : g->gguf;
+}
+
+/* Where tensor i's data lies in its file, and which of the shards that is. */
+uint64_t snapshot_offset(const struct snapshot *g, uint32_t i, size_t *shard);
+
+/* False for the program's own key, which is not for people. */
+bool snapshot_shows_key(const struct snapshot *g, uint32_t kv);
+
+#endif
