@@ -144,6 +144,7 @@ int history_save(struct history *h, struct history_record *r, const struct buf *
     if (body->len > HISTORY_BYTES_MAX - HISTORY_RECORD - HISTORY_BLOCK)
         return err_set(e, -EFBIG, "the keys take %zu bytes: %llu are kept of all models together",
                        body->len, (unsigned long long)HISTORY_BYTES_MAX);
+    r->sum = history_sum(body->data, body->len);
     int done = lock(h, true, e);
     if (done < 0)
         return done;

@@ -62,8 +62,8 @@ int history_open(struct history *h, const struct sys *sys, const char *home, con
 void history_close(struct history *h);
 
 /*
- * Keep a state: the record's number is set, its other fields and the body (history_body()) are the
- * caller's. Durable when it returns. 0; -EFBIG (over HISTORY_BYTES_MAX), -EPERM (the folder), -errno.
+ * Keep a state: the record's number and sum are set, its other fields and the body (history_body())
+ * are the caller's. Durable when it returns. 0; -EFBIG (over HISTORY_BYTES_MAX), -EPERM (the folder), -errno.
  */
 int history_save(struct history *h, struct history_record *r, const struct buf *body,
                  struct err *e);

@@ -97,7 +97,6 @@ int history_body(struct history_record *r, const char *path, const struct gguf *
     }
     r->path_len = (uint32_t)n;
     r->image_len = b.len - n;
-    r->sum = history_sum(b.data, b.len);
     *ret = b;
     return 0;
 }

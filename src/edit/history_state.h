@@ -52,7 +52,10 @@ static inline bool history_is_void(const struct history_record *r)
     return r->landed == r->before;
 }
 
-/* Path and image of a new state; sets path_len, image_len and sum. 0, -ENOMEM. */
+/*
+ * Path and image of a new state; sets path_len and image_len. history_save() computes their sum,
+ * which takes as long as writing them: it is not for the thread that commits. 0, -ENOMEM.
+ */
 int history_body(struct history_record *r, const char *path, const struct gguf *g, struct buf *ret);
 /* Bytes that the file of a state of this model's keys has. */
 uint64_t history_bytes(const char *path, const struct gguf *g);

@@ -317,6 +317,7 @@ static void test_damage(void)
     struct gguf *keys = NULL;
     CU_ASSERT_EQUAL(recorded_body_make(&body, &h, g), 0);
     body.rec.before = edit_keys_id(g);
+    body.rec.sum = history_sum(body.bytes.data, body.bytes.len);
     size_t n = HISTORY_RECORD + body.bytes.len;
     uint8_t *file = malloc(n);
     history_record_put(&body.rec, file);
