@@ -86,7 +86,8 @@ class Shared(unittest.TestCase):
         self.assertTrue(described(row, value), row['key'])
         kind = f'array[{TYPE.get(row["array_type"], row["array_type"])}]' \
             if row['type'] == 'arr' else TYPE.get(row['type'], row['type'])
-        self.assertEqual(os.getxattr(place, 'user.gguf.type').decode(), kind)
+        self.assertEqual(value.type_name(), kind)
+        self.assertEqual(os.getxattr(place, 'user.gguf.type').decode(), value.full_type_name())
         self.assertEqual(json_row['type'], kind)
         text = mountlib.get(place)
         self.assertEqual(os.stat(place).st_size, len(text))
