@@ -117,6 +117,15 @@ static inline bool is_pow2(uint64_t v)
     return v != 0 && (v & (v - 1)) == 0;
 }
 
+/* Decimal digits. */
+static inline size_t digits_u64(uint64_t n)
+{
+    size_t ret = 1;
+    for (; n >= 10; n /= 10)
+        ret++;
+    return ret;
+}
+
 static inline uint64_t min_u64(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;

@@ -162,7 +162,7 @@ static void paint(const struct picture *p, const float *mean, uint8_t *dst)
     }
 }
 
-/* Where the data of a chunk begins, of which n bytes follow. */
+/* Begins a chunk of n bytes of data; returns where the data begins. */
 static size_t chunk_begin(struct buf *out, const char *type, size_t n)
 {
     buf_uint(out, n, 4, true);

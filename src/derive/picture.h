@@ -4,7 +4,7 @@
  * shows the mean of the finite values of its block.
  *
  * The grid of values: of two dimensions the rows and columns; of more, the leading ones below each
- * other; of one, rows of about the square root, of which the last may end early. It is divided into
+ * other; of one, rows of about the square root (the last may end early). It is divided into
  * PICTURE_MOST by PICTURE_MOST blocks at most, as even as they can be.
  *
  *     -largest mean      0      largest mean      no finite value

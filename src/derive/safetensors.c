@@ -10,6 +10,7 @@
 #include "base/bytes.h"
 #include "base/utf8.h"
 #include "derive/lines.h"
+#include "model/facts.h"
 #include "quant/types.h"
 #include "text/json.h"
 #include "text/number.h"
@@ -314,8 +315,7 @@ static int add_tensor(void *arg, uint32_t i, const struct form *f, const char *d
     buf_char(w->out, ',');
     add_string(w->out, w->room, gguf_name(g, t), t->name_len, as_percent);
     buf_printf(w->out, ":{\"dtype\":\"%s\",\"shape\":[", dtype);
-    for (uint32_t d = t->n_dims; d-- > 0;)
-        buf_printf(w->out, "%" PRIu64 "%s", gguf_dim(g, t, d), d ? "," : "");
+    fact_shape(g, t, ",", w->out);
     buf_printf(w->out, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", w->at, end);
     w->at = end;
     return buf_error(w->out);

@@ -100,24 +100,10 @@ void stats_head(struct buf *out)
     buf_str(out, "name\ttype\telements\tmin\tmax\tmean\tstd\tabsmax\tzeros\tnan\tinf\tshape\n");
 }
 
-static void shape(const struct gguf *g, const struct gguf_tensor *t, struct buf *out)
-{
-    for (uint32_t i = t->n_dims; i-- > 0;)
-        buf_printf(out, "%" PRIu64 "%s", gguf_dim(g, t, i), i ? " " : "");
-}
-
-static size_t digits(uint64_t n)
-{
-    size_t ret = 1;
-    for (; n >= 10; n /= 10)
-        ret++;
-    return ret;
-}
-
 /* What min, max, mean, std, absmax, zeros, nan and inf take at most, with a tab before each. */
 static size_t fields_most(const struct gguf_tensor *t)
 {
-    return 3 * (1 + FLOAT) + 2 * (1 + VALUE) + 3 * (1 + digits(t->n_elem));
+    return 3 * (1 + FLOAT) + 2 * (1 + VALUE) + 3 * (1 + digits_u64(t->n_elem));
 }
 
 static void before_fields(const struct gguf *g, const struct gguf_tensor *t, struct buf *out)
@@ -133,7 +119,7 @@ size_t stats_line_size(const struct gguf *g, const struct gguf_tensor *t)
     struct buf m = BUF_MEASURE;
     before_fields(g, t, &m);
     buf_char(&m, '\t');
-    shape(g, t, &m);
+    fact_shape(g, t, " ", &m);
     return m.len + fields_most(t) + 1;
 }
 
@@ -162,7 +148,7 @@ void stats_line(const struct gguf *g, const struct gguf_tensor *t, const struct 
     else
         buf_str(out, "\t\t\t\t\t\t\t\t");
     buf_char(out, '\t');
-    shape(g, t, out);
+    fact_shape(g, t, " ", out);
     pad(out, from, size - 1);
     buf_char(out, '\n');
 }

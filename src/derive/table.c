@@ -30,20 +30,6 @@ static void pad(struct buf *line, size_t from, size_t width)
     buf_str(line, "  ");
 }
 
-static void shape(const struct gguf *g, const struct gguf_tensor *t, struct buf *out)
-{
-    for (uint32_t i = t->n_dims; i-- > 0;)
-        buf_printf(out, "%" PRIu64 "%s", gguf_dim(g, t, i), i ? " " : "");
-}
-
-static size_t digits(uint64_t n)
-{
-    size_t ret = 1;
-    for (; n >= 10; n /= 10)
-        ret++;
-    return ret;
-}
-
 static size_t widest(size_t a, size_t b)
 {
     return a > b ? a : b;
@@ -63,11 +49,11 @@ static void measure(const struct snapshot *g, uint32_t i, struct buf *room, stru
     fact_type_name(t, room);
     w->type = widest(w->type, room->len);
     room->len = 0;
-    shape(g->gguf, t, room);
+    fact_shape(g->gguf, t, " ", room);
     if (room->len <= TABLE_NAME_MOST)
         w->shape = widest(w->shape, room->len);
-    w->off = widest(w->off, digits(snapshot_offset(g, i, &shard)));
-    w->bytes = widest(w->bytes, digits(t->nbytes));
+    w->off = widest(w->off, digits_u64(snapshot_offset(g, i, &shard)));
+    w->bytes = widest(w->bytes, digits_u64(t->nbytes));
 }
 
 static void head(const struct snapshot *g, const struct widths *w, struct buf *out)
@@ -90,7 +76,7 @@ static void line(const struct snapshot *g, uint32_t i, const struct widths *w, s
     fact_type_name(t, room);
     pad(room, at, w->type);
     at = room->len;
-    shape(g->gguf, t, room);
+    fact_shape(g->gguf, t, " ", room);
     pad(room, at, w->shape);
     buf_printf(room, "%*" PRIu64 "  %*" PRIu64, (int)w->off, off, (int)w->bytes, t->nbytes);
     if (g->shards) {

@@ -94,7 +94,7 @@ static bool left_by(const struct history_record *r, uint64_t id)
 struct line {
     uint64_t number;
     struct history_record rec;
-    struct gguf *keys; /* owned; NULL: there is no state */
+    struct gguf *keys; /* owned; NULL: no state exists */
 };
 
 static void put_time(int64_t at, struct buf *out)

@@ -164,7 +164,7 @@ static int fd_of(const struct move *m, const struct segment *s)
     return is_old(s) ? m->from : m->plan->image->file[s->no].fd;
 }
 
-/* A segment of which nothing is in the new file yet: it is a hole there. */
+/* A segment without any byte in the new file yet: a hole there. */
 static int fill(struct move *m, const struct segment *s)
 {
     if (s->from == IMAGE_FILE)

@@ -40,8 +40,8 @@ int model_open(struct model_file *m, struct err *e);
 void model_free(struct model_file *m);
 
 /*
- * Open and check all files of a split model but the first, of which g is what it holds; parse_flags
- * as of gguf_parse(). -EBADMSG, -ENOENT, -ENODATA ... with a line that names the file.
+ * Open and check all files of a split model but the first, whose content is g; parse_flags as of
+ * gguf_parse(). -EBADMSG, -ENOENT, -ENODATA ... with a line that names the file.
  */
 int model_open_shards(struct shards *s, const struct gguf *g, unsigned parse_flags, struct err *e);
 

@@ -73,8 +73,9 @@ static void pass(const struct edit_change *c, struct at *at, uint64_t rank)
         at->next++;
 }
 
-/* A rank behind the last key and before the base's next: equal to the last where there is no other,
- * as slots of one rank are listed in the order in which they were made, behind the base's key. */
+/* A rank behind the last key and before the base's next: equal to the last if no number is left
+ * between, as slots of one rank are listed in the order in which they were made, behind the base's
+ * key. */
 static uint64_t rank_here(const struct edit_change *c, struct at *at)
 {
     if (at->next == c->base->n_kv || at->rank + 1 < rank_of(c, at->next))

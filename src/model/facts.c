@@ -192,3 +192,10 @@ void fact_type_name(const struct gguf_tensor *t, struct buf *out)
     else
         buf_printf(out, "unknown:%" PRIu32, t->stored_id);
 }
+
+void fact_shape(const struct gguf *g, const struct gguf_tensor *t, const char *between,
+                struct buf *out)
+{
+    for (uint32_t i = t->n_dims; i-- > 0;)
+        buf_printf(out, "%" PRIu64 "%s", gguf_dim(g, t, i), i ? between : "");
+}

@@ -81,4 +81,8 @@ const char *fact_file_type(const struct gguf *g);
 /* "Q4_K", or "unknown:NNN" for retired and unknown ids. */
 void fact_type_name(const struct gguf_tensor *t, struct buf *out);
 
+/* The shape in NumPy's order, the reverse of the stored one, `between` each two dimensions. */
+void fact_shape(const struct gguf *g, const struct gguf_tensor *t, const char *between,
+                struct buf *out);
+
 #endif

@@ -153,8 +153,4 @@ void tensors_txt(const struct snapshot *g, const struct gguf_tensor *t, struct b
 void info_text(const struct view *v, const char *file, struct buf *out);
 void check_text(const struct view *v, const char *file, struct buf *out);
 
-/* The shape in NumPy's order, the reverse of the stored one, `between` each two dimensions. */
-void shape_numpy(const struct snapshot *g, const struct gguf_tensor *t, const char *between,
-                 struct buf *out);
-
 #endif

@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "model/facts.h"
 
 /* Bytes [first, first + n) of a mapped file. */
 static int reply_mapped(struct mapped *m, uint64_t first, size_t n, struct reply *r)
@@ -99,7 +100,7 @@ static size_t npy_header(const struct snapshot *g, const struct row *row,
 {
     buf_add(out, "\x93NUMPY\x01\x00\x00\x00", NPY_FIXED);
     buf_printf(out, "{'descr': '%s', 'fortran_order': False, 'shape': (", row->form->descr);
-    shape_numpy(g, t, ", ", out);
+    fact_shape(g->gguf, t, ", ", out);
     buf_str(out, t->n_dims == 1 ? ",), }" : "), }");
     for (size_t n = NPY_ALIGN - 1 - out->len % NPY_ALIGN; n > 0; n--)
         buf_char(out, ' ');

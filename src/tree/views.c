@@ -9,16 +9,9 @@
 #include "model/facts.h"
 #include "text/json.h"
 
-void shape_numpy(const struct snapshot *g, const struct gguf_tensor *t, const char *between,
-                 struct buf *out)
-{
-    for (uint32_t i = t->n_dims; i-- > 0;)
-        buf_printf(out, "%" PRIu64 "%s", gguf_dim(g->gguf, t, i), i ? between : "");
-}
-
 void shape_text(const struct snapshot *g, const struct gguf_tensor *t, struct buf *out)
 {
-    shape_numpy(g, t, " ", out);
+    fact_shape(g->gguf, t, " ", out);
     buf_char(out, '\n');
 }
 
@@ -76,7 +69,7 @@ void tensors_json(const struct snapshot *g, const struct gguf_tensor *t, struct 
         buf_str(out, ", \"type\": \"");
         fact_type_name(t, out);
         buf_str(out, "\", \"shape\": [");
-        shape_numpy(g, t, ", ", out);
+        fact_shape(g->gguf, t, ", ", out);
         buf_printf(out, "], \"offset\": %" PRIu64 ", \"nbytes\": %" PRIu64, off, t->nbytes);
         if (g->shards) {
             buf_str(out, ", \"shard\": ");

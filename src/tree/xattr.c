@@ -136,7 +136,7 @@ static void x_type(const struct subject *s, struct buf *out)
 
 static void x_shape(const struct subject *s, struct buf *out)
 {
-    shape_numpy(s->v.snap, s->tensor, " ", out);
+    fact_shape(s->v.snap->gguf, s->tensor, " ", out);
 }
 
 static void x_offset(const struct subject *s, struct buf *out)
