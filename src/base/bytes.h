@@ -136,4 +136,11 @@ static inline uint64_t max_u64(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
+/* How many of n bytes from `off` on are within `size` bytes. */
+static inline uint64_t within_u64(uint64_t off, uint64_t n, uint64_t size)
+{
+    uint64_t left = off < size ? size - off : 0;
+    return n < left ? n : left;
+}
+
 #endif

@@ -47,7 +47,7 @@ static int each_unit(const struct patch *p, unit_fn *fn, void *arg)
             u->no = range->unit + off / PATCH_UNIT;
             u->at = range->lo + off;
             u->n = (size_t)min_u64(PATCH_UNIT, range->n - off);
-            u->old_n = (size_t)(u->at < p->before ? min_u64(u->n, p->before - u->at) : 0);
+            u->old_n = (size_t)within_u64(u->at, u->n, p->before);
             r = fn(arg, u);
         }
     }
@@ -445,7 +445,7 @@ static void compare_sector(const struct comparing *c, const struct unit *u, size
 static int compare_unit(void *arg, struct unit *u)
 {
     const struct comparing *c = arg;
-    size_t have = (size_t)(u->at < c->size ? min_u64(u->n, c->size - u->at) : 0);
+    size_t have = (size_t)within_u64(u->at, u->n, c->size);
     int r = read_journal(c->f->sys, c->p, u);
     if (r == 0 && unit_sum(u) != c->p->sum[u->no]) {
         *c->whole = false;

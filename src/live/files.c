@@ -232,19 +232,17 @@ int live_create(struct live *l, const char *name, int flags, struct live_attr *r
  * opened has its bytes for as long. */
 size_t live_read(struct live *l, const struct live_file *h, uint64_t off, size_t n, void *dst)
 {
-    size_t count = 0;
     if (!h->file)
         return 0;
     lock_take(&l->lock);
     const struct file *f = h->file;
     const struct buf *b =
         f->draft && (h->writes || f->kind == FILE_HELPER) ? &f->draft->text : &f->content;
-    if (off < b->len) {
-        count = (size_t)min_u64(n, b->len - off);
-        memcpy(dst, b->data + off, count);
-    }
+    n = (size_t)within_u64(off, n, b->len);
+    if (n > 0)
+        memcpy(dst, b->data + off, n);
     lock_drop(&l->lock);
-    return count;
+    return n;
 }
 
 int live_attr(struct live *l, uint32_t number, const struct live_file *h, struct live_attr *ret)

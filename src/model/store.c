@@ -157,7 +157,7 @@ const uint8_t *store_data(const struct store *s, uint32_t i, uint64_t first, uin
 uint64_t store_there(const struct store *s, uint32_t i, uint64_t n)
 {
     uint64_t size = s->file[s->place[i].file]->map.size, off = s->place[i].off;
-    return off < size ? min_u64(n, size - off) : 0;
+    return within_u64(off, n, size);
 }
 
 int store_check(const struct store *s, uint32_t i, uint64_t last)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "mount/answer.h"
 #include "mount/log.h"
 #include "shelf/shelf.h"
 
@@ -78,8 +79,12 @@ static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
                     struct fuse_file_info *fi)
 {
+    bool brief = fi->lock_owner != 0;
     (void)ino;
-    reader_read(reader_of(fi), req, (uint64_t)off, size, fi->lock_owner != 0);
+    if (shelf_waits(file_of(fi)))
+        answer_computed(file_of(fi), req, (uint64_t)off, size, brief);
+    else
+        reader_read(reader_of(fi), req, (uint64_t)off, size, brief);
 }
 
 /* ---- folders ---- */

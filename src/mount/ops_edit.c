@@ -3,13 +3,15 @@
  * The FUSE callbacks that edit: see ops.h.
  *
  * A request whose reply must wait for the disk is parked: the tree takes its struct parked, and the
- * writer's thread replies. A signal to the waiting program reaches the tree through on_interrupt().
+ * writer's thread replies. A signal to the waiting program reaches it by answer_interruptible().
  */
 #include "mount/ops.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+
+#include "mount/answer.h"
 
 struct parked {
     struct live_wait wait; /* first: done() gets its address */
@@ -24,11 +26,6 @@ static void on_done(struct live_wait *w, int result)
     (void)fuse_reply_err(req, -result);
 }
 
-static void on_interrupt(fuse_req_t req, void *data)
-{
-    shelf_interrupt(data, req);
-}
-
 /* A wait for this request; NULL: no memory, and it was replied to. */
 static struct parked *park(fuse_req_t req)
 {
@@ -38,7 +35,7 @@ static struct parked *park(fuse_req_t req)
         return NULL;
     }
     *p = (struct parked){.wait = {.done = on_done, .who = req}, .req = req};
-    fuse_req_interrupt_func(req, on_interrupt, shelf_of(req));
+    answer_interruptible(req, shelf_of(req));
     return p;
 }
 
@@ -174,7 +171,7 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
         return;
     }
     *p = (struct parked_attr){.wait = {.done = on_truncated, .who = req}, .req = req, .ino = ino};
-    fuse_req_interrupt_func(req, on_interrupt, shelf_of(req));
+    answer_interruptible(req, shelf_of(req));
     int r = to_set & FUSE_SET_ATTR_SIZE
                 ? shelf_truncate(shelf_of(req), ino, fi ? file_of(fi) : NULL,
                                  (uint64_t)attr->st_size, &p->wait)

@@ -77,9 +77,7 @@ int shelf_release(struct shelf_file *f);
 bool shelf_cacheable(const struct shelf_file *f);
 bool shelf_cached_right(const struct shelf_file *f);
 bool shelf_ahead(const struct shelf_file *f, size_t n);
-/* As tree_waits() and tree_prepare(). */
 bool shelf_waits(const struct shelf_file *f);
-int shelf_prepare(struct shelf_file *f, uint64_t off, size_t n, bool brief, struct live_wait *w);
 int shelf_read(struct shelf_file *f, uint64_t off, size_t n, struct reply *r);
 
 /* Editing. The calls of a folder's own names are EPERM, renames across models EXDEV. */

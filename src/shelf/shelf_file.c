@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/bytes.h"
 #include "shelf/internal.h"
 
 /* ---- open ---- */
@@ -101,11 +102,6 @@ bool shelf_waits(const struct shelf_file *f)
     return f->file && tree_waits(f->file);
 }
 
-int shelf_prepare(struct shelf_file *f, uint64_t off, size_t n, bool brief, struct live_wait *w)
-{
-    return tree_prepare(tree_in(&f->use), f->file, off, n, brief, w);
-}
-
 int shelf_read(struct shelf_file *f, uint64_t off, size_t n, struct reply *r)
 {
     if (f->file)
@@ -113,10 +109,8 @@ int shelf_read(struct shelf_file *f, uint64_t off, size_t n, struct reply *r)
     ssize_t got = 0;
     if (f->fd >= 0)
         got = pread(f->fd, r->scratch, n, (off_t)off);
-    else if (off < f->text.len) {
-        got = (ssize_t)(n < f->text.len - off ? n : f->text.len - off);
+    else if ((got = (ssize_t)within_u64(off, n, f->text.len)) > 0)
         memcpy(r->scratch, f->text.data + off, (size_t)got);
-    }
     if (got < 0)
         return -errno;
     r->bytes = r->scratch;

@@ -157,24 +157,6 @@ int tree_release(struct tree *t, struct tree_file *f)
     return 0;
 }
 
-static void reply_text(const struct buf *text, uint64_t off, size_t n, struct reply *r)
-{
-    if (off >= text->len)
-        return;
-    r->bytes = text->data + off;
-    r->len = (size_t)min_u64(n, text->len - off);
-}
-
-/* Before the first byte that is missing, unless that is the one at `off`. */
-static uint64_t brief_end(const struct tree_file *f, const struct view *v,
-                          const struct gguf_tensor *tensor, uint64_t off, uint64_t end)
-{
-    uint64_t missing = f->row->missing(v, f->row, tensor, off, end);
-    return missing > off ? missing : end;
-}
-
-_Static_assert(LIVE_PARKED == WORK_PARKED, "one code for requests that wait");
-
 /* What is answered piecewise: of the newest snapshot, or of that which is held for the file. */
 static struct view view_of(struct tree *t, const struct tree_file *f)
 {
@@ -186,55 +168,56 @@ static struct view view_of(struct tree *t, const struct tree_file *f)
     return v;
 }
 
-static int read_row(struct tree *t, struct tree_file *f, uint64_t off, size_t n, struct reply *r)
-{
-    CLEANUP(view_free) struct view v = view_of(t, f);
-    const struct gguf_tensor *tensor = node_tensor(v.snap, &f->node);
-    uint64_t size = f->row->size(&v, f->row, tensor);
-    if (off >= size || n == 0)
-        return 0;
-    uint64_t end = off + min_u64(n, size - off);
-    if (f->gaps && r->brief)
-        end = brief_end(f, &v, tensor, off, end);
-    r->work = t->work;
-    return f->row->read(&v, f->row, tensor, off, (size_t)(end - off), r);
-}
+_Static_assert(LIVE_PARKED == WORK_PARKED, "one code for requests that wait");
 
-static void computed(void *arg, int result)
+static void on_work_done(void *arg, int result)
 {
     struct live_wait *w = arg;
     w->done(w, result);
 }
 
-/* Only what is there is waited for: the read itself says what is missing. */
-int tree_prepare(struct tree *t, struct tree_file *f, uint64_t off, size_t n, bool brief,
-                 struct live_wait *w)
+static int read_row(struct tree *t, const struct tree_file *f, uint64_t off, size_t n,
+                    struct reply *r)
 {
-    struct need need;
-    if (!f->computed)
-        return 0;
     CLEANUP(view_free) struct view v = view_of(t, f);
     const struct gguf_tensor *tensor = node_tensor(v.snap, &f->node);
-    uint64_t size = f->row->size(&v, f->row, tensor);
-    if (off >= size || n == 0)
+    const struct row *row = f->row;
+    struct need need;
+    n = (size_t)within_u64(off, n, row->size(&v, row, tensor));
+    if (f->gaps && r->brief && n > 0) {
+        /* before the first byte that is missing, unless that is the one at `off` */
+        uint64_t there = row->missing(&v, row, tensor, off, off + n) - off;
+        n = there > 0 ? (size_t)there : n;
+    }
+    if (n == 0)
         return 0;
-    uint64_t end = off + min_u64(n, size - off);
-    if (f->gaps && brief)
-        end = brief_end(f, &v, tensor, off, end);
-    f->row->need(&v, f->row, tensor, off, (size_t)(end - off), &need);
-    return work_want(t->work, &v, need.what, need.first, need.last, w->who, computed, w);
+    r->work = t->work;
+    if (!f->computed)
+        return row->read(&v, row, tensor, off, n, r);
+    /* Where many results are read at a time, one may have been dropped again: then once more. */
+    int got = -EAGAIN;
+    row->need(&v, row, tensor, off, n, &need);
+    while (got == -EAGAIN) {
+        got = work_want(t->work, &v, need.what, need.first, need.last, r->wait->who, on_work_done,
+                        r->wait);
+        if (got == 0)
+            got = row->read(&v, row, tensor, off, n, r);
+    }
+    return got;
 }
 
 int tree_read(struct tree *t, struct tree_file *f, uint64_t off, size_t n, struct reply *r)
 {
-    if (!f->rendered && !f->live)
-        return read_row(t, f, off, n, r);
+    const struct buf *text = f->shared ? &f->shared->bytes : &f->text;
     if (f->rendered) {
-        reply_text(f->shared ? &f->shared->bytes : &f->text, off, n, r);
-    } else {
-        r->bytes = r->scratch;
-        r->len = live_read(t->live, f->live, off, n, r->scratch);
+        r->len = (size_t)within_u64(off, n, text->len);
+        r->bytes = r->len ? text->data + off : NULL;
+        return 0;
     }
+    if (!f->live)
+        return read_row(t, f, off, n, r);
+    r->bytes = r->scratch;
+    r->len = live_read(t->live, f->live, off, n, r->scratch);
     return 0;
 }
 

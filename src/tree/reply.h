@@ -4,17 +4,19 @@
 #define TREE_REPLY_H
 
 #include "derive/work.h"
+#include "live/live.h"
 #include "model/store.h"
 
 /* An answer to a read. */
 struct reply {
     const uint8_t *bytes; /* in `scratch`, the text of the open file, or `mapped` */
     size_t len;
-    uint8_t *scratch;      /* given by the caller: room for as many bytes as were asked for */
-    struct mapped *mapped; /* owned reference; NULL if the bytes are elsewhere */
-    uint64_t end;          /* of the bytes in `mapped` */
-    struct work *work;     /* by the tree: what is computed of the model */
-    bool brief;            /* by the caller: a read may end before a missing byte */
+    uint8_t *scratch;       /* given by the caller: room for as many bytes as were asked for */
+    struct mapped *mapped;  /* owned reference; NULL if the bytes are elsewhere */
+    uint64_t end;           /* of the bytes in `mapped` */
+    struct work *work;      /* by the tree: what is computed of the model */
+    bool brief;             /* by the caller: a read may end before a missing byte */
+    struct live_wait *wait; /* by the caller: a read may wait until what it shows is computed */
 };
 
 /*

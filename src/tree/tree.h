@@ -139,17 +139,11 @@ bool tree_ahead(const struct tree_file *f, size_t n);
  * Bytes at `off`, fewer than n at the end of the file only, or if r->brief before one that is
  * missing from an incomplete model. `r->scratch` and `brief` are the caller's, all else of *r zero;
  * the answer is good until scratch is used again, tree_reply_done() or the release.
- * 0, -EIO, -ENOMEM.
+ * 0, -EIO, -ENOMEM. Of a file that tree_waits() r->wait is the caller's too: LIVE_PARKED: its done()
+ * is called when what the bytes show is computed; then read again.
  */
 int tree_read(struct tree *t, struct tree_file *f, uint64_t off, size_t n, struct reply *r);
-/*
- * Before a read of a file that tree_waits(): have computed what it shows. 0: now tree_read()
- * answers, but for -EAGAIN, if the result is not kept any more. LIVE_PARKED: w->done() is called
- * when it is computed.
- */
 bool tree_waits(const struct tree_file *f);
-int tree_prepare(struct tree *t, struct tree_file *f, uint64_t off, size_t n, bool brief,
-                 struct live_wait *w);
 /* Before the end: reads that wait are answered with -EINTR, and nothing is computed any more. */
 void tree_stop(struct tree *t);
 /* After each tree_read(), when the answer was given. */

@@ -123,7 +123,7 @@ int npy_read(const struct view *v, const struct row *row, const struct gguf_tens
     size_t len = npy_header(v->snap, row, t, &head);
     if (buf_error(&head))
         return buf_error(&head);
-    size_t from_head = off < len ? (size_t)min_u64(n, len - off) : 0;
+    size_t from_head = (size_t)within_u64(off, n, len);
     if (from_head)
         reply_copy(r, head.data + off, from_head);
     if (n == from_head)

@@ -107,18 +107,24 @@ static void on_done(struct live_wait *w, int result)
     (void)sem_post(&p->done);
 }
 
-/* Wait until what a read shows has been computed. */
-static int computed(struct tree *t, struct tree_file *f, uint64_t off, size_t n)
+/* Read, again after each time that a result had to be computed. */
+static int read_computed(struct tree *t, struct tree_file *f, uint64_t off, size_t n,
+                         struct reply *reply)
 {
     struct waiting p = {.wait = {.done = on_done, .who = &p}};
-    if (!tree_waits(f))
-        return 0;
+    int r;
     (void)sem_init(&p.done, 0, 0);
-    int r = tree_prepare(t, f, off, n, false, &p.wait);
-    while (r == LIVE_PARKED && sem_wait(&p.done) < 0)
-        ;
+    reply->wait = &p.wait;
+    while ((r = tree_read(t, f, off, n, reply)) == LIVE_PARKED) {
+        while (sem_wait(&p.done) < 0)
+            ;
+        if (p.result < 0) {
+            r = p.result;
+            break;
+        }
+    }
     (void)sem_destroy(&p.done);
-    return r == LIVE_PARKED ? p.result : r;
+    return r;
 }
 
 ssize_t image_bytes(const struct tree_image *m, const char *path, uint64_t off, size_t n, void *dst)
@@ -128,9 +134,7 @@ ssize_t image_bytes(const struct tree_image *m, const char *path, uint64_t off, 
     struct reply r = {.scratch = malloc(n)};
     ssize_t got = node ? tree_open_file(m->t, node, O_RDONLY, &f) : -ENOENT;
     if (got == 0)
-        got = computed(m->t, f, off, n);
-    if (got == 0)
-        got = tree_read(m->t, f, off, n, &r);
+        got = read_computed(m->t, f, off, n, &r);
     if (got == 0)
         got = take(&r, n, dst);
     tree_reply_done(&r);

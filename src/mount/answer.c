@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT */
+/* Answers to reads: see answer.h. */
+#include "mount/answer.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+enum { PAGE = 4096 };
+
+/* ---- scratch ---- */
+
+/*
+ * Memory for answers that are sent at once. The last one released is used first: it is still in the
+ * processor's cache, whichever of libfuse's threads runs. There are as many as there were reads at
+ * the same time, each as large as the largest read that used it.
+ */
+struct scratch {
+    struct scratch *below;
+    size_t size; /* of bytes */
+    void *bytes; /* owned */
+};
+
+static struct scratch *scratch_top; /* protected by scratch_lock */
+static pthread_mutex_t scratch_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void scratch_give(struct scratch *s)
+{
+    if (!s)
+        return;
+    (void)pthread_mutex_lock(&scratch_lock);
+    s->below = scratch_top;
+    scratch_top = s;
+    (void)pthread_mutex_unlock(&scratch_lock);
+}
+
+/* At least `size` bytes; NULL: no memory. */
+static struct scratch *scratch_take(size_t size)
+{
+    (void)pthread_mutex_lock(&scratch_lock);
+    struct scratch *s = scratch_top;
+    if (s)
+        scratch_top = s->below;
+    (void)pthread_mutex_unlock(&scratch_lock);
+    if (!s)
+        s = calloc(1, sizeof(*s));
+    if (!s || s->size >= size)
+        return s;
+    free(s->bytes);
+    s->size = posix_memalign(&s->bytes, PAGE, size) == 0 ? size : 0;
+    if (s->size > 0)
+        return s;
+    free(s);
+    return NULL;
+}
+
+/* ---- answers ---- */
+
+/*
+ * The answer may lie in the mapping of the model. If a page of it has disappeared, writing the
+ * reply fails with EFAULT, and the kernel itself ends the request with EIO: one reply is always
+ * enough.
+ */
+void answer_reply(fuse_req_t req, int err, struct reply *a)
+{
+    if (err < 0)
+        (void)fuse_reply_err(req, -err);
+    else
+        (void)fuse_reply_buf(req, (const char *)a->bytes, a->len);
+    tree_reply_done(a);
+}
+
+int answer_read(struct shelf_file *f, fuse_req_t req, uint64_t off, size_t size, bool brief,
+                struct live_wait *w)
+{
+    struct scratch *s = scratch_take(size);
+    struct reply a = {.scratch = s ? s->bytes : NULL, .brief = brief, .wait = w};
+    int r = s ? shelf_read(f, off, size, &a) : -ENOMEM;
+    if (r != LIVE_PARKED)
+        answer_reply(req, r, &a);
+    scratch_give(s);
+    return r;
+}
+
+/* ---- what is computed first ---- */
+
+static void on_interrupt(fuse_req_t req, void *shelf)
+{
+    shelf_interrupt(shelf, req);
+}
+
+void answer_interruptible(fuse_req_t req, struct shelf *s)
+{
+    fuse_req_interrupt_func(req, on_interrupt, s);
+}
+
+/* A read that waits for a result. The kernel does not close the file before it has the reply. */
+struct computed {
+    struct live_wait wait; /* first: done() gets its address */
+    struct shelf_file *file;
+    fuse_req_t req;
+    uint64_t off;
+    size_t size;
+    bool brief;
+};
+
+static void on_computed(struct live_wait *w, int result)
+{
+    struct computed *c = (struct computed *)w;
+    if (result < 0)
+        (void)fuse_reply_err(c->req, -result);
+    else
+        result = answer_read(c->file, c->req, c->off, c->size, c->brief, w);
+    if (result != LIVE_PARKED)
+        free(c);
+}
+
+void answer_computed(struct shelf_file *f, fuse_req_t req, uint64_t off, size_t size, bool brief)
+{
+    struct computed *c = malloc(sizeof(*c));
+    if (!c) {
+        (void)fuse_reply_err(req, ENOMEM);
+        return;
+    }
+    *c = (struct computed){{.done = on_computed, .who = req}, f, req, off, size, brief};
+    answer_interruptible(req, shelf_of_file(f));
+    on_computed(&c->wait, 0);
+}
