@@ -125,9 +125,9 @@ static int begin(struct live *l, struct file *f, bool truncate, bool made,
 {
     const struct judge *judge = judge_of(l, f);
     if (judge->refuse && unready->code)
-        return judge->refuse(l, f, unready);
+        return judge->refuse(l, f->name, NULL, unready);
     struct draft *d = calloc(1, sizeof(*d));
-    int r = d ? judge->begin(l, f, truncate || made, d) : -ENOMEM;
+    int r = d ? judge->fill(l, f, truncate || made, d) : -ENOMEM;
     if (r < 0) {
         draft_free(d);
         return r;
@@ -145,7 +145,7 @@ static int begin(struct live *l, struct file *f, bool truncate, bool made,
 static int restart(struct live *l, struct file *f, bool truncate)
 {
     struct draft *d = f->draft, now = {.writers = d->writers, .state = d->state};
-    int r = judge_of(l, f)->begin(l, f, truncate, &now);
+    int r = judge_of(l, f)->fill(l, f, truncate, &now);
     if (r < 0)
         return r;
     buf_free(&d->text);
@@ -198,7 +198,7 @@ static int refuse(struct live *l, struct file *f, const struct err *e)
     if (!judge->refuse)
         return e->code;
     draft_event(f->draft, DRAFT_FAILED);
-    f->draft->refused = judge->refuse(l, f, e);
+    f->draft->refused = judge->refuse(l, f->name, f->draft, e);
     return f->draft->refused;
 }
 
@@ -222,7 +222,7 @@ int draft_write(struct live *l, struct file *f, bool append, uint64_t off, const
         (void)err_set(&e, r, "cannot be written: %s", strerror(-r));
     else if (judge->written &&
              (d->whole || append || !judge->accept)) /* an append keeps the rest */
-        r = judge->written(l, f, d->text.len == n, &e);
+        r = judge->written(l, f->name, d, d->text.len == n, &e);
     return r < 0 ? refuse(l, f, &e) : 0;
 }
 
@@ -255,10 +255,10 @@ static int judge_now(struct live *l, struct file *f)
     const struct judge *judge = judge_of(l, f);
     struct draft *d = f->draft;
     struct err e = {0};
-    int r = judge->accept(l, f, &e);
-    if (r == -EINVAL && judge->may_go_on(l, f)) {
+    int r = judge->accept(l, f->name, &d->text, &e);
+    if (r == -EINVAL && judge->may_go_on(l, f->name, &d->text)) {
         draft_event(d, DRAFT_TOO_SHORT);
-        return judge->refuse(l, f, &e);
+        return judge->refuse(l, f->name, d, &e);
     }
     if (r < 0)
         return refuse(l, f, &e);

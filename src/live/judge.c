@@ -13,14 +13,14 @@
 
 /* ---- a key's text ---- */
 
-static int key_room(struct live *l, struct file *f, uint64_t n)
+static int key_room(struct live *l, const struct file *f, uint64_t n)
 {
     (void)l;
     (void)f;
     return n > TEXT_MAX ? -EFBIG : 0;
 }
 
-static int key_begin(struct live *l, struct file *f, bool empty, struct draft *d)
+static int key_fill(struct live *l, struct file *f, bool empty, struct draft *d)
 {
     d->before = stored_value(l, f->name);
     if (!empty)
@@ -73,15 +73,16 @@ static bool begins_stored(const struct live *l, const struct name *x, const stru
  * As far as it is cheap to find out. A text that one write brought whole is parsed if it looks so: a
  * shell that echoes learns of a failure only here, for it does not look at what close(2) returns.
  */
-static int key_written(struct live *l, struct file *f, bool at_once, struct err *e)
+static int key_written(struct live *l, struct name *x, const struct draft *d, bool at_once,
+                       struct err *e)
 {
-    const struct buf *text = &f->draft->text;
-    struct typed type = stored_known_type(l, f->name);
+    const struct buf *text = &d->text;
+    struct typed type = stored_known_type(l, x);
     bool known = type.set;
     if (!known && !at_once) /* the type may become another */
         return 0;
     if (!known)
-        type = edits_type(l, f->name, text);
+        type = edits_type(l, x, text);
     bool line = text->len && text->data[text->len - 1] == '\n';
     bool whole = at_once && (looks_whole(&type, text) || (line && type.type == GGUF_STRING));
     if (!known && !whole)
@@ -89,24 +90,18 @@ static int key_written(struct live *l, struct file *f, bool at_once, struct err 
     int r = text_prefix_check(type.type, type.elem, text->data, text->len);
     if (r == 0 && !whole)
         return 0;
-    int why = parse(l, f->name, text, &type, e);
+    int why = parse(l, x, text, &type, e);
     if (r == 0 && why == -EILSEQ)
-        return begins_stored(l, f->name, text) ? 0 : why;
+        return begins_stored(l, x, text) ? 0 : why;
     if (r == 0) /* only these stay, whatever follows */
         return why == -EINVAL || why == -ERANGE ? why : 0;
     return why < 0 ? r : err_set(e, r, "cannot become a value of its type: %s", strerror(-r));
 }
 
-static int key_accept(struct live *l, struct file *f, struct err *e)
-{
-    return edits_accept(l, f->name, &f->draft->text, e);
-}
-
 /* It ends within a line. */
-static bool key_may_go_on(struct live *l, struct file *f)
+static bool key_may_go_on(struct live *l, const struct name *x, const struct buf *text)
 {
-    const struct buf *text = &f->draft->text;
-    struct typed type = stored_known_type(l, f->name);
+    struct typed type = stored_known_type(l, x);
     bool open = type.set && text->len && !looks_whole(&type, text);
     return open && text_prefix_check(type.type, type.elem, text->data, text->len) == 0;
 }
@@ -115,18 +110,17 @@ static bool key_may_go_on(struct live *l, struct file *f)
  * A program that wrote half of a text and forked has had that half accepted: fork(2) and exec(2)
  * close too. Now that the rest is refused, the value from before the draft comes back.
  */
-static int key_refuse(struct live *l, struct file *f, const struct err *e)
+static int key_refuse(struct live *l, struct name *x, struct draft *d, const struct err *e)
 {
-    struct draft *d = f->draft;
     struct err why = {0};
-    int r = d && d->accepted ? edits_restore(l, f->name, &d->before, &why) : 0;
+    int r = d && d->accepted ? edits_restore(l, x, &d->before, &why) : 0;
     if (r < 0)
-        live_log(l, LOG_ERR, "%s: cannot be put back: %s", f->name->key, why.msg);
+        live_log(l, LOG_ERR, "%s: cannot be put back: %s", x->key, why.msg);
     if (r > 0)
         (void)writer_accepted(l, NULL);
     if (d)
         d->accepted = false;
-    return name_refused(l, f->name, e);
+    return name_refused(l, x, e);
 }
 
 /* What a mere truncation makes: the empty string or array. */
@@ -162,21 +156,21 @@ static void key_end(struct live *l, struct file *f)
 }
 
 static const struct judge judge_key = {.room = key_room,
-                                       .begin = key_begin,
+                                       .fill = key_fill,
                                        .written = key_written,
-                                       .accept = key_accept,
+                                       .accept = edits_accept,
                                        .may_go_on = key_may_go_on,
                                        .refuse = key_refuse,
                                        .end = key_end};
 
 /* ---- a helper's bytes ---- */
 
-static int helper_room(struct live *l, struct file *f, uint64_t n)
+static int helper_room(struct live *l, const struct file *f, uint64_t n)
 {
     return names_have_room(&l->names, f->draft->text.len, n) ? 0 : -ENOSPC;
 }
 
-static int helper_begin(struct live *l, struct file *f, bool empty, struct draft *d)
+static int helper_fill(struct live *l, struct file *f, bool empty, struct draft *d)
 {
     (void)l;
     (void)empty;
@@ -185,13 +179,15 @@ static int helper_begin(struct live *l, struct file *f, bool empty, struct draft
     return 0;
 }
 
-static int helper_written(struct live *l, struct file *f, bool at_once, struct err *e)
+static int helper_written(struct live *l, struct name *x, const struct draft *d, bool at_once,
+                          struct err *e)
 {
     (void)l;
+    (void)d;
     (void)at_once;
     (void)e;
-    if (f->name)
-        (void)clock_gettime(CLOCK_REALTIME, &f->name->mtime);
+    if (x)
+        (void)clock_gettime(CLOCK_REALTIME, &x->mtime);
     return 0;
 }
 
@@ -203,11 +199,11 @@ static void helper_end(struct live *l, struct file *f)
 }
 
 static const struct judge judge_helper = {
-    .room = helper_room, .begin = helper_begin, .written = helper_written, .end = helper_end};
+    .room = helper_room, .fill = helper_fill, .written = helper_written, .end = helper_end};
 
 /* ---- nothing: an orphan of a key ---- */
 
-static int orphan_begin(struct live *l, struct file *f, bool empty, struct draft *d)
+static int orphan_fill(struct live *l, struct file *f, bool empty, struct draft *d)
 {
     (void)l;
     (void)f;
@@ -222,7 +218,6 @@ static void orphan_end(struct live *l, struct file *f)
     (void)f;
 }
 
-static const struct judge judge_orphan = {
-    .room = key_room, .begin = orphan_begin, .end = orphan_end};
+static const struct judge judge_orphan = {.room = key_room, .fill = orphan_fill, .end = orphan_end};
 
 const struct judge *const judges[JUDGES] = {&judge_key, &judge_helper, &judge_orphan};
