@@ -67,32 +67,15 @@ float moments_absmax(const struct moments *m)
     return -m->min > m->max ? -m->min : m->max;
 }
 
-/* Tables that are counted in turn: two values of one bin in a row do not wait for each other. */
-enum { TURNS = 4 };
-
-static void count_bins(uint32_t at[TURNS][STATS_BINS + 1], const float *x, size_t n, float absmax)
-{
-    int32_t bin[STATS_STRETCH];
-    quant_bins(x, n, absmax, STATS_BINS / 2, bin);
-    for (size_t i = 0; i < n; i++)
-        at[i % TURNS][bin[i]]++;
-}
-
 void bins_add(struct bins *b, float *x, size_t n, float absmax)
 {
-    uint32_t at[TURNS][STATS_BINS + 1] = {{0}}; /* the last: absmax itself */
     struct moments others = MOMENTS_NONE;
     if (HOST_BIG || !all_finite(x, n))
         n = leave_finite(&others, x, n);
     if (absmax > 0)
-        count_bins(at, x, n, absmax);
+        quant_bins(x, n, absmax, b->count);
     else
-        at[0][STATS_BINS / 2] = (uint32_t)n;
-    for (size_t t = 0; t < TURNS; t++) {
-        at[t][STATS_BINS - 1] += at[t][STATS_BINS];
-        for (size_t i = 0; i < STATS_BINS; i++)
-            b->count[i] += at[t][i];
-    }
+        b->count[STATS_BINS / 2] += n;
 }
 
 void bins_join(struct bins *b, const struct bins *next)

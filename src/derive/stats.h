@@ -14,6 +14,7 @@
 
 #include "base/buf.h"
 #include "gguf/gguf.h"
+#include "quant/quant.h"
 
 /* Of the finite values; without any, min and max have no meaning. */
 struct moments {
@@ -25,7 +26,7 @@ struct moments {
 
 #define MOMENTS_NONE ((struct moments){0})
 
-enum { STATS_BINS = 32 };
+enum { STATS_BINS = QUANT_BINS };
 
 struct bins {
     uint64_t count[STATS_BINS];

@@ -3,37 +3,76 @@
  * Floats measured: see quant.h. Sums go side by side in lanes, which compilers keep in vectors; which
  * value goes to which lane is fixed, so that all sets give the same bits.
  */
-#include "quant/kernel.h"
+#include "quant/wide.h"
 
 enum { LANES = 16 };
 
 #define EACH_LANE for (size_t l = 0; l < LANES; l++)
 
+/* a < b ? a : b, and a > b ? a : b, which are an instruction each. */
+FIXED floats smaller(floats a, floats b)
+{
+#if defined(__AVX512F__)
+    return (floats)_mm512_min_ps((__m512)a, (__m512)b);
+#elif defined(__AVX2__)
+    return (floats)_mm256_min_ps((__m256)a, (__m256)b);
+#elif defined(__SSE2__)
+    return (floats)_mm_min_ps((__m128)a, (__m128)b);
+#else
+    const words less = a < b;
+    return (floats)((less & (words)a) | (~less & (words)b));
+#endif
+}
+
+FIXED floats larger(floats a, floats b)
+{
+#if defined(__AVX512F__)
+    return (floats)_mm512_max_ps((__m512)a, (__m512)b);
+#elif defined(__AVX2__)
+    return (floats)_mm256_max_ps((__m256)a, (__m256)b);
+#elif defined(__SSE2__)
+    return (floats)_mm_max_ps((__m128)a, (__m128)b);
+#else
+    const words more = a > b;
+    return (floats)((more & (words)a) | (~more & (words)b));
+#endif
+}
+
+/* Vectors that make the lanes. */
+enum { VECTORS = LANES / WIDE };
+
+FIXED floats floats_at(const float *x)
+{
+    floats v;
+    memcpy(&v, x, sizeof(v));
+    return v;
+}
+
 struct quant_extremes IN_SET(extremes)(const float *x, size_t n)
 {
     struct quant_extremes ret = {x[0], x[0], 0};
-    float low[LANES], high[LANES];
-    uint32_t zeros[LANES] = {0};
-    EACH_LANE low[l] = high[l] = x[0];
+    floats low[VECTORS], high[VECTORS];
+    words zeros[VECTORS] = {{0}};
     size_t i = 0;
+    for (size_t j = 0; j < VECTORS; j++)
+        low[j] = high[j] = all_wide(x[0]);
     for (; i + LANES <= n; i += LANES)
-        EACH_LANE
-        {
-            float v = x[i + l];
-            low[l] = v < low[l] ? v : low[l];
-            high[l] = v > high[l] ? v : high[l];
-            zeros[l] += v == 0;
+        for (size_t j = 0; j < VECTORS; j++) {
+            const floats v = floats_at(x + i + j * WIDE);
+            low[j] = smaller(v, low[j]);
+            high[j] = larger(v, high[j]);
+            zeros[j] -= (words)(v == 0);
         }
-    for (size_t l = 0; i < n; i++, l++) {
-        low[l] = x[i] < low[l] ? x[i] : low[l];
-        high[l] = x[i] > high[l] ? x[i] : high[l];
-        zeros[l] += x[i] == 0;
-    }
-    EACH_LANE
-    {
-        ret.min = low[l] < ret.min ? low[l] : ret.min;
-        ret.max = high[l] > ret.max ? high[l] : ret.max;
-        ret.zeros += zeros[l];
+    for (size_t j = 0; j < VECTORS; j++)
+        for (size_t l = 0; l < WIDE; l++) {
+            ret.min = low[j][l] < ret.min ? low[j][l] : ret.min;
+            ret.max = high[j][l] > ret.max ? high[j][l] : ret.max;
+            ret.zeros += (uint32_t)zeros[j][l];
+        }
+    for (; i < n; i++) {
+        ret.min = x[i] < ret.min ? x[i] : ret.min;
+        ret.max = x[i] > ret.max ? x[i] : ret.max;
+        ret.zeros += x[i] == 0;
     }
     return ret;
 }
@@ -74,21 +113,86 @@ double IN_SET(sum_squares)(const float *x, size_t n, double mean)
 }
 
 /*
- * A value is m = |x| * half / absmax bins away from zero. Where m is a whole number the value is an
- * edge, and belongs to the bin above it. Any other m is further from a whole number than 2^-29 of
- * itself, as floats have 24 bits and the numbers of bins at most five: so a factor that is off by NUDGE
- * makes all roundings fall on the right side, and the quotient need not be exact.
+ * A value is at e = 16 * x / absmax + 16 bins above the lowest edge. Where e is a whole number the value
+ * is an edge, and belongs to the bin above it. Floats have 24 bits: e of any other value is further than
+ * 2^-25 from a whole number, but for what is next to zero. So e may be off by NUDGE upwards, which makes
+ * all roundings fall on the right side, and negative values next to zero are moved away from it.
  */
-#define NUDGE 0x1p-40
+#define NUDGE 0x1p-36
+#define NEXT_TO_ZERO 0x1p-20f /* of absmax: far less than a bin, far more than NUDGE of one */
 
-void IN_SET(bins)(const float *x, size_t n, float absmax, int32_t half, int32_t *bin)
+/* The numbers of the values' bins; what reaches absmax has the number QUANT_BINS. */
+static void number_bins(const float *restrict x, size_t n, float absmax, uint8_t *restrict bin)
 {
-    const double most = half, scale = most / (double)absmax;
-    const double up = scale * (1 + NUDGE), down = scale * (1 - NUDGE);
+    const double half = QUANT_BINS / 2, scale = half / (double)absmax;
+    const float near = absmax * NEXT_TO_ZERO, below = near > 0 ? -near : -FLT_TRUE_MIN;
     for (size_t i = 0; i < n; i++) {
-        int32_t below = x[i] < 0;
-        double m = (double)x[i] * (below ? down : up);
-        m = m < -most ? -most : m > most ? most : m;
-        bin[i] = half + (int32_t)m - (m > -most ? below : 0);
+        float v = x[i];
+        v = v < -absmax ? -absmax : v;
+        v = v > absmax ? absmax : v;
+        const float apart = v < below ? v : below;
+        v = v < 0 ? apart : v;
+        bin[i] = (uint8_t)(int32_t)((double)v * scale + (half + NUDGE));
+    }
+}
+
+/* Bytes side by side, as many as AVX2 and the least of machines have. */
+#ifdef __AVX2__
+enum { BYTES = 32 };
+#else
+enum { BYTES = 16 };
+#endif
+typedef uint8_t bytes __attribute__((vector_size(BYTES)));
+
+/* Bins that are counted at once: they and their counts stay in registers. */
+enum { COUNTED = 8 };
+/* Values that are counted at once: a byte of a vector counts to 255. */
+enum { PORTION = 2048 };
+static_assert(PORTION / BYTES <= 255 && PORTION % BYTES == 0 && QUANT_BINS % COUNTED == 0, "bytes");
+
+FIXED bytes equal(bytes a, bytes b)
+{
+#ifdef __AVX2__
+    return (bytes)_mm256_cmpeq_epi8((__m256i)a, (__m256i)b);
+#else
+    return (bytes)(a == b);
+#endif
+}
+
+/*
+ * Add how often each number from `first` on, COUNTED of them, is among the n vectors at bin. Comparing
+ * each value with each number is faster than counting in memory, and does not depend on the values.
+ */
+static void count_numbers(const uint8_t *bin, size_t n, unsigned first, uint64_t *count)
+{
+    bytes found[COUNTED] = {{0}};
+    for (size_t i = 0; i < n; i++) {
+        bytes v;
+        memcpy(&v, bin + i * BYTES, BYTES);
+#pragma GCC unroll 8
+        for (unsigned k = 0; k < COUNTED; k++)
+            found[k] -= equal(v, (bytes){0} + (uint8_t)(first + k));
+    }
+    for (unsigned k = 0; k < COUNTED; k++)
+        for (unsigned l = 0; l < BYTES; l++)
+            count[k] += found[k][l];
+}
+
+void IN_SET(bins)(const float *x, size_t n, float absmax, uint64_t count[QUANT_BINS])
+{
+    uint8_t bin[PORTION];
+    for (size_t k; n > 0; n -= k, x += k) {
+        uint64_t all[QUANT_BINS] = {0}, others = 0;
+        k = n < PORTION ? n : PORTION;
+        number_bins(x, k, absmax, bin);
+        for (size_t i = k; i % BYTES; i++)
+            bin[i] = UINT8_MAX; /* no bin */
+        for (unsigned first = 0; first < QUANT_BINS; first += COUNTED)
+            count_numbers(bin, (k + BYTES - 1) / BYTES, first, all + first);
+        for (unsigned i = 0; i < QUANT_BINS - 1; i++) {
+            count[i] += all[i];
+            others += all[i];
+        }
+        count[QUANT_BINS - 1] += k - others; /* with those that reach absmax */
     }
 }

@@ -75,9 +75,9 @@ double quant_sum_squares(const float *x, size_t n, double mean)
     return set->sum_squares(x, n, mean);
 }
 
-void quant_bins(const float *x, size_t n, float absmax, int32_t half, int32_t *bin)
+void quant_bins(const float *x, size_t n, float absmax, uint64_t count[QUANT_BINS])
 {
-    set->bins(x, n, absmax, half, bin);
+    set->bins(x, n, absmax, count);
 }
 
 bool quant_all_finite(const uint8_t *floats, size_t n)

@@ -112,11 +112,11 @@ double quant_sum(const float *x, size_t n);
 /* Of the distances from the mean. */
 double quant_sum_squares(const float *x, size_t n, double mean);
 /*
- * The number of each float's bin, of 2 * half (at most 32) equal ones from -absmax (above 0) to absmax:
- * a bin holds its lower edge, exactly. absmax itself, and what is larger, is in number 2 * half; what is
- * smaller than -absmax in number 0.
+ * Count n finite host floats in equal bins from -absmax to absmax, which is above 0: a bin holds its lower
+ * edge, exactly, the last one also the upper. What lies outside is in the outer bins. Adds to count.
  */
-void quant_bins(const float *x, size_t n, float absmax, int32_t half, int32_t *bin);
+#define QUANT_BINS 32
+void quant_bins(const float *x, size_t n, float absmax, uint64_t count[QUANT_BINS]);
 
 /* The value that could not be stored: its place among those given, from 0, and the value itself. */
 struct quant_fault {

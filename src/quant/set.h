@@ -20,7 +20,7 @@ struct quant_set {
     struct quant_extremes (*extremes)(const float *x, size_t n);
     double (*sum)(const float *x, size_t n);
     double (*sum_squares)(const float *x, size_t n, double mean);
-    void (*bins)(const float *x, size_t n, float absmax, int32_t half, int32_t *bin);
+    void (*bins)(const float *x, size_t n, float absmax, uint64_t count[QUANT_BINS]);
 };
 
 /* Compiled for the baseline of the architecture: runs everywhere. */

@@ -2,6 +2,8 @@
 /* quant: every kernel set gives what the generic one gives, and stays inside its blocks. */
 #include "cu_main.h"
 
+#include <float.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -208,24 +210,93 @@ static void test_all_finite(void)
     CU_ASSERT_TRUE(quant_all_finite(raw, 0));
 }
 
-/* Sums to the last bit, bins of every edge: the sets agree, for any number of values. */
+/* Sums to the last bit, and which zero is the least: the sets agree, for any number of values. */
 static void test_measures(void)
 {
     static float x[1000];
-    static int32_t one[1000], other[1000];
     for (size_t i = 0; i < 1000; i++)
-        x[i] = i % 7 ? ((float)(i * 7919 % 2003) - 1001) / 1001 * 3
-                     : (float)((int)(i % 33) - 16) * 3 / 16;
+        x[i] = i % 7 ? ((float)(i * 7919 % 2003) - 1001) / 1001 * 3 : i % 3 ? 0.0f : -0.0f;
     for (size_t n = 1; n <= 1000; n = n < 70 ? n + 1 : n + 93)
-        for (size_t s = 1; quant_set_at(s); s++) {
+        for (size_t s = 0; quant_set_at(s); s++) {
             const struct quant_set *a = quant_set_at(0), *b = quant_set_at(s);
-            struct quant_extremes e = a->extremes(x, n), f = b->extremes(x, n);
-            CU_ASSERT_TRUE(e.min == f.min && e.max == f.max && e.zeros == f.zeros);
+            struct quant_extremes e = a->extremes(x, n), f = b->extremes(x, n),
+                                  own = {x[0], x[0], 0};
+            for (size_t i = 0; i < n; i++) {
+                own.min = x[i] < own.min ? x[i] : own.min;
+                own.max = x[i] > own.max ? x[i] : own.max;
+                own.zeros += x[i] == 0;
+            }
+            CU_ASSERT_TRUE(f.min == own.min && f.max == own.max && f.zeros == own.zeros);
+            CU_ASSERT_TRUE(memcmp(&e.min, &f.min, 4) == 0 && memcmp(&e.max, &f.max, 4) == 0);
             CU_ASSERT_EQUAL(a->sum(x, n), b->sum(x, n));
             CU_ASSERT_EQUAL(a->sum_squares(x, n, 0.1), b->sum_squares(x, n, 0.1));
-            a->bins(x, n, 3, 16, one);
-            b->bins(x, n, 3, 16, other);
-            CU_ASSERT_EQUAL(memcmp(one, other, n * sizeof(*one)), 0);
+        }
+}
+
+/* The bin by the definition: edges are exact in double. What lies outside is in the outer bins. */
+static size_t bin_of(double x, double absmax)
+{
+    size_t i = 0;
+    while (i < QUANT_BINS - 1 && x >= absmax * ((double)i + 1 - 16) / 16)
+        i++;
+    return i;
+}
+
+/* Each edge and its neighbours, what is next to zero and what is outside. Returns their number. */
+static size_t edge_values(float *x, float absmax)
+{
+    size_t n = 0;
+    for (int i = -17; i <= 17; i++) {
+        float edge = (float)((double)absmax * i / 16);
+        x[n++] = edge;
+        x[n++] = nextafterf(edge, -INFINITY);
+        x[n++] = nextafterf(edge, INFINITY);
+        x[n++] =
+            ldexpf(i < 0 ? -absmax : absmax, -abs(i) - 10); /* from a thousandth of absmax down */
+    }
+    x[n++] = -0.0f;
+    return n;
+}
+
+/* Largest values of all sizes, subnormal ones too. */
+static void test_bins_edges(void)
+{
+    float x[4 * 35 + 1];
+    uint64_t state = 7;
+    for (int round = 0; round < 1000; round++) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        float absmax =
+            ldexpf((float)(uint32_t)(state >> 40 | 1), (int)(state % 250) - 149 - round % 24);
+        absmax = absmax > 0 ? absmax : FLT_TRUE_MIN;
+        uint64_t own[QUANT_BINS] = {3};
+        size_t n = edge_values(x, absmax);
+        for (size_t i = 0; i < n; i++)
+            own[bin_of((double)x[i], (double)absmax)]++;
+        for (size_t s = 0; quant_set_at(s); s++) {
+            uint64_t count[QUANT_BINS] = {3};
+            quant_set_at(s)->bins(x, n, absmax, count);
+            CU_ASSERT_EQUAL(memcmp(own, count, sizeof(own)), 0);
+        }
+    }
+}
+
+/* Any number of values, all of one bin too: no count overflows on the way. */
+static void test_bins_numbers(void)
+{
+    enum { MOST = 10000 };
+    static float x[MOST];
+    for (size_t n = 0; n <= MOST; n = n < 40 ? n + 1 : n + 2011)
+        for (int bin = 0; bin <= QUANT_BINS; bin++) {
+            uint64_t own[QUANT_BINS] = {0};
+            for (size_t i = 0; i < n; i++) {
+                x[i] = (float)(bin == QUANT_BINS ? (int)(i * 7919 % 33) - 16 : bin - 16) / 16;
+                own[bin_of((double)x[i], 1)]++;
+            }
+            for (size_t s = 0; quant_set_at(s); s++) {
+                uint64_t count[QUANT_BINS] = {0};
+                quant_set_at(s)->bins(x, n, 1, count);
+                CU_ASSERT_EQUAL(memcmp(own, count, sizeof(own)), 0);
+            }
         }
 }
 
@@ -337,7 +408,9 @@ static CU_TestInfo tests[] = {
     {"any values are encoded or refused alike", test_encode_any},
     {"16-bit floats, all of them", test_all_halves},
     {"whether all floats are finite", test_all_finite},
-    {"sums and bins", test_measures},
+    {"sums, and the least and largest values", test_measures},
+    {"each bin holds its lower edge, exactly", test_bins_edges},
+    {"bins of any number of values", test_bins_numbers},
     {"nothing beside the blocks is read, nothing beside the floats written", test_guard_pages},
     {"encoders read and write nothing beside", test_encode_guard_pages},
     {"a read touches only the blocks of its range", test_only_the_blocks},
