@@ -52,6 +52,12 @@ static uint64_t part(uint64_t n, uint32_t i, uint32_t parts)
     return n / parts * i + n % parts * i / parts;
 }
 
+void picture_values(const struct picture *p, uint32_t y, uint64_t *first, uint64_t *end)
+{
+    *first = part(p->rows, y, p->height) * p->columns;
+    *end = min_u64(p->n, part(p->rows, y + 1, p->height) * p->columns);
+}
+
 /* ---- means ---- */
 
 struct sums {

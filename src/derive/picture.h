@@ -33,6 +33,9 @@ struct picture picture_of(const struct gguf *g, const struct gguf_tensor *t);
 /* Bytes of the file. */
 size_t picture_size(const struct picture *p);
 
+/* Pixel row y shows values [*first, *end). */
+void picture_values(const struct picture *p, uint32_t y, uint64_t *first, uint64_t *end);
+
 /*
  * The means of pixel row y into dst[width], NaN for missing values. `data` is the tensor's first
  * block; `room` has PICTURE_ROOM floats. May run under map_guard().

@@ -109,11 +109,18 @@ static void hash_unit(const struct unit *u)
     digest_add(u->t->digest, u->data + first, (size_t)n);
 }
 
+/* A unit of statistics measures values [*first, *end). */
+static void unit_values(const struct task *t, uint64_t unit, uint64_t *first, uint64_t *end)
+{
+    uint64_t size = measured(t);
+    *first = unit * size;
+    *end = min_u64(*first + size, tensor_of(t)->n_elem);
+}
+
 static void measure_unit(const struct unit *u)
 {
-    uint64_t size = measured(u->t), at = u->no * size;
-    uint64_t end = min_u64(at + size, tensor_of(u->t)->n_elem);
-    for (; at < end; at += STATS_STRETCH) {
+    uint64_t at, end;
+    for (unit_values(u->t, u->no, &at, &end); at < end; at += STATS_STRETCH) {
         size_t n = (size_t)min_u64(STATS_STRETCH, end - at);
         floats_read(u->type, u->big, u->data, at, n, u->room);
         if (u->t->phase == 0)
@@ -142,6 +149,25 @@ static int run(void *arg)
     return 0;
 }
 
+/* Announce the bytes that a unit reads. */
+static void want_unit(const struct unit *u)
+{
+    const struct task *t = u->t;
+    uint64_t first, end;
+    if (t->what == DERIVED_SHA256) {
+        first = u->no * HASHED;
+        end = min_u64(first + HASHED, tensor_of(t)->nbytes);
+    } else {
+        if (t->what == DERIVED_PICTURE)
+            picture_values(&t->picture, (uint32_t)u->no, &first, &end);
+        else
+            unit_values(t, u->no, &first, &end);
+        quant_extent(u->type, sizeof(float), first * sizeof(float),
+                     (size_t)(end - first) * sizeof(float), &first, &end);
+    }
+    store_want(t->view.store, t->tensor, first, end);
+}
+
 /* A page that was cut in two reads as zeros: the length is looked at afterwards. */
 int task_unit(struct task *t, uint64_t unit, float room[TASK_ROOM])
 {
@@ -152,6 +178,7 @@ int task_unit(struct task *t, uint64_t unit, float room[TASK_ROOM])
                      .data = store_data(t->view.store, t->tensor, 0, 0),
                      .no = unit,
                      .room = room};
+    want_unit(&u);
     int err = map_guard(run, &u), cut = store_check(t->view.store, t->tensor, tensor->nbytes);
     return err < 0 ? err : cut;
 }

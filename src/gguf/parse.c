@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "base/far.h"
 #include "gguf/keys.h"
 #include "gguf/sniff.h"
 
@@ -285,14 +286,26 @@ static int parse_draft(struct cursor *c, unsigned flags, struct gguf **ret)
     return r;
 }
 
+/* The header is read in order, in growing pieces: the kernel would fetch as much again behind it. */
+static bool begin_exact(const struct source *s)
+{
+    bool far = s->fd >= 0 && far_file(s->fd);
+    if (far)
+        far_exact(s->fd, true);
+    return far;
+}
+
 int gguf_parse(const struct source *s, unsigned flags, struct gguf **ret, struct err *e)
 {
     struct cursor c = {.src = s, .err = e};
+    bool far = begin_exact(s);
     int r = parse_version(&c);
     if (r == 0)
         r = parse_as(&c, flags, ret);
     if (r == -EBADMSG && c.fmt.version == 1)
         r = parse_draft(&c, flags, ret);
+    if (far)
+        far_exact(s->fd, false);
     free(c.bytes);
     return r;
 }

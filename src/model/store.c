@@ -22,6 +22,9 @@ int mapped_open(int fd, uint64_t size, struct mapped **ret, struct err *e)
     }
     atomic_init(&m->refs, 1);
     m->fd = fd;
+    m->is_far = far_file(fd);
+    if (m->is_far)
+        far_init(&m->far, &m->map);
     *ret = m;
     return 0;
 }
@@ -36,9 +39,17 @@ void mapped_unref(struct mapped *m)
 {
     if (!m || atomic_fetch_sub(&m->refs, 1) != 1)
         return;
+    if (m->is_far)
+        far_free(&m->far);
     map_close(&m->map);
     (void)close(m->fd);
     free(m);
+}
+
+void mapped_want(struct mapped *m, uint64_t off, uint64_t n)
+{
+    if (m->is_far)
+        far_want(&m->far, &m->map, off, n);
 }
 
 int mapped_check(struct mapped *m, uint64_t end)
@@ -66,6 +77,7 @@ int mapped_copy(struct mapped *m, uint64_t off, void *dst, size_t n)
 {
     if (off > m->map.size || n > m->map.size - off)
         return -EIO;
+    mapped_want(m, off, n);
     struct copy c = {dst, m->map.data + off, n};
     int r = map_guard(copy, &c), cut = mapped_check(m, off + n);
     return r < 0 ? r : cut;
@@ -152,6 +164,11 @@ const uint8_t *store_data(const struct store *s, uint32_t i, uint64_t first, uin
     if (!add_u64(off, last, &end) || end > m->size)
         return NULL;
     return m->data + off + first;
+}
+
+void store_want(const struct store *s, uint32_t i, uint64_t first, uint64_t last)
+{
+    mapped_want(s->file[s->place[i].file], s->place[i].off + first, last - first);
 }
 
 uint64_t store_there(const struct store *s, uint32_t i, uint64_t n)

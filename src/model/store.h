@@ -13,6 +13,7 @@
 
 #include <stdatomic.h>
 
+#include "base/far.h"
 #include "base/map.h"
 #include "gguf/gguf.h"
 
@@ -21,6 +22,8 @@ struct mapped {
     atomic_uint refs;
     int fd;          /* owned */
     atomic_bool cut; /* a check has failed: the file is shorter than it was */
+    bool is_far;     /* reads are announced, by `far` */
+    struct far far;
     struct map map;
 };
 
@@ -28,6 +31,11 @@ struct mapped {
 int mapped_open(int fd, uint64_t size, struct mapped **ret, struct err *e);
 struct mapped *mapped_ref(struct mapped *m);
 void mapped_unref(struct mapped *m);
+/*
+ * Announce that bytes [off, off + n) are about to be read through the mapping. Without it they are
+ * read as well, but from another machine page by page.
+ */
+void mapped_want(struct mapped *m, uint64_t off, uint64_t n);
 /* 0 if the file still has its first `end` bytes, else -EIO. */
 int mapped_check(struct mapped *m, uint64_t end);
 /* Copy bytes [off, off + n), under map_guard(). 0, -EIO (the file has been cut, or ends before). */
@@ -62,6 +70,8 @@ void store_unref(struct store *s);
 
 /* Bytes [first, last) of tensor i's data in the mapping; NULL if they are not all in the file. */
 const uint8_t *store_data(const struct store *s, uint32_t i, uint64_t first, uint64_t last);
+/* mapped_want() of these bytes. */
+void store_want(const struct store *s, uint32_t i, uint64_t first, uint64_t last);
 /* How many of tensor i's n bytes are in the file, from the first on. */
 uint64_t store_there(const struct store *s, uint32_t i, uint64_t n);
 /* -EIO if the file has been cut since, so that these bytes are not all there any more. */

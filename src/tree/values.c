@@ -26,6 +26,7 @@ static int reply_mapped(struct mapped *m, uint64_t first, size_t n, struct reply
         return mapped_copy(m, first, reply_room(r, n), n);
     if (first > m->map.size || n > m->map.size - first)
         return -EIO;
+    mapped_want(m, first, n);
     reply_point(r, m, first, n);
     return mapped_check(m, first + n);
 }

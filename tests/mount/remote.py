@@ -69,17 +69,47 @@ class Remote(unittest.TestCase):
             self.assertEqual(mountlib.get(f'{at}/tensors/{SMALL.decode()}/raw'), data)
             self.assertEqual(mountlib.get(at + '/metadata/general.name'), b'far\n')
 
-    def test_asked(self):
-        """By a file system that counts: with what the kernel asks for mapped pages and reads ahead."""
-        begin, data = large(self.model)
+    @contextlib.contextmanager
+    def counted(self, ahead=None):
+        """A file system that counts, with what the kernel asks for mapped pages and reads ahead: `ahead`
+        KiB at a time. Yields a function that returns the sizes of the requests so far."""
         asked = mountlib.path('asked')
+
+        def sizes():
+            with open(asked, encoding='ascii') as lines:
+                return [int(line.split()[1]) for line in lines]
         with served([os.environ['GGUFS_COUNTED'], self.model, self.at, asked], self.at,
                     stdout=subprocess.DEVNULL):
-            self.look(data)
-            with open(asked, encoding='ascii') as lines:
-                total = sum(int(line.split()[1]) for line in lines)
-            self.assertLessEqual(total, begin + SMALL_SIZE + MORE)
-            self.assertGreaterEqual(total, begin + SMALL_SIZE)
+            if ahead:
+                device = os.stat(self.at).st_dev
+                name = f'/sys/class/bdi/{os.major(device)}:{os.minor(device)}/read_ahead_kb'
+                if not os.access(name, os.W_OK):
+                    self.skipTest('may not set the readahead')
+                with open(name, 'w', encoding='ascii') as out:
+                    out.write(str(ahead))
+            try:
+                yield sizes
+            finally:
+                os.remove(asked)
+
+    def test_asked(self):
+        begin, data = large(self.model)
+        for ahead in (None, 1024, 16384):
+            with self.subTest(ahead=ahead), self.counted(ahead) as sizes:
+                self.look(data)
+                self.assertLessEqual(sum(sizes()), begin + SMALL_SIZE + MORE)
+                self.assertGreaterEqual(sum(sizes()), begin + SMALL_SIZE)
+
+    def test_asked_in_order(self):
+        """A tensor that is read whole travels once, in large pieces."""
+        begin, _ = large(self.model)
+        for name in ('raw', 'f32', 'f16', 'sha256', 'stats', 'heatmap.png'):
+            for ahead in (None, 16384):
+                with self.subTest(name=name, ahead=ahead), self.counted(ahead) as sizes, \
+                        Mount(self.far, '-o', 'ro') as at:
+                    mountlib.get(f'{at}/tensors/blk.3.ffn_up.weight/{name}')
+                    self.assertLessEqual(sum(sizes()), begin + LARGE_SIZE + MORE)
+                    self.assertLessEqual(len(sizes()), (begin + LARGE_SIZE) // (64 << 10))
 
     @contextlib.contextmanager
     def sshfs(self):

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT */
+/* Mapped files of other machines: see far.h. */
+#include "base/far.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/vfs.h>
+
+#include "base/bytes.h"
+#include "base/count.h"
+
+/* The kernel takes no more at a time: its usual readahead, which a file system may raise, not lower. */
+#define PIECE ((uint64_t)128 << 10)
+/* Reads in order may arrive in another order, by so many bytes: the requests of one readahead. */
+#define SLACK ((uint64_t)2 << 20)
+
+/* As statfs(2) returns them; linux/magic.h has only some. */
+static const uint32_t far_types[] = {
+    0x65735546, /* FUSE: sshfs, rclone, hf-mount, JuiceFS; virtiofs */
+    0x00006969, /* NFS */
+    0x0000517b, /* SMB */
+    0xff534d42, /* CIFS */
+    0xfe534d42, /* SMB 2 and 3 */
+    0x01021997, /* 9p */
+    0x00c36400, /* Ceph */
+    0x5346414f, /* AFS, of OpenAFS */
+    0x6b414653, /* AFS, of the kernel */
+    0x73757245, /* Coda */
+    0x0bd00bd0, /* Lustre */
+    0x20030528, /* OrangeFS */
+    0x47504653, /* GPFS */
+    0x19830326, /* BeeGFS */
+    0x786f4256, /* shared folders of VirtualBox */
+};
+
+bool far_file(int fd)
+{
+    struct statfs st;
+    if (fstatfs(fd, &st) < 0)
+        return true;
+    for (size_t i = 0; i < COUNT(far_types); i++)
+        if ((uint32_t)st.f_type == far_types[i])
+            return true;
+    return false;
+}
+
+void far_exact(int fd, bool exact)
+{
+    (void)posix_fadvise(fd, 0, 0, exact ? POSIX_FADV_RANDOM : POSIX_FADV_NORMAL);
+}
+
+void far_init(struct far *a, const struct map *m)
+{
+    *a = (struct far){0};
+    (void)pthread_mutex_init(&a->lock, NULL);
+    if (m->size > 0)
+        (void)madvise((void *)(uintptr_t)m->data, (size_t)m->size, MADV_RANDOM);
+}
+
+void far_free(struct far *a)
+{
+    (void)pthread_mutex_destroy(&a->lock);
+}
+
+/* As much ahead as was read in order so far: what a short run costs is bounded by what it read. */
+uint64_t far_note(struct far *a, uint64_t off, uint64_t n, uint64_t size)
+{
+    uint64_t end = off + n, old;
+    (void)pthread_mutex_lock(&a->lock);
+    old = a->next;
+    if (off > old + SLACK || off + SLACK < old)
+        a->begin = old = a->next = a->upto = off;
+    a->next = max_u64(old, end);
+    uint64_t more = min_u64(old - a->begin, FAR_AHEAD);
+    if (a->next > old && a->upto < a->next + more / 2)
+        end = a->upto = min_u64(a->next + more, size);
+    (void)pthread_mutex_unlock(&a->lock);
+    return end;
+}
+
+void far_want(struct far *a, const struct map *m, uint64_t off, uint64_t n)
+{
+    if (off > m->size || n > m->size - off)
+        return;
+    uint64_t end = far_note(a, off, n, m->size);
+    for (; off < end; off += PIECE)
+        (void)posix_fadvise(m->fd, (off_t)off, (off_t)min_u64(PIECE, end - off),
+                            POSIX_FADV_WILLNEED);
+}
