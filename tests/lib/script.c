@@ -3,6 +3,7 @@
 #include "script.h"
 
 #include <errno.h>
+#include <ftw.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -90,23 +91,12 @@ int script_errno(const char *name)
         const char *name;
         int code;
     } rows[] = {
-        {"EACCES", EACCES},
-        {"EBADF", EBADF},
-        {"EEXIST", EEXIST},
-        {"EFBIG", EFBIG},
-        {"EILSEQ", EILSEQ},
-        {"EINTR", EINTR},
-        {"EINVAL", EINVAL},
-        {"EIO", EIO},
-        {"ENODATA", ENODATA},
-        {"ENOENT", ENOENT},
-        {"ENOSPC", ENOSPC},
-        {"EPERM", EPERM},
-        {"ERANGE", ERANGE},
-        {"ESTALE", ESTALE},
-        {"EOPNOTSUPP", EOPNOTSUPP},
-        {"EROFS", EROFS},
-        {"ENAMETOOLONG", ENAMETOOLONG},
+        {"EACCES", EACCES},         {"EBADF", EBADF},   {"EBUSY", EBUSY},
+        {"EEXIST", EEXIST},         {"EFBIG", EFBIG},   {"EILSEQ", EILSEQ},
+        {"EINTR", EINTR},           {"EINVAL", EINVAL}, {"EIO", EIO},
+        {"ENODATA", ENODATA},       {"ENOENT", ENOENT}, {"ENOSPC", ENOSPC},
+        {"EPERM", EPERM},           {"ERANGE", ERANGE}, {"ESTALE", ESTALE},
+        {"EOPNOTSUPP", EOPNOTSUPP}, {"EROFS", EROFS},   {"ENAMETOOLONG", ENAMETOOLONG},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         if (strcmp(rows[i].name, name) == 0)
@@ -246,13 +236,27 @@ static void check_end(struct run *r)
     free(now.bytes);
 }
 
+static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *at)
+{
+    (void)st;
+    (void)kind;
+    (void)at;
+    return remove(path);
+}
+
 static void run_in(const struct script *s, const char *mode)
 {
+    char state[] = "/tmp/ggufs-script-XXXXXX"; /* where histories are kept */
     struct run r = {
         .s = s,
         .mode = mode,
         .opt = {.strategy = EDIT_COPY, .commit = mode_of(mode), .log = {.line = script_log}},
         .op = "at the beginning"};
+    if (s->how && strstr(s->how, "history")) {
+        r.opt.history = 20;
+        CU_ASSERT_PTR_NOT_NULL_FATAL(mkdtemp(state));
+        (void)setenv("XDG_STATE_HOME", state, 1);
+    }
     script_model_make(&r.m, s->how && strstr(s->how, "split") ? SCRIPT_SPLIT : 0);
     script_log_clear();
     script_start(&r);
@@ -269,6 +273,8 @@ static void run_in(const struct script *s, const char *mode)
     else
         check_end(&r);
     script_model_drop(&r.m);
+    if (r.opt.history)
+        CU_ASSERT_EQUAL(nftw(state, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
 }
 
 static void run_script(const struct script *s)

@@ -46,6 +46,9 @@
  *     time noted NAME; time same NAME; time moved NAME      st_mtime, and as it was noted
  *     shown KEY:TYPE=TEXT...          the keys of model.gguf; newlines in a text are commas
  *     file KEY:TYPE=TEXT...           the keys of the file on the disk
+ * The history, in scripts that keep one:
+ *     undo; undo N           all keys as before the last edits; as in state N
+ *     said TEXT              the line about the last undo has TEXT
  * Waiting and faults:
  *     wait                   for the oldest & operation; =ERRNO is how that ends
  *     interrupt              a signal to the program that waits for the newest & operation
@@ -71,7 +74,7 @@
 struct script {
     const char *name; /* what it shows */
     /* Words: auto, close, sync: in these commit modes only (none: in each); split: the model is
-     * two shards. NULL: none. */
+     * two shards; history: its states are kept. NULL: none. */
     const char *how;
     const char *ops;
     const char *saved; /* as `file` */

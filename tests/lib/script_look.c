@@ -151,6 +151,17 @@ static int op_attr(struct run *r, char **arg, struct waiter *w)
     return got;
 }
 
+static int op_said(struct run *r, char **arg, struct waiter *w)
+{
+    CLEANUP(buf_free) struct buf said = BUF_INIT;
+    (void)w;
+    int got = tree_getxattr(r->t, script_folder(), TREE_XATTR_UNDO, &said);
+    buf_char(&said, '\0');
+    if (got == 0 && !strstr((char *)said.data, arg[0]))
+        script_fail(r, "it said \"%s\"", (char *)said.data);
+    return got;
+}
+
 static int op_attrs(struct run *r, char **arg, struct waiter *w)
 {
     CLEANUP(buf_free) struct buf names = BUF_INIT;
@@ -353,15 +364,27 @@ static int op_heap(struct run *r, char **arg, struct waiter *w)
 }
 
 const struct script_op script_looks[] = {
-    {"read", op_read, 2, 2, false},   {"size", op_size, 2, 2, false},
-    {"fsync", op_fsync, 0, 1, false}, {"list", op_list, 0, 11, false},
-    {"files", op_files, 1, 1, false}, {"attr", op_attr, 3, 3, false},
-    {"attrs", op_attrs, 2, 2, false}, {"gone", op_gone, 1, 11, false},
-    {"text", op_text, 2, 2, false},   {"stat", op_stat, 2, 2, false},
-    {"typed", op_typed, 2, 2, false}, {"refused", op_refused, 1, 1, false},
-    {"good", op_good, 1, 1, false},   {"shown", op_shown, 1, 1, true},
-    {"file", op_file, 1, 1, true},    {"many", op_many, 3, 3, false},
-    {"fill", op_fill, 1, 1, false},   {"empty", op_empty, 1, 1, false},
-    {"back", op_back, 3, 3, false},   {"heap", op_heap, 1, 1, false},
-    {"time", op_time, 2, 2, false},   {0},
+    {"read", op_read, 2, 2, false},
+    {"size", op_size, 2, 2, false},
+    {"fsync", op_fsync, 0, 1, false},
+    {"list", op_list, 0, 11, false},
+    {"files", op_files, 1, 1, false},
+    {"attr", op_attr, 3, 3, false},
+    {"said", op_said, 1, 1, false},
+    {"attrs", op_attrs, 2, 2, false},
+    {"gone", op_gone, 1, 11, false},
+    {"text", op_text, 2, 2, false},
+    {"stat", op_stat, 2, 2, false},
+    {"typed", op_typed, 2, 2, false},
+    {"refused", op_refused, 1, 1, false},
+    {"good", op_good, 1, 1, false},
+    {"shown", op_shown, 1, 1, true},
+    {"file", op_file, 1, 1, true},
+    {"many", op_many, 3, 3, false},
+    {"fill", op_fill, 1, 1, false},
+    {"empty", op_empty, 1, 1, false},
+    {"back", op_back, 3, 3, false},
+    {"heap", op_heap, 1, 1, false},
+    {"time", op_time, 2, 2, false},
+    {0},
 };

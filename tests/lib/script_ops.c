@@ -257,6 +257,12 @@ static int op_forgive(struct run *r, char **arg, struct waiter *w)
     return got;
 }
 
+static int op_undo(struct run *r, char **arg, struct waiter *w)
+{
+    const char *number = arg[0] ? arg[0] : "";
+    return tree_setxattr(r->t, script_folder(), TREE_XATTR_UNDO, number, strlen(number), &w->wait);
+}
+
 const struct script_op script_edits[] = {
     {"open", op_open, 3, 8, false},
     {"write", op_write, 2, 3, false},
@@ -274,5 +280,6 @@ const struct script_op script_edits[] = {
     {"mknod", op_mknod, 1, 1, false},
     {"type", op_type, 2, 2, false},
     {"forgive", op_forgive, 1, 2, false},
+    {"undo", op_undo, 0, 1, false},
     {0},
 };

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Undos through the tree: which keys come back, what the names show, and what refuses or interrupts
+ * one. Scripts, see script.h. Edits of a script join one state, but for those after an undo.
+ */
+#include "script.h"
+
+static const struct script scripts[] = {
+    {"an undo takes the last edits back, and an undo takes that back", "history auto close sync",
+     "put a.name 'two'; put a.count '9'; fsync; undo; text a.name 'one\n'; text a.count '7\n';"
+     "file " UNCHANGED "; said 'back to state 1: changed a.name'; undo; text a.name 'two\n';"
+     "text a.count '9\n'; said 'back to state 2'",
+     "a.name:string=two a.count:u32=9 " A_OTHER A_LIST},
+    {"keys that were removed, made, renamed and given a type", "history auto close sync",
+     "rm a.name; put b.new '5'; mv a.count a.amount; type a.other u64; fsync;"
+     "list a.amount a.other a.list b.new; undo; list a.name a.count a.other a.list;"
+     "typed a.other u32; typed a.count u32; gone a.amount; gone b.new; put a.count '10'; fsync;"
+     "typed a.count u32",
+     A_NAME "a.count:u32=10 " A_OTHER A_LIST},
+    {"keys come back to their places, and later ones behind them", "history close",
+     "put b.one '1'; put b.two '2'; undo; put b.x '3'; undo 2;"
+     "list a.name a.count a.other a.list b.one b.two; put b.four '4';"
+     "list a.name a.count a.other a.list b.one b.two b.four; rm b.one; fsync; put b.one '5';"
+     "list a.name a.count a.other a.list b.one b.two b.four; undo; undo",
+     UNCHANGED "b.one:u32=5 b.two:u32=2 b.four:u32=4 "},
+    {"an open file shows the value that came back", "history close",
+     "put a.name 'two'; open A a.name r; undo; text a.name 'one\n'; read A 'two\n'; close A;"
+     "time noted a.count; undo; time same a.count; text a.name 'two\n'",
+     "a.name:string=two " A_COUNT A_OTHER A_LIST},
+    {"what is refused no longer has a reason after an undo that changes it", "history close",
+     "put a.name 'two'; put a.count 'x' =EINVAL; rm a.other; fsync; refused a.count; undo;"
+     "refused a.count; undo; forgive a.count; put a.count '9'; put a.count 'x' =EINVAL;"
+     "refused a.count; undo; good a.count; time noted a.count; undo; time moved a.count",
+     "a.name:string=two a.count:u32=9 " A_LIST},
+    {"the keys are those of that state already", "history close",
+     "put a.name 'two'; undo; said 'back to state 1'; undo 1; said 'are those of state 1 already';"
+     "file " UNCHANGED "; put a.name 'three'; undo 2; said 'back to state 2'",
+     "a.name:string=two " A_COUNT A_OTHER A_LIST},
+    {"there is nothing to undo, and no such state", "history auto close sync",
+     "undo =ENOENT; put a.name 'two'; fsync; undo 7 =ENOENT; said '7'; text a.name 'two\n'",
+     "a.name:string=two " A_COUNT A_OTHER A_LIST},
+    {"no history is kept", NULL, "undo =EOPNOTSUPP; said 'no history is kept'", UNCHANGED},
+    {"not while edits are to be written, or are written", "history sync",
+     "put a.name 'two'; undo =EBUSY; said 'still being written'; fsync; put a.name 'three';"
+     "hold; & fsync; held; undo =EBUSY; go; wait; rm a.count; undo =EBUSY; fsync; undo",
+     UNCHANGED},
+    {"not over a helper file of that name", "history close",
+     "put b.key.bak '1'; undo; reopen; put b.key '2'; put b.key.bak 'x'; undo 2 =EBUSY;"
+     "said 'b.key.bak: a helper file has the name of this key'; text b.key '2\n';"
+     "text b.key.bak 'x'; list a.name a.count a.other a.list b.key b.key.bak; put b.key '3';"
+     "rm b.key.bak; undo 2; gone b.key; text b.key.bak '1\n'",
+     UNCHANGED "b.key.bak:u32=1 "},
+    {"a signal gives it up", "history close",
+     "put a.name 'two'; put b.new '5'; hold; & undo; held; text a.name 'one\n'; gone b.new;"
+     "interrupt; go; wait =EINTR; text a.name 'two\n'; text b.new '5\n';"
+     "list a.name a.count a.other a.list b.new; undo; text a.name 'one\n'",
+     UNCHANGED},
+    {"one that cannot be written changes nothing", "history auto close sync",
+     "put a.name 'two'; rm a.count; fsync; fail EIO; undo =EIO; text a.name 'two\n';"
+     "gone a.count; refused a.name; fail; list a.name a.other a.list; fsync; undo; good a.name",
+     UNCHANGED},
+    {"edits that come while it is written are based on it", "history sync",
+     "put a.name 'two'; put a.count '9'; fsync; hold; & undo; held; put a.count '11'; go; wait;"
+     "text a.name 'one\n'; text a.count '11\n'; fsync",
+     A_NAME "a.count:u32=11 " A_OTHER A_LIST},
+};
+
+SCRIPTS_MAIN("live_undo", scripts)
