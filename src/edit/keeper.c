@@ -148,6 +148,7 @@ static void drop_ref(struct keeper *k)
 static void *run(void *arg)
 {
     struct keeper *k = arg;
+    (void)pthread_setname_np(pthread_self(), "history"); /* not that of the thread that began it */
     (void)pthread_mutex_lock(&k->lock);
     for (;;) {
         k->busy = true;

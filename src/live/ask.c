@@ -93,7 +93,7 @@ void writer_later(struct live *l, unsigned seconds)
     if (is_before(&latest, &l->due))
         l->due = latest;
     l->due_set = true;
-    (void)pthread_cond_signal(&l->wake);
+    crew_call_at(l->crew, &l->job, &l->due);
 }
 
 bool writer_is_small(const struct live *l)
@@ -107,7 +107,7 @@ static int park(struct live *l, struct live_wait **list, struct live_wait *w, bo
     if (own && l->next.edits == 1)
         l->next.owner = w;
     waits_push(list, w);
-    (void)pthread_cond_signal(&l->wake);
+    crew_call(l->crew, &l->job);
     return LIVE_PARKED;
 }
 

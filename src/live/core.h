@@ -73,10 +73,12 @@ struct live {
     int failed;     /* 0, or why a write that no request waited for failed; reported once */
     bool freeing;   /* the file that was replaced last still takes its room */
     char undo[512]; /* about the last undo: as long as a line of struct err */
-    /* The writer's thread: */
-    pthread_t thread;
+    /* Turns of the writer's thread: */
+    struct crew *crew;     /* not owned; set once it has started */
+    struct crew *own_crew; /* owned; NULL: it is that of the options */
+    struct crew_job job;
     bool started, stop;
-    pthread_cond_t wake;
+    bool has_asked; /* its last turn was a question */
     bool due_set;
     struct timespec first; /* CLOCK_MONOTONIC: the first edit that waits for due */
     struct timespec due;   /* the same: when to write what no request waits for */

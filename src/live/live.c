@@ -40,6 +40,11 @@ int live_start(struct live *l, struct err *e)
     return writer_start(l, e);
 }
 
+void live_hurry(struct live *l)
+{
+    writer_hurry(l);
+}
+
 int live_finish(struct live *l)
 {
     return writer_stop(l);

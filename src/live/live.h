@@ -21,6 +21,7 @@
 #ifndef LIVE_LIVE_H
 #define LIVE_LIVE_H
 
+#include "base/crew.h"
 #include "base/logger.h"
 #include "edit/file.h"
 #include "edit/keeper.h"
@@ -34,10 +35,15 @@ struct live_file; /* an open file */
 
 enum live_commit { LIVE_COMMIT_AUTO, LIVE_COMMIT_CLOSE, LIVE_COMMIT_SYNC };
 
+/* For crew_make(): threads that write, and milliseconds after which other models do not wait for one. */
+#define LIVE_THREAD "writer"
+#define LIVE_PATIENCE 1000
+
 struct live_options {
     enum live_commit commit;
     struct edit_options edit;
     struct keeper *history; /* not owned; NULL: none is kept */
+    struct crew *crew;      /* whose thread writes; not owned; NULL: one of its own */
     struct logger log;      /* called by any thread */
 };
 
@@ -56,8 +62,10 @@ struct live_wait {
  */
 int live_open(struct newest *n, struct edit_file *f, const struct live_options *o,
               struct live **ret);
-/* Start the thread that writes: before the first edit. */
+/* Start the thread that writes, or use that of the options: before the first edit. */
 int live_start(struct live *l, struct err *e);
+/* Begin to write what is pending; for live_finish() of many models. No edit comes after that. */
+void live_hurry(struct live *l);
 /* Write what is pending, end the thread. 0, or why an edit was lost (it was logged). */
 int live_finish(struct live *l);
 /* Before files are released that programs may still have open: drafts that no flush, fsync or

@@ -11,7 +11,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <syslog.h>
@@ -259,56 +259,66 @@ static bool is_due(const struct live *l)
            (now.tv_sec == l->due.tv_sec && now.tv_nsec >= l->due.tv_nsec);
 }
 
-static void *run(void *arg)
+static bool wants_write(const struct live *l)
 {
-    struct live *l = arg;
-    bool asked = false; /* what is to be written has its turn, however many ask */
+    return l->next.waits || is_due(l) || (l->stop && writer_has_work(l));
+}
+
+#define LIVE_OF(j) ((struct live *)((char *)(j)-offsetof(struct live, job)))
+
+/* One question, or one write. What is to be written has its turn, however many ask. */
+static bool turn(struct crew_job *j, struct timespec *again)
+{
+    struct live *l = LIVE_OF(j);
     lock_take(&l->lock);
-    for (;;) {
-        bool write = l->next.waits || is_due(l) || (l->stop && writer_has_work(l));
-        bool ask = l->next.asking && !(write && asked);
-        asked = ask;
-        if (ask)
-            writer_ask(l);
-        else if (write)
-            write_pending(l);
-        else if (l->stop)
-            break;
-        else
-            lock_wait(&l->lock, &l->wake, l->due_set ? &l->due : NULL);
+    bool write = wants_write(l), ask = l->next.asking && !(write && l->has_asked);
+    l->has_asked = ask;
+    if (ask)
+        writer_ask(l);
+    else if (write)
+        write_pending(l);
+    bool more = l->next.asking || wants_write(l);
+    if (!more && l->due_set) {
+        *again = l->due;
+        more = true;
     }
     lock_drop(&l->lock);
-    return NULL;
+    return more;
 }
 
 int writer_start(struct live *l, struct err *e)
 {
-    sigset_t all, old;
-    pthread_condattr_t attr;
-    (void)pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&l->wake, &attr);
-    (void)pthread_condattr_destroy(&attr);
-    /* Signals are for the main thread. */
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &old);
-    int r = -pthread_create(&l->thread, NULL, run, l);
-    (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
+    int r = l->opt.crew ? 0 : crew_make(LIVE_THREAD, LIVE_PATIENCE, &l->own_crew);
+    l->crew = l->opt.crew ? l->opt.crew : l->own_crew;
+    if (r == 0)
+        r = crew_join(l->crew, &l->job, turn);
     l->started = r == 0;
-    return r < 0 ? err_set(e, r, "cannot start a thread: %s", strerror(-r)) : 0;
+    if (r == 0)
+        return 0;
+    crew_free(l->own_crew);
+    l->own_crew = NULL;
+    return err_set(e, r, "cannot start a thread: %s", strerror(-r));
+}
+
+void writer_hurry(struct live *l)
+{
+    if (!l->started)
+        return;
+    lock_take(&l->lock);
+    l->stop = true;
+    crew_call(l->crew, &l->job);
+    lock_drop(&l->lock);
 }
 
 int writer_stop(struct live *l)
 {
     if (!l->started)
         return 0;
-    lock_take(&l->lock);
-    l->stop = true;
-    (void)pthread_cond_signal(&l->wake);
-    lock_drop(&l->lock);
-    (void)pthread_join(l->thread, NULL);
+    writer_hurry(l);
+    crew_leave(l->crew, &l->job);
+    crew_free(l->own_crew);
+    l->own_crew = NULL;
     l->started = false;
-    (void)pthread_cond_destroy(&l->wake);
     lock_take(&l->lock);
     int r = writer_take_failure(l);
     lock_drop(&l->lock);

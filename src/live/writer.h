@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The one thread that changes the model file, and the requests that wait for it. Questions to the
- * disk are asked by that thread, without a lock.
+ * Turns of the thread that changes model files (of a folder of models one for all, see base/crew.h),
+ * and the requests that wait for it. Questions to the disk are asked by that thread, without a lock.
+ * Each turn is one question, or one batch; models take them one after the other. While a turn takes
+ * longer than a second, a copy or a disk that does not answer, another thread goes on with the other
+ * models: edits of a model wait for no copy of another one.
  *
  * Threads: functions are called with the lock of `struct live`, but where another thing is said.
  */
@@ -14,6 +17,8 @@
  * something was not. */
 int writer_start(struct live *l, struct err *e);
 int writer_stop(struct live *l);
+/* Begin with that end, without waiting. */
+void writer_hurry(struct live *l);
 
 /* Whether the model could be edited at this moment; asked before there is an edit, since shells do
  * not look at what close(2) returns. Without the lock: it asks the disk. */

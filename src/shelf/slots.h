@@ -59,7 +59,8 @@ struct slots {
     uint32_t last;     /* number that was given */
     struct slot *open; /* a list */
     unsigned n_open;
-    uint64_t turns; /* uses so far */
+    uint64_t turns;      /* uses so far */
+    struct crew *writer; /* owned: whose thread writes all models; started with the first edit */
     pthread_t sweeper;
     pthread_cond_t wake;
     bool sweeps, stop;
@@ -67,7 +68,8 @@ struct slots {
     struct buf unsaved; /* lines of models that were closed */
 };
 
-void slots_init(struct slots *s, struct reach *r, const struct shelf_options *o);
+/* 0, -ENOMEM. slots_free() in both cases. */
+int slots_init(struct slots *s, struct reach *r, const struct shelf_options *o);
 /* Close all, when nothing is served any more: 0, or why an edit was lost. Lines are in s->unsaved. */
 int slots_finish(struct slots *s);
 /* Call this for each open tree, without the lock. 0, -ENOMEM. */

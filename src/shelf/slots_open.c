@@ -142,6 +142,7 @@ static int open_tree(struct slots *s, const struct slot *slot, struct tree **ret
     o.base = slot->linked ? s->reach->path : NULL;
     o.wait = NULL; /* a lock that is held does not delay readers */
     o.late = true;
+    o.crew = s->writer;
     o.log.label = slot->path;
     o.read_only |= slot->store;
     o.why = slot->store && !s->opt->tree.read_only ? "it is in a store of models" : NULL;
@@ -235,7 +236,7 @@ int slot_use(struct slots *s, uint32_t number, struct use *ret, struct err *e)
 
 /* ---- all of them ---- */
 
-void slots_init(struct slots *s, struct reach *r, const struct shelf_options *o)
+int slots_init(struct slots *s, struct reach *r, const struct shelf_options *o)
 {
     pthread_condattr_t attr;
     *s = (struct slots){.reach = r, .opt = o};
@@ -245,6 +246,7 @@ void slots_init(struct slots *s, struct reach *r, const struct shelf_options *o)
     (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     (void)pthread_cond_init(&s->wake, &attr);
     (void)pthread_condattr_destroy(&attr);
+    return crew_make(LIVE_THREAD, LIVE_PATIENCE, &s->writer);
 }
 
 int slots_each(struct slots *s, void (*call)(struct tree *t, void *arg), void *arg)
@@ -278,7 +280,9 @@ static void stop_sweeper(struct slots *s)
 int slots_finish(struct slots *s)
 {
     stop_sweeper(s);
-    while (s->open) /* nothing is served any more */
+    for (const struct slot *slot = s->open; slot; slot = slot->next)
+        tree_hurry(slot->tree); /* one after the other, but for those that take long */
+    while (s->open)             /* nothing is served any more */
         close_tree(s, take_out(s, s->open));
     return s->failed;
 }
@@ -297,6 +301,7 @@ void slots_free(struct slots *s)
     table_free(&s->by_number);
     table_free(&s->by_model);
     buf_free(&s->unsaved);
+    crew_free(s->writer);
     (void)pthread_mutex_destroy(&s->lock);
     (void)pthread_cond_destroy(&s->done);
     (void)pthread_cond_destroy(&s->wake);

@@ -313,6 +313,12 @@ void tree_interrupt(struct tree *t, const void *who)
         live_interrupt(t->live, who);
 }
 
+void tree_hurry(struct tree *t)
+{
+    if (t->live)
+        live_hurry(t->live);
+}
+
 int tree_finish(struct tree *t)
 {
     return t->live ? live_finish(t->live) : 0;

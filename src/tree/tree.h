@@ -40,6 +40,7 @@ struct tree_options {
      */
     bool (*wait)(void *arg, int dir, const char *name, bool busy, struct err *why);
     void *wait_arg;
+    struct crew *crew;                /* as of struct live_options; not owned */
     struct logger log;                /* called by any thread */
     bool partial;                     /* show an incomplete download */
     enum files_views views;           /* which files folders list */
@@ -58,8 +59,10 @@ struct tree_entry {
 };
 
 /* Open the model at `path` (symbolic links are followed). The thread that writes is started with the
- * first edit: a process may fork before that. */
+ * first edit (of all trees that share one): a process may fork before that. */
 int tree_open(const char *path, const struct tree_options *o, struct tree **ret, struct err *e);
+/* Begin to write what is pending; for tree_finish() of many trees. No edit comes after that. */
+void tree_hurry(struct tree *t);
 /* Write what is pending. 0, or why an edit was lost (it was logged). */
 int tree_finish(struct tree *t);
 /*

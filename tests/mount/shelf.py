@@ -1,98 +1,18 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """A folder of models under one mount: each kind of store, what is broken beside what is whole, what
-changes while it is mounted, and edits."""
+changes while it is mounted."""
 import errno
 import json
 import os
-import signal
 import struct
-import subprocess
-import unittest
 
 import editlib
-import ggufmodel as gguf
 import llama
 import mountlib
-from ggufmodel import Value
-from mountlib import GGUFS, Foreground, Mount, run
-
-A64, B64, COMMIT, OTHER = 64 * 'a', 64 * 'b', 40 * '1', 40 * '2'
-LIBRARY = 'manifests/registry.ollama.ai/library'
-
-
-def shards(parts=2):
-    """The files of a split model with a tensor in each."""
-    for i in range(parts):
-        keys = [(b'split.no', Value('u16', i)), (b'split.count', Value('u16', parts)),
-                (b'split.tensors.count', Value('i32', 2))]
-        yield gguf.encode((llama.keys() if i == 0 else []) + keys, [llama.tensors()[i]])
-
-
-def manifest(*layers):
-    kinds = 'application/vnd.ollama.image.'
-    return json.dumps({'schemaVersion': 2, 'layers': [
-        {'mediaType': kinds + kind, 'digest': 'sha256:' + digest, 'size': 1}
-        for kind, digest in layers]}).encode()
-
-
-def listing(at):
-    """All that is shown, without what is in models."""
-    shown = []
-    for folder, folders, files in os.walk(at):
-        inside = 'source' in folders + files
-        name = os.path.relpath(folder, at)
-        shown += [name] if name != '.' else []
-        if inside:
-            folders.clear()
-        else:
-            shown += [os.path.relpath(os.path.join(folder, file), at) for file in files]
-    return sorted(shown)
-
-
-def contents(at, model):
-    """Everything in a model's tree: names, types, bits, sizes, bytes."""
-    found = {}
-    for folder, folders, files in os.walk(at):
-        if folder == at:
-            folders[:] = [name for name in folders if name != 'source']
-            files = [name for name in files if name != 'source']
-        for name in folders + files:
-            path = os.path.join(folder, name)
-            stat = os.lstat(path)
-            data = b'' if name in folders else mountlib.get(path)
-            found[os.path.relpath(path, at)] = (
-                stat.st_mode, stat.st_uid, stat.st_gid, stat.st_nlink, stat.st_size,
-                stat.st_mtime_ns if name not in ('check',) else 0,
-                data.replace(os.fsencode(model), b'MODEL'))
-    return found
-
-
-def descriptors(at):
-    daemon = os.getxattr(at, 'user.ggufs.daemon').split()[0].decode()
-    return len(os.listdir(f'/proc/{daemon}/fd'))
-
-
-class Shelf(unittest.TestCase):
-    def setUp(self):
-        self.top = mountlib.path(self.id().rsplit('.', 1)[-1])
-        os.mkdir(self.top)
-
-    def put(self, name, data=llama.image()):
-        path = os.path.join(self.top, name)
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, 'wb') as out:
-            out.write(data)
-        return path
-
-    def link(self, name, target):
-        os.makedirs(os.path.dirname(os.path.join(self.top, name)), exist_ok=True)
-        os.symlink(target, os.path.join(self.top, name))
-
-    def refused(self, code, call, *arguments):
-        with self.assertRaises(OSError) as caught:
-            call(*arguments)
-        self.assertEqual(errno.errorcode[caught.exception.errno], errno.errorcode[code])
+from mountlib import GGUFS, Mount, run
+from shelflib import (A64, B64, COMMIT, LIBRARY, OTHER, Shelf, contents, descriptors, listing,
+                      manifest, shards)
 
 
 class Stores(Shelf):
@@ -332,140 +252,6 @@ class Live(Shelf):
             self.assertEqual(run('ls', '-lR', '-I', '*.gguf', at).returncode, 0)
             self.assertEqual(run('ls', '-l', at).out.count('.gguf'), 50)
             self.assertEqual(descriptors(at), before)
-
-
-class Edits(Shelf):
-    def test_edit(self):
-        path = self.put('m.gguf')
-        model = editlib.Want(llama.image())
-        self.put('other.gguf')
-        with Mount(self.top, '-o', 'commit=close') as at:
-            editlib.write(at + '/m.gguf', 'general.name', 'New')
-            self.assertEqual(editlib.read(at + '/m.gguf', 'general.name'), b'New\n')
-            model.set(b'general.name', Value('string', b'New'))
-            model.check(mountlib.get(path))
-            os.rename(at + '/m.gguf/metadata/general.name', at + '/m.gguf/metadata/general.title')
-            os.unlink(at + '/m.gguf/metadata/llama.rope.dimension_count')
-            editlib.write(at + '/m.gguf', 'my.key', '5')
-            editlib.sync(at + '/m.gguf')
-            self.assertIn(b'read-write', mountlib.get(at + '/m.gguf/info'))
-            self.assertEqual(editlib.read(at + '/other.gguf', 'general.name'), b'Tiny\n')
-        keys = [key for key, _ in gguf.read(mountlib.get(path)).kv]
-        self.assertIn(b'general.title', keys)
-        self.assertNotIn(b'llama.rope.dimension_count', keys)
-        self.assertEqual(mountlib.get(os.path.join(self.top, 'other.gguf')), llama.image())
-        self.assertEqual(sorted(os.listdir(self.top)), ['m.gguf', 'other.gguf'])
-
-    def test_kernel_keeps_nothing_stale(self):
-        """What was read before the first edit is not shown after it."""
-        self.put('m.gguf')
-        with Mount(self.top) as at:
-            folder = at + '/m.gguf/'
-            names = ['info', 'metadata.json', 'model.gguf', 'metadata/general.name',
-                     'metadata/general.file_type']
-            before = {name: mountlib.get(folder + name) for name in names}
-            with open(folder + 'metadata.json', 'rb', buffering=0) as old:
-                editlib.write(at + '/m.gguf', 'general.name', 'A much longer name than before')
-                after = {name: mountlib.get(folder + name) for name in names}
-                self.assertEqual(old.read(), before['metadata.json'])
-            self.assertEqual([name for name in names if before[name] == after[name]],
-                             ['metadata/general.file_type'])
-            for name in names:
-                self.assertEqual(os.stat(folder + name).st_size, len(after[name]))
-            self.assertIn(b'A much longer name', after['model.gguf'])
-
-    def test_not_a_models(self):
-        """Names of the shelf itself cannot be changed."""
-        self.put('a.gguf')
-        self.put('sub/b.gguf')
-        with Mount(self.top) as at:
-            for call, *arguments in ((os.mkdir, at + '/x'), (os.rmdir, at + '/sub'),
-                                     (os.unlink, at + '/a.gguf/source'),
-                                     (os.rename, at + '/sub', at + '/other'),
-                                     (os.rename, at + '/a.gguf', at + '/b.gguf'),
-                                     (os.mkdir, at + '/a.gguf/x'), (open, at + '/x.gguf', 'w'),
-                                     (open, at + '/a.gguf/x', 'w'),
-                                     (os.symlink, 'a', at + '/l'),
-                                     (os.rename, at + '/a.gguf/source', at + '/a.gguf/x')):
-                with self.subTest(call=call.__name__, arguments=arguments), \
-                        self.assertRaises(OSError) as caught:
-                    call(*arguments)
-                # In a model's folder, which has no write bits, the kernel is first for most users.
-                first = os.geteuid() != 0 and '/a.gguf/' in arguments[0]
-                self.assertEqual(caught.exception.errno, errno.EACCES if first else errno.EPERM)
-            self.refused(errno.EXDEV, os.rename, at + '/a.gguf/metadata/general.name',
-                         at + '/sub/b.gguf/metadata/general.name')
-        self.assertEqual(mountlib.get(os.path.join(self.top, 'a.gguf')), llama.image())
-
-    def test_locked_elsewhere(self):
-        path = self.put('m.gguf')
-        with Mount(path), Mount(self.top) as at:
-            self.refused(errno.EBUSY, editlib.write, at + '/m.gguf', 'general.name', 'x')
-            self.assertIn('another process has the model open', editlib.error_of(at + '/m.gguf', 'general.name'))
-            self.assertEqual(editlib.read(at + '/m.gguf', 'general.name'), b'Tiny\n')
-
-    def test_looking_takes_no_lock(self):
-        path = self.put('m.gguf')
-        with Mount(self.top) as at:
-            self.assertIn(b'Tiny', mountlib.get(at + '/m.gguf/info'))
-            with Mount(path) as alone:
-                editlib.write(alone, 'general.name', 'Alone')
-            self.assertEqual(editlib.read(at + '/m.gguf', 'general.name'), b'Alone\n')
-            editlib.write(at + '/m.gguf', 'general.name', 'Shelf')
-        self.assertEqual(dict(gguf.read(mountlib.get(path)).kv)[b'general.name'].data, b'Shelf')
-
-    def test_many_at_once(self):
-        """Edits of 50 models are all in the files after the unmount."""
-        for i in range(50):
-            self.put(f'm{i:02}.gguf')
-        with Mount(self.top, '-o', 'commit=sync') as at:
-            workers = [editlib.Call(editlib.write, f'{at}/m{i:02}.gguf', 'general.name', f'N{i}')
-                       for i in range(50)]
-            self.assertEqual([worker.wait() for worker in workers], 50 * [None])
-            for i in range(50):
-                self.assertEqual(editlib.read(f'{at}/m{i:02}.gguf', 'general.name'), b'N%d\n' % i)
-            self.assertEqual(run(GGUFS, '--unmount', at).returncode, 0)
-        for i in range(50):
-            data = mountlib.get(os.path.join(self.top, f'm{i:02}.gguf'))
-            self.assertEqual(dict(gguf.read(data).kv)[b'general.name'].data, b'N%d' % i)
-
-    def test_killed(self):
-        """Each model is the old or the new one, whole."""
-        for i in range(20):
-            self.put(f'm{i:02}.gguf')
-        with Foreground(self.top, '-o', 'commit=close') as (at, process):
-            try:
-                workers = [editlib.Call(editlib.write, f'{at}/m{i:02}.gguf', 'general.name', 'New')
-                           for i in range(20)]
-                editlib.until(lambda: mountlib.get(os.path.join(self.top, 'm00.gguf')) != llama.image())
-                process.send_signal(signal.SIGKILL)
-                process.wait()
-                for worker in workers:
-                    worker.wait()
-            finally:
-                subprocess.run(['fusermount3', '-u', '-z', at], check=False)
-                process.returncode = 0
-        for i in range(20):
-            data = mountlib.get(os.path.join(self.top, f'm{i:02}.gguf'))
-            self.assertIn(dict(gguf.read(data).kv)[b'general.name'].data, (b'Tiny', b'New'))
-
-    def test_changed_behind(self):
-        """A file that was replaced while it is edited is not overwritten; its path shows the new one."""
-        path = self.put('m.gguf')
-        with Mount(self.top, '-o', 'commit=sync') as at:
-            with open(at + '/m.gguf/metadata/general.name', 'r+b', buffering=0) as file:
-                file.write(b'Mine\n')
-                self.put('new', llama.image(general__name=llama.text('Theirs')))
-                os.rename(os.path.join(self.top, 'new'), path)
-                self.refused(errno.ESTALE, os.fsync, file.fileno())
-            self.assertEqual(editlib.read(at + '/m.gguf', 'general.name'), b'Theirs\n')
-        self.assertEqual(dict(gguf.read(mountlib.get(path)).kv)[b'general.name'].data, b'Theirs')
-
-    def test_read_only(self):
-        self.put('m.gguf')
-        with Mount(self.top, '-o', 'ro') as at:
-            self.refused(errno.EROFS, editlib.write, at + '/m.gguf', 'general.name', 'x')
-            self.assertIn(b'read-only: asked for by -o ro', mountlib.get(at + '/m.gguf/info'))
 
 
 if __name__ == '__main__':

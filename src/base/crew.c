@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Jobs in turns: see crew.h.
+ *
+ * Of the threads at most one is at a turn that began less than `patience` ago; a thread that finds a
+ * job to do meanwhile waits until that turn has ended or has taken too long. Such a thread is started
+ * when a job waits and no thread does, and ends when nothing is left to wait for.
+ */
+#include "base/crew.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+
+struct crew {
+    const char *name;
+    unsigned patience;
+    pthread_mutex_t lock;
+    pthread_cond_t wake;           /* for threads that wait */
+    pthread_cond_t done;           /* a turn or a thread has ended */
+    struct crew_job *first, *last; /* those that wait for a turn */
+    struct crew_job **timed;       /* owned; a heap by time, with room for all jobs */
+    size_t n_timed, cap_timed, jobs;
+    unsigned threads, busy; /* all; of them at a turn */
+    uint64_t turns;         /* begun so far */
+    uint64_t latest;        /* the one that began last, while it goes on; else 0 */
+    struct timespec until;  /* and when it takes too long */
+    bool stop;              /* threads end when nothing waits */
+    bool freed;             /* by the last thread */
+};
+
+static bool is_before(const struct timespec *a, const struct timespec *b)
+{
+    return a->tv_sec < b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec < b->tv_nsec);
+}
+
+/* ---- jobs that have a time ---- */
+
+static void put(struct crew *c, size_t i, struct crew_job *j)
+{
+    c->timed[i] = j;
+    j->place = i;
+}
+
+/* The job may be sooner than those above it. */
+static void lift(struct crew *c, struct crew_job *j)
+{
+    size_t i = j->place;
+    for (size_t up; i && is_before(&j->at, &c->timed[up = (i - 1) / 2]->at); i = up)
+        put(c, i, c->timed[up]);
+    put(c, i, j);
+}
+
+/* The job may be later than those below it. */
+static void sink(struct crew *c, struct crew_job *j)
+{
+    size_t i = j->place;
+    for (size_t down; (down = 2 * i + 1) < c->n_timed; i = down) {
+        if (down + 1 < c->n_timed && is_before(&c->timed[down + 1]->at, &c->timed[down]->at))
+            down++;
+        if (!is_before(&c->timed[down]->at, &j->at))
+            break;
+        put(c, i, c->timed[down]);
+    }
+    put(c, i, j);
+}
+
+static void time_add(struct crew *c, struct crew_job *j, const struct timespec *at)
+{
+    assert(c->n_timed < c->jobs);
+    j->at = *at;
+    j->state = CREW_TIMED;
+    put(c, c->n_timed++, j);
+    lift(c, j);
+}
+
+static void time_remove(struct crew *c, struct crew_job *j)
+{
+    struct crew_job *last = c->timed[--c->n_timed];
+    j->state = CREW_RESTS;
+    if (last == j)
+        return;
+    put(c, j->place, last);
+    lift(c, last);
+    sink(c, last);
+}
+
+/* ---- the queue ---- */
+
+static void enqueue(struct crew *c, struct crew_job *j)
+{
+    if (j->state == CREW_TIMED)
+        time_remove(c, j);
+    j->state = CREW_QUEUED;
+    j->next = NULL;
+    if (c->last)
+        c->last->next = j;
+    else
+        c->first = j;
+    c->last = j;
+}
+
+static struct crew_job *dequeue(struct crew *c)
+{
+    struct crew_job *j = c->first;
+    c->first = j->next;
+    if (!c->first)
+        c->last = NULL;
+    return j;
+}
+
+/* ---- threads ---- */
+
+static void crew_destroy(struct crew *c)
+{
+    (void)pthread_mutex_destroy(&c->lock);
+    (void)pthread_cond_destroy(&c->wake);
+    (void)pthread_cond_destroy(&c->done);
+    free((void *)c->timed);
+    free(c);
+}
+
+static int start_thread(struct crew *c);
+
+/* Something is to be done, now or later. Without another thread it is done by one that is at a turn. */
+static void see_to_it(struct crew *c)
+{
+    if (c->threads > c->busy)
+        (void)pthread_cond_signal(&c->wake);
+    else
+        (void)start_thread(c);
+}
+
+static struct timespec later(struct timespec t, unsigned ms)
+{
+    t.tv_sec += ms / 1000;
+    t.tv_nsec += (long)(ms % 1000) * 1000000;
+    if (t.tv_nsec >= 1000000000) {
+        t.tv_sec++;
+        t.tv_nsec -= 1000000000;
+    }
+    return t;
+}
+
+static void take_turn(struct crew *c, const struct timespec *now)
+{
+    struct timespec again = {0};
+    struct crew_job *j = dequeue(c);
+    uint64_t turn = ++c->turns;
+    bool loose = j->loose;
+    j->state = CREW_BUSY;
+    j->again = false;
+    c->latest = turn;
+    c->until = later(*now, c->patience);
+    c->busy++;
+    if (c->first || c->n_timed)
+        see_to_it(c);
+    (void)pthread_mutex_unlock(&c->lock);
+    bool more = j->turn(j, &again);
+    (void)pthread_mutex_lock(&c->lock);
+    c->busy--;
+    if (c->latest == turn)
+        c->latest = 0;
+    if (loose)
+        return;
+    j->state = CREW_RESTS;
+    if (j->again || (more && again.tv_sec == 0))
+        enqueue(c, j);
+    else if (more)
+        time_add(c, j, &again);
+    (void)pthread_cond_broadcast(&c->done);
+}
+
+/* Wait for something to do. False: this thread is not needed any more. */
+static bool wait_for_work(struct crew *c, bool held)
+{
+    const struct timespec *until = held ? &c->until : NULL;
+    if (!c->first && !c->n_timed && (c->stop || c->threads - c->busy > 1))
+        return false;
+    if (!held && c->n_timed)
+        until = &c->timed[0]->at;
+    struct timespec at = until ? *until : (struct timespec){0};
+    if (until)
+        (void)pthread_cond_timedwait(&c->wake, &c->lock, &at);
+    else
+        (void)pthread_cond_wait(&c->wake, &c->lock);
+    return true;
+}
+
+static void *work(void *arg)
+{
+    struct crew *c = arg;
+    struct timespec now;
+    bool more = true;
+    (void)pthread_setname_np(pthread_self(), c->name);
+    (void)pthread_mutex_lock(&c->lock);
+    while (more) {
+        (void)clock_gettime(CLOCK_MONOTONIC, &now);
+        while (c->n_timed && !is_before(&now, &c->timed[0]->at))
+            enqueue(c, c->timed[0]);
+        bool held = c->latest && is_before(&now, &c->until);
+        if (c->first && !held)
+            take_turn(c, &now);
+        else
+            more = wait_for_work(c, held);
+    }
+    bool last = --c->threads == 0 && c->freed;
+    (void)pthread_cond_broadcast(&c->done);
+    (void)pthread_mutex_unlock(&c->lock);
+    if (last)
+        crew_destroy(c);
+    return NULL;
+}
+
+static int start_thread(struct crew *c)
+{
+    sigset_t all, old;
+    pthread_t thread;
+    pthread_attr_t attr;
+    (void)pthread_attr_init(&attr);
+    (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    /* Signals are for the main thread. */
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &old);
+    int r = -pthread_create(&thread, &attr, work, c);
+    (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
+    (void)pthread_attr_destroy(&attr);
+    c->threads += r == 0;
+    return r;
+}
+
+/* ---- the calls ---- */
+
+int crew_make(const char *name, unsigned patience, struct crew **ret)
+{
+    pthread_condattr_t attr;
+    struct crew *c = calloc(1, sizeof(*c));
+    if (!c)
+        return -ENOMEM;
+    c->name = name;
+    c->patience = patience;
+    (void)pthread_mutex_init(&c->lock, NULL);
+    (void)pthread_cond_init(&c->done, NULL);
+    (void)pthread_condattr_init(&attr);
+    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&c->wake, &attr);
+    (void)pthread_condattr_destroy(&attr);
+    *ret = c;
+    return 0;
+}
+
+int crew_join(struct crew *c, struct crew_job *j,
+              bool (*turn)(struct crew_job *j, struct timespec *again))
+{
+    *j = (struct crew_job){.turn = turn};
+    (void)pthread_mutex_lock(&c->lock);
+    int r = array_grow(&c->timed, &c->cap_timed, c->jobs, sizeof(struct crew_job *));
+    if (r == 0 && c->threads == 0)
+        r = start_thread(c);
+    c->jobs += r == 0;
+    (void)pthread_mutex_unlock(&c->lock);
+    return r;
+}
+
+void crew_call(struct crew *c, struct crew_job *j)
+{
+    (void)pthread_mutex_lock(&c->lock);
+    j->again = true;
+    if (j->state == CREW_RESTS || j->state == CREW_TIMED) {
+        enqueue(c, j);
+        see_to_it(c);
+    }
+    (void)pthread_mutex_unlock(&c->lock);
+}
+
+void crew_call_at(struct crew *c, struct crew_job *j, const struct timespec *when)
+{
+    (void)pthread_mutex_lock(&c->lock);
+    bool sooner = j->state == CREW_RESTS;
+    j->again = true;
+    if (j->state == CREW_RESTS) {
+        time_add(c, j, when);
+    } else if (j->state == CREW_TIMED && is_before(when, &j->at)) {
+        sooner = true;
+        j->at = *when;
+        lift(c, j);
+    }
+    if (sooner)
+        see_to_it(c);
+    (void)pthread_mutex_unlock(&c->lock);
+}
+
+void crew_leave(struct crew *c, struct crew_job *j)
+{
+    (void)pthread_mutex_lock(&c->lock);
+    while (j->state == CREW_QUEUED || j->state == CREW_BUSY)
+        (void)pthread_cond_wait(&c->done, &c->lock);
+    if (j->state == CREW_TIMED)
+        time_remove(c, j);
+    c->jobs--;
+    (void)pthread_mutex_unlock(&c->lock);
+}
+
+int crew_do(struct crew *c, struct crew_job *j,
+            bool (*turn)(struct crew_job *j, struct timespec *again))
+{
+    *j = (struct crew_job){.turn = turn, .loose = true};
+    (void)pthread_mutex_lock(&c->lock);
+    int r = c->threads ? 0 : start_thread(c);
+    if (r == 0) {
+        enqueue(c, j);
+        see_to_it(c);
+    }
+    (void)pthread_mutex_unlock(&c->lock);
+    return r;
+}
+
+void crew_free(struct crew *c)
+{
+    if (!c)
+        return;
+    (void)pthread_mutex_lock(&c->lock);
+    c->stop = true;
+    (void)pthread_cond_broadcast(&c->wake);
+    while (c->first || c->threads > c->busy)
+        (void)pthread_cond_wait(&c->done, &c->lock);
+    c->freed = c->threads > 0;
+    bool now = !c->freed;
+    (void)pthread_mutex_unlock(&c->lock);
+    if (now)
+        crew_destroy(c);
+}

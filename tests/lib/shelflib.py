@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: MIT
+"""What tests of folders of models share: a folder to put files in, what is shown, the daemon."""
+import contextlib
+import errno
+import glob
+import json
+import os
+import unittest
+
+import ggufmodel as gguf
+import llama
+import mountlib
+from ggufmodel import Value
+from mountcase import daemon
+
+A64, B64, COMMIT, OTHER = 64 * 'a', 64 * 'b', 40 * '1', 40 * '2'
+LIBRARY = 'manifests/registry.ollama.ai/library'
+
+
+def shards(parts=2):
+    """The files of a split model with a tensor in each."""
+    for i in range(parts):
+        keys = [(b'split.no', Value('u16', i)), (b'split.count', Value('u16', parts)),
+                (b'split.tensors.count', Value('i32', 2))]
+        yield gguf.encode((llama.keys() if i == 0 else []) + keys, [llama.tensors()[i]])
+
+
+def manifest(*layers):
+    kinds = 'application/vnd.ollama.image.'
+    return json.dumps({'schemaVersion': 2, 'layers': [
+        {'mediaType': kinds + kind, 'digest': 'sha256:' + digest, 'size': 1}
+        for kind, digest in layers]}).encode()
+
+
+def listing(at):
+    """All that is shown, without what is in models."""
+    shown = []
+    for folder, folders, files in os.walk(at):
+        inside = 'source' in folders + files
+        name = os.path.relpath(folder, at)
+        shown += [name] if name != '.' else []
+        if inside:
+            folders.clear()
+        else:
+            shown += [os.path.relpath(os.path.join(folder, file), at) for file in files]
+    return sorted(shown)
+
+
+def contents(at, model):
+    """Everything in a model's tree: names, types, bits, sizes, bytes."""
+    found = {}
+    for folder, folders, files in os.walk(at):
+        if folder == at:
+            folders[:] = [name for name in folders if name != 'source']
+            files = [name for name in files if name != 'source']
+        for name in folders + files:
+            path = os.path.join(folder, name)
+            stat = os.lstat(path)
+            data = b'' if name in folders else mountlib.get(path)
+            found[os.path.relpath(path, at)] = (
+                stat.st_mode, stat.st_uid, stat.st_gid, stat.st_nlink, stat.st_size,
+                stat.st_mtime_ns if name not in ('check',) else 0,
+                data.replace(os.fsencode(model), b'MODEL'))
+    return found
+
+
+def descriptors(at):
+    return len(os.listdir(f'/proc/{daemon(at)}/fd'))
+
+
+def threads(at, name):
+    """How many threads of the daemon have this name."""
+    found = 0
+    for path in glob.glob(f'/proc/{daemon(at)}/task/*/comm'):
+        with contextlib.suppress(OSError):  # it may have ended
+            found += mountlib.get(path).decode().strip() == name
+    return found
+
+
+def value(path, key=b'general.name'):
+    """What a model file has of a key."""
+    return dict(gguf.read(mountlib.get(path)).kv)[key].data
+
+
+class Shelf(unittest.TestCase):
+    def setUp(self):
+        self.top = mountlib.path(self.id().rsplit('.', 1)[-1])
+        os.mkdir(self.top)
+
+    def put(self, name, data=llama.image()):
+        path = os.path.join(self.top, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, 'wb') as out:
+            out.write(data)
+        return path
+
+    def link(self, name, target):
+        os.makedirs(os.path.dirname(os.path.join(self.top, name)), exist_ok=True)
+        os.symlink(target, os.path.join(self.top, name))
+
+    def refused(self, code, call, *arguments):
+        with self.assertRaises(OSError) as caught:
+            call(*arguments)
+        self.assertEqual(errno.errorcode[caught.exception.errno], errno.errorcode[code])

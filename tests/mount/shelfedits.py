@@ -1,0 +1,165 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: MIT
+"""Edits of models in a folder of models: what is written, by whom, and what is left after the end."""
+import errno
+import os
+import signal
+import subprocess
+
+import editlib
+import ggufmodel as gguf
+import llama
+import mountlib
+from ggufmodel import Value
+from mountlib import GGUFS, Foreground, Mount, run
+from shelflib import Shelf, threads, value
+
+
+class Edits(Shelf):
+    def test_edit(self):
+        path = self.put('m.gguf')
+        model = editlib.Want(llama.image())
+        self.put('other.gguf')
+        with Mount(self.top, '-o', 'commit=close') as at:
+            editlib.write(at + '/m.gguf', 'general.name', 'New')
+            self.assertEqual(editlib.read(at + '/m.gguf', 'general.name'), b'New\n')
+            model.set(b'general.name', Value('string', b'New'))
+            model.check(mountlib.get(path))
+            os.rename(at + '/m.gguf/metadata/general.name', at + '/m.gguf/metadata/general.title')
+            os.unlink(at + '/m.gguf/metadata/llama.rope.dimension_count')
+            editlib.write(at + '/m.gguf', 'my.key', '5')
+            editlib.sync(at + '/m.gguf')
+            self.assertIn(b'read-write', mountlib.get(at + '/m.gguf/info'))
+            self.assertEqual(editlib.read(at + '/other.gguf', 'general.name'), b'Tiny\n')
+        keys = [key for key, _ in gguf.read(mountlib.get(path)).kv]
+        self.assertIn(b'general.title', keys)
+        self.assertNotIn(b'llama.rope.dimension_count', keys)
+        self.assertEqual(mountlib.get(os.path.join(self.top, 'other.gguf')), llama.image())
+        self.assertEqual(sorted(os.listdir(self.top)), ['m.gguf', 'other.gguf'])
+
+    def test_kernel_keeps_nothing_stale(self):
+        """What was read before the first edit is not shown after it."""
+        self.put('m.gguf')
+        with Mount(self.top) as at:
+            folder = at + '/m.gguf/'
+            names = ['info', 'metadata.json', 'model.gguf', 'metadata/general.name',
+                     'metadata/general.file_type']
+            before = {name: mountlib.get(folder + name) for name in names}
+            with open(folder + 'metadata.json', 'rb', buffering=0) as old:
+                editlib.write(at + '/m.gguf', 'general.name', 'A much longer name than before')
+                after = {name: mountlib.get(folder + name) for name in names}
+                self.assertEqual(old.read(), before['metadata.json'])
+            self.assertEqual([name for name in names if before[name] == after[name]],
+                             ['metadata/general.file_type'])
+            for name in names:
+                self.assertEqual(os.stat(folder + name).st_size, len(after[name]))
+            self.assertIn(b'A much longer name', after['model.gguf'])
+
+    def test_not_a_models(self):
+        """Names of the shelf itself cannot be changed."""
+        self.put('a.gguf')
+        self.put('sub/b.gguf')
+        with Mount(self.top) as at:
+            for call, *arguments in ((os.mkdir, at + '/x'), (os.rmdir, at + '/sub'),
+                                     (os.unlink, at + '/a.gguf/source'),
+                                     (os.rename, at + '/sub', at + '/other'),
+                                     (os.rename, at + '/a.gguf', at + '/b.gguf'),
+                                     (os.mkdir, at + '/a.gguf/x'), (open, at + '/x.gguf', 'w'),
+                                     (open, at + '/a.gguf/x', 'w'),
+                                     (os.symlink, 'a', at + '/l'),
+                                     (os.rename, at + '/a.gguf/source', at + '/a.gguf/x')):
+                with self.subTest(call=call.__name__, arguments=arguments), \
+                        self.assertRaises(OSError) as caught:
+                    call(*arguments)
+                # In a model's folder, which has no write bits, the kernel is first for most users.
+                first = os.geteuid() != 0 and '/a.gguf/' in arguments[0]
+                self.assertEqual(caught.exception.errno, errno.EACCES if first else errno.EPERM)
+            self.refused(errno.EXDEV, os.rename, at + '/a.gguf/metadata/general.name',
+                         at + '/sub/b.gguf/metadata/general.name')
+        self.assertEqual(mountlib.get(os.path.join(self.top, 'a.gguf')), llama.image())
+
+    def test_locked_elsewhere(self):
+        path = self.put('m.gguf')
+        with Mount(path), Mount(self.top) as at:
+            self.refused(errno.EBUSY, editlib.write, at + '/m.gguf', 'general.name', 'x')
+            self.assertIn('another process has the model open', editlib.error_of(at + '/m.gguf', 'general.name'))
+            self.assertEqual(editlib.read(at + '/m.gguf', 'general.name'), b'Tiny\n')
+
+    def test_looking_takes_no_lock(self):
+        path = self.put('m.gguf')
+        with Mount(self.top) as at:
+            self.assertIn(b'Tiny', mountlib.get(at + '/m.gguf/info'))
+            with Mount(path) as alone:
+                editlib.write(alone, 'general.name', 'Alone')
+            self.assertEqual(editlib.read(at + '/m.gguf', 'general.name'), b'Alone\n')
+            editlib.write(at + '/m.gguf', 'general.name', 'Shelf')
+        self.assertEqual(value(path), b'Shelf')
+
+    def test_many_at_once(self):
+        """Edits of 50 models are all in the files after the unmount."""
+        for i in range(50):
+            self.put(f'm{i:02}.gguf')
+        with Mount(self.top, '-o', 'commit=sync') as at:
+            workers = [editlib.Call(editlib.write, f'{at}/m{i:02}.gguf', 'general.name', f'N{i}')
+                       for i in range(50)]
+            self.assertEqual([worker.wait() for worker in workers], 50 * [None])
+            for i in range(50):
+                self.assertEqual(editlib.read(f'{at}/m{i:02}.gguf', 'general.name'), b'N%d\n' % i)
+            self.assertEqual(run(GGUFS, '--unmount', at).returncode, 0)
+        for i in range(50):
+            self.assertEqual(value(os.path.join(self.top, f'm{i:02}.gguf')), b'N%d' % i)
+
+    def test_one_writer(self):
+        """One thread writes all models; it starts with the first edit."""
+        for i in range(50):
+            self.put(f'm{i:02}.gguf')
+        with Mount(self.top, '-o', 'commit=close') as at:
+            self.assertIn(b'Tiny', mountlib.get(at + '/m00.gguf/info'))
+            self.assertEqual(threads(at, 'writer'), 0)
+            workers = [editlib.Call(editlib.write, f'{at}/m{i:02}.gguf', 'general.name', f'N{i}')
+                       for i in range(50)]
+            self.assertEqual([worker.wait() for worker in workers], 50 * [None])
+            for i in range(50):
+                self.assertEqual(value(os.path.join(self.top, f'm{i:02}.gguf')), b'N%d' % i)
+            editlib.until(lambda: threads(at, 'writer') == 1)
+
+    def test_killed(self):
+        """Each model is the old or the new one, whole."""
+        for i in range(50):
+            self.put(f'm{i:02}.gguf')
+        with Foreground(self.top, '-o', 'commit=close') as (at, process):
+            try:
+                workers = [editlib.Call(editlib.write, f'{at}/m{i:02}.gguf', 'general.name', 'New')
+                           for i in range(50)]
+                editlib.until(lambda: mountlib.get(os.path.join(self.top, 'm00.gguf')) != llama.image())
+                process.send_signal(signal.SIGKILL)
+                process.wait()
+                for worker in workers:
+                    worker.wait()
+            finally:
+                subprocess.run(['fusermount3', '-u', '-z', at], check=False)
+                process.returncode = 0
+        for i in range(50):
+            self.assertIn(value(os.path.join(self.top, f'm{i:02}.gguf')), (b'Tiny', b'New'))
+
+    def test_changed_behind(self):
+        """A file that was replaced while it is edited is not overwritten; its path shows the new one."""
+        path = self.put('m.gguf')
+        with Mount(self.top, '-o', 'commit=sync') as at:
+            with open(at + '/m.gguf/metadata/general.name', 'r+b', buffering=0) as file:
+                file.write(b'Mine\n')
+                self.put('new', llama.image(general__name=llama.text('Theirs')))
+                os.rename(os.path.join(self.top, 'new'), path)
+                self.refused(errno.ESTALE, os.fsync, file.fileno())
+            self.assertEqual(editlib.read(at + '/m.gguf', 'general.name'), b'Theirs\n')
+        self.assertEqual(value(path), b'Theirs')
+
+    def test_read_only(self):
+        self.put('m.gguf')
+        with Mount(self.top, '-o', 'ro') as at:
+            self.refused(errno.EROFS, editlib.write, at + '/m.gguf', 'general.name', 'x')
+            self.assertIn(b'read-only: asked for by -o ro', mountlib.get(at + '/m.gguf/info'))
+
+
+if __name__ == '__main__':
+    mountlib.main()
