@@ -23,9 +23,12 @@ int err_set(struct err *e, int code, const char *fmt, ...)
     return code;
 }
 
-int err_prefix(struct err *e, const char *fmt, ...)
+int err_prefix(struct err *e, int code, const char *fmt, ...)
 {
     char rest[sizeof(e->msg)];
+    if (!e)
+        return code;
+    e->code = code;
     memcpy(rest, e->msg, sizeof(rest));
     va_list ap;
     va_start(ap, fmt);
@@ -34,7 +37,7 @@ int err_prefix(struct err *e, const char *fmt, ...)
     e->where += e->where && n >= 0 ? (unsigned)n + 2 : 0;
     if (n >= 0 && (size_t)n < sizeof(e->msg))
         (void)snprintf(e->msg + n, sizeof(e->msg) - (size_t)n, ": %s", rest);
-    return e->code;
+    return code;
 }
 
 /* Bytes of the printable sequence at p, 0 if it must be escaped. U+0080..U+009F are controls. */

@@ -27,8 +27,9 @@ struct err {
 
 /* Fill e (which may be NULL) and return code, so that `return err_set(...)` fails with context. */
 int err_set(struct err *e, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-/* Put "prefix: " before the line that e already holds. Returns e->code. */
-int err_prefix(struct err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Put "prefix: " before the line that e (which may be NULL) already holds. Returns code, which it now
+ * has. */
+int err_prefix(struct err *e, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 /*
  * Make n bytes safe to print. Printable ASCII and valid UTF-8 outside the C1 controls are copied,

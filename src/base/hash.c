@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* SipHash-2-4 and an open-addressing index: see hash.h. */
+/* SipHash-2-4, XXH64 and an open-addressing index: see hash.h. */
 #include "base/hash.h"
 
 #include <errno.h>
@@ -95,6 +95,64 @@ uint64_t hash_name(const void *bytes, size_t n)
     (void)pthread_once(&once, make_key);
     return siphash(process_key, bytes, n);
 }
+
+/* ---- XXH64 ---- */
+
+#define XX1 0x9E3779B185EBCA87
+#define XX2 0xC2B2AE3D27D4EB4F
+#define XX3 0x165667B19E3779F9
+#define XX4 0x85EBCA77C2B2AE63
+#define XX5 0x27D4EB2F165667C5
+
+enum { STRIPE = 32 }; /* bytes: a word for each of four lanes */
+
+static inline uint64_t xx_round(uint64_t lane, uint64_t word)
+{
+    return rotl(lane + word * XX2, 31) * XX1;
+}
+
+static inline uint64_t xx_merge(uint64_t h, uint64_t lane)
+{
+    return (h ^ xx_round(0, lane)) * XX1 + XX4;
+}
+
+/* All whole stripes of n bytes, at least one. */
+static uint64_t xx_stripes(uint64_t seed, const uint8_t *p, size_t n)
+{
+    uint64_t a = seed + XX1 + XX2, b = seed + XX2, c = seed, d = seed - XX1;
+    for (const uint8_t *end = p + n / STRIPE * STRIPE; p < end; p += STRIPE) {
+        a = xx_round(a, get_u64(p, false));
+        b = xx_round(b, get_u64(p + 8, false));
+        c = xx_round(c, get_u64(p + 16, false));
+        d = xx_round(d, get_u64(p + 24, false));
+    }
+    uint64_t h = rotl(a, 1) + rotl(b, 7) + rotl(c, 12) + rotl(d, 18);
+    return xx_merge(xx_merge(xx_merge(xx_merge(h, a), b), c), d);
+}
+
+/* The bytes behind the last whole stripe, fewer than one. */
+static uint64_t xx_rest(uint64_t h, const uint8_t *p, size_t n)
+{
+    for (; n >= 8; p += 8, n -= 8)
+        h = rotl(h ^ xx_round(0, get_u64(p, false)), 27) * XX1 + XX4;
+    for (; n >= 4; p += 4, n -= 4)
+        h = rotl(h ^ get_u32(p, false) * XX1, 23) * XX2 + XX3;
+    for (; n; p++, n--)
+        h = rotl(h ^ *p * XX5, 11) * XX1;
+    return h;
+}
+
+uint64_t xxh64(uint64_t seed, const void *bytes, size_t n)
+{
+    const uint8_t *p = bytes;
+    uint64_t h = n < STRIPE ? seed + XX5 : xx_stripes(seed, p, n);
+    h = xx_rest(h + n, p + n / STRIPE * STRIPE, n % STRIPE);
+    h = (h ^ h >> 33) * XX2;
+    h = (h ^ h >> 29) * XX3;
+    return h ^ h >> 32;
+}
+
+/* ---- the index ---- */
 
 int index_init(struct index *ix, size_t n)
 {

@@ -24,6 +24,9 @@ uint64_t siphash(const uint64_t key[2], const void *bytes, size_t n);
 uint64_t siphash_two(const uint64_t key[2], const void *a, size_t n, const void *b, size_t m);
 /* Return the SipHash-2-4 of n bytes under this process's random key. */
 uint64_t hash_name(const void *bytes, size_t n);
+/* Return the XXH64 (Collet, 2014) of n bytes: several times as fast, for finding what changed. It
+ * is no protection against bytes that were made to have the same hash. */
+uint64_t xxh64(uint64_t seed, const void *bytes, size_t n);
 
 struct index {
     uint64_t *slot; /* owned; high 32 bits: part of the hash; low 32: number + 1, 0 if free */

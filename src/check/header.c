@@ -21,7 +21,7 @@ static int load(const char *path, struct shards *s, struct gguf **first, struct 
     model_free(&m);
     if (r < 0 && s->n) {
         char shown[SHOW_MAX];
-        (void)err_prefix(e, "shard %s", show(shown, s->name[0], strlen(s->name[0])));
+        (void)err_prefix(e, r, "shard %s", show(shown, s->name[0], strlen(s->name[0])));
     }
     return r == 0 && s->n ? model_open_shards(s, *first, GGUF_PARTIAL, e) : r;
 }

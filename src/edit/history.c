@@ -87,19 +87,26 @@ static int open_state(struct history *h, const struct history_name *n, bool writ
 
 /* ---- keeping ---- */
 
-static int fill(struct history *h, int fd, const struct history_record *r, const struct buf *body)
+/* The file, written once from its begin to its end. `head` has room for the record. */
+static int fill(struct history *h, int fd, const struct history_record *r, struct buf *head,
+                const struct gguf *keys)
 {
-    uint8_t record[HISTORY_RECORD];
-    history_record_put(r, record);
-    int done = sys_write_all(h->sys, fd, record, sizeof(record), 0);
-    if (done == 0)
-        done = sys_write_all(h->sys, fd, body->data, body->len, sizeof(record));
+    const uint8_t *bytes;
+    size_t n;
+    uint32_t at = 0;
+    uint64_t end = head->len;
+    history_record_put(r, head->data);
+    int done = sys_write_all(h->sys, fd, head->data, head->len, 0);
+    while (done == 0 && history_run(keys, &at, &bytes, &n)) {
+        done = sys_write_all(h->sys, fd, bytes, n, end);
+        end += n;
+    }
     return done == 0 ? sys_sync(h->sys, fd) : done;
 }
 
 /* H1. */
-static int write_state(struct history *h, const struct history_record *r, const struct buf *body,
-                       struct err *e)
+static int write_state(struct history *h, const struct history_record *r, struct buf *head,
+                       const struct gguf *keys, struct err *e)
 {
     char name[HISTORY_NAME_MAX];
     const struct history_name n = name_of(h, r);
@@ -109,7 +116,7 @@ static int write_state(struct history *h, const struct history_record *r, const 
     int fd = h->sys->openat(h->sys, dir, NEW_NAME, flags, 0600);
     if (fd < 0)
         return failed(h, r->number, fd, "make a file for it", e);
-    int done = fill(h, fd, r, body);
+    int done = fill(h, fd, r, head, keys);
     sys_close(h->sys, &fd);
     if (done == 0)
         done = h->sys->rename(h->sys, dir, NEW_NAME, name, 0);
@@ -119,36 +126,45 @@ static int write_state(struct history *h, const struct history_record *r, const 
     return failed(h, r->number, done, "write it", e);
 }
 
-static int save_locked(struct history *h, struct history_record *r, const struct buf *body,
-                       struct err *e)
+static int save_locked(struct history *h, struct history_record *r, struct buf *head,
+                       const struct gguf *keys, struct err *e)
 {
     CLEANUP(history_names_free) struct history_names l = HISTORY_NAMES_INIT;
     int done = history_names_read(h, &l, e);
     if (done < 0)
         return done;
     r->number = history_names_next(&l, h->hash);
-    if (array_grow(&l.name, &l.cap, l.n, sizeof(*l.name)) < 0)
-        return err_set(e, -ENOMEM, "no memory");
-    done = write_state(h, r, body, e);
-    if (done < 0)
-        return done;
-    const struct history_name kept = name_of(h, r);
-    l.name[l.n++] = kept;
-    l.bytes += (kept.size / HISTORY_BLOCK + 1) * HISTORY_BLOCK;
-    (void)history_names_prune(h, &l, &kept, NULL); /* tried again with the next state */
-    return 0;
+    return write_state(h, r, head, keys, e);
 }
 
-int history_save(struct history *h, struct history_record *r, const struct buf *body, struct err *e)
+int history_save(struct history *h, struct history_record *r, const struct gguf *keys,
+                 struct err *e)
 {
-    if (body->len > HISTORY_BYTES_MAX - HISTORY_RECORD - HISTORY_BLOCK)
-        return err_set(e, -EFBIG, "the keys take %zu bytes: %llu are kept of all models together",
-                       body->len, (unsigned long long)HISTORY_BYTES_MAX);
-    r->sum = history_sum(body->data, body->len);
+    CLEANUP(buf_free) struct buf head = BUF_INIT;
+    if (history_head(r, h->model, keys, &head) < 0)
+        return err_set(e, -ENOMEM, "no memory");
+    uint64_t size = HISTORY_RECORD + r->path_len + r->image_len;
+    if (size > HISTORY_BYTES_MAX - HISTORY_BLOCK)
+        return err_set(e, -EFBIG, "the keys take %llu bytes: %llu are kept of all models together",
+                       (unsigned long long)size, (unsigned long long)HISTORY_BYTES_MAX);
     int done = lock(h, true, e);
     if (done < 0)
         return done;
-    done = save_locked(h, r, body, e);
+    done = save_locked(h, r, &head, keys, e);
+    unlock(h);
+    return done;
+}
+
+int history_prune(struct history *h, const struct history_record *r, struct err *e)
+{
+    CLEANUP(history_names_free) struct history_names l = HISTORY_NAMES_INIT;
+    const struct history_name kept = name_of(h, r);
+    int done = lock(h, false, e);
+    if (done < 0)
+        return done;
+    done = history_names_read(h, &l, e);
+    if (done == 0)
+        done = history_names_prune(h, &l, &kept, e);
     unlock(h);
     return done;
 }
@@ -266,7 +282,7 @@ static int read_state(struct history *h, const struct history_name *n, struct hi
         r = err_set(e, -EBADMSG, "it is damaged: its number is another");
     if (r < 0) {
         gguf_free(g);
-        return err_prefix(e, "state %llu in %s", (unsigned long long)n->number, h->place.path);
+        return err_prefix(e, r, "state %llu in %s", (unsigned long long)n->number, h->place.path);
     }
     if (keys)
         *keys = g;

@@ -4,8 +4,9 @@
  * folder (history_place.h), so that mistakes can be taken back.
  *
  *     r = history_open(&h, &sys_libc, home, "/real/path/m.gguf", HISTORY_KEEP, &e);
- *     r = history_save(&h, &record, &body, &e);          a state, before an edit is written
+ *     r = history_save(&h, &record, keys, &e);           a state, before an edit is written
  *     r = history_update(&h, &record, &e);               what became of the edit
+ *     r = history_prune(&h, &record, &e);                what is too much, after it
  *     r = history_list(&h, &list, &e);                   oldest first
  *     r = history_read(&h, list.number[i], &record, &keys, &e);
  *     history_close(&h);
@@ -18,8 +19,9 @@
  *  H1. A state appears whole: written and synced under another name, renamed, the folder synced.
  *  H2. Numbers of a model rise, and none is used twice: where the last file of a model goes, an empty
  *      file keeps the largest number so dropped of all models, as a floor for new ones.
- *  H3. After each save a model has at most `keep` states and all models at most HISTORY_BYTES_MAX;
- *      the oldest go first. Each counts as the blocks that it takes, so that names are bounded too.
+ *  H3. After history_prune() a model has at most `keep` states and all models at most
+ *      HISTORY_BYTES_MAX; the oldest go first. Each counts as the blocks that it takes, so that names
+ *      are bounded too. What is not pruned, because the process was killed, is so with the next state.
  *  H4. Files that are not this user's regular files with one name are not read, and none but files
  *      with names of ours is removed.
  *  H5. What changes the set of files holds the folder's lock.
@@ -62,11 +64,15 @@ int history_open(struct history *h, const struct sys *sys, const char *home, con
 void history_close(struct history *h);
 
 /*
- * Keep a state: the record's number and sum are set, its other fields and the body (history_body())
- * are the caller's. Durable when it returns. 0; -EFBIG (over HISTORY_BYTES_MAX), -EPERM (the folder), -errno.
+ * Keep a state of a model's keys: the record's number and what follows from path and keys are set,
+ * its other fields are the caller's. Durable when it returns. 0; -EFBIG (over HISTORY_BYTES_MAX),
+ * -EPERM (the folder), -errno.
  */
-int history_save(struct history *h, struct history_record *r, const struct buf *body,
+int history_save(struct history *h, struct history_record *r, const struct gguf *keys,
                  struct err *e);
+/* Drop what is too much (H3), but never this state, which was saved last. 0, -errno: what is left is
+ * dropped with the next. */
+int history_prune(struct history *h, const struct history_record *r, struct err *e);
 /*
  * Write the record of a state anew. Durable after history_sync() of it. 0; -ENOENT (the state is gone,
  * dropped or cleared), -errno.

@@ -7,7 +7,7 @@
 #include "base/bytes.h"
 #include "edit/restore.h"
 
-static const char magic[8] = {'G', 'G', 'U', 'F', 'S', 'H', 'S', '1'};
+static const char magic[8] = {'G', 'G', 'U', 'F', 'S', 'H', 'S', '2'};
 static const uint64_t sum_key[2] = {0x67677566732d7374, 0x6174652d73756d21}; /* any, but fixed */
 
 enum { CLOSED = 1 };
@@ -57,48 +57,53 @@ int history_record_get(const uint8_t src[HISTORY_RECORD], struct history_record 
 
 /* ---- path and image ---- */
 
-uint64_t history_sum(const void *bytes, size_t n)
+uint64_t history_sum(const void *bytes, size_t n, size_t path_len)
 {
-    return siphash(sum_key, bytes, n);
+    size_t most = path_len + IMAGE_HEAD;
+    return siphash(sum_key, bytes, n < most ? n : most);
 }
 
-uint64_t history_bytes(const char *path, const struct gguf *g)
+static size_t entry_bytes(const struct gguf_kv *kv)
 {
-    uint64_t n = HISTORY_RECORD + strlen(path) + IMAGE_HEAD;
-    for (uint32_t i = 0; i < g->n_kv; i++)
-        if (!edit_key_is_own(g, i))
-            n += g->kv[i].end - g->kv[i].off;
-    return n;
+    return (size_t)(kv->end - kv->off);
 }
 
-/* The keys of people, with no tensor behind them. */
-static void put_image(const struct gguf *g, struct buf *b)
-{
-    uint64_t n = 0;
-    for (uint32_t i = 0; i < g->n_kv; i++)
-        n += !edit_key_is_own(g, i);
-    buf_add(b, g->head, 8); /* magic and version */
-    buf_uint(b, 0, 8, g->fmt.big);
-    buf_uint(b, n, 8, g->fmt.big);
-    for (uint32_t i = 0; i < g->n_kv; i++)
-        if (!edit_key_is_own(g, i))
-            buf_add(b, g->head + g->kv[i].off, (size_t)(g->kv[i].end - g->kv[i].off));
-}
-
-int history_body(struct history_record *r, const char *path, const struct gguf *g, struct buf *ret)
+int history_head(struct history_record *r, const char *path, const struct gguf *g, struct buf *ret)
 {
     struct buf b = BUF_INIT;
-    size_t n = strlen(path);
-    buf_add(&b, path, n);
-    put_image(g, &b);
+    uint64_t n_kv = 0;
+    r->path_len = (uint32_t)strlen(path);
+    r->image_len = IMAGE_HEAD;
+    for (uint32_t i = 0; i < g->n_kv; i++) {
+        if (edit_key_is_own(g, i))
+            continue;
+        r->image_len += entry_bytes(&g->kv[i]);
+        n_kv++;
+    }
+    buf_zero(&b, HISTORY_RECORD);
+    buf_add(&b, path, r->path_len);
+    buf_add(&b, g->head, 8);        /* magic and version */
+    buf_uint(&b, 0, 8, g->fmt.big); /* no tensors */
+    buf_uint(&b, n_kv, 8, g->fmt.big);
     if (buf_error(&b)) {
         buf_free(&b);
         return -ENOMEM;
     }
-    r->path_len = (uint32_t)n;
-    r->image_len = b.len - n;
+    r->sum = history_sum(b.data + HISTORY_RECORD, b.len - HISTORY_RECORD, r->path_len);
     *ret = b;
     return 0;
+}
+
+bool history_run(const struct gguf *g, uint32_t *at, const uint8_t **bytes, size_t *n)
+{
+    while (*at < g->n_kv && edit_key_is_own(g, *at))
+        ++*at;
+    if (*at == g->n_kv)
+        return false;
+    *bytes = g->head + g->kv[*at].off;
+    for (*n = 0; *at < g->n_kv && !edit_key_is_own(g, *at); ++*at)
+        *n += entry_bytes(&g->kv[*at]);
+    return true;
 }
 
 static int parse_image(const uint8_t *image, size_t n, const struct history_record *r,
@@ -106,10 +111,12 @@ static int parse_image(const uint8_t *image, size_t n, const struct history_reco
 {
     struct source src = source_mem(image, n);
     struct gguf *g = NULL;
-    if (gguf_parse(&src, 0, &g, e) < 0)
-        return err_prefix(e, "its keys");
-    bool fits = g->n_tensors == 0 && g->head_len == n && g->fmt.version > 1 && !g->fmt.nul;
-    if (!fits || edit_keys_id(g) != r->before) {
+    int done = gguf_parse(&src, 0, &g, e);
+    if (done == -ENOMEM)
+        return done;
+    bool fits = done == 0 && g->n_tensors == 0 && g->head_len == n && g->fmt.version > 1 &&
+                !g->fmt.nul && edit_keys_id(g) == r->before;
+    if (!fits) {
         gguf_free(g);
         return err_set(e, -EBADMSG, "it is damaged: its keys are not those that its record names");
     }
@@ -126,12 +133,12 @@ int history_parse(const void *bytes, size_t n, const char *path, struct history_
     int r = history_record_get(at, ret, e);
     if (r < 0)
         return r;
-    uint64_t body = n - HISTORY_RECORD;
+    size_t body = n - HISTORY_RECORD;
     if (ret->path_len > body || ret->image_len != body - ret->path_len)
         return err_set(e, -EBADMSG, "it is damaged: its length is not what its record says");
     at += HISTORY_RECORD;
-    if (history_sum(at, (size_t)body) != ret->sum)
-        return err_set(e, -EBADMSG, "it is damaged: the sum of its keys is wrong");
+    if (history_sum(at, body, ret->path_len) != ret->sum)
+        return err_set(e, -EBADMSG, "it is damaged: the sum of its path is wrong");
     if (ret->path_len != strlen(path) || memcmp(at, path, ret->path_len) != 0)
         return err_set(e, -ESTALE, "it is a state of another model");
     return parse_image(at + ret->path_len, (size_t)ret->image_len, ret, keys, e);

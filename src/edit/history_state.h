@@ -5,7 +5,7 @@
  *
  * All numbers of the record are little-endian.
  *
- *      0  "GGUFSHS1"
+ *      0  "GGUFSHS2"
  *      8  u64 number                16  u64 number of the state that an undo restored; 0: an edit
  *     24  i64 begin of the first edit, 32  end of the last one: seconds since 1970
  *     40  u64 before   the identity of the keys kept here (edit_keys_id())
@@ -13,7 +13,7 @@
  *     56  u64 planned  of the keys after the edit that was being written; else as landed
  *     64  u32 flags    1: closed, no further edit joins it
  *     68  u32 bytes of the path     72  u64 bytes of the image
- *     80  u64 sum of path and image
+ *     80  u64 sum of the path and of the image's first 24 bytes
  *         zeros
  *    504  u64 sum of the record up to here
  *    512  path, image
@@ -21,7 +21,8 @@
  * The record is one sector and rewritten in place; the rest never changes. Landed and planned are
  * two, so that after a crash at any moment of an edit one of them fits the model.
  *
- * Nothing in the file is trusted: sums, sizes and the path are checked, then the image is parsed.
+ * Nothing in the file is trusted: sums, sizes and the path are checked, then the image is parsed,
+ * and its keys must have the identity `before`: that is their sum.
  * Private to the edit layer, and to the tests of it.
  */
 #ifndef EDIT_HISTORY_STATE_H
@@ -43,7 +44,7 @@ struct history_record {
     /* Of the rest of the file: */
     uint32_t path_len;
     uint64_t image_len;
-    uint64_t sum;
+    uint64_t sum; /* history_sum() */
 };
 
 /* True if no edit after this state is known to be in the file. */
@@ -53,15 +54,18 @@ static inline bool history_is_void(const struct history_record *r)
 }
 
 /*
- * Path and image of a new state; sets path_len and image_len. history_save() computes their sum,
- * which takes as long as writing them: it is not for the thread that commits. 0, -ENOMEM.
+ * What the file of a new state begins with: room for the record, the path, and the image up to its
+ * first key. Sets path_len, image_len and sum. The keys follow (history_run()). 0, -ENOMEM.
  */
-int history_body(struct history_record *r, const char *path, const struct gguf *g, struct buf *ret);
-/* Bytes that the file of a state of this model's keys has. */
-uint64_t history_bytes(const char *path, const struct gguf *g);
+int history_head(struct history_record *r, const char *path, const struct gguf *g, struct buf *ret);
+/*
+ * The keys of the image, which are bytes of the model's head: the next run of them, from key *at on,
+ * which is moved behind it. False: there are no more.
+ */
+bool history_run(const struct gguf *g, uint32_t *at, const uint8_t **bytes, size_t *n);
 
-/* The sum of path and image. */
-uint64_t history_sum(const void *bytes, size_t n);
+/* Of path and image, n bytes in all. */
+uint64_t history_sum(const void *bytes, size_t n, size_t path_len);
 
 void history_record_put(const struct history_record *r, uint8_t dst[HISTORY_RECORD]);
 /* 0, -EBADMSG. */

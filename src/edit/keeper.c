@@ -14,7 +14,13 @@
 #include "edit/recorder.h"
 #include "edit/restore.h"
 
+/* What the file holds before an edit, and after it. */
+struct change {
+    struct snapshot *before, *after; /* references */
+};
+
 struct keeper {
+    const struct sys *sys;
     char *home, *model; /* owned; home NULL: nothing can be kept, see `why` */
     unsigned keep;
     struct err why;
@@ -23,29 +29,30 @@ struct keeper {
     pthread_cond_t wake;  /* the thread has something to do */
     pthread_cond_t ready; /* it has done something */
     /* Of the thread that commits: */
-    const struct gguf *last; /* what the file holds, if it is known ... */
-    uint64_t last_id;        /* ... and its identity */
-    const struct gguf *next; /* what is being written; NULL: nothing that is recorded */
-    uint64_t next_id;
-    bool waits; /* the thread was asked to keep the state before it */
+    bool waits; /* the thread was asked to keep the state before the present edit */
     bool late;  /* it takes long to do so */
     bool said;  /* what goes wrong was logged */
     /* Protected by the lock: */
     unsigned refs; /* of the caller and of the thread */
     bool started, stop;
-    bool busy;     /* the thread is at work, and owns h and r */
+    bool busy;     /* the thread is at work */
     bool asked;    /* to keep a state: not begun yet */
     bool answered; /* every state that was asked for is kept, or could not be */
-    struct recorded_edit edit;
-    struct recorded_body body;
-    bool has_body;
+    struct change change;
+    uint64_t restored;
+    int64_t now;
     int result;
     struct err err;
     bool ended, landed;
     int64_t ended_at;
+    /* Of the thread, once there is one: */
     struct history h;
     struct recorder r;
-    struct recorder seen; /* r, when the thread was not at work */
+    struct change known;          /* of the last edit; empty: unknown ... */
+    uint64_t before_id, after_id; /* ... and the identities of its keys */
+    bool recorded;                /* it is in the history */
+    bool due_set;                 /* the record is to be synced: */
+    struct timespec due;
 };
 
 static int64_t seconds(void)
@@ -55,12 +62,34 @@ static int64_t seconds(void)
     return now.tv_sec;
 }
 
+static struct timespec deadline(unsigned seconds_from_now)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    t.tv_sec += (time_t)seconds_from_now;
+    return t;
+}
+
+static bool is_over(const struct timespec *t)
+{
+    struct timespec now = deadline(0);
+    return now.tv_sec > t->tv_sec || (now.tv_sec == t->tv_sec && now.tv_nsec >= t->tv_nsec);
+}
+
+static void change_drop(struct change *c)
+{
+    snapshot_unref(c->before);
+    snapshot_unref(c->after);
+    *c = (struct change){0};
+}
+
 /* ---- open, close ---- */
 
 static void keeper_free(struct keeper *k)
 {
     history_close(&k->h);
-    recorded_body_free(&k->body);
+    change_drop(&k->change);
+    change_drop(&k->known);
     (void)pthread_cond_destroy(&k->wake);
     (void)pthread_cond_destroy(&k->ready);
     (void)pthread_mutex_destroy(&k->lock);
@@ -69,7 +98,8 @@ static void keeper_free(struct keeper *k)
     free(k);
 }
 
-int keeper_open(const char *model, unsigned keep, const struct logger *log, struct keeper **ret)
+int keeper_open(const char *model, unsigned keep, const struct sys *sys, const struct logger *log,
+                struct keeper **ret)
 {
     struct keeper *k = calloc(1, sizeof(*k));
     if (!k)
@@ -78,20 +108,20 @@ int keeper_open(const char *model, unsigned keep, const struct logger *log, stru
     (void)pthread_condattr_init(&attr);
     (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     (void)pthread_mutex_init(&k->lock, NULL);
-    (void)pthread_cond_init(&k->wake, NULL);
+    (void)pthread_cond_init(&k->wake, &attr);
     (void)pthread_cond_init(&k->ready, &attr);
     (void)pthread_condattr_destroy(&attr);
+    k->sys = sys;
     k->keep = keep;
     k->log = *log;
     k->refs = 1;
     k->answered = true;
     k->r.h = &k->h;
     k->h.place = HISTORY_PLACE_INIT;
-    k->body = RECORDED_BODY_INIT;
     k->model = strdup(model);
     int r = k->model ? 0 : -ENOMEM;
     if (r == 0 && history_home(&k->home, &k->why) == 0)
-        (void)history_open(&k->h, &sys_libc, k->home, model, keep, &k->why);
+        (void)history_open(&k->h, sys, k->home, model, keep, &k->why);
     if (r < 0) {
         keeper_free(k);
         return r;
@@ -102,36 +132,60 @@ int keeper_open(const char *model, unsigned keep, const struct logger *log, stru
 
 /* ---- the thread ---- */
 
-/* With the lock, which is given up while the disk is asked. */
-static void record_end(struct keeper *k)
+/* Which keys these are. The file mostly holds what the edit before has left. */
+static void identify(struct keeper *k, const struct change *c)
 {
-    bool landed = k->landed;
-    int64_t at = k->ended_at;
-    k->ended = false;
-    (void)pthread_mutex_unlock(&k->lock);
-    (void)recorder_end(&k->r, landed, at, NULL);
-    (void)pthread_mutex_lock(&k->lock);
+    uint64_t before = c->before == k->known.after    ? k->after_id
+                      : c->before == k->known.before ? k->before_id
+                                                     : edit_keys_id(snapshot_own(c->before));
+    change_drop(&k->known);
+    k->known = *c;
+    k->before_id = before;
+    k->after_id = edit_keys_id(snapshot_own(c->after));
 }
 
+/* With the lock, which is given up while the disk is asked. */
 static void record_begin(struct keeper *k)
 {
-    struct recorded_edit edit = k->edit;
-    struct recorded_body body = k->body;
-    bool has_body = k->has_body;
+    struct change c = k->change;
+    struct recorded_edit edit = {.undo = k->restored > 0, .restored = k->restored, .now = k->now};
     struct err e = {0};
+    int r = 0;
     k->asked = false;
-    k->body = RECORDED_BODY_INIT;
+    k->change = (struct change){0};
     (void)pthread_mutex_unlock(&k->lock);
-    int r = recorder_begin(&k->r, &edit, has_body ? &body : NULL, &e);
-    recorded_body_free(&body);
+    identify(k, &c);
+    edit.keys = snapshot_own(c.before);
+    edit.before = k->before_id;
+    edit.after = k->after_id;
+    if (edit.before != edit.after)
+        r = recorder_begin(&k->r, &edit, &e);
+    k->recorded = edit.before != edit.after && r == 0;
     (void)pthread_mutex_lock(&k->lock);
     k->result = r;
     k->err = e;
     k->answered = true;
 }
 
+static void record_end(struct keeper *k)
+{
+    bool landed = k->landed;
+    int64_t at = k->ended_at;
+    k->ended = false;
+    (void)pthread_mutex_unlock(&k->lock);
+    if (k->recorded)
+        (void)recorder_end(&k->r, landed, at, NULL);
+    k->recorded = false;
+    /* Only what the file holds is needed further on. */
+    struct snapshot **gone = landed ? &k->known.before : &k->known.after;
+    snapshot_unref(*gone);
+    *gone = NULL;
+    (void)pthread_mutex_lock(&k->lock);
+}
+
 static void sync_record(struct keeper *k)
 {
+    k->due_set = false;
     (void)pthread_mutex_unlock(&k->lock);
     (void)recorder_sync(&k->r, NULL);
     (void)pthread_mutex_lock(&k->lock);
@@ -145,6 +199,24 @@ static void drop_ref(struct keeper *k)
         keeper_free(k);
 }
 
+/* True if there was something to do. With the lock, which is given up. */
+static bool work(struct keeper *k)
+{
+    if (k->ended)
+        record_end(k);
+    else if (k->asked)
+        record_begin(k);
+    else if (k->due_set && (k->stop || is_over(&k->due)))
+        sync_record(k);
+    else
+        return false;
+    if (k->r.unsynced && !k->due_set) {
+        k->due_set = true;
+        k->due = deadline(KEEPER_SYNC);
+    }
+    return true;
+}
+
 static void *run(void *arg)
 {
     struct keeper *k = arg;
@@ -152,21 +224,16 @@ static void *run(void *arg)
     (void)pthread_mutex_lock(&k->lock);
     for (;;) {
         k->busy = true;
-        if (k->ended)
-            record_end(k);
-        else if (k->asked)
-            record_begin(k);
-        else if (k->r.unsynced)
-            sync_record(k);
-        else
-            k->busy = false;
-        k->seen = k->r;
+        k->busy = work(k);
         (void)pthread_cond_broadcast(&k->ready);
         if (k->busy)
             continue;
         if (k->stop)
             break;
-        (void)pthread_cond_wait(&k->wake, &k->lock);
+        if (k->due_set)
+            (void)pthread_cond_timedwait(&k->wake, &k->lock, &k->due);
+        else
+            (void)pthread_cond_wait(&k->wake, &k->lock);
     }
     drop_ref(k);
     return NULL;
@@ -193,14 +260,6 @@ static int start(struct keeper *k)
 
 /* ---- the thread that commits ---- */
 
-static struct timespec deadline(unsigned seconds_from_now)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    t.tv_sec += (time_t)seconds_from_now;
-    return t;
-}
-
 /* Under the lock. False: the time is over first. */
 static bool wait_idle(struct keeper *k, const struct timespec *until)
 {
@@ -210,54 +269,38 @@ static bool wait_idle(struct keeper *k, const struct timespec *until)
     return r == 0;
 }
 
-static bool wait_answer(struct keeper *k, const struct timespec *until)
+static bool wait_answer(struct keeper *k)
 {
+    const struct timespec until = deadline(KEEPER_WAIT);
     int r = 0;
     while (!k->answered && r == 0)
-        r = pthread_cond_timedwait(&k->ready, &k->lock, until);
+        r = pthread_cond_timedwait(&k->ready, &k->lock, &until);
     return k->answered;
 }
 
-/* Ask the thread to keep a state. Under the lock. */
-static int ask(struct keeper *k, bool joins)
+/* Under the lock, which is given up while an edit before it that failed is still answered. */
+static int begin(struct keeper *k, const struct change *c, uint64_t restored)
 {
-    k->has_body = !joins;
-    if (!joins && recorded_body_make(&k->body, &k->h, k->last) < 0)
-        return err_set(&k->err, -ENOMEM, "no memory for the keys");
+    int r = start(k);
+    if (r == 0 && (k->late ? !k->answered : !wait_answer(k)))
+        r = err_set(&k->err, -ETIMEDOUT, "the state before is still being written");
+    if (r < 0)
+        return r;
+    k->late = false;
+    k->change = (struct change){snapshot_ref(c->before), snapshot_ref(c->after)};
+    k->restored = restored;
+    k->now = seconds();
     k->asked = true;
     k->answered = false;
     (void)pthread_cond_signal(&k->wake);
     return 0;
 }
 
-/* Under the lock, which is given up while an edit before it that failed is still answered. */
-static int begin(struct keeper *k, const struct recorded_edit *edit)
-{
-    const struct timespec until = deadline(KEEPER_WAIT);
-    int r = start(k);
-    if (r == 0 && (k->late ? !k->answered : !wait_answer(k, &until)))
-        r = err_set(&k->err, -ETIMEDOUT, "the state before is still being written");
-    if (r < 0)
-        return r;
-    k->late = false;
-    k->edit = *edit;
-    return ask(k, recorder_joins(&k->seen, edit));
-}
-
 /* Under the lock, which is given up. 0, -ETIMEDOUT, -errno. */
 static int wait_kept(struct keeper *k)
 {
-    const struct timespec until = deadline(KEEPER_WAIT);
-    int r = 0;
-    bool answered = wait_answer(k, &until);
-    if (answered && k->result == -EAGAIN) { /* the state to join is gone */
-        r = ask(k, false);
-        answered = r == 0 && wait_answer(k, &until);
-    }
-    if (r < 0)
-        return r;
-    k->late = !answered;
-    if (!answered)
+    k->late = !wait_answer(k);
+    if (k->late)
         return err_set(&k->err, -ETIMEDOUT, "this takes over %d s; the edit does not wait",
                        KEEPER_WAIT);
     return k->result;
@@ -271,22 +314,19 @@ static void say(struct keeper *k, const struct err *e)
     logger_log(&k->log, LOG_WARNING, "history: the keys before this edit are not kept: %s", e->msg);
 }
 
-void keeper_begin(struct keeper *k, const struct gguf *before, const struct gguf *after,
+static bool same_keys(const struct snapshot *a, const struct snapshot *b)
+{
+    return edit_keys_id(snapshot_own(a)) == edit_keys_id(snapshot_own(b));
+}
+
+void keeper_begin(struct keeper *k, struct snapshot *before, struct snapshot *after,
                   uint64_t restored)
 {
-    struct recorded_edit edit = {.undo = restored > 0, .restored = restored, .now = seconds()};
-    edit.before = before == k->last ? k->last_id : edit_keys_id(before);
-    edit.after = edit_keys_id(after);
-    k->last = before;
-    k->last_id = edit.before;
-    k->next = NULL;
-    if (edit.before == edit.after)
-        return;
-    k->next = after;
-    k->next_id = edit.after;
     struct err e = k->why;
+    if (e.code && same_keys(before, after))
+        return;
     (void)pthread_mutex_lock(&k->lock);
-    int r = e.code ? e.code : begin(k, &edit);
+    int r = e.code ? e.code : begin(k, &(struct change){before, after}, restored);
     if (r < 0 && !e.code)
         e = k->err;
     (void)pthread_mutex_unlock(&k->lock);
@@ -297,7 +337,7 @@ void keeper_begin(struct keeper *k, const struct gguf *before, const struct gguf
 
 void keeper_wait(struct keeper *k)
 {
-    if (!k->next || !k->waits)
+    if (!k->waits)
         return;
     (void)pthread_mutex_lock(&k->lock);
     int r = wait_kept(k);
@@ -311,13 +351,6 @@ void keeper_wait(struct keeper *k)
 
 void keeper_end(struct keeper *k, bool landed)
 {
-    if (!k->next)
-        return;
-    if (landed) {
-        k->last = k->next;
-        k->last_id = k->next_id;
-    }
-    k->next = NULL;
     (void)pthread_mutex_lock(&k->lock);
     if (k->waits && k->answered) {
         k->ended = true;
@@ -326,6 +359,7 @@ void keeper_end(struct keeper *k, bool landed)
         (void)pthread_cond_signal(&k->wake);
     }
     (void)pthread_mutex_unlock(&k->lock);
+    k->waits = false;
 }
 
 int keeper_history(struct keeper *k, struct history *ret, struct err *e)
@@ -335,7 +369,7 @@ int keeper_history(struct keeper *k, struct history *ret, struct err *e)
     (void)wait_idle(k, &until);
     (void)pthread_mutex_unlock(&k->lock);
     if (k->home)
-        return history_open(ret, &sys_libc, k->home, k->model, k->keep, e);
+        return history_open(ret, k->sys, k->home, k->model, k->keep, e);
     *ret = (struct history){.place = HISTORY_PLACE_INIT};
     return err_set(e, -ENOENT, "%s", k->why.msg);
 }
@@ -348,7 +382,8 @@ void keeper_close(struct keeper *k)
     (void)pthread_mutex_lock(&k->lock);
     k->stop = true;
     (void)pthread_cond_signal(&k->wake);
-    if (k->started)
-        (void)wait_idle(k, &until);
+    int r = 0; /* the thread goes when it has done all; then the last reference is this one */
+    while (k->refs > 1 && r == 0)
+        r = pthread_cond_timedwait(&k->ready, &k->lock, &until);
     drop_ref(k);
 }

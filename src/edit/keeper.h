@@ -3,11 +3,15 @@
  * Keeps the history of a model while it is edited: a recorder (recorder.h) with a thread of its
  * own, so that a state folder that is slow, or hangs, delays no edit by more than KEEPER_WAIT.
  *
- *     r = keeper_open("/real/path/m.gguf", HISTORY_KEEP, &log, &k);
+ *     r = keeper_open("/real/path/m.gguf", HISTORY_KEEP, &sys_libc, &log, &k);
  *     keeper_begin(k, before, after, 0);       before edit_commit()
  *     keeper_wait(k);                          before the edit is done: edit_hooks.ready
  *     keeper_end(k, landed);                   after it
  *     keeper_close(k);
+ *
+ * All work is the thread's: to find out what the keys are, to write them from the memory of the
+ * snapshot, to drop old states after the edit, and to sync the record of an edit that joined a state
+ * KEEPER_SYNC later, so that many edits in a row cost one sync.
  *
  * Nothing that goes wrong here stops an edit: it is logged, once until it goes well again. The
  * thread is made with the first edit, so keeper_open() may come before a fork.
@@ -19,22 +23,24 @@
 
 #include "base/logger.h"
 #include "edit/history.h"
+#include "model/snapshot.h"
 
 #define KEEPER_WAIT 1    /* seconds: an edit */
+#define KEEPER_SYNC 1    /* seconds after which a joined edit is synced */
 #define KEEPER_SETTLE 10 /* a request for the states */
 
 struct keeper;
 
-/* What `log` refers to must outlive it. 0, -ENOMEM. */
-int keeper_open(const char *model, unsigned keep, const struct logger *log, struct keeper **ret);
+/* `sys`, and what `log` refers to, must outlive it. 0, -ENOMEM. */
+int keeper_open(const char *model, unsigned keep, const struct sys *sys, const struct logger *log,
+                struct keeper **ret);
 
 /*
- * An edit is about to be written that makes the keys of `before` those of `after`, both the model's
- * own header. restored: the state that an undo goes back to; else 0. The state is kept while the
- * edit is prepared. `before` outlives the next keeper_begin() if the edit does not land, else
- * `after` does.
+ * An edit is about to be written that makes what the file holds in `before` that of `after`; the
+ * keeper takes references. restored: the state that an undo goes back to; else 0. The state is kept
+ * while the edit is prepared.
  */
-void keeper_begin(struct keeper *k, const struct gguf *before, const struct gguf *after,
+void keeper_begin(struct keeper *k, struct snapshot *before, struct snapshot *after,
                   uint64_t restored);
 /* Returns when the state is kept, or could not be, or after KEEPER_WAIT. */
 void keeper_wait(struct keeper *k);

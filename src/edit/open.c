@@ -132,7 +132,7 @@ int model_open_shards(struct shards *s, const struct gguf *g, unsigned parse_fla
     if (r == 0)
         r = check_totals(s, g, &i, e);
     if (r < 0)
-        return err_prefix(e, "shard %s",
+        return err_prefix(e, r, "shard %s",
                           s->name[i] ? show(shown, s->name[i], strlen(s->name[i])) : "");
     return check_extra(s, e);
 }

@@ -239,12 +239,8 @@ static int check(struct draft *d, struct err *e)
     struct source s = image_source(d->p->image);
     int r = gguf_parse_head(&s, d->p->head.data, d->p->head.len, &d->p->next, e);
     d->p->head_lent = r == 0;
-    if (r == -EBADMSG) {
-        r = -EINVAL;
-        if (e)
-            e->code = r;
-        (void)err_prefix(e, "the new header would not be valid");
-    }
+    if (r == -EBADMSG)
+        r = err_prefix(e, -EINVAL, "the new header would not be valid");
     if (r < 0)
         return r;
     const struct gguf *next = d->p->next;

@@ -4,18 +4,6 @@
 
 #include <errno.h>
 
-int recorded_body_make(struct recorded_body *ret, const struct history *h, const struct gguf *g)
-{
-    *ret = RECORDED_BODY_INIT;
-    return history_body(&ret->rec, h->model, g, &ret->bytes);
-}
-
-void recorded_body_free(struct recorded_body *b)
-{
-    buf_free(&b->bytes);
-    *b = RECORDED_BODY_INIT;
-}
-
 /* Its edit is not in the file, and the keys are still those that it has. */
 static bool is_unused(const struct history_record *r, const struct recorded_edit *edit)
 {
@@ -29,7 +17,7 @@ static bool continues(const struct history_record *r, const struct recorded_edit
            edit->now - r->end < HISTORY_JOIN;
 }
 
-bool recorder_joins(const struct recorder *r, const struct recorded_edit *edit)
+static bool joins(const struct recorder *r, const struct recorded_edit *edit)
 {
     return r->open && (is_unused(&r->rec, edit) || continues(&r->rec, edit));
 }
@@ -60,30 +48,26 @@ static int join(struct recorder *r, const struct recorded_edit *edit, struct err
     return done;
 }
 
-static int keep(struct recorder *r, const struct recorded_edit *edit,
-                const struct recorded_body *body, struct err *e)
+static int keep(struct recorder *r, const struct recorded_edit *edit, struct err *e)
 {
-    struct history_record rec = body->rec;
-    rec.restored = edit->restored;
+    struct history_record rec = {.restored = edit->restored, .closed = edit->undo};
     rec.begin = rec.end = edit->now;
     rec.before = rec.landed = edit->before;
     rec.planned = edit->after;
-    rec.closed = edit->undo;
-    int done = history_save(r->h, &rec, &body->bytes, e);
-    r->open = done == 0;
+    int done = history_save(r->h, &rec, edit->keys, e);
+    r->open = r->fresh = done == 0;
     r->rec = rec;
     r->unsynced = false;
     return done;
 }
 
-int recorder_begin(struct recorder *r, const struct recorded_edit *edit,
-                   const struct recorded_body *body, struct err *e)
+int recorder_begin(struct recorder *r, const struct recorded_edit *edit, struct err *e)
 {
-    if (!r->open && body)
+    if (!r->open)
         look_up(r);
-    if (recorder_joins(r, edit) && join(r, edit, NULL) == 0)
+    if (joins(r, edit) && join(r, edit, NULL) == 0)
         return 0;
-    return body ? keep(r, edit, body, e) : -EAGAIN;
+    return keep(r, edit, e);
 }
 
 int recorder_end(struct recorder *r, bool landed, int64_t now, struct err *e)
@@ -98,6 +82,9 @@ int recorder_end(struct recorder *r, bool landed, int64_t now, struct err *e)
     }
     int done = history_update(r->h, &r->rec, e);
     r->open = done == 0;
+    if (r->fresh && done == 0)
+        done = history_prune(r->h, &r->rec, e);
+    r->fresh = false;
     return done;
 }
 

@@ -15,14 +15,10 @@ bool edit_key_is_own(const struct gguf *g, uint32_t kv)
 
 uint64_t edit_keys_id(const struct gguf *g)
 {
-    static const uint64_t any = 0x67677566736b6579; /* but fixed: the identity is kept in files */
     uint64_t id = g->fmt.big;
-    for (uint32_t i = 0; i < g->n_kv; i++) {
-        const struct gguf_kv *kv = &g->kv[i];
-        const uint64_t key[2] = {id, any};
+    for (uint32_t i = 0; i < g->n_kv; i++)
         if (!edit_key_is_own(g, i))
-            id = siphash(key, g->head + kv->off, (size_t)(kv->end - kv->off));
-    }
+            id = xxh64(id, g->head + g->kv[i].off, (size_t)(g->kv[i].end - g->kv[i].off));
     return id;
 }
 

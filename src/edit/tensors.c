@@ -155,7 +155,7 @@ static int make_whole(const struct op *op, const struct edit_shape *shape,
     uint64_t nbytes;
     int r = edit_shape_bytes(shape, &nbytes, op->e);
     if (r < 0)
-        return op->e ? err_prefix(op->e, "tensor") : r;
+        return err_prefix(op->e, r, "tensor");
     struct edit_content *k;
     r = edit_content_make(shape, nbytes, NULL, piece, n, &k);
     if (r == 0 && !edit_content_covers(k)) {

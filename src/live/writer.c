@@ -117,14 +117,14 @@ static void failed(struct live *l, const struct job *job, int r)
 }
 
 /* Carry a batch out, without the lock. *ret is the new store, or NULL if the old one serves on. */
-static int carry_out(struct live *l, struct job *job, const struct snapshot *g, struct store **ret)
+static int carry_out(struct live *l, struct job *job, struct snapshot *g, struct store **ret)
 {
     struct progress p = {l, job};
     struct edit_hooks hooks = {
         .cancel = &l->cancel, .progress = on_progress, .ready = on_ready, .arg = &p};
     job->result = (struct edit_result){.old_fd = -1};
     if (l->opt.history)
-        keeper_begin(l->opt.history, snapshot_own(l->disk), snapshot_own(g), l->flight.restored);
+        keeper_begin(l->opt.history, l->disk, g, l->flight.restored);
     int r = edit_commit(l->file, &l->flight.plan, &l->opt.edit, &hooks, &job->result, &job->err);
     if (l->opt.history)
         keeper_end(l->opt.history, r == 0);
@@ -240,7 +240,7 @@ static void write_pending(struct live *l)
     }
     struct live_wait *answered = NULL;
     take(l, &job, &answered);
-    const struct snapshot *flying = l->flying;
+    struct snapshot *flying = l->flying;
     lock_drop(&l->lock);
     waits_answer(answered, 0);
     r = carry_out(l, &job, flying, &s);

@@ -124,7 +124,7 @@ static int check_totals(const struct gguf *const *shard, size_t n, uint64_t tota
 {
     for (size_t k = 0; k < n; k++)
         if (merge_check_total(shard[k], total, e) < 0)
-            return e ? err_prefix(e, "shard %zu", k + 1) : -EBADMSG;
+            return err_prefix(e, -EBADMSG, "shard %zu", k + 1);
     return 0;
 }
 

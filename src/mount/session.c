@@ -272,7 +272,7 @@ int mnt_run(struct mnt_options *o, struct err *e)
     if (r == 0)
         r = check_spot(o, t, e);
     if (r < 0)
-        return err_prefix(e, "%s", show(path, o->model, strlen(o->model)));
+        return err_prefix(e, r, "%s", show(path, o->model, strlen(o->model)));
     r = run_shelf(o, t, status, e);
     guard_end(&guard);
     shelf_close(t);

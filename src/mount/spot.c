@@ -44,7 +44,7 @@ static int occupied(const struct mount *m, const struct process *p, const char *
     if (mount_life(m->at, ANSWER_MS) == MOUNT_DEAD) {
         int r = mount_take_down(m->at, true, e);
         if (r < 0 && r != -EINVAL) /* EINVAL: another process did it */
-            return err_prefix(e, "%s: has a dead mount", shown);
+            return err_prefix(e, r, "%s: has a dead mount", shown);
         log_line(LOG_NOTICE, "%s: a dead mount was removed (its daemon had been killed)", shown);
         return 0;
     }

@@ -285,5 +285,5 @@ int mnt_unmount(const char *mountpoint, struct buf *lost, struct err *e)
     processes_free(&t.processes);
     mounts_free(&t.mounts);
     free(path);
-    return r < 0 ? err_prefix(e, "%s", shown) : 0;
+    return r < 0 ? err_prefix(e, r, "%s", shown) : 0;
 }

@@ -143,7 +143,7 @@ static int tag_item(struct reach *r, const struct place *p, const struct found *
         if (e == 0) {
             ret->store = true;
             ret->error = why;
-            (void)err_prefix(&ret->error, "manifest");
+            (void)err_prefix(&ret->error, why.code, "manifest");
         }
     } else if (e == 0) {
         e = place_make(p, PLACE_OLLAMA_MODEL, NULL, host, space, tag, &below);

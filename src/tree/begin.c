@@ -127,7 +127,7 @@ static int open_live(struct tree *t, struct live **ret)
         .commit = t->opt.commit, .edit = t->edit, .crew = t->opt.crew, .log = t->opt.log};
     int r = 0;
     if (t->opt.history && !t->history)
-        r = keeper_open(t->model.real, t->opt.history, &t->opt.log, &t->history);
+        r = keeper_open(t->model.real, t->opt.history, &sys_libc, &t->opt.log, &t->history);
     o.history = t->history;
     return r < 0 ? r : live_open(&t->newest, &t->model.file, &o, ret);
 }

@@ -74,7 +74,8 @@ static int find_model(struct tree *t, const char *path, struct err *e)
         return err_set(e, -ENOMEM, "no memory");
     int r = model_find(first ? first : path, &t->model, e);
     if (r < 0 && first)
-        (void)err_prefix(e, "shard %s", show(shown, t->shards.name[0], strlen(t->shards.name[0])));
+        (void)err_prefix(e, r, "shard %s",
+                         show(shown, t->shards.name[0], strlen(t->shards.name[0])));
     t->name = base_name(first ? first : path);
     free(first);
     return r < 0 || t->name ? r : err_set(e, -ENOMEM, "no memory");

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """What the history of the keys costs an edit, against -o history=0."""
+import contextlib
 import os
 import shutil
 import statistics
@@ -9,7 +10,7 @@ import sys
 import ggufmodel
 from benchlib import GGUFS, Table, ggufs, goal, show_ms, timed
 
-COUNT = 20  # edits of each kind
+COUNT = 30  # edits of each kind
 JOINED = 1.2  # of an edit without a history
 
 
@@ -24,56 +25,65 @@ def undo(at):
     subprocess.run([GGUFS, '--undo', at], check=True, stdout=subprocess.DEVNULL)
 
 
-def state_of(folder, size):
-    """What a state costs at least: the keys written, and two fsyncs."""
-    name = os.path.join(folder, 'state-written-by-hand')
-    with open(name + '.new', 'wb') as file:
-        file.write(bytes(size))
-        file.flush()
-        os.fsync(file.fileno())
-    os.rename(name + '.new', name)
-    fd = os.open(folder, os.O_RDONLY)
-    os.fsync(fd)
-    os.close(fd)
-    os.unlink(name)
+def write_by_hand(folder, header):
+    """What a state costs at least: the header written to a new file, and two fsyncs."""
+    file = os.open('written-by-hand', os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=folder)
+    os.write(file, header)
+    os.fsync(file)
+    os.fsync(folder)
+    os.close(file)
 
 
-def edits(run, model, keep):
-    """Seconds of edits that have a state of their own, and of those that join one."""
-    first, joined = [], []
-    with ggufs(run.work, model, '-o', f'history={keep},relayout=copy') as (at, _):
-        metadata = os.path.join(at, 'metadata')
-        write(metadata, 999999)
-        for i in range(COUNT):
-            if keep:
-                undo(at)
-            first.append(timed(write, metadata, 2 * i))
-            joined.append(timed(write, metadata, 2 * i + 1))
-    return first, joined
-
-
-def header_bytes(model):
+def header_of(model):
     with open(model, 'rb') as file:
-        return ggufmodel.read(file.read()).data_offset
+        data = file.read()
+    return data[:ggufmodel.read(data).data_offset]
+
+
+@contextlib.contextmanager
+def copies(run, model):
+    """metadata/ of a copy that is edited without a history, a mount of one with it, and a folder."""
+    folder = os.path.join(run.work, 'states')
+    os.makedirs(folder)
+    with contextlib.ExitStack() as stack:
+        stack.callback(shutil.rmtree, folder)
+        at = []
+        for keep in (0, 20):
+            copy = shutil.copy(model, os.path.join(folder, f'{keep}.gguf'))
+            options = '-o', f'history={keep},relayout=copy'
+            at.append(stack.enter_context(ggufs(run.work, copy, *options))[0])
+            write(os.path.join(at[-1], 'metadata'), 999999)
+        fd = os.open(folder, os.O_RDONLY)
+        stack.callback(os.close, fd)
+        yield os.path.join(at[0], 'metadata'), at[1], fd
 
 
 def measure(run, table, name, model):
-    copy = shutil.copy(model, os.path.join(run.work, 'history.gguf'))
-    without, with_one = edits(run, copy, 0), edits(run, copy, 20)
-    by_hand = [timed(state_of, run.work, header_bytes(copy)) for _ in range(COUNT)]
-    os.unlink(copy)
-    plain, own, joined, least = map(statistics.median, (without[0] + without[1], *with_one, by_hand))
-    table.add(name, 'without a history', show_ms(without[0] + without[1]), '')
-    table.add(name, 'a state written by hand', show_ms(by_hand), '')
-    table.add(name, 'the first of a state', show_ms(with_one[0]),
-              goal(round((own - plain) * 1e3, 1), round(least * 1e3, 1), False, ' ms more'))
-    table.add(name, 'another of a state', show_ms(with_one[1]),
-              goal(round(joined / plain, 2), JOINED, False, ' of one without'))
+    """All in turns, so that what else the machine does falls on each."""
+    header = header_of(model)
+    without, first, joined, by_hand = [], [], [], []
+    with copies(run, model) as (plain, at, folder):
+        metadata = os.path.join(at, 'metadata')
+        for i in range(COUNT):
+            undo(at)
+            without.append(timed(write, plain, 2 * i))
+            first.append(timed(write, metadata, 2 * i))
+            without.append(timed(write, plain, 2 * i + 1))
+            joined.append(timed(write, metadata, 2 * i + 1))
+            by_hand.append(timed(write_by_hand, folder, header))
+            os.unlink('written-by-hand', dir_fd=folder)
+    least, more = (statistics.median(x) * 1e3 for x in (by_hand, [a - b for a, b in zip(first, without[::2])]))
+    share = statistics.median([a / b for a, b in zip(joined, without[1::2])])
+    table.add(name, 'without a history', show_ms(without), '', '')
+    table.add(name, 'the header and two fsyncs', show_ms(by_hand), '', '')
+    table.add(name, 'the first of a state', show_ms(first), f'{more:+.1f} ms',
+              goal(round(more, 1), round(least, 1), False, ' ms'))
+    table.add(name, 'another of a state', show_ms(joined), f'{share:.2f} of it', goal(round(share, 2), JOINED, False))
 
 
 def history(run):
     here = os.path.dirname(os.path.abspath(__file__))
-    table = Table('Edits of small models with a history', 'model', 'edit', 'ms', 'goal')
+    table = Table('Edits of small models with a history', 'model', 'edit', 'ms', 'beyond one without', 'goal')
     vocabulary = run.made('vocabulary.gguf', sys.executable, os.path.join(here, 'make-vocabulary'))
     measure(run, table, '100,000 tokens', vocabulary)
     small = run.script('small.gguf', 'make-sample')

@@ -85,7 +85,7 @@ static void dress(const uint8_t *data, size_t size)
     FUZZ_CHECK(file);
     memcpy(file + HISTORY_RECORD, "/m", 2);
     memcpy(file + HISTORY_RECORD + 2, data, size);
-    rec.sum = history_sum(file + HISTORY_RECORD, 2 + size);
+    rec.sum = history_sum(file + HISTORY_RECORD, 2 + size, 2);
     if (gguf_parse(&s, 0, &g, NULL) == 0)
         rec.before = edit_keys_id(g);
     gguf_free(g);

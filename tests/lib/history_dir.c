@@ -104,12 +104,11 @@ bool same_keys(const struct gguf *a, const struct gguf *b)
 
 int64_t save(struct history *h, const struct gguf *g, int64_t now, struct err *e)
 {
-    CLEANUP(buf_free) struct buf body = BUF_INIT;
     struct history_record rec = {.begin = now, .end = now};
     rec.before = rec.landed = rec.planned = edit_keys_id(g);
-    int r = history_body(&rec, h->model, g, &body);
+    int r = history_save(h, &rec, g, e);
     if (r == 0)
-        r = history_save(h, &rec, &body, e);
+        r = history_prune(h, &rec, e);
     return r < 0 ? r : (int64_t)rec.number;
 }
 

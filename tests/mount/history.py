@@ -260,8 +260,8 @@ class Bounds(Case):
             for _ in range(4):  # each of them has a state of its own
                 write(at, 'general.name', 'x')
                 self.undo(at)
+            self.assertEqual(len(self.history(at)), 3)  # it waits for what follows an edit
             self.assertEqual(len(self.files()), 3)
-            self.assertEqual(len(self.history(at)), 3)
 
     def test_none(self):
         with Mount(self.model, '-o', 'history=0') as at:

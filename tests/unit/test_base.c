@@ -93,9 +93,10 @@ static void test_err(void)
 {
     struct err e = {0};
     CU_ASSERT_EQUAL(err_set(&e, -EIO, "at byte %d", 5), -EIO);
-    CU_ASSERT_EQUAL(err_prefix(&e, "file"), -EIO);
+    CU_ASSERT_EQUAL(err_prefix(&e, -EIO, "file"), -EIO);
     CU_ASSERT_STRING_EQUAL(e.msg, "file: at byte 5");
     CU_ASSERT_EQUAL(err_set(NULL, -EIO, "x"), -EIO);
+    CU_ASSERT_EQUAL(err_prefix(NULL, -EIO, "x"), -EIO);
 }
 
 /* The reference vectors of SipHash-2-4: key 00..0f, message 00, 01, ... (first, second, 16th). */
@@ -114,6 +115,17 @@ static void test_siphash(void)
     for (size_t n = 0; n <= sizeof(text); n++)
         for (size_t a = 0; a <= n; a++)
             CU_ASSERT_EQUAL(siphash_two(key, text, a, text + a, n - a), siphash(key, text, n));
+}
+
+/* Figures of the reference implementation, for each kind of rest. */
+static void test_xxh64(void)
+{
+    static const char text[] =
+        "Keys of a model, kept as they were before they were changed by anyone.";
+    CU_ASSERT_EQUAL(xxh64(0, text, 0), 0xef46db3751d8e999);
+    CU_ASSERT_EQUAL(xxh64(23, text, 23), 0xee08e43b2457af8d);
+    CU_ASSERT_EQUAL(xxh64(46, text, 46), 0xce94781c617fb0ab);
+    CU_ASSERT_EQUAL(xxh64(69, text, 69), 0xf44a71009b5dc029);
 }
 
 static void test_index(void)
@@ -203,6 +215,7 @@ static CU_TestInfo tests[] = {
     {"names are printed without control bytes", test_show},
     {"errors carry a line and a prefix", test_err},
     {"siphash equals its reference vectors", test_siphash},
+    {"xxh64 equals its reference", test_xxh64},
     {"the index finds what was put in and nothing else", test_index},
     {"a page that is gone is EIO, again and again", test_map_guard},
     {"what is fetched from another machine is bounded by what is read", test_far},

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/bytes.h"
+#include "build_gguf.h"
 #include "edit/history_look.h"
 #include "edit/history_names.h"
 #include "edit/recorder.h"
@@ -186,11 +186,15 @@ static void test_too_large(void)
 {
     struct home x;
     struct err e = {0};
-    struct history_record rec = {.path_len = 1};
-    struct buf body = {.len = HISTORY_BYTES_MAX};
+    struct history_record rec = {0};
     home_setup(&x);
-    CU_ASSERT_EQUAL(history_save(&x.h, &rec, &body, &e), -EFBIG);
+    struct gguf *g = keys_of("one");
+    uint64_t end = g->kv[g->n_kv - 1].end;
+    g->kv[g->n_kv - 1].end += HISTORY_BYTES_MAX; /* as of a longer value, which is not looked at */
+    CU_ASSERT_EQUAL(history_save(&x.h, &rec, g, &e), -EFBIG);
     CU_ASSERT_EQUAL(home_files(&x), 0);
+    g->kv[g->n_kv - 1].end = end;
+    gguf_free(g);
     home_teardown(&x);
 }
 
@@ -202,21 +206,15 @@ static void test_many(void)
     struct recorder r = {.h = &x.h};
     home_setup(&x);
     struct gguf *g = keys_of("one");
-    struct recorded_body body;
-    CU_ASSERT_EQUAL(recorded_body_make(&body, &x.h, g), 0);
     int64_t now = 1000;
     for (unsigned i = 0; i < 10000; i++) {
-        struct recorded_edit edit = {.before = i, .after = i + 1, .now = now};
-        int done = recorder_begin(&r, &edit, i % 3 ? NULL : &body, &e);
-        if (done == -EAGAIN)
-            done = recorder_begin(&r, &edit, &body, &e);
-        CU_ASSERT_EQUAL(done, 0);
+        struct recorded_edit edit = {.keys = g, .before = i, .after = i + 1, .now = now};
+        CU_ASSERT_EQUAL(recorder_begin(&r, &edit, &e), 0);
         CU_ASSERT_EQUAL(recorder_end(&r, true, now, &e), 0);
         now += i % 3 == 2 ? 60 : 3;
     }
     CU_ASSERT_EQUAL(home_files(&x), 20);
     CU_ASSERT_TRUE(numbers_are(&x.h, 3334 - 19, 3334));
-    recorded_body_free(&body);
     gguf_free(g);
     home_teardown(&x);
 }
@@ -268,12 +266,9 @@ static void test_planted(void)
     }
     CU_ASSERT_EQUAL(save(&x.h, g, 300, &e), 5);
     struct recorder r = {.h = &x.h};
-    struct recorded_body body;
-    CU_ASSERT_EQUAL(recorded_body_make(&body, &x.h, g), 0);
-    struct recorded_edit edit = {.before = 1, .after = 2, .now = 400};
-    CU_ASSERT_EQUAL(recorder_begin(&r, &edit, &body, &e), 0);
+    struct recorded_edit edit = {.keys = g, .before = 1, .after = 2, .now = 400};
+    CU_ASSERT_EQUAL(recorder_begin(&r, &edit, &e), 0);
     CU_ASSERT_EQUAL(r.rec.number, 6);
-    recorded_body_free(&body);
     CU_ASSERT_EQUAL(unlinkat(dir, name, AT_REMOVEDIR), 0);
     (void)close(dir);
     gguf_free(g);
@@ -293,7 +288,10 @@ static void test_of_another(void)
     struct gguf *g = keys_of("one");
     CU_ASSERT_EQUAL(open_history(&x, &other, "/other/m.gguf", 20), 0);
     CU_ASSERT_EQUAL(save(&other, g, 100, &e), 1);
-    struct history_name n = {other.hash, 1, 100, history_bytes("/other/m.gguf", g)};
+    struct history_record head;
+    CLEANUP(buf_free) struct buf b = BUF_INIT;
+    CU_ASSERT_EQUAL(history_head(&head, "/other/m.gguf", g, &b), 0);
+    struct history_name n = {other.hash, 1, 100, b.len - 24 + head.image_len};
     history_name_put(&n, from);
     n.hash = x.h.hash;
     history_name_put(&n, to);
@@ -306,42 +304,103 @@ static void test_of_another(void)
     home_teardown(&x);
 }
 
+/* The file of a state; free() it. */
+static uint8_t *file_of(const char *path, const struct gguf *g, struct history_record *rec,
+                        size_t *n)
+{
+    struct buf b = BUF_INIT;
+    const uint8_t *bytes;
+    uint32_t at = 0;
+    CU_ASSERT_EQUAL_FATAL(history_head(rec, path, g, &b), 0);
+    while (history_run(g, &at, &bytes, n))
+        buf_add(&b, bytes, *n);
+    history_record_put(rec, b.data);
+    *n = b.len;
+    CU_ASSERT_EQUAL(*n, HISTORY_RECORD + rec->path_len + rec->image_len);
+    return buf_steal(&b);
+}
+
 /* Any byte of a state's file that is another one is noticed. */
 static void test_damage(void)
 {
     struct gguf *g = keys_of("one");
-    char model[] = "/m";
-    struct history h = {.model = model};
-    struct recorded_body body;
-    struct history_record rec;
+    struct history_record rec = {.before = edit_keys_id(g)}, got;
     struct gguf *keys = NULL;
-    CU_ASSERT_EQUAL(recorded_body_make(&body, &h, g), 0);
-    body.rec.before = edit_keys_id(g);
-    body.rec.sum = history_sum(body.bytes.data, body.bytes.len);
-    size_t n = HISTORY_RECORD + body.bytes.len;
-    uint8_t *file = malloc(n);
-    history_record_put(&body.rec, file);
-    memcpy(file + HISTORY_RECORD, body.bytes.data, body.bytes.len);
-    CU_ASSERT_EQUAL(history_parse(file, n, "/m", &rec, &keys, NULL), 0);
+    size_t n;
+    uint8_t *file = file_of("/m", g, &rec, &n);
+    CU_ASSERT_EQUAL(history_parse(file, n, "/m", &got, &keys, NULL), 0);
     CU_ASSERT_TRUE(same_keys(keys, g));
     gguf_free(keys);
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < 8 * n; i++) {
         struct err e = {0};
-        file[i] ^= 0x40;
-        int r = history_parse(file, n, "/m", &rec, &keys, &e);
+        file[i / 8] ^= (uint8_t)(1 << i % 8);
+        int r = history_parse(file, n, "/m", &got, &keys, &e);
         CU_ASSERT_EQUAL(r, -EBADMSG);
         CU_ASSERT_TRUE(e.msg[0] != '\0');
-        file[i] ^= 0x40;
+        file[i / 8] ^= (uint8_t)(1 << i % 8);
     }
     for (size_t i = 0; i < n; i++)
-        CU_ASSERT_TRUE(history_parse(file, i, "/m", &rec, &keys, NULL) < 0);
+        CU_ASSERT_TRUE(history_parse(file, i, "/m", &got, &keys, NULL) < 0);
     /* Sums that are right do not make its keys right. */
-    body.rec.before++;
-    history_record_put(&body.rec, file);
-    CU_ASSERT_EQUAL(history_parse(file, n, "/m", &rec, &keys, NULL), -EBADMSG);
+    rec.before++;
+    history_record_put(&rec, file);
+    CU_ASSERT_EQUAL(history_parse(file, n, "/m", &got, &keys, NULL), -EBADMSG);
     free(file);
-    recorded_body_free(&body);
     gguf_free(g);
+}
+
+/* The newest state is damaged: an edit does not join it, and gets one of its own. */
+static void test_newest_damaged(void)
+{
+    struct home x;
+    struct err e = {0};
+    struct recorder first = {.h = &x.h}, again = {.h = &x.h};
+    char name[HISTORY_NAME_MAX];
+    home_setup(&x);
+    struct gguf *g = keys_of("one");
+    struct recorded_edit edit = {.keys = g, .before = 1, .after = 2, .now = 100};
+    CU_ASSERT_EQUAL(recorder_begin(&first, &edit, &e), 0);
+    CU_ASSERT_EQUAL(recorder_end(&first, true, 100, &e), 0);
+    int dir = openat(x.dir, "state/ggufs/history", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct history_name n = {x.h.hash, 1, 100,
+                             HISTORY_RECORD + first.rec.path_len + first.rec.image_len};
+    history_name_put(&n, name);
+    int fd = openat(dir, name, O_WRONLY | O_CLOEXEC);
+    CU_ASSERT_EQUAL(pwrite(fd, "?", 1, 100), 1);
+    (void)close(fd);
+    (void)close(dir);
+    edit = (struct recorded_edit){.keys = g, .before = 2, .after = 3, .now = 101};
+    CU_ASSERT_EQUAL(recorder_begin(&again, &edit, &e), 0);
+    CU_ASSERT_EQUAL(again.rec.number, 2);
+    gguf_free(g);
+    home_teardown(&x);
+}
+
+/* The program's own keys are left out, wherever they stand. */
+static void test_own_keys(void)
+{
+    struct build b;
+    struct gguf *g = NULL, *keys = NULL;
+    struct history_record rec = {0};
+    size_t n;
+    build_init(&b, 3, true);
+    build_num(&b, "split.no", GGUF_U16, 0);
+    build_str(&b, "general.architecture", "test");
+    build_num(&b, "split.count", GGUF_U16, 1);
+    build_num(&b, "a.b", GGUF_U8, 7);
+    build_str(&b, "ggufs.reserve", "   ");
+    uint8_t *image = build_finish(&b, &n);
+    struct source s = source_mem(image, n);
+    CU_ASSERT_EQUAL_FATAL(gguf_parse(&s, 0, &g, NULL), 0);
+    free(image);
+    rec.before = edit_keys_id(g);
+    uint8_t *file = file_of("/m", g, &rec, &n);
+    CU_ASSERT_EQUAL_FATAL(history_parse(file, n, "/m", &rec, &keys, NULL), 0);
+    CU_ASSERT_EQUAL(keys->n_kv, 2);
+    CU_ASSERT_TRUE(same_keys(keys, g));
+    gguf_free(keys);
+    gguf_free(g);
+    free(file);
 }
 
 /* ---- where it is ---- */
@@ -404,7 +463,9 @@ static CU_TestInfo tests[] = {
     {"names of others are not ours", test_foreign_names},
     {"planted objects are not read", test_planted},
     {"a state of another model is refused", test_of_another},
-    {"every damaged byte is noticed", test_damage},
+    {"every damaged bit is noticed", test_damage},
+    {"a damaged newest state is not joined", test_newest_damaged},
+    {"the program's own keys are left out", test_own_keys},
     {"the home by the environment", test_home},
     {"a home that is missing", test_no_home},
     CU_TEST_INFO_NULL,

@@ -75,15 +75,13 @@ static int record(struct recorder *r, struct edit_file *f, struct edit *d, const
                   int64_t now, bool undo)
 {
     struct edit_result res;
-    struct recorded_body body;
-    struct recorded_edit edit = {.before = edit_keys_id(g),
+    struct recorded_edit edit = {.keys = g,
+                                 .before = edit_keys_id(g),
                                  .after = edit_keys_id(d->p.next),
                                  .undo = undo,
                                  .restored = undo,
                                  .now = now};
-    CU_ASSERT_EQUAL(recorded_body_make(&body, r->h, g), 0);
-    (void)recorder_begin(r, &edit, &body, NULL);
-    recorded_body_free(&body);
+    (void)recorder_begin(r, &edit, NULL);
     int done = commit(f, d, &res, NULL);
     (void)recorder_end(r, done == 0, now, NULL);
     return done;

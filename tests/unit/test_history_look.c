@@ -17,12 +17,10 @@
 static void edit(struct recorder *r, const struct gguf *from, const struct gguf *to, int64_t now,
                  uint64_t restored)
 {
-    struct recorded_body body;
-    struct recorded_edit e = {edit_keys_id(from), edit_keys_id(to), restored > 0, restored, now};
-    CU_ASSERT_EQUAL(recorded_body_make(&body, r->h, from), 0);
-    CU_ASSERT_EQUAL(recorder_begin(r, &e, &body, NULL), 0);
+    struct recorded_edit e = {from,         edit_keys_id(from), edit_keys_id(to),
+                              restored > 0, restored,           now};
+    CU_ASSERT_EQUAL(recorder_begin(r, &e, NULL), 0);
     CU_ASSERT_EQUAL(recorder_end(r, true, now, NULL), 0);
-    recorded_body_free(&body);
 }
 
 /* The keys that an undo would restore are these; number 0: the last edit. */
@@ -108,14 +106,11 @@ static void test_failed(void)
     three_setup(&t);
     edit(&t.r, t.a, t.b, 1000, 0);
     for (int64_t now = 2000; now < 2500; now += 50) {
-        struct recorded_body body;
-        struct recorded_edit e = {edit_keys_id(t.b), edit_keys_id(t.c), false, 0, now};
-        CU_ASSERT_EQUAL(recorded_body_make(&body, &t.x.h, t.b), 0);
+        struct recorded_edit e = {t.b, edit_keys_id(t.b), edit_keys_id(t.c), false, 0, now};
         struct recorder fresh = {.h = &t.x.h};
         struct recorder *r = now % 100 ? &fresh : &t.r;
-        CU_ASSERT_EQUAL(recorder_begin(r, &e, &body, NULL), 0);
+        CU_ASSERT_EQUAL(recorder_begin(r, &e, NULL), 0);
         CU_ASSERT_EQUAL(recorder_end(r, false, now, NULL), 0);
-        recorded_body_free(&body);
     }
     CU_ASSERT_TRUE(numbers_are(&t.x.h, 1, 2));
     CU_ASSERT_EQUAL(picks(&t.x.h, 0, t.b, t.a, true), 0);
