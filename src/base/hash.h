@@ -25,7 +25,7 @@ uint64_t siphash_two(const uint64_t key[2], const void *a, size_t n, const void 
 /* Return the SipHash-2-4 of n bytes under this process's random key. */
 uint64_t hash_name(const void *bytes, size_t n);
 /* Return the XXH64 (Collet, 2014) of n bytes: several times as fast, for finding what changed. It
- * is no protection against bytes that were made to have the same hash. */
+ * does not protect against bytes that were made to have the same hash. */
 uint64_t xxh64(uint64_t seed, const void *bytes, size_t n);
 
 struct index {
