@@ -130,7 +130,7 @@ static void add_draft(const struct draft *d, const struct edit_piece *piece)
     if (src->fd < 0) {
         image_add_memory(im, (const uint8_t *)src->mem + piece->src, piece->len);
     } else {
-        bool last = im->files > 1 && im->file[im->files - 1].fd == src->fd;
+        bool last = im->file[im->files - 1].fd == src->fd; /* never the old file's */
         uint32_t no = last ? (uint32_t)im->files - 1 : image_file(im, *src);
         image_add_file(im, no, piece->src, piece->len);
     }

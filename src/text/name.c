@@ -24,10 +24,11 @@ static bool is_dots(const uint8_t *p, size_t n)
     return (n == 1 && p[0] == '.') || (n == 2 && p[0] == '.' && p[1] == '.');
 }
 
+static const char hex[] = "0123456789ABCDEF";
+
 /* Append one byte of a name, escaped where it must be; false if it does not fit into `room`. */
 static bool put_byte(char *dst, size_t *at, size_t room, uint8_t c, bool escape)
 {
-    static const char hex[] = "0123456789ABCDEF";
     size_t need = escape ? 3 : 1;
     if (*at + need > room)
         return false;
@@ -73,9 +74,8 @@ size_t name_encode(const void *name, size_t n, char dst[TREE_NAME_MAX + 1])
 
 static int hex_digit(char c)
 {
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    const char *at = c ? strchr(hex, c) : NULL;
+    return at ? (int)(at - hex) : -1;
 }
 
 /* Undo the escapes. Returns the length, or -1. */

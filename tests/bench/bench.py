@@ -25,6 +25,7 @@ all rounds and, in brackets, the least and the most. WHAT is any of
   stats       statistics of values, in processor time
   hashes      SHA-256 of all tensors, against sha256sum of as many files at a time
   hanging     reads while an edit waits for a disk that hangs
+  before      reads, listings and edits against an earlier commit (--before COMMIT)
 
 (default: all). docs/performance.md explains how each is measured, and its goal; RESULTS.md has figures.
 """
@@ -39,6 +40,7 @@ import sys
 import tempfile
 import time
 
+import before
 import benchlib
 import bounds
 import copies
@@ -435,7 +437,7 @@ def vocabulary(run):
 BENCHES = {f.__name__: f for f in (decode, encode, sequential, disk, cached, random, parallel, start,
                                    vocabulary, edits.edit, copies.copy, copies.during, shards.split,
                                    shards.check, bounds.many, states.history, bounds.memory,
-                                   bounds.latency, bounds.hanging, derived.stats, derived.hashes)}
+                                   bounds.latency, bounds.hanging, derived.stats, derived.hashes, before.before)}
 
 
 def machine():

@@ -305,6 +305,18 @@ static const struct script scripts[] = {
     /* Types. */
     {"a name with a type is a key, whatever its form", NULL,
      "put foo '5'; type foo u8; fsync; reopen; typed foo u8", UNCHANGED "foo:u8=5 "},
+    {"a backup of a key that is given a type stays one; of no key it is a key", NULL,
+     "put a.name~ 'x'; type a.name~ string; put b.old~ '5'; type b.old~ u8; put #b '6';"
+     "type #b u8; put tmpabc123 '7'; type tmpabc123 u8; put .b '8'; type .b u8; fsync; reopen;"
+     "list a.name a.count a.other a.list b.old~ #b",
+     UNCHANGED "b.old~:u8=5 #b:u8=6 "},
+    {"a backup has no type of its own, and its key has it again", NULL,
+     "mv a.count a.count~; attrs a.count~ ''; mv a.count~ a.count; typed a.count u32; fsync",
+     UNCHANGED},
+    {"a character in two writes", NULL,
+     "open A a.name w trunc; write A '\xc3'; write A '\xa9\n'; close A; text a.name '\xc3\xa9\n';"
+     "open A a.name w trunc; write A '\xc3\n' =EILSEQ; close A =EILSEQ; fsync",
+     "a.name:string=\xc3\xa9 " A_COUNT A_OTHER A_LIST},
     {"the types of inner arrays", NULL,
      "put a.deep:array[array[u8]] '[1, 2]\n[3]\n'; typed a.deep array[array[u8]];"
      "put a.deep '[256]\n' =ERANGE; fsync; reopen; put a.deep '[4]\n';"
