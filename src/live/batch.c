@@ -99,22 +99,10 @@ void batch_note(struct live *l, struct name *x, struct name *other)
     set_changed(l);
 }
 
-/* Helpers' bytes are counted; a draft is a helper's only as long as its file is. */
-static void set_kind(struct live *l, struct file *f, enum file_kind kind)
-{
-    size_t n = f->draft ? f->draft->text.len : 0;
-    if (f->kind == FILE_HELPER && kind == FILE_KEY)
-        l->names.helper_bytes -= n;
-    if (f->kind == FILE_KEY && kind == FILE_HELPER)
-        l->names.helper_bytes += n;
-    f->kind = kind;
-}
-
 static void carry(struct live *l, struct name *from, struct name *to)
 {
-    struct file *f = name_leave(from);
-    name_take(&l->names, to, f);
-    set_kind(l, f, FILE_KEY);
+    name_take(&l->names, to, name_leave(from));
+    file_set_kind(l, to->file, FILE_KEY);
 }
 
 void batch_move(struct live *l, struct name *from, struct name *to)
@@ -138,7 +126,7 @@ static void play_back(struct live *l, const struct step *s)
         if (f->name)
             (void)name_leave(s->to);
         name_take(&l->names, s->from, f);
-        set_kind(l, f, helper ? FILE_HELPER : FILE_KEY);
+        file_set_kind(l, f, helper ? FILE_HELPER : FILE_KEY);
     } else if (helper) {
         name_show(&l->names, s->from);
         s->from->file->content = f->content;

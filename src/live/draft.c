@@ -66,6 +66,16 @@ void draft_free(struct draft *d)
     free(d);
 }
 
+void file_set_kind(struct live *l, struct file *f, enum file_kind kind)
+{
+    size_t n = f->draft ? f->draft->text.len : 0;
+    if (f->kind == FILE_HELPER && kind == FILE_KEY)
+        l->names.helper_bytes -= n;
+    if (f->kind == FILE_KEY && kind == FILE_HELPER)
+        l->names.helper_bytes += n;
+    f->kind = kind;
+}
+
 static const struct judge *judge_of(const struct live *l, const struct file *f)
 {
     return l->judge[f->kind == FILE_HELPER ? JUDGE_HELPER : f->name ? JUDGE_KEY : JUDGE_ORPHAN];
@@ -127,7 +137,7 @@ static int begin(struct live *l, struct file *f, bool truncate, bool made,
     if (judge->refuse && unready->code)
         return judge->refuse(l, f->name, NULL, unready);
     struct draft *d = calloc(1, sizeof(*d));
-    int r = d ? judge->fill(l, f, truncate || made, d) : -ENOMEM;
+    int r = !d ? -ENOMEM : judge->fill ? judge->fill(l, f, truncate || made, d) : 0;
     if (r < 0) {
         draft_free(d);
         return r;
@@ -293,7 +303,8 @@ void draft_leave(struct live *l, struct file *f)
     struct draft *d = f->draft;
     if (--d->writers > 0)
         return;
-    judge_of(l, f)->end(l, f);
+    if (judge_of(l, f)->end)
+        judge_of(l, f)->end(l, f);
     f->draft = NULL;
     draft_free(d);
 }

@@ -110,6 +110,9 @@ void draft_to_key(struct draft *d, struct shown *before, bool empty, unsigned lo
 void draft_to_helper(struct draft *d, struct buf *text);
 void draft_free(struct draft *d); /* may be NULL */
 
+/* A helper becomes a key's, or the other way round. Helpers' bytes are counted; a draft is a helper's
+ * only as long as its file is. */
+void file_set_kind(struct live *l, struct file *f, enum file_kind kind);
 /* The bytes that a file shows until they are accepted or refused, or as a helper; NULL: those of its
  * key. */
 struct buf *file_bytes(struct file *f);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * From a text to an accepted edit: values are parsed, and the change of what is not on disk yet takes
- * them (edit/change.h). Nothing is planned here: see pending.c. See internal.h.
+ * them (edit/change.h). Nothing is planned here: see batch.c. See edits.h.
  */
 #include "live/edits.h"
 
@@ -49,26 +49,19 @@ static int no_memory(struct err *e)
     return err_set(e, -ENOMEM, "no memory for the edit");
 }
 
-static int set_value(struct live *l, struct name *x, struct edit_value *v, struct err *e)
+static int set_payload(struct live *l, struct name *x, uint32_t type, struct buf *payload,
+                       struct err *e)
 {
     struct edit_change *c = &l->next.change;
     size_t mark = edit_mark(c);
-    uint64_t rank = x->rank ? x->rank : l->ranks + 1;
-    if (batch_room(l) < 0)
+    struct edit_value *v = batch_room(l) < 0 ? NULL : edit_value_make(type, payload);
+    if (!v)
         return no_memory(e);
-    int r = edit_set(c, x->key, x->key_len, v, rank, e);
+    int r = edit_set(c, x->key, x->key_len, v, x->rank ? x->rank : l->ranks + 1, e);
     if (r == 0)
         r = accepted(l, x, NULL, mark, e);
     if (r > 0 && !x->rank)
         x->rank = ++l->ranks;
-    return r;
-}
-
-static int set_payload(struct live *l, struct name *x, uint32_t type, struct buf *payload,
-                       struct err *e)
-{
-    struct edit_value *v = edit_value_make(type, payload);
-    int r = v ? set_value(l, x, v, e) : no_memory(e);
     edit_value_unref(v);
     return r;
 }

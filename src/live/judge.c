@@ -201,23 +201,7 @@ static void helper_end(struct live *l, struct file *f)
 static const struct judge judge_helper = {
     .room = helper_room, .fill = helper_fill, .written = helper_written, .end = helper_end};
 
-/* ---- nothing: an orphan of a key ---- */
-
-static int orphan_fill(struct live *l, struct file *f, bool empty, struct draft *d)
-{
-    (void)l;
-    (void)f;
-    (void)empty;
-    (void)d;
-    return 0;
-}
-
-static void orphan_end(struct live *l, struct file *f)
-{
-    (void)l;
-    (void)f;
-}
-
-static const struct judge judge_orphan = {.room = key_room, .fill = orphan_fill, .end = orphan_end};
+/* Nothing: of an orphan of a key. */
+static const struct judge judge_orphan = {.room = key_room};
 
 const struct judge *const judges[JUDGES] = {&judge_key, &judge_helper, &judge_orphan};

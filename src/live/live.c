@@ -256,12 +256,11 @@ static int promote(struct live *l, struct file *f, struct typed type, struct err
         f->draft->anew = true;
         f->draft->typed = type;
         slot_event(n, x, SLOT_CREATE);
-        n->helper_bytes -= f->draft->text.len;
     } else {
         r = accept_content(l, x, f, type, e);
     }
     if (r >= 0)
-        f->kind = FILE_KEY;
+        file_set_kind(l, f, FILE_KEY);
     else
         name_unset_key(x);
     name_take(n, x, f);

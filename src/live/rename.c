@@ -210,13 +210,10 @@ static int unfinished(const struct move *m)
     if (key_is_own(m->to->key, m->to->key_len))
         return -EPERM;
     struct file *f = name_leave(m->from);
-    bool helper = f->kind == FILE_HELPER;
     f->draft->anew = !m->to->file;
     slot_event(names_of(m), m->to, SLOT_CREATE);
     name_take(names_of(m), m->to, f);
-    if (helper)
-        names_of(m)->helper_bytes -= f->draft->text.len;
-    f->kind = FILE_KEY;
+    file_set_kind(m->l, f, FILE_KEY);
     return 0;
 }
 
@@ -260,9 +257,7 @@ static void become_key(const struct move *m, struct file *f, struct buf *left, b
     }
     (void)name_leave(m->from);
     name_take(n, m->to, f);
-    if (f->draft)
-        n->helper_bytes -= f->draft->text.len;
-    f->kind = FILE_KEY;
+    file_set_kind(m->l, f, FILE_KEY);
     if (!f->opens)
         file_free_content(n, f);
     name_reap(n, m->from);
