@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
+#include "edit/temp.h"
 
 /* ---- shapes ---- */
 
@@ -49,6 +50,11 @@ bool edit_shape_of(const struct gguf *g, const struct gguf_tensor *t, struct edi
 
 /* ---- drafts ---- */
 
+int edit_draft_open(const struct edit_file *f, struct err *e)
+{
+    return temp_unnamed(f, e);
+}
+
 int edit_draft_file(int fd, struct edit_draft **ret, struct err *e)
 {
     struct edit_draft *d = calloc(1, sizeof(*d));
@@ -60,6 +66,18 @@ int edit_draft_file(int fd, struct edit_draft **ret, struct err *e)
     atomic_init(&d->refs, 1);
     *ret = d;
     return 0;
+}
+
+struct edit_draft *edit_draft_part(struct edit_draft *of, uint64_t size)
+{
+    struct edit_draft *d = calloc(1, sizeof(*d));
+    if (!d)
+        return NULL;
+    atomic_init(&d->refs, 1);
+    d->src = of->src;
+    d->src.size = size;
+    d->whole = edit_draft_ref(of);
+    return d;
 }
 
 struct edit_draft *edit_draft_memory(struct buf *bytes)
@@ -84,7 +102,9 @@ void edit_draft_unref(struct edit_draft *d)
 {
     if (!d || atomic_fetch_sub(&d->refs, 1) != 1)
         return;
-    if (d->src.fd >= 0)
+    if (d->whole)
+        edit_draft_unref(d->whole);
+    else if (d->src.fd >= 0)
         (void)close(d->src.fd);
     buf_free(&d->bytes);
     free(d);

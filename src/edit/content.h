@@ -33,12 +33,23 @@ bool edit_shape_of(const struct gguf *g, const struct gguf_tensor *t, struct edi
 /* A draft: a file or memory that does not change any more. */
 struct edit_draft {
     atomic_uint refs;
-    struct source src; /* fd -1: src.mem points to all bytes */
-    struct buf bytes;  /* owned */
+    struct source src;        /* fd -1: src.mem points to all bytes */
+    struct buf bytes;         /* owned */
+    struct edit_draft *whole; /* a reference: the draft whose file it is; NULL: it owns src.fd */
 };
+
+struct edit_file;
+/*
+ * A file for a draft: without a name, beside the model; where the file system has none, one whose
+ * name is removed at once. The descriptor, or -errno. Only what never changes of f is used.
+ */
+int edit_draft_open(const struct edit_file *f, struct err *e);
 
 /* fd passes to it on success; regular, at least for reading. 0, -ENOMEM, -errno. */
 int edit_draft_file(int fd, struct edit_draft **ret, struct err *e);
+/* The first `size` bytes of the file of a draft that has grown, and grows no more there. NULL: no
+ * memory. */
+struct edit_draft *edit_draft_part(struct edit_draft *of, uint64_t size);
 /* The bytes are moved into it. NULL: no memory (they stay the caller's). */
 struct edit_draft *edit_draft_memory(struct buf *bytes);
 struct edit_draft *edit_draft_ref(struct edit_draft *d);

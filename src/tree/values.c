@@ -17,7 +17,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "model/facts.h"
+#include "model/npy.h"
 
 /* Bytes [first, first + n) of a mapped file. */
 static int reply_mapped(struct mapped *m, uint64_t first, size_t n, struct reply *r)
@@ -89,39 +89,26 @@ uint64_t value_missing(const struct view *v, const struct row *row, const struct
     return there == form_size(row->form, t) ? end : min_u64(end, max_u64(off, there));
 }
 
-/*
- * NumPy's format 1.0: magic, version, u16 length of what follows, a Python dict padded with spaces
- * and ended by a newline so that the data begins at a multiple of 64.
- */
-#define NPY_ALIGN 64
-#define NPY_FIXED 10 /* magic, version, length */
-
-static size_t npy_header(const struct snapshot *g, const struct row *row,
-                         const struct gguf_tensor *t, struct buf *out)
+static size_t header(const struct snapshot *g, const struct row *row, const struct gguf_tensor *t,
+                     struct buf *out)
 {
-    buf_add(out, "\x93NUMPY\x01\x00\x00\x00", NPY_FIXED);
-    buf_printf(out, "{'descr': '%s', 'fortran_order': False, 'shape': (", row->form->descr);
-    fact_shape(g->gguf, t, ", ", out);
-    buf_str(out, t->n_dims == 1 ? ",), }" : "), }");
-    for (size_t n = NPY_ALIGN - 1 - out->len % NPY_ALIGN; n > 0; n--)
-        buf_char(out, ' ');
-    buf_char(out, '\n');
-    if (out->data && !buf_error(out))
-        put_u16(out->data + NPY_FIXED - 2, (uint16_t)(out->len - NPY_FIXED), false);
-    return out->len;
+    uint64_t dims[GGUF_MAX_DIMS];
+    for (uint32_t i = 0; i < t->n_dims; i++)
+        dims[i] = gguf_dim(g->gguf, t, i);
+    return npy_header(out, row->form->descr, t->n_dims, dims);
 }
 
 uint64_t npy_size(const struct view *v, const struct row *row, const struct gguf_tensor *t)
 {
     struct buf m = BUF_MEASURE;
-    return npy_header(v->snap, row, t, &m) + value_size(v, row, t);
+    return header(v->snap, row, t, &m) + value_size(v, row, t);
 }
 
 int npy_read(const struct view *v, const struct row *row, const struct gguf_tensor *t, uint64_t off,
              size_t n, struct reply *r)
 {
     CLEANUP(buf_free) struct buf head = BUF_INIT;
-    size_t len = npy_header(v->snap, row, t, &head);
+    size_t len = header(v->snap, row, t, &head);
     if (buf_error(&head))
         return buf_error(&head);
     size_t from_head = (size_t)within_u64(off, n, len);
@@ -136,7 +123,7 @@ uint64_t npy_missing(const struct view *v, const struct row *row, const struct g
                      uint64_t off, uint64_t end)
 {
     struct buf m = BUF_MEASURE;
-    uint64_t len = npy_header(v->snap, row, t, &m);
+    uint64_t len = header(v->snap, row, t, &m);
     if (end <= len)
         return end;
     return len + value_missing(v, row, t, off > len ? off - len : 0, end - len);

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A tensor as an edit of it finds it, and what its views show: its bytes are those of a store, with
+ * pieces of drafts over them that are accepted and maybe not written yet. Or a tensor that does not
+ * exist yet, without bytes.
+ *
+ * Where the pieces are written in place later, the same bytes come from both: a base is as it was
+ * made for as long as it lives, unless bytes outside of its pieces are overwritten.
+ *
+ * Threads: immutable and counted; any.
+ */
+#ifndef LIVE_TENSOR_BASE_H
+#define LIVE_TENSOR_BASE_H
+
+#include "edit/content.h"
+#include "model/npy.h"
+#include "model/form.h"
+
+enum tensor_view {
+    TENSOR_RAW, /* the bytes as stored */
+    TENSOR_F32, /* the values, as in model/form.h */
+    TENSOR_F16,
+    TENSOR_BF16,
+    TENSOR_F32_NPY, /* the same behind a header of NumPy */
+    TENSOR_F16_NPY,
+    TENSOR_VIEWS
+};
+
+struct tensor_base {
+    atomic_uint refs;
+    bool big;
+    bool exists;   /* else all that follows is 0 */
+    uint32_t type; /* ggml's id */
+    uint32_t n_dims;
+    uint64_t dims[GGUF_MAX_DIMS]; /* as stored */
+    uint64_t n_elem, nbytes;
+    struct store *store;          /* a reference; NULL: all bytes are in the pieces */
+    uint32_t place;               /* its number there */
+    struct edit_content *content; /* a reference; NULL: no pieces */
+};
+
+/*
+ * Tensor i of g, which is tensor `place` of the store, with a content over it. Takes references.
+ * store NULL: the content covers all. Content with a shape of its own: that shape; then i is not
+ * used. 0, -ENOMEM.
+ */
+int tensor_base_make(const struct gguf *g, uint32_t i, struct store *store, uint32_t place,
+                     struct edit_content *content, struct tensor_base **ret);
+/* A tensor that does not exist yet, in a model of this byte order. 0, -ENOMEM. */
+int tensor_base_none(bool big, struct tensor_base **ret);
+struct tensor_base *tensor_base_ref(struct tensor_base *b);
+void tensor_base_unref(struct tensor_base *b); /* may be NULL */
+
+/* The name of a view's file: "f32.npy". */
+const char *tensor_view_name(enum tensor_view view);
+/* The form of its values; NULL: raw bytes. */
+const struct form *tensor_view_form(enum tensor_view view);
+bool tensor_view_is_npy(enum tensor_view view);
+/* How the values of a view, or of an array, are compared and encoded; bytes of one. */
+enum quant_view tensor_view_values(enum tensor_view view);
+enum quant_view tensor_npy_values(const struct npy *npy);
+unsigned tensor_values_width(enum quant_view values);
+/* False: its values cannot be shown, or it does not exist. Then the view has size 0. */
+bool tensor_view_exists(const struct tensor_base *b, enum tensor_view view);
+uint64_t tensor_view_size(const struct tensor_base *b, enum tensor_view view);
+/*
+ * Bytes [off, off + n), inside of the size. 0, -EIO (the file has been cut), -errno of a draft,
+ * -ENOMEM.
+ */
+int tensor_view_read(const struct tensor_base *b, enum tensor_view view, uint64_t off, void *dst,
+                     size_t n);
+
+#endif

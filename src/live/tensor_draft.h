@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The draft of one view of one tensor: what was written to it over what the view showed when the
+ * draft was begun, and the judge that makes an edit of it.
+ *
+ *     r = tensor_draft_make(f, base, TENSOR_F32, &d, &e);
+ *     r = tensor_draft_write(d, false, off, bytes, n, &e);       ... truncate, allocate, read
+ *     r = tensor_draft_judge(d, &watch, &edit, &e);              at a flush, fsync or release
+ *     TENSOR_CHANGED:  r = tensor_edit_apply(&edit, change, name, n, &e);
+ *                      r == 0: tensor_draft_passed(d, base with the new content)
+ *                      r < 0:  tensor_draft_failed(d)
+ *     tensor_edit_free(&edit);
+ *     tensor_draft_free(d);
+ *
+ * Bytes lie in a file without a name beside the model, in granules of 4096 bytes. A granule that was
+ * written is there whole: the rest of it was filled with what the view shows of the base. So what
+ * counts is what differs from the base; memory is a bit for each granule that was written, two while
+ * it is not judged. Bytes behind the least length that the draft was truncated to are zeros, not the
+ * base's.
+ *
+ * The judge looks at what was written since it passed last. Values are compared with what the view
+ * shows of the base, block by block: equal ones keep their bytes, others are encoded, by all
+ * processors. A draft that passed shows what was written to it, not what that was encoded to, and
+ * goes on from the new base; all values of each block that it changed are in its file, so that
+ * judging them again gives the same bytes.
+ *
+ * Threads: any. One judges at a time, up to passed() or failed(). Others may read and write
+ * meanwhile: what they write is part of this judgement or of the next. The lock is held for one
+ * write, but not while values are compared and encoded.
+ */
+#ifndef LIVE_TENSOR_DRAFT_H
+#define LIVE_TENSOR_DRAFT_H
+
+#include "base/bits.h"
+#include "base/units.h"
+#include "base/lock.h"
+#include "live/spool.h"
+#include "live/tensor_base.h"
+#include "live/tensor_edit.h"
+
+/* Bytes of a draft whose length is not bounded by a tensor: more than any tensor has. The bits of as
+ * many granules take 256 MiB. */
+#define TENSOR_DRAFT_MAX ((uint64_t)1 << 43)
+
+struct tensor_draft {
+    const struct edit_file *f; /* not owned; constant, as what follows up to the lock */
+    enum tensor_view view;
+    int fd; /* owned */
+    struct lock lock;
+    /* Protected by the lock: */
+    struct tensor_base *base; /* a reference */
+    uint64_t limit;           /* no write may end behind it */
+    uint64_t size;
+    uint64_t cut;         /* bytes from here on are not the base's */
+    struct bits present;  /* granules that are in the file */
+    struct bits fresh;    /* not judged yet: of them, and of zeros by which it grew */
+    struct bits judging;  /* what is being judged */
+    unsigned truncations; /* how often it was cut: a judgement of what is gone does not count */
+    struct npy npy;       /* of a NumPy view: its header, if npy.header is not 0 */
+    bool written;         /* since it was begun or passed */
+    bool judged;          /* between judge() and passed() or failed() */
+    /* The judge's: */
+    struct spool spool;
+};
+
+/*
+ * A draft of a view that exists, or of any view of a tensor that does not exist. f must outlive it;
+ * only what never changes of it is used. Takes a reference to the base. 0, -ENOMEM, -errno: no file
+ * can be made.
+ */
+int tensor_draft_make(const struct edit_file *f, struct tensor_base *base, enum tensor_view view,
+                      struct tensor_draft **ret, struct err *e);
+void tensor_draft_free(struct tensor_draft *d); /* may be NULL */
+
+/*
+ * append: at its end, wherever that is; else at `off`. 0; -EFBIG (longer than the view can be),
+ * -EINVAL (a NumPy header, whole or not, that cannot become one that is taken), -ENOSPC, -ENOMEM,
+ * -EIO, -errno. On failure the content is undefined where it was to be written.
+ */
+int tensor_draft_write(struct tensor_draft *d, bool append, uint64_t off, const void *bytes,
+                       size_t n, struct err *e);
+/* 0, -EFBIG, -ENOMEM, -errno. */
+int tensor_draft_truncate(struct tensor_draft *d, uint64_t size, struct err *e);
+/* fallocate(2) without a mode, or to keep the size. Room is not reserved. 0, -EFBIG. */
+int tensor_draft_allocate(struct tensor_draft *d, uint64_t off, uint64_t n, bool keep_size,
+                          struct err *e);
+/* Up to n bytes at `off`; *got: fewer at the end. 0, -ENOMEM, -EIO, -errno. */
+int tensor_draft_read(struct tensor_draft *d, uint64_t off, void *dst, size_t n, size_t *got);
+uint64_t tensor_draft_size(struct tensor_draft *d);
+/* Something was written since it was begun or passed; truncating is not writing. */
+bool tensor_draft_is_written(struct tensor_draft *d);
+/* How long a view of a tensor that does not exist can be, when that is known (a shape and type were
+ * given). What is longer already is refused by the judge. */
+void tensor_draft_limit(struct tensor_draft *d, uint64_t limit);
+
+/*
+ * Judge what was written since it was begun or passed. enum tensor_verdict:
+ *
+ *     TENSOR_SAME      nothing was written, or nothing that differs
+ *     TENSOR_CHANGED   *ret is what to do; passed() or failed() must follow
+ *     TENSOR_SHORT     too short, for now
+ *     TENSOR_BEGUN     only a NumPy header
+ *
+ * or -EDOM, -ERANGE, -EOPNOTSUPP (as in quant_write(); the line names the element), -EINVAL (a header
+ * or shape that cannot be, bytes behind the values), -ENOSPC, -ENOMEM, -EIO (also: the model was cut),
+ * -EINTR (watch->cancel), -EAGAIN (it was truncated meanwhile: judge again). Of a tensor that does
+ * not exist yet: tensor_new.h. After anything but CHANGED and SAME all that was written counts as
+ * not judged.
+ */
+int tensor_draft_judge(struct tensor_draft *d, const struct units_watch *watch,
+                       struct tensor_edit *ret, struct err *e);
+/* The edit was accepted: the draft goes on from this base, which has it. Quick; before the model can be
+ * edited again. Takes a reference. */
+void tensor_draft_passed(struct tensor_draft *d, struct tensor_base *now);
+/* It was not. */
+void tensor_draft_failed(struct tensor_draft *d);
+
+/* ---- for judges ---- */
+
+#define TENSOR_GRANULE 4096
+
+/* What is judged, as it was when that began. */
+struct tensor_round {
+    struct tensor_base *base; /* a reference */
+    uint64_t size;
+    uint64_t cut;
+    unsigned truncations;
+};
+
+/* False: nothing was written. Then nothing has to follow; else _end() must. */
+bool tensor_draft_begin(struct tensor_draft *d, struct tensor_round *ret);
+/* All of it is to be judged, and nothing of the base shows any more. 0, -errno. */
+int tensor_draft_detach(struct tensor_draft *d, struct tensor_round *round);
+/* Bytes [lo, hi) are in the file from now on. 0, -errno. */
+int tensor_draft_hold(struct tensor_draft *d, uint64_t lo, uint64_t hi);
+/*
+ * The header of a NumPy view of `size` bytes. 0, TENSOR_SHORT, TENSOR_BEGUN, -EINVAL, -errno.
+ */
+int tensor_draft_header(struct tensor_draft *d, uint64_t size, struct npy *ret, struct err *e);
+/*
+ * All values, which begin behind `head` bytes, as a tensor of this shape. Blocks that `old` has, if it
+ * is of that type, keep their bytes where the values are equal. The spool was begun. 0, as above.
+ */
+int tensor_draft_encode(struct tensor_draft *d, enum quant_view values, uint64_t head,
+                        const struct edit_shape *shape, const struct tensor_base *old,
+                        const struct units_watch *watch, struct tensor_edit *ret, struct err *e);
+/* Its file, which it gives away: only free it afterwards. 0, -errno. */
+int tensor_draft_give(struct tensor_draft *d, struct edit_draft **ret, struct err *e);
+/* keep: passed() or failed() will follow; else all counts as not judged. -EAGAIN as above, else r. */
+int tensor_draft_end(struct tensor_draft *d, struct tensor_round *round, bool keep, int r);
+
+#endif

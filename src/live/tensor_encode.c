@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: MIT */
+/* Values to stored bytes: see tensor_encode.h. */
+#include "live/tensor_encode.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "live/tensor_edit.h"
+#include "text/number.h"
+
+/* ---- faults ---- */
+
+/* "[3, 17]": NumPy's index of an element. */
+static void put_index(struct buf *out, uint64_t element, uint32_t n_dims, const uint64_t *dims)
+{
+    uint64_t at[GGUF_MAX_DIMS];
+    for (uint32_t i = 0; i < n_dims; i++) {
+        at[i] = element % dims[i];
+        element /= dims[i];
+    }
+    buf_char(out, '[');
+    for (uint32_t i = n_dims; i-- > 0;)
+        buf_printf(out, "%llu%s", (unsigned long long)at[i], i ? ", " : "");
+    buf_char(out, ']');
+}
+
+int tensor_fault(int code, const struct quant_type *t, const struct quant_fault *fault,
+                 uint32_t n_dims, const uint64_t *dims, struct err *e)
+{
+    CLEANUP(buf_free) struct buf b = BUF_INIT;
+    buf_str(&b, "element ");
+    put_index(&b, fault->element, n_dims, dims);
+    buf_str(&b, " is ");
+    text_f32(&b, fault->value, &float_names_text);
+    buf_char(&b, '\0');
+    if (buf_error(&b))
+        return err_set(e, -ENOMEM, "no memory");
+    const char *what = (const char *)b.data;
+    if (code == -EDOM)
+        return err_set(e, code, "%s, which %s cannot hold", what, t->name);
+    if (code == -EOPNOTSUPP)
+        return err_set(e, code,
+                       "%s, but values cannot be stored as %s here: write `raw`, or another `type`",
+                       what, t->name);
+    if (code == -ERANGE && t->block_len == 1)
+        return err_set(e, code, "%s, which %s does not hold exactly or is outside its range", what,
+                       t->name);
+    if (code == -ERANGE)
+        return err_set(e, code, "%s: the scale of its block is too large for %s", what, t->name);
+    return err_set(e, code, "values cannot be stored: %s", strerror(-code));
+}
+
+void tensor_failure_note(struct tensor_failure *f, uint64_t unit, const struct err *e)
+{
+    lock_take(&f->lock);
+    if (!f->e.code || unit < f->unit) {
+        f->unit = unit;
+        f->e = *e;
+    }
+    lock_drop(&f->lock);
+}
+
+/* ---- encode ---- */
+
+struct job {
+    const struct tensor_encode *t;
+    const struct quant_type *type;
+    uint64_t n_elem;
+    uint64_t old_elem; /* elements whose old blocks can be looked at */
+    struct spool *spool;
+    uint64_t at;
+    struct tensor_failure failure;
+};
+
+/* Memory of a thread. */
+struct room {
+    uint8_t values[TENSOR_STRETCH * 4];
+    uint8_t raw[TENSOR_STRETCH * 8];
+};
+
+/* Encode values [first, first + n), all with old blocks or all without. */
+static int encode_part(struct job *j, uint64_t first, size_t n, struct room *room, struct err *e)
+{
+    const struct tensor_encode *t = j->t;
+    const uint64_t byte = first / j->type->block_len * j->type->block_bytes;
+    const size_t blocks = n / j->type->block_len, bytes = blocks * j->type->block_bytes;
+    const bool over = first < j->old_elem;
+    struct quant_fault fault = {0};
+    int r = t->from.read(t->from.arg, first, room->values, n);
+    if (r == 0 && over)
+        r = tensor_view_read(t->old, TENSOR_RAW, byte, room->raw, bytes);
+    if (r < 0)
+        return err_set(e, r, "cannot read the values: %s", strerror(-r));
+    r = quant_write(j->type, t->big, t->from.view, over ? room->raw : NULL, room->values, blocks,
+                    room->raw, &fault);
+    fault.element += first;
+    if (r < 0)
+        return tensor_fault(r, j->type, &fault, t->shape.n_dims, t->shape.dims, e);
+    r = spool_put(j->spool, j->at + byte, room->raw, bytes);
+    return r < 0 ? err_set(e, r, "cannot write a draft beside the model: %s", strerror(-r)) : 0;
+}
+
+static int encode_unit(void *arg, uint64_t unit, void *room)
+{
+    struct job *j = arg;
+    struct err e = {0};
+    uint64_t first = unit * TENSOR_STRETCH, end = min_u64(j->n_elem, first + TENSOR_STRETCH);
+    int r = 0;
+    while (r == 0 && first < end) {
+        uint64_t upto = first < j->old_elem ? min_u64(end, j->old_elem) : end;
+        r = encode_part(j, first, (size_t)(upto - first), room, &e);
+        first = upto;
+    }
+    if (r < 0)
+        tensor_failure_note(&j->failure, unit, &e);
+    return r;
+}
+
+int tensor_encode(const struct tensor_encode *t, struct spool *s, const struct units_watch *watch,
+                  uint64_t *at, struct err *e)
+{
+    struct job j = {.t = t, .type = quant_find(t->shape.type), .n_elem = 1, .spool = s};
+    struct units c = {.unit = encode_unit, .arg = &j, .room = sizeof(struct room)};
+    uint64_t nbytes;
+    int r = edit_shape_bytes(&t->shape, &nbytes, e);
+    if (r < 0)
+        return r;
+    for (uint32_t i = 0; i < t->shape.n_dims; i++)
+        j.n_elem *= t->shape.dims[i];
+    if (t->old && t->old->exists && t->old->type == t->shape.type)
+        j.old_elem = min_u64(j.n_elem, t->old->n_elem);
+    j.at = spool_take(s, nbytes);
+    lock_init(&j.failure.lock);
+    c.n = (j.n_elem + TENSOR_STRETCH - 1) / TENSOR_STRETCH;
+    r = units_run(&c, watch);
+    lock_destroy(&j.failure.lock);
+    if (r == -EINTR || r == -ENOMEM)
+        return err_set(e, r, "%s", r == -EINTR ? "interrupted" : "no memory");
+    if (r < 0 && e)
+        *e = j.failure.e;
+    *at = j.at;
+    return r;
+}
+
+/* ---- convert ---- */
+
+static int read_f32(void *arg, uint64_t first, void *dst, size_t n)
+{
+    return tensor_view_read(arg, TENSOR_F32, first * 4, dst, n * 4);
+}
+
+static int check_convert(const struct tensor_base *base, const struct quant_type *to,
+                         struct edit_shape *shape, struct err *e)
+{
+    uint64_t nbytes;
+    if (!tensor_view_exists(base, TENSOR_F32))
+        return err_set(e, -EOPNOTSUPP, "the values of this tensor cannot be read");
+    if (!quant_can_encode(to, base->big))
+        return err_set(e, -EOPNOTSUPP, "values cannot be stored as %s here",
+                       to ? to->name : "an unknown type");
+    *shape = (struct edit_shape){.type = to->id, .n_dims = base->n_dims};
+    for (uint32_t i = 0; i < base->n_dims && i < EDIT_MAX_DIMS; i++)
+        shape->dims[i] = base->dims[i];
+    if (base->n_dims == 0)
+        shape->dims[shape->n_dims++] = 1;
+    return edit_shape_bytes(shape, &nbytes, e);
+}
+
+/* All bytes of a tensor, which a spool has at `at`, as an edit. */
+static int one_piece(struct spool *s, uint64_t at, uint64_t nbytes, struct tensor_edit *ret)
+{
+    struct edit_draft *d;
+    struct edit_piece *p = malloc(sizeof(*p));
+    int r = p ? spool_end(s, &d) : -ENOMEM;
+    if (r < 0) {
+        free(p);
+        return r;
+    }
+    *p = (struct edit_piece){0, nbytes, at, d};
+    ret->piece = p;
+    ret->n = 1;
+    ret->shaped = ret->whole = true;
+    return 0;
+}
+
+static int convert(const struct tensor_encode *t, struct spool *s, const struct edit_file *f,
+                   const struct units_watch *watch, struct tensor_edit *ret, struct err *e)
+{
+    uint64_t at, nbytes;
+    int r = edit_shape_bytes(&t->shape, &nbytes, e);
+    if (r == 0)
+        r = spool_begin(s, f, e);
+    if (r == 0)
+        r = tensor_encode(t, s, watch, &at, e);
+    if (r < 0)
+        return r;
+    r = one_piece(s, at, nbytes, ret);
+    return r < 0 ? err_set(e, r, "no memory") : TENSOR_CHANGED;
+}
+
+int tensor_convert(struct tensor_base *base, uint32_t type, const struct edit_file *f,
+                   const struct units_watch *watch, struct tensor_edit *ret, struct err *e)
+{
+    struct tensor_encode t = {.from = {QUANT_F32, read_f32, base}, .big = base->big};
+    struct tensor_edit edit = TENSOR_EDIT_INIT;
+    struct spool s = SPOOL_INIT;
+    if (base->exists && base->type == type)
+        return TENSOR_SAME;
+    int r = check_convert(base, quant_find(type), &t.shape, e);
+    if (r == 0)
+        r = convert(&t, &s, f, watch, &edit, e);
+    spool_free(&s);
+    edit.shape = t.shape;
+    if (r == TENSOR_CHANGED)
+        *ret = edit;
+    return r;
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Values of tensors to stored bytes, by all processors: new values over those that a tensor has, all
+ * values of a tensor, or of one type to another.
+ *
+ * Threads: any, also at the same time.
+ */
+#ifndef LIVE_TENSOR_ENCODE_H
+#define LIVE_TENSOR_ENCODE_H
+
+#include "base/units.h"
+#include "base/lock.h"
+#include "live/spool.h"
+#include "live/tensor_base.h"
+
+/* Where values come from: as the view shows them, by their number. */
+struct tensor_values {
+    enum quant_view view;
+    /* Values [first, first + n). Called by several threads. 0, -errno. */
+    int (*read)(void *arg, uint64_t first, void *dst, size_t n);
+    void *arg;
+};
+
+struct tensor_encode {
+    struct tensor_values from;
+    struct edit_shape shape; /* of the tensor that is made, as edit_shape_bytes() takes it */
+    bool big;
+    /* Blocks of the same type, of which those keep their bytes that show the same values; NULL: all
+     * are encoded. It may have fewer or more elements. */
+    const struct tensor_base *old;
+};
+
+/*
+ * Encode all values into a spool that has been begun. *at: where the bytes are. 0; -EDOM, -ERANGE,
+ * -EOPNOTSUPP (the line names the element by NumPy's index), -EINTR, -ENOSPC, -ENOMEM, -errno.
+ */
+int tensor_encode(const struct tensor_encode *t, struct spool *s, const struct units_watch *watch,
+                  uint64_t *at, struct err *e);
+
+/*
+ * The values of a tensor that exists, whatever its bytes are made of, as another type. As above, and
+ * -EINVAL (its rows are not whole blocks of that type, or over 4 dimensions), -EOPNOTSUPP (values that
+ * cannot be shown, or stored in that type). TENSOR_SAME: it has that type.
+ */
+struct tensor_edit;
+int tensor_convert(struct tensor_base *base, uint32_t type, const struct edit_file *f,
+                   const struct units_watch *watch, struct tensor_edit *ret, struct err *e);
+
+/* ---- for judges ---- */
+
+/* Values of a unit of work: whole blocks of any type, and granules of a draft. */
+#define TENSOR_STRETCH 65536
+
+/* A line about what quant_write() returned; fault->element counts from the tensor's first. */
+int tensor_fault(int code, const struct quant_type *t, const struct quant_fault *fault,
+                 uint32_t n_dims, const uint64_t *dims, struct err *e);
+/* The line of the first unit that failed. */
+struct tensor_failure {
+    struct lock lock;
+    uint64_t unit;
+    struct err e; /* code 0: none */
+};
+void tensor_failure_note(struct tensor_failure *f, uint64_t unit, const struct err *e);
+
+#endif

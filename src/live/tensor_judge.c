@@ -1,0 +1,431 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The judge of a draft: see tensor_draft.h.
+ *
+ * What was written is gone through in units, by all processors: the bytes that the tensor is to have
+ * are made of each (of `raw` those of the draft), and compared with those that it has. Runs of blocks
+ * that differ go to the spool, and become pieces.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "live/tensor_draft.h"
+#include "live/tensor_encode.h"
+
+enum {
+    RAW_UNIT = 256 * 1024, /* bytes of `raw` that are judged at once */
+    RAW_BLOCK = 512,       /* and compared as one */
+    /* Equal bytes between two runs that are written again, so that there are not too many pieces. */
+    GAP = 16 * 1024,
+};
+
+struct job {
+    struct tensor_draft *d;
+    const struct tensor_base *base;
+    const struct quant_type *type; /* NULL: bytes are judged, not values */
+    enum quant_view view;
+    uint64_t head;        /* bytes of the draft before the first value */
+    uint64_t unit, block; /* bytes of the view in a unit, in a block */
+    uint64_t size;        /* bytes of the view behind head */
+    uint32_t raw_block;   /* bytes of a stored block */
+    struct tensor_failure failure;
+    struct lock lock;
+    /* Protected by it: */
+    struct edit_piece *piece; /* owned; without their draft */
+    size_t n, cap;
+};
+
+/* Memory of a thread. */
+struct room {
+    uint8_t view[TENSOR_STRETCH * 4];
+    uint8_t old[TENSOR_STRETCH * 8];
+    uint8_t raw[TENSOR_STRETCH * 8];
+};
+_Static_assert(RAW_UNIT <= TENSOR_STRETCH * 4, "a unit of bytes fits");
+
+/* ---- pieces ---- */
+
+/* Bytes of the view of n blocks of it from one on. */
+static int hold(const struct job *j, uint64_t first, uint64_t n)
+{
+    uint64_t lo = j->head + first * j->block;
+    return tensor_draft_hold(j->d, lo, min_u64(lo + n * j->block, j->head + j->size));
+}
+
+/* Stored bytes [at, at + n) are to be these. */
+static int add_piece(struct job *j, uint64_t at, const uint8_t *bytes, size_t n)
+{
+    uint64_t src = spool_take(&j->d->spool, n);
+    int r = spool_put(&j->d->spool, src, bytes, n);
+    if (r < 0)
+        return r;
+    lock_take(&j->lock);
+    r = array_grow(&j->piece, &j->cap, j->n, sizeof(*j->piece));
+    if (r == 0)
+        j->piece[j->n++] = (struct edit_piece){at, n, src, NULL};
+    lock_drop(&j->lock);
+    return r;
+}
+
+/* n bytes, of blocks that are compared as one; the last may be shorter. */
+struct compare {
+    const uint8_t *old, *raw;
+    size_t n, block;
+};
+
+static bool differs(const struct compare *c, size_t block)
+{
+    size_t at = block * c->block;
+    size_t n = (size_t)min_u64(c->block, c->n - at);
+    return memcmp(c->old + at, c->raw + at, n) != 0;
+}
+
+/* The next run of blocks that differ, with small gaps: [*first, *end). False: there are no more. */
+static bool next_run(const struct compare *c, size_t *first, size_t *end)
+{
+    const size_t blocks = (c->n + c->block - 1) / c->block, gap = GAP / c->block + 1;
+    while (*first < blocks && !differs(c, *first))
+        ++*first;
+    if (*first == blocks)
+        return false;
+    *end = *first + 1;
+    for (size_t i = *end; i < blocks && i - *end < gap; i++)
+        if (differs(c, i))
+            *end = i + 1;
+    return true;
+}
+
+/* Of the blocks from number `from` on, those that differ. */
+static int add_pieces(struct job *j, uint64_t from, const struct compare *c)
+{
+    int r = 0;
+    for (size_t first = 0, end; r == 0 && next_run(c, &first, &end); first = end) {
+        size_t at = first * c->block, upto = (size_t)min_u64(end * c->block, c->n);
+        r = add_piece(j, from * c->block + at, c->raw + at, upto - at);
+        if (r == 0 && j->type)
+            r = hold(j, from + first, end - first);
+    }
+    return r;
+}
+
+/* ---- units ---- */
+
+static int cannot_read(int r, struct err *e)
+{
+    return err_set(e, r, "cannot read the draft or the tensor: %s", strerror(-r));
+}
+
+/* Bytes of the view, of a draft that nothing cuts (else its end reports it). */
+static int read_draft(struct job *j, uint64_t at, uint8_t *dst, size_t n)
+{
+    size_t got = 0;
+    int r = tensor_draft_read(j->d, j->head + at, dst, n, &got);
+    memset(dst + got, 0, r == 0 ? n - got : 0);
+    return r;
+}
+
+static int judge_bytes(struct job *j, uint64_t lo, uint64_t hi, struct room *room, struct err *e)
+{
+    struct compare c = {room->old, room->view, (size_t)(hi - lo), RAW_BLOCK};
+    int r = read_draft(j, lo, room->view, c.n);
+    if (r == 0)
+        r = tensor_view_read(j->base, TENSOR_RAW, lo, room->old, c.n);
+    if (r < 0)
+        return cannot_read(r, e);
+    r = add_pieces(j, lo / RAW_BLOCK, &c);
+    return r < 0 ? err_set(e, r, "cannot write a draft beside the model: %s", strerror(-r)) : 0;
+}
+
+static int judge_values(struct job *j, uint64_t lo, uint64_t hi, struct room *room, struct err *e)
+{
+    const uint64_t first = lo / j->block;
+    const size_t blocks = (size_t)(hi / j->block - first);
+    struct compare c = {room->old, room->raw, blocks * j->raw_block, j->raw_block};
+    struct quant_fault fault = {0};
+    int r = read_draft(j, lo, room->view, (size_t)(hi - lo));
+    if (r == 0)
+        r = tensor_view_read(j->base, TENSOR_RAW, first * j->raw_block, room->old, c.n);
+    if (r < 0)
+        return cannot_read(r, e);
+    r = quant_write(j->type, j->base->big, j->view, room->old, room->view, blocks, room->raw,
+                    &fault);
+    fault.element += first * j->type->block_len;
+    if (r < 0)
+        return tensor_fault(r, j->type, &fault, j->base->n_dims, j->base->dims, e);
+    r = add_pieces(j, first, &c);
+    return r < 0 ? err_set(e, r, "cannot write a draft beside the model: %s", strerror(-r)) : 0;
+}
+
+/* What of the view, behind the header, was written in [lo, hi), as whole blocks. False: nothing. */
+static bool written_in(const struct job *j, uint64_t *lo, uint64_t *hi)
+{
+    uint64_t first, end, last = 0;
+    uint64_t from = (j->head + *lo) / TENSOR_GRANULE, upto = j->head + *hi;
+    if (!bits_next(&j->d->judging, from, &first, &end) || first * TENSOR_GRANULE >= upto)
+        return false;
+    uint64_t begin = max_u64(first * TENSOR_GRANULE, j->head + *lo) - j->head;
+    for (uint64_t lo2 = first, hi2 = end; lo2 * TENSOR_GRANULE < upto;) {
+        last = hi2 * TENSOR_GRANULE;
+        if (!bits_next(&j->d->judging, hi2, &lo2, &hi2))
+            break;
+    }
+    *lo = begin / j->block * j->block;
+    last = min_u64(last, upto) - j->head;
+    *hi = min_u64((last + j->block - 1) / j->block * j->block, *hi);
+    return true;
+}
+
+static int judge_unit(void *arg, uint64_t unit, void *room)
+{
+    struct job *j = arg;
+    struct err e = {0};
+    uint64_t lo = unit * j->unit, hi = min_u64(j->size, lo + j->unit);
+    if (!written_in(j, &lo, &hi))
+        return 0;
+    int r = j->type ? judge_values(j, lo, hi, room, &e) : judge_bytes(j, lo, hi, room, &e);
+    if (r < 0)
+        tensor_failure_note(&j->failure, unit, &e);
+    return r;
+}
+
+static uint64_t next_unit(void *arg, uint64_t unit)
+{
+    const struct job *j = arg;
+    uint64_t lo, hi;
+    if (!bits_next(&j->d->judging, (j->head + unit * j->unit) / TENSOR_GRANULE, &lo, &hi))
+        return UINT64_MAX;
+    lo *= TENSOR_GRANULE;
+    return lo <= j->head ? unit : max_u64(unit, (lo - j->head) / j->unit);
+}
+
+/* ---- the whole ---- */
+
+static int by_place(const void *a, const void *b)
+{
+    const struct edit_piece *p = a, *q = b;
+    return p->at < q->at ? -1 : p->at > q->at;
+}
+
+/* The pieces as an edit. */
+static int collect(struct job *j, struct tensor_edit *ret, struct err *e)
+{
+    struct edit_draft *d;
+    if (j->n == 0)
+        return 0;
+    int r = spool_end(&j->d->spool, &d);
+    if (r < 0)
+        return err_set(e, r, "no memory");
+    qsort(j->piece, j->n, sizeof(*j->piece), by_place);
+    for (size_t i = 0; i < j->n; i++)
+        j->piece[i].draft = edit_draft_ref(d);
+    edit_draft_unref(d);
+    ret->piece = j->piece;
+    ret->n = j->n;
+    j->piece = NULL;
+    return 0;
+}
+
+/* What was written to a tensor that keeps its number of elements and its type. */
+static int judge_changes(struct job *j, const struct units_watch *watch, struct tensor_edit *ret,
+                         struct err *e)
+{
+    struct units c = {.unit = judge_unit, .next = next_unit, .arg = j, .room = sizeof(struct room)};
+    c.n = (j->size + j->unit - 1) / j->unit;
+    lock_init(&j->lock);
+    lock_init(&j->failure.lock);
+    int r = units_run(&c, watch);
+    lock_destroy(&j->lock);
+    lock_destroy(&j->failure.lock);
+    if (r == -EINTR || r == -ENOMEM)
+        (void)err_set(e, r, "%s", r == -EINTR ? "interrupted" : "no memory");
+    else if (r < 0 && e)
+        *e = j->failure.e;
+    if (r == 0)
+        r = collect(j, ret, e);
+    free(j->piece);
+    return r;
+}
+
+/* npy: its header; NULL: it has none. */
+static struct job make_job(struct tensor_draft *d, const struct tensor_round *round,
+                           const struct npy *npy)
+{
+    const uint64_t head = npy ? npy->header : 0;
+    const struct tensor_base *base = round->base;
+    struct job j = {.d = d, .base = base, .head = head, .size = round->size - head};
+    if (d->view == TENSOR_RAW) {
+        j.unit = RAW_UNIT;
+        j.block = RAW_BLOCK;
+        return j;
+    }
+    j.type = quant_find(base->type);
+    j.view = npy ? tensor_npy_values(npy) : tensor_view_values(d->view);
+    unsigned width = tensor_values_width(j.view);
+    j.unit = (uint64_t)TENSOR_STRETCH * width;
+    j.block = (uint64_t)j.type->block_len * width;
+    j.raw_block = j.type->block_bytes;
+    return j;
+}
+
+/* ---- all values anew ---- */
+
+struct reader {
+    struct tensor_draft *d;
+    uint64_t head;
+    unsigned width;
+};
+
+static int read_values(void *arg, uint64_t first, void *dst, size_t n)
+{
+    const struct reader *rd = arg;
+    size_t got = 0;
+    int r = tensor_draft_read(rd->d, rd->head + first * rd->width, dst, n * rd->width, &got);
+    memset((uint8_t *)dst + got, 0, r == 0 ? n * rd->width - got : 0);
+    return r;
+}
+
+int tensor_draft_encode(struct tensor_draft *d, enum quant_view values, uint64_t head,
+                        const struct edit_shape *shape, const struct tensor_base *old,
+                        const struct units_watch *watch, struct tensor_edit *ret, struct err *e)
+{
+    struct reader rd = {d, head, tensor_values_width(values)};
+    struct tensor_encode t = {
+        .from = {values, read_values, &rd}, .shape = *shape, .big = d->base->big, .old = old};
+    struct edit_draft *draft;
+    uint64_t at, nbytes;
+    int r = edit_shape_bytes(shape, &nbytes, e);
+    if (r == 0)
+        r = tensor_encode(&t, &d->spool, watch, &at, e);
+    if (r < 0)
+        return r;
+    struct edit_piece *p = malloc(sizeof(*p));
+    r = p ? spool_end(&d->spool, &draft) : -ENOMEM;
+    if (r < 0) {
+        free(p);
+        return err_set(e, r, "no memory");
+    }
+    *p = (struct edit_piece){0, nbytes, at, draft};
+    *ret = (struct tensor_edit){true, true, *shape, p, 1};
+    return 0;
+}
+
+/* ---- what a draft is to be ---- */
+
+static int too_short(const struct tensor_round *round, uint64_t whole, struct err *e)
+{
+    (void)err_set(e, -EINVAL, "it has %llu of %llu bytes", (unsigned long long)round->size,
+                  (unsigned long long)whole);
+    return TENSOR_SHORT;
+}
+
+/* 0, a verdict, or -EINVAL: the length is right. */
+static int check_length(const struct tensor_round *round, uint64_t whole, struct err *e)
+{
+    if (round->size < whole)
+        return too_short(round, whole, e);
+    if (round->size > whole)
+        return err_set(e, -EINVAL, "it has %llu bytes, %llu too many",
+                       (unsigned long long)round->size, (unsigned long long)(round->size - whole));
+    return 0;
+}
+
+int tensor_draft_header(struct tensor_draft *d, uint64_t size, struct npy *ret, struct err *e)
+{
+    size_t n = (size_t)min_u64(size, NPY_MAX_HEADER), got = 0;
+    uint8_t *head = malloc(NPY_MAX_HEADER);
+    if (!head)
+        return err_set(e, -ENOMEM, "no memory");
+    int r = tensor_draft_read(d, 0, head, n, &got);
+    if (r < 0)
+        (void)cannot_read(r, e);
+    else
+        r = npy_parse(head, got, ret, e);
+    free(head);
+    if (r == NPY_MORE) {
+        (void)err_set(e, -EINVAL, "its NumPy header is not whole");
+        return TENSOR_SHORT;
+    }
+    if (r == 0 && size == ret->header)
+        return TENSOR_BEGUN;
+    return r;
+}
+
+static bool same_dims(const struct tensor_base *b, const struct npy *npy)
+{
+    if (b->n_dims == 0)
+        return npy->n_dims == 1 && npy->dims[0] == 1;
+    return b->n_dims == npy->n_dims &&
+           memcmp(b->dims, npy->dims, npy->n_dims * sizeof(npy->dims[0])) == 0;
+}
+
+static int judge_npy(struct tensor_draft *d, struct tensor_round *round,
+                     const struct units_watch *watch, struct tensor_edit *ret, struct err *e)
+{
+    const struct tensor_base *base = round->base;
+    const unsigned width = tensor_view_form(d->view)->width;
+    const uint64_t head = tensor_view_size(base, d->view) - base->n_elem * width;
+    struct npy npy = {0};
+    struct edit_shape shape = {.type = base->type};
+    uint64_t nbytes;
+    int r = tensor_draft_header(d, round->size, &npy, e);
+    if (r == 0)
+        r = check_length(round, npy.header + npy.n_elem * npy.width, e);
+    if (r)
+        return r;
+    shape.n_dims = npy.n_dims;
+    memcpy(shape.dims, npy.dims, sizeof(npy.dims));
+    r = edit_shape_bytes(&shape, &nbytes, e);
+    bool same = same_dims(base, &npy);
+    bool moved = npy.header != head || npy.width != width;
+    if (r == 0 && (!same || moved) && round->cut > 0)
+        r = tensor_draft_detach(d, round);
+    if (r < 0)
+        return e->code ? r
+                       : err_set(e, r, "cannot write a draft beside the model: %s", strerror(-r));
+    if (npy.n_elem != base->n_elem)
+        return tensor_draft_encode(d, tensor_npy_values(&npy), npy.header, &shape, base, watch, ret,
+                                   e);
+    struct job j = make_job(d, round, &npy);
+    r = judge_changes(&j, watch, ret, e);
+    ret->shaped = !same;
+    ret->shape = shape;
+    return r;
+}
+
+static int judge(struct tensor_draft *d, struct tensor_round *round,
+                 const struct units_watch *watch, struct tensor_edit *ret, struct err *e)
+{
+    if (tensor_view_is_npy(d->view))
+        return judge_npy(d, round, watch, ret, e);
+    int r = check_length(round, tensor_view_size(round->base, d->view), e);
+    if (r)
+        return r;
+    struct job j = make_job(d, round, NULL);
+    return judge_changes(&j, watch, ret, e);
+}
+
+int tensor_draft_judge(struct tensor_draft *d, const struct units_watch *watch,
+                       struct tensor_edit *ret, struct err *e)
+{
+    struct tensor_edit edit = TENSOR_EDIT_INIT;
+    struct tensor_round round;
+    if (!tensor_draft_begin(d, &round))
+        return TENSOR_SAME;
+    int r = spool_begin(&d->spool, d->f, e);
+    if (r == 0)
+        r = judge(d, &round, watch, &edit, e);
+    if (r == 0 && (edit.n > 0 || edit.shaped))
+        r = TENSOR_CHANGED;
+    r = tensor_draft_end(d, &round, r == TENSOR_CHANGED || r == TENSOR_SAME, r);
+    if (r == TENSOR_SAME)
+        tensor_draft_passed(d, d->base);
+    if (r == TENSOR_CHANGED) {
+        *ret = edit;
+        return r;
+    }
+    tensor_edit_free(&edit);
+    spool_back(&d->spool);
+    return r;
+}

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: MIT */
+/* NumPy's header: see npy.h. */
+#include "model/npy.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "gguf/gguf.h"
+
+enum {
+    ALIGN = 64,
+    FIXED = 10, /* magic, version, u16 length; from version 2.0 on the length has four bytes */
+};
+
+static const char magic[] = "\x93NUMPY";
+enum { MAGIC = sizeof(magic) - 1 };
+
+/* ---- written ---- */
+
+size_t npy_header(struct buf *out, const char *descr, uint32_t n_dims, const uint64_t *dims)
+{
+    size_t start = out->len;
+    buf_add(out, "\x93NUMPY\x01\x00\x00\x00", FIXED);
+    buf_printf(out, "{'descr': '%s', 'fortran_order': False, 'shape': (", descr);
+    for (uint32_t i = n_dims; i-- > 0;)
+        buf_printf(out, "%llu%s", (unsigned long long)dims[i], i ? ", " : "");
+    buf_str(out, n_dims == 1 ? ",), }" : "), }");
+    for (size_t n = ALIGN - 1 - (out->len - start) % ALIGN; n > 0; n--)
+        buf_char(out, ' ');
+    buf_char(out, '\n');
+    size_t len = out->len - start;
+    if (out->data && !buf_error(out))
+        put_u16(out->data + start + FIXED - 2, (uint16_t)(len - FIXED), false);
+    return len;
+}
+
+/* ---- read ---- */
+
+struct text {
+    const char *p, *end;
+    struct err *e;
+};
+
+static int refuse(struct err *e, const char *why)
+{
+    return err_set(e, -EINVAL, "not a NumPy header: %s", why);
+}
+
+static void skip_spaces(struct text *t)
+{
+    while (t->p < t->end && (*t->p == ' ' || *t->p == '\t' || *t->p == '\r' || *t->p == '\n'))
+        t->p++;
+}
+
+/* The next byte but spaces, taken if it is c. */
+static bool take(struct text *t, char c)
+{
+    skip_spaces(t);
+    if (t->p == t->end || *t->p != c)
+        return false;
+    t->p++;
+    return true;
+}
+
+/* A Python string without escapes. */
+static bool take_string(struct text *t, const char **ret, size_t *n)
+{
+    skip_spaces(t);
+    char quote = t->p < t->end ? *t->p : '\0';
+    if (quote != '\'' && quote != '"')
+        return false;
+    const char *first = t->p + 1, *last = memchr(first, quote, (size_t)(t->end - first));
+    if (!last || memchr(first, '\\', (size_t)(last - first)))
+        return false;
+    *ret = first;
+    *n = (size_t)(last - first);
+    t->p = last + 1;
+    return true;
+}
+
+static bool is_word(const char *p, size_t n, const char *word)
+{
+    return n == strlen(word) && memcmp(p, word, n) == 0;
+}
+
+static bool take_word(struct text *t, const char *word)
+{
+    size_t n = strlen(word);
+    skip_spaces(t);
+    if ((size_t)(t->end - t->p) < n || memcmp(t->p, word, n) != 0)
+        return false;
+    t->p += n;
+    return true;
+}
+
+static int read_descr(struct text *t, struct npy *ret)
+{
+    char shown[SHOW_MAX];
+    const char *p;
+    size_t n;
+    if (!take_string(t, &p, &n))
+        return refuse(t->e, "the array has fields, or no type");
+    ret->width = is_word(p, n, "<f4") ? 4 : is_word(p, n, "<f2") ? 2 : 0;
+    if (ret->width)
+        return 0;
+    return err_set(t->e, -EINVAL,
+                   "the array has the type '%s': save it as float32 ('<f4') or float16 ('<f2')",
+                   show(shown, p, n));
+}
+
+/* A decimal number, with the L that Python 2 wrote. False: not one, or over u64. */
+static bool take_number(struct text *t, uint64_t *ret)
+{
+    skip_spaces(t);
+    const char *first = t->p;
+    uint64_t v = 0;
+    for (; t->p < t->end && *t->p >= '0' && *t->p <= '9'; t->p++)
+        if (!mul_u64(v, 10, &v) || !add_u64(v, (uint64_t)(*t->p - '0'), &v))
+            return false;
+    *ret = v;
+    bool any = t->p > first;
+    if (any && t->p < t->end && *t->p == 'L')
+        t->p++;
+    return any;
+}
+
+/* NumPy's order becomes the stored one. */
+static int finish_shape(struct text *t, struct npy *ret)
+{
+    ret->n_elem = 1;
+    for (uint32_t i = 0; i < ret->n_dims; i++) {
+        if (ret->dims[i] == 0)
+            return err_set(t->e, -EINVAL, "the array has a dimension of 0");
+        if (!mul_u64(ret->n_elem, ret->dims[i], &ret->n_elem) || ret->n_elem > GGUF_MAX_ELEMENTS)
+            return err_set(t->e, -EINVAL, "the array has too many elements");
+    }
+    for (uint32_t i = 0; i < ret->n_dims / 2; i++) {
+        uint64_t first = ret->dims[i];
+        ret->dims[i] = ret->dims[ret->n_dims - 1 - i];
+        ret->dims[ret->n_dims - 1 - i] = first;
+    }
+    if (ret->n_dims == 0)
+        ret->dims[ret->n_dims++] = 1;
+    return 0;
+}
+
+static int read_shape(struct text *t, struct npy *ret)
+{
+    uint64_t v;
+    if (!take(t, '('))
+        return refuse(t->e, "the shape is not a tuple");
+    ret->n_dims = 0;
+    for (bool more = true; more && !take(t, ')');) {
+        if (!take_number(t, &v))
+            return refuse(t->e, "the shape is not a tuple of numbers");
+        if (ret->n_dims == NPY_MAX_DIMS)
+            return err_set(t->e, -EINVAL, "the array has more than %d dimensions", NPY_MAX_DIMS);
+        ret->dims[ret->n_dims++] = v;
+        more = take(t, ',');
+        if (!more && !take(t, ')'))
+            return refuse(t->e, "the shape is not a tuple of numbers");
+    }
+    return finish_shape(t, ret);
+}
+
+enum { DESCR = 1, ORDER = 2, SHAPE = 4, ALL = 7 };
+
+static int read_entry(struct text *t, struct npy *ret, bool *fortran, unsigned *seen)
+{
+    const char *p;
+    size_t n;
+    if (!take_string(t, &p, &n) || !take(t, ':'))
+        return refuse(t->e, "the dict cannot be read");
+    if (is_word(p, n, "descr")) {
+        *seen |= DESCR;
+        return read_descr(t, ret);
+    }
+    if (is_word(p, n, "shape")) {
+        *seen |= SHAPE;
+        return read_shape(t, ret);
+    }
+    *seen |= ORDER;
+    *fortran = is_word(p, n, "fortran_order") && take_word(t, "True");
+    if (*fortran || (is_word(p, n, "fortran_order") && take_word(t, "False")))
+        return 0;
+    return refuse(t->e, "the dict has an entry that is not known");
+}
+
+static int read_dict(struct text *t, struct npy *ret)
+{
+    bool fortran = false;
+    unsigned seen = 0;
+    if (!take(t, '{'))
+        return refuse(t->e, "there is no dict");
+    for (bool more = true; more && !take(t, '}');) {
+        int r = read_entry(t, ret, &fortran, &seen);
+        if (r < 0)
+            return r;
+        more = take(t, ',');
+        if (!more && !take(t, '}'))
+            return refuse(t->e, "the dict cannot be read");
+    }
+    skip_spaces(t);
+    if (t->p != t->end || seen != ALL)
+        return refuse(t->e, "the dict lacks an entry, or something follows it");
+    if (fortran && ret->n_dims > 1)
+        return err_set(t->e, -EINVAL,
+                       "the array is in Fortran order: save numpy.ascontiguousarray(it)");
+    return 0;
+}
+
+int npy_parse(const uint8_t *p, size_t n, struct npy *ret, struct err *e)
+{
+    uint64_t len;
+    if (memcmp(p, magic, n < MAGIC ? n : MAGIC) != 0)
+        return refuse(e, "it does not begin with \\x93NUMPY");
+    if (n > MAGIC && (p[MAGIC] < 1 || p[MAGIC] > 3))
+        return refuse(e, "its version is not 1, 2 or 3");
+    size_t fixed = n > MAGIC && p[MAGIC] > 1 ? FIXED + 2 : FIXED;
+    if (n < fixed)
+        return NPY_MORE;
+    len = fixed + (fixed == FIXED ? get_u16(p + FIXED - 2, false) : get_u32(p + FIXED - 2, false));
+    if (len > NPY_MAX_HEADER)
+        return refuse(e, "it is over 65536 bytes");
+    if (n < len)
+        return NPY_MORE;
+    struct text t = {(const char *)p + fixed, (const char *)p + len, e};
+    struct npy npy = {.header = (uint32_t)len};
+    int r = read_dict(&t, &npy);
+    if (r == 0)
+        *ret = npy;
+    return r;
+}

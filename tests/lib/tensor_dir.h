@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A folder with a model of one tensor, for the tests of what is written to it.
+ *
+ *     struct tensor_dir x;
+ *     tensor_dir_make(&x, Q8_0_ID, false, SHAPE(256, 3), raw);         raw NULL: drawn
+ *     ... x.f, x.base, x.raw ...
+ *     tensor_dir_free(&x);
+ */
+#ifndef TESTS_LIB_TENSOR_DIR_H
+#define TESTS_LIB_TENSOR_DIR_H
+
+#include "faultsys.h"
+#include "live/tensor_base.h"
+#include "live/tensor_edit.h"
+#include "model_dir.h"
+
+struct tensor_dir {
+    char path[64];
+    int dir;
+    struct faultsys fs; /* what f calls: no faults */
+    struct edit_file f; /* its folder and name only */
+    struct gguf *g;
+    struct store *store;
+    struct tensor_base *base; /* of the tensor, as it is in the file */
+    uint8_t *raw;             /* its bytes */
+    size_t n;
+};
+
+void tensor_dir_make(struct tensor_dir *x, uint32_t type, bool big, const uint64_t *dims,
+                     uint32_t n_dims, const uint8_t *raw);
+void tensor_dir_free(struct tensor_dir *x);
+
+/* The tensor after an edit, over the content that it had. */
+struct tensor_base *tensor_dir_after(const struct tensor_dir *x, const struct tensor_base *now,
+                                     const struct tensor_edit *edit);
+/* All bytes of a tensor as stored, or of a view. free() them. */
+uint8_t *tensor_dir_bytes(const struct tensor_base *base, enum tensor_view view, size_t *n);
+
+/* What is drawn follows from tensor_dir_seed. */
+extern uint64_t tensor_dir_seed;
+uint64_t tensor_dir_draw(uint64_t n);
+
+#endif

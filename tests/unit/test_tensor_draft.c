@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Drafts of tensors' views and their judge: random writes against a plain array in memory and
+ * quant_write() of the whole tensor, for many types, each view and both byte orders.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "live/tensor_draft.h"
+#include "quant/types.h"
+#include "soak.h"
+#include "tensor_dir.h"
+
+/* A draft, and what it shows as an array. */
+struct pair {
+    struct tensor_dir x;
+    struct tensor_base *base; /* as the last edit left the tensor */
+    struct tensor_draft *d;
+    enum tensor_view view;
+    uint8_t *shown;
+    size_t n, most;
+};
+
+static void pair_make(struct pair *p, uint32_t type, bool big, enum tensor_view view,
+                      const uint64_t *dims, uint32_t n_dims)
+{
+    struct err e = {0};
+    tensor_dir_make(&p->x, type, big, dims, n_dims, NULL);
+    p->base = tensor_base_ref(p->x.base);
+    p->view = view;
+    p->shown = tensor_dir_bytes(p->base, view, &p->n);
+    p->most = p->n;
+    CU_ASSERT_EQUAL_FATAL(tensor_draft_make(&p->x.f, p->base, view, &p->d, &e), 0);
+}
+
+static void pair_free(struct pair *p)
+{
+    tensor_draft_free(p->d);
+    tensor_base_unref(p->base);
+    free(p->shown);
+    tensor_dir_free(&p->x);
+}
+
+/* Part of the draft is what the array holds. */
+static void check_shown(struct pair *p, size_t off, size_t n)
+{
+    size_t got = 99, want = off < p->n ? (size_t)min_u64(n, p->n - off) : 0;
+    uint8_t *bytes = malloc(n + 1);
+    CU_ASSERT_EQUAL(tensor_draft_read(p->d, off, bytes, n, &got), 0);
+    CU_ASSERT_EQUAL_FATAL(got, want);
+    CU_ASSERT_EQUAL_FATAL(memcmp(bytes, p->shown + off, want), 0);
+    free(bytes);
+}
+
+static void put(struct pair *p, size_t off, const void *bytes, size_t n)
+{
+    struct err e = {0};
+    int r = tensor_draft_write(p->d, false, off, bytes, n, &e);
+    if (off + n > p->most) {
+        CU_ASSERT_EQUAL(r, -EFBIG);
+        CU_ASSERT_EQUAL(e.code, -EFBIG);
+        return;
+    }
+    CU_ASSERT_EQUAL_FATAL(r, 0);
+    if (off > p->n)
+        memset(p->shown + p->n, 0, off - p->n);
+    memcpy(p->shown + off, bytes, n);
+    p->n = p->n > off + n ? p->n : off + n;
+    CU_ASSERT_EQUAL(tensor_draft_size(p->d), p->n);
+}
+
+static void cut(struct pair *p, size_t n)
+{
+    struct err e = {0};
+    int r = tensor_draft_truncate(p->d, n, &e);
+    if (n > p->most) {
+        CU_ASSERT_EQUAL(r, -EFBIG);
+        return;
+    }
+    CU_ASSERT_EQUAL_FATAL(r, 0);
+    if (n > p->n)
+        memset(p->shown + p->n, 0, n - p->n);
+    p->n = n;
+}
+
+/* Values, of which most can be stored in any type. */
+static void draw_values(uint8_t *dst, size_t n, unsigned width)
+{
+    for (size_t i = 0; i + width <= n; i += width) {
+        float v = (float)tensor_dir_draw(64) - 32;
+        uint16_t half = (uint16_t)(0x3c00 + tensor_dir_draw(1024));
+        if (width == 4)
+            memcpy(dst + i, &v, 4);
+        else
+            put_u16(dst + i, half, false);
+    }
+}
+
+static void write_some(struct pair *p)
+{
+    static uint8_t bytes[300000];
+    unsigned width = p->view == TENSOR_RAW ? 1 : tensor_view_form(p->view)->width;
+    size_t n = 1 + tensor_dir_draw(tensor_dir_draw(3) ? 300 : tensor_dir_draw(4) ? 9000 : 300000);
+    size_t off = tensor_dir_draw(p->most);
+    if (p->view == TENSOR_RAW) {
+        for (size_t i = 0; i < n; i++)
+            bytes[i] = (uint8_t)tensor_dir_draw(256);
+    } else {
+        off -= off % width;
+        n = (n + width - 1) / width * width;
+        draw_values(bytes, n, width);
+    }
+    if (n > p->most - off && tensor_dir_draw(10))
+        n = p->most - off;
+    if (tensor_dir_draw(4) == 0 && off < p->n) { /* what it shows */
+        n = n < p->n - off ? n : p->n - off;
+        memcpy(bytes, p->shown + off, n);
+    }
+    put(p, off, bytes, n);
+}
+
+/* What quant_write() of the whole makes of the array; NULL: it is refused, with *want. */
+static uint8_t *expected(const struct pair *p, int *want)
+{
+    const struct quant_type *t = quant_find(p->base->type);
+    struct quant_fault fault;
+    size_t n;
+    uint8_t *raw = tensor_dir_bytes(p->base, TENSOR_RAW, &n);
+    if (p->view == TENSOR_RAW)
+        memcpy(raw, p->shown, n);
+    else
+        *want = quant_write(t, p->base->big, tensor_view_values(p->view), raw, p->shown,
+                            (size_t)p->base->n_elem / t->block_len, raw, &fault);
+    if (*want == 0)
+        return raw;
+    free(raw);
+    return NULL;
+}
+
+static void check_passed(struct pair *p, struct tensor_edit *edit, const uint8_t *raw, size_t n)
+{
+    size_t got;
+    struct tensor_base *now = tensor_dir_after(&p->x, p->base, edit);
+    uint8_t *bytes = tensor_dir_bytes(now, TENSOR_RAW, &got);
+    CU_ASSERT_EQUAL_FATAL(got, n);
+    CU_ASSERT_EQUAL_FATAL(memcmp(bytes, raw, n), 0);
+    free(bytes);
+    CU_ASSERT_FALSE(edit->shaped);
+    tensor_draft_passed(p->d, now);
+    tensor_base_unref(p->base);
+    p->base = now;
+}
+
+static void check_judged(struct pair *p)
+{
+    struct tensor_edit edit = TENSOR_EDIT_INIT;
+    struct err e = {0};
+    bool written = tensor_draft_is_written(p->d);
+    int r = tensor_draft_judge(p->d, NULL, &edit, &e), want = 0;
+    if (!written) {
+        CU_ASSERT_EQUAL(r, TENSOR_SAME);
+        return;
+    }
+    if (p->n < p->most) {
+        CU_ASSERT_EQUAL(r, TENSOR_SHORT);
+        CU_ASSERT_EQUAL(e.code, -EINVAL);
+        return;
+    }
+    uint8_t *raw = expected(p, &want);
+    if (want < 0) {
+        CU_ASSERT_EQUAL(r, want);
+        CU_ASSERT_EQUAL(e.code, want);
+        CU_ASSERT_TRUE(tensor_draft_is_written(p->d));
+    } else {
+        size_t n;
+        uint8_t *before = tensor_dir_bytes(p->base, TENSOR_RAW, &n);
+        CU_ASSERT_EQUAL(r, memcmp(raw, before, n) ? TENSOR_CHANGED : TENSOR_SAME);
+        bool fails = r == TENSOR_CHANGED && tensor_dir_draw(8) == 0;
+        if (fails)
+            tensor_draft_failed(p->d);
+        else if (r == TENSOR_CHANGED)
+            check_passed(p, &edit, raw, n);
+        free(before);
+        CU_ASSERT_EQUAL(tensor_draft_is_written(p->d), fails);
+    }
+    tensor_edit_free(&edit);
+    free(raw);
+}
+
+static void random_step(struct pair *p)
+{
+    switch (tensor_dir_draw(12)) {
+    case 0:
+        cut(p, tensor_dir_draw(3) ? tensor_dir_draw(p->most + 2) : 0);
+        break;
+    case 1:
+        cut(p, p->most);
+        break;
+    case 2:
+    case 3:
+        check_judged(p);
+        break;
+    default:
+        write_some(p);
+    }
+    check_shown(p, tensor_dir_draw(p->most), tensor_dir_draw(10000));
+}
+
+static void random_draft(uint32_t type, bool big, enum tensor_view view)
+{
+    static const uint64_t dims[] = {512, 301}; /* more than two units of work */
+    struct pair p;
+    pair_make(&p, type, big, view, dims, 2);
+    for (unsigned i = 0; i < 40; i++)
+        random_step(&p);
+    cut(&p, p.most);
+    check_judged(&p);
+    check_shown(&p, 0, p.most);
+    pair_free(&p);
+}
+
+static void test_random(void)
+{
+    static const uint32_t types[] = {F32_ID,  F16_ID,  BF16_ID, F64_ID,   I8_ID,      I64_ID,
+                                     Q8_0_ID, Q4_0_ID, Q4_K_ID, NVFP4_ID, IQ2_XXS_ID, IQ4_NL_ID};
+    const char *seed = getenv("GGUFS_SEED");
+    size_t n = sizeof(types) / sizeof(types[0]);
+    tensor_dir_seed = seed ? strtoull(seed, NULL, 10) : 1;
+    for (size_t i = 0; i < soak_size(3 * 4 * n); i++) {
+        enum tensor_view view = (enum tensor_view)(i / n % 4);
+        bool big = tensor_dir_draw(4) == 0 && quant_has_values(quant_find(types[i % n]), true);
+        random_draft(types[i % n], big, view);
+    }
+    soak_count("random drafts of tensors", soak_size(3 * 4 * n));
+}
+
+static CU_TestInfo tests[] = {
+    {"random writes, as a plain array and quant_write() have it", test_random},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("tensor_draft", tests)
