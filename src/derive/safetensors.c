@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "base/utf8.h"
 #include "derive/lines.h"
+#include "derive/safetensors_names.h"
 #include "model/facts.h"
 #include "quant/types.h"
 #include "text/json.h"
@@ -21,14 +21,19 @@ enum { PAGE = 4096, LENGTH = 8 /* bytes before the header */ };
 struct plan {
     const struct snapshot *g;
     enum safetensors_as as;
-    bool *omit;     /* owned: of each tensor */
-    bool omits;     /* some */
-    uint64_t limit; /* keys whose text is longer are left out */
+    struct left_out out; /* owned */
+    uint64_t limit;      /* keys whose text is longer are left out too */
 };
+
+static int plan_make(const struct snapshot *g, enum safetensors_as as, struct plan *p)
+{
+    *p = (struct plan){.g = g, .as = as, .limit = UINT64_MAX};
+    return left_out_find(g, &p->out);
+}
 
 static void plan_free(struct plan *p)
 {
-    free(p->omit);
+    left_out_free(&p->out);
 }
 
 /* ---- types ---- */
@@ -82,138 +87,7 @@ static unsigned width_of(const struct form *f, const struct gguf_tensor *t)
     return f->width ? f->width : gguf_type(t)->block_bytes;
 }
 
-/* ---- names ---- */
-
-static bool is_utf8(const char *s, size_t n)
-{
-    const uint8_t *p = (const uint8_t *)s;
-    for (size_t i = 0, len; i < n; i += len)
-        if (!(len = utf8_len(p + i, n - i)))
-            return false;
-    return true;
-}
-
-/* With bytes that are not UTF-8 as `bad` writes them. */
-static void add_utf8(struct buf *out, const char *s, size_t n,
-                     void (*bad)(struct buf *out, uint8_t byte))
-{
-    const uint8_t *p = (const uint8_t *)s;
-    for (size_t i = 0; i < n;) {
-        size_t len = utf8_len(p + i, n - i);
-        if (len)
-            buf_add(out, p + i, len);
-        else
-            bad(out, p[i]);
-        i += len ? len : 1;
-    }
-}
-
-static void as_percent(struct buf *out, uint8_t byte)
-{
-    buf_printf(out, "%%%02X", byte);
-}
-
-static void as_replacement(struct buf *out, uint8_t byte)
-{
-    (void)byte;
-    buf_str(out, "\xef\xbf\xbd");
-}
-
-/* A JSON string of what `room` then holds. */
-static void add_string(struct buf *out, struct buf *room, const char *s, size_t n,
-                       void (*bad)(struct buf *out, uint8_t byte))
-{
-    if (is_utf8(s, n)) {
-        json_string(out, s, n);
-        return;
-    }
-    room->len = 0;
-    add_utf8(room, s, n, bad);
-    if (buf_error(room))
-        out->err = buf_error(room);
-    else
-        json_string(out, room->data, room->len);
-}
-
-/* ---- what is left out ---- */
-
-/* The name of tensor i as the file has it, in `room` where it is another. */
-static const char *shown_name(const struct gguf *g, uint32_t i, struct buf *room, size_t *n)
-{
-    const struct gguf_tensor *t = &g->tensor[i];
-    const char *name = gguf_name(g, t);
-    *n = t->name_len;
-    if (is_utf8(name, *n))
-        return name;
-    room->len = 0;
-    add_utf8(room, name, *n, as_percent);
-    *n = room->len;
-    return (const char *)room->data;
-}
-
-/* Of tensors that are shown under one name all but the first are left out. */
-static int omit_doubles(struct plan *p)
-{
-    const struct gguf *g = p->g->gguf;
-    CLEANUP(buf_free) struct buf a = BUF_INIT;
-    CLEANUP(buf_free) struct buf b = BUF_INIT;
-    struct index seen = {0};
-    int r = index_init(&seen, g->n_tensors);
-    for (uint32_t i = 0; i < g->n_tensors && r == 0; i++) {
-        size_t n, m;
-        uint32_t other;
-        if (p->omit[i])
-            continue;
-        const char *name = shown_name(g, i, &a, &n);
-        if ((r = buf_error(&a)) < 0)
-            break;
-        uint64_t hash = hash_name(name, n);
-        for (struct probe at = index_probe(&seen, hash); index_next(&seen, &at, &other);) {
-            const char *same = shown_name(g, other, &b, &m);
-            p->omit[i] |= m == n && memcmp(same, name, n) == 0;
-        }
-        if (p->omit[i])
-            p->omits = true;
-        else
-            index_insert(&seen, hash, i);
-        r = buf_error(&b);
-    }
-    index_free(&seen);
-    return r;
-}
-
-static int plan_make(const struct snapshot *g, enum safetensors_as as, struct plan *p)
-{
-    static const char reserved[] = "__metadata__";
-    const struct gguf *m = g->gguf;
-    bool escaped = false;
-    *p = (struct plan){.g = g, .as = as, .limit = UINT64_MAX};
-    p->omit = calloc((size_t)m->n_tensors + 1, sizeof(*p->omit));
-    if (!p->omit)
-        return -ENOMEM;
-    for (uint32_t i = 0; i < m->n_tensors; i++) {
-        const struct gguf_tensor *t = &m->tensor[i];
-        const char *name = gguf_name(m, t);
-        p->omit[i] = !quant_has_values(gguf_type(t), m->fmt.big) ||
-                     (t->name_len == sizeof(reserved) - 1 &&
-                      memcmp(name, reserved, sizeof(reserved) - 1) == 0);
-        p->omits |= p->omit[i];
-        escaped |= !is_utf8(name, t->name_len);
-    }
-    return escaped ? omit_doubles(p) : 0; /* the parser refuses names that are equal */
-}
-
 /* ---- metadata ---- */
-
-/* A key of the model by a name that the metadata has for itself. */
-static bool is_taken(const struct gguf *g, const struct gguf_kv *kv)
-{
-    static const char *const own[] = {"format", "ggufs.omitted"};
-    for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
-        if (kv->key_len == strlen(own[i]) && memcmp(gguf_key(g, kv), own[i], kv->key_len) == 0)
-            return true;
-    return false;
-}
 
 /* Key number i as `,"key":"text"`; nothing if it is not shown. */
 static void add_key(const struct plan *p, uint32_t i, struct buf *room, struct buf *out)
@@ -221,13 +95,13 @@ static void add_key(const struct plan *p, uint32_t i, struct buf *room, struct b
     const struct gguf *g = p->g->gguf;
     const struct gguf_kv *kv = &g->kv[i];
     struct gguf_value v = gguf_value(g, kv);
-    if (v.type == GGUF_ARRAY || !snapshot_shows_key(p->g, i) || is_taken(g, kv))
+    if (p->out.key[i])
         return;
     buf_char(out, ',');
-    add_string(out, room, gguf_key(g, kv), kv->key_len, as_replacement);
+    utf8_json(out, room, gguf_key(g, kv), kv->key_len, utf8_replacement);
     buf_char(out, ':');
     if (v.type == GGUF_STRING) {
-        add_string(out, room, (const char *)v.data, (size_t)v.len, as_replacement);
+        utf8_json(out, room, (const char *)v.data, (size_t)v.len, utf8_replacement);
         return;
     }
     buf_char(out, '"');
@@ -241,9 +115,10 @@ static void add_omitted(const struct plan *p, struct buf *room, struct buf *out)
     const struct gguf *g = p->g->gguf;
     CLEANUP(buf_free) struct buf list = BUF_INIT;
     for (uint32_t i = 0; i < g->n_tensors; i++)
-        if (p->omit[i]) {
+        if (p->out.tensor[i]) {
             buf_char(&list, list.len ? ',' : '[');
-            add_string(&list, room, gguf_name(g, &g->tensor[i]), g->tensor[i].name_len, as_percent);
+            utf8_json(&list, room, gguf_name(g, &g->tensor[i]), g->tensor[i].name_len,
+                      utf8_percent);
         }
     buf_char(&list, ']');
     if (buf_error(&list)) {
@@ -259,7 +134,7 @@ static void add_entry(const struct plan *p, uint32_t i, struct buf *room, struct
 {
     if (i < p->g->gguf->n_kv)
         add_key(p, i, room, out);
-    else if (p->omits)
+    else if (p->out.tensors)
         add_omitted(p, room, out);
 }
 
@@ -289,7 +164,7 @@ static int each_tensor(const struct plan *p,
     for (size_t w = 0; w < 4; w++)
         for (uint32_t i = 0; i < g->n_tensors && r == 0; i++) {
             const char *dtype;
-            if (p->omit[i])
+            if (p->out.tensor[i])
                 continue;
             const struct form *f = form_of(p, &g->tensor[i], &dtype);
             if (width_of(f, &g->tensor[i]) == widths[w])
@@ -313,7 +188,7 @@ static int add_tensor(void *arg, uint32_t i, const struct form *f, const char *d
     if (!add_u64(w->at, form_size(f, t), &end) || end > INT64_MAX)
         return -EFBIG;
     buf_char(w->out, ',');
-    add_string(w->out, w->room, gguf_name(g, t), t->name_len, as_percent);
+    utf8_json(w->out, w->room, gguf_name(g, t), t->name_len, utf8_percent);
     buf_printf(w->out, ":{\"dtype\":\"%s\",\"shape\":[", dtype);
     fact_shape(g, t, ",", w->out);
     buf_printf(w->out, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", w->at, end);

@@ -9,8 +9,8 @@
  *
  * Names that are not UTF-8 have %XX for the bytes at fault. Left out, and named in the metadata under
  * "ggufs.omitted" (a JSON array), are tensors without values, one named "__metadata__", and a later
- * one whose name comes out the same as another's. Of keys that make the header too long the longest
- * are left out.
+ * one whose name comes out the same as another's. Of keys whose names come out the same (U+FFFD for bytes
+ * that are not UTF-8) the first is shown. Of keys that make the header too long the longest are left out.
  *
  * Threads: any. What is made of a snapshot is kept with it: its size when that is first asked for,
  * its image when the file is first opened.

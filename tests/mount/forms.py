@@ -187,6 +187,14 @@ class Made(Checks):
                 'format': 'pt', 'general.architecture': 'llama', 'a.float': '0.1', 'a.nan': 'nan',
                 'a.int': str(2**64 - 1), 'a.bool': 'true', 'a.bad': 'x\ufffdy\ufffd\ufffd\ufffd', 'a\ufffd': '1'})
 
+    def test_keys_alike(self):
+        """Of keys whose names come out the same the first is shown: the reader takes no name twice."""
+        kv = samples.ARCH + [(name, Value('u8', i)) for i, name in enumerate(
+            [b'a\xff', b'a\xef\xbf\xbd', b'a\xfe', b'b\xef\xbf\xbd', b'b\xff', b'a\xff\xff'])]
+        with mountlib.Mount(mountlib.put('alike.gguf', gguf.encode(kv, [tensor(b't')])), '-o', 'ro') as at:
+            self.assertEqual(reader.load(at + '/model.safetensors')[0], {
+                'format': 'pt', 'general.architecture': 'llama', 'a\ufffd': '0', 'b\ufffd': '3', 'a\ufffd\ufffd': '5'})
+
     def test_long_keys(self):
         """A header that would be too long leaves the longest keys out."""
         kv = samples.ARCH + [(b'a.long', Value('string', b'l' * 60_000_000)), (b'a.longer', Value('string', b'L' * 60_000_001)),
