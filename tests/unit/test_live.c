@@ -317,10 +317,10 @@ static const struct script scripts[] = {
      "open A a.name w trunc; write A '\xc3'; write A '\xa9\n'; close A; text a.name '\xc3\xa9\n';"
      "open A a.name w trunc; write A '\xc3\n' =EILSEQ; close A =EILSEQ; fsync",
      "a.name:string=\xc3\xa9 " A_COUNT A_OTHER A_LIST},
-    {"brackets in two writes", NULL,
-     "put a.deep:array[array[u8]] '[1, 2]\n[3]\n'; open A a.deep w trunc; write A '[[4],[5]\n';"
-     "write A ',[6]]\n'; close A; text a.deep '[4]\n[5]\n[6]\n'; fsync",
-     UNCHANGED "a.deep:array[array]=[4],[5],[6] "},
+    {"a wrong array of arrays is refused by its close", NULL,
+     "put a.deep:array[array[u8]] '[1, 2]\n[3]\n'; open A a.deep w trunc; write A '[4]]\n';"
+     "close A =EINVAL; text a.deep '[1, 2]\n[3]\n'; fsync",
+     UNCHANGED "a.deep:array[array]=[1, 2],[3] "},
     {"the types of inner arrays", NULL,
      "put a.deep:array[array[u8]] '[1, 2]\n[3]\n'; typed a.deep array[array[u8]];"
      "put a.deep '[256]\n' =ERANGE; fsync; reopen; put a.deep '[4]\n';"
