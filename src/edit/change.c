@@ -151,7 +151,8 @@ static bool differs(const struct edit_change *c, const struct edit_slot *s)
     if (s->old == EDIT_NONE)
         return !s->gone;
     struct name name = base_name(c, s->old);
-    return s->gone || s->value || name.n != s->name_len || memcmp(name.p, s->name, name.n) != 0;
+    return s->gone || s->value || s->content || name.n != s->name_len ||
+           memcmp(name.p, s->name, name.n) != 0;
 }
 
 size_t edit_change_count(const struct edit_change *c, size_t most)
@@ -159,7 +160,7 @@ size_t edit_change_count(const struct edit_change *c, size_t most)
     size_t n = 0;
     for (size_t i = 0; i < c->n && n < most; i++)
         n += differs(c, &c->slot[i]);
-    return n;
+    return c->tensors && n < most ? n + edit_change_count(c->tensors, most - n) : n;
 }
 
 /* ---- entries ---- */

@@ -136,7 +136,7 @@ void edit_keep(struct edit_change *c, size_t mark);
 /* Let go of the values and contents, when they stand in a plan: what the change names is all that is left of it. */
 void edit_change_drop_values(struct edit_change *c);
 
-/* How many keys differ from the base or are gone from it, as far as names and slots show; or `most`,
+/* How many keys and tensors differ from the base or are gone from it, as far as names and slots show; or `most`,
  * if there are as many. */
 size_t edit_change_count(const struct edit_change *c, size_t most);
 

@@ -25,7 +25,7 @@
  * On file systems without the exchange a plain rename is used, after the same look at the path;
  * then T2 has a gap of one system call, and a folder that does not sync leaves the new file there.
  *
- * Private to the edit layer.
+ * Private to the edit layer, but for temp_unnamed().
  */
 #ifndef EDIT_TEMP_H
 #define EDIT_TEMP_H

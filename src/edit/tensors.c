@@ -76,6 +76,16 @@ bool edit_tensor_find(const struct edit_change *c, const void *name, size_t n,
     return i != EDIT_NONE;
 }
 
+bool edit_tensor_name(const struct edit_change *c, uint32_t old, const void **name, size_t *n)
+{
+    const struct gguf *g = c->base;
+    uint32_t i = c->tensors ? slot_of(c->tensors, old) : EDIT_NONE;
+    const struct edit_slot *s = i == EDIT_NONE ? NULL : &c->tensors->slot[i];
+    *name = s ? s->name : gguf_name(g, &g->tensor[old]);
+    *n = s ? s->name_len : g->tensor[old].name_len;
+    return !s || !(s->gone || s->again);
+}
+
 /* ---- operations ---- */
 
 /* What one operation needs. On failure all of it is undone. */

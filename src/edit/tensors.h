@@ -34,6 +34,9 @@ struct edit_tensor {
 bool edit_tensor_find(const struct edit_change *c, const void *name, size_t n,
                       struct edit_tensor *ret);
 
+/* The name after the change of tensor `old` of the base. False: it is removed. */
+bool edit_tensor_name(const struct edit_change *c, uint32_t old, const void **name, size_t *n);
+
 int edit_tensor_rename(struct edit_change *c, const void *from, size_t from_len, const void *to,
                        size_t to_len, struct err *e);
 int edit_tensor_remove(struct edit_change *c, const void *name, size_t n, struct err *e);

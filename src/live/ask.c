@@ -123,7 +123,7 @@ int writer_take_failure(struct live *l)
 bool writer_has_work(const struct live *l)
 {
     assert(lock_held(&l->lock));
-    return l->next.change.n > 0 || l->names.doomed;
+    return !edit_change_is_empty(&l->next.change) || l->names.doomed || l->folders.doomed;
 }
 
 int writer_sync(struct live *l, struct live_wait *w, bool own)
@@ -286,7 +286,7 @@ void writer_ask(struct live *l)
     size_t ops = edit_mark(&p->change), steps = p->n_step;
     l->asked = p->asking;
     p->asking = NULL;
-    if (p->change.n == 0) { /* it was taken back */
+    if (edit_change_is_empty(&p->change)) { /* it was taken back */
         allow(l);
         return;
     }

@@ -7,15 +7,25 @@
 #include <string.h>
 #include <syslog.h>
 
+#include "live/preview.h"
 #include "live/stored.h"
+#include "live/tensor.h"
 
 /* ---- begin, end ---- */
+
+/* The file that is edited is the first of a split model. */
+static struct edit_base base_of(const struct snapshot *g)
+{
+    return (struct edit_base){
+        .g = snapshot_own(g), .rank = g->rank, .tensor_rank = g->tensor_rank, .ids = g->ids};
+}
 
 void batch_begin(struct live *l)
 {
     const struct snapshot *base = base_gen(l);
+    const struct edit_base on = base_of(base);
     l->next = (struct batch){.number = l->next.number + 1};
-    edit_change_init(&l->next.change, snapshot_own(base), base->rank);
+    edit_change_on(&l->next.change, &on);
 }
 
 static void pin(struct name *x)
@@ -63,6 +73,7 @@ void batch_free(struct batch *b)
     b->cap_step = 0;
     edit_change_free(&b->change);
     edit_plan_free(&b->plan);
+    preview_free(&b->preview);
 }
 
 /* ---- steps ---- */
@@ -183,24 +194,36 @@ static void keep_sizes(const struct names *n, const struct snapshot *old, struct
     }
 }
 
-/* Put a snapshot in the place of the newest: a reference, which passes. */
-static void adopt(struct live *l, struct snapshot *g)
+/* Put a snapshot and a store in the place of the newest: references, which pass. */
+static void adopt(struct live *l, struct snapshot *g, struct store *s)
 {
     keep_sizes(&l->names, l->newest->view.snap, g);
-    snapshot_unref(newest_put(l->newest, g));
+    struct view old = newest_put_view(l->newest, g, s);
+    view_free(&old);
     atomic_store(&l->stale, false);
+}
+
+static void adopt_base(struct live *l)
+{
+    adopt(l, snapshot_ref(base_gen(l)), store_ref(base_store(l)));
 }
 
 static int adopt_plan(struct live *l, struct edit_plan *p, struct err *e)
 {
     struct snapshot *snap;
+    struct store *s = NULL;
     struct timespec changed = newest_changed(l->newest);
     int r = newest_make(l->newest, edit_plan_steal(p), l->snapshots + 1, &changed, &snap, e);
     if (r < 0)
         return r;
     snap->rank = edit_plan_steal_ranks(p);
+    r = preview_make(l, p, snap, &s, e);
+    if (r < 0) {
+        snapshot_unref(snap);
+        return r;
+    }
     l->snapshots++;
-    adopt(l, snap);
+    adopt(l, snap, s);
     return 0;
 }
 
@@ -211,8 +234,8 @@ int batch_freshen(struct live *l, struct err *e)
     assert(lock_held(&l->lock));
     if (!atomic_load(&l->stale))
         return 0;
-    if (b->change.n == 0) { /* what is pending is nothing: the one below */
-        adopt(l, snapshot_ref(base_gen(l)));
+    if (edit_change_is_empty(&b->change)) { /* what is pending is nothing: the one below */
+        adopt_base(l);
         return 0;
     }
     int r = edit_plan_make(&b->change, &l->opt.edit, &plan, e);
@@ -276,15 +299,19 @@ void batch_take_back(struct live *l, const struct err *e)
     assert(lock_held(&l->lock));
     struct batch *b = &l->next;
     size_t first = b->kept;
+    size_t marks;
+    struct tensor_mark *mark = tensors_mark(&b->change, &marks);
     l->losses++;
     play_all_back(l, b, first);
     edit_undo(&b->change, 0);
-    if (b->change.n == 0) {
+    if (edit_change_is_empty(&b->change)) {
         b->edits = 0;
-        adopt(l, snapshot_ref(base_gen(l)));
+        adopt_base(l);
     } else {
         set_changed(l);
     }
+    tensors_taken_back(l, mark, marks, e);
+    free(mark);
     follow_steps(l, b, first);
     for (size_t i = first; i < b->n_step; i++)
         report_refused(l, &b->step[i], e);
@@ -317,7 +344,8 @@ void batch_drop(struct live *l)
     l->next.asking = old.asking;
     l->next.waits = old.waits;
     play_all_back(l, &old, 0);
-    adopt(l, snapshot_ref(base_gen(l)));
+    adopt_base(l);
+    tensors_follow(l);
     batch_follow(l, &old.change);
     follow_steps(l, &old, 0);
     batch_end_steps(l, &old);
@@ -344,6 +372,7 @@ static void report_lost(struct live *l, const struct buf *lost)
         if (x)
             name_set_error(&l->names, x, e.msg);
         follow(l, x);
+        tensor_lost(l, at, strlen(at), &e);
     }
 }
 
@@ -351,7 +380,7 @@ static void report_lost(struct live *l, const struct buf *lost)
 static int move_change(struct live *l, struct buf *lost)
 {
     const struct snapshot *base = base_gen(l);
-    const struct edit_base to = {.g = snapshot_own(base), .rank = base->rank};
+    const struct edit_base to = base_of(base);
     return edit_rebase(&l->next.change, &to, on_lost, lost);
 }
 
@@ -363,19 +392,21 @@ void batch_rebase(struct live *l, struct batch *failed)
     l->losses++;
     play_all_back(l, b, 0);
     play_all_back(l, failed, 0);
-    int r = b->change.n ? move_change(l, &lost) : 0;
+    int r = edit_change_is_empty(&b->change) ? 0 : move_change(l, &lost);
+    preview_forget_bytes(&b->preview);
     if (r < 0) {
         live_log(l, LOG_ERR, "edits that followed are dropped: no memory");
         l->failed = r; /* for requests that wait for them */
     }
-    if (r < 0 || b->change.n == 0) {
+    if (r < 0 || edit_change_is_empty(&b->change)) {
         batch_drop(l);
     } else {
-        adopt(l, snapshot_ref(base_gen(l)));
+        adopt_base(l);
         set_changed(l);
         play_again(l, b);
         b->asked = false;
     }
+    tensors_follow(l);
     batch_follow(l, &failed->change);
     batch_follow(l, &b->change);
     follow_steps(l, failed, 0);

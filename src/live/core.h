@@ -20,6 +20,7 @@
 
 #include "base/lock.h"
 #include "edit/commit.h"
+#include "live/folders.h"
 #include "live/live.h"
 #include "live/names.h"
 
@@ -31,10 +32,28 @@ struct step {
     unsigned drafts;   /* file->drafts: later ones do not go back with it */
 };
 
+/*
+ * What a snapshot of a batch that changes tensors has of each: see preview.h.
+ */
+struct preview_tensor {
+    struct edit_content *content; /* a reference: what the change gives it; NULL: the base's */
+    struct tensor_id id;
+    uint32_t old;     /* its place in the base; EDIT_NONE: it is new */
+    struct mapped *m; /* a reference: where its bytes are that are not on the disk; or NULL */
+    uint64_t off;     /* in there */
+};
+
+struct preview {
+    struct preview_tensor *of; /* owned; NULL: no snapshot of it was made that changes tensors */
+    uint32_t n;
+    struct ids *ids; /* a reference: the snapshot's */
+};
+
 struct batch {
     struct edit_change change; /* since `flight` if that is set, else since `disk` */
     struct edit_plan plan;     /* of the change, if `planned` is its version */
     uint64_t planned;
+    struct preview preview;
     uint64_t number;   /* differs for each batch */
     struct step *step; /* owned; of those that the disk was asked for, only what moved a file */
     size_t n_step, cap_step;
@@ -58,13 +77,17 @@ struct live {
     const struct judge *const *judge; /* of drafts: constant */
     bool odd_names;                   /* some key has a NUL in it; constant */
     struct lock lock;                 /* comes before that of `newest` */
+    atomic_bool touched;              /* something is known of some tensor's folder */
     atomic_bool stale;                /* edits were accepted that are not in the newest snapshot */
     bool ending;                      /* drafts that were not judged yet are dropped */
     uint32_t snapshots;               /* made after the first */
     uint64_t ranks;                   /* given to keys */
     struct names names;
-    struct snapshot *disk;   /* a reference: what the model file holds */
-    struct snapshot *flying; /* a reference: what is being written, or NULL */
+    struct snapshot *disk;      /* a reference: what the model file holds */
+    struct snapshot *flying;    /* a reference: what is being written, or NULL */
+    struct store *store;        /* a reference: of the tensors of `disk` */
+    struct store *flying_store; /* a reference: of those of `flying`; or NULL */
+    struct folders folders;
     struct batch next;
     struct batch flight;     /* if `flying` is set; its plan and waits as they were taken */
     size_t flight_edits;     /* keys that it changes */
@@ -89,6 +112,12 @@ struct live {
 static inline struct snapshot *base_gen(const struct live *l)
 {
     return l->flying ? l->flying : l->disk;
+}
+
+/* Where the tensors are of what an edit that is made now is based on. */
+static inline struct store *base_store(const struct live *l)
+{
+    return l->flying ? l->flying_store : l->store;
 }
 
 /* Some key has a NUL in it: it may be equal to another up to that. Any thread. */

@@ -9,6 +9,7 @@
 #include "gguf/keys.h"
 #include "live/edits.h"
 #include "live/look.h"
+#include "live/tensor.h"
 #include "live/writer.h"
 
 /* ---- begin and end ---- */
@@ -28,6 +29,7 @@ int live_open(struct newest *n, struct edit_file *f, const struct live_options *
     l->odd_names = has_odd_names(own);
     l->ranks = own->n_kv;
     l->disk = snapshot_ref(n->view.snap);
+    l->store = store_ref(n->view.store);
     l->judge = judges;
     lock_init(&l->lock);
     batch_begin(l);
@@ -66,6 +68,16 @@ static const char *why_unsaved(const struct live *l, const struct name *x)
     return stray ? LOOK_STRAY : NULL;
 }
 
+static void unsaved_tensor(const struct live *l, const struct folder *f, struct buf *out)
+{
+    struct tensor_now t;
+    char name[TREE_NAME_MAX + 1];
+    if (tensor_of_number(l, f->number, &t) < 0)
+        return;
+    (void)name_encode(t.name, t.len, name);
+    buf_printf(out, "tensors/%s: %s\n", name, f->error);
+}
+
 void live_unsaved(struct live *l, struct buf *out)
 {
     lock_take(&l->lock);
@@ -74,6 +86,9 @@ void live_unsaved(struct live *l, struct buf *out)
         if (why)
             buf_printf(out, "%s: %s\n", x->text, why);
     }
+    for (const struct folder *f = l->folders.first; f; f = f->next)
+        if (f->error)
+            unsaved_tensor(l, f, out);
     lock_drop(&l->lock);
 }
 
@@ -86,7 +101,9 @@ void live_close(struct live *l)
     lock_drop(&l->lock);
     batch_free(&l->next);
     names_close(&l->names);
+    folders_free(&l->folders);
     snapshot_unref(l->disk);
+    store_unref(l->store);
     lock_destroy(&l->lock);
     free(l);
 }
@@ -114,8 +131,8 @@ struct live_counts live_count(struct live *l)
     struct edit_file file;
     lock_take(&l->lock);
     struct live_counts c = {.pending = edit_change_count(&l->next.change, LIVE_COUNT_MOST) +
-                                       l->names.n_doomed + l->flight_edits,
-                            .refused = l->names.n_errors};
+                                       l->names.n_doomed + l->folders.n_doomed + l->flight_edits,
+                            .refused = l->names.n_errors + l->folders.n_errors};
     bool idle = writer_file(l, &file);
     lock_drop(&l->lock);
     if (!idle || edit_file_fresh(&file, NULL) != -ESTALE)

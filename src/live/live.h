@@ -42,6 +42,7 @@ enum live_commit { LIVE_COMMIT_AUTO, LIVE_COMMIT_CLOSE, LIVE_COMMIT_SYNC };
 struct live_options {
     enum live_commit commit;
     struct edit_options edit;
+    bool tensors;           /* tensors can be edited too: tensors.h */
     struct keeper *history; /* not owned; NULL: none is kept */
     struct crew *crew;      /* whose thread writes; not owned; NULL: one of its own */
     struct logger log;      /* called by any thread */

@@ -17,7 +17,10 @@
 #include <syslog.h>
 #include <unistd.h>
 
+#include "base/count.h"
 #include "live/edits.h"
+#include "live/preview.h"
+#include "live/tensor_batch.h"
 
 /* ---- writing ---- */
 
@@ -83,34 +86,57 @@ static void mark_failed(struct live *l, const struct edit_change *c, const struc
         if (x)
             name_set_error(&l->names, x, e->msg);
     }
+    tensors_failed(l, c, e);
+}
+
+/* What is not needed any more once a batch is on the disk: references. */
+struct retired {
+    struct snapshot *snap;
+    struct store *store[3];
+};
+
+static void retire(struct retired *r)
+{
+    snapshot_unref(r->snap);
+    for (size_t i = 0; i < COUNT(r->store); i++)
+        store_unref(r->store[i]);
+    *r = (struct retired){0};
 }
 
 /*
- * The batch is on disk: so is the snapshot that was in flight. Returns the store that is not
- * needed any more, or NULL. It is let go of without the lock, and of a large model after the
- * waiting requests are answered: freeing a file takes a good part of the time that its copy took.
+ * The batch is on disk: so is the snapshot that was in flight. s: the store of the new file; NULL:
+ * the one before serves on. What is not needed any more is let go of without the lock, and of a
+ * large model after the waiting requests are answered: freeing a file takes a good part of the time
+ * that its copy took.
  */
-static struct store *landed(struct live *l, struct store *s)
+static struct retired landed(struct live *l, struct store *s)
 {
-    struct store *old = s ? newest_put_store(l->newest, s) : NULL;
+    struct store *now = NULL;
+    struct retired ret = {.store = {l->store, s ? l->flying_store : NULL}};
     snapshot_unref(l->disk);
     l->disk = l->flying;
     l->flying = NULL;
-    return old;
-}
-
-static void drop_store(struct store **s)
-{
-    store_unref(*s);
-    *s = NULL;
+    l->store = s ? s : l->flying_store;
+    l->flying_store = NULL;
+    if (preview_store(l, &now) < 0) /* it goes on with what it has */
+        now = store_ref(l->newest->view.store);
+    struct view before = newest_put_view(l->newest, snapshot_ref(l->newest->view.snap), now);
+    ret.snap = before.snap;
+    ret.store[2] = before.store;
+    if (s)
+        newest_drop_file(l->newest);
+    return ret;
 }
 
 static void failed(struct live *l, const struct job *job, int r)
 {
     struct snapshot *flying = l->flying; /* what was accepted since is based on it */
+    struct store *store = l->flying_store;
     l->flying = NULL;
+    l->flying_store = NULL;
     batch_rebase(l, &l->flight);
     snapshot_unref(flying);
+    store_unref(store);
     mark_failed(l, &l->flight.change, &job->err);
     if (!l->flight.waits)
         l->failed = r;
@@ -125,11 +151,13 @@ static int carry_out(struct live *l, struct job *job, struct snapshot *g, struct
     job->result = (struct edit_result){.old_fd = -1};
     if (l->opt.history)
         keeper_begin(l->opt.history, l->disk, g, l->flight.restored);
-    int r = edit_commit(l->file, &l->flight.plan, &l->opt.edit, &hooks, &job->result, &job->err);
+    int r = preview_keep_old(l, &l->flight.plan, &job->err);
+    if (r == 0)
+        r = edit_commit(l->file, &l->flight.plan, &l->opt.edit, &hooks, &job->result, &job->err);
     if (l->opt.history)
         keeper_end(l->opt.history, r == 0);
-    bool replaced = job->result.old_fd >= 0;
-    if (replaced)
+    bool replaced = job->result.old_fd >= 0 || (l->flight.plan.tensor && !l->flight.plan.same);
+    if (job->result.old_fd >= 0)
         (void)close(job->result.old_fd);
     /* Readers get the new file. If it cannot be had, the old one has the same data. */
     if (r == 0 && replaced &&
@@ -159,6 +187,7 @@ static void take(struct live *l, struct job *job, struct live_wait **answered)
     l->due_set = false;
     l->flight = *b;
     l->flying = snapshot_ref(l->newest->view.snap);
+    l->flying_store = store_ref(l->newest->view.store);
     batch_begin(l);
     atomic_store(&l->cancel, false);
 }
@@ -197,13 +226,13 @@ static void give_up(struct live *l, const struct err *e)
 /* The batch is done, and those that wait are answered. */
 static void finish(struct live *l, struct job *job, struct store *s, int r)
 {
-    struct store *old = NULL;
+    struct retired old = {0};
     if (r == 0)
         old = landed(l, s);
     else
         failed(l, job, r);
     struct live_wait *waits = l->flight.waits; /* more may have joined */
-    bool freeing = l->freeing = old && !writer_is_small(l);
+    bool freeing = l->freeing = s && !writer_is_small(l);
     batch_end_steps(l, &l->flight);
     struct batch done = l->flight;
     l->flight = (struct batch){0};
@@ -212,9 +241,9 @@ static void finish(struct live *l, struct job *job, struct store *s, int r)
         r = writer_take_failure(l);
     lock_drop(&l->lock);
     if (!freeing)
-        drop_store(&old);
+        retire(&old);
     waits_answer(waits, r);
-    drop_store(&old);
+    retire(&old);
     buf_free(&job->notes);
     batch_free(&done);
     lock_take(&l->lock);
@@ -230,7 +259,10 @@ static void write_pending(struct live *l)
     int r = edits_remove_due(l);
     if (r < 0)
         l->failed = r;
-    if (l->next.change.n == 0) {
+    r = tensors_remove_due(l);
+    if (r < 0)
+        l->failed = r;
+    if (edit_change_is_empty(&l->next.change)) {
         answer_without(l, 0);
         return;
     }
@@ -259,9 +291,20 @@ static bool is_due(const struct live *l)
            (now.tv_sec == l->due.tv_sec && now.tv_nsec >= l->due.tv_nsec);
 }
 
+/* When something is due; NULL: nothing is. */
+static const struct timespec *next_due(const struct live *l)
+{
+    const struct timespec *a = l->due_set ? &l->due : NULL;
+    const struct timespec *b = l->folders.doomed ? &l->folders.due : NULL;
+    if (!a || !b)
+        return a ? a : b;
+    return a->tv_sec < b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec < b->tv_nsec) ? a : b;
+}
+
 static bool wants_write(const struct live *l)
 {
-    return l->next.waits || is_due(l) || (l->stop && writer_has_work(l));
+    return l->next.waits || is_due(l) || folders_due(&l->folders) ||
+           (l->stop && writer_has_work(l));
 }
 
 #define LIVE_OF(j) ((struct live *)((char *)(j)-offsetof(struct live, job)))
@@ -278,8 +321,9 @@ static bool turn(struct crew_job *j, struct timespec *again)
     else if (write)
         write_pending(l);
     bool more = l->next.asking || wants_write(l);
-    if (!more && l->due_set) {
-        *again = l->due;
+    const struct timespec *due = next_due(l);
+    if (!more && due) {
+        *again = *due;
         more = true;
     }
     lock_drop(&l->lock);

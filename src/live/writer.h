@@ -55,7 +55,7 @@ void waits_answer(struct live_wait *list, int result);
 /* All of `more` are in the list too. */
 void waits_join(struct live_wait **list, struct live_wait *more);
 
-/* What a change does to each key: a line for each, NUL-terminated. Any thread. */
+/* What a change does to each key and tensor: a line for each, NUL-terminated. Any thread. */
 void notes_of(const struct edit_change *c, struct buf *out);
 
 #endif

@@ -49,6 +49,29 @@ uint32_t ids_find_version(const struct ids *s, uint32_t n, uint32_t version)
     return find(s, n, version, true);
 }
 
+int ids_make(const struct tensor_id *of, uint32_t n, struct ids **ret)
+{
+    struct ids *s = calloc(1, sizeof(*s));
+    if (!s)
+        return -ENOMEM;
+    atomic_init(&s->refs, 1);
+    s->n = n;
+    s->of = malloc(((size_t)n + 1) * sizeof(*s->of));
+    int r = s->of ? index_init(&s->find, 2 * (size_t)n) : -ENOMEM;
+    if (r < 0) {
+        ids_unref(s);
+        return r;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        s->of[i] = of[i];
+        index_insert(&s->find, hash_number(of[i].number), i);
+        if (of[i].version != of[i].number)
+            index_insert(&s->find, hash_number(of[i].version), i);
+    }
+    *ret = s;
+    return 0;
+}
+
 static bool is_same(uint32_t n_before, const struct tensor_from *from, uint32_t n)
 {
     bool same = n == n_before;
@@ -57,19 +80,16 @@ static bool is_same(uint32_t n_before, const struct tensor_from *from, uint32_t 
     return same;
 }
 
-static int fill(struct ids *s, const struct ids *before, const struct tensor_from *from,
-                uint32_t *next)
+static int follow(const struct ids *before, const struct tensor_from *from, uint32_t n,
+                  struct tensor_id *of, uint32_t *next)
 {
-    for (uint32_t i = 0; i < s->n; i++) {
+    for (uint32_t i = 0; i < n; i++) {
         bool new = from[i].old == IDS_NONE;
         if ((new || from[i].changed) && *next == IDS_NONE)
             return -EOVERFLOW;
-        s->of[i] = new ? (struct tensor_id){*next, *next} : ids_of(before, from[i].old);
+        of[i] = new ? (struct tensor_id){*next, *next} : ids_of(before, from[i].old);
         if (new || from[i].changed)
-            s->of[i].version = (*next)++;
-        index_insert(&s->find, hash_number(s->of[i].number), i);
-        if (s->of[i].version != s->of[i].number)
-            index_insert(&s->find, hash_number(s->of[i].version), i);
+            of[i].version = (*next)++;
     }
     return 0;
 }
@@ -82,20 +102,12 @@ int ids_follow(struct ids *before, uint32_t n_before, const struct tensor_from *
         *ret = ids_ref(before);
         return 0;
     }
-    struct ids *s = calloc(1, sizeof(*s));
-    if (!s)
-        return -ENOMEM;
-    atomic_init(&s->refs, 1);
-    s->n = n;
-    s->of = malloc(((size_t)n + 1) * sizeof(*s->of));
-    int r = s->of ? index_init(&s->find, 2 * (size_t)n) : -ENOMEM;
+    struct tensor_id *of = malloc(((size_t)n + 1) * sizeof(*of));
+    int r = of ? follow(before, from, n, of, &next) : -ENOMEM;
     if (r == 0)
-        r = fill(s, before, from, &next);
-    if (r < 0) {
-        ids_unref(s);
-        return r;
-    }
-    *given = next;
-    *ret = s;
-    return 0;
+        r = ids_make(of, n, ret);
+    free(of);
+    if (r == 0)
+        *given = next;
+    return r;
 }

@@ -45,6 +45,9 @@ static inline struct tensor_id ids_of(const struct ids *s, uint32_t i)
 uint32_t ids_find(const struct ids *s, uint32_t n, uint32_t number);
 uint32_t ids_find_version(const struct ids *s, uint32_t n, uint32_t version);
 
+/* A table of n tensors as `of` has them. 0, -ENOMEM. */
+int ids_make(const struct tensor_id *of, uint32_t n, struct ids **ret);
+
 /* Where a tensor of a new state comes from. */
 struct tensor_from {
     uint32_t old; /* its place in the list before; IDS_NONE: it is new */

@@ -96,16 +96,6 @@ int newest_make_store(const struct newest *n, int fd, const struct gguf *own, st
     return r < 0 ? err_set(e, r, "no memory") : 0;
 }
 
-struct snapshot *newest_put(struct newest *n, struct snapshot *g)
-{
-    (void)pthread_mutex_lock(&n->lock);
-    assert(g->ids == n->view.snap->ids);
-    struct snapshot *old = n->view.snap;
-    n->view.snap = g;
-    (void)pthread_mutex_unlock(&n->lock);
-    return old;
-}
-
 struct view newest_put_view(struct newest *n, struct snapshot *g, struct store *s)
 {
     (void)pthread_mutex_lock(&n->lock);
@@ -118,14 +108,11 @@ struct view newest_put_view(struct newest *n, struct snapshot *g, struct store *
     return old;
 }
 
-struct store *newest_put_store(struct newest *n, struct store *s)
+void newest_drop_file(struct newest *n)
 {
     (void)pthread_mutex_lock(&n->lock);
     struct image *file = n->file;
-    struct store *old = n->view.store;
     n->file = NULL;
-    n->view.store = s;
     (void)pthread_mutex_unlock(&n->lock);
     image_unref(file);
-    return old;
 }

@@ -4,12 +4,12 @@
  *
  *     newest_init(&n); n.view.snap = ...; n.view.store = ...;
  *     struct view v = newest_view(&n);     any reader; view_free(&v)
- *     newest_put(&n, snap);                 the writer
+ *     newest_put_view(&n, snap, store);     the writer
  *
  * Its lock is held for a few reference counts, never while anything is rendered, measured, planned
  * or asked of the disk: it is all that a read of tensor data needs.
  *
- * Threads: any; but one at a time makes what is newest (newest_put, newest_put_store), and may read
+ * Threads: any; but one at a time makes what is newest (newest_put_view), and may read
  * `view` without the lock.
  */
 #ifndef MODEL_NEWEST_H
@@ -53,12 +53,11 @@ int newest_make(const struct newest *n, struct gguf *own, uint32_t number,
 int newest_make_store(const struct newest *n, int fd, const struct gguf *own, struct store **ret,
                       struct err *e);
 
-/* Put it in the place of the newest, whose reference is returned; this one passes. */
-struct snapshot *newest_put(struct newest *n, struct snapshot *g);
-/* The same for a snapshot and a store of its tensors: where the table of tensors is another. */
+/* Put a snapshot and a store of its tensors in the place of the newest, whose references are
+ * returned; these pass. */
 struct view newest_put_view(struct newest *n, struct snapshot *g, struct store *s);
-/* The same for a store: the file that the first snapshot was read from is replaced. */
-struct store *newest_put_store(struct newest *n, struct store *s);
+/* The first snapshot's file is replaced, or its tensors are changed. */
+void newest_drop_file(struct newest *n);
 /* Something is edited just now. */
 void newest_touch(struct newest *n);
 

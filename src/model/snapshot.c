@@ -74,6 +74,7 @@ static void snapshot_free(struct snapshot *g)
     ids_unref(g->ids);
     image_unref(g->whole);
     free(g->rank);
+    free(g->tensor_rank);
     free(g);
 }
 

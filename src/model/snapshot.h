@@ -41,8 +41,9 @@ struct snapshot {
     const struct shards *shards; /* the tree's; NULL if the model is not split */
     _Atomic(struct image *) whole;                        /* owned: snapshot_whole() */
     _Atomic(struct snapshot_part *) part[SNAPSHOT_PARTS]; /* owned: snapshot_part() */
-    uint64_t *rank; /* owned: of own's keys (edit/change.h); NULL: their numbers + 1 */
-    bool journal;   /* an interrupted edit was applied in memory */
+    uint64_t *rank;        /* owned: of own's keys (edit/change.h); NULL: their numbers + 1 */
+    uint64_t *tensor_rank; /* owned: the same of its tensors */
+    bool journal;          /* an interrupted edit was applied in memory */
     /* Names too long for a file name, by the hash of their file names. */
     struct index long_keys;
     struct index long_tensors;

@@ -5,10 +5,14 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/bytes.h"
 #include "base/sys.h"
+
+/* Bytes that are copied at a time. */
+#define COPY_ROOM ((size_t)1 << 20)
 
 int mapped_open(int fd, uint64_t size, struct mapped **ret, struct err *e)
 {
@@ -27,6 +31,18 @@ int mapped_open(int fd, uint64_t size, struct mapped **ret, struct err *e)
         far_init(&m->far, &m->map);
     *ret = m;
     return 0;
+}
+
+struct mapped *mapped_of_pages(int fd, const void *pages, uint64_t size)
+{
+    struct mapped *m = calloc(1, sizeof(*m));
+    if (!m)
+        return NULL;
+    atomic_init(&m->refs, 1);
+    atomic_init(&m->frozen, true);
+    m->fd = fd;
+    m->map = (struct map){.fd = fd, .data = pages, .size = size};
+    return m;
 }
 
 struct mapped *mapped_ref(struct mapped *m)
@@ -83,12 +99,47 @@ int mapped_copy(struct mapped *m, uint64_t off, void *dst, size_t n)
     return r < 0 ? r : cut;
 }
 
+int mapped_freeze(struct mapped *m, uint64_t off, uint64_t n, int fd, uint64_t at, uint64_t *copied)
+{
+    const struct sys *s = &sys_libc;
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), lo = off & ~(page - 1);
+    uint64_t end = min_u64(m->map.size, (off + n + page - 1) & ~(page - 1)), done = 0;
+    *copied = 0;
+    if (lo >= end)
+        return 0;
+    uint8_t *room = malloc(COPY_ROOM);
+    int r = room ? 0 : -ENOMEM;
+    while (r == 0 && done < end - lo) {
+        size_t k = (size_t)min_u64(COPY_ROOM, end - lo - done);
+        r = mapped_copy(m, lo + done, room, k);
+        if (r == 0)
+            r = sys_write_all(s, fd, room, k, at + done);
+        done += k;
+    }
+    free(room);
+    uint64_t whole = (end - lo + page - 1) & ~(page - 1);
+    if (r == 0)
+        r = s->ftruncate(s, fd, at + whole);
+    void *addr = (void *)(uintptr_t)(m->map.data + lo);
+    if (r == 0 && mmap(addr, (size_t)(end - lo), PROT_READ, MAP_SHARED | MAP_FIXED, fd,
+                       (off_t)at) == MAP_FAILED)
+        r = -errno;
+    if (r < 0)
+        return r;
+    atomic_store(&m->frozen, true);
+    *copied = whole;
+    return 0;
+}
+
 /*
  * By pread(2): on a file system in memory, reading a hole through a mapping fills it with a page.
  */
 static int read_mapped(const struct source *s, uint64_t off, void *dst, size_t n)
 {
-    return sys_read_all(&sys_libc, s->fd, dst, n, off);
+    struct mapped *m = (struct mapped *)(uintptr_t)s->mem;
+    int r = sys_read_all(&sys_libc, s->fd, dst, n, off);
+    /* The file may have been changed before or while it was read. */
+    return atomic_load(&m->frozen) ? mapped_copy(m, off, dst, n) : r;
 }
 
 struct source mapped_source(struct mapped *m)
@@ -116,7 +167,7 @@ static void fill(struct store *s, struct mapped *const *file, const struct gguf 
     for (uint32_t k = 0; k < s->files; k++) {
         s->file[k] = mapped_ref(file[k]);
         for (uint32_t i = 0; i < g[k]->n_tensors; i++)
-            s->place[at++] = (struct place_in_store){g[k]->tensor[i].off, k};
+            s->place[at++] = (struct place_in_store){g[k]->tensor[i].off, k, k};
     }
 }
 
@@ -139,6 +190,28 @@ int store_make(struct mapped *const *file, const struct gguf *const *g, size_t n
     s->files = n;
     s->n = tensors;
     fill(s, file, g);
+    *ret = s;
+    return 0;
+}
+
+int store_of(struct mapped *const *file, size_t files, const struct place_in_store *place, size_t n,
+             struct store **ret)
+{
+    struct store *s = calloc(1, sizeof(*s));
+    if (!s)
+        return -ENOMEM;
+    atomic_init(&s->refs, 1);
+    s->file = calloc(files + 1, sizeof(struct mapped *));
+    s->place = malloc((n + 1) * sizeof(*s->place));
+    if (!s->file || !s->place) {
+        store_free(s);
+        return -ENOMEM;
+    }
+    for (size_t i = 0; i < files; i++)
+        s->file[i] = mapped_ref(file[i]);
+    s->files = files;
+    memcpy(s->place, place, n * sizeof(*place));
+    s->n = n;
     *ret = s;
     return 0;
 }

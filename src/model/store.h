@@ -25,6 +25,7 @@ struct mapped {
     bool is_far;     /* reads are announced, by `far` */
     struct far far;
     struct map map;
+    atomic_bool frozen; /* see mapped_freeze() */
 };
 
 /* Map the first `size` bytes of fd, which passes to it on success. */
@@ -36,6 +37,18 @@ void mapped_unref(struct mapped *m);
  * read as well, but from another machine page by page.
  */
 void mapped_want(struct mapped *m, uint64_t off, uint64_t n);
+/*
+ * A mapping that was made, whose pages need not be those of a file; it passes to it, as does fd. NULL:
+ * no memory, and they stay the caller's.
+ */
+struct mapped *mapped_of_pages(int fd, const void *pages, uint64_t size);
+/*
+ * What is mapped of [off, off + n), rounded to pages, stays as it is, whatever is written to the
+ * file: its bytes are copied to `fd`, a file without a name, at `at`, a multiple of a page, and
+ * mapped from there. *copied: how many those are. Before the file is changed. 0, -errno.
+ */
+int mapped_freeze(struct mapped *m, uint64_t off, uint64_t n, int fd, uint64_t at,
+                  uint64_t *copied);
 /* 0 if the file still has its first `end` bytes, else -EIO. */
 int mapped_check(struct mapped *m, uint64_t end);
 /* Copy bytes [off, off + n), under map_guard(). 0, -EIO (the file has been cut, or ends before). */
@@ -57,6 +70,8 @@ struct store {
 struct place_in_store {
     uint64_t off; /* of its data in the file */
     uint32_t file;
+    uint32_t shard; /* the file of the model that it belongs to: `file`, but of a tensor whose bytes
+                       are not there yet */
 };
 
 /*
@@ -65,6 +80,9 @@ struct place_in_store {
  */
 int store_make(struct mapped *const *file, const struct gguf *const *g, size_t n,
                struct store **ret);
+/* One of these files and places (copied), with references of its own. 0, -ENOMEM. */
+int store_of(struct mapped *const *file, size_t files, const struct place_in_store *place, size_t n,
+             struct store **ret);
 struct store *store_ref(struct store *s);
 void store_unref(struct store *s);
 

@@ -7,7 +7,7 @@
 
 double mnt_timeout(const struct tree_entry *e)
 {
-    return e->fixed ? FOREVER : 0;
+    return e->lasting ? FOREVER : 0;
 }
 
 struct fuse_entry_param mnt_entry(const struct tree_entry *e)
@@ -16,7 +16,7 @@ struct fuse_entry_param mnt_entry(const struct tree_entry *e)
                                      .generation = e->generation,
                                      .attr = e->attr,
                                      .attr_timeout = mnt_timeout(e),
-                                     .entry_timeout = mnt_timeout(e)};
+                                     .entry_timeout = e->fixed ? FOREVER : 0};
 }
 
 void mnt_reply_entry(fuse_req_t req, int r, const struct tree_entry *e)

@@ -57,6 +57,7 @@ static inline struct shelf_file *file_of(const struct fuse_file_info *fi)
     return reader_file(reader_of(fi));
 }
 
+/* How long attributes are cached. */
 double mnt_timeout(const struct tree_entry *e);
 struct fuse_entry_param mnt_entry(const struct tree_entry *e);
 /* Reply with an entry, or with -r. */

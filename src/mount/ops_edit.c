@@ -198,10 +198,9 @@ void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 
 void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
 {
-    (void)parent;
-    (void)name;
+    struct tree_entry e;
     (void)mode;
-    (void)fuse_reply_err(req, EPERM);
+    mnt_reply_entry(req, shelf_mkdir(shelf_of(req), parent, name, &e), &e);
 }
 
 /* tar makes files this way, to set attributes before it writes the content. */
@@ -226,7 +225,5 @@ void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t new_parent, const char *
 
 void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-    (void)parent;
-    (void)name;
-    (void)fuse_reply_err(req, EPERM);
+    (void)fuse_reply_err(req, -shelf_rmdir(shelf_of(req), parent, name));
 }

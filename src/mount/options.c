@@ -34,6 +34,7 @@ static const struct fuse_opt templates[] = {
     OPT("hardlinks=%s", hardlinks),
     OPT("hashnames=%s", hashnames),
     OPT("views=%s", views),
+    OPT("tensors=%s", tensors),
     OPT("uid=%s", uid),
     OPT("gid=%s", gid),
     OPT("umask=%s", umask),
@@ -220,7 +221,8 @@ static int check_words(struct mnt_options *o)
     static const char *const views[] = {"std", "raw", "all", NULL};
     int commit = word(o->commit, commits), layout = word(o->relayout, layouts);
     int hard = word(o->hardlinks, links), hash = word(o->hashnames, hashes);
-    int view = word(o->views, views);
+    static const char *const tensors[] = {"read", "edit", NULL};
+    int view = word(o->views, views), tensor = word(o->tensors, tensors);
     if (commit < 0)
         return bad_word(o, "commit", "auto, close or sync");
     if (layout < 0)
@@ -231,6 +233,8 @@ static int check_words(struct mnt_options *o)
         return bad_word(o, "hashnames", "refuse or edit");
     if (view < 0)
         return bad_word(o, "views", "std, raw or all");
+    if (tensor < 0)
+        return bad_word(o, "tensors", "read or edit");
     if (!parse_size(o->reserve, &o->tree.reserve))
         return bad_word(o, "reserve", "auto or bytes (K, M, G), at most 64M");
     o->tree.commit = (enum live_commit)commit;
@@ -238,6 +242,7 @@ static int check_words(struct mnt_options *o)
     o->tree.break_hardlinks = hard == 1;
     o->tree.edit_hash_names = hash == 1;
     o->tree.views = (enum files_views)view;
+    o->tree.tensors = tensor == 1;
     return 0;
 }
 
@@ -349,6 +354,7 @@ void mnt_options_free(struct mnt_options *o)
     free(o->fsname);
     free(o->subtype);
     free(o->views);
+    free(o->tensors);
     free(o->commit);
     free(o->relayout);
     free(o->reserve);

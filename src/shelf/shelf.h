@@ -92,6 +92,8 @@ int shelf_fsyncdir(struct shelf *s, uint64_t node, struct live_wait *w);
 int shelf_unlink(struct shelf *s, uint64_t parent, const char *name);
 int shelf_rename(struct shelf *s, uint64_t parent, const char *name, uint64_t new_parent,
                  const char *new_name, unsigned flags, struct live_wait *w);
+int shelf_mkdir(struct shelf *s, uint64_t parent, const char *name, struct tree_entry *ret);
+int shelf_rmdir(struct shelf *s, uint64_t parent, const char *name);
 int shelf_symlink(struct shelf *s, uint64_t parent, const char *name, const char *target,
                   struct tree_entry *ret);
 int shelf_setxattr(struct shelf *s, uint64_t node, const char *name, const void *value, size_t n,

@@ -208,6 +208,35 @@ int shelf_unlink(struct shelf *s, uint64_t parent, const char *name)
     return r;
 }
 
+int shelf_rmdir(struct shelf *s, uint64_t parent, const char *name)
+{
+    struct at at;
+    struct use u;
+    int r = enter_edit(s, parent, &at, &u);
+    if (r < 0)
+        return r;
+    r = tree_rmdir(tree_in(&u), at.local, name);
+    at_leave(s, &u);
+    return r;
+}
+
+int shelf_mkdir(struct shelf *s, uint64_t parent, const char *name, struct tree_entry *ret)
+{
+    struct at at;
+    struct use u;
+    int r = enter_edit(s, parent, &at, &u);
+    if (r < 0)
+        return r;
+    r = tree_mkdir(tree_in(&u), at.local, name, ret);
+    at_leave(s, &u);
+    if (r < 0)
+        return r;
+    entry_in_slot(&at, ret);
+    if (!s->one)
+        slot_known(&s->slots, at.slot);
+    return 0;
+}
+
 int shelf_rename(struct shelf *s, uint64_t parent, const char *name, uint64_t new_parent,
                  const char *new_name, unsigned flags, struct live_wait *w)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Nodes and their attributes: see tree.h, ino.h. */
-#include "tree/internal.h"
+#include "tree/tensors.h"
 
 #include <errno.h>
 
@@ -78,21 +78,26 @@ static const struct grant *node_grant(const struct tree *t, const struct view *v
 {
     const struct rights *r = &t->rights;
     if (n->kind == NODE_TENSOR || n->kind == NODE_TENSOR_FILE)
-        return &r->file[v->store->place[snapshot_tensor_no(v->snap, node_tensor(v->snap, n))].file];
+        return &r->file[v->store->place[snapshot_tensor_no(v->snap, node_tensor(v->snap, n))]
+                            .shard];
     if (n->kind == NODE_WHOLE)
         return &r->all;
     return n->kind == NODE_DIR && n->row == ROOT_TENSORS ? &r->names : &r->own;
 }
 
 /*
- * Bits derive from those of the files: metadata/ and its files have read and write bits, all else
- * read bits. A user who may read a folder may enter it; more users may enter tensors/ than read it.
+ * Bits derive from those of the files: metadata/ and its files have read and write bits, so has
+ * tensors/ with all in it where tensors can be edited; all else has read bits. A user who may read a folder may enter it; more users may enter tensors/ than read it.
  */
 static mode_t node_mode(const struct tree *t, const struct grant *g, const struct node *n)
 {
-    bool editable = n->kind == NODE_KEY || (n->kind == NODE_DIR && n->row == ROOT_METADATA);
+    bool tensors = n->kind == NODE_TENSOR_FILE || tensors_has(t, n);
+    bool editable = n->kind == NODE_KEY || (n->kind == NODE_DIR && n->row == ROOT_METADATA) ||
+                    (tensors && t->opt.tensors && t->writable);
     mode_t from = t->opt.set_umask ? 0777 & ~t->opt.umask : g->bits;
     mode_t mode = from & (editable ? 0666 : 0444);
+    if (editable && g == &t->rights.names && !t->opt.set_umask)
+        mode |= t->rights.own.bits & 0222;
     if (!node_is_dir(n))
         return S_IFREG | mode;
     if (g == &t->rights.names && !t->opt.set_umask)
@@ -108,7 +113,8 @@ static struct timespec node_mtime(struct tree *t, const struct view *v, const st
     const struct row *row = node_row(n);
     if (a->mtime.tv_sec)
         return a->mtime;
-    if (n->kind == NODE_DIR && n->row == ROOT_METADATA)
+    bool editable = n->kind == NODE_DIR && (n->row == ROOT_METADATA || t->opt.tensors);
+    if (editable)
         return newest_changed(&t->newest);
     bool moves = n->kind == NODE_WHOLE || (row && row->flags & ROW_MOVES);
     return moves ? v->snap->mtime : t->st.st_mtim;
@@ -116,7 +122,9 @@ static struct timespec node_mtime(struct tree *t, const struct view *v, const st
 
 /*
  * What a writable tree shows may change, but for tensors' folders and what is in them, and the
- * root: the kernel asks for the attributes of each folder on a path that are not fixed.
+ * root: the kernel asks for the attributes of each folder on a path that are not fixed. Where
+ * tensors can be edited, their folders still change by requests of the kernel alone, which knows
+ * then; a name in such a folder may mean another node at any time.
  */
 static bool node_fixed(const struct tree *t, const struct node *n)
 {
@@ -126,7 +134,13 @@ static bool node_fixed(const struct tree *t, const struct node *n)
     if (!t->writable || n->kind == NODE_ROOT || n->kind == NODE_TENSOR ||
         (n->kind == NODE_DIR && n->row == ROOT_TENSORS))
         return true;
-    return n->kind == NODE_TENSOR_FILE && !(row->flags & ROW_MOVES);
+    return n->kind == NODE_TENSOR_FILE && !t->opt.tensors && !(row->flags & ROW_MOVES);
+}
+
+/* Whether its attributes last: as long as the node does, or those of the folder. */
+static bool node_lasting(const struct tree *t, const struct node *n)
+{
+    return node_fixed(t, n) || (n->kind == NODE_TENSOR_FILE && !(node_row(n)->flags & ROW_MOVES));
 }
 
 int node_entry_as(struct tree *t, const struct view *v, const struct node *n,
@@ -136,8 +150,10 @@ int node_entry_as(struct tree *t, const struct view *v, const struct node *n,
         return -EOVERFLOW;
     struct timespec mtime = node_mtime(t, v, n, a);
     const struct grant *g = node_grant(t, v, n);
-    *ret = (struct tree_entry){
-        .node = ino_of(n), .generation = a->generation, .fixed = node_fixed(t, n)};
+    *ret = (struct tree_entry){.node = ino_of(n),
+                               .generation = a->generation,
+                               .fixed = node_fixed(t, n),
+                               .lasting = node_lasting(t, n)};
     ret->attr = (struct stat){
         .st_ino = n->kind == NODE_KEY ? ino_key(a->ino) : node_inode(v->snap, n),
         .st_mode = a->link ? S_IFLNK | 0777 : node_mode(t, g, n),
@@ -157,9 +173,16 @@ int node_entry_as(struct tree *t, const struct view *v, const struct node *n,
 int node_entry(struct tree *t, const struct view *v, const struct node *n, struct tree_entry *ret)
 {
     struct live_attr a = {0};
+    struct live_folder folder;
     int r = node_check(t, v->snap, n);
     if (r == 0)
         r = node_size(t, v, n, &a.size);
+    if (r == 0)
+        r = tensors_facts(t, v->snap, n, false, &folder);
+    if (r == 0) {
+        a.generation = n->kind == NODE_TENSOR ? folder.generation : 0;
+        a.mtime = folder.mtime;
+    }
     return r < 0 ? r : node_entry_as(t, v, n, &a, ret);
 }
 

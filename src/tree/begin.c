@@ -123,8 +123,11 @@ int begin_open(struct tree *t, struct err *e)
 
 static int open_live(struct tree *t, struct live **ret)
 {
-    struct live_options o = {
-        .commit = t->opt.commit, .edit = t->edit, .crew = t->opt.crew, .log = t->opt.log};
+    struct live_options o = {.commit = t->opt.commit,
+                             .edit = t->edit,
+                             .crew = t->opt.crew,
+                             .tensors = t->opt.tensors,
+                             .log = t->opt.log};
     int r = 0;
     if (t->opt.history && !t->history)
         r = keeper_open(t->model.real, t->opt.history, &sys_libc, &t->opt.log, &t->history);

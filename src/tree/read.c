@@ -97,7 +97,7 @@ int row_open(struct tree *t, struct tree_file *f, int flags)
     if (node_is_dir(&f->node))
         return -EISDIR;
     if ((flags & O_ACCMODE) != O_RDONLY)
-        return t->writable ? -EACCES : -EROFS;
+        return !t->writable ? -EROFS : t->opt.tensors ? -EOPNOTSUPP : -EACCES;
     f->row = node_row(&f->node);
     f->cacheable = !(t->writable && f->row->flags & ROW_MOVES);
     f->cut = store_cut(v.store);

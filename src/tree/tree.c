@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The model as a tree: finding and listing what is in it. See tree.h. */
-#include "tree/internal.h"
+#include "tree/tensors.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -69,6 +69,16 @@ static bool moves(const struct row *row)
     return row->flags & (ROW_WHOLE | ROW_MOVES);
 }
 
+/* A view that was unlinked, or what is in a folder that was removed. */
+static bool is_hidden(const struct snapshot *g, const struct node *dir, const char *name,
+                      const struct live_folder *folder)
+{
+    if (!folder->hidden)
+        return folder->removed;
+    int row = files_find(g, FILES_TENSOR, node_tensor(g, dir), name);
+    return folder->removed || (row >= 0 && folder->hidden >> row & 1);
+}
+
 /* The newest snapshot, with all edits in it if that makes a difference to `name`. */
 static int view_for(struct tree *t, const struct node *dir, const char *name, struct view *ret)
 {
@@ -86,14 +96,31 @@ static int view_for(struct tree *t, const struct node *dir, const char *name, st
     return r < 0 ? r : check_dir(t, ret->snap, dir);
 }
 
+/* A tensor's folder, where tensors can be edited. */
+static int lookup_tensor(struct tree *t, struct live *l, const char *name, struct tree_entry *ret)
+{
+    struct node n;
+    int r = tensors_find(t, l, name, &n);
+    CLEANUP(view_free) struct view v = newest_view(&t->newest);
+    return r < 0 ? r : node_entry(t, &v, &n, ret);
+}
+
 /* Something else than a key: no lock is held while it is measured. */
 static int lookup_row(struct tree *t, const struct node *dir, const char *name,
                       struct tree_entry *ret)
 {
     CLEANUP(view_free) struct view v = VIEW_INIT;
-    int r = view_for(t, dir, name, &v);
+    struct live_folder folder;
+    struct live *l = tensors_live(t);
+    if (l && dir->kind == NODE_DIR)
+        return lookup_tensor(t, l, name, ret);
+    int r = tensors_facts(t, NULL, dir, true, &folder);
+    if (r == 0)
+        r = view_for(t, dir, name, &v);
     if (r < 0)
         return r;
+    if (is_hidden(v.snap, dir, name, &folder))
+        return -ENOENT;
     uint64_t ino = find_child(v.snap, dir, name);
     if (!ino)
         return -ENOENT;
@@ -125,7 +152,8 @@ int tree_fgetattr(struct tree *t, uint64_t node, const struct tree_file *f, stru
     if (n.kind == NODE_KEY)
         return keys_attr(t, n.number, f, ret);
     const struct row *row = n.kind == NODE_TENSOR_FILE ? node_row(&n) : NULL;
-    int r = row && moves(row) ? tree_freshen(t) : 0;
+    bool list = t->opt.tensors && n.kind == NODE_DIR; /* how many it holds */
+    int r = (row && moves(row)) || list ? tree_freshen(t) : 0;
     if (r == 0)
         r = tree_view_of(t, &n, &v);
     return r < 0 ? r : node_entry(t, &v, &n, ret);
@@ -135,33 +163,50 @@ int tree_fgetattr(struct tree *t, uint64_t node, const struct tree_file *f, stru
 
 /* From row *i on, the first that is listed; false: no more rows. */
 static bool next_row(const struct tree *t, const struct snapshot *g, enum files_where where,
-                     const struct gguf_tensor *tensor, uint64_t *i)
+                     const struct gguf_tensor *tensor, uint32_t hidden, uint64_t *i)
 {
-    while (*i < files_count(where) &&
-           !files_listed(g, files_row(where, (size_t)*i), tensor, t->opt.views))
+    while (
+        *i < files_count(where) &&
+        (!files_listed(g, files_row(where, (size_t)*i), tensor, t->opt.views) || hidden >> *i & 1))
         ++*i;
     return *i < files_count(where);
 }
 
-/* Entry *i of a folder but metadata/, or the next that is listed: name and node number, 0 if there are no more.
- * *i is then the number of that entry. */
-static uint64_t child_at(const struct tree *t, const struct snapshot *g, const struct node *dir,
-                         uint64_t *i, char name[TREE_NAME_MAX + 1])
+/* A tensor that is listed: the next that was not removed. */
+static uint64_t next_tensor(struct tree *t, const struct snapshot *g, uint64_t *i,
+                            char name[TREE_NAME_MAX + 1])
 {
     const struct gguf *m = g->gguf;
+    struct live_folder folder = {.removed = true};
+    struct node n = {.kind = NODE_TENSOR};
+    for (; *i < m->n_tensors; ++*i) {
+        n.number = ids_of(g->ids, (uint32_t)*i).number;
+        if (tensors_facts(t, g, &n, false, &folder) == 0 && !folder.removed)
+            break;
+    }
+    if (*i >= m->n_tensors)
+        return 0;
+    (void)name_encode(gguf_name(m, &m->tensor[*i]), m->tensor[*i].name_len, name);
+    return ino_of(&n);
+}
+
+/* Entry *i of a folder but metadata/, or the next that is listed: name and node number, 0 if there are no more.
+ * *i is then the number of that entry. */
+static uint64_t child_at(struct tree *t, const struct snapshot *g, const struct node *dir,
+                         uint64_t *i, char name[TREE_NAME_MAX + 1])
+{
+    struct live_folder folder = {0};
     if (dir->kind == NODE_ROOT || dir->kind == NODE_TENSOR) {
         enum files_where where = dir->kind == NODE_ROOT ? FILES_ROOT : FILES_TENSOR;
         bool gone = where == FILES_TENSOR && !node_tensor(g, dir);
-        if (gone || !next_row(t, g, where, node_tensor(g, dir), i))
+        (void)tensors_facts(t, g, dir, false, &folder);
+        if (gone || folder.removed || !next_row(t, g, where, node_tensor(g, dir), folder.hidden, i))
             return 0;
         uint32_t row = (uint32_t)*i;
         (void)strcpy(name, files_row(where, row)->name);
         return where == FILES_ROOT ? root_ino(g, row) : tensor_file(g, node_tensor(g, dir), row);
     }
-    if (*i >= m->n_tensors)
-        return 0;
-    (void)name_encode(gguf_name(m, &m->tensor[*i]), m->tensor[*i].name_len, name);
-    return ino_tensor(ids_of(g->ids, (uint32_t)*i).number);
+    return next_tensor(t, g, i, name);
 }
 
 /* What a folder holds now, if an edit may change the list. */
@@ -169,7 +214,10 @@ static int open_list(struct tree *t, struct tree_dir *d)
 {
     struct node n = ino_node(d->node);
     if (n.kind == NODE_DIR && n.row == ROOT_TENSORS) {
+        int r = t->opt.tensors ? tree_freshen(t) : 0;
         CLEANUP(view_free) struct view v = newest_view(&t->newest);
+        if (r < 0)
+            return r;
         snapshot_unref(d->snap);
         d->snap = snapshot_ref(v.snap);
     }
@@ -209,7 +257,7 @@ void tree_closedir(struct tree_dir *d)
 bool tree_dir_cacheable(const struct tree *t, const struct tree_dir *d)
 {
     /* The root's views of the whole get new nodes; all else but metadata/ stays. */
-    return !t->writable || (!d->keys && d->node != INO_ROOT);
+    return !t->writable || (!d->keys && d->node != INO_ROOT && !t->opt.tensors);
 }
 
 /* "." and "..": cookies 0 and 1. */

@@ -32,7 +32,8 @@ struct tree_options {
     enum edit_strategy strategy;
     uint64_t reserve; /* as in struct edit_options */
     bool break_hardlinks;
-    bool late; /* the writer's lock is taken, and a journal applied, with the first edit only */
+    bool tensors; /* edit tensors too */
+    bool late;    /* the writer's lock is taken, and a journal applied, with the first edit only */
     /*
      * Called before the model, `name` in the folder `dir`, is opened, and again when its lock was
      * refused (busy): wait for a process that is about to give the lock up. True: open it, or try
@@ -55,7 +56,9 @@ struct tree_entry {
     uint64_t node;
     uint64_t generation; /* differs each time that a node number is used again */
     struct stat attr;
-    bool fixed; /* neither the entry nor the attributes will ever change in this mount */
+    bool fixed;   /* what the name means will never change in this mount, but by requests of the
+                   kernel ... */
+    bool lasting; /* ... nor will the attributes of the node */
 };
 
 /* Open the model at `path` (symbolic links are followed). The thread that writes is started with the
@@ -189,6 +192,9 @@ int tree_unlink(struct tree *t, uint64_t parent, const char *name);
 /* flags as of renameat2(2). */
 int tree_rename(struct tree *t, uint64_t parent, const char *name, uint64_t new_parent,
                 const char *new_name, unsigned flags, struct live_wait *w);
+/* A new tensor's folder; a tensor with all that is in it. */
+int tree_mkdir(struct tree *t, uint64_t parent, const char *name, struct tree_entry *ret);
+int tree_rmdir(struct tree *t, uint64_t parent, const char *name);
 int tree_symlink(struct tree *t, uint64_t parent, const char *name, const char *target,
                  struct tree_entry *ret);
 int tree_readlink(struct tree *t, uint64_t node, struct buf *out);

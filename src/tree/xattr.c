@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Extended attributes, and the history of the keys by attributes of metadata/: see tree.h. */
-#include "tree/internal.h"
+#include "tree/tensors.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -115,7 +115,7 @@ struct subject {
     struct node n;
     struct view v;
     const struct gguf_tensor *tensor; /* or NULL, and: */
-    struct live_facts key;
+    struct live_facts key;            /* of a tensor: the error alone */
 };
 
 static void x_name(const struct subject *s, struct buf *out)
@@ -162,7 +162,7 @@ static const struct xattr {
     {"user.gguf.type", true, true, x_type, false},
     {"user.gguf.shape", false, true, x_shape, true},
     {"user.gguf.offset", false, true, x_offset, false},
-    {"user.gguf.error", true, false, x_error, false},
+    {"user.gguf.error", true, true, x_error, false},
 };
 
 #define XATTRS (sizeof(xattrs) / sizeof(xattrs[0]))
@@ -195,6 +195,8 @@ static int subject_of(struct tree *t, uint64_t node, struct subject *s)
     r = s->n.kind == NODE_WHOLE ? 0 : node_check(t, s->v.snap, &s->n);
     if (r == 0 && s->n.kind == NODE_TENSOR)
         s->tensor = node_tensor(s->v.snap, &s->n);
+    if (s->tensor && tensors_live(t))
+        r = live_tensor_error(tensors_live(t), s->n.number, &s->key.error);
     return r;
 }
 
@@ -228,7 +230,14 @@ int tree_listxattr(struct tree *t, uint64_t node, struct buf *out)
     return r < 0 ? r : buf_error(out);
 }
 
-/* What an attribute is already can always be set: cp -a and rsync -X do. */
+/* tensors/ and what is in it, where tensors can be edited. */
+static bool is_in_tensors(const struct tree *t, const struct node *n)
+{
+    return tensors_has(t, n) || (n->kind == NODE_TENSOR_FILE && t->opt.tensors && t->writable);
+}
+
+/* What an attribute is already can always be set: cp -a and rsync -X do. On tensors they set those of
+ * the source, which are left aside. */
 int tree_setxattr(struct tree *t, uint64_t node, const char *name, const void *value, size_t n,
                   struct live_wait *w)
 {
@@ -238,6 +247,8 @@ int tree_setxattr(struct tree *t, uint64_t node, const char *name, const void *v
     struct node at = ino_node(node);
     if (is_history_xattr(&at, name))
         return history_setxattr(t, name, value, n, w);
+    if (is_in_tensors(t, &at))
+        return strncmp(name, "user.gguf.", 10) == 0 ? 0 : -EOPNOTSUPP;
     int r = t->writable ? subject_of(t, node, &s) : -EROFS;
     const struct xattr *x = r == 0 ? find_xattr(&s, name) : NULL;
     if (!x)
@@ -257,6 +268,12 @@ int tree_removexattr(struct tree *t, uint64_t node, const char *name)
 {
     CLEANUP(buf_free) struct buf is = BUF_INIT;
     CLEANUP(subject_free) struct subject s = {0};
+    struct node at = ino_node(node);
+    if (is_in_tensors(t, &at)) {
+        if (tensors_live(t) && at.kind == NODE_TENSOR && strcmp(name, "user.gguf.error") == 0)
+            live_tensor_forgive(tensors_live(t), at.number);
+        return 0;
+    }
     int r = t->writable ? subject_of(t, node, &s) : -EROFS;
     const struct xattr *x = r == 0 ? find_xattr(&s, name) : NULL;
     if (r == 0)

@@ -261,7 +261,10 @@ static void test_open_files(void)
     CU_ASSERT_EQUAL(getattr(&m, old_node), -ESTALE);
     reads(&m, kept, 16, 'k');
     /* As when an edit has replaced the first file. */
-    store_unref(newest_put_store(&m.t->newest, store_ref(m.t->newest.view.store)));
+    struct view was = newest_put_view(&m.t->newest, snapshot_ref(m.t->newest.view.snap),
+                                      store_ref(m.t->newest.view.store));
+    newest_drop_file(&m.t->newest);
+    view_free(&was);
     CU_ASSERT_EQUAL(atomic_load(&file->refs), 1);
     mapped_unref(file);
     (void)tree_release(m.t, kept);

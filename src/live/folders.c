@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT */
+/* What is known of tensors' folders: see folders.h. */
+#include "live/folders.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+
+void folders_free(struct folders *s)
+{
+    for (struct folder *f = s->first, *next; f; f = next) {
+        next = f->next;
+        free(f->error);
+        free(f);
+    }
+    free((void *)s->of);
+    *s = (struct folders){0};
+}
+
+struct folder *folders_find(const struct folders *s, uint32_t number)
+{
+    return number < s->cap ? s->of[number] : NULL;
+}
+
+struct folder *folders_get(struct folders *s, uint32_t number)
+{
+    struct folder *f = folders_find(s, number);
+    size_t cap = s->cap ? s->cap : 64;
+    if (f)
+        return f;
+    while (cap <= number)
+        cap *= 2;
+    if (cap > s->cap) {
+        struct folder **of = realloc((void *)s->of, cap * sizeof(struct folder *));
+        if (!of)
+            return NULL;
+        memset((void *)(of + s->cap), 0, (cap - s->cap) * sizeof(struct folder *));
+        s->of = of;
+        s->cap = cap;
+    }
+    f = calloc(1, sizeof(*f));
+    if (!f)
+        return NULL;
+    f->number = number;
+    f->next = s->first;
+    s->first = f;
+    s->of[number] = f;
+    return f;
+}
+
+void folder_set_error(struct folders *s, struct folder *f, const char *why)
+{
+    s->n_errors -= f->error != NULL;
+    free(f->error);
+    f->error = why ? strdup(why) : NULL;
+    s->n_errors += f->error != NULL;
+}
+
+/* ---- removed ---- */
+
+void folder_doom(struct folders *s, struct folder *f)
+{
+    struct folder **at = &s->doomed;
+    if (!f->doomed) {
+        f->doomed = true;
+        f->next_doomed = *at;
+        *at = f;
+        s->n_doomed++;
+    }
+    (void)clock_gettime(CLOCK_MONOTONIC, &s->due);
+    s->due.tv_sec += FOLDERS_QUIET;
+}
+
+void folder_back(struct folder *f)
+{
+    f->doomed = f->removed = false;
+    f->hidden = 0;
+    f->generation++;
+}
+
+struct folder *folders_take(struct folders *s)
+{
+    struct folder *all = NULL;
+    for (struct folder *f = s->doomed, *next; f; f = next) {
+        next = f->next_doomed;
+        f->doomed = false;
+        f->next_doomed = all;
+        all = f;
+    }
+    s->doomed = NULL;
+    s->n_doomed = 0;
+    s->now = false;
+    return all;
+}
+
+void folders_untie(struct folders *s, struct folder *f)
+{
+    struct folder **at = &s->doomed;
+    while (*at && *at != f)
+        at = &(*at)->next_doomed;
+    if (!*at)
+        return;
+    *at = f->next_doomed;
+    f->doomed = false;
+    s->n_doomed--;
+}
+
+/* Seconds since, at least; false: not that many. */
+static bool is_past(const struct timespec *t, time_t seconds)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    now.tv_sec -= seconds;
+    return now.tv_sec > t->tv_sec || (now.tv_sec == t->tv_sec && now.tv_nsec >= t->tv_nsec);
+}
+
+bool folders_due(const struct folders *s)
+{
+    return s->n_doomed > 0 && (s->now || is_past(&s->due, 0));
+}
+
+/* ---- views that were unlinked ---- */
+
+uint32_t folder_hidden(struct folder *f)
+{
+    if (f->hidden && is_past(&f->hidden_at, FOLDERS_VIEWS))
+        f->hidden = 0;
+    return f->hidden;
+}
+
+void folder_hide(struct folder *f, uint32_t row)
+{
+    f->hidden = folder_hidden(f) | (uint32_t)1 << row;
+    (void)clock_gettime(CLOCK_MONOTONIC, &f->hidden_at);
+}
+
+void folder_unhide(struct folder *f, uint32_t row)
+{
+    f->hidden &= ~((uint32_t)1 << row);
+}

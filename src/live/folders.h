@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What is known of the folders of tensors while they can be edited, beside what the model has of the
+ * tensors: by the tensor's number (model/ids.h), for those that some call has touched.
+ *
+ * A tensor that is removed is `doomed` at first: hidden, and part of no change until nothing was
+ * removed for FOLDERS_QUIET seconds. Then it is `removed`: by the change that collects, and for good
+ * once that is on the disk.
+ *
+ * Threads: everything is protected by the lock of `struct live`.
+ */
+#ifndef LIVE_FOLDERS_H
+#define LIVE_FOLDERS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+/* Seconds without another removal after which tensors are removed, and views that were unlinked
+ * without their folder are back. */
+#define FOLDERS_QUIET 2
+#define FOLDERS_VIEWS 1
+
+struct folder {
+    uint32_t number;
+    uint64_t generation;       /* how often it came back after it was removed: FUSE's */
+    char *error;               /* owned: why the last write was refused, or NULL */
+    uint32_t hidden;           /* rows of views that were unlinked ... */
+    struct timespec hidden_at; /* ... and when the last of them was: CLOCK_MONOTONIC */
+    bool doomed, removed;
+    bool stale;            /* it was changed, and no snapshot has that yet */
+    struct timespec mtime; /* tv_sec 0: not written in this mount */
+    struct folder *next;   /* in folders.first */
+    struct folder *next_doomed;
+};
+
+struct folders {
+    struct folder **of; /* owned, by number; NULL: untouched */
+    size_t cap;
+    struct folder *first; /* all */
+    struct folder *doomed;
+    size_t n_doomed, n_errors;
+    struct timespec due; /* CLOCK_MONOTONIC: when what is doomed is to be removed */
+    bool now;            /* ... or at once: the folder was synced */
+};
+
+void folders_free(struct folders *s);
+/* What is known of a tensor; NULL: nothing. */
+struct folder *folders_find(const struct folders *s, uint32_t number);
+/* The same, made if it is not there. NULL: no memory. */
+struct folder *folders_get(struct folders *s, uint32_t number);
+/* Why it was refused; NULL: it was not. Rarely fails: then nothing is said. */
+void folder_set_error(struct folders *s, struct folder *f, const char *why);
+
+/* Hide it, until folders_take() or folder_back(). */
+void folder_doom(struct folders *s, struct folder *f);
+/* It is back, as another one to the kernel: the one that was removed stays dead as long as a program
+ * is in it. */
+void folder_back(struct folder *f);
+/* The doomed ones, in the order in which they were removed, no longer in the list. */
+struct folder *folders_take(struct folders *s);
+/* One of them alone. */
+void folders_untie(struct folders *s, struct folder *f);
+/* True if the doomed ones are to be removed. */
+bool folders_due(const struct folders *s);
+
+/* Views that are hidden at the moment; a bit for each row. */
+uint32_t folder_hidden(struct folder *f);
+void folder_hide(struct folder *f, uint32_t row);
+void folder_unhide(struct folder *f, uint32_t row);
+
+#endif

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a snapshot shows of tensors that are changed and not on the disk: which tensor is which
+ * (model/ids.h), and a store that has their bytes.
+ *
+ * A batch is planned again and again; a tensor whose content is the same one as in the snapshot
+ * before keeps number, version and bytes. New bytes are mapped from their draft; where only some of
+ * a tensor's are new, from a copy: one of the pages that they touch, if those are few, else one of
+ * the whole tensor in a file without a name beside the model.
+ *
+ * Threads: all functions are called with the lock of `struct live`.
+ */
+#ifndef LIVE_PREVIEW_H
+#define LIVE_PREVIEW_H
+
+#include "live/core.h"
+
+/*
+ * For a snapshot that was made of the plan of l->next: set its table of tensors and their ranks (the
+ * plan's, which pass), and make its store. 0; -ENOMEM, -EOVERFLOW, -errno with a line.
+ */
+int preview_make(struct live *l, struct edit_plan *p, struct snapshot *snap, struct store **ret,
+                 struct err *e);
+/* The store of the newest snapshot again, which may be one of l->next, over base_store(). 0,
+ * -ENOMEM. */
+int preview_store(struct live *l, struct store **ret);
+/* The bytes that were changed are based on something else now. */
+void preview_forget_bytes(struct preview *p);
+void preview_free(struct preview *p);
+
+/*
+ * Before a plan is carried out that overwrites bytes of tensors: what others still read of the store
+ * of what is on the disk keeps its bytes. Without the lock; only the writer's thread calls it. 0,
+ * -ENOSPC, -errno.
+ */
+int preview_keep_old(struct live *l, struct edit_plan *p, struct err *e);
+
+#endif

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT */
+/* Which tensors the model has now: see tensor.h. */
+#include "live/tensor.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <syslog.h>
+
+/* ---- found ---- */
+
+/* The name that a folder's name stands for. Long ones are known by the base. */
+static int decode(const struct live *l, const char *file, struct tensor_now *ret)
+{
+    const struct snapshot *base = base_gen(l);
+    int r = name_decode(file, ret->text, &ret->len);
+    ret->name = ret->text;
+    if (r != -ENAMETOOLONG)
+        return r;
+    uint32_t i = snapshot_find_tensor(base, file);
+    if (i == UINT32_MAX)
+        return -ENOENT;
+    const struct gguf_tensor *t = &base->gguf->tensor[i];
+    ret->name = gguf_name(base->gguf, t);
+    ret->len = t->name_len;
+    return 0;
+}
+
+int tensor_find(const struct live *l, const char *file, struct tensor_now *ret)
+{
+    const struct snapshot *base = base_gen(l);
+    struct edit_tensor t;
+    assert(lock_held(&l->lock));
+    int r = decode(l, file, ret);
+    if (r < 0)
+        return -ENOENT;
+    ret->elsewhere = false;
+    if (edit_tensor_find(&l->next.change, ret->name, ret->len, &t)) {
+        ret->old = t.old;
+        ret->number = t.old == EDIT_NONE ? IDS_NONE : ids_of(base->ids, t.old).number;
+        return 0;
+    }
+    uint32_t i = base->own ? gguf_find_tensor(base->gguf, ret->name, ret->len) : UINT32_MAX;
+    if (i == UINT32_MAX || i < base->own->n_tensors)
+        return -ENOENT;
+    ret->old = EDIT_NONE;
+    ret->elsewhere = true;
+    ret->number = ids_of(base->ids, i).number;
+    return 0;
+}
+
+int tensor_of_number(const struct live *l, uint32_t number, struct tensor_now *ret)
+{
+    const struct snapshot *base = base_gen(l), *now = l->newest->view.snap;
+    const void *name;
+    assert(lock_held(&l->lock));
+    uint32_t i = ids_find(base->ids, base->gguf->n_tensors, number);
+    *ret = (struct tensor_now){.old = EDIT_NONE, .number = number};
+    if (i != IDS_NONE && i < snapshot_own(base)->n_tensors) {
+        ret->old = i;
+        bool there = edit_tensor_name(&l->next.change, i, &name, &ret->len);
+        ret->name = name;
+        return there ? 0 : -ENOENT;
+    }
+    ret->elsewhere = i != IDS_NONE;
+    i = ids_find(now->ids, now->gguf->n_tensors, number);
+    if (i == IDS_NONE)
+        return -ENOENT;
+    ret->name = gguf_name(now->gguf, &now->gguf->tensor[i]);
+    ret->len = now->gguf->tensor[i].name_len;
+    return 0;
+}
+
+struct folder *tensor_folder(struct live *l, uint32_t number)
+{
+    assert(lock_held(&l->lock));
+    struct folder *f = folders_get(&l->folders, number);
+    if (f)
+        atomic_store(&l->touched, true);
+    return f;
+}
+
+int tensor_refused(struct live *l, struct folder *f, const char *name, size_t n,
+                   const struct err *e)
+{
+    char shown[SHOW_MAX];
+    assert(lock_held(&l->lock));
+    live_log(l, LOG_WARNING, "tensors/%s: refused: %s", show(shown, name, n), e->msg);
+    if (f)
+        folder_set_error(&l->folders, f, e->msg);
+    return e->code;
+}
+
+/* ---- after a failure ---- */
+
+void tensors_follow(struct live *l)
+{
+    struct tensor_now t;
+    assert(lock_held(&l->lock));
+    for (struct folder *f = l->folders.first; f; f = f->next)
+        if (f->removed && tensor_of_number(l, f->number, &t) == 0 && t.old != EDIT_NONE)
+            folder_back(f);
+}
+
+static void report(struct live *l, uint32_t number, const struct err *e)
+{
+    struct folder *f = tensor_folder(l, number);
+    if (f)
+        folder_set_error(&l->folders, f, e->msg);
+}
+
+void tensors_failed(struct live *l, const struct edit_change *c, const struct err *e)
+{
+    assert(lock_held(&l->lock));
+    for (size_t i = 0; c->tensors && i < c->tensors->n; i++) {
+        const struct edit_slot *s = &c->tensors->slot[i];
+        if (s->old != EDIT_NONE)
+            report(l, ids_of(c->ids, c->first + s->old).number, e);
+    }
+}
+
+void tensor_lost(struct live *l, const char *name, size_t n, const struct err *e)
+{
+    const struct snapshot *base = base_gen(l);
+    struct edit_tensor t;
+    assert(lock_held(&l->lock));
+    if (edit_tensor_find(&l->next.change, name, n, &t) && t.old != EDIT_NONE)
+        report(l, ids_of(base->ids, t.old).number, e);
+}
+
+struct tensor_mark *tensors_mark(const struct edit_change *c, size_t *n)
+{
+    *n = c->tensors ? c->tensors->n : 0;
+    struct tensor_mark *m = *n ? malloc(*n * sizeof(*m)) : NULL;
+    for (size_t i = 0; m && i < *n; i++) {
+        const struct edit_slot *s = &c->tensors->slot[i];
+        m[i] = (struct tensor_mark){s->old, s->content, s->gone};
+    }
+    if (!m)
+        *n = 0;
+    return m;
+}
+
+void tensors_taken_back(struct live *l, const struct tensor_mark *mark, size_t n,
+                        const struct err *e)
+{
+    const struct edit_change *c = &l->next.change;
+    assert(lock_held(&l->lock));
+    tensors_follow(l);
+    for (size_t i = 0; i < n; i++) {
+        const struct edit_slot *s = i < c->tensors->n ? &c->tensors->slot[i] : NULL;
+        bool same = s && s->content == mark[i].content && s->gone == mark[i].gone;
+        if (!same && mark[i].old != EDIT_NONE)
+            report(l, ids_of(c->ids, c->first + mark[i].old).number, e);
+    }
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Which tensors the model has, with all edits accepted, and what is known of their folders.
+ *
+ * Threads: all functions are called with the lock of `struct live`.
+ */
+#ifndef LIVE_TENSOR_H
+#define LIVE_TENSOR_H
+
+#include "live/core.h"
+
+struct tensor_now {
+    const char *name; /* of the model, the change or `text` */
+    size_t len;
+    char text[TREE_NAME_MAX + 1];
+    uint32_t old;    /* its place in the base; EDIT_NONE: it is new */
+    uint32_t number; /* IDS_NONE: it is new, and batch_freshen() gives it one */
+    bool elsewhere;  /* in another file of a split model than the one that is edited */
+};
+
+/* The tensor of a folder's name, also if it is doomed. -ENOENT. */
+int tensor_find(const struct live *l, const char *file, struct tensor_now *ret);
+/* The same by its number, of a tensor that the newest snapshot has, or the base. */
+int tensor_of_number(const struct live *l, uint32_t number, struct tensor_now *ret);
+/* Its folder. NULL: no memory. */
+struct folder *tensor_folder(struct live *l, uint32_t number);
+/* An edit was refused: for the log and for user.gguf.error. f may be NULL. Returns e->code. */
+int tensor_refused(struct live *l, struct folder *f, const char *name, size_t n,
+                   const struct err *e);
+
+/* Edits were given up: which tensors are there follows from what is stored now. */
+void tensors_follow(struct live *l);
+/* A change was not written: the tensors that it names show why. */
+void tensors_failed(struct live *l, const struct edit_change *c, const struct err *e);
+
+/* The edit of one of this name was given up, if there is a tensor of this name. */
+void tensor_lost(struct live *l, const char *name, size_t n, const struct err *e);
+
+/* What the tensors of a change are, to find out what an undo took back. Free it. NULL: no memory,
+ * or no tensor was touched. */
+struct tensor_mark {
+    uint32_t old;
+    const struct edit_content *content;
+    bool gone;
+};
+struct tensor_mark *tensors_mark(const struct edit_change *c, size_t *n);
+void tensors_taken_back(struct live *l, const struct tensor_mark *mark, size_t n,
+                        const struct err *e);
+
+#endif

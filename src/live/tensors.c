@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: MIT */
+/* Tensors renamed and removed: see tensors.h. */
+#include "live/tensors.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <syslog.h>
+
+#include "live/tensor_batch.h"
+
+/* ---- looked at ---- */
+
+/* A number for a tensor that is new, by a snapshot that has it. */
+static int number_of_new(struct live *l, const char *file, uint32_t *number)
+{
+    struct err e = {0};
+    int r = batch_freshen(l, &e);
+    const struct snapshot *g = l->newest->view.snap;
+    uint32_t i = r == 0 ? snapshot_find_tensor(g, file) : UINT32_MAX;
+    if (i == UINT32_MAX)
+        return r < 0 ? r : -ENOENT;
+    *number = ids_of(g->ids, i).number;
+    return 0;
+}
+
+static bool is_doomed(const struct live *l, uint32_t number)
+{
+    const struct folder *f = folders_find(&l->folders, number);
+    return f && f->doomed;
+}
+
+/* A tensor that can be seen. */
+static int find_shown(struct live *l, const char *file, struct tensor_now *ret)
+{
+    int r = tensor_find(l, file, ret);
+    if (r == 0 && ret->number == IDS_NONE)
+        r = number_of_new(l, file, &ret->number);
+    return r == 0 && is_doomed(l, ret->number) ? -ENOENT : r;
+}
+
+int live_tensor_find(struct live *l, const char *file, uint32_t *number)
+{
+    struct tensor_now t;
+    lock_take(&l->lock);
+    int r = find_shown(l, file, &t);
+    lock_drop(&l->lock);
+    if (r == 0)
+        *number = t.number;
+    return r;
+}
+
+int live_tensor_folder(struct live *l, uint32_t number, bool fresh, struct live_folder *ret)
+{
+    struct err e = {0};
+    int r = 0;
+    *ret = (struct live_folder){0};
+    if (!atomic_load_explicit(&l->touched, memory_order_acquire))
+        return 0;
+    lock_take(&l->lock);
+    struct folder *f = folders_find(&l->folders, number);
+    if (f && fresh && f->stale) {
+        r = batch_freshen(l, &e);
+        f->stale = r < 0;
+    }
+    if (f)
+        *ret = (struct live_folder){f->generation, folder_hidden(f), f->doomed, f->mtime};
+    lock_drop(&l->lock);
+    return r;
+}
+
+int live_tensor_error(struct live *l, uint32_t number, struct buf *out)
+{
+    lock_take(&l->lock);
+    const struct folder *f = folders_find(&l->folders, number);
+    if (f && f->error)
+        buf_str(out, f->error);
+    lock_drop(&l->lock);
+    return buf_error(out);
+}
+
+void live_tensor_forgive(struct live *l, uint32_t number)
+{
+    lock_take(&l->lock);
+    struct folder *f = folders_find(&l->folders, number);
+    if (f)
+        folder_set_error(&l->folders, f, NULL);
+    lock_drop(&l->lock);
+}
+
+/* ---- edits ---- */
+
+int tensor_accepted(struct live *l, struct folder *f, struct live_wait *w)
+{
+    assert(lock_held(&l->lock));
+    batch_note(l, NULL, NULL);
+    l->next.asked = false;
+    f->stale = true;
+    (void)clock_gettime(CLOCK_REALTIME, &f->mtime);
+    folder_set_error(&l->folders, f, NULL);
+    return writer_accepted(l, w);
+}
+
+static int room(struct live *l, uint32_t number, struct folder **ret)
+{
+    *ret = tensor_folder(l, number);
+    return *ret ? batch_room(l) : -ENOMEM;
+}
+
+static int elsewhere(struct err *e)
+{
+    return err_set(e, -EOPNOTSUPP,
+                   "it is in another file of the split model than the first: merge the model first "
+                   "(copy model.gguf out of the mount)");
+}
+
+/* What was removed a moment ago under the new name goes at once. */
+static int clear_name(struct live *l, const struct tensor_now *t, struct err *e)
+{
+    struct folder *f = folders_find(&l->folders, t->number);
+    int r = edit_tensor_remove(&l->next.change, t->name, t->len, e);
+    if (r < 0)
+        return r;
+    folders_untie(&l->folders, f);
+    f->removed = true;
+    return 0;
+}
+
+#define NOREPLACE (1u << 0) /* RENAME_NOREPLACE of Linux */
+
+/* Whether a name can be given. *cleared: it is that of a tensor that is doomed. */
+static int check_new(struct live *l, const char *to, unsigned flags, struct tensor_now *t,
+                     bool *cleared)
+{
+    int r = find_shown(l, to, t);
+    if (r == 0)
+        return flags & NOREPLACE ? -EEXIST : -ENOTEMPTY;
+    if (r != -ENOENT)
+        return r;
+    *cleared = tensor_find(l, to, t) == 0;
+    if (*cleared)
+        return 0;
+    r = name_decode(to, t->text, &t->len);
+    t->name = t->text;
+    return r == -ENOENT ? -EINVAL : r;
+}
+
+static int rename_locked(struct live *l, const char *from, const char *to, unsigned flags,
+                         struct live_wait *w)
+{
+    struct edit_change *c = &l->next.change;
+    struct tensor_now t, now;
+    struct folder *f = NULL;
+    struct err e = {0};
+    bool cleared = false;
+    if (flags & ~NOREPLACE)
+        return -EINVAL;
+    int r = find_shown(l, from, &t);
+    if (r < 0 || (strcmp(from, to) == 0 && !(flags & NOREPLACE)))
+        return r;
+    r = check_new(l, to, flags, &now, &cleared);
+    if (r == 0)
+        r = room(l, t.number, &f);
+    if (r < 0)
+        return r;
+    size_t mark = edit_mark(c);
+    if (t.elsewhere)
+        r = elsewhere(&e);
+    else if (cleared)
+        r = clear_name(l, &now, &e);
+    if (r == 0)
+        r = edit_tensor_rename(c, t.name, t.len, now.name, now.len, &e);
+    if (r == 0)
+        return tensor_accepted(l, f, w);
+    edit_undo(c, mark);
+    tensors_follow(l);
+    return tensor_refused(l, f, t.name, t.len, &e);
+}
+
+int live_tensor_rename(struct live *l, const char *from, const char *to, unsigned flags,
+                       struct live_wait *w)
+{
+    lock_take(&l->lock);
+    int r = rename_locked(l, from, to, flags, w);
+    lock_drop(&l->lock);
+    return r;
+}
+
+/* ---- removed ---- */
+
+/* Whether it can be removed is known at once. */
+static int try_remove(struct live *l, const struct tensor_now *t, struct err *e)
+{
+    struct edit_change *c = &l->next.change;
+    size_t mark = edit_mark(c);
+    int r = t->elsewhere ? elsewhere(e) : edit_tensor_remove(c, t->name, t->len, e);
+    if (r == 0)
+        edit_undo(c, mark);
+    return r;
+}
+
+static int remove_locked(struct live *l, const char *file)
+{
+    struct tensor_now t;
+    struct folder *f = NULL;
+    struct err e = {0};
+    int r = find_shown(l, file, &t);
+    if (r == 0)
+        r = room(l, t.number, &f);
+    if (r < 0)
+        return r;
+    r = try_remove(l, &t, &e);
+    if (r < 0)
+        return tensor_refused(l, f, t.name, t.len, &e);
+    folder_doom(&l->folders, f);
+    folder_set_error(&l->folders, f, NULL);
+    newest_touch(l->newest);
+    crew_call_at(l->crew, &l->job, &l->folders.due);
+    return 0;
+}
+
+int live_tensor_remove(struct live *l, const char *file)
+{
+    lock_take(&l->lock);
+    int r = remove_locked(l, file);
+    lock_drop(&l->lock);
+    return r;
+}
+
+int live_view_unlink(struct live *l, uint32_t number, uint32_t row)
+{
+    lock_take(&l->lock);
+    struct folder *f = tensor_folder(l, number);
+    int r = !f ? -ENOMEM : f->doomed || folder_hidden(f) >> row & 1 ? -ENOENT : 0;
+    if (r == 0)
+        folder_hide(f, row);
+    lock_drop(&l->lock);
+    return r;
+}
+
+/* It stays, and shows why. */
+static void keep(struct live *l, struct folder *f, const struct err *e)
+{
+    struct tensor_now t;
+    folder_back(f);
+    if (tensor_of_number(l, f->number, &t) == 0)
+        (void)tensor_refused(l, f, t.name, t.len, e);
+}
+
+static int remove_one(struct live *l, const struct folder *f, struct err *e)
+{
+    struct tensor_now t;
+    int r = tensor_of_number(l, f->number, &t);
+    return r < 0 ? 0 : edit_tensor_remove(&l->next.change, t.name, t.len, e);
+}
+
+/* Whether the model would have no tensor left. */
+static int check_left(struct live *l, struct err *e)
+{
+    struct edit_info *info = NULL;
+    size_t n = 0;
+    if (edit_change_tensors(&l->next.change, &info, &n) < 0)
+        return err_set(e, -ENOMEM, "no memory for the edit");
+    free(info);
+    return n ? 0 : err_set(e, -EPERM, "nothing was removed: the model would have no tensor left");
+}
+
+int tensors_remove_due(struct live *l)
+{
+    struct edit_change *c = &l->next.change;
+    struct err e = {0};
+    size_t mark = edit_mark(c);
+    assert(lock_held(&l->lock));
+    if (!l->folders.doomed || !(l->stop || folders_due(&l->folders)))
+        return 0;
+    int r = batch_freshen(l, &e);
+    if (r == 0)
+        r = batch_room(l);
+    struct folder *all = folders_take(&l->folders);
+    for (struct folder *f = all; f && r == 0; f = f->next_doomed) {
+        r = remove_one(l, f, &e);
+        f->removed = r == 0;
+    }
+    if (r == 0)
+        r = check_left(l, &e);
+    if (r == 0) {
+        batch_note(l, NULL, NULL);
+        l->next.asked = false;
+        return 0;
+    }
+    if (!e.code)
+        (void)err_set(&e, r, "nothing was removed: %s", strerror(-r));
+    edit_undo(c, mark);
+    for (struct folder *f = all; f; f = f->next_doomed)
+        keep(l, f, &e);
+    return r;
+}

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: MIT
+"""What tests of edited tensors share: a mount with tensors=edit, and what the model has to hold."""
+import errno
+import os
+import struct
+import unittest
+
+import ggufmodel as gguf
+import mountlib
+import samples
+from editlib import RESERVE, entries, strict, sync
+
+EDIT = ('-o', 'tensors=edit')
+
+
+def kinds():
+    """Models of all versions, byte orders and layouts that can be edited."""
+    for version, big in ((2, False), (3, False), (2, True), (3, True)):
+        yield f'v{version} {"big" if big else "little"}', samples.editable(version=version, big=big)
+    for how in samples.LAYOUTS[1:] + ({'alignment': 64},):
+        yield str(how), samples.editable(**how)
+
+
+def f16(*values):
+    return struct.pack(f'<{len(values)}e', *values)
+
+
+def f32(*values):
+    return struct.pack(f'<{len(values)}f', *values)
+
+
+class Case(unittest.TestCase):
+    options = ()
+
+    def setUp(self):
+        self.model = mountlib.path('model.gguf')
+        self.addCleanup(lambda: os.path.exists(self.model) and os.unlink(self.model))
+        self.put(samples.editable())
+
+    def put(self, data):
+        """The model, and what it has to hold in the end."""
+        mountlib.put('model.gguf', data)
+        self.kv = [entry for entry in entries(data)[0] if entry.key != RESERVE]
+        self.want = [(t.name, t.type_id, t.dims, t.data) for t in gguf.read(data).tensors]
+
+    def mount(self, *options):
+        """Live until the test ends; self.at."""
+        self.foreground = mountlib.Foreground(self.model, *EDIT, *self.options, *options)
+        self.at, self.process = self.foreground.__enter__()
+        self.addCleanup(self.end)
+
+    def end(self):
+        if self.foreground:
+            ending, self.foreground = self.foreground, None
+            ending.__exit__(None, None, None)
+
+    def tensor(self, *parts):
+        return os.path.join(self.at, 'tensors', *parts)
+
+    def sync(self):
+        sync(self.at, 'tensors')
+
+    def at_place(self, name):
+        return [row[0] for row in self.want].index(name)
+
+    def set(self, name, new=None, type_id=None, dims=None, data=None):
+        """What is expected of a tensor from now on."""
+        i = self.at_place(name)
+        old = self.want[i]
+        self.want[i] = (new or name, old[1] if type_id is None else type_id, dims or old[2],
+                        old[3] if data is None else data)
+
+    def drop(self, name):
+        del self.want[self.at_place(name)]
+
+    def check(self, file=None):
+        """The model's file holds what it should, and all keys as they were."""
+        data = mountlib.get(self.model) if file is None else file
+        model = strict(data)
+        self.assertEqual([entry for entry in entries(data)[0] if entry.key != RESERVE], self.kv)
+        self.assertEqual([(t.name, t.type_id, t.dims, t.data) for t in model.tensors], self.want)
+
+    def raises(self, code, call, *arguments, **named):
+        with self.assertRaises(OSError) as caught:
+            call(*arguments, **named)
+        self.assertEqual(caught.exception.errno, code,
+                         errno.errorcode.get(caught.exception.errno))
+
+    def error(self, name):
+        """user.gguf.error of a tensor's folder, None if there is none."""
+        try:
+            return os.getxattr(self.tensor(name), 'user.gguf.error').decode()
+        except OSError as e:
+            self.assertEqual(e.errno, errno.ENODATA)
+            return None
+
+    def names(self):
+        return os.listdir(self.tensor())
