@@ -109,8 +109,6 @@ static size_t array_bytes(const char *p, size_t n)
         open += p[i] == '[';
         if (p[i] == ']' && --open == 0)
             return i + 1;
-        if (p[i] == ']' && open > n)
-            return 0;
     }
     return 0;
 }

@@ -258,6 +258,33 @@ static void test_real_clone(void)
 
 /* Owner, mode and attributes. */
 
+/* Each clone in turn is refused, also one after the probe: then the data is copied. */
+static void test_clone_refused(void)
+{
+    unsigned refused = 0;
+    struct faultsys fs = {.hit = true};
+    for (unsigned n = 1; fs.hit; n++) {
+        struct fixture x;
+        struct edit d;
+        struct edit_result res;
+        setup_with(&x, 0);
+        faultsys_init(&fs, FAULT_FAIL, n, -EOPNOTSUPP);
+        fs.clone = true;
+        make_edit(&d, x.g, x.old, x.old_n, EDIT_AUTO, 'n', 10);
+        struct edit_file f = open_model(&x, &fs.sys);
+        int r = commit(&f, &d, &res, NULL);
+        if (fs.hit && strcmp(fs.what, "clone") == 0) {
+            refused++;
+            CU_ASSERT_EQUAL(r, 0);
+            CU_ASSERT_NOT_EQUAL(res.strategy, EDIT_REFLINK);
+        }
+        edit_file_close(&f);
+        edit_done(&d);
+        teardown(&x);
+    }
+    CU_ASSERT_TRUE(refused >= 2);
+}
+
 static void test_attributes(void)
 {
     struct fixture x;
@@ -325,6 +352,7 @@ static void test_inherited_acl(void)
 
 #define LARGE ((uint64_t)66 << 20)
 #define LARGE_DATA 100000
+#define ISLAND ((uint64_t)32 << 20) /* more data, behind a hole */
 
 static void setup_large(struct fixture *x)
 {
@@ -342,6 +370,7 @@ static void setup_large(struct fixture *x)
     uint64_t data_off = x->old_n - LARGE_DATA;
     int fd = openat(x->dir, NAME, O_RDWR | O_CLOEXEC);
     CU_ASSERT_EQUAL_FATAL(ftruncate(fd, (off_t)(data_off + LARGE)), 0);
+    CU_ASSERT_EQUAL_FATAL(pwrite(fd, "island", 6, (off_t)(data_off + ISLAND)), 6);
     struct source s;
     CU_ASSERT_EQUAL_FATAL(source_fd(fd, &s, NULL), 0);
     CU_ASSERT_EQUAL_FATAL(gguf_parse(&s, 0, &x->g, NULL), 0);
@@ -404,6 +433,8 @@ static void test_holes(void)
     CU_ASSERT_EQUAL(sys_read_all(&sys_libc, f.fd, data, LARGE_DATA, (uint64_t)st.st_size - LARGE),
                     0);
     CU_ASSERT_EQUAL(memcmp(data, x.old + x.old_n - LARGE_DATA, LARGE_DATA), 0);
+    CU_ASSERT_EQUAL(pread(f.fd, data, 8, st.st_size - (off_t)(LARGE - ISLAND) - 1), 8);
+    CU_ASSERT_EQUAL(memcmp(data, "\0island", 8), 0);
     edit_file_close(&f);
     teardown(&x);
 }
@@ -483,6 +514,7 @@ static CU_TestInfo tests[] = {
     {"hard links are not broken unless asked", test_links},
     {"strategies that do not apply touch nothing", test_refused},
     {"data is cloned where the file system can", test_real_clone},
+    {"what cannot be cloned after all is copied", test_clone_refused},
     {"owner, mode and attributes are kept, or it is refused", test_attributes},
     {"an ACL of the folder does not come with the new file", test_inherited_acl},
     {"holes stay holes, a copy reports and can be stopped", test_holes},

@@ -320,6 +320,20 @@ static uint8_t *file_of(const char *path, const struct gguf *g, struct history_r
     return buf_steal(&b);
 }
 
+/* The flags of a record, as older versions read them. */
+static void test_flags(void)
+{
+    struct gguf *g = keys_of("one");
+    size_t n;
+    for (unsigned closed = 0; closed < 2; closed++) {
+        struct history_record rec = {.before = edit_keys_id(g), .closed = closed};
+        uint8_t *file = file_of("/m", g, &rec, &n);
+        CU_ASSERT_EQUAL(file[64], closed);
+        free(file);
+    }
+    gguf_free(g);
+}
+
 /* Any byte of a state's file that is another one is noticed. */
 static void test_damage(void)
 {
@@ -456,6 +470,7 @@ static CU_TestInfo tests[] = {
     {"the folder is the user's alone", test_folder},
     {"links in the place of our folders are not followed", test_links},
     {"the last N states of a model are kept", test_keep_n},
+    {"the flags of a record", test_flags},
     {"cleared, and numbers go on", test_clear},
     {"all models together stay within the bound", test_all_models},
     {"keys over the bound are refused", test_too_large},

@@ -313,6 +313,11 @@ static const struct script scripts[] = {
     {"a backup has no type of its own, and its key has it again", NULL,
      "mv a.count a.count~; attrs a.count~ ''; mv a.count~ a.count; typed a.count u32; fsync",
      UNCHANGED},
+    {"truncate(2) of a file that is not open", "close",
+     "put a.new 'false'; truncate a.new 2 =EINVAL; text a.new 'false\n'; refused a.new;"
+     "truncate a.name 2; file a.name:string=on " A_COUNT A_OTHER A_LIST "a.new:bool=false ;"
+     "truncate a.list 0; truncate a.count 0; text a.list ''",
+     "a.name:string=on " A_COUNT A_OTHER "a.list:array[i32]= a.new:bool=false "},
     {"a character in two writes", NULL,
      "open A a.name w trunc; write A '\xc3'; write A '\xa9\n'; close A; text a.name '\xc3\xa9\n';"
      "open A a.name w trunc; write A '\xc3\n' =EILSEQ; close A =EILSEQ; fsync",
