@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT */
+/* edit/commit: a large model, most of which is a hole. */
+#include "cu_main.h"
+
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "build_gguf.h"
+#include "changes.h"
+#include "faultsys.h"
+#include "model_dir.h"
+
+#define LARGE ((uint64_t)66 << 20)
+#define LARGE_DATA 100000
+#define ISLAND ((uint64_t)32 << 20) /* more data, behind a hole */
+
+static void setup_large(struct fixture *x)
+{
+    struct build b;
+    setup(x);
+    free(x->old);
+    gguf_free(x->g);
+    build_init(&b, 3, false);
+    build_str(&b, "general.architecture", "test");
+    build_str(&b, "text", "0123456789");
+    build_tensor(&b, "large", I8, SHAPE(LARGE), NULL, LARGE_DATA);
+    b.no_tail = true;
+    x->old = build_finish(&b, &x->old_n);
+    put_file(x->dir, NAME, x->old, x->old_n);
+    uint64_t data_off = x->old_n - LARGE_DATA;
+    int fd = openat(x->dir, NAME, O_RDWR | O_CLOEXEC);
+    CU_ASSERT_EQUAL_FATAL(ftruncate(fd, (off_t)(data_off + LARGE)), 0);
+    CU_ASSERT_EQUAL_FATAL(pwrite(fd, "island", 6, (off_t)(data_off + ISLAND)), 6);
+    struct source s;
+    CU_ASSERT_EQUAL_FATAL(source_fd(fd, &s, NULL), 0);
+    CU_ASSERT_EQUAL_FATAL(gguf_parse(&s, 0, &x->g, NULL), 0);
+    (void)close(fd);
+}
+
+struct watch {
+    uint64_t last, total;
+    bool monotonic;
+};
+
+static void watch_progress(uint64_t done, uint64_t total, void *arg)
+{
+    struct watch *w = arg;
+    w->monotonic &= done >= w->last;
+    w->last = done;
+    w->total = total;
+}
+
+static int commit_large(const struct fixture *x, struct edit_file *f, size_t text,
+                        enum edit_strategy s, const struct edit_hooks *h, struct edit_result *res)
+{
+    CLEANUP(edit_change_free) struct edit_change c;
+    CLEANUP(edit_plan_free) struct edit_plan p = EDIT_PLAN_INIT;
+    CLEANUP(buf_free) struct buf v = BUF_INIT;
+    struct edit_options o = {.strategy = s, .reserve = EDIT_RESERVE_AUTO};
+    buf_uint(&v, text, 8, false);
+    buf_zero(&v, text);
+    edit_change_init(&c, x->g, NULL);
+    CU_ASSERT_EQUAL_FATAL(set_bytes(&c, "text", 4, GGUF_STRING, v.data, v.len, EDIT_LAST, NULL), 0);
+    CU_ASSERT_EQUAL_FATAL(edit_plan_make(&c, &o, &p, NULL), 0);
+    int r = edit_commit(f, &p, &o, h, res, NULL);
+    if (res->old_fd >= 0)
+        (void)close(res->old_fd);
+    return r;
+}
+
+static void test_holes(void)
+{
+    struct fixture x;
+    struct edit_result res;
+    struct stat st;
+    struct watch w = {.monotonic = true};
+    atomic_bool cancel = true;
+    struct edit_hooks h = {.cancel = &cancel, .progress = watch_progress, .arg = &w};
+    setup_large(&x);
+    struct edit_file f = open_model(&x, calm());
+    CU_ASSERT_EQUAL(commit_large(&x, &f, 5000, EDIT_COPY, &h, &res), -EINTR);
+    CU_ASSERT_EQUAL(files(&x), 1);
+    CU_ASSERT_EQUAL(edit_file_fresh(&f, NULL), 0);
+    cancel = false;
+    CU_ASSERT_EQUAL(commit_large(&x, &f, 5000, EDIT_COPY, &h, &res), 0);
+    CU_ASSERT_TRUE(w.monotonic);
+    CU_ASSERT_EQUAL(w.last, LARGE);
+    CU_ASSERT_EQUAL(w.total, LARGE);
+    CU_ASSERT_EQUAL(fstat(f.fd, &st), 0);
+    CU_ASSERT_TRUE((uint64_t)st.st_size > LARGE);
+    CU_ASSERT_TRUE((uint64_t)st.st_blocks * 512 < LARGE / 8);
+    uint8_t data[LARGE_DATA];
+    CU_ASSERT_EQUAL(sys_read_all(&sys_libc, f.fd, data, LARGE_DATA, (uint64_t)st.st_size - LARGE),
+                    0);
+    CU_ASSERT_EQUAL(memcmp(data, x.old + x.old_n - LARGE_DATA, LARGE_DATA), 0);
+    CU_ASSERT_EQUAL(pread(f.fd, data, 8, st.st_size - (off_t)(LARGE - ISLAND) - 1), 8);
+    CU_ASSERT_EQUAL(memcmp(data, "\0island", 8), 0);
+    edit_file_close(&f);
+    teardown(&x);
+}
+
+/* What EDIT_AUTO takes for a large model. */
+static void test_large(void)
+{
+    struct fixture x;
+    struct edit_result res;
+    struct stat before, after;
+    struct faultsys fs;
+    setup_large(&x);
+    faultsys_init(&fs, FAULT_FAIL, 0, 0);
+    struct edit_file f = open_model(&x, &fs.sys);
+    f.clone = EDIT_CLONE_NO;
+    CU_ASSERT_EQUAL(fstat(f.fd, &before), 0);
+    CU_ASSERT_EQUAL(commit_large(&x, &f, 10, EDIT_AUTO, NULL, &res), 0);
+    CU_ASSERT_EQUAL(res.strategy, EDIT_INPLACE);
+    CU_ASSERT_EQUAL(fstat(f.fd, &after), 0);
+    CU_ASSERT_EQUAL(before.st_ino, after.st_ino);
+    CU_ASSERT_EQUAL(before.st_blocks, after.st_blocks);
+    CU_ASSERT_EQUAL(files(&x), 1);
+    CU_ASSERT_EQUAL(commit_large(&x, &f, 10000, EDIT_AUTO, NULL, &res), 0);
+    CU_ASSERT_EQUAL(res.strategy, EDIT_COPY);
+    edit_file_close(&f);
+    teardown(&x);
+}
+
+/* edit_hooks.ready comes once, when nothing of the edit can be seen yet. */
+
+static CU_TestInfo tests[] = {
+    {"holes stay holes, a copy reports and can be stopped", test_holes},
+    {"a large model is edited in place", test_large},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("commit large", tests)
