@@ -10,6 +10,7 @@
 #include "derive/digest.h"
 #include "derive/picture.h"
 #include "command.h"
+#include "mount/passing.h"
 #include "mount/session.h"
 
 static const char help[] =
@@ -63,6 +64,8 @@ static void print_version(void)
     (void)printf("sha256, hashes: %s\n", sha256 ? sha256 : "not in this build (libcrypto)");
     (void)printf("heatmap.png: %s%s\n", pictures ? "zlib " : "",
                  pictures ? pictures : "not in this build (zlib)");
+    (void)printf("passthrough: %s\n", passing_built() ? "for root, from Linux 6.9 on"
+                                                      : "not in this build (libfuse 3.17)");
 }
 
 static int run(struct mnt_options *o)

@@ -84,6 +84,12 @@ static int probe_clone(struct edit_file *f, uint64_t block, struct err *e)
     return 0;
 }
 
+bool edit_clones(const struct edit_file *f, uint32_t block)
+{
+    struct edit_file asked = *f;
+    return probe_clone(&asked, block, NULL) == 0 && asked.clone == EDIT_CLONE_YES;
+}
+
 /* Room for so many bytes in a new file. */
 static int check_bytes(const struct edit_file *f, uint64_t needed, const char *what, struct err *e)
 {
@@ -155,6 +161,8 @@ static int inplace_applies(struct job *j, struct err *e)
         return err_set(e, -EOPNOTSUPP, "inplace: data moves, or tensors are removed");
     if (j->st.st_nlink > 1)
         return err_set(e, -EOPNOTSUPP, "inplace: the model has other hard links");
+    if (j->o->strategy == EDIT_AUTO && j->o->keep_bytes)
+        return err_set(e, -EOPNOTSUPP, "inplace: programs read the model's own file");
     if (j->o->strategy == EDIT_AUTO && j->p->image->size <= EDIT_INPLACE_FROM)
         return err_set(e, -EOPNOTSUPP, "inplace: the model is small enough to be copied");
     int r = j->p->patch ? patch_applies(j, e) : 0;

@@ -13,8 +13,8 @@
  *           does not move so and for what is new.
  *  inplace  the header, and bytes of tensors, are overwritten under a redo journal that holds them.
  *           Requires all other data to stay where it is (tensors may be added at the end), a regular
- *           layout, padding that is zero; in EDIT_AUTO a file over 64 MiB, and no more changed bytes
- *           than 1 GiB and a quarter of it.
+ *           layout, padding that is zero; in EDIT_AUTO a file over 64 MiB, no more changed bytes than
+ *           1 GiB and a quarter of it, and not keep_bytes.
  *  copy     as reflink, with the data copied. Requires free space.
  * If the options name a strategy that does not apply: -EOPNOTSUPP, with the reason.
  *
@@ -83,6 +83,9 @@ int edit_try_attributes(const struct edit_file *f, struct err *e);
 int edit_try_handle(const struct edit_file *f, struct err *e);
 int edit_try_new(const struct edit_file *f, struct err *e);
 bool edit_try_failed(int r);
+
+/* True if the file system clones ranges: tried with a file beside the model (f: open in any way). */
+bool edit_clones(const struct edit_file *f, uint32_t block);
 
 /*
  * Find the strategy without touching the model, and see that there is room. The file system is

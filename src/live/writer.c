@@ -163,6 +163,8 @@ static int carry_out(struct live *l, struct job *job, struct snapshot *g, struct
     if (r == 0 && replaced &&
         newest_make_store(l->newest, l->file->fd, snapshot_own(g), ret, &job->err) < 0)
         live_log(l, LOG_WARNING, "the old file is kept open for readers: %s", job->err.msg);
+    else if (r == 0 && replaced)
+        (*ret)->written = g->number;
     return r;
 }
 

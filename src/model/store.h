@@ -65,6 +65,7 @@ struct store {
     size_t files;
     struct place_in_store *place; /* owned: of each tensor, in the order of the model */
     size_t n;                     /* tensors */
+    uint32_t written; /* its first file was written as the snapshot of this number; 0: not known */
 };
 
 struct place_in_store {

@@ -15,10 +15,11 @@
 
 #include "mount/reader.h"
 
-/* One of the two is set, and owned. */
+/* One of the first two is set, and owned. */
 struct handle {
     struct reader *reader;
     struct shelf_dir *dir;
+    struct passed *passed;      /* passing.h; the caller's */
     struct handle *prev, *next; /* protected by the list's lock */
 };
 

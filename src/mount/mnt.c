@@ -30,7 +30,23 @@ void mnt_reply_entry(fuse_req_t req, int r, const struct tree_entry *e)
         shelf_forget(shelf_of(req), e->node, 1);
 }
 
-int mnt_fill_open(struct mnt *m, struct fuse_file_info *fi, struct shelf_file *f)
+/* Programs read the model's own file through this handle, if that is possible. */
+static int fill_pass(struct mnt *m, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+    struct handle *h = handle_of(fi);
+    int r = passing_open(&m->passing, m->device, ino, file_of(fi), fi->flags, &h->passed);
+#ifdef GGUFS_PASSTHROUGH
+    if (passing_id(h->passed)) {
+        fi->backing_id = passing_id(h->passed);
+        fi->keep_cache = 0; /* no page of it is the mount's own */
+    }
+#endif
+    if (r < 0)
+        mnt_close(m, h);
+    return r;
+}
+
+int mnt_fill_open(struct mnt *m, fuse_ino_t ino, struct fuse_file_info *fi, struct shelf_file *f)
 {
     bool cacheable = shelf_cacheable(f), keep = shelf_cached_right(f);
     struct reader *r = reader_open(f);
@@ -45,7 +61,14 @@ int mnt_fill_open(struct mnt *m, struct fuse_file_info *fi, struct shelf_file *f
     fi->keep_cache = keep;      /* the node's content never changes */
     fi->direct_io = !cacheable; /* each reader sees what it opened */
     fi->noflush = (fi->flags & O_ACCMODE) == O_RDONLY;
-    return 0;
+    return fill_pass(m, ino, fi);
+}
+
+void mnt_close(struct mnt *m, struct handle *h)
+{
+    struct passed *x = h->passed;
+    handle_close(&m->handles, h);
+    passing_close(&m->passing, m->device, x);
 }
 
 void mnt_made(struct mnt *m, struct shelf_file *f)

@@ -15,6 +15,7 @@
 
 #include "mount/daemon.h"
 #include "mount/handles.h"
+#include "mount/passing.h"
 #include "shelf/shelf.h"
 
 /* Seconds for which the kernel caches what never changes: longer than any mount lives. */
@@ -23,6 +24,8 @@
 struct mnt {
     struct shelf *shelf;
     struct handles handles;
+    struct passing passing;
+    int device; /* descriptor of the session; its owner is the session */
     /*
      * The last file that mknod(2) made, still open, owned; or NULL. It has no value yet: the next
      * open for writing, most likely of the same file, takes over its draft.
@@ -62,9 +65,11 @@ double mnt_timeout(const struct tree_entry *e);
 struct fuse_entry_param mnt_entry(const struct tree_entry *e);
 /* Reply with an entry, or with -r. */
 void mnt_reply_entry(fuse_req_t req, int r, const struct tree_entry *e);
-/* Fill in the handle of an open file, and the kernel's caching. Takes ownership of `f`: on -ENOMEM it
- * is released. */
-int mnt_fill_open(struct mnt *m, struct fuse_file_info *fi, struct shelf_file *f);
+/* Fill in the handle of an open file, and how the kernel reads it. Takes ownership of `f`: on -ENOMEM
+ * it is released. */
+int mnt_fill_open(struct mnt *m, fuse_ino_t ino, struct fuse_file_info *fi, struct shelf_file *f);
+/* Close a handle. */
+void mnt_close(struct mnt *m, struct handle *h);
 
 /* Release the file that mknod made before, and keep this one open (or NULL). */
 void mnt_made(struct mnt *m, struct shelf_file *f);

@@ -12,6 +12,11 @@
 #include "mount/log.h"
 #include "shelf/shelf.h"
 
+static void op_init(void *m, struct fuse_conn_info *conn)
+{
+    passing_begin(&((struct mnt *)m)->passing, conn);
+}
+
 static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
     struct tree_entry e;
@@ -55,18 +60,18 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     if (r == 0 && (fi->flags & O_ACCMODE) != O_RDONLY)
         mnt_made(m, NULL);
     if (r == 0)
-        r = mnt_fill_open(m, fi, f);
+        r = mnt_fill_open(m, ino, fi, f);
     if (r < 0)
         (void)fuse_reply_err(req, -r);
     else if (fuse_reply_open(req, fi) < 0) /* interrupted: there will be no release */
-        handle_close(&m->handles, handle_of(fi));
+        mnt_close(m, handle_of(fi));
 }
 
 /* Of a file or a folder. */
 static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     (void)ino;
-    handle_close(&mnt_of(req)->handles, handle_of(fi));
+    mnt_close(mnt_of(req), handle_of(fi));
     (void)fuse_reply_err(req, 0);
 }
 
@@ -108,7 +113,7 @@ static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
     if (r < 0)
         (void)fuse_reply_err(req, -r);
     else if (fuse_reply_open(req, fi) < 0)
-        handle_close(&m->handles, handle_of(fi));
+        mnt_close(m, handle_of(fi));
 }
 
 /* Add an entry to a listing if it fits. Returns the bytes that it needs in either case. */
@@ -216,6 +221,7 @@ static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 }
 
 const struct fuse_lowlevel_ops mnt_ops = {
+    .init = op_init,
     .lookup = op_lookup,
     .forget = op_forget,
     .forget_multi = op_forget_multi,

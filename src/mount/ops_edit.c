@@ -58,13 +58,13 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
         return;
     }
     struct fuse_entry_param p = mnt_entry(&e);
-    r = mnt_fill_open(mnt_of(req), fi, f);
+    r = mnt_fill_open(mnt_of(req), e.node, fi, f);
     if (r == 0 && fuse_reply_create(req, &p, fi) == 0)
         return;
     if (r < 0)
         (void)fuse_reply_err(req, -r);
     else
-        handle_close(&mnt_of(req)->handles, handle_of(fi));
+        mnt_close(mnt_of(req), handle_of(fi));
     shelf_forget(shelf_of(req), e.node, 1);
 }
 

@@ -190,6 +190,7 @@ static int finish(struct fuse_session *se, struct mnt *m, const struct ending *e
         shelf_abandon(m->shelf);
     disconnect(se, end->mounted);
     handles_end(&m->handles);
+    passing_free(&m->passing);
     int failed = shelf_finish(m->shelf);
     if (failed < 0 && r == 0)
         r = err_set(e, failed, "an edit was lost: %s", strerror(-failed));
@@ -228,13 +229,14 @@ static int serve(struct fuse_session *se, const struct mnt_options *o, struct mn
 
 static int run_shelf(struct mnt_options *o, struct shelf *t, int status, struct err *e)
 {
-    struct mnt m = {.shelf = t, .handles = HANDLES_INIT, .status = status};
+    struct mnt m = {.shelf = t, .handles = HANDLES_INIT, .passing = PASSING_INIT, .status = status};
     int r = mnt_options_finish(o, t);
     if (r < 0)
         return err_set(e, r, "no memory");
     struct fuse_session *se = mount_session(o, &m, e);
     if (!se)
         return e->code;
+    m.device = fuse_session_fd(se);
     say_read_only(o, t);
     r = serve(se, o, &m, e);
     fuse_session_destroy(se);
@@ -260,6 +262,7 @@ int mnt_run(struct mnt_options *o, struct err *e)
     log_take_libfuse();
     o->tree.log.line = log_plain;
     o->tree.wait = holder_wait;
+    o->tree.pass = passing_possible();
     o->tree.wait_arg = o->model;
     int guard = -1, r = spot_prepare(&o->mountpoint, e);
     if (r == 0 && o->auto_unmount)

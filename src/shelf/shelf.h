@@ -77,6 +77,9 @@ int shelf_release(struct shelf_file *f);
 bool shelf_cacheable(const struct shelf_file *f);
 bool shelf_cached_right(const struct shelf_file *f);
 bool shelf_ahead(const struct shelf_file *f, size_t n);
+/* As tree_is_model() and tree_disk_file(). */
+bool shelf_is_model(const struct shelf_file *f);
+int shelf_disk_file(struct shelf_file *f);
 bool shelf_waits(const struct shelf_file *f);
 int shelf_read(struct shelf_file *f, uint64_t off, size_t n, struct reply *r);
 

@@ -97,6 +97,16 @@ bool shelf_ahead(const struct shelf_file *f, size_t n)
     return f->file && tree_ahead(f->file, n);
 }
 
+bool shelf_is_model(const struct shelf_file *f)
+{
+    return f->file && tree_is_model(f->file);
+}
+
+int shelf_disk_file(struct shelf_file *f)
+{
+    return f->file ? tree_disk_file(tree_in(&f->use), f->file) : -1;
+}
+
 bool shelf_waits(const struct shelf_file *f)
 {
     return f->file && tree_waits(f->file);

@@ -112,7 +112,9 @@ int begin_open(struct tree *t, struct err *e)
     const char *no = reason(t);
     if (t->opt.late)
         return open_late(t, no, e);
-    t->locked = t->writable = !no && open_for_editing(t, NULL, &t->model.file, &why) == 0;
+    int r = no ? -EROFS : open_for_editing(t, NULL, &t->model.file, &why);
+    t->locked = t->writable = r == 0;
+    t->busy = r == -EWOULDBLOCK;
     if (t->writable)
         return 0;
     if (no)
@@ -121,8 +123,49 @@ int begin_open(struct tree *t, struct err *e)
     return open_file(t, &t->model.file, false, e);
 }
 
+/* ---- the model's own file for programs ---- */
+
+/*
+ * What a program reads from the file itself stays as it was for as long as the program has it open or
+ * mapped: so no edit of this mount may be in place.
+ */
+static bool is_replaced(struct tree *t)
+{
+    struct edit_file f = t->opened;
+    if (t->opt.strategy != EDIT_AUTO)
+        return t->opt.strategy != EDIT_INPLACE;
+    f.fd = t->model.file.fd;
+    if (f.id.size > EDIT_INPLACE_FROM && !edit_clones(&f, t->edit.block))
+        return false;
+    t->edit.keep_bytes = true;
+    return true;
+}
+
+static void settle_disk(struct tree *t)
+{
+    if (t->disk != DISK_UNKNOWN)
+        return;
+    bool shown = t->opt.pass && !t->opt.partial && !t->shards.n && !t->busy &&
+                 !t->newest.view.snap->journal && (!t->writable || is_replaced(t));
+    t->disk = shown ? DISK_SHOWN : DISK_NOT_SHOWN;
+}
+
+/* While editing begins: not now. */
+bool begin_shows_disk(struct tree *t)
+{
+    if (pthread_mutex_trylock(&t->beginning) != 0)
+        return false;
+    settle_disk(t);
+    bool shown = t->disk == DISK_SHOWN;
+    (void)pthread_mutex_unlock(&t->beginning);
+    return shown;
+}
+
+/* ---- editing begins ---- */
+
 static int open_live(struct tree *t, struct live **ret)
 {
+    settle_disk(t);
     struct live_options o = {.commit = t->opt.commit,
                              .edit = t->edit,
                              .crew = t->opt.crew,

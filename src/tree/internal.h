@@ -38,9 +38,11 @@ struct tree {
     _Atomic(struct live *) live;
     atomic_bool begun;         /* the first edit has come: the writer's thread runs */
     bool locked;               /* the model's file is open for writing, with the lock */
-    pthread_mutex_t beginning; /* held while editing begins; protects locked */
-    char refusal[512];         /* why it could not be begun; protected by the lock of `newest` */
-    struct keeper *history;    /* of `live`; NULL: none is kept */
+    pthread_mutex_t beginning; /* held while editing begins; protects locked and disk */
+    bool busy;                 /* read-only, and another process has the lock */
+    enum { DISK_UNKNOWN, DISK_NOT_SHOWN, DISK_SHOWN } disk; /* may programs read its own file */
+    char refusal[512];      /* why it could not be begun; protected by the lock of `newest` */
+    struct keeper *history; /* of `live`; NULL: none is kept */
     /* Protected by the lock of `newest`: */
     struct held_table held; /* views of the whole that the kernel knows, open files of tensors */
     uint32_t states;        /* numbers given to views of the state of the mount, and the last: */
@@ -56,6 +58,10 @@ int begin_parsed(struct tree *t);
  * Before each edit: *ret is what is edited. -EROFS, -EBUSY (another process has the lock), -errno.
  */
 int begin_editing(struct tree *t, struct live **ret);
+
+/* True if programs may read the model's own file. That is decided once: when editing begins, or when
+ * it is first asked. The disk may be asked. */
+bool begin_shows_disk(struct tree *t);
 
 /* Make a snapshot of the accepted edits, unless one exists. Rarely fails. */
 int tree_freshen(struct tree *t);

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -219,6 +220,37 @@ int tree_read(struct tree *t, struct tree_file *f, uint64_t off, size_t n, struc
     r->bytes = r->scratch;
     r->len = live_read(t->live, f->live, off, n, r->scratch);
     return 0;
+}
+
+/* ---- the model's own file ---- */
+
+/* The file that the snapshot was read from, unchanged; or that it was written to. */
+static bool is_same(const struct tree *t, const struct view *v, const struct stat *st)
+{
+    struct edit_id id = edit_id_of(st);
+    if (v->snap->number == 0)
+        return v->file && v->file->size == id.size && edit_id_equal(&id, &t->opened.id);
+    return v->store->written == v->snap->number && v->snap->gguf->file_size == id.size;
+}
+
+bool tree_is_model(const struct tree_file *f)
+{
+    return f->node.kind == NODE_WHOLE && f->row && f->row->read == model_read;
+}
+
+int tree_disk_file(struct tree *t, struct tree_file *f)
+{
+    char path[32];
+    struct stat st;
+    if (!tree_is_model(f) || f->gaps || f->cut || !begin_shows_disk(t))
+        return -1;
+    CLEANUP(view_free) struct view v = view_of(t, f);
+    int fd = v.store->file[0]->fd;
+    if (fstat(fd, &st) < 0 || !is_same(t, &v, &st))
+        return -1;
+    /* A description of its own: it has no lock, and cannot write. */
+    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    return open(path, O_RDONLY | O_CLOEXEC);
 }
 
 void tree_reply_done(struct reply *r)

@@ -33,6 +33,7 @@ struct tree_options {
     uint64_t reserve; /* as in struct edit_options */
     bool break_hardlinks;
     bool tensors; /* edit tensors too */
+    bool pass;    /* the kernel may let programs read the model's own file: tree_disk_file() */
     bool late;    /* the writer's lock is taken, and a journal applied, with the first edit only */
     /*
      * Called before the model, `name` in the folder `dir`, is opened, and again when its lock was
@@ -141,6 +142,14 @@ bool tree_cached_right(const struct tree_file *f);
 /* True if reads of n bytes of this file are made in scratch, and nothing of it is missing: to do so
  * ahead of a program pays. */
 bool tree_ahead(const struct tree_file *f, size_t n);
+/* True if it is model.gguf. */
+bool tree_is_model(const struct tree_file *f);
+/*
+ * The file on the disk that is what this handle shows, byte for byte, and stays so for as long as
+ * anyone has it open: a descriptor for reading, the caller's. -1: no such file exists, or options.pass is
+ * not set. The disk may be asked.
+ */
+int tree_disk_file(struct tree *t, struct tree_file *f);
 /*
  * Bytes at `off`, fewer than n at the end of the file only, or if r->brief before one that is
  * missing from an incomplete model. `r->scratch` and `brief` are the caller's, all else of *r zero;

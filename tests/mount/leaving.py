@@ -39,7 +39,7 @@ class Leaving(unittest.TestCase):
                 self.assertEqual(os.listdir(at), [])
         mount = Foreground(self.model, '-o', 'auto_unmount')
         at, process = mount.__enter__()
-        with open(os.path.join(at, 'model.gguf'), 'rb') as file:
+        with open(os.path.join(at, 'metadata.json'), 'rb') as file:
             file.read(1)
             process.kill()
             process.wait(mountlib.LIMIT)
