@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The computation of one result of one tensor, in units. Private to work.c.
+ * The computation of one result of one tensor, in units. Private to work_run.c.
  *
  *     task_begin()  ->  task_unit() of each unit of the phase  ->  task_phase()  -> ... -> task_keep()
  *

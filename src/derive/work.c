@@ -1,54 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Computing what is wanted: see work.h.
- *
- * A wish (struct want) goes over its tensors: it starts tasks ahead, at most as many as there are
- * threads, and is answered when it has passed the last tensor whose result is kept. Threads take
- * units of the tasks in turn.
- */
+/* Computing what is wanted: see work.h; how it is done: work_run.h. */
 #include "derive/work.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/bytes.h"
-#include "derive/task.h"
+#include "derive/work_run.h"
 
 /* Threads of a machine with more processors are limited by its memory, not by them. */
 enum { THREADS_MOST = 64 };
-/* Tasks beyond one for each thread, of all wishes together: pictures hold 4 MiB each. */
-enum { TASKS_MORE = 16 };
-
-/* Bytes of a tensor that goes before the others: done in a blink. */
-#define SMALL ((uint64_t)16 << 20)
-
-struct want {
-    struct want *next;
-    struct view view; /* references */
-    enum derived what;
-    uint32_t ready; /* all tensors before are kept, or left out */
-    uint32_t start; /* all tensors before have been started */
-    uint32_t last;
-    int err;
-    const void *who;
-    work_done_fn *done;
-    void *arg;
-};
-
-struct work {
-    pthread_mutex_t lock;
-    pthread_cond_t idle; /* no thread is left */
-    /* Protected by the lock: */
-    struct kept kept;
-    struct want *wants; /* the one whose turn it is first */
-    struct task *tasks; /* the same */
-    unsigned n_tasks, threads, threads_most;
-    bool ending;
-    uint64_t computed;
-};
 
 struct work *work_new(void)
 {
@@ -67,296 +29,6 @@ bool work_applies(const struct snapshot *g, const struct gguf_tensor *t, enum de
     return what == DERIVED_SHA256 || quant_has_values(gguf_type(t), g->gguf->fmt.big);
 }
 
-static struct kept_key key_of(const struct view *v, uint32_t i)
-{
-    struct tensor_id id = ids_of(v->snap->ids, i);
-    return (struct kept_key){id.number, id.version};
-}
-
-/* References to what tensors are read from. */
-static struct view same_view(const struct view *v)
-{
-    return (struct view){snapshot_ref(v->snap), store_ref(v->store), NULL};
-}
-
-/* ---- all under the lock, but where it says so ---- */
-
-/* True if the tensor needs nothing more for this wish. */
-static bool settled(const struct work *w, const struct want *want, uint32_t i)
-{
-    const struct snapshot *g = want->view.snap;
-    return !work_applies(g, &g->gguf->tensor[i], want->what) ||
-           kept_has(&w->kept, key_of(&want->view, i), want->what);
-}
-
-static bool is_ready(const struct work *w, struct want *want)
-{
-    while (want->ready < want->last && settled(w, want, want->ready))
-        want->ready++;
-    want->start = want->start > want->ready ? want->start : want->ready;
-    return want->err || want->ready == want->last;
-}
-
-static bool wants_task(const struct want *want, const struct task *t)
-{
-    if (want->what != t->what)
-        return false;
-    for (uint32_t i = want->ready; i < want->last; i++) {
-        struct kept_key key = key_of(&want->view, i);
-        if (key.id == t->key.id && key.version == t->key.version)
-            return true;
-    }
-    return false;
-}
-
-static void push_want(struct want **list, struct want *want)
-{
-    while (*list)
-        list = &(*list)->next;
-    want->next = NULL;
-    *list = want;
-}
-
-static void push_task(struct work *w, struct task *t)
-{
-    struct task **at = &w->tasks;
-    while (*at)
-        at = &(*at)->next;
-    t->next = NULL;
-    *at = t;
-}
-
-static void pull_task(struct work *w, const struct task *t)
-{
-    struct task **at = &w->tasks;
-    while (*at != t)
-        at = &(*at)->next;
-    *at = t->next;
-}
-
-static struct task *find_task(const struct work *w, const struct want *want, uint32_t i)
-{
-    struct kept_key key = key_of(&want->view, i);
-    struct task *t = w->tasks;
-    while (t && (t->what != want->what || t->key.id != key.id || t->key.version != key.version))
-        t = t->next;
-    return t;
-}
-
-static int add_task(struct work *w, const struct want *want, uint32_t i)
-{
-    struct moments known;
-    struct task *t = calloc(1, sizeof(*t));
-    if (!t)
-        return -ENOMEM;
-    t->view = same_view(&want->view);
-    t->tensor = i;
-    t->key = key_of(&want->view, i);
-    t->what = want->what;
-    t->small = want->view.snap->gguf->tensor[i].nbytes <= SMALL;
-    int r = task_begin(t, kept_moments(&w->kept, t->key, &known) ? &known : NULL);
-    if (r < 0) {
-        task_free(t);
-        return r;
-    }
-    push_task(w, t);
-    w->n_tasks++;
-    return 0;
-}
-
-/* Start a task of the wish, if there is one to be started. */
-static bool start_one(struct work *w, struct want *want)
-{
-    for (; want->start < want->last && !want->err; want->start++) {
-        if (settled(w, want, want->start) || find_task(w, want, want->start))
-            continue;
-        want->err = add_task(w, want, want->start);
-        if (want->err)
-            return false;
-        want->start++;
-        return true;
-    }
-    return false;
-}
-
-/* Start tasks, each wish in its turn, while there are too few for the threads. */
-static void start_tasks(struct work *w)
-{
-    unsigned most = w->threads_most + TASKS_MORE, failed = 0, n = 0;
-    for (const struct want *want = w->wants; want; want = want->next)
-        n++;
-    /* A wish has the threads' number of tasks, fewer if there are many wishes. */
-    while (w->wants && w->n_tasks < most && w->n_tasks < n * w->threads_most && failed < n) {
-        struct want *want = w->wants;
-        w->wants = want->next;
-        push_want(&w->wants, want);
-        failed = start_one(w, want) ? 0 : failed + 1;
-    }
-}
-
-/* A task with something to do: the first of a small tensor, else the first. NULL: nothing to do. */
-static struct task *find_next(const struct work *w)
-{
-    struct task *large = NULL;
-    for (struct task *t = w->tasks; t; t = t->next) {
-        if (!task_has_unit(t) && !task_may_close(t))
-            continue;
-        if (t->small || task_may_close(t))
-            return t;
-        large = large ? large : t;
-    }
-    return large;
-}
-
-/* The next task to work at, moved behind the others. */
-static struct task *next_task(struct work *w)
-{
-    start_tasks(w);
-    struct task *t = find_next(w);
-    if (t) {
-        pull_task(w, t);
-        push_task(w, t);
-    }
-    return t;
-}
-
-static bool has_more(struct work *w)
-{
-    start_tasks(w);
-    return find_next(w);
-}
-
-/* Take all wishes that are ready off the list. */
-static struct want *take_ready(struct work *w)
-{
-    struct want *ready = NULL, **at = &w->wants;
-    while (*at) {
-        struct want *want = *at;
-        if (is_ready(w, want)) {
-            *at = want->next;
-            push_want(&ready, want);
-        } else {
-            at = &want->next;
-        }
-    }
-    return ready;
-}
-
-/* A task has ended: kept, failed, or given up. */
-static void end_task(struct work *w, struct task *t)
-{
-    pull_task(w, t);
-    w->n_tasks--;
-    w->computed++;
-    if (!t->err && !t->given_up)
-        t->err = task_keep(t, &w->kept);
-    for (struct want *want = w->wants; want && (t->err || t->given_up); want = want->next)
-        if (wants_task(want, t)) {
-            want->err = t->err;
-            want->start = want->ready; /* given up before it was wanted again: once more */
-        }
-}
-
-/* Not under the lock. */
-static void answer(struct want *list)
-{
-    while (list) {
-        struct want *want = list;
-        list = want->next;
-        view_free(&want->view);
-        want->done(want->arg, want->err);
-        free(want);
-    }
-}
-
-/* Close a phase of the task. Gives the lock up meanwhile. */
-static void close_phase(struct work *w, struct task *t)
-{
-    bool again = false;
-    t->closing = true;
-    if (!t->err && !t->given_up) {
-        (void)pthread_mutex_unlock(&w->lock);
-        int r = task_phase(t);
-        (void)pthread_mutex_lock(&w->lock);
-        t->err = r < 0 ? r : 0;
-        again = r > 0;
-    }
-    t->closing = false;
-    if (again) {
-        t->given = t->ended = 0;
-        return;
-    }
-    end_task(w, t);
-    struct want *ready = take_ready(w);
-    (void)pthread_mutex_unlock(&w->lock);
-    answer(ready);
-    task_free(t);
-    (void)pthread_mutex_lock(&w->lock);
-}
-
-static int start_thread(struct work *w);
-
-static void run_unit(struct work *w, struct task *t, float room[TASK_ROOM])
-{
-    uint64_t unit = t->given++;
-    if (w->threads < w->threads_most && has_more(w))
-        (void)start_thread(w);
-    (void)pthread_mutex_unlock(&w->lock);
-    int r = task_unit(t, unit, room);
-    (void)pthread_mutex_lock(&w->lock);
-    t->ended++;
-    t->err = t->err ? t->err : r;
-}
-
-/* Answer the wishes that cannot be started. Gives the lock up meanwhile. False: no such wishes. */
-static bool answer_failed(struct work *w)
-{
-    struct want *failed = take_ready(w);
-    if (!failed)
-        return false;
-    (void)pthread_mutex_unlock(&w->lock);
-    answer(failed);
-    (void)pthread_mutex_lock(&w->lock);
-    return true;
-}
-
-static void *thread(void *arg)
-{
-    struct work *w = arg;
-    float room[TASK_ROOM];
-    struct task *t;
-    (void)pthread_mutex_lock(&w->lock);
-    do {
-        while ((t = next_task(w)))
-            if (task_may_close(t))
-                close_phase(w, t);
-            else
-                run_unit(w, t, room);
-    } while (answer_failed(w));
-    if (--w->threads == 0)
-        (void)pthread_cond_signal(&w->idle);
-    (void)pthread_mutex_unlock(&w->lock);
-    return NULL;
-}
-
-static int start_thread(struct work *w)
-{
-    pthread_t id;
-    pthread_attr_t attr;
-    sigset_t all, old;
-    (void)pthread_attr_init(&attr);
-    (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    /* Signals are for the main thread, but for that of a page that is gone (base/map.h). */
-    (void)sigfillset(&all);
-    (void)sigdelset(&all, SIGBUS);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &old);
-    int r = -pthread_create(&id, &attr, thread, w);
-    (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
-    (void)pthread_attr_destroy(&attr);
-    w->threads += r == 0;
-    return r;
-}
-
 /* ---- what is wanted ---- */
 
 /* Take a wish off the list; NULL: `who` has none. */
@@ -373,22 +45,11 @@ static struct want *pull_want(struct work *w, const void *who)
     return want;
 }
 
-/* Give up what nobody wants any more. */
-static void give_up(struct work *w)
-{
-    for (struct task *t = w->tasks; t; t = t->next) {
-        const struct want *want = w->wants;
-        while (want && !wants_task(want, t))
-            want = want->next;
-        t->given_up |= !want;
-    }
-}
-
 /* Add a wish, which passes to the list, and see to it that there is a thread. 1, or -errno. */
 static int park(struct work *w, struct want *want)
 {
-    push_want(&w->wants, want);
-    int r = w->threads < w->threads_most ? start_thread(w) : 0;
+    work_push_want(&w->wants, want);
+    int r = w->threads < w->threads_most ? work_start_thread(w) : 0;
     if (r == 0 || w->threads > 0)
         return WORK_PARKED;
     (void)pull_want(w, want->who);
@@ -401,7 +62,7 @@ int work_want(struct work *w, const struct view *v, enum derived what, uint32_t 
     struct want *want = calloc(1, sizeof(*want));
     if (!want)
         return -ENOMEM;
-    *want = (struct want){.view = same_view(v),
+    *want = (struct want){.view = work_same_view(v),
                           .what = what,
                           .ready = first,
                           .start = first,
@@ -410,7 +71,7 @@ int work_want(struct work *w, const struct view *v, enum derived what, uint32_t 
                           .done = done,
                           .arg = arg};
     (void)pthread_mutex_lock(&w->lock);
-    int r = w->ending ? -EINTR : is_ready(w, want) ? 0 : park(w, want);
+    int r = w->ending ? -EINTR : work_is_ready(w, want) ? 0 : park(w, want);
     (void)pthread_mutex_unlock(&w->lock);
     if (r == WORK_PARKED)
         return r;
@@ -425,10 +86,10 @@ bool work_interrupt(struct work *w, const void *who)
     struct want *want = pull_want(w, who);
     if (want) {
         want->err = -EINTR;
-        give_up(w);
+        work_give_up(w);
     }
     (void)pthread_mutex_unlock(&w->lock);
-    answer(want);
+    work_answer(want);
     return want;
 }
 
@@ -440,9 +101,9 @@ void work_stop(struct work *w)
     w->ending = true;
     for (struct want *want = all; want; want = want->next)
         want->err = -EINTR;
-    give_up(w);
+    work_give_up(w);
     (void)pthread_mutex_unlock(&w->lock);
-    answer(all);
+    work_answer(all);
     (void)pthread_mutex_lock(&w->lock);
     while (w->threads > 0)
         (void)pthread_cond_wait(&w->idle, &w->lock);
@@ -465,7 +126,7 @@ void work_free(struct work *w)
 bool work_sha256(struct work *w, const struct view *v, uint32_t i, uint8_t dst[DIGEST_BYTES])
 {
     (void)pthread_mutex_lock(&w->lock);
-    bool ret = kept_sha256(&w->kept, key_of(v, i), dst);
+    bool ret = kept_sha256(&w->kept, work_key(v, i), dst);
     (void)pthread_mutex_unlock(&w->lock);
     return ret;
 }
@@ -473,7 +134,7 @@ bool work_sha256(struct work *w, const struct view *v, uint32_t i, uint8_t dst[D
 bool work_moments(struct work *w, const struct view *v, uint32_t i, struct moments *dst)
 {
     (void)pthread_mutex_lock(&w->lock);
-    bool ret = kept_moments(&w->kept, key_of(v, i), dst);
+    bool ret = kept_moments(&w->kept, work_key(v, i), dst);
     (void)pthread_mutex_unlock(&w->lock);
     return ret;
 }
@@ -481,7 +142,7 @@ bool work_moments(struct work *w, const struct view *v, uint32_t i, struct momen
 struct blob *work_blob(struct work *w, const struct view *v, uint32_t i, enum derived what)
 {
     (void)pthread_mutex_lock(&w->lock);
-    struct blob *b = kept_blob(&w->kept, key_of(v, i), what);
+    struct blob *b = kept_blob(&w->kept, work_key(v, i), what);
     (void)pthread_mutex_unlock(&w->lock);
     return b;
 }

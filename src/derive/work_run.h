@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How work is done: wishes, tasks and threads. Private to work.c.
+ *
+ * A wish (struct want) goes over its tensors: it starts tasks ahead, at most as many as there are
+ * threads, and is answered when it has passed the last tensor whose result is kept. Threads take
+ * units of the tasks in turn.
+ *
+ * Threads: the caller has the lock, but where it says so.
+ */
+#ifndef DERIVE_WORK_RUN_H
+#define DERIVE_WORK_RUN_H
+
+#include <pthread.h>
+
+#include "derive/task.h"
+#include "derive/work.h"
+
+struct want {
+    struct want *next;
+    struct view view; /* references */
+    enum derived what;
+    uint32_t ready; /* all tensors before are kept, or left out */
+    uint32_t start; /* all tensors before have been started */
+    uint32_t last;
+    int err;
+    const void *who;
+    work_done_fn *done;
+    void *arg;
+};
+
+struct work {
+    pthread_mutex_t lock;
+    pthread_cond_t idle; /* no thread is left */
+    /* Protected by the lock: */
+    struct kept kept;
+    struct want *wants; /* the one whose turn it is first */
+    struct task *tasks; /* the same */
+    unsigned n_tasks, threads, threads_most;
+    bool ending;
+    uint64_t computed;
+};
+
+/* What is kept of tensor i is kept under this. Needs no lock. */
+struct kept_key work_key(const struct view *v, uint32_t i);
+/* References to what tensors are read from. Needs no lock. */
+struct view work_same_view(const struct view *v);
+
+/* Add a wish at the end of a list. */
+void work_push_want(struct want **list, struct want *want);
+/* Pass what is kept already. True: the wish is to be answered. */
+bool work_is_ready(const struct work *w, struct want *want);
+/* Answer all wishes of a list that nobody else has, and free them. Not under the lock. */
+void work_answer(struct want *list);
+/* Give up tasks that no wish needs any more. */
+void work_give_up(struct work *w);
+/* Start one thread more. It ends when there is nothing to do. 0, -errno. */
+int work_start_thread(struct work *w);
+
+#endif
