@@ -24,11 +24,6 @@ struct work *work_new(void)
     return w;
 }
 
-bool work_applies(const struct snapshot *g, const struct gguf_tensor *t, enum derived what)
-{
-    return what == DERIVED_SHA256 || quant_has_values(gguf_type(t), g->gguf->fmt.big);
-}
-
 /* ---- what is wanted ---- */
 
 /* Take a wish off the list; NULL: `who` has none. */
