@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: MIT */
+/* model/npy: headers as NumPy and others write them, and what is refused. */
+#include "cu_main.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "model/npy.h"
+
+/* The header of a version with this dict, as it is. */
+static size_t header(uint8_t *dst, uint8_t version, const char *dict)
+{
+    size_t n = strlen(dict), fixed = version == 1 ? 10 : 12;
+    memcpy(dst, "\x93NUMPY", 6);
+    dst[6] = version;
+    dst[7] = 0;
+    if (version == 1)
+        put_u16(dst + 8, (uint16_t)n, false);
+    else
+        put_u32(dst + 8, (uint32_t)n, false);
+    memcpy(dst + fixed, dict, n);
+    return fixed + n;
+}
+
+static int parse(uint8_t version, const char *dict, struct npy *ret, struct err *e)
+{
+    /* Of the exact size, so that a sanitizer sees a read behind it. */
+    uint8_t room[512], *exact;
+    size_t n = header(room, version, dict);
+    exact = malloc(n);
+    memcpy(exact, room, n);
+    *e = (struct err){0};
+    int r = npy_parse(exact, n, ret, e);
+    if (r == 0)
+        CU_ASSERT_EQUAL(ret->header, n);
+    for (size_t i = 1; i < n; i++) {
+        /* A part of it is not refused before it is whole. */
+        uint8_t *part = malloc(i);
+        memcpy(part, exact, i);
+        CU_ASSERT_EQUAL(npy_parse(part, i, ret, NULL), NPY_MORE);
+        free(part);
+    }
+    free(exact);
+    return r;
+}
+
+static void test_taken(void)
+{
+    static const struct {
+        uint8_t version;
+        const char *dict;
+        uint32_t width, n_dims;
+        uint64_t dims[4];
+    } rows[] = {
+        {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }   \n", 4, 2, {3, 2}},
+        {1, "{'descr': '<f2', 'fortran_order': False, 'shape': (7,), }\n", 2, 1, {7}},
+        {2,
+         "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 2, 3, 4), }\n",
+         4,
+         4,
+         {4, 3, 2, 1}},
+        {3, "{'shape': (5L, 6L), 'fortran_order': False, 'descr': '<f4'}", 4, 2, {6, 5}},
+        {1, "{\"descr\":\"<f4\",\"fortran_order\":False,\"shape\":()}", 4, 1, {1}},
+        {1, " { 'descr' : '<f4' , 'fortran_order' : True , 'shape' : ( 9 , ) } \n", 4, 1, {9}},
+        {1, "{'descr': '<f4', 'fortran_order': True, 'shape': (), }", 4, 1, {1}},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct npy npy = {0}, part;
+        struct err e;
+        uint8_t room[512];
+        (void)part;
+        CU_ASSERT_EQUAL(parse(rows[i].version, rows[i].dict, &part, &e), 0);
+        size_t n = header(room, rows[i].version, rows[i].dict);
+        CU_ASSERT_EQUAL(npy_parse(room, n, &npy, &e), 0);
+        CU_ASSERT_EQUAL(npy.width, rows[i].width);
+        CU_ASSERT_EQUAL(npy.n_dims, rows[i].n_dims);
+        CU_ASSERT_EQUAL(memcmp(npy.dims, rows[i].dims, npy.n_dims * 8), 0);
+    }
+}
+
+static void test_refused(void)
+{
+    static const struct {
+        const char *dict, *line;
+    } rows[] = {
+        {"{'descr': '<f4', 'fortran_order': True, 'shape': (2, 3), }", "ascontiguousarray"},
+        {"{'descr': '<f8', 'fortran_order': False, 'shape': (2, 3), }", "'<f8'"},
+        {"{'descr': '>f4', 'fortran_order': False, 'shape': (2, 3), }", "'>f4'"},
+        {"{'descr': '|i1', 'fortran_order': False, 'shape': (2, 3), }", "'|i1'"},
+        {"{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2,), }", "fields"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (1, 1, 1, 1, 1), }", "4 dimensions"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 0), }", "dimension of 0"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296), }",
+         "too many"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,), }", "tuple"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }", "tuple"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (2 3), }", "tuple"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (2,", "tuple"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': 2}", "tuple"},
+        {"{'descr': '<f4', 'fortran_order': False}", "lacks"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (2,)} x", "follows"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (2,), 'more': 1}", "not known"},
+        {"{'descr': '<f4', 'fortran_order': 0, 'shape': (2,)}", "not known"},
+        {"{'descr': '<f4' 'fortran_order': False, 'shape': (2,)}", "cannot be read"},
+        {"{'descr: '<f4', 'fortran_order': False, 'shape': (2,)}", "cannot be read"},
+        {"{descr: 1}", "cannot be read"},
+        {"[]", "no dict"},
+        {"{", "cannot be read"},
+        {"", "no dict"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct npy npy;
+        struct err e;
+        CU_ASSERT_EQUAL(parse(1, rows[i].dict, &npy, &e), -EINVAL);
+        if (!strstr(e.msg, rows[i].line))
+            (void)printf("\n%s: %s\n", rows[i].dict, e.msg);
+        CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, rows[i].line));
+    }
+}
+
+/* What cannot become a header is refused at its first byte that says so. */
+static void test_early(void)
+{
+    struct npy npy;
+    struct err e;
+    uint8_t bytes[] = "\x93NUMPY\x01\x00\x10\x00";
+    CU_ASSERT_EQUAL(npy_parse(bytes, 0, &npy, &e), NPY_MORE);
+    CU_ASSERT_EQUAL(npy_parse(bytes, 10, &npy, &e), NPY_MORE);
+    for (size_t i = 0; i < 6; i++) {
+        bytes[i] ^= 1;
+        CU_ASSERT_EQUAL(npy_parse(bytes, i, &npy, &e), NPY_MORE);
+        CU_ASSERT_EQUAL(npy_parse(bytes, i + 1, &npy, &e), -EINVAL);
+        bytes[i] ^= 1;
+    }
+    bytes[6] = 4;
+    CU_ASSERT_EQUAL(npy_parse(bytes, 7, &npy, &e), -EINVAL);
+    bytes[6] = 0;
+    CU_ASSERT_EQUAL(npy_parse(bytes, 7, &npy, &e), -EINVAL);
+    uint8_t large[] = "\x93NUMPY\x02\x00\xf5\xff\x00\x00";
+    CU_ASSERT_EQUAL(npy_parse(large, 12, &npy, &e), -EINVAL); /* 65536 + 1 with what comes before */
+    large[8] = 0xf4;
+    CU_ASSERT_EQUAL(npy_parse(large, 12, &npy, &e), NPY_MORE);
+}
+
+/* What is written is read, and the data begins at a multiple of 64. */
+static void test_written(void)
+{
+    for (uint32_t n_dims = 0; n_dims <= NPY_MAX_DIMS; n_dims++) {
+        CLEANUP(buf_free) struct buf b = BUF_INIT;
+        struct buf measure = BUF_MEASURE;
+        const uint64_t dims[] = {4096, 3, 20000000000, 1};
+        struct npy npy = {0};
+        struct err e = {0};
+        buf_str(&b, "before");
+        size_t n = npy_header(&b, n_dims % 2 ? "<f4" : "<f2", n_dims, dims);
+        CU_ASSERT_EQUAL(npy_header(&measure, "<f4", n_dims, dims), n);
+        CU_ASSERT_EQUAL(n % 64, 0);
+        CU_ASSERT_EQUAL(b.len, 6 + n);
+        CU_ASSERT_EQUAL(npy_parse(b.data + 6, n, &npy, &e), 0);
+        CU_ASSERT_EQUAL(npy.header, n);
+        CU_ASSERT_EQUAL(npy.width, n_dims % 2 ? 4 : 2);
+        CU_ASSERT_EQUAL(npy.n_dims, n_dims ? n_dims : 1);
+        for (uint32_t i = 0; i < n_dims; i++)
+            CU_ASSERT_EQUAL(npy.dims[i], dims[i]);
+    }
+}
+
+static CU_TestInfo tests[] = {
+    {"headers that are taken", test_taken},
+    {"headers that are refused", test_refused},
+    {"refused early", test_early},
+    {"written and read", test_written},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("npy", tests)

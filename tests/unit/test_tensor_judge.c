@@ -1,0 +1,545 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the judge of a draft makes of what programs do: whole files, one value, NumPy's arrays, pages
+ * of a mapping, what is too short or too long, what a type cannot hold; full disks, failing calls, an
+ * end in the middle, writers meanwhile.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/bytes.h"
+#include "live/tensor_draft.h"
+#include "quant/types.h"
+#include "tensor_dir.h"
+
+static struct tensor_draft *draft(struct tensor_dir *x, enum tensor_view view)
+{
+    struct tensor_draft *d = NULL;
+    struct err e = {0};
+    CU_ASSERT_EQUAL_FATAL(tensor_draft_make(&x->f, x->base, view, &d, &e), 0);
+    return d;
+}
+
+static void put(struct tensor_draft *d, uint64_t off, const void *bytes, size_t n)
+{
+    struct err e = {0};
+    CU_ASSERT_EQUAL_FATAL(tensor_draft_write(d, false, off, bytes, n, &e), 0);
+}
+
+static void cut(struct tensor_draft *d, uint64_t n)
+{
+    CU_ASSERT_EQUAL_FATAL(tensor_draft_truncate(d, n, NULL), 0);
+}
+
+/* The verdict, and a part of the line. */
+static void judged(struct tensor_draft *d, int want, const char *line)
+{
+    struct tensor_edit edit = TENSOR_EDIT_INIT;
+    struct err e = {0};
+    int r = tensor_draft_judge(d, NULL, &edit, &e);
+    if (r != want || (line && !strstr(e.msg, line)))
+        (void)printf("\n%d, not %d: %s\n", r, want, e.msg);
+    CU_ASSERT_EQUAL(r, want);
+    CU_ASSERT_TRUE(!line || strstr(e.msg, line));
+    CU_ASSERT_EQUAL(edit.n, 0);
+}
+
+/* It is an edit: the tensor after it. */
+static struct tensor_base *accepted(struct tensor_dir *x, struct tensor_draft *d)
+{
+    struct tensor_edit edit = TENSOR_EDIT_INIT;
+    struct err e = {0};
+    int r = tensor_draft_judge(d, NULL, &edit, &e);
+    if (r != TENSOR_CHANGED)
+        (void)printf("\n%d: %s\n", r, e.msg);
+    CU_ASSERT_EQUAL_FATAL(r, TENSOR_CHANGED);
+    struct tensor_base *now = tensor_dir_after(x, d->base, &edit);
+    tensor_draft_passed(d, now);
+    tensor_edit_free(&edit);
+    return now;
+}
+
+/* Bytes of the tensor that differ from those in the file: [*first, *last). */
+static void changed(const struct tensor_dir *x, const struct tensor_base *now, size_t *first,
+                    size_t *last)
+{
+    size_t n;
+    uint8_t *raw = tensor_dir_bytes(now, TENSOR_RAW, &n);
+    CU_ASSERT_EQUAL_FATAL(n, x->n);
+    *first = 0;
+    *last = n;
+    while (*first < n && raw[*first] == x->raw[*first])
+        ++*first;
+    while (*last > *first && raw[*last - 1] == x->raw[*last - 1])
+        --*last;
+    free(raw);
+}
+
+/* ---- values ---- */
+
+/* The tensor's values, encoded by this type from small numbers. */
+static uint8_t *sane(uint32_t type, bool big, size_t n)
+{
+    const struct quant_type *t = quant_find(type);
+    struct quant_fault fault;
+    float *v = malloc(n * sizeof(*v));
+    uint8_t *raw = malloc(n / t->block_len * t->block_bytes);
+    for (size_t i = 0; i < n; i++)
+        v[i] = (float)((int)(i * 7 % 255) - 127);
+    CU_ASSERT_EQUAL_FATAL(quant_encode(t, big, v, n / t->block_len, raw, &fault), 0);
+    free(v);
+    return raw;
+}
+
+static void make_sane(struct tensor_dir *x, uint32_t type, const uint64_t *dims, uint32_t n_dims)
+{
+    uint8_t *raw = sane(type, false, (size_t)(dims[0] * dims[1]));
+    tensor_dir_make(x, type, false, dims, n_dims, raw);
+    free(raw);
+}
+
+/* One value changes its block alone. */
+static void one_value(uint32_t type, bool big)
+{
+    const struct quant_type *t = quant_find(type);
+    struct tensor_dir x;
+    uint8_t *raw = sane(type, big, 512 * 400), four[4];
+    size_t first, last;
+    tensor_dir_make(&x, type, big, SHAPE(512, 400), raw);
+    struct tensor_draft *d = draft(&x, TENSOR_F32);
+    put_u32(four, 0xc2fe0000, false); /* -127, it was 45 */
+    put(d, (uint64_t)4 * 150001, four, 4);
+    struct tensor_base *now = accepted(&x, d);
+    changed(&x, now, &first, &last);
+    size_t block = (size_t)150001 / t->block_len * t->block_bytes;
+    CU_ASSERT_TRUE(first < last && first >= block && last <= block + t->block_bytes);
+    CU_ASSERT_EQUAL(now->content->n, 1);
+    CU_ASSERT_TRUE(now->content->piece[0].len == t->block_bytes);
+    judged(d, TENSOR_SAME, NULL);
+    put(d, (uint64_t)4 * 150001, four, 4); /* again the same: nothing changes any more */
+    judged(d, TENSOR_SAME, NULL);
+    tensor_base_unref(now);
+    tensor_draft_free(d);
+    tensor_dir_free(&x);
+    free(raw);
+}
+
+static void test_one_value(void)
+{
+    for (uint32_t id = 0; quant_find(id); id++)
+        for (int big = 0; big < 2; big++)
+            if (quant_can_encode(quant_find(id), big))
+                one_value(id, big);
+}
+
+/* What was read, written again through any view: no byte changes, in any type. */
+static void test_write_back(void)
+{
+    for (uint32_t id = 0; quant_find(id); id++)
+        for (int i = 0; i < 2 * TENSOR_VIEWS; i++) {
+            enum tensor_view view = (enum tensor_view)(i / 2);
+            struct tensor_dir x;
+            size_t n;
+            if (!quant_has_values(quant_find(id), i % 2))
+                continue;
+            tensor_dir_make(&x, id, i % 2, SHAPE(256, 5), NULL);
+            uint8_t *bytes = tensor_dir_bytes(x.base, view, &n);
+            struct tensor_draft *d = draft(&x, view);
+            cut(d, 0);
+            for (size_t at = 0, len; at < n; at += len) {
+                len = n - at < 1000 ? n - at : 1000;
+                put(d, at, bytes + at, len);
+            }
+            judged(d, TENSOR_SAME, NULL);
+            tensor_draft_free(d);
+            tensor_dir_free(&x);
+            free(bytes);
+        }
+}
+
+static void test_faults(void)
+{
+    static const struct {
+        uint32_t type, bits;
+        int want;
+        const char *line;
+    } rows[] = {
+        {Q8_0_ID, 0x7fc00000, -EDOM, "element [1, 44] is nan, which Q8_0 cannot hold"},
+        {Q4_K_ID, 0xff800000, -EDOM, "element [1, 44] is -inf, which Q4_K cannot hold"},
+        {Q8_0_ID, 0x7f000000, -ERANGE, "element [1, 44] is 1.7014118e+38: the scale of its block"},
+        {I8_ID, 0x3f000000, -ERANGE, "element [1, 44] is 0.5, which I8 does not hold exactly"},
+        {I16_ID, 0x7fc00000, -EDOM, "element [1, 44] is nan, which I16 cannot hold"},
+        {F16_ID, 0x7f000000, -ERANGE, "element [1, 44]"},
+        {IQ2_XXS_ID, 0x3f800000, -EOPNOTSUPP, "IQ2_XXS"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct tensor_dir x;
+        uint8_t four[4];
+        uint8_t *raw = rows[i].type == IQ2_XXS_ID ? NULL : sane(rows[i].type, false, 768);
+        tensor_dir_make(&x, rows[i].type, false, SHAPE(256, 3), raw);
+        struct tensor_draft *d = draft(&x, TENSOR_F32);
+        put_u32(four, rows[i].bits, false);
+        put(d, 4 * 300, four, 4);
+        judged(d, rows[i].want, rows[i].line);
+        judged(d, rows[i].want, rows[i].line); /* it stays as it is */
+        CU_ASSERT_EQUAL(tensor_view_read(x.base, TENSOR_F32, 4 * 300, four, 4), 0);
+        put(d, 4 * 300, four, 4);
+        judged(d, TENSOR_SAME, NULL);
+        tensor_draft_free(d);
+        tensor_dir_free(&x);
+        free(raw);
+    }
+}
+
+/* ---- lengths ---- */
+
+static void test_lengths(void)
+{
+    struct tensor_dir x;
+    struct err e = {0};
+    uint8_t bytes[4096] = {1, 2, 3};
+    tensor_dir_make(&x, F32, false, SHAPE(1000), NULL);
+    struct tensor_draft *d = draft(&x, TENSOR_RAW);
+    cut(d, 0);
+    judged(d, TENSOR_SAME, NULL); /* a mere truncation */
+    put(d, 0, bytes, 10);
+    judged(d, TENSOR_SHORT, "it has 10 of 4000 bytes");
+    judged(d, TENSOR_SHORT, NULL);
+    CU_ASSERT_EQUAL(tensor_draft_write(d, false, 10, bytes, 3991, &e), -EFBIG);
+    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "raw of this tensor has 4000 bytes"));
+    CU_ASSERT_EQUAL(tensor_draft_write(d, false, UINT64_MAX, bytes, 2, &e), -EFBIG);
+    CU_ASSERT_EQUAL(tensor_draft_allocate(d, 0, 4001, false, &e), -EFBIG);
+    CU_ASSERT_EQUAL(tensor_draft_allocate(d, 0, 4000, true, &e), 0);
+    CU_ASSERT_EQUAL(tensor_draft_size(d), 10);
+    CU_ASSERT_EQUAL(tensor_draft_write(d, true, 0, bytes, 90, &e), 0); /* at the end */
+    CU_ASSERT_EQUAL(tensor_draft_size(d), 100);
+    CU_ASSERT_EQUAL(tensor_draft_allocate(d, 0, 4000, false, &e), 0);
+    CU_ASSERT_EQUAL(tensor_draft_size(d), 4000);
+    struct tensor_base *now = accepted(&x, d);
+    size_t n;
+    uint8_t *raw = tensor_dir_bytes(now, TENSOR_RAW, &n);
+    CU_ASSERT_TRUE(raw[0] == 1 && raw[10] == 1 && raw[12] == 3 && raw[13] == 0 && raw[3999] == 0);
+    free(raw);
+    tensor_base_unref(now);
+    tensor_draft_free(d);
+    tensor_dir_free(&x);
+}
+
+/* ---- NumPy's arrays ---- */
+
+static size_t array(uint8_t *dst, const char *descr, const uint64_t *dims, uint32_t n_dims,
+                    float first)
+{
+    struct buf b = BUF_INIT;
+    uint64_t n = 1;
+    for (uint32_t i = 0; i < n_dims; i++)
+        n *= dims[i];
+    size_t len = npy_header(&b, descr, n_dims, dims);
+    memcpy(dst, b.data, len);
+    buf_free(&b);
+    for (uint64_t i = 0; i < n; i++) {
+        float v = first + (float)i;
+        uint32_t bits;
+        memcpy(&bits, &v, 4);
+        put_u32(dst + len + 4 * i, bits, false);
+    }
+    return len + 4 * n;
+}
+
+/* numpy.save() of another shape, with a flush after the header. */
+static void test_npy_shape(void)
+{
+    static uint8_t bytes[65536], old[65536];
+    struct tensor_dir x;
+    uint8_t *raw = sane(Q8_0_ID, false, 96);
+    tensor_dir_make(&x, Q8_0_ID, false, SHAPE(32, 3), raw);
+    struct tensor_draft *d = draft(&x, TENSOR_F32_NPY);
+    size_t n = array(bytes, "<f4", SHAPE(32, 5), 1);
+    CU_ASSERT_EQUAL(tensor_view_read(x.base, TENSOR_F32, 0, old, 64 * 4), 0);
+    memcpy(bytes + 128, old, 64 * 4); /* two rows as they were */
+    cut(d, 0);
+    put(d, 0, bytes, 100);
+    judged(d, TENSOR_SHORT, "its NumPy header is not whole");
+    put(d, 100, bytes + 100, 28);
+    judged(d, TENSOR_BEGUN, NULL);
+    put(d, n - 1, "", 1);
+    put(d, 128, bytes + 128, n - 128);
+    struct tensor_base *now = accepted(&x, d);
+    CU_ASSERT_TRUE(now->n_dims == 2 && now->dims[0] == 32 && now->dims[1] == 5);
+    uint8_t *got = tensor_dir_bytes(now, TENSOR_RAW, &n);
+    CU_ASSERT_EQUAL(n, 34 * 5);
+    CU_ASSERT_EQUAL(memcmp(got, x.raw, 34 * 2), 0);
+    CU_ASSERT_NOT_EQUAL(memcmp(got + 34 * 2, x.raw + 34 * 2, 34), 0);
+    free(got);
+    put(d, 128 + 4, bytes + 128 + 4, 4); /* the same again */
+    judged(d, TENSOR_SAME, NULL);
+    tensor_base_unref(now);
+    tensor_draft_free(d);
+    tensor_dir_free(&x);
+    free(raw);
+}
+
+/* As many values in another shape; then a value in place, as memmap does. */
+static void test_npy_reshape(void)
+{
+    static uint8_t bytes[65536];
+    struct tensor_dir x;
+    struct tensor_edit edit = TENSOR_EDIT_INIT;
+    size_t n, first, last;
+    tensor_dir_make(&x, Q4_K_ID, false, SHAPE(256, 6), NULL);
+    struct tensor_draft *d = draft(&x, TENSOR_F32_NPY);
+    n = array(bytes, "<f4", SHAPE(512, 3), 0);
+    CU_ASSERT_EQUAL(tensor_view_read(x.base, TENSOR_F32, 0, bytes + 128, 1536 * 4), 0);
+    cut(d, 0);
+    put(d, 0, bytes, n);
+    CU_ASSERT_EQUAL(tensor_draft_judge(d, NULL, &edit, NULL), TENSOR_CHANGED);
+    CU_ASSERT_TRUE(edit.shaped && !edit.whole && edit.n == 0);
+    struct tensor_base *now = tensor_dir_after(&x, d->base, &edit);
+    tensor_draft_passed(d, now);
+    tensor_edit_free(&edit);
+    tensor_base_unref(now);
+    put(d, 128 + 4 * 700, "\0\0\xc0\x40", 4); /* 6 */
+    now = accepted(&x, d);
+    CU_ASSERT_TRUE(now->dims[0] == 512 && now->dims[1] == 3);
+    changed(&x, now, &first, &last);
+    CU_ASSERT_TRUE(first >= 2 * 144 && last <= 3 * 144 && first < last);
+    tensor_base_unref(now);
+    tensor_draft_free(d);
+    tensor_dir_free(&x);
+}
+
+/* A header of 192 bytes. */
+static void header(uint8_t dst[192], const char *dict)
+{
+    memset(dst, ' ', 192);
+    memcpy(dst, "\x93NUMPY\x01\x00\xb6\x00", 10);
+    memcpy(dst + 10, dict, strlen(dict));
+}
+
+/* The header alone is overwritten, without truncating: longer, of another type, of another shape. */
+static void test_npy_in_place(void)
+{
+    struct tensor_dir x;
+    size_t n;
+    make_sane(&x, F32, SHAPE(96, 100));
+    struct tensor_draft *d = draft(&x, TENSOR_F32_NPY);
+    uint8_t head[192];
+    header(head, "{'descr':'<f2','fortran_order':False,'shape':(19200-32,)}");
+    CU_ASSERT_EQUAL(tensor_draft_write(d, false, 0, head, 192, NULL), -EINVAL);
+    header(head, "{'descr':'<f2','fortran_order':False,'shape':(9600,) }");
+    CU_ASSERT_EQUAL(tensor_draft_write(d, false, 0, head, 192, NULL), -EFBIG);
+    cut(d, 192 + 19200);
+    put(d, 0, head, 192);
+    struct tensor_base *now = accepted(&x, d);
+    CU_ASSERT_TRUE(now->n_dims == 1 && now->dims[0] == 9600);
+    /* Its values are the bytes that stood there, as halves. */
+    uint8_t *old = tensor_dir_bytes(x.base, TENSOR_F32_NPY, &n);
+    uint8_t *values = tensor_dir_bytes(now, TENSOR_F32, &n);
+    float want[9600];
+    quant_find(F16_ID)->decode(old + 192, 9600, want);
+    CU_ASSERT_EQUAL(memcmp(values, want, n), 0);
+    free(old);
+    free(values);
+    tensor_base_unref(now);
+    tensor_draft_free(d);
+    tensor_dir_free(&x);
+}
+
+static void test_npy_refused(void)
+{
+    static uint8_t bytes[65536];
+    struct tensor_dir x;
+    struct err e = {0};
+    tensor_dir_make(&x, Q8_0_ID, false, SHAPE(32, 3), NULL);
+    struct tensor_draft *d = draft(&x, TENSOR_F16_NPY);
+    cut(d, 0);
+    CU_ASSERT_EQUAL(tensor_draft_write(d, false, 0, "\x93NUMPZ", 6, &e), -EINVAL);
+    cut(d, 0);
+    size_t n = array(bytes, "<f8", SHAPE(32), 0);
+    put(d, 0, bytes, 50); /* not whole: more could still make it one */
+    CU_ASSERT_EQUAL(tensor_draft_write(d, false, 50, bytes + 50, 78, &e), -EINVAL);
+    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "'<f8'"));
+    cut(d, 0);
+    n = array(bytes, "<f4", SHAPE(33, 2), 0);
+    put(d, 0, bytes, n);
+    judged(d, -EINVAL, "whole number of blocks of 32");
+    cut(d, 0);
+    n = array(bytes, "<f4", SHAPE(32, 2), 0); /* either type is taken by either view */
+    put(d, 0, bytes, n);
+    CU_ASSERT_EQUAL(tensor_draft_write(d, false, n, bytes, 1, &e), -EFBIG);
+    cut(d, n);
+    struct tensor_base *now = accepted(&x, d);
+    CU_ASSERT_TRUE(now->dims[1] == 2);
+    tensor_base_unref(now);
+    tensor_draft_free(d);
+    tensor_dir_free(&x);
+}
+
+/* ---- what goes wrong ---- */
+
+static void scenario(struct tensor_dir *x, const struct units_watch *watch, int *ret)
+{
+    struct tensor_edit edit = TENSOR_EDIT_INIT;
+    struct tensor_draft *d = NULL;
+    static uint8_t bytes[400000];
+    *ret = tensor_draft_make(&x->f, x->base, TENSOR_F32, &d, NULL);
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        bytes[i] = i % 4 == 3 ? 0x41 : (uint8_t)i;
+    for (size_t at = 0; *ret == 0 && at < 3; at++)
+        *ret = tensor_draft_write(d, false, 4 + at * 130004, bytes, 130000, NULL);
+    if (*ret == 0)
+        *ret = tensor_draft_truncate(d, 300000, NULL);
+    if (*ret == 0)
+        *ret = tensor_draft_write(d, false, 400000, bytes, 9600, NULL);
+    if (*ret == 0)
+        *ret = tensor_draft_judge(d, watch, &edit, NULL);
+    if (*ret == TENSOR_CHANGED)
+        tensor_draft_failed(d);
+    tensor_edit_free(&edit);
+    tensor_draft_free(d);
+}
+
+/* Each system call fails once, and for good: an error, nothing is left behind. */
+static void test_calls(void)
+{
+    static const enum fault_mode modes[] = {FAULT_FAIL, FAULT_BROKEN, FAULT_SHORT};
+    for (size_t m = 0; m < 3; m++)
+        for (unsigned n = 1;; n++) {
+            struct tensor_dir x;
+            int r;
+            make_sane(&x, Q8_0_ID, SHAPE(1024, 100));
+            faultsys_init(&x.fs, modes[m], n, n % 2 ? -EIO : -ENOSPC);
+            x.fs.brief = modes[m] == FAULT_SHORT;
+            x.fs.no_tmpfile = n % 3 || modes[m] == FAULT_BROKEN ? 0 : -EOPNOTSUPP;
+            scenario(&x, NULL, &r);
+            bool hit = x.fs.hit;
+            CU_ASSERT_EQUAL(r, hit && r < 0 ? r : TENSOR_CHANGED);
+            CU_ASSERT_TRUE(r > 0 || r == -EIO || r == -ENOSPC);
+            faultsys_init(&x.fs, FAULT_NONE, 0, 0);
+            tensor_dir_free(&x);
+            if (!hit)
+                break;
+        }
+}
+
+static void test_cancel(void)
+{
+    struct tensor_dir x;
+    atomic_bool cancel = true;
+    struct units_watch w = {.cancel = &cancel};
+    int r;
+    make_sane(&x, Q8_0_ID, SHAPE(1024, 100));
+    scenario(&x, &w, &r);
+    CU_ASSERT_EQUAL(r, -EINTR);
+    cancel = false;
+    scenario(&x, &w, &r);
+    CU_ASSERT_EQUAL(r, TENSOR_CHANGED);
+    tensor_dir_free(&x);
+}
+
+/* The model is cut while its values are compared. */
+static void test_cut_model(void)
+{
+    struct tensor_dir x;
+    int r;
+    make_sane(&x, Q8_0_ID, SHAPE(1024, 100));
+    CU_ASSERT_EQUAL(map_guard_init(), 0);
+    char path[128];
+    (void)snprintf(path, sizeof(path), "%s/%s", x.path, NAME);
+    CU_ASSERT_EQUAL(truncate(path, 5000), 0);
+    scenario(&x, NULL, &r);
+    CU_ASSERT_EQUAL(r, -EIO);
+    tensor_dir_free(&x);
+}
+
+/* ---- writers meanwhile ---- */
+
+struct writer {
+    struct tensor_draft *d;
+    atomic_bool stop;
+    atomic_uint rounds;
+};
+
+static void *write_on(void *arg)
+{
+    struct writer *w = arg;
+    uint8_t bytes[512];
+    for (unsigned i = 0; !atomic_load(&w->stop); i++) {
+        size_t got;
+        memset(bytes, (int)(i % 64), sizeof(bytes));
+        (void)tensor_draft_write(w->d, false, (uint64_t)i % 700 * 512, bytes, 512, NULL);
+        (void)tensor_draft_read(w->d, (uint64_t)i % 311 * 512, bytes, 512, &got);
+        if (i % 1000 == 999)
+            (void)tensor_draft_truncate(w->d, 700 * 512, NULL);
+        atomic_fetch_add(&w->rounds, 1);
+    }
+    return NULL;
+}
+
+/* What a writer writes meanwhile is part of one judgement or of the next: in the end all is. */
+static void test_meanwhile(void)
+{
+    struct tensor_dir x;
+    tensor_dir_make(&x, I8_ID, false, SHAPE(512, 700), NULL);
+    struct writer w = {.d = draft(&x, TENSOR_RAW)};
+    struct tensor_base *now = tensor_base_ref(x.base);
+    pthread_t id;
+    size_t n, got;
+    CU_ASSERT_EQUAL_FATAL(pthread_create(&id, NULL, write_on, &w), 0);
+    for (unsigned i = 0; i < 200 || w.rounds < 5000; i++) {
+        struct tensor_edit edit = TENSOR_EDIT_INIT;
+        int r = tensor_draft_judge(w.d, NULL, &edit, NULL);
+        CU_ASSERT_TRUE(r == TENSOR_SAME || r == TENSOR_CHANGED || r == -EAGAIN);
+        if (r == TENSOR_CHANGED && i % 5 == 0)
+            tensor_draft_failed(w.d);
+        else if (r == TENSOR_CHANGED) {
+            struct tensor_base *next = tensor_dir_after(&x, now, &edit);
+            tensor_draft_passed(w.d, next);
+            tensor_base_unref(now);
+            now = next;
+        }
+        tensor_edit_free(&edit);
+    }
+    atomic_store(&w.stop, true);
+    (void)pthread_join(id, NULL);
+    tensor_base_unref(now);
+    if (tensor_draft_is_written(w.d)) {
+        struct tensor_edit edit = TENSOR_EDIT_INIT;
+        if (tensor_draft_judge(w.d, NULL, &edit, NULL) == TENSOR_CHANGED) {
+            struct tensor_base *next = tensor_dir_after(&x, w.d->base, &edit);
+            tensor_draft_passed(w.d, next);
+            tensor_base_unref(next);
+        }
+        tensor_edit_free(&edit);
+    }
+    uint8_t *raw = tensor_dir_bytes(w.d->base, TENSOR_RAW, &n), *shown = malloc(n);
+    CU_ASSERT_EQUAL(tensor_draft_read(w.d, 0, shown, n, &got), 0);
+    CU_ASSERT_EQUAL(got, n);
+    CU_ASSERT_EQUAL(memcmp(raw, shown, n), 0);
+    free(raw);
+    free(shown);
+    tensor_draft_free(w.d);
+    tensor_dir_free(&x);
+}
+
+static CU_TestInfo tests[] = {
+    {"one value changes its block alone", test_one_value},
+    {"writing back what was read changes nothing", test_write_back},
+    {"values that a type cannot hold", test_faults},
+    {"lengths", test_lengths},
+    {"NumPy: another shape", test_npy_shape},
+    {"NumPy: as many values in another shape", test_npy_reshape},
+    {"NumPy: a header in place", test_npy_in_place},
+    {"NumPy: refused", test_npy_refused},
+    {"every call fails once", test_calls},
+    {"cancelled", test_cancel},
+    {"a model that was cut", test_cut_model},
+    {"writers meanwhile", test_meanwhile},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("tensor_judge", tests)

@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Tensors in the making, judged as a whole: what counts, what is left aside, what they lack. And
+ * tensors that are converted to another type.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "live/tensor_encode.h"
+#include "live/tensor_new.h"
+#include "live/tensor_text.h"
+#include "quant/types.h"
+#include "tensor_dir.h"
+
+/* A tensor in the making, in the folder of a model. */
+struct making {
+    struct tensor_dir x;
+    struct tensor_base *none;
+    struct tensor_new t;
+};
+
+static void making_begin(struct making *m, bool big)
+{
+    memset(m, 0, sizeof(*m));
+    tensor_dir_make(&m->x, F32, big, SHAPE(4), NULL);
+    CU_ASSERT_EQUAL_FATAL(tensor_base_none(big, &m->none), 0);
+    m->t.big = big;
+}
+
+static void making_end(struct making *m)
+{
+    for (size_t i = 0; i < TENSOR_VIEWS; i++)
+        tensor_draft_free(m->t.draft[i]);
+    tensor_base_unref(m->none);
+    tensor_dir_free(&m->x);
+}
+
+static void give(struct making *m, enum tensor_view view, const void *bytes, size_t n)
+{
+    struct err e = {0};
+    if (!m->t.draft[view])
+        CU_ASSERT_EQUAL_FATAL(tensor_draft_make(&m->x.f, m->none, view, &m->t.draft[view], &e), 0);
+    tensor_draft_limit(m->t.draft[view], tensor_new_limit(&m->t, view));
+    CU_ASSERT_EQUAL_FATAL(tensor_draft_truncate(m->t.draft[view], 0, &e), 0);
+    CU_ASSERT_EQUAL_FATAL(tensor_draft_write(m->t.draft[view], false, 0, bytes, n, &e), 0);
+}
+
+static void give_type(struct making *m, const char *name)
+{
+    m->t.has_type = true;
+    CU_ASSERT_EQUAL_FATAL(tensor_type_parse(name, strlen(name), true, &m->t.type, NULL), 0);
+}
+
+static void give_shape(struct making *m, const char *text)
+{
+    m->t.has_shape = true;
+    CU_ASSERT_EQUAL_FATAL(tensor_shape_parse(text, strlen(text), true, &m->t.shape, NULL), 0);
+}
+
+/* n small values from `first` on, as the bytes of a view, behind a header if there is one. */
+static size_t values(uint8_t *dst, const char *descr, const uint64_t *dims, uint32_t n_dims,
+                     unsigned width, float first)
+{
+    struct buf b = BUF_INIT;
+    uint64_t n = 1;
+    for (uint32_t i = 0; i < n_dims; i++)
+        n *= dims[i];
+    size_t at = descr ? npy_header(&b, descr, n_dims, dims) : 0;
+    memcpy(dst, b.data ? b.data : dst, at);
+    buf_free(&b);
+    for (uint64_t i = 0; i < n; i++, at += width) {
+        float v = first + (float)(i % 61);
+        uint16_t half;
+        uint32_t bits;
+        memcpy(&bits, &v, 4);
+        quant_f32_to_f16(&v, 1, &half);
+        put_uint(dst + at, width == 4 ? bits : half, width, false);
+    }
+    return at;
+}
+
+static void judged(struct making *m, int want, const char *line)
+{
+    struct tensor_edit edit = TENSOR_EDIT_INIT;
+    struct err e = {0};
+    int r = tensor_new_judge(&m->t, &m->x.f, NULL, &edit, &e);
+    if (r != want || !strstr(e.msg, line))
+        (void)printf("\n%d, not %d: %s\n", r, want, e.msg);
+    CU_ASSERT_EQUAL(r, want);
+    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, line));
+    tensor_edit_free(&edit);
+}
+
+/* It is whole: of this type, with this shape and these bytes. */
+static void whole(struct making *m, uint32_t type, uint64_t rows, const uint8_t *raw, size_t n)
+{
+    struct tensor_edit edit = TENSOR_EDIT_INIT;
+    struct err e = {0};
+    size_t got;
+    int r = tensor_new_judge(&m->t, &m->x.f, NULL, &edit, &e);
+    if (r != TENSOR_CHANGED)
+        (void)printf("\n%d: %s\n", r, e.msg);
+    CU_ASSERT_EQUAL_FATAL(r, TENSOR_CHANGED);
+    CU_ASSERT_TRUE(edit.shaped && edit.whole);
+    CU_ASSERT_EQUAL(edit.shape.type, type);
+    CU_ASSERT_EQUAL(edit.shape.dims[edit.shape.n_dims - 1], rows);
+    struct tensor_base *now = tensor_dir_after(&m->x, m->none, &edit);
+    uint8_t *bytes = tensor_dir_bytes(now, TENSOR_RAW, &got);
+    CU_ASSERT_EQUAL(got, n);
+    CU_ASSERT_EQUAL(memcmp(bytes, raw, n), 0);
+    free(bytes);
+    tensor_base_unref(now);
+    tensor_edit_free(&edit);
+}
+
+static void encoded(uint8_t *dst, uint32_t type, bool big, const uint8_t *f32, size_t n)
+{
+    struct quant_fault fault;
+    const struct quant_type *t = quant_find(type);
+    CU_ASSERT_EQUAL(quant_write(t, big, QUANT_F32, NULL, f32, n / t->block_len, dst, &fault), 0);
+}
+
+static uint8_t room[65536], raw[65536];
+
+/* raw, type and shape, in any order; values are left aside. */
+static void test_raw(void)
+{
+    struct making m;
+    memset(raw, 0x55, sizeof(raw));
+    for (int order = 0; order < 6; order++) {
+        static const char orders[6][4] = {"rts", "rst", "trs", "tsr", "srt", "str"};
+        making_begin(&m, order % 2);
+        judged(&m, TENSOR_SHORT, "lacks type, shape, and raw or values");
+        size_t n = values(room, "<f4", SHAPE(64, 3), 4, 0);
+        for (int i = 0; i < 3; i++) {
+            if (orders[order][i] == 'r')
+                give(&m, TENSOR_RAW, raw, 6 * 34);
+            if (orders[order][i] == 't')
+                give_type(&m, "Q8_0");
+            if (orders[order][i] == 's')
+                give_shape(&m, "3 64");
+            if (i == 2)
+                break;
+            if (m.t.draft[TENSOR_RAW])
+                give(&m, TENSOR_F32_NPY, room, n); /* would be enough by itself */
+            judged(&m, TENSOR_SHORT, "lacks");
+        }
+        whole(&m, Q8_0_ID, 3, raw, 6 * 34);
+        making_end(&m);
+    }
+}
+
+static void test_raw_refused(void)
+{
+    struct making m;
+    making_begin(&m, false);
+    give(&m, TENSOR_RAW, raw, 100);
+    judged(&m, TENSOR_SHORT, "lacks type and shape");
+    give_type(&m, "Q8_0");
+    judged(&m, TENSOR_SHORT, "lacks shape");
+    give_shape(&m, "3 64");
+    judged(&m, TENSOR_SHORT, "raw has 100 of 204 bytes");
+    give_shape(&m, "32");
+    judged(&m, -EINVAL, "raw has 100 bytes, type and shape make 34");
+    give_shape(&m, "33");
+    judged(&m, -EINVAL, "whole number of blocks");
+    CU_ASSERT_EQUAL(tensor_new_limit(&m.t, TENSOR_RAW), TENSOR_DRAFT_MAX);
+    give_shape(&m, "3 64");
+    CU_ASSERT_EQUAL(tensor_new_limit(&m.t, TENSOR_RAW), 204);
+    CU_ASSERT_EQUAL(tensor_new_limit(&m.t, TENSOR_F32), 768);
+    CU_ASSERT_EQUAL(tensor_new_limit(&m.t, TENSOR_F32_NPY), TENSOR_DRAFT_MAX);
+    making_end(&m);
+}
+
+/* numpy.save() alone is enough; with a type, values are encoded to it. */
+static void test_npy(void)
+{
+    struct making m;
+    for (int big = 0; big < 2; big++) {
+        making_begin(&m, big);
+        size_t n = values(room, "<f4", SHAPE(64, 3), 4, -7);
+        give(&m, TENSOR_F32_NPY, room, 128);
+        judged(&m, TENSOR_SHORT, "lacks the values");
+        give(&m, TENSOR_F32_NPY, room, 200);
+        judged(&m, TENSOR_SHORT, "f32.npy has 200 of 896 bytes");
+        give(&m, TENSOR_F32_NPY, room, n);
+        encoded(raw, F32_ID, big, room + 128, 192);
+        whole(&m, F32_ID, 3, raw, 768);
+        give_type(&m, "Q4_0");
+        encoded(raw, Q4_0_ID, big, room + 128, 192);
+        whole(&m, Q4_0_ID, 3, raw, 6 * 18);
+        give_shape(&m, "192");
+        judged(&m, -EINVAL, "do not agree");
+        give_shape(&m, "3 64");
+        whole(&m, Q4_0_ID, 3, raw, 6 * 18);
+        making_end(&m);
+    }
+    /* f16.npy alone: F16. An array of halves in f32.npy: F32. */
+    making_begin(&m, false);
+    size_t n = values(room, "<f2", SHAPE(64, 3), 2, 0);
+    give(&m, TENSOR_F16_NPY, room, n);
+    whole(&m, F16_ID, 3, room + 128, 384);
+    give(&m, TENSOR_F32_NPY, room, n);
+    CU_ASSERT_EQUAL(values(raw, NULL, SHAPE(64, 3), 4, 0), 768);
+    whole(&m, F32_ID, 3, raw, 768);
+    making_end(&m);
+}
+
+static void test_values(void)
+{
+    struct making m;
+    making_begin(&m, false);
+    size_t n = values(room, NULL, SHAPE(256, 3), 4, 0);
+    give(&m, TENSOR_F32, room, n);
+    judged(&m, TENSOR_SHORT, "lacks shape");
+    give_shape(&m, "3 256");
+    whole(&m, F32_ID, 3, room, n);
+    give_type(&m, "Q6_K");
+    encoded(raw, Q6_K_ID, false, room, 768);
+    whole(&m, Q6_K_ID, 3, raw, 630);
+    give_type(&m, "IQ2_XXS");
+    judged(&m, -EOPNOTSUPP, "IQ2_XXS");
+    give_type(&m, "I8");
+    for (size_t i = 0; i < 768; i++)
+        raw[i] = (uint8_t)(i % 61);
+    whole(&m, I8_ID, 3, raw, 768);
+    room[4 * 300 + 3] = 0x7f;
+    room[4 * 300 + 2] = 0xc0;
+    give(&m, TENSOR_F32, room, n);
+    judged(&m, -EDOM, "element [1, 44] is nan");
+    making_end(&m);
+    making_begin(&m, false);
+    memset(room, 0, 1000);
+    give_shape(&m, "5");
+    judged(&m, TENSOR_SHORT, "lacks type, and raw or values");
+    give(&m, TENSOR_BF16, room, 10);
+    whole(&m, BF16_ID, 5, room, 10);
+    making_end(&m);
+}
+
+/* ---- conversions ---- */
+
+static void convert(const struct tensor_dir *x, uint32_t to)
+{
+    struct tensor_edit edit = TENSOR_EDIT_INIT;
+    struct err e = {0};
+    size_t n, got;
+    const struct quant_type *t = quant_find(to);
+    uint8_t *f32 = tensor_dir_bytes(x->base, TENSOR_F32, &n);
+    uint8_t *want = malloc(n / 4 / t->block_len * t->block_bytes + 1);
+    struct quant_fault fault;
+    int wanted =
+        quant_can_encode(t, x->base->big)
+            ? quant_write(t, x->base->big, QUANT_F32, NULL, f32, n / 4 / t->block_len, want, &fault)
+            : -EOPNOTSUPP;
+    int r = tensor_convert(x->base, to, &x->f, NULL, &edit, &e);
+    if (to == x->base->type) {
+        CU_ASSERT_EQUAL(r, TENSOR_SAME);
+    } else if (wanted < 0) {
+        CU_ASSERT_EQUAL(r, wanted);
+        CU_ASSERT_EQUAL(e.code, wanted);
+    } else {
+        CU_ASSERT_EQUAL_FATAL(r, TENSOR_CHANGED);
+        CU_ASSERT_TRUE(edit.shaped && edit.whole && edit.shape.type == to);
+        struct tensor_base *now = tensor_dir_after(x, x->base, &edit);
+        uint8_t *bytes = tensor_dir_bytes(now, TENSOR_RAW, &got);
+        CU_ASSERT_EQUAL(memcmp(bytes, want, got), 0);
+        free(bytes);
+        tensor_base_unref(now);
+    }
+    tensor_edit_free(&edit);
+    free(want);
+    free(f32);
+}
+
+/* From and to every type, in both byte orders. */
+static void test_convert(void)
+{
+    for (uint32_t from = 0; quant_find(from); from++)
+        for (int big = 0; big < 2; big++) {
+            struct tensor_dir x;
+            if (!quant_has_values(quant_find(from), big))
+                continue;
+            memset(raw, 0x11, sizeof(raw));
+            tensor_dir_make(&x, from, big, SHAPE(256, 7), raw);
+            for (uint32_t to = 0; quant_find(to); to++)
+                if (quant_find(to)->block_len)
+                    convert(&x, to);
+            tensor_dir_free(&x);
+        }
+}
+
+static void progress(void *arg, uint64_t done, uint64_t all)
+{
+    CU_ASSERT_TRUE(done <= all && all == 4);
+    ++*(unsigned *)arg;
+}
+
+static void test_convert_watched(void)
+{
+    struct tensor_dir x;
+    struct tensor_edit edit = TENSOR_EDIT_INIT;
+    struct err e = {0};
+    unsigned called = 0;
+    atomic_bool cancel = false;
+    struct units_watch w = {&cancel, progress, &called};
+    memset(raw, 0, sizeof(raw));
+    tensor_dir_make(&x, I8_ID, false, SHAPE(4096, 50), NULL);
+    CU_ASSERT_EQUAL(tensor_convert(x.base, Q8_0_ID, &x.f, &w, &edit, &e), TENSOR_CHANGED);
+    CU_ASSERT_TRUE(called > 0);
+    tensor_edit_free(&edit);
+    cancel = true;
+    CU_ASSERT_EQUAL(tensor_convert(x.base, Q8_0_ID, &x.f, &w, &edit, &e), -EINTR);
+    tensor_dir_free(&x);
+}
+
+static void test_convert_refused(void)
+{
+    struct tensor_dir x;
+    struct tensor_edit edit = TENSOR_EDIT_INIT;
+    struct err e = {0};
+    tensor_dir_make(&x, I8_ID, false, SHAPE(33, 2), NULL);
+    CU_ASSERT_EQUAL(tensor_convert(x.base, Q8_0_ID, &x.f, NULL, &edit, &e), -EINVAL);
+    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "whole number of blocks"));
+    CU_ASSERT_EQUAL(tensor_convert(x.base, IQ1_S_ID, &x.f, NULL, &edit, &e), -EOPNOTSUPP);
+    for (unsigned n = 1;; n++) {
+        faultsys_init(&x.fs, FAULT_FAIL, n, -ENOSPC);
+        int r = tensor_convert(x.base, F16_ID, &x.f, NULL, &edit, &e);
+        CU_ASSERT_TRUE(r == TENSOR_CHANGED || r == -ENOSPC);
+        tensor_edit_free(&edit);
+        if (!x.fs.hit)
+            break;
+    }
+    faultsys_init(&x.fs, FAULT_NONE, 0, 0);
+    tensor_dir_free(&x);
+}
+
+static CU_TestInfo tests[] = {
+    {"raw, type and shape in any order", test_raw},
+    {"raw: what it lacks, what does not fit", test_raw_refused},
+    {"NumPy's arrays", test_npy},
+    {"values", test_values},
+    {"conversions from and to every type", test_convert},
+    {"conversions: progress and an early end", test_convert_watched},
+    {"conversions: refused", test_convert_refused},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("tensor_new", tests)

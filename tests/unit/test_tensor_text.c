@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: MIT */
+/* live/tensor_text: what `type` and `shape` take, and when they refuse the rest. */
+#include "cu_main.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "live/tensor_edit.h"
+#include "live/tensor_text.h"
+#include "quant/types.h"
+
+enum { MORE = TENSOR_TEXT_MORE };
+
+static void check_line(const char *text, const struct err *e, const char *line)
+{
+    if (!line)
+        return;
+    if (!strstr(e->msg, line))
+        (void)printf("\n%s: %s\n", text, e->msg);
+    CU_ASSERT_PTR_NOT_NULL(strstr(e->msg, line));
+}
+
+struct row {
+    const char *text;
+    int open, end; /* the results, while more may come and at the end */
+    const char *line;
+};
+
+static void test_type(void)
+{
+    static const struct row rows[] = {
+        {"Q8_0\n", 0, 0, NULL},
+        {"q8_0\r\n", 0, 0, NULL},
+        {"  Q8_0 \t\n\n  ", 0, 0, NULL},
+        {"Q8_0", MORE, 0, NULL},
+        {"Q8_0 ", MORE, 0, NULL},
+        {"Q8_", MORE, -EINVAL, "did you mean Q8_0"},
+        {"Q", MORE, -EINVAL, "not a type"},
+        {"", MORE, -EINVAL, "no type"},
+        {" ", MORE, -EINVAL, "no type"},
+        {"\n", -EINVAL, -EINVAL, "no type"},
+        {"Q9", -EINVAL, -EINVAL, "'Q9' is not a type"},
+        {"Q8-0", -EINVAL, -EINVAL, "did you mean Q8_0"},
+        {"Q4_KM\n", -EINVAL, -EINVAL, "did you mean Q4_K"},
+        {"Q8_00", -EINVAL, -EINVAL, "did you mean Q8_0"},
+        {"Q8 _0", -EINVAL, -EINVAL, "not a type"},
+        {"Q8_0\nx", -EINVAL, -EINVAL, "more than one line"},
+        {"x", -EINVAL, -EINVAL, "not a type"},
+        {"x\x1b[0m\n", -EINVAL, -EINVAL, "\\x1b"},
+        {"unknown:", MORE, -EINVAL, "not a type"},
+        {"unknown:77", MORE, -EOPNOTSUPP, "unknown:77"},
+        {"unknown:77\n", -EOPNOTSUPP, -EOPNOTSUPP, "unknown:77"},
+        {"unknown:7x", -EINVAL, -EINVAL, "not a type"},
+        {"Q4_2\n", -EOPNOTSUPP, -EOPNOTSUPP, "retired type Q4_2"},
+        {"Q4_0_4_4\n", -EOPNOTSUPP, -EOPNOTSUPP, "retired"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        for (int end = 0; end < 2; end++) {
+            struct err e = {0};
+            uint32_t id = 99;
+            size_t n = strlen(rows[i].text);
+            char *exact = malloc(n + 1); /* a sanitizer sees a read behind it */
+            memcpy(exact + 1, rows[i].text, n);
+            int r = tensor_type_parse(exact + 1, n, end, &id, &e);
+            free(exact);
+            if (r != (end ? rows[i].end : rows[i].open))
+                (void)printf("\n'%s' %d: %d\n", rows[i].text, end, r);
+            CU_ASSERT_EQUAL(r, end ? rows[i].end : rows[i].open);
+            if (r == 0)
+                CU_ASSERT_EQUAL(id, Q8_0_ID);
+            if (r < 0)
+                check_line(rows[i].text, &e, rows[i].line);
+        }
+}
+
+/* Each type's own name is taken, and each beginning of it waits for more. */
+static void test_names(void)
+{
+    for (uint32_t id = 0; quant_find(id); id++) {
+        const struct quant_type *t = quant_find(id);
+        uint32_t got = 99;
+        for (size_t n = 0; n <= strlen(t->name); n++)
+            CU_ASSERT_EQUAL(tensor_type_parse(t->name, n, false, &got, NULL), MORE);
+        int want = t->block_len ? 0 : -EOPNOTSUPP;
+        CU_ASSERT_EQUAL(tensor_type_parse(t->name, strlen(t->name), true, &got, NULL), want);
+        CU_ASSERT_TRUE(want < 0 || got == id);
+    }
+}
+
+static void test_shape(void)
+{
+    static const struct row rows[] = {
+        {"2 3\n", 0, 0, NULL},
+        {" 2\t3 \r\n\n", 0, 0, NULL},
+        {"02 3", MORE, 0, NULL},
+        {"2 3 ", MORE, 0, NULL},
+        {"2 0", MORE, -EINVAL, "dimension is 0"},
+        {"2 0 ", -EINVAL, -EINVAL, "dimension is 0"},
+        {"0\n", -EINVAL, -EINVAL, "dimension is 0"},
+        {"2 3 4 5 6", -EINVAL, -EINVAL, "1 to 4"},
+        {"2,3", -EINVAL, -EINVAL, "not a shape"},
+        {"(2 3)\n", -EINVAL, -EINVAL, "not a shape"},
+        {"-2\n", -EINVAL, -EINVAL, "not a shape"},
+        {"x", -EINVAL, -EINVAL, "not a shape"},
+        {"2 3\n4", -EINVAL, -EINVAL, "more than one line"},
+        {"4294967296 4294967296", -EINVAL, -EINVAL, "overflows"},
+        {"99999999999999999999", -EINVAL, -EINVAL, "overflows"},
+        {"1152921504606846977", -EINVAL, -EINVAL, "overflows"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        for (int end = 0; end < 2; end++) {
+            struct err e = {0};
+            struct edit_shape s = {0};
+            size_t n = strlen(rows[i].text);
+            char *exact = malloc(n + 1);
+            memcpy(exact + 1, rows[i].text, n);
+            int r = tensor_shape_parse(exact + 1, n, end, &s, &e);
+            free(exact);
+            if (r != (end ? rows[i].end : rows[i].open))
+                (void)printf("\n'%s' %d: %d\n", rows[i].text, end, r);
+            CU_ASSERT_EQUAL(r, end ? rows[i].end : rows[i].open);
+            if (r == 0)
+                CU_ASSERT_TRUE(s.n_dims == 2 && s.dims[0] == 3 && s.dims[1] == 2);
+            if (r < 0)
+                check_line(rows[i].text, &e, rows[i].line);
+        }
+}
+
+static void test_scalar(void)
+{
+    struct edit_shape s = {0};
+    CU_ASSERT_EQUAL(tensor_shape_parse("\n", 1, false, &s, NULL), 0);
+    CU_ASSERT_TRUE(s.n_dims == 1 && s.dims[0] == 1);
+    s = (struct edit_shape){0};
+    CU_ASSERT_EQUAL(tensor_shape_parse("", 0, false, &s, NULL), MORE);
+    CU_ASSERT_EQUAL(tensor_shape_parse("", 0, true, &s, NULL), 0);
+    CU_ASSERT_TRUE(s.n_dims == 1 && s.dims[0] == 1);
+    CU_ASSERT_EQUAL(tensor_shape_parse("1152921504606846976\n", 20, false, &s, NULL), 0);
+}
+
+static void test_reshape(void)
+{
+    struct tensor_base b = {.exists = true, .type = Q8_0_ID, .n_dims = 2, .dims = {64, 3}};
+    struct edit_shape s = {.n_dims = 2, .dims = {64, 3}};
+    struct err e = {0};
+    b.n_elem = 192;
+    CU_ASSERT_EQUAL(tensor_reshape(&b, &s, &e), TENSOR_SAME);
+    CU_ASSERT_EQUAL(s.type, Q8_0_ID);
+    s = (struct edit_shape){.n_dims = 1, .dims = {192}};
+    CU_ASSERT_EQUAL(tensor_reshape(&b, &s, &e), TENSOR_CHANGED);
+    s = (struct edit_shape){.n_dims = 2, .dims = {3, 64}};
+    CU_ASSERT_EQUAL(tensor_reshape(&b, &s, &e), -EINVAL);
+    check_line("3 64", &e, "whole number of blocks");
+    s = (struct edit_shape){.n_dims = 1, .dims = {224}};
+    CU_ASSERT_EQUAL(tensor_reshape(&b, &s, &e), -EINVAL);
+    check_line("224", &e, "224 elements, the tensor has 192");
+    b = (struct tensor_base){.exists = true, .n_elem = 1};
+    s = (struct edit_shape){.n_dims = 1, .dims = {1}};
+    CU_ASSERT_EQUAL(tensor_reshape(&b, &s, &e), TENSOR_SAME);
+    b.type = 200;
+    CU_ASSERT_EQUAL(tensor_reshape(&b, &s, &e), -EOPNOTSUPP);
+}
+
+static CU_TestInfo tests[] = {
+    {"type", test_type},
+    {"the names of all types", test_names},
+    {"shape", test_shape},
+    {"shape of a scalar", test_scalar},
+    {"another shape of a tensor", test_reshape},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("tensor_text", tests)
