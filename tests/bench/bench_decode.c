@@ -2,7 +2,8 @@
 /*
  * How fast each kernel set decodes each type, in GB/s (10^9 bytes) of float32 written.
  *
- *     bench_decode [TYPE...]        all types by default, and the narrowings to_f16 and to_bf16
+ *     bench_decode [TYPE...]        all types by default, and what is made of floats: to_f16, to_bf16,
+ *                                   moments and bins (the two passes of statistics)
  *
  * Two cases: `cache`, where the same 64 KiB of output are written again and again, from blocks that
  * move through 1 MiB (so that branches cannot be learnt by heart), and `stream`, where 64 MiB of
@@ -58,8 +59,40 @@ static double one_round(const struct workload *w, uint32_t id, size_t way, struc
     return now() - start;
 }
 
-/* Narrowing of floats in the cache, in GB/s of float32 read: one line for each set. */
-static void run_narrow(const char *name, bool brain, struct buffers b)
+/* What is made of n floats, other than decoding them. */
+static void to_f16(const struct quant_set *set, struct buffers b, size_t n)
+{
+    set->f32_to_f16(b.from, n, (uint16_t *)(void *)b.to);
+}
+
+static void to_bf16(const struct quant_set *set, struct buffers b, size_t n)
+{
+    set->f32_to_bf16(b.from, n, (uint16_t *)(void *)b.to);
+}
+
+/* The first pass of statistics, and the second. */
+static void moments(const struct quant_set *set, struct buffers b, size_t n)
+{
+    volatile double sink = set->all_finite((const uint8_t *)b.from, n) ? set->sum(b.from, n) : 0;
+    sink = set->sum_squares(b.from, n, sink / (double)n);
+    sink = (double)set->extremes(b.from, n).max;
+    (void)sink;
+}
+
+static void bins(const struct quant_set *set, struct buffers b, size_t n)
+{
+    uint64_t count[QUANT_BINS] = {0};
+    set->bins(b.from, n, 500, count);
+    __asm__ volatile("" : : "r"(count) : "memory");
+}
+
+static const struct {
+    const char *name;
+    void (*run)(const struct quant_set *set, struct buffers b, size_t n);
+} others[] = {{"to_f16", to_f16}, {"to_bf16", to_bf16}, {"moments", moments}, {"bins", bins}};
+
+/* In the cache, in GB/s of float32 read: one line for each set. */
+static void run_other(size_t which, struct buffers b)
 {
     const size_t n = ((size_t)64 << 10) / sizeof(float);
     double generic = 0;
@@ -69,12 +102,13 @@ static void run_narrow(const char *name, bool brain, struct buffers b)
         for (size_t r = 0; r < ROUNDS; r++) {
             const double start = now();
             for (unsigned i = 0; i < 200; i++)
-                (brain ? set->f32_to_bf16 : set->f32_to_f16)(b.from, n, (uint16_t *)(void *)b.to);
+                others[which].run(set, b, n);
             seconds[r] = now() - start;
         }
         const double rate = 200 * sizeof(float) * (double)n / median(seconds, ROUNDS) / 1e9;
         generic = s == 0 ? rate : generic;
-        (void)printf("%s\tcache\t%s\t%.2f\t-\t%.2f\n", name, set->name, rate, rate / generic);
+        (void)printf("%s\tcache\t%s\t%.2f\t-\t%.2f\n", others[which].name, set->name, rate,
+                     rate / generic);
     }
 }
 
@@ -121,10 +155,9 @@ int main(int argc, char **argv)
         for (size_t i = 0; i < sizeof(workloads) / sizeof(workloads[0]); i++)
             if (quant_find(id)->decode && wanted(quant_find(id)->name, argc, argv))
                 run(&workloads[i], id, n_ways, b);
-    if (wanted("to_f16", argc, argv))
-        run_narrow("to_f16", false, b);
-    if (wanted("to_bf16", argc, argv))
-        run_narrow("to_bf16", true, b);
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        if (wanted(others[i].name, argc, argv))
+            run_other(i, b);
     free(b.raw);
     free(b.from);
     free(b.to);
