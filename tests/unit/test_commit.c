@@ -348,6 +348,8 @@ static void test_inherited_acl(void)
     teardown(&x);
 }
 
+/* edit_hooks.ready comes once, when nothing of the edit can be seen yet. */
+
 struct readiness {
     const struct fixture *x;
     unsigned calls;

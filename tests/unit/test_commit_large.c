@@ -127,8 +127,6 @@ static void test_large(void)
     teardown(&x);
 }
 
-/* edit_hooks.ready comes once, when nothing of the edit can be seen yet. */
-
 static CU_TestInfo tests[] = {
     {"holes stay holes, a copy reports and can be stopped", test_holes},
     {"a large model is edited in place", test_large},
