@@ -77,7 +77,7 @@ int check_rules(const struct check_model *m, check_sink *sink, void *arg)
         if (m->scope != CHECK_ALL && m->scope != rules[i].scope)
             continue;
         c.rule = rules[i].id;
-        c.told = 0;
+        c.reported = 0;
         r = rules[i].run(&c);
         tell_rest(&c);
     }
@@ -86,8 +86,9 @@ int check_rules(const struct check_model *m, check_sink *sink, void *arg)
 
 void check_tell_journal(const char *label, check_sink *sink, void *arg)
 {
-    tell(&(struct checker){.rule = CHECK_STRUCTURE, .label = label, .sink = sink, .arg = arg},
-         CHECK_WARNING, "journal",
-         "an edit was interrupted; the check includes what it still has to write (--recover writes "
-         "it)");
+    report(
+        &(struct checker){.rule = CHECK_STRUCTURE, .label = label, .sink = sink, .arg = arg},
+        CHECK_WARNING, "journal",
+        "an edit was interrupted; the check includes what it still has to write (--recover writes "
+        "it)");
 }

@@ -75,7 +75,7 @@ static void missing(struct job *j, size_t i, const char *label, const struct err
     char where[64];
     (void)snprintf(where, sizeof(where), "shard %zu of %zu", i + 1, j->n);
     j->set.label = label;
-    tell(&j->set, CHECK_ERROR, where, "%s", e->msg);
+    report(&j->set, CHECK_ERROR, where, "%s", e->msg);
     j->outcome = CHECK_UNUSABLE;
 }
 
@@ -90,7 +90,7 @@ static void load(struct job *j, size_t i, const char *path)
         return;
     }
     j->structure.label = own;
-    j->structure.told = 0;
+    j->structure.reported = 0;
     int r = part_open(own, &j->structure, p, &e);
     if (r == -ENOENT && j->split.n)
         missing(j, i, own, &e);
@@ -115,7 +115,7 @@ static void end_set(struct job *j, const char *path)
 {
     j->set.label = path;
     tell_rest(&j->set);
-    j->set.told = 0;
+    j->set.reported = 0;
 }
 
 static void check_part(struct job *j, size_t i, uint64_t tensors)

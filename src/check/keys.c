@@ -24,12 +24,12 @@ int rule_key_syntax(struct checker *c)
             continue;
         (void)where_key(c->g, i, where);
         if (key_valid(key, n))
-            tell(c, CHECK_WARNING, where,
-                 "segments must be lower_snake_case: a to z, 0 to 9 and _");
+            report(c, CHECK_WARNING, where,
+                   "segments must be lower_snake_case: a to z, 0 to 9 and _");
         else if (n > KEY_MAX)
-            tell(c, CHECK_ERROR, where, "a key of %zu bytes, at most %d are allowed", n, KEY_MAX);
+            report(c, CHECK_ERROR, where, "a key of %zu bytes, at most %d are allowed", n, KEY_MAX);
         else
-            tell(c, CHECK_ERROR, where, "is not a key: ASCII segments with single dots between");
+            report(c, CHECK_ERROR, where, "is not a key: ASCII segments with single dots between");
     }
     return 0;
 }
@@ -55,8 +55,8 @@ int rule_key_type(struct checker *c)
         const struct key_row *row = key_find(gguf_key(c->g, kv), kv->key_len);
         struct gguf_value v = gguf_value(c->g, kv);
         if (row && !key_type_fits(row, v.type, v.elem))
-            tell(c, CHECK_ERROR, where_key(c->g, i, where), "is %s, must be %s",
-                 gguf_type_name(&v, name), wanted_type(row, want));
+            report(c, CHECK_ERROR, where_key(c->g, i, where), "is %s, must be %s",
+                   gguf_type_name(&v, name), wanted_type(row, want));
     }
     return 0;
 }
@@ -87,7 +87,7 @@ static bool not_utf8(const struct gguf_value *v)
     return false;
 }
 
-static bool odd_bool(const struct gguf_value *v)
+static bool other_bool(const struct gguf_value *v)
 {
     return v->type == GGUF_BOOL && v->data[0] > 1;
 }
@@ -104,10 +104,10 @@ int rule_utf8(struct checker *c)
         bool tokens = v.type == GGUF_ARRAY && kv->key_len > strlen(tokenizer) &&
                       memcmp(gguf_key(c->g, kv), tokenizer, strlen(tokenizer)) == 0;
         if (n && v.type == GGUF_ARRAY)
-            tell(c, tokens ? CHECK_NOTE : CHECK_WARNING, where_key(c->g, i, where),
-                 "%" PRIu64 " strings are not UTF-8", n);
+            report(c, tokens ? CHECK_NOTE : CHECK_WARNING, where_key(c->g, i, where),
+                   "%" PRIu64 " strings are not UTF-8", n);
         else if (n)
-            tell(c, CHECK_WARNING, where_key(c->g, i, where), "the text is not UTF-8");
+            report(c, CHECK_WARNING, where_key(c->g, i, where), "the text is not UTF-8");
     }
     return 0;
 }
@@ -117,10 +117,10 @@ int rule_bool(struct checker *c)
     char where[WHERE_MAX];
     for (uint32_t i = 0; i < c->g->n_kv; i++) {
         struct gguf_value v = gguf_value(c->g, &c->g->kv[i]);
-        uint64_t n = count_values(&v, odd_bool);
+        uint64_t n = count_values(&v, other_bool);
         if (n)
-            tell(c, CHECK_WARNING, where_key(c->g, i, where),
-                 "a bool is stored as 0 or 1, %" PRIu64 " %s not", n, n == 1 ? "is" : "are");
+            report(c, CHECK_WARNING, where_key(c->g, i, where),
+                   "a bool is stored as 0 or 1, %" PRIu64 " %s not", n, n == 1 ? "is" : "are");
     }
     return 0;
 }
@@ -131,8 +131,8 @@ int rule_nested(struct checker *c)
     for (uint32_t i = 0; i < c->g->n_kv; i++) {
         struct gguf_value v = gguf_value(c->g, &c->g->kv[i]);
         if (v.type == GGUF_ARRAY && v.elem == GGUF_ARRAY)
-            tell(c, CHECK_WARNING, where_key(c->g, i, where),
-                 "an array of arrays: ggml refuses it");
+            report(c, CHECK_WARNING, where_key(c->g, i, where),
+                   "an array of arrays: ggml refuses it");
     }
     return 0;
 }
@@ -142,22 +142,22 @@ int rule_nested(struct checker *c)
 int rule_architecture(struct checker *c)
 {
     struct text arch = fact_text(c->g, "general.architecture");
-    bool odd = false, bad = arch.len == 0;
+    bool unusual = false, bad = arch.len == 0;
     if (!arch.at) {
         if (!fact_later_shard(c->g))
-            tell(c, CHECK_ERROR, "metadata", "the required key general.architecture is missing");
+            report(c, CHECK_ERROR, "metadata", "the required key general.architecture is missing");
         return 0;
     }
     for (size_t i = 0; i < arch.len; i++) {
         char ch = arch.at[i];
         bool plain = (ch >= 'a' && ch <= 'z') || (ch >= '0' && ch <= '9');
-        odd |= !plain;
+        unusual |= !plain;
         bad |= !plain && ch != '-' && ch != '_';
     }
     /* "command-r", "gpt-oss": names with - and _ are in use, against the specification. */
-    if (odd || bad)
-        tell(c, bad ? CHECK_WARNING : CHECK_NOTE, "key 'general.architecture'",
-             "the specification allows only a to z and 0 to 9");
+    if (unusual || bad)
+        report(c, bad ? CHECK_WARNING : CHECK_NOTE, "key 'general.architecture'",
+               "the specification allows only a to z and 0 to 9");
     return 0;
 }
 
@@ -217,9 +217,9 @@ static void require(struct checker *c, const char *arch, const char *key)
 {
     bool soft = key[0] == '?';
     if (!has_one_of(c->g, key + soft))
-        tell(c, soft ? CHECK_WARNING : CHECK_ERROR, "metadata",
-             "the required key %s.%.*s is missing", arch, (int)strcspn(key + soft, "|"),
-             key + soft);
+        report(c, soft ? CHECK_WARNING : CHECK_ERROR, "metadata",
+               "the required key %s.%.*s is missing", arch, (int)strcspn(key + soft, "|"),
+               key + soft);
 }
 
 int rule_required(struct checker *c)
@@ -242,10 +242,10 @@ static void check_shard_name(struct checker *c, uint64_t no, uint64_t count)
     if (len == 0 || file_name_is_hash(c->file) ||
         (len > (size_t)n && strcmp(c->file + len - (size_t)n, tail) == 0))
         return;
-    tell(c, CHECK_WARNING, "key 'split.no'",
-         "file %" PRIu64 " of %" PRIu64 " of a split model, but its name does not end in %s: "
-         "readers will not find the others",
-         no + 1, count, tail);
+    report(c, CHECK_WARNING, "key 'split.no'",
+           "file %" PRIu64 " of %" PRIu64 " of a split model, but its name does not end in %s: "
+           "readers will not find the others",
+           no + 1, count, tail);
 }
 
 /* If the files fit together, file.c reports more about them. */
@@ -255,16 +255,16 @@ int rule_split(struct checker *c)
     uint64_t no, count;
     if (fact_shard(c->g) && !fact_later_shard(c->g) &&
         gguf_find_key(c->g, tensors, strlen(tensors)) == UINT32_MAX)
-        tell(c, CHECK_WARNING, "metadata",
-             "the key split.tensors.count is missing: llama.cpp refuses the model");
+        report(c, CHECK_WARNING, "metadata",
+               "the key split.tensors.count is missing: llama.cpp refuses the model");
     if (c->shards)
         return 0;
     bool has_no = fact_uint(c->g, "split.no", &no), has = fact_uint(c->g, "split.count", &count);
     if (has_no != has)
-        tell(c, CHECK_ERROR, "metadata", "only one of split.no and split.count exists");
+        report(c, CHECK_ERROR, "metadata", "only one of split.no and split.count exists");
     else if (has && count > 0 && no >= count)
-        tell(c, CHECK_ERROR, "key 'split.no'",
-             "%" PRIu64 " is not below split.count, which is %" PRIu64, no, count);
+        report(c, CHECK_ERROR, "key 'split.no'",
+               "%" PRIu64 " is not below split.count, which is %" PRIu64, no, count);
     else if (has && count > 1)
         check_shard_name(c, no, count);
     return 0;

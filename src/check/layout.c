@@ -13,9 +13,9 @@
 int rule_missing(struct checker *c)
 {
     const struct gguf *g = c->g;
-    if (g->odd & GGUF_ODD_PARTIAL && !c->faults_told)
-        tell(c, CHECK_ERROR, "end of file", "%" PRIu64 " bytes of data are missing",
-             g->data_end - g->file_size);
+    if (g->anomalies & GGUF_ANOMALY_PARTIAL && !c->faults_told)
+        report(c, CHECK_ERROR, "end of file", "%" PRIu64 " bytes of data are missing",
+               g->data_end - g->file_size);
     return 0;
 }
 
@@ -23,29 +23,29 @@ int rule_version(struct checker *c)
 {
     const struct gguf_format *f = &c->g->fmt;
     if (f->version == 1)
-        tell(c, CHECK_WARNING, "version", "version 1%s: current readers refuse it",
-             f->draft ? " as first drafted" : "");
+        report(c, CHECK_WARNING, "version", "version 1%s: current readers refuse it",
+               f->draft ? " as first drafted" : "");
     if (f->nul)
-        tell(c, CHECK_WARNING, "strings", "every string's length counts a trailing NUL");
+        report(c, CHECK_WARNING, "strings", "every string's length counts a trailing NUL");
     if (f->big)
-        tell(c, CHECK_NOTE, "version", "big-endian");
+        report(c, CHECK_NOTE, "version", "big-endian");
     return 0;
 }
 
 int rule_alignment(struct checker *c)
 {
     if (c->g->alignment % 8)
-        tell(c, CHECK_WARNING, "key 'general.alignment'",
-             "%" PRIu64 " is not a multiple of 8, which the specification requires",
-             c->g->alignment);
+        report(c, CHECK_WARNING, "key 'general.alignment'",
+               "%" PRIu64 " is not a multiple of 8, which the specification requires",
+               c->g->alignment);
     return 0;
 }
 
 int rule_order(struct checker *c)
 {
-    if (c->g->odd & GGUF_ODD_ORDER)
-        tell(c, CHECK_WARNING, "data section",
-             "tensor data is not in the order of the tensor infos: ggml refuses it");
+    if (c->g->anomalies & GGUF_ANOMALY_ORDER)
+        report(c, CHECK_WARNING, "data section",
+               "tensor data is not in the order of the tensor infos: ggml refuses it");
     return 0;
 }
 
@@ -97,9 +97,9 @@ static int gap(struct checker *c, uint64_t first, uint64_t last, const struct gg
     char where[WHERE_MAX];
     uint64_t padded;
     if (next && align_u64(first, c->g->alignment, &padded) && last > padded)
-        tell(c, CHECK_WARNING, where_tensor(c->g, (uint32_t)(next - c->g->tensor), where),
-             "its data begins at byte %" PRIu64 ", %" PRIu64 " bytes late: ggml refuses gaps", last,
-             last - padded);
+        report(c, CHECK_WARNING, where_tensor(c->g, (uint32_t)(next - c->g->tensor), where),
+               "its data begins at byte %" PRIu64 ", %" PRIu64 " bytes late: ggml refuses gaps",
+               last, last - padded);
     return 0;
 }
 
@@ -110,9 +110,9 @@ int rule_gaps(struct checker *c)
 
 int rule_tail(struct checker *c)
 {
-    if (c->g->odd & GGUF_ODD_NO_TAIL && !(c->g->odd & GGUF_ODD_PARTIAL))
-        tell(c, CHECK_WARNING, "end of file",
-             "the padding after the last tensor is missing: some readers require it");
+    if (c->g->anomalies & GGUF_ANOMALY_NO_TAIL && !(c->g->anomalies & GGUF_ANOMALY_PARTIAL))
+        report(c, CHECK_WARNING, "end of file",
+               "the padding after the last tensor is missing: some readers require it");
     return 0;
 }
 
@@ -121,9 +121,9 @@ int rule_trailing(struct checker *c)
     const struct gguf *g = c->g;
     char where[WHERE_MAX];
     uint64_t padded;
-    if (g->odd & GGUF_ODD_TRAILING && align_u64(g->data_end, g->alignment, &padded))
-        tell(c, CHECK_WARNING, where_bytes(padded, g->file_size, where),
-             "%" PRIu64 " bytes behind the data", g->file_size - padded);
+    if (g->anomalies & GGUF_ANOMALY_TRAILING && align_u64(g->data_end, g->alignment, &padded))
+        report(c, CHECK_WARNING, where_bytes(padded, g->file_size, where),
+               "%" PRIu64 " bytes behind the data", g->file_size - padded);
     return 0;
 }
 
@@ -187,8 +187,8 @@ static int zero(struct checker *c, uint64_t first, uint64_t last, const struct g
         return 0;
     int r = find_nonzero(c, first, last, &at);
     if (r == 0 && at < last)
-        tell(c, CHECK_WARNING, where_bytes(first, last, where),
-             "padding that is not zero, first at byte %" PRIu64, at);
+        report(c, CHECK_WARNING, where_bytes(first, last, where),
+               "padding that is not zero, first at byte %" PRIu64, at);
     return r;
 }
 
@@ -196,6 +196,6 @@ int rule_padding(struct checker *c)
 {
     int r = c->src ? each_stretch(c, zero) : 0;
     if (r == 0 && c->padding_cut)
-        tell(c, CHECK_NOTE, "padding", "only a part was read; ggufs --check reads all of it");
+        report(c, CHECK_NOTE, "padding", "only a part was read; ggufs --check reads all of it");
     return r;
 }

@@ -19,10 +19,10 @@ int rule_tokens(struct checker *c)
             continue;
         (void)where_key(c->g, gguf_find_key(c->g, arrays[i], strlen(arrays[i])), where);
         if (!has)
-            tell(c, CHECK_ERROR, where, "tokenizer.ggml.tokens, which it describes, is missing");
+            report(c, CHECK_ERROR, where, "tokenizer.ggml.tokens, which it describes, is missing");
         else if (v.count != tokens.count)
-            tell(c, CHECK_ERROR, where, "%" PRIu64 " elements for %" PRIu64 " tokens", v.count,
-                 tokens.count);
+            report(c, CHECK_ERROR, where, "%" PRIu64 " elements for %" PRIu64 " tokens", v.count,
+                   tokens.count);
     }
     return 0;
 }
@@ -39,8 +39,8 @@ int rule_token_types(struct checker *c)
     for (struct gguf_walk w = gguf_walk(&v); gguf_next(&w, &item);)
         n += !fact_value_uint(&item, &type) || type > 6;
     if (n)
-        tell(c, CHECK_WARNING, "key 'tokenizer.ggml.token_type'",
-             "%" PRIu64 " elements are not a token type (1 to 6)", n);
+        report(c, CHECK_WARNING, "key 'tokenizer.ggml.token_type'",
+               "%" PRIu64 " elements are not a token type (1 to 6)", n);
     return 0;
 }
 
@@ -62,8 +62,8 @@ int rule_token_ids(struct checker *c)
         struct gguf_value v = gguf_value(c->g, kv);
         if (kv->key_len > strlen(begin) && memcmp(key, begin, strlen(begin)) == 0 &&
             ends_with(key, kv->key_len, "_token_id") && fact_value_uint(&v, &id) && id >= tokens)
-            tell(c, CHECK_ERROR, where_key(c->g, i, where),
-                 "token %" PRIu64 " is not in the vocabulary of %" PRIu64, id, tokens);
+            report(c, CHECK_ERROR, where_key(c->g, i, where),
+                   "token %" PRIu64 " is not in the vocabulary of %" PRIu64, id, tokens);
     }
     return 0;
 }
@@ -72,21 +72,21 @@ int rule_vocabulary(struct checker *c)
 {
     static const char embedding[] = "token_embd.weight";
     char where[WHERE_MAX];
-    uint64_t tokens, told;
+    uint64_t tokens, declared;
     struct gguf_value v;
     if (!fact_value(c->g, "tokenizer.ggml.tokens", &v) || v.type != GGUF_ARRAY)
         return 0;
     tokens = v.count;
-    if (fact_arch_uint(c->g, "vocab_size", &told) && told != tokens)
-        tell(c, CHECK_WARNING, where_key(c->g, fact_arch_key(c->g, "vocab_size"), where),
-             "%" PRIu64 ", but there are %" PRIu64 " tokens", told, tokens);
+    if (fact_arch_uint(c->g, "vocab_size", &declared) && declared != tokens)
+        report(c, CHECK_WARNING, where_key(c->g, fact_arch_key(c->g, "vocab_size"), where),
+               "%" PRIu64 ", but there are %" PRIu64 " tokens", declared, tokens);
     uint32_t i = gguf_find_tensor(c->g, embedding, strlen(embedding));
     if (i == UINT32_MAX || c->g->tensor[i].n_dims != 2)
         return 0;
     uint64_t rows = gguf_dim(c->g, &c->g->tensor[i], 1);
     if (rows != tokens)
-        tell(c, CHECK_WARNING, where_tensor(c->g, i, where),
-             "%" PRIu64 " rows for %" PRIu64 " tokens", rows, tokens);
+        report(c, CHECK_WARNING, where_tensor(c->g, i, where),
+               "%" PRIu64 " rows for %" PRIu64 " tokens", rows, tokens);
     return 0;
 }
 
@@ -120,9 +120,9 @@ static void heads_of_layers(struct checker *c, uint32_t heads_key, uint32_t kv_k
         if (!layer_value(&h, &hw, &heads) || !layer_value(&k, &kw, &kv))
             return;
         if (heads && kv && heads % kv)
-            tell(c, CHECK_ERROR, where_key(c->g, kv_key, where),
-                 "%" PRIu64 " heads cannot share %" PRIu64 " key-value heads%s", heads, kv,
-                 n > 1 ? ", in one of the layers" : "");
+            report(c, CHECK_ERROR, where_key(c->g, kv_key, where),
+                   "%" PRIu64 " heads cannot share %" PRIu64 " key-value heads%s", heads, kv,
+                   n > 1 ? ", in one of the layers" : "");
     }
 }
 
@@ -137,10 +137,10 @@ int rule_heads(struct checker *c)
     bool one = fact_arch_uint(c->g, "attention.head_count", &heads) && heads > 0;
     bool own = fact_arch_uint(c->g, "attention.key_length", &length);
     if (one && !own && fact_arch_uint(c->g, "embedding_length", &width) && width % heads)
-        tell(c, CHECK_ERROR, where_key(c->g, key, where),
-             "%" PRIu64 " heads do not divide an embedding of %" PRIu64
-             ", and attention.key_length is missing",
-             heads, width);
+        report(c, CHECK_ERROR, where_key(c->g, key, where),
+               "%" PRIu64 " heads do not divide an embedding of %" PRIu64
+               ", and attention.key_length is missing",
+               heads, width);
     if (kv != UINT32_MAX)
         heads_of_layers(c, key, kv);
     return 0;
@@ -159,8 +159,8 @@ int rule_per_layer(struct checker *c)
             continue;
         const struct key_row *row = key_find(gguf_key(c->g, kv), kv->key_len);
         if (row && row->flags & KEY_PER_LAYER)
-            tell(c, CHECK_ERROR, where_key(c->g, i, where),
-                 "%" PRIu64 " elements for %" PRIu64 " blocks", v.count, blocks);
+            report(c, CHECK_ERROR, where_key(c->g, i, where),
+                   "%" PRIu64 " elements for %" PRIu64 " blocks", v.count, blocks);
     }
     return 0;
 }

@@ -58,14 +58,14 @@ static void check_part(struct checker *c, enum file_part part, struct text says)
         return;
     (void)show(wanted, want.data, want.len);
     if (says.at && want.len)
-        tell(c, CHECK_WARNING, "file name", "its %s says '%s', the model '%s'",
-             file_part_name[part], show(shown, says.at, says.len), wanted);
+        report(c, CHECK_WARNING, "file name", "its %s says '%s', the model '%s'",
+               file_part_name[part], show(shown, says.at, says.len), wanted);
     else if (says.at)
-        tell(c, CHECK_WARNING, "file name", "its %s says '%s', the model does not say",
-             file_part_name[part], show(shown, says.at, says.len));
+        report(c, CHECK_WARNING, "file name", "its %s says '%s', the model does not say",
+               file_part_name[part], show(shown, says.at, says.len));
     else
-        tell(c, CHECK_WARNING, "file name", "it has no %s, the model says '%s'",
-             file_part_name[part], wanted);
+        report(c, CHECK_WARNING, "file name", "it has no %s, the model says '%s'",
+               file_part_name[part], wanted);
 }
 
 /* A shard has only a part of the parameters, and only the first one has the model's keys. */
@@ -81,7 +81,7 @@ static void suggest(struct checker *c, const char *why)
     CLEANUP(buf_free) struct buf name = BUF_INIT;
     char shown[SHOW_MAX];
     if (!can_suggest(c->g)) {
-        tell(c, CHECK_WARNING, "file name", "%s", why);
+        report(c, CHECK_WARNING, "file name", "%s", why);
         return;
     }
     file_name_suggest(c->g, &name);
@@ -92,24 +92,24 @@ static void suggest(struct checker *c, const char *why)
     if (buf_error(&name))
         return;
     (void)show(shown, name.data, name.len);
-    tell(c, CHECK_WARNING, "file name", "%s: the name would be %s", why, shown);
+    report(c, CHECK_WARNING, "file name", "%s: the name would be %s", why, shown);
 }
 
 int rule_size_label(struct checker *c)
 {
     static const char key[] = "general.size_label";
     char label[SIZE_LABEL_MAX], shown[SHOW_MAX];
-    struct text told = fact_text(c->g, key);
+    struct text reported = fact_text(c->g, key);
     struct params p = fact_params(c->g);
     uint64_t experts;
     double params;
-    if (!told.at || p.total == 0 || fact_shard(c->g) || !fact_is_model(c->g) ||
-        !file_size_parse(told, &experts, &params) || file_size_fits(told, &p))
+    if (!reported.at || p.total == 0 || fact_shard(c->g) || !fact_is_model(c->g) ||
+        !file_size_parse(reported, &experts, &params) || file_size_fits(reported, &p))
         return 0;
     fact_size_label(&p, label);
-    tell(c, CHECK_WARNING, "key 'general.size_label'",
-         "'%s', but %" PRIu64 " parameters make it '%s'", show(shown, told.at, told.len), p.total,
-         label);
+    report(c, CHECK_WARNING, "key 'general.size_label'",
+           "'%s', but %" PRIu64 " parameters make it '%s'", show(shown, reported.at, reported.len),
+           p.total, label);
     return 0;
 }
 
@@ -133,7 +133,7 @@ int rule_file_name(struct checker *c)
     }
     for (int i = 0; i < FILE_PARTS; i++)
         check_part(c, (enum file_part)i, f.part[i]);
-    if (c->told && can_suggest(c->g))
+    if (c->reported && can_suggest(c->g))
         suggest(c, "with all that the model says");
     return 0;
 }

@@ -15,7 +15,7 @@ void tell_err(struct checker *c, const struct err *e)
     char where[sizeof(e->msg)];
     memcpy(where, e->msg, e->where);
     where[e->where] = '\0';
-    tell(c, CHECK_ERROR, where, "%s", e->msg + (e->where ? e->where + 2 : 0));
+    report(c, CHECK_ERROR, where, "%s", e->msg + (e->where ? e->where + 2 : 0));
 }
 
 static void on_fault(void *arg, const struct err *e)
@@ -30,9 +30,9 @@ static int parse(struct part *p, struct checker *structure, struct err *e)
     if (r == 0)
         return 0;
     p->faults = true;
-    unsigned told = structure->told;
+    unsigned reported = structure->reported;
     (void)gguf_parse_faults(&p->m.src, on_fault, structure, &p->g, e);
-    if (structure->told == told && e->code == 0) /* a failure of the medium or of memory */
+    if (structure->reported == reported && e->code == 0) /* a failure of the medium or of memory */
         *e = first;
     return r;
 }

@@ -5,12 +5,12 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-void tell(struct checker *c, enum check_severity s, const char *where, const char *fmt, ...)
+void report(struct checker *c, enum check_severity s, const char *where, const char *fmt, ...)
 {
     char what[1024];
     va_list ap;
     c->last = s;
-    if (c->told++ >= CHECK_MOST)
+    if (c->reported++ >= CHECK_MOST)
         return;
     va_start(ap, fmt);
     (void)vsnprintf(what, sizeof(what), fmt, ap);
@@ -21,9 +21,9 @@ void tell(struct checker *c, enum check_severity s, const char *where, const cha
 void tell_rest(const struct checker *c)
 {
     char what[64];
-    if (c->told <= CHECK_MOST)
+    if (c->reported <= CHECK_MOST)
         return;
-    (void)snprintf(what, sizeof(what), "%u more of these", c->told - CHECK_MOST);
+    (void)snprintf(what, sizeof(what), "%u more of these", c->reported - CHECK_MOST);
     c->sink(c->arg, &(struct check_finding){c->last, c->rule, c->label, what, ""});
 }
 

@@ -17,14 +17,14 @@ struct checker {
     uint64_t padding_page; /* the end of the last page of padding that was read */
     bool padding_cut;      /* not all padding was read */
     const char *rule;      /* id of the rule */
-    unsigned told;         /* findings of this rule */
+    unsigned reported;     /* findings of this rule */
     enum check_severity last;
     check_sink *sink;
     void *arg;
 };
 
 /* Report a finding about a place. Strings in the format's arguments must be safe to print. */
-void tell(struct checker *c, enum check_severity s, const char *where, const char *fmt, ...)
+void report(struct checker *c, enum check_severity s, const char *where, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 /* Report how many findings of the rule were left out. */
 void tell_rest(const struct checker *c);

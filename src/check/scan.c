@@ -294,10 +294,10 @@ static void tell_tensor(struct checker *c, uint32_t i, const struct scan_result 
     char where[WHERE_MAX];
     (void)where_tensor(c->g, i, where);
     if (f->nan || f->inf || f->scales)
-        tell(c, CHECK_ERROR, where,
-             "%" PRIu64 " values are NaN, %" PRIu64 " are infinite, %" PRIu64
-             " blocks have such a scale; the first is at element %" PRIu64,
-             f->nan, f->inf, f->scales, f->first);
+        report(c, CHECK_ERROR, where,
+               "%" PRIu64 " values are NaN, %" PRIu64 " are infinite, %" PRIu64
+               " blocks have such a scale; the first is at element %" PRIu64,
+               f->nan, f->inf, f->scales, f->first);
 }
 
 void scan_tell(const struct gguf *g, const char *label, const struct scan_result *found,
@@ -310,8 +310,9 @@ void scan_tell(const struct gguf *g, const char *label, const struct scan_result
         unread += found[i].unread;
     }
     tell_rest(&c);
-    c.told = 0;
+    c.reported = 0;
     if (unread)
-        tell(&c, CHECK_NOTE, "tensors",
-             "%" PRIu32 " of %" PRIu32 " have no values that can be checked", unread, g->n_tensors);
+        report(&c, CHECK_NOTE, "tensors",
+               "%" PRIu32 " of %" PRIu32 " have no values that can be checked", unread,
+               g->n_tensors);
 }

@@ -65,14 +65,15 @@ static void suggest_size(const struct gguf *g, struct buf *out)
 {
     char label[SIZE_LABEL_MAX];
     struct params p = fact_params(g);
-    struct text told = fact_text(g, "general.size_label");
+    struct text reported = fact_text(g, "general.size_label");
     uint64_t experts;
     double params;
-    bool label_fits = told.at && told.len <= LABEL_LEN && !memchr(told.at, '-', told.len) &&
-                      file_size_parse(told, &experts, &params) &&
-                      (p.total == 0 || fact_shard(g) || file_size_fits(told, &p));
+    bool label_fits = reported.at && reported.len <= LABEL_LEN &&
+                      !memchr(reported.at, '-', reported.len) &&
+                      file_size_parse(reported, &experts, &params) &&
+                      (p.total == 0 || fact_shard(g) || file_size_fits(reported, &p));
     if (label_fits) {
-        buf_add(out, told.at, told.len);
+        buf_add(out, reported.at, reported.len);
     } else if (p.total) {
         fact_size_label(&p, label);
         buf_str(out, label);

@@ -31,17 +31,17 @@ int rule_tensor_name(struct checker *c)
         const char *name = gguf_name(c->g, t);
         (void)where_tensor(c->g, i, where);
         if (t->name_len > NAME_SPEC)
-            tell(c, CHECK_ERROR, where, "a name of %" PRIu32 " bytes, at most %d are allowed",
-                 t->name_len, NAME_SPEC);
+            report(c, CHECK_ERROR, where, "a name of %" PRIu32 " bytes, at most %d are allowed",
+                   t->name_len, NAME_SPEC);
         else if (t->name_len > NAME_GGML)
-            tell(c, CHECK_WARNING, where, "a name of %" PRIu32 " bytes, ggml accepts at most %d",
-                 t->name_len, NAME_GGML);
+            report(c, CHECK_WARNING, where, "a name of %" PRIu32 " bytes, ggml accepts at most %d",
+                   t->name_len, NAME_GGML);
         if (t->name_len == 0)
-            tell(c, CHECK_WARNING, where, "the name is empty");
+            report(c, CHECK_WARNING, where, "the name is empty");
         if (memchr(name, 0, t->name_len))
-            tell(c, CHECK_WARNING, where, "a NUL in the name: ggml sees only what is before it");
+            report(c, CHECK_WARNING, where, "a NUL in the name: ggml sees only what is before it");
         if (!all_utf8(name, t->name_len))
-            tell(c, CHECK_WARNING, where, "the name is not UTF-8");
+            report(c, CHECK_WARNING, where, "the name is not UTF-8");
     }
     return 0;
 }
@@ -51,9 +51,9 @@ int rule_tensor_dims(struct checker *c)
     char where[WHERE_MAX];
     for (uint32_t i = 0; i < c->g->n_tensors; i++)
         if (c->g->tensor[i].n_dims > DIMS_SPEC)
-            tell(c, CHECK_ERROR, where_tensor(c->g, i, where),
-                 "%" PRIu32 " dimensions, at most %d are allowed", c->g->tensor[i].n_dims,
-                 DIMS_SPEC);
+            report(c, CHECK_ERROR, where_tensor(c->g, i, where),
+                   "%" PRIu32 " dimensions, at most %d are allowed", c->g->tensor[i].n_dims,
+                   DIMS_SPEC);
     return 0;
 }
 
@@ -64,11 +64,11 @@ int rule_tensor_type(struct checker *c)
         const struct gguf_tensor *t = &c->g->tensor[i];
         const struct quant_type *type = gguf_type(t);
         if (!type)
-            tell(c, CHECK_ERROR, where_tensor(c->g, i, where), "type %" PRIu32 " is not known",
-                 t->stored_id);
+            report(c, CHECK_ERROR, where_tensor(c->g, i, where), "type %" PRIu32 " is not known",
+                   t->stored_id);
         else if (type->block_len == 0)
-            tell(c, CHECK_ERROR, where_tensor(c->g, i, where),
-                 "type %" PRIu32 " (%s) is retired: readers refuse it", t->stored_id, type->name);
+            report(c, CHECK_ERROR, where_tensor(c->g, i, where),
+                   "type %" PRIu32 " (%s) is retired: readers refuse it", t->stored_id, type->name);
     }
     return 0;
 }
@@ -84,9 +84,9 @@ int rule_quantization(struct checker *c)
         if (!type || type->block_len <= 1)
             continue;
         if (!fact_later_shard(c->g))
-            tell(c, CHECK_ERROR, where_tensor(c->g, i, where),
-                 "is quantised (%s), but the key general.quantization_version is missing",
-                 type->name);
+            report(c, CHECK_ERROR, where_tensor(c->g, i, where),
+                   "is quantised (%s), but the key general.quantization_version is missing",
+                   type->name);
         break;
     }
     return 0;
@@ -118,8 +118,8 @@ static uint64_t mark_blocks(struct checker *c, uint64_t count, bool *seen, uint6
             continue;
         last = last == UINT64_MAX || n > last ? n : last;
         if (n >= count)
-            tell(c, CHECK_WARNING, where_tensor(c->g, i, where),
-                 "belongs to block %" PRIu64 ", but block_count is %" PRIu64, n, count);
+            report(c, CHECK_WARNING, where_tensor(c->g, i, where),
+                   "belongs to block %" PRIu64 ", but block_count is %" PRIu64, n, count);
         if (n < room)
             seen[n] = true;
     }
@@ -148,9 +148,9 @@ int rule_blocks(struct checker *c)
     missing += count - room;
     (void)where_key(c->g, fact_arch_key(c->g, "block_count"), where);
     if (missing && last != UINT64_MAX && !fact_shard(c->g) && fact_is_model(c->g))
-        tell(c, CHECK_ERROR, where,
-             "%" PRIu64 " of %" PRIu64 " blocks have no tensor, the first is blk.%" PRIu64, missing,
-             count, first);
+        report(c, CHECK_ERROR, where,
+               "%" PRIu64 " of %" PRIu64 " blocks have no tensor, the first is blk.%" PRIu64,
+               missing, count, first);
     return 0;
 }
 
@@ -200,8 +200,8 @@ int rule_known_name(struct checker *c)
         }
     }
     if (n)
-        tell(c, CHECK_NOTE, where_tensor(c->g, first, where),
-             "%" PRIu32 " of %" PRIu32 " tensor names are not in the specification's list", n,
-             c->g->n_tensors);
+        report(c, CHECK_NOTE, where_tensor(c->g, first, where),
+               "%" PRIu32 " of %" PRIu32 " tensor names are not in the specification's list", n,
+               c->g->n_tensors);
     return 0;
 }

@@ -26,11 +26,11 @@ struct work *work_new(void)
 
 /* ---- what is wanted ---- */
 
-/* Take a wish off the list; NULL: `who` has none. */
-static struct want *pull_want(struct work *w, const void *who)
+/* Take a wish off the list; NULL: `request` has none. */
+static struct want *pull_want(struct work *w, const void *request)
 {
     struct want **at = &w->wants;
-    while (*at && (*at)->who != who)
+    while (*at && (*at)->request != request)
         at = &(*at)->next;
     struct want *want = *at;
     if (want) {
@@ -47,12 +47,12 @@ static int park(struct work *w, struct want *want)
     int r = w->threads < w->threads_most ? work_start_thread(w) : 0;
     if (r == 0 || w->threads > 0)
         return WORK_PARKED;
-    (void)pull_want(w, want->who);
+    (void)pull_want(w, want->request);
     return -ENOMEM;
 }
 
 int work_want(struct work *w, const struct view *v, enum derived what, uint32_t first,
-              uint32_t last, const void *who, work_done_fn *done, void *arg)
+              uint32_t last, const void *request, work_done_fn *done, void *arg)
 {
     struct want *want = calloc(1, sizeof(*want));
     if (!want)
@@ -62,7 +62,7 @@ int work_want(struct work *w, const struct view *v, enum derived what, uint32_t 
                           .ready = first,
                           .start = first,
                           .last = last,
-                          .who = who,
+                          .request = request,
                           .done = done,
                           .arg = arg};
     (void)pthread_mutex_lock(&w->lock);
@@ -75,10 +75,10 @@ int work_want(struct work *w, const struct view *v, enum derived what, uint32_t 
     return r;
 }
 
-bool work_interrupt(struct work *w, const void *who)
+bool work_interrupt(struct work *w, const void *request)
 {
     (void)pthread_mutex_lock(&w->lock);
-    struct want *want = pull_want(w, who);
+    struct want *want = pull_want(w, request);
     if (want) {
         want->err = -EINTR;
         work_give_up(w);

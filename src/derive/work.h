@@ -40,9 +40,9 @@ typedef void work_done_fn(void *arg, int result);
 
 /* Tensors [first, last) of the view, those that have no values left out where values are needed. */
 int work_want(struct work *w, const struct view *v, enum derived what, uint32_t first,
-              uint32_t last, const void *who, work_done_fn *done, void *arg);
-/* True if `who` waited for something. */
-bool work_interrupt(struct work *w, const void *who);
+              uint32_t last, const void *request, work_done_fn *done, void *arg);
+/* True if `request` waited for something. */
+bool work_interrupt(struct work *w, const void *request);
 
 /* True if it can be computed of this tensor: all but hashes need values. */
 bool work_applies(const struct snapshot *g, const struct gguf_tensor *t, enum derived what);

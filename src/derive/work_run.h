@@ -24,7 +24,7 @@ struct want {
     uint32_t start; /* all tensors before have been started */
     uint32_t last;
     int err;
-    const void *who;
+    const void *request;
     work_done_fn *done;
     void *arg;
 };

@@ -17,7 +17,7 @@ int edit_allowed(const struct gguf *g, struct err *e)
         return err_set(e, -EROFS, "files of version 1 are read-only");
     if (g->fmt.nul)
         return err_set(e, -EROFS, "files whose strings count a trailing NUL are read-only");
-    if (g->odd & GGUF_ODD_PARTIAL)
+    if (g->anomalies & GGUF_ANOMALY_PARTIAL)
         return err_set(e, -EROFS, "data is missing, such a file is read-only");
     return 0;
 }
@@ -31,10 +31,10 @@ static bool unknown_type(const struct gguf_tensor *t)
 /* P2 and P3 hold, as far as a parser sees (it looks into no padding). */
 static bool is_regular(const struct gguf *g)
 {
-    unsigned fine = GGUF_ODD_UNKNOWN;
+    unsigned fine = GGUF_ANOMALY_UNKNOWN;
     if (g->n_tensors && unknown_type(&g->tensor[g->n_tensors - 1]))
-        fine |= GGUF_ODD_NO_TAIL;
-    return (g->odd & ~fine) == 0;
+        fine |= GGUF_ANOMALY_NO_TAIL;
+    return (g->anomalies & ~fine) == 0;
 }
 
 /* The header's bytes. */
@@ -192,8 +192,8 @@ static void judge(const struct draft *d)
     }
     bool stays = g->n_tensors > 0 && is_regular(g) && d->data_off == g->data_off && still;
     p->inplace = stays && p->changed == 0 && p->image->size == g->file_size;
-    p->patch =
-        stays && p->changed > 0 && p->image->size >= g->file_size && !(g->odd & GGUF_ODD_NO_TAIL);
+    p->patch = stays && p->changed > 0 && p->image->size >= g->file_size &&
+               !(g->anomalies & GGUF_ANOMALY_NO_TAIL);
     p->clonable = p->copied == 0 || p->copied < cloned;
     uint64_t n = g->head_len;
     p->same = (p->inplace || (g->n_tensors == 0 && d->n == 0)) && p->image->size == g->file_size &&

@@ -82,7 +82,7 @@ int cursor_string(struct cursor *c, const char *field, uint64_t *off, uint64_t *
 /* Key-values and tensor infos: parse_kv.c and parse_tensor.c. */
 int parse_keys(struct cursor *c, struct gguf *g, uint64_t n);
 int parse_tensors(struct cursor *c, struct gguf *g, uint64_t n);
-/* Data section: check where each tensor's data lies; sets data_off, data_end, odd. */
+/* Data section: check where each tensor's data lies; sets data_off, data_end, anomalies. */
 int parse_layout(struct cursor *c, struct gguf *g, unsigned flags);
 
 #endif

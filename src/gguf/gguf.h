@@ -59,13 +59,13 @@ struct gguf_tensor {
 };
 
 /* What is unusual about the data section; a rewrite makes all of it regular. */
-enum gguf_odd {
-    GGUF_ODD_ORDER = 1 << 0,    /* data is not in the order of the tensor infos */
-    GGUF_ODD_GAPS = 1 << 1,     /* more than padding between tensors, or before the first */
-    GGUF_ODD_NO_TAIL = 1 << 2,  /* the padding after the last tensor is missing or short */
-    GGUF_ODD_TRAILING = 1 << 3, /* bytes behind the data */
-    GGUF_ODD_UNKNOWN = 1 << 4,  /* a tensor of a removed or unknown type */
-    GGUF_ODD_PARTIAL = 1 << 5,  /* data is missing (only with GGUF_PARTIAL) */
+enum gguf_anomaly {
+    GGUF_ANOMALY_ORDER = 1 << 0,    /* data is not in the order of the tensor infos */
+    GGUF_ANOMALY_GAPS = 1 << 1,     /* more than padding between tensors, or before the first */
+    GGUF_ANOMALY_NO_TAIL = 1 << 2,  /* the padding after the last tensor is missing or short */
+    GGUF_ANOMALY_TRAILING = 1 << 3, /* bytes behind the data */
+    GGUF_ANOMALY_UNKNOWN = 1 << 4,  /* a tensor of a removed or unknown type */
+    GGUF_ANOMALY_PARTIAL = 1 << 5,  /* data is missing (only with GGUF_PARTIAL) */
 };
 
 struct gguf {
@@ -78,7 +78,7 @@ struct gguf {
     uint64_t data_off;  /* where the data section begins */
     uint64_t data_end;  /* end of the last byte of any tensor's data; data_off without tensors */
     uint64_t alignment; /* in force: general.alignment, or the default */
-    unsigned odd;       /* set of enum gguf_odd */
+    unsigned anomalies; /* set of enum gguf_anomaly */
     uint32_t n_kv;
     uint32_t n_tensors;
     struct gguf_kv *kv;         /* owned, in file order */

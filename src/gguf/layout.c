@@ -6,7 +6,7 @@
  * On entry a tensor's `off` is the offset in the file (relative to the data section; absolute in
  * the first draft of version 1). On return it is absolute. In the regular layout, the only one that
  * the strictest readers accept, tensors are in the order of their infos, each at the running sum of
- * the padded sizes before it. Anomalies are noted in gguf.odd.
+ * the padded sizes before it. Anomalies are noted in gguf.anomalies.
  */
 #include "gguf/cursor.h"
 
@@ -107,7 +107,7 @@ static int check_overlap(struct cursor *c, struct gguf *g, const struct place *p
         uint64_t limit = k + 1 < n ? places[k + 1].off : UINT64_MAX;
         if (unknown_size(t)) {
             t->nbytes = (limit == UINT64_MAX ? max_u64(g->file_size, t->off) : limit) - t->off;
-            g->odd |= GGUF_ODD_UNKNOWN;
+            g->anomalies |= GGUF_ANOMALY_UNKNOWN;
         }
         if (t->off + t->nbytes > limit || t->off == limit) {
             uint32_t next = places[k + 1].number;
@@ -157,13 +157,13 @@ static int check_end(struct cursor *c, struct gguf *g, unsigned flags, uint32_t 
     if (!align_u64(g->data_end, g->alignment, &padded))
         padded = g->data_end;
     if (g->n_tensors && g->file_size < padded)
-        g->odd |= GGUF_ODD_NO_TAIL;
+        g->anomalies |= GGUF_ANOMALY_NO_TAIL;
     if (g->file_size > padded)
-        g->odd |= GGUF_ODD_TRAILING;
+        g->anomalies |= GGUF_ANOMALY_TRAILING;
     if (g->data_end > g->file_size)
-        g->odd |= GGUF_ODD_PARTIAL;
-    bool cut =
-        g->data_end > g->file_size || (g->odd & GGUF_ODD_NO_TAIL && g->data_end < g->file_size);
+        g->anomalies |= GGUF_ANOMALY_PARTIAL;
+    bool cut = g->data_end > g->file_size ||
+               (g->anomalies & GGUF_ANOMALY_NO_TAIL && g->data_end < g->file_size);
     return cut && !(flags & GGUF_PARTIAL)
                ? missing(c, g, last, g->data_end > g->file_size ? g->data_end : padded)
                : 0;
@@ -180,9 +180,9 @@ static int check_places(struct cursor *c, struct gguf *g, unsigned flags, struct
     uint32_t last = n ? places[n - 1].number : 0;
     g->data_end = n ? g->tensor[last].off + g->tensor[last].nbytes : g->data_off;
     if (!in_order)
-        g->odd |= GGUF_ODD_ORDER;
+        g->anomalies |= GGUF_ANOMALY_ORDER;
     else if (has_gaps(g))
-        g->odd |= GGUF_ODD_GAPS;
+        g->anomalies |= GGUF_ANOMALY_GAPS;
     return check_end(c, g, flags, last);
 }
 

@@ -47,10 +47,10 @@ static bool waits_has(const struct live_wait *list, const struct live_wait *w)
     return list;
 }
 
-/* Take the request of `who` from a list; NULL: it is not in it. */
-static struct live_wait *waits_take(struct live_wait **list, const void *who)
+/* Take the wait of `request` from a list; NULL: it is not in it. */
+static struct live_wait *waits_take(struct live_wait **list, const void *request)
 {
-    while (*list && (*list)->who != who)
+    while (*list && (*list)->request != request)
         list = &(*list)->next;
     struct live_wait *w = *list;
     if (w)
@@ -58,15 +58,15 @@ static struct live_wait *waits_take(struct live_wait **list, const void *who)
     return w;
 }
 
-void live_interrupt(struct live *l, const void *who)
+void live_interrupt(struct live *l, const void *request)
 {
     struct live_wait *w = NULL;
     lock_take(&l->lock);
-    if (l->flying && l->flight.owner && l->flight.owner->who == who)
+    if (l->flying && l->flight.owner && l->flight.owner->request == request)
         atomic_store(&l->cancel, true); /* answered when the copy has stopped */
-    else if (!(w = waits_take(&l->flight.waits, who)) && !(w = waits_take(&l->asked, who)) &&
-             !(w = waits_take(&l->next.asking, who)))
-        w = waits_take(&l->next.waits, who);
+    else if (!(w = waits_take(&l->flight.waits, request)) &&
+             !(w = waits_take(&l->asked, request)) && !(w = waits_take(&l->next.asking, request)))
+        w = waits_take(&l->next.waits, request);
     if (w && w == l->next.owner)
         batch_drop(l);
     lock_drop(&l->lock);

@@ -22,7 +22,7 @@ static struct edit_base base_of(const struct snapshot *g)
 
 void batch_begin(struct live *l)
 {
-    const struct snapshot *base = base_gen(l);
+    const struct snapshot *base = base_snapshot(l);
     const struct edit_base on = base_of(base);
     l->next = (struct batch){.number = l->next.number + 1};
     edit_change_on(&l->next.change, &on);
@@ -205,7 +205,7 @@ static void adopt(struct live *l, struct snapshot *g, struct store *s)
 
 static void adopt_base(struct live *l)
 {
-    adopt(l, snapshot_ref(base_gen(l)), store_ref(base_store(l)));
+    adopt(l, snapshot_ref(base_snapshot(l)), store_ref(base_store(l)));
 }
 
 static int adopt_plan(struct live *l, struct edit_plan *p, struct err *e)
@@ -379,7 +379,7 @@ static void report_lost(struct live *l, const struct buf *lost)
 /* Moves the pending change to what is on the disk. */
 static int move_change(struct live *l, struct buf *lost)
 {
-    const struct snapshot *base = base_gen(l);
+    const struct snapshot *base = base_snapshot(l);
     const struct edit_base to = base_of(base);
     return edit_rebase(&l->next.change, &to, on_lost, lost);
 }

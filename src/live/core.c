@@ -13,7 +13,7 @@ void live_log(const struct live *l, int priority, const char *fmt, ...)
     va_end(ap);
 }
 
-bool has_odd_names(const struct gguf *g)
+bool has_nul_names(const struct gguf *g)
 {
     for (uint32_t i = 0; i < g->n_kv; i++)
         if (memchr(gguf_key(g, &g->kv[i]), 0, g->kv[i].key_len))

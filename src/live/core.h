@@ -75,7 +75,7 @@ struct live {
     struct newest *newest;   /* not owned */
     struct edit_file *file;  /* not owned; the writer's: while nothing is written, under the lock */
     const struct judge *const *judge; /* of drafts: constant */
-    bool odd_names;                   /* some key has a NUL in it; constant */
+    bool nul_names;                   /* some key has a NUL in it; constant */
     struct lock lock;                 /* comes before that of `newest` */
     atomic_bool touched;              /* something is known of some tensor's folder */
     atomic_bool stale;                /* edits were accepted that are not in the newest snapshot */
@@ -109,7 +109,7 @@ struct live {
 };
 
 /* What an edit that is made now is based on. */
-static inline struct snapshot *base_gen(const struct live *l)
+static inline struct snapshot *base_snapshot(const struct live *l)
 {
     return l->flying ? l->flying : l->disk;
 }
@@ -121,7 +121,7 @@ static inline struct store *base_store(const struct live *l)
 }
 
 /* Some key has a NUL in it: it may be equal to another up to that. Any thread. */
-bool has_odd_names(const struct gguf *g);
+bool has_nul_names(const struct gguf *g);
 /* Log a line. Any thread. */
 void live_log(const struct live *l, int priority, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

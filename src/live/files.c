@@ -27,7 +27,7 @@ static int open_locked(struct live *l, struct live_file *h, uint32_t number, int
                        const struct err *unready)
 {
     bool writes = (flags & O_ACCMODE) != O_RDONLY;
-    struct file *f = writes ? look_touch(l, number) : names_file(&l->names, number);
+    struct file *f = writes ? look_materialise(l, number) : names_file(&l->names, number);
     if (writes && !f)
         return -ENOMEM;
     if (f && f->kind == FILE_LINK)

@@ -26,7 +26,7 @@ int live_open(struct newest *n, struct edit_file *f, const struct live_options *
     l->opt = *o;
     l->newest = n;
     l->file = f;
-    l->odd_names = has_odd_names(own);
+    l->nul_names = has_nul_names(own);
     l->ranks = own->n_kv;
     l->disk = snapshot_ref(n->view.snap);
     l->store = store_ref(n->view.store);
@@ -288,7 +288,7 @@ static int retype(struct live *l, uint32_t number, struct typed type, struct liv
 {
     struct err e = {0};
     int r = look_check(l, number);
-    struct file *f = r == 0 ? look_touch(l, number) : NULL;
+    struct file *f = r == 0 ? look_materialise(l, number) : NULL;
     if (!f)
         return r < 0 ? r : -ENOMEM;
     if (!f->name || f->kind == FILE_LINK)

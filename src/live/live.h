@@ -51,7 +51,7 @@ struct live_options {
 /* A request that waits until an edit is durable. */
 struct live_wait {
     void (*done)(struct live_wait *w, int result); /* 0 or -errno */
-    const void *who;                               /* for live_interrupt() */
+    const void *request;                           /* for live_interrupt() */
     struct live_wait *next;                        /* of this module */
 };
 #define LIVE_PARKED 1
@@ -161,10 +161,10 @@ int live_fsync(struct live *l, const struct live_file *f, struct live_wait *w);
 void live_release(struct live *l, struct live_file *f); /* may be NULL */
 
 /*
- * The request that waits as `who` got a signal: it is answered with -EINTR. An edit that is its own
+ * The program that waits with `request` got a signal: the request is answered with -EINTR. An edit that is its own
  * alone is given up, also while it is copied; what others have edited too is written nevertheless.
  */
-void live_interrupt(struct live *l, const void *who);
+void live_interrupt(struct live *l, const void *request);
 
 /* ---- the history ---- */
 

@@ -21,11 +21,11 @@ int look_check(const struct live *l, uint32_t number)
     return known ? 0 : -ENOENT;
 }
 
-struct file *look_touch(struct live *l, uint32_t number)
+struct file *look_materialise(struct live *l, uint32_t number)
 {
     assert(lock_held(&l->lock));
     struct file *f = names_file(&l->names, number);
-    return f ? f : names_touch(&l->names, l->newest->view.snap, number);
+    return f ? f : names_materialise(&l->names, l->newest->view.snap, number);
 }
 
 struct shown look_shown(const struct live *l, uint32_t number)

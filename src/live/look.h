@@ -15,7 +15,7 @@ uint32_t look_find(const struct live *l, const char *text);
 /* -ENOENT if there is no file of this number. */
 int look_check(const struct live *l, uint32_t number);
 /* Its file, made for an untouched key. NULL: no memory. */
-struct file *look_touch(struct live *l, uint32_t number);
+struct file *look_materialise(struct live *l, uint32_t number);
 /* The value that it shows, if it is a key's. */
 struct shown look_shown(const struct live *l, uint32_t number);
 /* Its entry; the size is that of what is returned, to be measured without the lock, if that is a

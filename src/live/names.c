@@ -454,7 +454,7 @@ uint32_t names_number(const struct names *n, const struct snapshot *g, uint32_t 
     return number < n->first && !n->file[number] ? number : NUMBER_NONE;
 }
 
-struct file *names_touch(struct names *n, const struct snapshot *g, uint32_t number)
+struct file *names_materialise(struct names *n, const struct snapshot *g, uint32_t number)
 {
     char text[TREE_NAME_MAX + 1];
     const struct gguf_kv *kv = &g->gguf->kv[names_kv(n, g, number)];
@@ -482,7 +482,7 @@ struct name *names_get_key(struct names *n, const struct snapshot *g, const char
     uint32_t kv = x ? UINT32_MAX : gguf_find_key(g->gguf, key, len);
     uint32_t number = kv == UINT32_MAX ? NUMBER_NONE : names_number(n, g, kv);
     if (number != NUMBER_NONE) {
-        const struct file *f = names_touch(n, g, number);
+        const struct file *f = names_materialise(n, g, number);
         return f ? f->name : NULL;
     }
     if (!x)

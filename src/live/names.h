@@ -177,7 +177,7 @@ uint32_t names_kv(const struct names *n, const struct snapshot *g, uint32_t numb
 /* The number of an untouched key of g; NUMBER_NONE: it is touched. */
 uint32_t names_number(const struct names *n, const struct snapshot *g, uint32_t kv);
 /* Name and file of an untouched number. NULL: no memory. */
-struct file *names_touch(struct names *n, const struct snapshot *g, uint32_t number);
+struct file *names_materialise(struct names *n, const struct snapshot *g, uint32_t number);
 
 /* The name of a key, made if it does not exist, also of one longer than a file name; a helper may have
  * it. NULL: no memory. */

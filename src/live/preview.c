@@ -228,7 +228,7 @@ static int make_changed(struct live *l, struct preview_tensor *t, struct edit_co
 
 static int fill(struct live *l, const struct edit_plan *p, struct preview *ret, struct err *e)
 {
-    const struct snapshot *base = base_gen(l);
+    const struct snapshot *base = base_snapshot(l);
     uint32_t own = snapshot_own(base)->n_tensors, others = base->gguf->n_tensors - own;
     uint32_t last = UINT32_MAX - 1;
     size_t content = 0;
@@ -259,7 +259,7 @@ static bool is_table(const struct ids *s, const struct preview *p)
 /* The table that there is, if it is the same one; else a new one. */
 static int make_ids(struct live *l, struct preview *p)
 {
-    const struct snapshot *base = base_gen(l);
+    const struct snapshot *base = base_snapshot(l);
     struct ids *last = l->next.preview.ids;
     if (p->n == base->gguf->n_tensors && is_table(base->ids, p)) {
         p->ids = ids_ref(base->ids);
@@ -323,7 +323,7 @@ static int make_all(struct live *l, struct edit_plan *p, struct preview *v, stru
 int preview_make(struct live *l, struct edit_plan *p, struct snapshot *snap, struct store **ret,
                  struct err *e)
 {
-    const struct snapshot *base = base_gen(l);
+    const struct snapshot *base = base_snapshot(l);
     assert(lock_held(&l->lock));
     struct preview v = {.n = snap->gguf->n_tensors};
     uint32_t n = snapshot_own(base)->n_tensors;
@@ -359,7 +359,7 @@ int preview_store(struct live *l, struct store **ret)
 {
     const struct preview *p = &l->next.preview;
     assert(lock_held(&l->lock));
-    if (p->of && l->newest->view.snap->ids == p->ids && p->ids != base_gen(l)->ids)
+    if (p->of && l->newest->view.snap->ids == p->ids && p->ids != base_snapshot(l)->ids)
         return make_store(base_store(l), p, ret);
     *ret = store_ref(base_store(l));
     return 0;

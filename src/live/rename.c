@@ -27,7 +27,7 @@ static bool stays(const struct name *x)
 static int visible(struct live *l, const char *text, struct name **ret)
 {
     uint32_t number = look_find(l, text);
-    struct file *f = number == NUMBER_NONE ? NULL : look_touch(l, number);
+    struct file *f = number == NUMBER_NONE ? NULL : look_materialise(l, number);
     *ret = f ? f->name : NULL;
     return number == NUMBER_NONE || f ? 0 : -ENOMEM;
 }

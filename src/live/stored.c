@@ -25,7 +25,7 @@ bool stored_has(const struct live *l, const struct name *x)
 /* The value that a key has below all that is pending. */
 static struct shown base_value(const struct live *l, const char *key, size_t n)
 {
-    struct snapshot *g = base_gen(l);
+    struct snapshot *g = base_snapshot(l);
     uint32_t kv = gguf_find_key(g->gguf, key, n);
     return kv == UINT32_MAX ? SHOWN_NONE : (struct shown){snapshot_ref(g), NULL, kv};
 }
@@ -40,7 +40,7 @@ struct shown stored_value(const struct live *l, const struct name *x)
     if (!s)
         return base_value(l, x->key, x->key_len);
     if (s->value)
-        return (struct shown){snapshot_ref(base_gen(l)), edit_value_ref(s->value), 0};
+        return (struct shown){snapshot_ref(base_snapshot(l)), edit_value_ref(s->value), 0};
     const struct gguf *own = l->next.change.base;
     return base_value(l, gguf_key(own, &own->kv[s->old]), own->kv[s->old].key_len);
 }
@@ -72,7 +72,7 @@ uint64_t stored_rank(const struct live *l, const struct name *x)
     assert(lock_held(&l->lock));
     bool stored;
     const struct edit_slot *s = slot_of(l, x, &stored);
-    const struct snapshot *base = base_gen(l);
+    const struct snapshot *base = base_snapshot(l);
     if (s)
         return s->rank;
     uint32_t kv = gguf_find_key(snapshot_own(base), x->key, x->key_len);

@@ -12,7 +12,7 @@
 /* The name that a folder's name stands for. Long ones are known by the base. */
 static int decode(const struct live *l, const char *file, struct tensor_now *ret)
 {
-    const struct snapshot *base = base_gen(l);
+    const struct snapshot *base = base_snapshot(l);
     int r = name_decode(file, ret->text, &ret->len);
     ret->name = ret->text;
     if (r != -ENAMETOOLONG)
@@ -28,7 +28,7 @@ static int decode(const struct live *l, const char *file, struct tensor_now *ret
 
 int tensor_find(const struct live *l, const char *file, struct tensor_now *ret)
 {
-    const struct snapshot *base = base_gen(l);
+    const struct snapshot *base = base_snapshot(l);
     struct edit_tensor t;
     assert(lock_held(&l->lock));
     int r = decode(l, file, ret);
@@ -51,7 +51,7 @@ int tensor_find(const struct live *l, const char *file, struct tensor_now *ret)
 
 int tensor_of_number(const struct live *l, uint32_t number, struct tensor_now *ret)
 {
-    const struct snapshot *base = base_gen(l), *now = l->newest->view.snap;
+    const struct snapshot *base = base_snapshot(l), *now = l->newest->view.snap;
     const void *name;
     assert(lock_held(&l->lock));
     uint32_t i = ids_find(base->ids, base->gguf->n_tensors, number);
@@ -121,7 +121,7 @@ void tensors_failed(struct live *l, const struct edit_change *c, const struct er
 
 void tensor_lost(struct live *l, const char *name, size_t n, const struct err *e)
 {
-    const struct snapshot *base = base_gen(l);
+    const struct snapshot *base = base_snapshot(l);
     struct edit_tensor t;
     assert(lock_held(&l->lock));
     if (edit_tensor_find(&l->next.change, name, n, &t) && t.old != EDIT_NONE)

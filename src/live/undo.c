@@ -80,7 +80,7 @@ static int restore(struct live *l, const struct history_pick *p, struct err *e)
         edit_undo(&next->change, 0);
         return 0;
     }
-    l->odd_names |= has_odd_names(p->keys);
+    l->nul_names |= has_nul_names(p->keys);
     next->restored = p->rec.number;
     r = note_names(l, e);
     batch_note(l, NULL, NULL); /* also where keys only move */
@@ -126,7 +126,7 @@ static int undo(struct live *l, const struct snapshot *seen, const struct histor
 }
 
 /* What the disk holds, if nothing else is to be written: a reference; or NULL. */
-static struct snapshot *disk_gen(struct live *l)
+static struct snapshot *disk_snapshot(struct live *l)
 {
     lock_take(&l->lock);
     struct snapshot *g = is_idle(l) ? snapshot_ref(l->disk) : NULL;
@@ -158,7 +158,7 @@ int live_undo(struct live *l, uint64_t number, struct live_wait *w)
 {
     struct history_pick p = HISTORY_PICK_INIT;
     struct err e = {0};
-    struct snapshot *seen = disk_gen(l);
+    struct snapshot *seen = disk_snapshot(l);
     int r = seen ? pick(l, number, seen, &p, &e) : not_idle(&e);
     lock_take(&l->lock);
     if (r == 0)

@@ -122,7 +122,7 @@ void answer_computed(struct shelf_file *f, fuse_req_t req, uint64_t off, size_t 
         (void)fuse_reply_err(req, ENOMEM);
         return;
     }
-    *c = (struct computed){{.done = on_computed, .who = req}, f, req, off, size, brief};
+    *c = (struct computed){{.done = on_computed, .request = req}, f, req, off, size, brief};
     answer_interruptible(req, shelf_of_file(f));
     on_computed(&c->wait, 0);
 }

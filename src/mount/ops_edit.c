@@ -34,7 +34,7 @@ static struct parked *park(fuse_req_t req)
         (void)fuse_reply_err(req, ENOMEM);
         return NULL;
     }
-    *p = (struct parked){.wait = {.done = on_done, .who = req}, .req = req};
+    *p = (struct parked){.wait = {.done = on_done, .request = req}, .req = req};
     answer_interruptible(req, shelf_of(req));
     return p;
 }
@@ -170,7 +170,8 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
         (void)fuse_reply_err(req, ENOMEM);
         return;
     }
-    *p = (struct parked_attr){.wait = {.done = on_truncated, .who = req}, .req = req, .ino = ino};
+    *p = (struct parked_attr){
+        .wait = {.done = on_truncated, .request = req}, .req = req, .ino = ino};
     answer_interruptible(req, shelf_of(req));
     int r = to_set & FUSE_SET_ATTR_SIZE
                 ? shelf_truncate(shelf_of(req), ino, fi ? file_of(fi) : NULL,

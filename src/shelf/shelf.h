@@ -102,6 +102,6 @@ int shelf_symlink(struct shelf *s, uint64_t parent, const char *name, const char
 int shelf_setxattr(struct shelf *s, uint64_t node, const char *name, const void *value, size_t n,
                    struct live_wait *w);
 int shelf_removexattr(struct shelf *s, uint64_t node, const char *name);
-void shelf_interrupt(struct shelf *s, const void *who);
+void shelf_interrupt(struct shelf *s, const void *request);
 
 #endif

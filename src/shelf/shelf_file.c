@@ -309,15 +309,15 @@ int shelf_removexattr(struct shelf *s, uint64_t node, const char *name)
     return r;
 }
 
-static void interrupt(struct tree *t, void *who)
+static void interrupt(struct tree *t, void *request)
 {
-    tree_interrupt(t, who);
+    tree_interrupt(t, request);
 }
 
-void shelf_interrupt(struct shelf *s, const void *who)
+void shelf_interrupt(struct shelf *s, const void *request)
 {
     if (s->one)
-        tree_interrupt(s->one, who);
+        tree_interrupt(s->one, request);
     else
-        (void)slots_each(&s->slots, interrupt, (void *)who);
+        (void)slots_each(&s->slots, interrupt, (void *)request);
 }

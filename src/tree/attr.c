@@ -19,8 +19,8 @@ static int measure(struct tree *t, const struct view *v, const struct node *n, u
     int r = row->flags & ROW_KEPT ? render_shared(t, v, n, &text) : 0;
     if (text)
         m.len = text->bytes.len;
-    else if (r == 0 && row->tell)
-        row->tell(v, t->name, &m);
+    else if (r == 0 && row->report)
+        row->report(v, t->name, &m);
     else if (r == 0)
         row->text(v->snap, NULL, &m);
     rendered_unref(text);

@@ -141,10 +141,10 @@ int tree_readlink(struct tree *t, uint64_t node, struct buf *out)
     return t->live && n.kind == NODE_KEY ? live_readlink(t->live, n.number, out) : -EINVAL;
 }
 
-void tree_interrupt(struct tree *t, const void *who)
+void tree_interrupt(struct tree *t, const void *request)
 {
-    if (!work_interrupt(t->work, who) && t->live)
-        live_interrupt(t->live, who);
+    if (!work_interrupt(t->work, request) && t->live)
+        live_interrupt(t->live, request);
 }
 
 void tree_hurry(struct tree *t)

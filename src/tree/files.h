@@ -56,7 +56,7 @@ struct row {
     /* Rendered: the whole file. `t` is the tensor (NULL at the root). Errors stick to the buf. */
     void (*text)(const struct snapshot *g, const struct gguf_tensor *t, struct buf *out);
     /* Rendered, of the whole: the same for what must know the model file's path or its bytes. */
-    void (*tell)(const struct view *v, const char *path, struct buf *out);
+    void (*report)(const struct view *v, const char *path, struct buf *out);
     /* Piecewise: size in bytes, and bytes [off, off + n) (inside of the size) into the reply. */
     uint64_t (*size)(const struct view *v, const struct row *row, const struct gguf_tensor *t);
     int (*read)(const struct view *v, const struct row *row, const struct gguf_tensor *t,

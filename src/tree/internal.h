@@ -47,7 +47,7 @@ struct tree {
     struct held_table held; /* views of the whole that the kernel knows, open files of tensors */
     uint32_t states;        /* numbers given to views of the state of the mount, and the last: */
     uint32_t state, state_snap;
-    unsigned odd; /* of the first snapshot, for the warnings */
+    unsigned anomalies; /* of the first snapshot, for the warnings */
 };
 
 /* Open the model's file: for writing if it is to be edited and can be, and not late. */

@@ -20,9 +20,9 @@ static int first_gen(struct tree *t, const struct source *src, struct err *e)
         gguf_free(g);
         return r;
     }
-    t->odd = g->odd;
+    t->anomalies = g->anomalies;
     for (size_t i = 1; i < t->shards.n; i++)
-        t->odd |= t->shards.g[i]->odd;
+        t->anomalies |= t->shards.g[i]->anomalies;
     t->newest.name = t->name;
     t->newest.shards = t->shards.n ? &t->shards : NULL;
     t->newest.changed = t->st.st_mtim;
@@ -213,18 +213,18 @@ const char *tree_path(const struct tree *t)
 const char *tree_warning(const struct tree *t, unsigned i)
 {
     static const struct {
-        enum gguf_odd odd;
+        enum gguf_anomaly anomaly;
         const char *line;
     } lines[] = {
-        {GGUF_ODD_ORDER, "tensor data lies in another order than tensors are listed"},
-        {GGUF_ODD_GAPS, "there are gaps between tensors, or before the first"},
-        {GGUF_ODD_NO_TAIL, "the padding after the last tensor is missing"},
-        {GGUF_ODD_TRAILING, "there are bytes behind the data"},
-        {GGUF_ODD_UNKNOWN, "some tensors are of a type that is not known: no f32 for them"},
-        {GGUF_ODD_PARTIAL, "the file is incomplete: reads of what is missing give EIO"},
+        {GGUF_ANOMALY_ORDER, "tensor data lies in another order than tensors are listed"},
+        {GGUF_ANOMALY_GAPS, "there are gaps between tensors, or before the first"},
+        {GGUF_ANOMALY_NO_TAIL, "the padding after the last tensor is missing"},
+        {GGUF_ANOMALY_TRAILING, "there are bytes behind the data"},
+        {GGUF_ANOMALY_UNKNOWN, "some tensors are of a type that is not known: no f32 for them"},
+        {GGUF_ANOMALY_PARTIAL, "the file is incomplete: reads of what is missing give EIO"},
     };
     for (size_t k = 0; k < sizeof(lines) / sizeof(lines[0]); k++)
-        if (t->odd & lines[k].odd && i-- == 0)
+        if (t->anomalies & lines[k].anomaly && i-- == 0)
             return lines[k].line;
     return NULL;
 }

@@ -25,8 +25,8 @@ static void render(const void *arg, struct buf *out)
     const struct row *row = node_row(s->n);
     if (s->key)
         shown_text(s->key, out);
-    else if (row->tell)
-        row->tell(s->v, s->t->name, out);
+    else if (row->report)
+        row->report(s->v, s->t->name, out);
     else
         row->text(s->v->snap, node_tensor(s->v->snap, s->n), out);
     if (!s->key && row->flags & ROW_STATE)
@@ -113,7 +113,7 @@ int row_open(struct tree *t, struct tree_file *f, int flags)
     /* A read that waits for a result can only be interrupted where the kernel makes no pages of it. */
     f->computed = f->row->need != NULL;
     f->cacheable &= !f->gaps && !f->computed;
-    if (r == 0 && (f->row->text || f->row->tell))
+    if (r == 0 && (f->row->text || f->row->report))
         r = render_row(t, &v, f);
     return r;
 }
@@ -199,8 +199,8 @@ static int read_row(struct tree *t, const struct tree_file *f, uint64_t off, siz
     int got = -EAGAIN;
     row->need(&v, row, tensor, off, n, &need);
     while (got == -EAGAIN) {
-        got = work_want(t->work, &v, need.what, need.first, need.last, r->wait->who, on_work_done,
-                        r->wait);
+        got = work_want(t->work, &v, need.what, need.first, need.last, r->wait->request,
+                        on_work_done, r->wait);
         if (got == 0)
             got = row->read(&v, row, tensor, off, n, r);
     }

@@ -123,10 +123,10 @@ int tree_readdir(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool attr
                  char name[TREE_NAME_MAX + 1], struct tree_entry *ret);
 
 /*
- * The program that waits as `who` got a signal: -EINTR. If the batch is its edit alone, the edit is
+ * The program that waits with `request` got a signal: -EINTR. If the batch is its edit alone, the edit is
  * given up, even while it is copied; a batch with other edits is written.
  */
-void tree_interrupt(struct tree *t, const void *who);
+void tree_interrupt(struct tree *t, const void *request);
 
 /*
  * Open a file; flags as of open(2). It keeps the snapshot that it saw, if that is what it shows.

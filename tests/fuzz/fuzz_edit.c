@@ -168,7 +168,7 @@ static void check_tensors(const struct gguf *old, const struct gguf *new, const 
         }
         FUZZ_CHECK(align_u64(at + a->nbytes, new->alignment, &at));
     }
-    FUZZ_CHECK((new->odd & ~(unsigned)(GGUF_ODD_UNKNOWN | GGUF_ODD_NO_TAIL)) == 0);
+    FUZZ_CHECK((new->anomalies & ~(unsigned)(GGUF_ANOMALY_UNKNOWN | GGUF_ANOMALY_NO_TAIL)) == 0);
 }
 
 static void check_plan(const struct gguf *g, const struct edit_change *c, const struct edit_plan *p,
@@ -189,7 +189,8 @@ static void check_plan(const struct gguf *g, const struct edit_change *c, const 
     FUZZ_CHECK(!p->same || memcmp(bytes, data, (size_t)g->head_len) == 0);
     FUZZ_CHECK(!p->patch || (s.size >= size && new->data_off == g->data_off));
     FUZZ_CHECK(!p->clonable || p->tensor || !g->n_tensors ||
-               (new->data_off - g->data_off) % 4096 == 0 || g->data_off == g->data_end || g->odd);
+               (new->data_off - g->data_off) % 4096 == 0 || g->data_off == g->data_end ||
+               g->anomalies);
     gguf_free(new);
     free(bytes);
 }

@@ -95,7 +95,7 @@ static void check_tensors(const struct gguf *g, const uint8_t *data, size_t size
         decode(g, t, data, 2, quant_read_f16);
         decode(g, t, data, 2, quant_read_bf16);
     }
-    FUZZ_CHECK(g->data_end <= size || g->odd & GGUF_ODD_PARTIAL);
+    FUZZ_CHECK(g->data_end <= size || g->anomalies & GGUF_ANOMALY_PARTIAL);
 }
 
 /* Parse; what is refused is refused with a line that is fit to print. */

@@ -164,7 +164,7 @@ static void run_op(struct run *r, const struct script_op *op, char **arg, int wa
     }
     if (later)
         w = &r->waiter[r->started++];
-    *w = (struct waiter){.wait = {.done = answer, .who = w}};
+    *w = (struct waiter){.wait = {.done = answer, .request = w}};
     (void)sem_init(&w->answered, 0, 0);
     int got = op->run(r, arg, w);
     if (!later)

@@ -115,7 +115,7 @@ bool script_model_keys(const void *bytes, size_t n, struct buf *out)
         if (!is_own(gguf_key(g, &g->kv[i]), g->kv[i].key_len))
             put_key(g, &g->kv[i], out);
     buf_char(out, '\0');
-    bool good = g->odd == 0 && gguf_find_key(g, "general.architecture", 20) == 0;
+    bool good = g->anomalies == 0 && gguf_find_key(g, "general.architecture", 20) == 0;
     gguf_free(g);
     return good && buf_error(out) == 0;
 }

@@ -22,7 +22,7 @@ static void answer(struct live_wait *w, int result)
 
 static void prepare(struct waiter *w)
 {
-    *w = (struct waiter){.wait = {.done = answer, .who = w}};
+    *w = (struct waiter){.wait = {.done = answer, .request = w}};
     (void)sem_init(&w->answered, 0, 0);
 }
 

@@ -111,7 +111,7 @@ static void on_done(struct live_wait *w, int result)
 static int read_computed(struct tree *t, struct tree_file *f, uint64_t off, size_t n,
                          struct reply *reply)
 {
-    struct waiting p = {.wait = {.done = on_done, .who = &p}};
+    struct waiting p = {.wait = {.done = on_done, .request = &p}};
     int r;
     (void)sem_init(&p.done, 0, 0);
     reply->wait = &p.wait;

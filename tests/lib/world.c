@@ -78,8 +78,8 @@ uint8_t *world_build(const struct kind *k, const struct world *w, size_t *n)
 /* The file has these tensors in this order, to the last byte, and is laid out regularly. */
 static bool shows(const struct gguf *g, const uint8_t *file, const struct world *w)
 {
-    bool good =
-        g->n_tensors == w->n && (g->odd & ~(unsigned)(GGUF_ODD_UNKNOWN | GGUF_ODD_NO_TAIL)) == 0;
+    bool good = g->n_tensors == w->n &&
+                (g->anomalies & ~(unsigned)(GGUF_ANOMALY_UNKNOWN | GGUF_ANOMALY_NO_TAIL)) == 0;
     uint64_t at = g->data_off;
     for (uint32_t i = 0; i < w->n && good; i++) {
         const struct gguf_tensor *t = &g->tensor[i];

@@ -9,7 +9,7 @@
 #include "gguf/gguf.h"
 
 /* Layouts are tested here, not whether the type is known. */
-#define ANY_TYPE (unsigned)GGUF_ODD_UNKNOWN
+#define ANY_TYPE (unsigned)GGUF_ANOMALY_UNKNOWN
 
 static struct gguf *parse(struct build *b, uint8_t **image)
 {
@@ -43,7 +43,7 @@ static void check(struct build *b)
     CU_ASSERT_EQUAL(g->fmt.draft, draft);
     CU_ASSERT_EQUAL(g->n_kv, 4);
     CU_ASSERT_EQUAL_FATAL(g->n_tensors, 2);
-    CU_ASSERT_EQUAL(g->odd & ~ANY_TYPE, 0);
+    CU_ASSERT_EQUAL(g->anomalies & ~ANY_TYPE, 0);
     uint32_t i = gguf_find_key(g, "a.u16", 5);
     CU_ASSERT_EQUAL_FATAL(i, 1);
     struct gguf_value v = gguf_value(g, &g->kv[i]);
@@ -84,7 +84,7 @@ static void test_odd(void)
     uint8_t *image;
     struct gguf *g = parse(&b, &image);
     CU_ASSERT_PTR_NOT_NULL_FATAL(g);
-    CU_ASSERT_EQUAL(g->odd & ~ANY_TYPE, GGUF_ODD_ORDER | GGUF_ODD_NO_TAIL);
+    CU_ASSERT_EQUAL(g->anomalies & ~ANY_TYPE, GGUF_ANOMALY_ORDER | GGUF_ANOMALY_NO_TAIL);
     CU_ASSERT_EQUAL(image[g->data_off + 12], 0xee);
     gguf_free(g);
     free(image);

@@ -101,7 +101,7 @@ static void test_cut_behind(void)
     image_close(&m);
 }
 
-/* A read by who takes fewer bytes, of as many as fit: how many come, or -errno. */
+/* A read by a caller that takes fewer bytes: how many come, or -errno. */
 static ssize_t brief(const struct tree_image *m, const char *path, uint64_t off, void *dst)
 {
     static uint8_t scratch[1 << 20];

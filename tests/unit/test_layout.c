@@ -17,7 +17,7 @@ static void two(struct build *b, uint64_t first, uint64_t second)
 static void odd_is(struct build *b, unsigned odd, uint64_t first, uint64_t end)
 {
     struct parsed p = parse_build(b, 0);
-    CU_ASSERT_EQUAL(p.g->odd, odd);
+    CU_ASSERT_EQUAL(p.g->anomalies, odd);
     CU_ASSERT_EQUAL(p.g->tensor[0].off, p.g->data_off + first);
     CU_ASSERT_EQUAL(p.g->data_end, p.g->data_off + end);
     CU_ASSERT_NOT_EQUAL(p.image[p.g->tensor[0].off], 0);
@@ -32,21 +32,21 @@ static void test_odd(void)
     odd_is(&b, 0, 0, 64);
     build_init(&b, 3, false);
     two(&b, 0, 96);
-    odd_is(&b, GGUF_ODD_GAPS, 0, 128);
+    odd_is(&b, GGUF_ANOMALY_GAPS, 0, 128);
     build_init(&b, 3, false);
     two(&b, 32, 64);
-    odd_is(&b, GGUF_ODD_GAPS, 32, 96);
+    odd_is(&b, GGUF_ANOMALY_GAPS, 32, 96);
     build_init(&b, 3, false);
     two(&b, 32, 0);
-    odd_is(&b, GGUF_ODD_ORDER, 32, 44);
+    odd_is(&b, GGUF_ANOMALY_ORDER, 32, 44);
     build_init(&b, 3, false);
     two(&b, 32, 0);
     b.no_tail = true;
-    odd_is(&b, GGUF_ODD_ORDER | GGUF_ODD_NO_TAIL, 32, 44);
+    odd_is(&b, GGUF_ANOMALY_ORDER | GGUF_ANOMALY_NO_TAIL, 32, 44);
     build_init(&b, 3, false);
     two(&b, 0, 32);
     buf_zero(&b.data, 1); /* becomes 32 */
-    odd_is(&b, GGUF_ODD_TRAILING, 0, 64);
+    odd_is(&b, GGUF_ANOMALY_TRAILING, 0, 64);
 }
 
 /* A tensor without elements may share a place, and says nothing about order. */
@@ -58,7 +58,7 @@ static void test_zero_shares(void)
     build_tensor_at(&b, "a", F32, (uint64_t[]){3}, 1, 0, NULL, 12);
     build_tensor_at(&b, "b", F32, (uint64_t[]){3}, 1, 32, NULL, 12);
     struct parsed p = parse_build(&b, 0);
-    CU_ASSERT_EQUAL(p.g->odd, 0);
+    CU_ASSERT_EQUAL(p.g->anomalies, 0);
     parsed_free(&p);
 }
 
@@ -77,7 +77,7 @@ static void test_alignments(void)
         CU_ASSERT_TRUE(p.g->data_off - p.g->head_len < align);
         CU_ASSERT_EQUAL(p.g->tensor[1].off - p.g->tensor[0].off,
                         align < 4 ? 4 - (align == 1) : align);
-        CU_ASSERT_EQUAL(p.g->odd, 0);
+        CU_ASSERT_EQUAL(p.g->anomalies, 0);
         parsed_free(&p);
     }
 }
@@ -93,13 +93,13 @@ static void test_partial(void)
     struct source s = source_mem(image, n);
     struct gguf *g = NULL;
     CU_ASSERT_EQUAL_FATAL(gguf_parse(&s, GGUF_PARTIAL, &g, NULL), 0);
-    CU_ASSERT_EQUAL(g->odd, 0);
+    CU_ASSERT_EQUAL(g->anomalies, 0);
     uint64_t head = g->head_len;
     gguf_free(g);
     for (uint64_t cut = head; cut < n; cut++) {
         s = source_mem(image, (size_t)cut);
         CU_ASSERT_EQUAL_FATAL(gguf_parse(&s, GGUF_PARTIAL, &g, NULL), 0);
-        CU_ASSERT_TRUE(g->odd & GGUF_ODD_PARTIAL);
+        CU_ASSERT_TRUE(g->anomalies & GGUF_ANOMALY_PARTIAL);
         CU_ASSERT_EQUAL(g->tensor[1].nbytes, 32);
         CU_ASSERT_EQUAL(g->data_end, n);
         gguf_free(g);

@@ -63,7 +63,7 @@ static void check(const struct names *n)
 
 static struct name *touch(struct fixture *x, uint32_t i)
 {
-    struct file *f = names_touch(&x->n, x->snap, i);
+    struct file *f = names_materialise(&x->n, x->snap, i);
     CU_ASSERT_PTR_NOT_NULL_FATAL(f);
     CU_ASSERT_EQUAL(f->number, i);
     CU_ASSERT_EQUAL(f->name->slot, SLOT_STORED);

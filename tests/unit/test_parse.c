@@ -164,7 +164,7 @@ static void test_layouts(void)
         CU_ASSERT_EQUAL(p.g->fmt.big, as.fmt.big);
         CU_ASSERT_EQUAL(p.g->fmt.nul, as.fmt.nul);
         CU_ASSERT_EQUAL(p.g->fmt.draft, as.fmt.draft);
-        CU_ASSERT_EQUAL(p.g->odd, 0);
+        CU_ASSERT_EQUAL(p.g->anomalies, 0);
         CU_ASSERT_EQUAL(p.g->n_kv, as.fmt.version == 1 ? 13 : 16);
         CU_ASSERT_EQUAL(p.g->n_tensors, 2);
         check_numbers(&as, p.g);
@@ -186,7 +186,7 @@ static void draft_is(const uint8_t *image, size_t n, uint64_t info_off)
     CU_ASSERT_EQUAL(g->info_off, info_off);
     CU_ASSERT_EQUAL(g->tensor[0].off, info_off + 64);
     CU_ASSERT_EQUAL(image[g->tensor[0].off], 0x55);
-    CU_ASSERT_EQUAL(g->odd, 0);
+    CU_ASSERT_EQUAL(g->anomalies, 0);
     gguf_free(g);
 }
 
@@ -299,7 +299,7 @@ static void test_nothing(void)
         CU_ASSERT_EQUAL(p.g->head_len, 8 + 2 * p.g->fmt.len_width);
         CU_ASSERT_EQUAL(p.g->data_off, p.g->head_len);
         CU_ASSERT_EQUAL(p.g->data_end, p.g->head_len);
-        CU_ASSERT_EQUAL(p.g->odd & ~(unsigned)GGUF_ODD_TRAILING, 0);
+        CU_ASSERT_EQUAL(p.g->anomalies & ~(unsigned)GGUF_ANOMALY_TRAILING, 0);
         CU_ASSERT_EQUAL(gguf_find_key(p.g, "k", 1), UINT32_MAX);
         CU_ASSERT_EQUAL(gguf_find_tensor(p.g, "k", 1), UINT32_MAX);
         parsed_free(&p);
@@ -327,7 +327,7 @@ static void test_dims(void)
         CU_ASSERT_EQUAL(p.g->tensor[i].n_elem, n_elem[i]);
         CU_ASSERT_EQUAL(p.g->tensor[i].nbytes, nbytes[i]);
     }
-    CU_ASSERT_EQUAL(p.g->odd, 0);
+    CU_ASSERT_EQUAL(p.g->anomalies, 0);
     CU_ASSERT_EQUAL(gguf_dim(p.g, &p.g->tensor[4], 4), 5);
     parsed_free(&p);
 }
@@ -341,7 +341,7 @@ static void test_unknown(void)
     build_tensor(&b, "known", F32, (uint64_t[]){1}, 1, NULL, 4);
     build_tensor(&b, "new", NO_SUCH, (uint64_t[]){100, 3}, 2, NULL, 33);
     struct parsed p = parse_build(&b, 0);
-    CU_ASSERT_EQUAL(p.g->odd, GGUF_ODD_UNKNOWN);
+    CU_ASSERT_EQUAL(p.g->anomalies, GGUF_ANOMALY_UNKNOWN);
     CU_ASSERT_EQUAL(p.g->tensor[0].nbytes, 64);
     CU_ASSERT_EQUAL(p.g->tensor[0].type_id, Q4_2_GONE);
     CU_ASSERT_EQUAL(p.g->tensor[2].nbytes, 64);
@@ -363,7 +363,7 @@ static void test_v1_ids(void)
         CU_ASSERT_EQUAL(p.g->tensor[0].stored_id, 18);
         CU_ASSERT_EQUAL(p.g->tensor[0].type_id, version == 1 ? I32 : 18);
         CU_ASSERT_EQUAL(p.g->tensor[0].nbytes, version == 1 ? 1024 : 98);
-        CU_ASSERT_EQUAL(p.g->odd, 0);
+        CU_ASSERT_EQUAL(p.g->anomalies, 0);
         parsed_free(&p);
     }
 }

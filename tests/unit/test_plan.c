@@ -244,8 +244,8 @@ static void check_data(const struct content *old, const struct content *new, con
     /* What follows an unknown tensor would become part of it, so the last one is not padded. */
     uint32_t n = new->g->n_tensors;
     bool bare = n && new->g->tensor[n - 1].type_id == UNKNOWN &&new->n % a;
-    unsigned fine = GGUF_ODD_UNKNOWN | (bare ? (unsigned)GGUF_ODD_NO_TAIL : 0);
-    CU_ASSERT_EQUAL(new->g->odd & ~fine, 0);
+    unsigned fine = GGUF_ANOMALY_UNKNOWN | (bare ? (unsigned)GGUF_ANOMALY_NO_TAIL : 0);
+    CU_ASSERT_EQUAL(new->g->anomalies & ~fine, 0);
     CU_ASSERT_TRUE(new->g->n_tensors > 0 || new->n == new->g->head_len);
     if (CU_get_number_of_failures() > failures)
         (void)printf("\n%s\n", what);
@@ -337,7 +337,7 @@ static void test_unknown_moves(void)
     CU_ASSERT_EQUAL(new.g->tensor[0].nbytes, 32);
     CU_ASSERT_EQUAL(memcmp(new.bytes + new.g->tensor[0].off, old.bytes + old.g->tensor[0].off, 11),
                     0);
-    CU_ASSERT_EQUAL(new.g->odd, GGUF_ODD_UNKNOWN);
+    CU_ASSERT_EQUAL(new.g->anomalies, GGUF_ANOMALY_UNKNOWN);
     image_free(&old);
     image_free(&new);
 }

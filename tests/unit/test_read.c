@@ -383,7 +383,7 @@ static void test_info_all(void)
     image_close(&m);
 }
 
-/* The findings are rendered once, for stat and for all who read them. */
+/* The findings are rendered once, for stat and for all readers. */
 static void test_check(void)
 {
     struct build b;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* tree/texts: a text is rendered once for all who show it. */
+/* tree/texts: a text is rendered once for all that show it. */
 #include "cu_main.h"
 
 #include <errno.h>
@@ -151,10 +151,10 @@ static void test_threads(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"who shows the same has the same text", test_shared},
+    {"nodes that show the same share a text", test_shared},
     {"many texts", test_many},
     {"a text that cannot be rendered is nobody's", test_failure},
-    {"threads wait for who renders it", test_threads},
+    {"threads wait for the one that renders it", test_threads},
     CU_TEST_INFO_NULL,
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Removals: one that cannot be planned while other edits are written (those are, the key is back,
- * and whoever waits is told), and one of a file that is still open.
+ * and what waits fails), and one of a file that is still open.
  */
 #include "cu_main.h"
 
@@ -139,7 +139,7 @@ static void test_forgotten(void)
 
 static CU_TestInfo tests[] = {
     {"an open helper that is removed and forgotten lives until its release", test_forgotten},
-    {"who waits for a removal that cannot be planned is told", test_told},
+    {"a request that waits for a removal that cannot be planned fails", test_told},
     CU_TEST_INFO_NULL,
 };
 
