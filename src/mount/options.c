@@ -2,6 +2,7 @@
 /* The command line of a mount: see options.h. */
 #include "mount/options.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <limits.h>
 #include <stddef.h>
@@ -187,9 +188,12 @@ static int word(const char *value, const char *const *list)
     return -1;
 }
 
-static int bad_word(struct mnt_options *o, const char *name, const char *takes)
+static int bad_word(struct mnt_options *o, const char *name, const char *value, const char *takes)
 {
-    return err_set(&o->err, -EINVAL, "option %s: must be %s", name, takes);
+    char shown[SHOW_MAX];
+    bool seconds = strcmp(name, "commit") == 0 && isdigit((unsigned char)value[0]);
+    return err_set(&o->err, -EINVAL, "option %s: must be %s, not '%s'%s", name, takes,
+                   show(shown, value, strlen(value)), seconds ? " (seconds are for ext4)" : "");
 }
 
 /* "auto", or bytes with an optional K, M or G. False: invalid. */
@@ -224,19 +228,19 @@ static int check_words(struct mnt_options *o)
     static const char *const tensors[] = {"read", "edit", NULL};
     int view = word(o->views, views), tensor = word(o->tensors, tensors);
     if (commit < 0)
-        return bad_word(o, "commit", "auto, close or sync");
+        return bad_word(o, "commit", o->commit, "auto, close or sync");
     if (layout < 0)
-        return bad_word(o, "relayout", "auto, reflink, inplace or copy");
+        return bad_word(o, "relayout", o->relayout, "auto, reflink, inplace or copy");
     if (hard < 0)
-        return bad_word(o, "hardlinks", "refuse or break");
+        return bad_word(o, "hardlinks", o->hardlinks, "refuse or break");
     if (hash < 0)
-        return bad_word(o, "hashnames", "refuse or edit");
+        return bad_word(o, "hashnames", o->hashnames, "refuse or edit");
     if (view < 0)
-        return bad_word(o, "views", "std, raw or all");
+        return bad_word(o, "views", o->views, "std, raw or all");
     if (tensor < 0)
-        return bad_word(o, "tensors", "read or edit");
+        return bad_word(o, "tensors", o->tensors, "read or edit");
     if (!parse_size(o->reserve, &o->tree.reserve))
-        return bad_word(o, "reserve", "auto or bytes (K, M, G), at most 64M");
+        return bad_word(o, "reserve", o->reserve, "auto or bytes (K, M, G), at most 64M");
     o->tree.commit = (enum live_commit)commit;
     o->tree.strategy = (enum edit_strategy)layout;
     o->tree.break_hardlinks = hard == 1;

@@ -51,6 +51,16 @@ class Options(unittest.TestCase):
                 self.refused(2, *option, self.model, at, names=['nonsense'])
                 self.assertIsNone(mountlib.mount_of(at))
 
+    def test_wrong_words(self):
+        for option, value, said in (('commit', '5', 'auto, close or sync, not .5. .seconds are for ext4.'),
+                                    ('commit', '5s', 'ext4'), ('commit', 'never', "sync, not 'never'$"),
+                                    ('views', '', 'std, raw or all'), ('relayout', 'move', 'inplace'),
+                                    ('reserve', '1T', "not '1T'$")):
+            with self.subTest(option=option, value=value):
+                self.refused(2, '-o', f'{option}={value}', self.model, self.folder(), names=[option])
+                done = run(GGUFS, '-o', f'{option}={value}', self.model, self.folder())
+                self.assertRegex(done.err.strip(), said)
+
     def test_wrong_numbers(self):
         """A number is all of the word, and one that fits: 2^32 is not root."""
         for option, value in (('uid', '4294967296'), ('uid', '-1'), ('uid', '4294967295'),

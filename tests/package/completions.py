@@ -58,7 +58,7 @@ class Table(unittest.TestCase):
                 self.assertEqual(done.returncode, 1, done.err)
                 if words:
                     done = run(GGUFS, '-o', name + '?', '/nowhere.gguf', '/nowhere')
-                    said = done.err.split('must be ')[1].split(' (')[0].replace(' bytes', ' ')
+                    said = re.search('must be (.*), not ', done.err)[1].split(' (')[0].replace(' bytes', ' ')
                     self.assertEqual(set(re.findall(r'[a-z]+', said)) - {'or', 'bytes'}, set(words))
         for name in names('command') - {'--help', '--version', '--list'}:
             self.assertNotIn('unknown', run(GGUFS, name).err)
