@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/file.h>
 
+#include "base/far.h"
 #include "base/hash.h"
 #include "edit/attr.h"
 
@@ -62,22 +63,33 @@ int temp_dress(const struct edit_file *f, const struct temp *t, struct err *e)
     return give_attributes(f, t->fd, e);
 }
 
-/* With a file that has a name also what only names can show. */
+static bool no_exchange(int r)
+{
+    return r == -EINVAL || r == -ENOSYS || r == -EOPNOTSUPP;
+}
+
+/*
+ * With two files that have names also what only these can show: one takes the place of the other,
+ * which is open, as the model is. With SMB that fails, and the other one is gone.
+ */
 static int probe_named(const struct edit_file *f, struct err *e)
 {
     struct temp t = TEMP_INIT, other = TEMP_INIT;
-    int r = temp_create(f, &t, e);
+    int r = temp_create(f, &other, e);
+    if (r == 0)
+        r = temp_create(f, &t, e);
     if (r == 0)
         r = temp_dress(f, &t, e);
     if (r == 0) {
-        side_name(f, other.name);
-        r = f->sys->rename(f->sys, f->dir, t.name, other.name, 0);
-        if (r == 0)
-            memcpy(t.name, other.name, sizeof(t.name));
-        else
-            (void)err_set(e, r, "cannot rename a file beside the model: %s", strerror(-r));
+        r = f->sys->rename(f->sys, f->dir, t.name, other.name, RENAME_EXCHANGE);
+        if (no_exchange(r))
+            r = f->sys->rename(f->sys, f->dir, t.name, other.name, 0);
+        if (r < 0)
+            (void)err_set(e, r, "cannot rename a file over an open one beside the model: %s",
+                          strerror(-r));
     }
     temp_abandon(f, &t);
+    temp_abandon(f, &other);
     return r;
 }
 
@@ -106,7 +118,7 @@ int temp_probe(const struct edit_file *f, struct err *e)
         return probe_named(f, e);
     int r = temp_dress(f, &t, e);
     sys_close(f->sys, &t.fd);
-    return r;
+    return r == 0 && far_file(f->dir) ? probe_named(f, e) : r;
 }
 
 int temp_sync(const struct edit_file *f, struct temp *t, struct err *e)
@@ -185,9 +197,17 @@ static int exchanged(struct edit_file *f, struct temp *t, const struct edit_id *
 static int plain(struct edit_file *f, struct temp *t, const struct edit_id *id, int *old,
                  struct err *e)
 {
+    struct stat st;
     int r = f->sys->rename(f->sys, f->dir, t->name, f->name, 0);
-    if (r < 0)
-        return err_set(e, r, "cannot rename the new file over the model: %s", strerror(-r));
+    if (r < 0) {
+        (void)err_set(e, r, "cannot rename the new file over the model: %s", strerror(-r));
+        if (f->sys->fstatat(f->sys, f->dir, f->name, &st) == -ENOENT) {
+            (void)err_set(e, r, "the model is gone, the new file is %s: cannot rename it: %s",
+                          t->name, strerror(-r));
+            let_go(f, t);
+        }
+        return r;
+    }
     r = sync_folder(f, e);
     if (r < 0)
         let_go(f, t);
@@ -205,7 +225,7 @@ int temp_publish(struct edit_file *f, struct temp *t, int *old, struct err *e)
     r = f->sys->rename(f->sys, f->dir, t->name, f->name, RENAME_EXCHANGE);
     if (r == 0)
         return exchanged(f, t, &t->id, old, e);
-    if (r == -EINVAL || r == -ENOSYS || r == -EOPNOTSUPP)
+    if (no_exchange(r))
         return plain(f, t, &t->id, old, e);
     return err_set(e, r, "cannot put the new file in the model's place: %s", strerror(-r));
 }

@@ -24,6 +24,7 @@
  *      content, is locked by nobody and read by nobody: edit_recover() removes it.
  * On file systems without the exchange a plain rename is used, after the same look at the path;
  * then T2 has a gap of one system call, and a folder that does not sync leaves the new file there.
+ * Where a rename that fails removes the model (SMB, which temp_probe() finds out), the new file stays.
  *
  * Private to the edit layer, but for temp_unnamed().
  */
@@ -62,8 +63,8 @@ void temp_abandon(const struct edit_file *f, struct temp *t);
 
 /*
  * What temp_create(), temp_dress() and temp_publish() need, tried beside the model without leaving
- * anything: a file without a name. Where the file system has none, one with a name, which is
- * removed again. 0, -errno.
+ * anything: a file without a name. Where the file system has none, or is of another machine, two
+ * with names, which are removed again; one is renamed over the other. 0, -errno.
  */
 int temp_probe(const struct edit_file *f, struct err *e);
 

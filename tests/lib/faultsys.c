@@ -421,6 +421,10 @@ static int f_rename(const struct sys *s, int dir, const char *from, const char *
         return -EINVAL;
     if (fs->no_rename)
         return fs->no_rename;
+    if (fs->no_replace && flags)
+        return -EINVAL;
+    if (fs->no_replace && real->unlinkat(real, dir, to) == 0)
+        return fs->no_replace;
     char kept[64] = "";
     if (fs->mode == FAULT_POWER && !flags)
         keep(fs, dir, to, kept);

@@ -60,6 +60,7 @@ struct faultsys {
     int no_list;    /* listing extended attributes */
     int no_read;    /* reading through a handle that may write */
     int no_rename;
+    int no_replace;     /* renaming over a file, which is gone then, as over an open one with SMB */
     bool sticky;        /* a file that was made keeps its name while it is open */
     int fresh;          /* the descriptor of the one made last, or -1 */
     int frozen;         /* a descriptor that cannot be written any more (EPERM); 0: none */

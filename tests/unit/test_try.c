@@ -17,7 +17,7 @@
 /* A store and what the tries find, in their order; the first that fails ends them. */
 struct weak_store {
     const char *name;
-    int no_tmpfile, no_create, no_list, no_read, no_rename;
+    int no_tmpfile, no_create, no_list, no_read, no_rename, no_replace;
     bool sticky;
     int result;
     bool lasts;       /* of a failure: it is not one that may pass */
@@ -26,19 +26,20 @@ struct weak_store {
 };
 
 static const struct weak_store stores[] = {
-    {"a disk", 0, 0, 0, 0, 0, false, 0, false, NULL, 0},
-    {"no attributes", 0, 0, -EOPNOTSUPP, 0, 0, false, 0, false, NULL, 0},
-    {"no files without a name", -EOPNOTSUPP, 0, 0, 0, 0, false, 0, false, NULL, 1},
-    {"an old kernel", -EISDIR, 0, 0, 0, 0, false, 0, false, NULL, 1},
-    {"names that stay", -EOPNOTSUPP, 0, 0, 0, 0, true, 0, false, NULL, 1},
-    {"reading fails", -EOPNOTSUPP, 0, 0, -EPERM, 0, true, -EPERM, true, "cannot read", 0},
-    {"reading fails, EIO", 0, 0, 0, -EIO, 0, false, -EIO, true, "cannot read", 0},
-    {"listing fails", -EOPNOTSUPP, 0, -EIO, 0, 0, true, -EIO, true, "attributes", 0},
-    {"both fail", -EOPNOTSUPP, 0, -EIO, -EPERM, 0, true, -EIO, true, "attributes", 0},
-    {"no new files", -EOPNOTSUPP, -EROFS, 0, 0, 0, false, -EROFS, true, "cannot create", 0},
-    {"no new files, EIO", -EIO, -EIO, 0, 0, 0, false, -EIO, true, "cannot create", 0},
-    {"no room", -ENOSPC, -ENOSPC, 0, 0, 0, false, -ENOSPC, false, "cannot create", 0},
-    {"no renaming", -EOPNOTSUPP, 0, 0, 0, -ENOSYS, true, -ENOSYS, true, "cannot rename", 1},
+    {"a disk", 0, 0, 0, 0, 0, 0, false, 0, false, NULL, 0},
+    {"no attributes", 0, 0, -EOPNOTSUPP, 0, 0, 0, false, 0, false, NULL, 0},
+    {"no files without a name", -EOPNOTSUPP, 0, 0, 0, 0, 0, false, 0, false, NULL, 2},
+    {"an old kernel", -EISDIR, 0, 0, 0, 0, 0, false, 0, false, NULL, 2},
+    {"names that stay", -EOPNOTSUPP, 0, 0, 0, 0, 0, true, 0, false, NULL, 2},
+    {"reading fails", -EOPNOTSUPP, 0, 0, -EPERM, 0, 0, true, -EPERM, true, "cannot read", 0},
+    {"reading fails, EIO", 0, 0, 0, -EIO, 0, 0, false, -EIO, true, "cannot read", 0},
+    {"listing fails", -EOPNOTSUPP, 0, -EIO, 0, 0, 0, true, -EIO, true, "attributes", 0},
+    {"both fail", -EOPNOTSUPP, 0, -EIO, -EPERM, 0, 0, true, -EIO, true, "attributes", 0},
+    {"no new files", -EOPNOTSUPP, -EROFS, 0, 0, 0, 0, false, -EROFS, true, "cannot create", 0},
+    {"no new files, EIO", -EIO, -EIO, 0, 0, 0, 0, false, -EIO, true, "cannot create", 0},
+    {"no room", -ENOSPC, -ENOSPC, 0, 0, 0, 0, false, -ENOSPC, false, "cannot create", 0},
+    {"no renaming", -EOPNOTSUPP, 0, 0, 0, -ENOSYS, 0, true, -ENOSYS, true, "cannot rename", 2},
+    {"SMB", -EOPNOTSUPP, 0, 0, 0, 0, -EACCES, false, -EACCES, true, "over an open one", 2},
 };
 
 static int tries(const struct edit_file *f, const struct edit_file *reader, struct err *e)
@@ -57,6 +58,7 @@ static void arm(struct faultsys *fs, const struct weak_store *s)
     fs->no_list = s->no_list;
     fs->no_read = s->no_read;
     fs->no_rename = s->no_rename;
+    fs->no_replace = s->no_replace;
     fs->sticky = s->sticky;
 }
 
@@ -139,6 +141,27 @@ static void test_sticky_edit(void)
     teardown(&x);
 }
 
+/* Where a rename over the model fails and the model is gone, its new content stays. */
+static void test_gone(void)
+{
+    struct fixture x;
+    struct edit d;
+    struct faultsys fs;
+    struct edit_result res;
+    struct err e = {0};
+    setup(&x);
+    faultsys_init(&fs, FAULT_NONE, 0, 0);
+    fs.no_replace = -EACCES;
+    make_edit(&d, x.g, x.old, x.old_n, EDIT_COPY, 'n', 100);
+    struct edit_file f = open_model(&x, &fs.sys);
+    CU_ASSERT_EQUAL(commit(&f, &d, &res, &e), -EACCES);
+    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "the model is gone, the new file is ."));
+    CU_ASSERT_EQUAL(files(&x), 1);
+    edit_file_close(&f);
+    edit_done(&d);
+    teardown(&x);
+}
+
 /* Where the numbers of files change between two looks, opening still ends. */
 static int other_number(const struct sys *s, int dir, const char *name, struct stat *ret)
 {
@@ -167,6 +190,7 @@ static CU_TestInfo tests[] = {
     {"what a store lacks is found, and nothing is left", test_stores},
     {"every call fails in turn", test_faults},
     {"an edit that is given up leaves nothing", test_sticky_edit},
+    {"a model that a failed rename removed", test_gone},
     {"numbers of files that change", test_numbers},
     CU_TEST_INFO_NULL,
 };
