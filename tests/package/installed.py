@@ -7,7 +7,9 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import shutil
+import signal
 import subprocess
 import unittest
 
@@ -66,13 +68,46 @@ class Install(unittest.TestCase):
         folder = pathlib.Path(mountlib.path('units'))
         folder.mkdir()
         text = (MADE / 'ggufs@.service').read_text()
-        (folder / 'ggufs@.service').write_text(re.sub(r'(?<==)/\S*/ggufs\b', GGUFS, text))
+        (folder / 'ggufs@.service').write_text(re.sub(r'(?<=[= ])/\S*/bin/ggufs\b', GGUFS, text))
         done = subprocess.run(
             ['systemd-analyze', '--user', '--man=no', 'verify', folder / 'ggufs@models-a.service'],
             env={**os.environ, 'XDG_RUNTIME_DIR': mountlib.folder}, capture_output=True, text=True,
             check=False)
         said = [line for line in done.stderr.splitlines() if 'ggufs' in line]
         self.assertEqual((done.returncode, said), (0, []), done.stderr)
+
+    def unit(self, kind, at, **env):
+        """Run the unit's commands of a kind as systemd would: their exit statuses."""
+        text = (MADE / 'ggufs@.service').read_text()
+        done = []
+        for line in re.findall(rf'^{kind}=(-?)(.*)$', text, re.MULTILINE):
+            command = [re.sub(r'^/\S*/bin/ggufs$', GGUFS, word).replace('$$', '$').replace('%t/ggufs/%i', at)
+                       for word in shlex.split(line[1])]
+            code = subprocess.run(command, env={**mountlib.environment(), **env}, capture_output=True,
+                                  timeout=mountlib.LIMIT, check=False).returncode
+            done.append(0 if line[0] else code)
+        return done
+
+    def test_unit_ends(self):
+        """A mount that has ended by itself is no failure; one whose daemon was killed is taken away."""
+        model = mountlib.put('unit.gguf', samples.editable())
+        at = mountlib.path('a\\x2dunit')
+        os.mkdir(at)
+        self.assertEqual(self.unit('ExecStop', at), [0])
+        self.assertEqual(self.unit('ExecStop', at, MAINPID='1'), [1])
+        self.assertEqual(self.unit('ExecStopPost', at), [0])
+        self.assertFalse(os.path.exists(at))
+        for killed in (False, True):
+            os.mkdir(at)
+            plain(run(GGUFS, model, at))
+            daemon = int(os.getxattr(at, 'user.ggufs.daemon').split()[0])
+            if killed:
+                os.kill(daemon, signal.SIGKILL)
+                self.assertEqual(self.unit('ExecStop', at), [0])
+            else:
+                self.assertEqual(self.unit('ExecStop', at, MAINPID=str(daemon)), [0])
+            self.assertEqual(self.unit('ExecStopPost', at), [0])
+            self.assertFalse(os.path.exists(at))
 
     @unittest.skipUnless(shutil.which('update-mime-database') and shutil.which('gio'),
                          'no update-mime-database, or no gio')
