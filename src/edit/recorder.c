@@ -90,8 +90,7 @@ int recorder_end(struct recorder *r, bool landed, int64_t now, struct err *e)
 
 int recorder_sync(struct recorder *r, struct err *e)
 {
-    if (!r->open || !r->unsynced)
-        return 0;
+    bool due = r->open && r->unsynced;
     r->unsynced = false;
-    return history_sync(r->h, &r->rec, e);
+    return due ? history_sync(r->h, &r->rec, e) : 0;
 }

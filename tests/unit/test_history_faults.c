@@ -1,20 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Edits and undos with their history while every system call fails in turn, and while the process or
- * the power goes away at each of them: an undo is of the last edit that is in the file, or it is
- * refused.
+ * Edits and undos with their history while every system call and every allocation fails in turn, and
+ * while the process or the power goes away at each call: an undo is of the last edit that is in the
+ * file, or it is refused, and all states are whole. By one thread, and as a daemon does it, by a
+ * keeper with a thread of its own.
  */
 #include "cu_main.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "alloc.h"
 #include "edit/history_look.h"
+#include "edit/keeper.h"
 #include "edit/recorder.h"
 #include "edit/recover.h"
 #include "edit/restore.h"
@@ -29,18 +34,84 @@ enum kind { NEW_STATE, JOINED, UNDO, KINDS };
 struct way {
     enum edit_strategy s;
     bool clone;
+    bool keeper;
 };
 
-static const struct way ways[] = {{EDIT_COPY, false}, {EDIT_INPLACE, false}, {EDIT_REFLINK, true}};
+static const struct way ways[] = {{EDIT_COPY, false, false},
+                                  {EDIT_INPLACE, false, false},
+                                  {EDIT_REFLINK, true, false},
+                                  {EDIT_COPY, false, true},
+                                  {EDIT_INPLACE, false, true}};
 #define WAYS (sizeof(ways) / sizeof(ways[0]))
 
-#define BEGIN 1000 /* when the first edit was made */
+/* ---- calls of two threads, one at a time ---- */
 
-/* A model and its history; the keys at first, after the first edit, and after the second. */
+static pthread_mutex_t one_call = PTHREAD_MUTEX_INITIALIZER;
+static const struct sys *behind;
+
+#define IN_TURN(type, name, params, ...)                 \
+    static type turn_##name params                       \
+    {                                                    \
+        (void)s;                                         \
+        (void)pthread_mutex_lock(&one_call);             \
+        type turn_r = behind->name(behind, __VA_ARGS__); \
+        (void)pthread_mutex_unlock(&one_call);           \
+        return turn_r;                                   \
+    }
+
+#define SYS const struct sys *s
+IN_TURN(int, openat, (SYS, int dir, const char *name, int flags, mode_t mode), dir, name, flags,
+        mode)
+IN_TURN(int, close, (SYS, int fd), fd)
+IN_TURN(ssize_t, pread, (SYS, int fd, void *p, size_t n, uint64_t off), fd, p, n, off)
+IN_TURN(ssize_t, pwrite, (SYS, int fd, const void *p, size_t n, uint64_t off), fd, p, n, off)
+IN_TURN(int, ftruncate, (SYS, int fd, uint64_t size), fd, size)
+IN_TURN(int, fsync, (SYS, int fd), fd)
+IN_TURN(int, flock, (SYS, int fd, int how), fd, how)
+IN_TURN(int, seek, (SYS, int fd, uint64_t off, int from, uint64_t *ret), fd, off, from, ret)
+IN_TURN(ssize_t, copy_range, (SYS, int from, uint64_t a, int to, uint64_t b, size_t n), from, a, to,
+        b, n)
+IN_TURN(int, fstat, (SYS, int fd, struct stat *ret), fd, ret)
+IN_TURN(int, fstatat, (SYS, int dir, const char *name, struct stat *ret), dir, name, ret)
+IN_TURN(int, fstatvfs, (SYS, int fd, struct statvfs *ret), fd, ret)
+IN_TURN(int, fchmod, (SYS, int fd, mode_t mode), fd, mode)
+IN_TURN(int, fchown, (SYS, int fd, uid_t uid, gid_t gid), fd, uid, gid)
+IN_TURN(ssize_t, flistxattr, (SYS, int fd, char *dst, size_t n), fd, dst, n)
+IN_TURN(ssize_t, fgetxattr, (SYS, int fd, const char *name, void *p, size_t n), fd, name, p, n)
+IN_TURN(int, rename, (SYS, int dir, const char *a, const char *b, unsigned flags), dir, a, b, flags)
+IN_TURN(int, unlinkat, (SYS, int dir, const char *name), dir, name)
+IN_TURN(int, mkdirat, (SYS, int dir, const char *name, mode_t mode), dir, name, mode)
+IN_TURN(int, list, (SYS, int dir, int (*fn)(void *, const char *), void *arg), dir, fn, arg)
+
+/* What this edit does not call is not in it. */
+static const struct sys in_turn = {.openat = turn_openat,
+                                   .close = turn_close,
+                                   .pread = turn_pread,
+                                   .pwrite = turn_pwrite,
+                                   .ftruncate = turn_ftruncate,
+                                   .fsync = turn_fsync,
+                                   .flock = turn_flock,
+                                   .seek = turn_seek,
+                                   .copy_range = turn_copy_range,
+                                   .fstat = turn_fstat,
+                                   .fstatat = turn_fstatat,
+                                   .fstatvfs = turn_fstatvfs,
+                                   .fchmod = turn_fchmod,
+                                   .fchown = turn_fchown,
+                                   .flistxattr = turn_flistxattr,
+                                   .fgetxattr = turn_fgetxattr,
+                                   .rename = turn_rename,
+                                   .unlinkat = turn_unlinkat,
+                                   .mkdirat = turn_mkdirat,
+                                   .list = turn_list};
+
+/* ---- a model and its history ---- */
+
 struct world {
     struct fixture x;
     struct home home;
-    struct gguf *keys[3];
+    struct gguf *keys[3]; /* at first, after the first edit, and after the second */
+    int64_t begin;        /* when the first edit was made */
 };
 
 static struct gguf *present(const struct world *w)
@@ -70,6 +141,10 @@ static void plan_undo(const struct gguf *g, const struct gguf *keys, enum edit_s
     CU_ASSERT_EQUAL_FATAL(edit_plan_make(&c, &d->o, &d->p, NULL), 0);
 }
 
+/* Of allocations: the one that fails, or 0; and whether it did. */
+static unsigned alloc_fails;
+static bool alloc_failed;
+
 /* One edit with its history; the commit's result. It goes on without a state, as the daemon does. */
 static int record(struct recorder *r, struct edit_file *f, struct edit *d, const struct gguf *g,
                   int64_t now, bool undo)
@@ -81,10 +156,44 @@ static int record(struct recorder *r, struct edit_file *f, struct edit *d, const
                                  .undo = undo,
                                  .restored = undo,
                                  .now = now};
+    alloc_arm(alloc_fails, false);
     (void)recorder_begin(r, &edit, NULL);
     int done = commit(f, d, &res, NULL);
     (void)recorder_end(r, done == 0, now, NULL);
+    (void)recorder_sync(r, NULL);
+    alloc_failed = alloc_disarm();
     return done;
+}
+
+static void on_ready(void *keeper)
+{
+    keeper_wait(keeper);
+}
+
+/* The same with a keeper, which has the time of the clock. */
+static int record_beside(struct edit_file *f, struct edit *d, struct snapshot *before, bool undo)
+{
+    const struct logger log = {0};
+    const struct timespec t = {0};
+    struct snapshot *after;
+    struct edit_result res;
+    struct keeper *k = NULL;
+    if (snapshot_make(edit_plan_steal(&d->p), 1, &t, &after) < 0)
+        abort();
+    alloc_arm(alloc_fails, false);
+    int r = keeper_open("/models/m.gguf", HISTORY_KEEP, f->sys, &log, &k);
+    const struct edit_hooks hooks = {.ready = r == 0 ? on_ready : NULL, .arg = k};
+    if (r == 0)
+        keeper_begin(k, before, after, undo);
+    r = edit_commit(f, &d->p, &d->o, &hooks, &res, NULL);
+    if (res.old_fd >= 0)
+        (void)close(res.old_fd);
+    if (k)
+        keeper_end(k, r == 0);
+    keeper_close(k);
+    alloc_failed = alloc_disarm();
+    snapshot_unref(after);
+    return r;
 }
 
 static void second(const struct world *w, const struct way *way, enum kind kind, struct edit *d)
@@ -100,6 +209,7 @@ static void world_make(struct world *w, const struct way *way, enum kind kind)
     struct edit d;
     setup_with(&w->x, 0);
     home_setup(&w->home);
+    w->begin = time(NULL) - (kind == JOINED ? 0 : 100);
     struct recorder r = {.h = &w->home.h};
     w->keys[0] = present(w);
     plan_text(w->keys[0], way->s, 'a', &d);
@@ -107,7 +217,7 @@ static void world_make(struct world *w, const struct way *way, enum kind kind)
     faultsys_init(&fs, FAULT_NONE, 0, 0);
     fs.clone = way->clone;
     struct edit_file f = open_model(&w->x, &fs.sys);
-    CU_ASSERT_EQUAL_FATAL(record(&r, &f, &d, w->keys[0], BEGIN, false), 0);
+    CU_ASSERT_EQUAL_FATAL(record(&r, &f, &d, w->keys[0], w->begin, false), 0);
     edit_file_close(&f);
     edit_done(&d);
     w->keys[1] = present(w);
@@ -128,20 +238,59 @@ static void world_free(struct world *w)
 /* The edit under test, by other calls than the world's. */
 static int run(struct world *w, const struct way *way, enum kind kind, const struct sys *sys)
 {
+    const struct timespec t = {0};
+    char state[80];
     struct edit d;
     struct recorder r = {.h = &w->home.h};
+    struct snapshot *before;
+    int done;
+    (void)snprintf(state, sizeof(state), "%s/state", w->home.path);
+    (void)setenv("XDG_STATE_HOME", state, 1);
+    behind = sys;
+    sys = way->keeper ? &in_turn : sys;
     w->home.h.sys = sys;
+    if (snapshot_make(present(w), 0, &t, &before) < 0)
+        abort();
     second(w, way, kind, &d);
     struct edit_file f = open_model(&w->x, sys);
-    int done = record(&r, &f, &d, w->keys[1], BEGIN + (kind == JOINED ? 5 : 100), kind == UNDO);
+    if (way->keeper)
+        done = record_beside(&f, &d, before, kind == UNDO);
+    else
+        done = record(&r, &f, &d, w->keys[1], w->begin + (kind == JOINED ? 5 : 100), kind == UNDO);
     edit_file_close(&f);
     edit_done(&d);
+    snapshot_unref(before);
     w->home.h.sys = calm();
     return done;
 }
 
+/* Each state can be restored. */
+static void check_whole(struct world *w)
+{
+    CLEANUP(history_list_free) struct history_list l = HISTORY_LIST_INIT;
+    CU_ASSERT_EQUAL(history_list(&w->home.h, &l, NULL), 0);
+    CU_ASSERT_TRUE(l.n >= 1 && l.n <= 2);
+    for (size_t i = 0; i < l.n; i++) {
+        struct history_record rec;
+        struct gguf *keys = NULL;
+        CU_ASSERT_EQUAL(history_read(&w->home.h, l.number[i], &rec, &keys, NULL), 0);
+        gguf_free(keys);
+    }
+}
+
+/* One more edit, and nothing of an earlier one is left, neither beside the model nor the states. */
+static void check_rest(struct world *w)
+{
+    CLEANUP(history_list_free) struct history_list l = HISTORY_LIST_INIT;
+    CU_ASSERT_EQUAL(files(&w->x), 1);
+    CU_ASSERT_TRUE(save(&w->home.h, w->keys[2], time(NULL) + 100, NULL) > 0);
+    CU_ASSERT_EQUAL(history_list(&w->home.h, &l, NULL), 0);
+    CU_ASSERT_EQUAL(home_files(&w->home), l.n);
+}
+
 /* What an undo of what is there now would restore: of the first edit, of the second, or neither. */
-static void check(struct world *w, enum kind kind, bool may_refuse, const char *what)
+static void check(struct world *w, const struct way *way, enum kind kind, bool may_refuse,
+                  const char *what)
 {
     struct history_pick p;
     struct err e = {0};
@@ -154,8 +303,9 @@ static void check(struct world *w, enum kind kind, bool may_refuse, const char *
     CU_ASSERT_TRUE(landed || same_keys(now, w->keys[1]));
     int r = history_pick(&w->home.h, 0, now, &p, &e);
     const struct gguf *want = landed && kind != JOINED ? w->keys[1] : w->keys[0];
-    /* Where the state to join could not be looked at, the edit got one of its own. */
-    bool own = may_refuse && kind == JOINED && landed;
+    /* Where the state to join could not be looked at, the edit got one of its own; by the clock, also
+     * where the test was held up. */
+    bool own = (may_refuse || way->keeper) && kind == JOINED && landed;
     bool good = r == 0
                     ? p.fits && (same_keys(p.keys, want) || (own && same_keys(p.keys, w->keys[1])))
                     : may_refuse && r == -ESTALE && landed;
@@ -168,6 +318,8 @@ static void check(struct world *w, enum kind kind, bool may_refuse, const char *
     CU_ASSERT_TRUE(same_keys(p.keys, w->keys[0]));
     history_pick_free(&p);
     gguf_free(now);
+    check_whole(w);
+    check_rest(w);
 }
 
 static void test_calm(void)
@@ -181,7 +333,7 @@ static void test_calm(void)
         CU_ASSERT_EQUAL(run(&w, &ways[i / KINDS], i % KINDS, &fs.sys), 0);
         CU_ASSERT_FALSE(fs.loose);
         CU_ASSERT_EQUAL(home_files(&w.home), i % KINDS == JOINED ? 1 : 2);
-        check(&w, i % KINDS, false, "calm");
+        check(&w, &ways[i / KINDS], i % KINDS, false, "calm");
         world_free(&w);
     }
 }
@@ -195,7 +347,7 @@ static bool fail_at(const struct way *way, enum kind kind, enum fault_mode mode,
     faultsys_init(&fs, mode, n, error);
     fs.clone = way->clone;
     (void)run(&w, way, kind, &fs.sys);
-    check(&w, kind, fs.hit, fs.hit ? fs.what : "none");
+    check(&w, way, kind, fs.hit, fs.hit ? fs.what : "none");
     world_free(&w);
     return fs.hit;
 }
@@ -211,6 +363,31 @@ static void test_fail(void)
             CU_ASSERT_TRUE(n > 20);
             soak_count("faults injected", n - 1);
         }
+}
+
+static bool no_memory_at(const struct way *way, enum kind kind, unsigned n)
+{
+    struct world w;
+    struct faultsys fs;
+    world_make(&w, way, kind);
+    faultsys_init(&fs, FAULT_NONE, 0, 0);
+    fs.clone = way->clone;
+    alloc_fails = n;
+    (void)run(&w, way, kind, &fs.sys);
+    alloc_fails = 0;
+    check(&w, way, kind, alloc_failed, "no memory");
+    world_free(&w);
+    return alloc_failed;
+}
+
+static void test_memory(void)
+{
+    for (size_t i = 0; i < WAYS * KINDS; i++) {
+        unsigned n = 1;
+        while (no_memory_at(&ways[i / KINDS], i % KINDS, n))
+            n++;
+        CU_ASSERT_TRUE(n > 3);
+    }
 }
 
 static bool die_at(const struct way *way, enum kind kind, enum fault_mode mode, unsigned n,
@@ -234,7 +411,8 @@ static bool die_at(const struct way *way, enum kind kind, enum fault_mode mode, 
     CU_ASSERT_EQUAL(waitpid(child, &status, 0), child);
     CU_ASSERT_TRUE_FATAL(WIFEXITED(status));
     /* What an edit adds to a state that is there is synced beside the edit, not before it. */
-    check(&w, kind, mode == FAULT_POWER && kind == JOINED, mode == FAULT_POWER ? "cut" : "kill");
+    check(&w, way, kind, mode == FAULT_POWER && kind == JOINED,
+          mode == FAULT_POWER ? "cut" : "kill");
     world_free(&w);
     return WEXITSTATUS(status) == FAULT_EXIT;
 }
@@ -265,6 +443,7 @@ static void test_power(void)
 static CU_TestInfo tests[] = {
     {"an edit, a joined edit and an undo are recorded", test_calm},
     {"any call that fails: the right keys, or a refusal", test_fail},
+    {"any allocation that fails: the right keys, or a refusal", test_memory},
     {"a kill at any call: the right keys", test_kill},
     {"a power cut at any call: the right keys", test_power},
     CU_TEST_INFO_NULL,
