@@ -69,6 +69,26 @@ void tensor_dir_make(struct tensor_dir *x, uint32_t type, bool big, const uint64
     x->f = (struct edit_file){.sys = &x->fs.sys, .dir = x->dir, .fd = -1, .name = NAME};
 }
 
+uint8_t *tensor_dir_encode(uint32_t type, bool big, size_t n)
+{
+    const struct quant_type *t = quant_find(type);
+    struct quant_fault fault;
+    float *v = malloc(n * sizeof(*v));
+    uint8_t *raw = malloc(n / t->block_len * t->block_bytes);
+    for (size_t i = 0; i < n; i++)
+        v[i] = (float)((int)(i * 7 % 255) - 127);
+    CU_ASSERT_EQUAL_FATAL(quant_encode(t, big, v, n / t->block_len, raw, &fault), 0);
+    free(v);
+    return raw;
+}
+
+void tensor_dir_sane(struct tensor_dir *x, uint32_t type, const uint64_t *dims, uint32_t n_dims)
+{
+    uint8_t *raw = tensor_dir_encode(type, false, (size_t)(dims[0] * dims[1]));
+    tensor_dir_make(x, type, false, dims, n_dims, raw);
+    free(raw);
+}
+
 static int count_one(void *arg, const char *name)
 {
     (void)name;

@@ -30,6 +30,10 @@ struct tensor_dir {
 void tensor_dir_make(struct tensor_dir *x, uint32_t type, bool big, const uint64_t *dims,
                      uint32_t n_dims, const uint8_t *raw);
 void tensor_dir_free(struct tensor_dir *x);
+/* n small whole numbers, encoded as this type. free() them. */
+uint8_t *tensor_dir_encode(uint32_t type, bool big, size_t n);
+/* A little-endian model whose tensor has those. */
+void tensor_dir_sane(struct tensor_dir *x, uint32_t type, const uint64_t *dims, uint32_t n_dims);
 
 /* The tensor after an edit, over the content that it had. */
 struct tensor_base *tensor_dir_after(const struct tensor_dir *x, const struct tensor_base *now,

@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What the judge of a draft makes of what programs do: whole files, one value, NumPy's arrays, pages
- * of a mapping, what is too short or too long, what a type cannot hold; full disks, failing calls, an
- * end in the middle, writers meanwhile.
+ * of a mapping, what is too short or too long, what a type cannot hold.
  */
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/bytes.h"
 #include "live/tensor_draft.h"
@@ -81,33 +78,12 @@ static void changed(const struct tensor_dir *x, const struct tensor_base *now, s
 
 /* ---- values ---- */
 
-/* The tensor's values, encoded by this type from small numbers. */
-static uint8_t *sane(uint32_t type, bool big, size_t n)
-{
-    const struct quant_type *t = quant_find(type);
-    struct quant_fault fault;
-    float *v = malloc(n * sizeof(*v));
-    uint8_t *raw = malloc(n / t->block_len * t->block_bytes);
-    for (size_t i = 0; i < n; i++)
-        v[i] = (float)((int)(i * 7 % 255) - 127);
-    CU_ASSERT_EQUAL_FATAL(quant_encode(t, big, v, n / t->block_len, raw, &fault), 0);
-    free(v);
-    return raw;
-}
-
-static void make_sane(struct tensor_dir *x, uint32_t type, const uint64_t *dims, uint32_t n_dims)
-{
-    uint8_t *raw = sane(type, false, (size_t)(dims[0] * dims[1]));
-    tensor_dir_make(x, type, false, dims, n_dims, raw);
-    free(raw);
-}
-
 /* One value changes its block alone. */
 static void one_value(uint32_t type, bool big)
 {
     const struct quant_type *t = quant_find(type);
     struct tensor_dir x;
-    uint8_t *raw = sane(type, big, 512 * 400), four[4];
+    uint8_t *raw = tensor_dir_encode(type, big, 512 * 400), four[4];
     size_t first, last;
     tensor_dir_make(&x, type, big, SHAPE(512, 400), raw);
     struct tensor_draft *d = draft(&x, TENSOR_F32);
@@ -179,7 +155,8 @@ static void test_faults(void)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct tensor_dir x;
         uint8_t four[4];
-        uint8_t *raw = rows[i].type == IQ2_XXS_ID ? NULL : sane(rows[i].type, false, 768);
+        uint8_t *raw =
+            rows[i].type == IQ2_XXS_ID ? NULL : tensor_dir_encode(rows[i].type, false, 768);
         tensor_dir_make(&x, rows[i].type, false, SHAPE(256, 3), raw);
         struct tensor_draft *d = draft(&x, TENSOR_F32);
         put_u32(four, rows[i].bits, false);
@@ -255,7 +232,7 @@ static void test_npy_shape(void)
 {
     static uint8_t bytes[65536], old[65536];
     struct tensor_dir x;
-    uint8_t *raw = sane(Q8_0_ID, false, 96);
+    uint8_t *raw = tensor_dir_encode(Q8_0_ID, false, 96);
     tensor_dir_make(&x, Q8_0_ID, false, SHAPE(32, 3), raw);
     struct tensor_draft *d = draft(&x, TENSOR_F32_NPY);
     size_t n = array(bytes, "<f4", SHAPE(32, 5), 1);
@@ -325,7 +302,7 @@ static void test_npy_in_place(void)
 {
     struct tensor_dir x;
     size_t n;
-    make_sane(&x, F32, SHAPE(96, 100));
+    tensor_dir_sane(&x, F32, SHAPE(96, 100));
     struct tensor_draft *d = draft(&x, TENSOR_F32_NPY);
     uint8_t head[192];
     header(head, "{'descr':'<f2','fortran_order':False,'shape':(19200-32,)}");
@@ -379,153 +356,6 @@ static void test_npy_refused(void)
     tensor_dir_free(&x);
 }
 
-/* ---- what goes wrong ---- */
-
-static void scenario(struct tensor_dir *x, const struct units_watch *watch, int *ret)
-{
-    struct tensor_edit edit = TENSOR_EDIT_INIT;
-    struct tensor_draft *d = NULL;
-    static uint8_t bytes[400000];
-    *ret = tensor_draft_make(&x->f, x->base, TENSOR_F32, &d, NULL);
-    for (size_t i = 0; i < sizeof(bytes); i++)
-        bytes[i] = i % 4 == 3 ? 0x41 : (uint8_t)i;
-    for (size_t at = 0; *ret == 0 && at < 3; at++)
-        *ret = tensor_draft_write(d, false, 4 + at * 130004, bytes, 130000, NULL);
-    if (*ret == 0)
-        *ret = tensor_draft_truncate(d, 300000, NULL);
-    if (*ret == 0)
-        *ret = tensor_draft_write(d, false, 400000, bytes, 9600, NULL);
-    if (*ret == 0)
-        *ret = tensor_draft_judge(d, watch, &edit, NULL);
-    if (*ret == TENSOR_CHANGED)
-        tensor_draft_failed(d);
-    tensor_edit_free(&edit);
-    tensor_draft_free(d);
-}
-
-/* Each system call fails once, and for good: an error, nothing is left behind. */
-static void test_calls(void)
-{
-    static const enum fault_mode modes[] = {FAULT_FAIL, FAULT_BROKEN, FAULT_SHORT};
-    for (size_t m = 0; m < 3; m++)
-        for (unsigned n = 1;; n++) {
-            struct tensor_dir x;
-            int r;
-            make_sane(&x, Q8_0_ID, SHAPE(1024, 100));
-            faultsys_init(&x.fs, modes[m], n, n % 2 ? -EIO : -ENOSPC);
-            x.fs.brief = modes[m] == FAULT_SHORT;
-            x.fs.no_tmpfile = n % 3 || modes[m] == FAULT_BROKEN ? 0 : -EOPNOTSUPP;
-            scenario(&x, NULL, &r);
-            bool hit = x.fs.hit;
-            CU_ASSERT_EQUAL(r, hit && r < 0 ? r : TENSOR_CHANGED);
-            CU_ASSERT_TRUE(r > 0 || r == -EIO || r == -ENOSPC);
-            faultsys_init(&x.fs, FAULT_NONE, 0, 0);
-            tensor_dir_free(&x);
-            if (!hit)
-                break;
-        }
-}
-
-static void test_cancel(void)
-{
-    struct tensor_dir x;
-    atomic_bool cancel = true;
-    struct units_watch w = {.cancel = &cancel};
-    int r;
-    make_sane(&x, Q8_0_ID, SHAPE(1024, 100));
-    scenario(&x, &w, &r);
-    CU_ASSERT_EQUAL(r, -EINTR);
-    cancel = false;
-    scenario(&x, &w, &r);
-    CU_ASSERT_EQUAL(r, TENSOR_CHANGED);
-    tensor_dir_free(&x);
-}
-
-/* The model is cut while its values are compared. */
-static void test_cut_model(void)
-{
-    struct tensor_dir x;
-    int r;
-    make_sane(&x, Q8_0_ID, SHAPE(1024, 100));
-    CU_ASSERT_EQUAL(map_guard_init(), 0);
-    char path[128];
-    (void)snprintf(path, sizeof(path), "%s/%s", x.path, NAME);
-    CU_ASSERT_EQUAL(truncate(path, 5000), 0);
-    scenario(&x, NULL, &r);
-    CU_ASSERT_EQUAL(r, -EIO);
-    tensor_dir_free(&x);
-}
-
-/* ---- writers meanwhile ---- */
-
-struct writer {
-    struct tensor_draft *d;
-    atomic_bool stop;
-    atomic_uint rounds;
-};
-
-static void *write_on(void *arg)
-{
-    struct writer *w = arg;
-    uint8_t bytes[512];
-    for (unsigned i = 0; !atomic_load(&w->stop); i++) {
-        size_t got;
-        memset(bytes, (int)(i % 64), sizeof(bytes));
-        (void)tensor_draft_write(w->d, false, (uint64_t)i % 700 * 512, bytes, 512, NULL);
-        (void)tensor_draft_read(w->d, (uint64_t)i % 311 * 512, bytes, 512, &got);
-        if (i % 1000 == 999)
-            (void)tensor_draft_truncate(w->d, 700 * 512, NULL);
-        atomic_fetch_add(&w->rounds, 1);
-    }
-    return NULL;
-}
-
-/* What a writer writes meanwhile is part of one judgement or of the next: in the end all is. */
-static void test_meanwhile(void)
-{
-    struct tensor_dir x;
-    tensor_dir_make(&x, I8_ID, false, SHAPE(512, 700), NULL);
-    struct writer w = {.d = draft(&x, TENSOR_RAW)};
-    struct tensor_base *now = tensor_base_ref(x.base);
-    pthread_t id;
-    size_t n, got;
-    CU_ASSERT_EQUAL_FATAL(pthread_create(&id, NULL, write_on, &w), 0);
-    for (unsigned i = 0; i < 200 || w.rounds < 5000; i++) {
-        struct tensor_edit edit = TENSOR_EDIT_INIT;
-        int r = tensor_draft_judge(w.d, NULL, &edit, NULL);
-        CU_ASSERT_TRUE(r == TENSOR_SAME || r == TENSOR_CHANGED || r == -EAGAIN);
-        if (r == TENSOR_CHANGED && i % 5 == 0)
-            tensor_draft_failed(w.d);
-        else if (r == TENSOR_CHANGED) {
-            struct tensor_base *next = tensor_dir_after(&x, now, &edit);
-            tensor_draft_passed(w.d, next);
-            tensor_base_unref(now);
-            now = next;
-        }
-        tensor_edit_free(&edit);
-    }
-    atomic_store(&w.stop, true);
-    (void)pthread_join(id, NULL);
-    tensor_base_unref(now);
-    if (tensor_draft_is_written(w.d)) {
-        struct tensor_edit edit = TENSOR_EDIT_INIT;
-        if (tensor_draft_judge(w.d, NULL, &edit, NULL) == TENSOR_CHANGED) {
-            struct tensor_base *next = tensor_dir_after(&x, w.d->base, &edit);
-            tensor_draft_passed(w.d, next);
-            tensor_base_unref(next);
-        }
-        tensor_edit_free(&edit);
-    }
-    uint8_t *raw = tensor_dir_bytes(w.d->base, TENSOR_RAW, &n), *shown = malloc(n);
-    CU_ASSERT_EQUAL(tensor_draft_read(w.d, 0, shown, n, &got), 0);
-    CU_ASSERT_EQUAL(got, n);
-    CU_ASSERT_EQUAL(memcmp(raw, shown, n), 0);
-    free(raw);
-    free(shown);
-    tensor_draft_free(w.d);
-    tensor_dir_free(&x);
-}
-
 static CU_TestInfo tests[] = {
     {"one value changes its block alone", test_one_value},
     {"writing back what was read changes nothing", test_write_back},
@@ -535,10 +365,6 @@ static CU_TestInfo tests[] = {
     {"NumPy: as many values in another shape", test_npy_reshape},
     {"NumPy: a header in place", test_npy_in_place},
     {"NumPy: refused", test_npy_refused},
-    {"every call fails once", test_calls},
-    {"cancelled", test_cancel},
-    {"a model that was cut", test_cut_model},
-    {"writers meanwhile", test_meanwhile},
     CU_TEST_INFO_NULL,
 };
 
