@@ -417,12 +417,10 @@ static int f_rename(const struct sys *s, int dir, const char *from, const char *
     FAULT("rename");
     note_name(s, dir, from);
     note_name(s, dir, to);
-    if (fs->no_exchange && flags)
+    if ((fs->no_exchange || fs->no_replace) && flags)
         return -EINVAL;
     if (fs->no_rename)
         return fs->no_rename;
-    if (fs->no_replace && flags)
-        return -EINVAL;
     if (fs->no_replace && real->unlinkat(real, dir, to) == 0)
         return fs->no_replace;
     char kept[64] = "";
