@@ -37,7 +37,7 @@ static const char help[] =
     "  -o reserve=SIZE       room for the header to grow: auto (default), 0, or bytes (K, M)\n"
     "  -o hardlinks=break    edit a model that has other hard links (default: refuse)\n"
     "  -o hashnames=edit     edit a model whose file name is a hash of it (default: refuse)\n"
-    "  -o tensors=edit       edit tensors too: mv, rm -r (default: read)\n"
+    "  -o tensors=edit       edit tensors too (default: read)\n"
     "  -o history=N          states of the keys that are kept for --undo (default 20; 0: none)\n"
     "  -o partial            mount an incomplete download; reads of what is missing give EIO\n"
     "  -o views=WHICH        what folders list: std (default); raw: each byte once;\n"

@@ -4,6 +4,7 @@
  * and for its being durable. Questions to the disk are asked by that thread, without a lock, so that
  * a disk that hangs holds up only the requests that need it. See writer.h.
  */
+#include "live/view.h"
 #include "live/writer.h"
 
 #include <errno.h>
@@ -62,6 +63,7 @@ void live_interrupt(struct live *l, const void *request)
 {
     struct live_wait *w = NULL;
     lock_take(&l->lock);
+    views_interrupt(l, request);
     if (l->flying && l->flight.owner && l->flight.owner->request == request)
         atomic_store(&l->cancel, true); /* answered when the copy has stopped */
     else if (!(w = waits_take(&l->flight.waits, request)) &&

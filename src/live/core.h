@@ -41,6 +41,7 @@ struct preview_tensor {
     uint32_t old;     /* its place in the base; EDIT_NONE: it is new */
     struct mapped *m; /* a reference: where its bytes are that are not on the disk; or NULL */
     uint64_t off;     /* in there */
+    bool of_model;    /* some of its pages are the model file's */
 };
 
 struct preview {
@@ -69,6 +70,22 @@ struct batch {
 };
 
 struct judge;
+struct view_draft;
+
+/* A program's thread that is to look a name up again: see live_view_open(). */
+struct looker {
+    uint64_t program;
+    time_t since; /* 0: none */
+    uint32_t tensor, row;
+    unsigned kind;
+};
+/* A draft that has ended: the kernel may still ask for its attributes. */
+struct ended {
+    uint32_t node, tensor;
+    uint64_t size;
+};
+/* As many threads as open files for writing at one moment; those that are over wait for none. */
+enum { LIVE_LOOKERS = 64 };
 
 struct live {
     struct live_options opt; /* constant */
@@ -87,7 +104,13 @@ struct live {
     struct snapshot *flying;    /* a reference: what is being written, or NULL */
     struct store *store;        /* a reference: of the tensors of `disk` */
     struct store *flying_store; /* a reference: of those of `flying`; or NULL */
+    struct mapped **old;        /* owned references: of the model's file, for stores of before */
+    size_t n_old, cap_old;
     struct folders folders;
+    struct view_draft *views; /* owned list: of tensors, that are open for writing */
+    struct looker looker[LIVE_LOOKERS];
+    struct ended ended[LIVE_LOOKERS];
+    size_t n_ended;
     struct batch next;
     struct batch flight;     /* if `flying` is set; its plan and waits as they were taken */
     size_t flight_edits;     /* keys that it changes */

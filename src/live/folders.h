@@ -28,6 +28,7 @@ struct folder {
     char *error;               /* owned: why the last write was refused, or NULL */
     uint32_t hidden;           /* rows of views that were unlinked ... */
     struct timespec hidden_at; /* ... and when the last of them was: CLOCK_MONOTONIC */
+    unsigned edits;            /* of its content, and of what is below them */
     bool doomed, removed;
     bool stale;            /* it was changed, and no snapshot has that yet */
     struct timespec mtime; /* tv_sec 0: not written in this mount */

@@ -9,7 +9,8 @@
 #include "gguf/keys.h"
 #include "live/edits.h"
 #include "live/look.h"
-#include "live/tensor.h"
+#include "live/preview.h"
+#include "live/view.h"
 #include "live/writer.h"
 
 /* ---- begin and end ---- */
@@ -96,12 +97,14 @@ void live_close(struct live *l)
 {
     if (!l)
         return;
+    views_close(l);
     lock_take(&l->lock);
     batch_end_steps(l, &l->next);
     lock_drop(&l->lock);
     batch_free(&l->next);
     names_close(&l->names);
     folders_free(&l->folders);
+    preview_free_old(l);
     snapshot_unref(l->disk);
     store_unref(l->store);
     lock_destroy(&l->lock);

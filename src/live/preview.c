@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
+#include "base/count.h"
 #include "edit/temp.h"
 
 /* Changed bytes of a tensor up to this are kept in memory, as the pages that have them. */
@@ -87,13 +88,14 @@ static int map_pages(const struct edit_content *k, const struct below *b, struct
                     b->m ? (off_t)(b->off - in) : 0);
     if (at == MAP_FAILED)
         return err_set(e, -errno, "cannot map: %s", strerror(errno));
-    int r = 0, fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    int r = 0,
+        fd = b->m ? fcntl(b->m->fd, F_DUPFD_CLOEXEC, 0) : open("/dev/null", O_RDONLY | O_CLOEXEC);
     for (size_t i = 0; i < k->n && r == 0; i++)
         r = read_piece(&k->piece[i], 0, (uint8_t *)at + in + k->piece[i].at,
                        (size_t)k->piece[i].len);
     if (r == 0 && fd < 0)
         r = -errno;
-    *ret = r == 0 ? mapped_of_pages(fd, at, size) : NULL;
+    *ret = r == 0 ? mapped_of_pages(fd, b->m ? b->off - in : 0, at, size) : NULL;
     *off = in;
     if (*ret) {
         (void)mprotect(at, size, PROT_READ);
@@ -157,21 +159,22 @@ static int map_copy(struct live *l, const struct edit_content *k, const struct b
 }
 
 static int map_content(struct live *l, const struct edit_content *k, const struct below *below,
-                       struct mapped **ret, uint64_t *off, struct err *e)
+                       struct preview_tensor *t, struct err *e)
 {
     struct below b = edit_content_covers(k) ? (struct below){0} : *below;
-    *off = 0;
     if (!b.m && k->n == 1 && k->piece[0].draft->src.fd >= 0)
-        return map_draft(k, ret, off, e);
+        return map_draft(k, &t->m, &t->off, e);
     if (k->n == 0) { /* another shape for the bytes that there are */
-        *ret = mapped_ref(b.m);
-        *off = b.off;
+        t->m = mapped_ref(b.m);
+        t->off = b.off;
+        t->of_model = true;
         return 0;
     }
     bool plain = !b.m || !atomic_load(&b.m->frozen);
-    if (plain && changed_bytes(k) <= IN_MEMORY)
-        return map_pages(k, &b, ret, off, e);
-    return map_copy(l, k, &b, ret, e);
+    if (!plain || changed_bytes(k) > IN_MEMORY)
+        return map_copy(l, k, &b, &t->m, e);
+    t->of_model = b.m;
+    return map_pages(k, &b, &t->m, &t->off, e);
 }
 
 /* ---- the table ---- */
@@ -221,9 +224,10 @@ static int make_changed(struct live *l, struct preview_tensor *t, struct edit_co
     if (was && was->m) {
         t->m = mapped_ref(was->m);
         t->off = was->off;
+        t->of_model = was->of_model;
         return 0;
     }
-    return map_content(l, k, &b, &t->m, &t->off, e);
+    return map_content(l, k, &b, t, e);
 }
 
 static int fill(struct live *l, const struct edit_plan *p, struct preview *ret, struct err *e)
@@ -367,25 +371,53 @@ int preview_store(struct live *l, struct store **ret)
 
 /* ---- what is overwritten ---- */
 
-/* Others than `live` and the newest view read from the store of what is on the disk. */
-static bool is_read(const struct live *l)
+static bool has_file(const struct store *s, const struct mapped *m)
 {
-    const struct image *file = l->newest->file;
-    return atomic_load(&l->store->refs) > 1 || (file && atomic_load(&file->refs) > 1);
+    return s && s->file[0] == m;
 }
 
-static int freeze(struct live *l, const struct edit_plan *p, int fd)
+/* Others than `live`, and requests for what is newest, read from the store of what is on the disk. */
+static bool is_read(const struct live *l)
 {
+    const struct store *of[] = {l->store, l->flying_store, l->newest->view.store};
+    const struct image *file = l->newest->file;
     struct mapped *m = l->store->file[0];
-    uint64_t at = 0, n;
+    unsigned stores = 0, maps = file ? 1 : 0;
+    for (size_t i = 0; i < COUNT(of); i++) {
+        bool again = false;
+        for (size_t k = 0; k < i; k++)
+            again |= of[k] == of[i];
+        stores += of[i] == l->store;
+        maps += !again && has_file(of[i], m);
+    }
+    return atomic_load(&l->store->refs) > stores || atomic_load(&m->refs) > maps ||
+           (file && atomic_load(&file->refs) > 1);
+}
+
+/* Of the mappings of the file that were kept those that are still in use. */
+static void reap_old(struct live *l)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < l->n_old; i++) {
+        if (atomic_load(&l->old[i]->refs) > 1)
+            l->old[n++] = l->old[i];
+        else
+            mapped_unref(l->old[i]);
+    }
+    l->n_old = n;
+}
+
+static int freeze(struct mapped *m, const struct edit_plan *p, int fd, uint64_t *at)
+{
+    uint64_t n;
     int r = 0;
     for (size_t i = 0; i < p->image->n && r == 0; i++) {
         const struct segment *s = &p->image->seg[i];
         bool stays = s->from == IMAGE_FILE && s->no == EDIT_OLD_FILE && s->src == s->at;
-        if (stays || s->at >= m->map.size)
+        if (stays || s->at >= p->old_size)
             continue;
-        r = mapped_freeze(m, s->at, min_u64(s->len, m->map.size - s->at), fd, at, &n);
-        at += n;
+        r = mapped_freeze(m, s->at, min_u64(s->len, p->old_size - s->at), fd, *at, &n);
+        *at += n;
     }
     return r;
 }
@@ -393,13 +425,50 @@ static int freeze(struct live *l, const struct edit_plan *p, int fd)
 int preview_keep_old(struct live *l, struct edit_plan *p, struct err *e)
 {
     enum edit_strategy how = EDIT_AUTO;
-    if (!p->patch || !p->changed || !is_read(l) ||
+    uint64_t at = 0;
+    lock_take(&l->lock);
+    reap_old(l);
+    bool read = is_read(l);
+    lock_drop(&l->lock);
+    if (!p->patch || !p->changed || !(read || l->n_old) ||
         edit_prepare(l->file, p, &l->opt.edit, &how, e) < 0 || how != EDIT_INPLACE)
         return 0;
     int fd = temp_unnamed(l->file, e);
     if (fd < 0)
         return fd;
-    int r = freeze(l, p, fd);
+    int r = read ? freeze(l->store->file[0], p, fd, &at) : 0;
+    for (size_t i = 0; i < l->n_old && r == 0; i++)
+        r = freeze(l->old[i], p, fd, &at);
     (void)close(fd);
     return r < 0 ? err_set(e, r, "cannot keep the bytes of open files: %s", strerror(-r)) : 0;
+}
+
+static void keep_map(struct live *l, struct mapped *m)
+{
+    if (array_grow(&l->old, &l->cap_old, l->n_old + 1, sizeof(struct mapped *)) == 0)
+        l->old[l->n_old++] = mapped_ref(m);
+}
+
+void preview_landed(struct live *l, const struct batch *b, bool replaced)
+{
+    assert(lock_held(&l->lock));
+    for (size_t i = 0; i < l->n_old && replaced; i++)
+        mapped_unref(l->old[i]);
+    if (replaced)
+        l->n_old = 0;
+    if (replaced || !b->plan.patch)
+        return;
+    keep_map(l, l->store->file[0]);
+    for (uint32_t i = 0; i < b->preview.n && b->preview.of; i++)
+        if (b->preview.of[i].m && b->preview.of[i].of_model)
+            keep_map(l, b->preview.of[i].m);
+}
+
+void preview_free_old(struct live *l)
+{
+    for (size_t i = 0; i < l->n_old; i++)
+        mapped_unref(l->old[i]);
+    free((void *)l->old);
+    l->old = NULL;
+    l->n_old = l->cap_old = 0;
 }

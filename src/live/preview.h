@@ -34,5 +34,9 @@ void preview_free(struct preview *p);
  * -ENOSPC, -errno.
  */
 int preview_keep_old(struct live *l, struct edit_plan *p, struct err *e);
+/* A batch is on the disk, before its store takes the place of l->store: mappings of a file that goes
+ * on are kept in sight. */
+void preview_landed(struct live *l, const struct batch *b, bool replaced);
+void preview_free_old(struct live *l);
 
 #endif

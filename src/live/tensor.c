@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Which tensors the model has now: see tensor.h. */
-#include "live/tensor.h"
+#include "live/view.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -153,4 +153,12 @@ void tensors_taken_back(struct live *l, const struct tensor_mark *mark, size_t n
         if (!same && mark[i].old != EDIT_NONE)
             report(l, ids_of(c->ids, c->first + mark[i].old).number, e);
     }
+}
+
+void views_interrupt(struct live *l, const void *request)
+{
+    assert(lock_held(&l->lock));
+    for (struct view_draft *d = l->views; d; d = d->next)
+        if (d->request && d->request == request)
+            atomic_store(&d->cancel, true);
 }

@@ -238,6 +238,15 @@ int live_view_unlink(struct live *l, uint32_t number, uint32_t row)
     return r;
 }
 
+void live_view_show(struct live *l, uint32_t number, uint32_t row)
+{
+    lock_take(&l->lock);
+    struct folder *f = folders_find(&l->folders, number);
+    if (f)
+        folder_unhide(f, row);
+    lock_drop(&l->lock);
+}
+
 /* It stays, and shows why. */
 static void keep(struct live *l, struct folder *f, const struct err *e)
 {

@@ -32,6 +32,69 @@ int live_tensor_rename(struct live *l, const char *from, const char *to, unsigne
 int live_tensor_remove(struct live *l, const char *file);
 /* Hide a view, a row of the folder, for a second. */
 int live_view_unlink(struct live *l, uint32_t number, uint32_t row);
+/* It is back. */
+void live_view_show(struct live *l, uint32_t number, uint32_t row);
+
+/* ---- views that are written ---- */
+
+/* What a file in a tensor's folder is to programs that write it. */
+enum live_view_kind {
+    LIVE_RAW, /* to LIVE_F16_NPY: enum tensor_view */
+    LIVE_F32,
+    LIVE_F16,
+    LIVE_BF16,
+    LIVE_F32_NPY,
+    LIVE_F16_NPY,
+    LIVE_TYPE,
+    LIVE_SHAPE,
+    LIVE_ASIDE, /* what is computed of the others: taken, and left aside */
+};
+
+struct live_view; /* an open one, for writing; or for reading what is written */
+
+/*
+ * The origin of the calls that follow: the thread of the program (0: not known) and the request, for
+ * live_interrupt(). Of this thread, until it is set again.
+ */
+void live_caller(uint64_t program, const void *request);
+
+/*
+ * Views that are written have nodes of their own, which only programs that write see. An open of the
+ * node that shows what is stored is -ESTALE: the kernel looks the name up again, which gives the
+ * caller the draft's node (live_view_node()). If it then asks for the same node once more it did
+ * not look (/proc/self/fd), and *direct says that no page may be kept of what it does.
+ *
+ * -EBUSY: another view of the tensor was written, and is not accepted.
+ */
+int live_view_open(struct live *l, uint32_t tensor, uint32_t row, enum live_view_kind kind,
+                   int flags, struct live_view **ret, bool *direct);
+/* The number of the draft's node, if the caller is about to open it; else 0. */
+uint32_t live_view_node(struct live *l, uint32_t tensor, uint32_t row);
+/* The same as live_view_open(), for a caller that is given the node: a view that is made anew is one
+ * that was truncated. */
+int live_view_create(struct live *l, uint32_t tensor, uint32_t row, enum live_view_kind kind,
+                     struct live_view **ret, uint32_t *node);
+/* Open a draft by its node. -ESTALE: it has ended. */
+int live_view_open_node(struct live *l, uint32_t node, int flags, struct live_view **ret);
+
+struct live_view_attr {
+    uint32_t tensor;
+    uint64_t size;
+};
+/* -ESTALE. */
+int live_view_attr(struct live *l, uint32_t node, struct live_view_attr *ret);
+
+int live_view_read(struct live *l, struct live_view *h, uint64_t off, void *dst, size_t n,
+                   size_t *got);
+int live_view_write(struct live *l, struct live_view *h, uint64_t off, const void *bytes, size_t n);
+int live_view_truncate(struct live *l, struct live_view *h, uint64_t size);
+int live_view_allocate(struct live *l, struct live_view *h, uint64_t off, uint64_t n,
+                       bool keep_size);
+int live_view_flush(struct live *l, struct live_view *h, struct live_wait *w);
+int live_view_fsync(struct live *l, struct live_view *h, struct live_wait *w);
+void live_view_release(struct live *l, struct live_view *h);
+
+/* ---- errors ---- */
 
 /* Why the last edit was refused, into `out`: nothing if it was not. And forget that. */
 int live_tensor_error(struct live *l, uint32_t number, struct buf *out);

@@ -109,9 +109,10 @@ static void retire(struct retired *r)
  * large model after the waiting requests are answered: freeing a file takes a good part of the time
  * that its copy took.
  */
-static struct retired landed(struct live *l, struct store *s)
+static struct retired landed(struct live *l, struct store *s, bool replaced)
 {
     struct store *now = NULL;
+    preview_landed(l, &l->flight, replaced);
     struct retired ret = {.store = {l->store, s ? l->flying_store : NULL}};
     snapshot_unref(l->disk);
     l->disk = l->flying;
@@ -230,7 +231,7 @@ static void finish(struct live *l, struct job *job, struct store *s, int r)
 {
     struct retired old = {0};
     if (r == 0)
-        old = landed(l, s);
+        old = landed(l, s, job->result.old_fd >= 0);
     else
         failed(l, job, r);
     struct live_wait *waits = l->flight.waits; /* more may have joined */

@@ -33,7 +33,7 @@ int mapped_open(int fd, uint64_t size, struct mapped **ret, struct err *e)
     return 0;
 }
 
-struct mapped *mapped_of_pages(int fd, const void *pages, uint64_t size)
+struct mapped *mapped_of_pages(int fd, uint64_t base, const void *pages, uint64_t size)
 {
     struct mapped *m = calloc(1, sizeof(*m));
     if (!m)
@@ -41,6 +41,7 @@ struct mapped *mapped_of_pages(int fd, const void *pages, uint64_t size)
     atomic_init(&m->refs, 1);
     atomic_init(&m->frozen, true);
     m->fd = fd;
+    m->base = base;
     m->map = (struct map){.fd = fd, .data = pages, .size = size};
     return m;
 }
@@ -102,10 +103,13 @@ int mapped_copy(struct mapped *m, uint64_t off, void *dst, size_t n)
 int mapped_freeze(struct mapped *m, uint64_t off, uint64_t n, int fd, uint64_t at, uint64_t *copied)
 {
     const struct sys *s = &sys_libc;
-    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), lo = off & ~(page - 1);
-    uint64_t end = min_u64(m->map.size, (off + n + page - 1) & ~(page - 1)), done = 0;
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), last = off + n;
+    off = max_u64(off, m->base) - m->base;
+    last = max_u64(last, m->base) - m->base;
+    uint64_t lo = off & ~(page - 1), end = min_u64(m->map.size, (last + page - 1) & ~(page - 1));
+    uint64_t done = 0;
     *copied = 0;
-    if (lo >= end)
+    if (off >= last || lo >= end)
         return 0;
     uint8_t *room = malloc(COPY_ROOM);
     int r = room ? 0 : -ENOMEM;

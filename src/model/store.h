@@ -25,7 +25,8 @@ struct mapped {
     bool is_far;     /* reads are announced, by `far` */
     struct far far;
     struct map map;
-    atomic_bool frozen; /* see mapped_freeze() */
+    uint64_t base;      /* of its first byte in the file */
+    atomic_bool frozen; /* some pages are not the file's: mapped_freeze(), mapped_of_pages() */
 };
 
 /* Map the first `size` bytes of fd, which passes to it on success. */
@@ -38,14 +39,14 @@ void mapped_unref(struct mapped *m);
  */
 void mapped_want(struct mapped *m, uint64_t off, uint64_t n);
 /*
- * A mapping that was made, whose pages need not be those of a file; it passes to it, as does fd. NULL:
- * no memory, and they stay the caller's.
+ * A mapping that was made, of pages that are not a file's, or of its own pages and those of fd from
+ * `base` on; it passes to it, as does fd. NULL: no memory, and they stay the caller's.
  */
-struct mapped *mapped_of_pages(int fd, const void *pages, uint64_t size);
+struct mapped *mapped_of_pages(int fd, uint64_t base, const void *pages, uint64_t size);
 /*
- * What is mapped of [off, off + n), rounded to pages, stays as it is, whatever is written to the
- * file: its bytes are copied to `fd`, a file without a name, at `at`, a multiple of a page, and
- * mapped from there. *copied: how many those are. Before the file is changed. 0, -errno.
+ * What is mapped of bytes [off, off + n) of the file, rounded to pages, stays as it is, whatever is
+ * written to the file: its bytes are copied to `fd`, a file without a name, at `at`, a multiple of a
+ * page, and mapped from there. *copied: how many those are. Before the file is changed. 0, -errno.
  */
 int mapped_freeze(struct mapped *m, uint64_t off, uint64_t n, int fd, uint64_t at,
                   uint64_t *copied);

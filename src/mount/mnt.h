@@ -13,6 +13,7 @@
 
 #include <stdatomic.h>
 
+#include "live/tensors.h"
 #include "mount/daemon.h"
 #include "mount/handles.h"
 #include "mount/passing.h"

@@ -21,6 +21,7 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
     struct tree_entry e;
     struct fuse_entry_param none = {.entry_timeout = FOREVER};
+    live_caller((uint64_t)fuse_req_ctx(req)->pid, req);
     int r = shelf_lookup(shelf_of(req), parent, name, &e);
     if (r == -ENOENT && shelf_never(shelf_of(req), parent)) /* a read-only tree gets no new names */
         (void)fuse_reply_entry(req, &none);
@@ -56,6 +57,7 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     struct mnt *m = mnt_of(req);
     struct shelf_file *f = NULL;
+    live_caller((uint64_t)fuse_req_ctx(req)->pid, req);
     int r = shelf_open_file(m->shelf, ino, fi->flags, &f);
     if (r == 0 && (fi->flags & O_ACCMODE) != O_RDONLY)
         mnt_made(m, NULL);
@@ -239,6 +241,7 @@ const struct fuse_lowlevel_ops mnt_ops = {
     .setattr = op_setattr,
     .create = op_create,
     .write = op_write,
+    .fallocate = op_fallocate,
     .flush = op_flush,
     .fsync = op_fsync,
     .fsyncdir = op_fsyncdir,

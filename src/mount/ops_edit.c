@@ -72,11 +72,21 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t n, off_t
               struct fuse_file_info *fi)
 {
     (void)ino;
+    live_caller((uint64_t)fuse_req_ctx(req)->pid, req);
+    if (shelf_converts(file_of(fi)))
+        answer_interruptible(req, shelf_of(req));
     int r = shelf_write(file_of(fi), (uint64_t)off, bytes, n);
     if (r < 0)
         (void)fuse_reply_err(req, -r);
     else
         (void)fuse_reply_write(req, n);
+}
+
+void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t n,
+                  struct fuse_file_info *fi)
+{
+    (void)ino;
+    (void)fuse_reply_err(req, -shelf_allocate(file_of(fi), mode, (uint64_t)off, (uint64_t)n));
 }
 
 void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
@@ -173,6 +183,7 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
     *p = (struct parked_attr){
         .wait = {.done = on_truncated, .request = req}, .req = req, .ino = ino};
     answer_interruptible(req, shelf_of(req));
+    live_caller((uint64_t)fuse_req_ctx(req)->pid, req);
     int r = to_set & FUSE_SET_ATTR_SIZE
                 ? shelf_truncate(shelf_of(req), ino, fi ? file_of(fi) : NULL,
                                  (uint64_t)attr->st_size, &p->wait)

@@ -95,6 +95,8 @@ int shelf_fsyncdir(struct shelf *s, uint64_t node, struct live_wait *w);
 int shelf_unlink(struct shelf *s, uint64_t parent, const char *name);
 int shelf_rename(struct shelf *s, uint64_t parent, const char *name, uint64_t new_parent,
                  const char *new_name, unsigned flags, struct live_wait *w);
+bool shelf_converts(const struct shelf_file *f);
+int shelf_allocate(struct shelf_file *f, int mode, uint64_t off, uint64_t n);
 int shelf_mkdir(struct shelf *s, uint64_t parent, const char *name, struct tree_entry *ret);
 int shelf_rmdir(struct shelf *s, uint64_t parent, const char *name);
 int shelf_symlink(struct shelf *s, uint64_t parent, const char *name, const char *target,

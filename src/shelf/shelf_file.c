@@ -167,6 +167,16 @@ int shelf_write(struct shelf_file *f, uint64_t off, const void *bytes, size_t n)
     return f->file ? tree_write(tree_in(&f->use), f->file, off, bytes, n) : -EBADF;
 }
 
+bool shelf_converts(const struct shelf_file *f)
+{
+    return f->file && tree_converts(f->file);
+}
+
+int shelf_allocate(struct shelf_file *f, int mode, uint64_t off, uint64_t n)
+{
+    return f->file ? tree_allocate(tree_in(&f->use), f->file, mode, off, n) : -EOPNOTSUPP;
+}
+
 int shelf_truncate(struct shelf *s, uint64_t node, struct shelf_file *f, uint64_t size,
                    struct live_wait *w)
 {

@@ -3,6 +3,7 @@
 #include "tree/tensors.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,7 +32,7 @@ int tree_create(struct tree *t, uint64_t parent, const char *name, int flags,
     struct live *l;
     struct node dir = ino_node(parent);
     if (tensors_has(t, &dir))
-        return -EPERM;
+        return tensors_create(t, &dir, name, flags, ret, file);
     int r = new_name(t, parent, name, &l);
     if (r < 0)
         return r;
@@ -53,7 +54,21 @@ int tree_create(struct tree *t, uint64_t parent, const char *name, int flags,
 
 int tree_write(struct tree *t, struct tree_file *f, uint64_t off, const void *bytes, size_t n)
 {
+    if (f->view)
+        return live_view_write(t->live, f->view, off, bytes, n);
     return f->live ? live_write(t->live, f->live, off, bytes, n) : -EBADF;
+}
+
+bool tree_converts(const struct tree_file *f)
+{
+    return f->view && f->row->text;
+}
+
+int tree_allocate(struct tree *t, struct tree_file *f, int mode, uint64_t off, uint64_t n)
+{
+    if (!f->view || mode & ~FALLOC_FL_KEEP_SIZE)
+        return -EOPNOTSUPP;
+    return live_view_allocate(t->live, f->view, off, n, mode & FALLOC_FL_KEEP_SIZE);
 }
 
 int tree_truncate(struct tree *t, uint64_t node, struct tree_file *file, uint64_t size,
@@ -64,7 +79,7 @@ int tree_truncate(struct tree *t, uint64_t node, struct tree_file *file, uint64_
     if (!t->writable)
         return -EROFS;
     if (n.kind == NODE_TENSOR_FILE && t->opt.tensors)
-        return -EOPNOTSUPP;
+        return tensors_truncate(t, &n, file ? file->view : NULL, size, w);
     if (n.kind != NODE_KEY)
         return -EACCES;
     int r = begin_editing(t, &l);
@@ -73,11 +88,15 @@ int tree_truncate(struct tree *t, uint64_t node, struct tree_file *file, uint64_
 
 int tree_flush(struct tree *t, struct tree_file *f, struct live_wait *w)
 {
+    if (f->view)
+        return live_view_flush(t->live, f->view, w);
     return f->live ? live_flush(t->live, f->live, w) : 0;
 }
 
 int tree_fsync(struct tree *t, struct tree_file *f, struct live_wait *w)
 {
+    if (f && f->view)
+        return live_view_fsync(t->live, f->view, w);
     if (!t->live || (f && !f->live))
         return 0;
     return live_fsync(t->live, f ? f->live : NULL, w);

@@ -5,7 +5,7 @@
 
 #include "edit/keeper.h"
 #include "edit/open.h"
-#include "live/live.h"
+#include "live/tensors.h"
 #include "model/newest.h"
 #include "tree/held.h"
 #include "tree/rights.h"
@@ -142,6 +142,7 @@ struct tree_file {
     struct held *held;      /* tree_hold_view() */
     struct image *image;    /* NODE_WHOLE: a reference: what it is read from, if that is an image */
     struct live_file *live; /* of a key or helper of a writable tree */
+    struct live_view *view; /* of a tensor's view that is written; tensors.h */
     bool cut;               /* when it was opened, the model's file was known to have been cut */
     bool piecewise;         /* answered piecewise: see files.h */
     bool decodes;           /* piecewise, from tensor values */

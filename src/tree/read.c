@@ -98,7 +98,7 @@ int row_open(struct tree *t, struct tree_file *f, int flags)
     if (node_is_dir(&f->node))
         return -EISDIR;
     if ((flags & O_ACCMODE) != O_RDONLY)
-        return !t->writable ? -EROFS : t->opt.tensors ? -EOPNOTSUPP : -EACCES;
+        return t->writable ? -EACCES : -EROFS;
     f->row = node_row(&f->node);
     f->cacheable = !(t->writable && f->row->flags & ROW_MOVES);
     f->cut = store_cut(v.store);
@@ -149,6 +149,8 @@ int tree_release(struct tree *t, struct tree_file *f)
         return 0;
     if (f->live)
         live_release(t->live, f->live);
+    if (f->view)
+        live_view_release(t->live, f->view);
     tree_let_go(t, f->held);
     image_unref(f->image);
     rendered_unref(f->shared);
@@ -215,9 +217,11 @@ int tree_read(struct tree *t, struct tree_file *f, uint64_t off, size_t n, struc
         r->bytes = r->len ? text->data + off : NULL;
         return 0;
     }
-    if (!f->live)
+    if (!f->live && !f->view)
         return read_row(t, f, off, n, r);
     r->bytes = r->scratch;
+    if (f->view)
+        return live_view_read(t->live, f->view, off, r->scratch, n, &r->len);
     r->len = live_read(t->live, f->live, off, n, r->scratch);
     return 0;
 }

@@ -3,22 +3,16 @@
 #include "tree/tensors.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "base/count.h"
 
 /* tensors/ itself. */
 static bool is_top(const struct node *dir)
 {
     return dir->kind == NODE_DIR && dir->row == ROOT_TENSORS;
-}
-
-bool tensors_has(const struct tree *t, const struct node *dir)
-{
-    return t->opt.tensors && t->writable && (is_top(dir) || dir->kind == NODE_TENSOR);
-}
-
-struct live *tensors_live(const struct tree *t)
-{
-    return t->opt.tensors ? atomic_load(&t->live) : NULL;
 }
 
 int tensors_find(struct tree *t, struct live *l, const char *name, struct node *ret)
@@ -28,22 +22,185 @@ int tensors_find(struct tree *t, struct live *l, const char *name, struct node *
     return live_tensor_find(l, name, &ret->number);
 }
 
-int tensors_facts(struct tree *t, const struct snapshot *g, const struct node *n, bool fresh,
-                  struct live_folder *ret)
+/* ---- views that are written ---- */
+
+static enum live_view_kind kind_of(uint32_t row)
+{
+    static const struct {
+        const char *name;
+        enum live_view_kind kind;
+    } kinds[] = {{"raw", LIVE_RAW},   {"f32", LIVE_F32},         {"f16", LIVE_F16},
+                 {"bf16", LIVE_BF16}, {"f32.npy", LIVE_F32_NPY}, {"f16.npy", LIVE_F16_NPY},
+                 {"type", LIVE_TYPE}, {"shape", LIVE_SHAPE}};
+    for (size_t i = 0; i < COUNT(kinds); i++)
+        if (strcmp(files_row(FILES_TENSOR, row)->name, kinds[i].name) == 0)
+            return kinds[i].kind;
+    return LIVE_ASIDE;
+}
+
+int tensors_draft(struct tree *t, const struct node *n, struct tree_entry *ret)
 {
     struct live *l = tensors_live(t);
-    *ret = (struct live_folder){0};
-    if (!l || (n->kind != NODE_TENSOR && n->kind != NODE_TENSOR_FILE))
+    struct live_view_attr a;
+    if (!l || n->kind != NODE_TENSOR_FILE || live_view_attr(l, n->number, &a) < 0)
         return 0;
-    uint32_t number = n->number;
-    if (n->kind == NODE_TENSOR_FILE) {
-        const struct gguf_tensor *tensor = node_tensor(g, n);
-        if (!tensor)
-            return 0;
-        number = ids_of(g->ids, snapshot_tensor_no(g, tensor)).number;
-    }
-    return live_tensor_folder(l, number, fresh, ret);
+    CLEANUP(view_free) struct view v = newest_view(&t->newest);
+    struct node folder = {.kind = NODE_TENSOR, .number = a.tensor};
+    int r = node_entry(t, &v, &folder, ret);
+    if (r < 0)
+        return r;
+    ret->node = ino_of(n);
+    ret->generation = 0;
+    ret->fixed = ret->lasting = false;
+    ret->attr.st_ino = ino_tensor_file(a.tensor, n->row);
+    ret->attr.st_mode = S_IFREG | (ret->attr.st_mode & 0666);
+    ret->attr.st_nlink = 1;
+    ret->attr.st_size = (off_t)a.size;
+    ret->attr.st_blocks = (blkcnt_t)((a.size + 511) / 512);
+    return 1;
 }
+
+int tensors_look(struct tree *t, const struct node *dir, const struct node *file,
+                 struct tree_entry *ret)
+{
+    struct live *l = tensors_live(t);
+    if (!l || dir->kind != NODE_TENSOR || kind_of(file->row) == LIVE_ASIDE)
+        return 0;
+    struct node n = {.kind = NODE_TENSOR_FILE, .row = file->row};
+    n.number = live_view_node(l, dir->number, file->row);
+    return n.number ? tensors_draft(t, &n, ret) : 0;
+}
+
+/* A view as it is stored is to be written: -ESTALE, until the kernel has looked again. */
+static int open_stored(struct tree *t, const struct node *n, int flags, struct live_view **ret,
+                       bool *direct)
+{
+    struct live *l;
+    int r = begin_editing(t, &l);
+    if (r < 0)
+        return r;
+    CLEANUP(view_free) struct view v = newest_view(&t->newest);
+    const struct gguf_tensor *tensor = node_tensor(v.snap, n);
+    if (!tensor || node_check(t, v.snap, n) < 0)
+        return -ESTALE;
+    uint32_t number = ids_of(v.snap->ids, snapshot_tensor_no(v.snap, tensor)).number;
+    return live_view_open(l, number, n->row, kind_of(n->row), flags, ret, direct);
+}
+
+static int open_view(struct tree *t, const struct node *n, int flags, struct live_view **ret,
+                     bool *direct)
+{
+    struct live *l = tensors_live(t);
+    struct live_view_attr a;
+    *direct = false;
+    if (l && live_view_attr(l, n->number, &a) == 0)
+        return live_view_open_node(l, n->number, flags, ret);
+    return open_stored(t, n, flags, ret, direct);
+}
+
+int tensors_open(struct tree *t, struct tree_file *f, int flags)
+{
+    struct live *l = tensors_live(t);
+    struct live_view_attr a;
+    bool writes = (flags & O_ACCMODE) != O_RDONLY || flags & O_TRUNC, direct;
+    if (!t->opt.tensors || !t->writable || f->node.kind != NODE_TENSOR_FILE ||
+        f->node.row >= files_count(FILES_TENSOR))
+        return 0;
+    if (!writes && (!l || live_view_attr(l, f->node.number, &a) < 0))
+        return 0;
+    int r = open_view(t, &f->node, flags, &f->view, &direct);
+    f->row = node_row(&f->node);
+    f->cacheable = !direct;
+    return r < 0 ? r : 1;
+}
+
+/* The row of a view that is made, which the folder does not show at the moment, or not with O_EXCL. */
+static int row_to_make(struct tree *t, const struct node *dir, const char *name, int flags,
+                       uint32_t *row)
+{
+    CLEANUP(view_free) struct view v = newest_view(&t->newest);
+    const struct gguf_tensor *tensor = node_tensor(v.snap, dir);
+    struct live_folder folder;
+    int r = tensors_facts(t, v.snap, dir, false, &folder);
+    if (r < 0)
+        return r;
+    if (!tensor || folder.removed)
+        return -ENOENT;
+    int found = files_find(v.snap, FILES_TENSOR, tensor, name);
+    if (found < 0)
+        return -EPERM;
+    *row = (uint32_t)found;
+    return flags & O_EXCL && !(folder.hidden >> *row & 1) ? -EEXIST : 0;
+}
+
+static int create_view(struct tree *t, struct live *l, const struct node *dir, struct tree_file *f,
+                       struct tree_entry *ret)
+{
+    uint32_t row = f->node.row;
+    f->cacheable = true;
+    int r = live_view_create(l, dir->number, row, kind_of(row), &f->view, &f->node.number);
+    if (r < 0)
+        return r;
+    r = tensors_draft(t, &f->node, ret);
+    return r > 0 ? 0 : r < 0 ? r : -ESTALE;
+}
+
+/* What follows from other views is shown as it is. */
+static int create_aside(struct tree *t, struct live *l, const struct node *dir, struct tree_file *f,
+                        struct tree_entry *ret)
+{
+    CLEANUP(view_free) struct view v = newest_view(&t->newest);
+    const struct gguf_tensor *tensor = node_tensor(v.snap, dir);
+    bool direct;
+    if (!tensor)
+        return -ENOENT;
+    f->node.number = ids_of(v.snap->ids, snapshot_tensor_no(v.snap, tensor)).version;
+    live_view_show(l, dir->number, f->node.row);
+    int r = live_view_open(l, dir->number, f->node.row, LIVE_ASIDE, O_RDWR, &f->view, &direct);
+    return r < 0 ? r : node_entry(t, &v, &f->node, ret);
+}
+
+int tensors_create(struct tree *t, const struct node *dir, const char *name, int flags,
+                   struct tree_entry *ret, struct tree_file **file)
+{
+    struct live *l;
+    uint32_t row;
+    int r = dir->kind == NODE_TENSOR ? begin_editing(t, &l) : -EPERM;
+    if (r == 0)
+        r = row_to_make(t, dir, name, flags, &row);
+    struct tree_file *f = r == 0 ? calloc(1, sizeof(*f)) : NULL;
+    if (!f)
+        return r < 0 ? r : -ENOMEM;
+    atomic_fetch_add(&t->open, 1);
+    f->node = (struct node){.kind = NODE_TENSOR_FILE, .row = row};
+    f->row = node_row(&f->node);
+    r = kind_of(row) == LIVE_ASIDE ? create_aside(t, l, dir, f, ret)
+                                   : create_view(t, l, dir, f, ret);
+    if (r < 0)
+        (void)tree_release(t, f);
+    else
+        *file = f;
+    return r;
+}
+
+int tensors_truncate(struct tree *t, const struct node *n, struct live_view *view, uint64_t size,
+                     struct live_wait *w)
+{
+    struct live_view *own = NULL;
+    bool direct;
+    int r = view ? 0 : open_view(t, n, O_WRONLY, &own, &direct);
+    struct live *l = tensors_live(t);
+    if (r == 0)
+        r = live_view_truncate(l, view ? view : own, size);
+    if (own) {
+        if (r == 0)
+            r = live_view_flush(l, own, w);
+        live_view_release(l, own);
+    }
+    return r;
+}
+
+/* ---- names ---- */
 
 int tensors_unlink(struct tree *t, const struct node *dir, const char *name)
 {

@@ -6,22 +6,22 @@
 #ifndef TREE_TENSORS_H
 #define TREE_TENSORS_H
 
-#include "live/tensors.h"
-#include "tree/internal.h"
-
-/* True if that is tensors/, or a tensor's folder, of a tree whose tensors can be edited. */
-bool tensors_has(const struct tree *t, const struct node *dir);
-/* What edits it; NULL: nothing, or not yet. */
-struct live *tensors_live(const struct tree *t);
+#include "tree/editable.h"
 
 /* The folder of this name, as its node. -ENOENT. */
 int tensors_find(struct tree *t, struct live *l, const char *name, struct node *ret);
-/*
- * What is known of the tensor that a node belongs to. fresh: the newest snapshot is to show it as
- * it is now.
- */
-int tensors_facts(struct tree *t, const struct snapshot *g, const struct node *n, bool fresh,
-                  struct live_folder *ret);
+/* Open a view that is written, or to be. 1: done; 0: it is to be read as it is stored. */
+int tensors_open(struct tree *t, struct tree_file *f, int flags);
+/* The entry of a draft's node. 0: it is not one; 1; -errno. */
+int tensors_draft(struct tree *t, const struct node *n, struct tree_entry *ret);
+/* The draft that the caller is about to open, of a file of a tensor's folder. As above. */
+int tensors_look(struct tree *t, const struct node *dir, const struct node *file,
+                 struct tree_entry *ret);
+/* A file in a tensor's folder is made: a view anew. */
+int tensors_create(struct tree *t, const struct node *dir, const char *name, int flags,
+                   struct tree_entry *ret, struct tree_file **file);
+int tensors_truncate(struct tree *t, const struct node *n, struct live_view *view, uint64_t size,
+                     struct live_wait *w);
 
 int tensors_unlink(struct tree *t, const struct node *dir, const char *name);
 int tensors_rmdir(struct tree *t, const struct node *dir, const char *name);

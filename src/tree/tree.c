@@ -125,6 +125,9 @@ static int lookup_row(struct tree *t, const struct node *dir, const char *name,
     if (!ino)
         return -ENOENT;
     struct node n = ino_node(ino);
+    r = tensors_look(t, dir, &n, ret);
+    if (r != 0)
+        return r < 0 ? r : 0;
     if (n.kind == NODE_WHOLE && node_row(&n)->flags & ROW_STATE)
         r = node_number_state(t, v.snap, &n);
     if (r == 0)
@@ -151,6 +154,9 @@ int tree_fgetattr(struct tree *t, uint64_t node, const struct tree_file *f, stru
     struct node n = ino_node(node);
     if (n.kind == NODE_KEY)
         return keys_attr(t, n.number, f, ret);
+    int draft = tensors_draft(t, &n, ret);
+    if (draft)
+        return draft < 0 ? draft : 0;
     const struct row *row = n.kind == NODE_TENSOR_FILE ? node_row(&n) : NULL;
     bool list = t->opt.tensors && n.kind == NODE_DIR; /* how many it holds */
     int r = (row && moves(row)) || list ? tree_freshen(t) : 0;
@@ -343,7 +349,10 @@ int tree_open_file(struct tree *t, uint64_t node, int flags, struct tree_file **
     atomic_fetch_add(&t->open, 1);
     f->node = ino_node(node);
     f->cacheable = !t->writable;
-    int r = f->node.kind == NODE_KEY ? keys_open(t, f, flags) : row_open(t, f, flags);
+    int r = f->node.kind == NODE_KEY ? keys_open(t, f, flags) : tensors_open(t, f, flags);
+    if (r == 0 && f->node.kind != NODE_KEY)
+        r = row_open(t, f, flags);
+    r = r > 0 ? 0 : r;
     if (r == 0)
         r = buf_error(&f->text);
     if (r < 0)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Extended attributes, and the history of the keys by attributes of metadata/: see tree.h. */
-#include "tree/tensors.h"
+#include "tree/editable.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: MIT */
+/* What was written to a view of a tensor judged, and made an edit: see view.h. */
+#include "live/view.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <syslog.h>
+#include <time.h>
+
+#include "live/tensor_batch.h"
+#include "live/tensor_encode.h"
+#include "live/tensor_text.h"
+
+int view_base(struct live *l, uint32_t tensor, struct tensor_base **ret)
+{
+    const struct edit_change *c = &l->next.change;
+    struct tensor_now t;
+    struct edit_tensor now;
+    assert(lock_held(&l->lock));
+    int r = tensor_of_number(l, tensor, &t);
+    if (r < 0)
+        return r;
+    if (t.elsewhere || !edit_tensor_find(c, t.name, t.len, &now))
+        return t.elsewhere ? -EOPNOTSUPP : -ENOENT;
+    bool new = now.old == EDIT_NONE;
+    return tensor_base_make(c->base, now.old, new ? NULL : base_store(l), now.old,
+                            (struct edit_content *)now.content, ret);
+}
+
+/* ---- progress ---- */
+
+struct progress {
+    const struct live *l;
+    const struct view_draft *d;
+    time_t last;
+};
+
+static void on_progress(void *arg, uint64_t done, uint64_t all)
+{
+    struct progress *p = arg;
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    if (now.tv_sec == p->last)
+        return;
+    if (p->last && all)
+        live_log(p->l, LOG_INFO, "encoding: %llu %%", (unsigned long long)(done * 100 / all));
+    p->last = now.tv_sec;
+}
+
+/* ---- judged ---- */
+
+/* A judgement under way. */
+struct round {
+    struct live *l;
+    struct view_draft *d;
+    struct tensor_base *base; /* of a text: a reference */
+    struct tensor_edit edit;
+    struct err e;
+};
+
+static int judge_type(struct round *o, bool end, const struct units_watch *watch)
+{
+    const struct buf *b = &o->d->text;
+    uint32_t type;
+    int r = tensor_type_parse(b->data ? (const char *)b->data : "", b->len, end, &type, &o->e);
+    if (r != 0)
+        return r == TENSOR_TEXT_MORE ? TENSOR_SHORT : r;
+    return tensor_convert(o->base, type, o->l->file, watch, &o->edit, &o->e);
+}
+
+static int judge_shape(struct round *o, bool end)
+{
+    const struct buf *b = &o->d->text;
+    struct edit_shape shape;
+    int r = tensor_shape_parse(b->data ? (const char *)b->data : "", b->len, end, &shape, &o->e);
+    if (r != 0)
+        return r == TENSOR_TEXT_MORE ? TENSOR_SHORT : r;
+    r = tensor_reshape(o->base, &shape, &o->e);
+    if (r == TENSOR_CHANGED)
+        o->edit = (struct tensor_edit){.shaped = true, .shape = shape};
+    return r;
+}
+
+static int judge(struct round *o, bool end)
+{
+    struct view_draft *d = o->d;
+    struct progress p = {o->l, d, 0};
+    const struct units_watch watch = {&d->cancel, on_progress, &p};
+    if (d->data)
+        return tensor_draft_judge(d->data, &watch, &o->edit, &o->e);
+    return d->kind == LIVE_TYPE ? judge_type(o, end, &watch) : judge_shape(o, end);
+}
+
+/* Whether what it was begun from is still what the model has. */
+static int check_base(const struct round *o, const struct folder *f, struct err *e)
+{
+    if (o->d->losses != o->l->losses)
+        return err_set(e, -EIO, "the edit before it failed: open it anew");
+    if (o->d->edits != f->edits)
+        return err_set(e, -ESTALE, "the tensor was edited by another file: open it anew");
+    return 0;
+}
+
+/* Make it part of the change. 1, -errno. With the lock. */
+static int accept(struct round *o, struct folder *f)
+{
+    struct live *l = o->l;
+    struct view_draft *d = o->d;
+    struct tensor_now t;
+    struct tensor_base *now = NULL;
+    size_t mark = edit_mark(&l->next.change);
+    int r = check_base(o, f, &o->e);
+    if (r == 0 && tensor_of_number(l, d->tensor, &t) < 0)
+        r = err_set(&o->e, -ENOENT, "the tensor was removed");
+    if (r == 0 && batch_room(l) < 0)
+        r = err_set(&o->e, -ENOMEM, "no memory for the edit");
+    if (r == 0)
+        r = tensor_edit_apply(&o->edit, &l->next.change, t.name, t.len, &o->e);
+    if (r < 0)
+        return r;
+    r = view_base(l, d->tensor, &now);
+    if (r < 0) {
+        edit_undo(&l->next.change, mark);
+        return err_set(&o->e, r, "no memory for the edit");
+    }
+    if (d->data)
+        tensor_draft_passed(d->data, now);
+    tensor_base_unref(now);
+    d->edits = ++f->edits;
+    d->accepted = true;
+    (void)tensor_accepted(l, f, NULL);
+    return 1;
+}
+
+/* Its line, and `why` of the draft, which every later flush repeats. With the lock. */
+static int report(struct round *o, struct folder *f, int r)
+{
+    struct tensor_now t;
+    if (!o->e.code)
+        (void)err_set(&o->e, r, "%s", strerror(-r));
+    o->e.code = r;
+    if (r != -EINTR && !o->d->data) /* of data it is found again as long as it is so */
+        o->d->why = o->e;
+    if (tensor_of_number(o->l, o->d->tensor, &t) == 0)
+        (void)tensor_refused(o->l, f, t.name, t.len, &o->e);
+    return r;
+}
+
+/* What a verdict means. With the lock. */
+static int settle(struct round *o, int r, bool end)
+{
+    struct view_draft *d = o->d;
+    struct folder *f = tensor_folder(o->l, d->tensor);
+    bool changed = r == TENSOR_CHANGED;
+    if (r >= 0 && !f)
+        r = err_set(&o->e, -ENOMEM, "no memory for the edit");
+    if (r == TENSOR_CHANGED)
+        r = accept(o, f);
+    if (changed && r < 0 && d->data)
+        tensor_draft_failed(d->data);
+    if (r < 0)
+        return report(o, f, r);
+    if (changed)
+        return 1;
+    if (r == TENSOR_SHORT || (r == TENSOR_BEGUN && end)) {
+        if (!o->e.code)
+            (void)err_set(&o->e, -EINVAL, "it is too short");
+        o->e.code = -EINVAL;
+        return end && f ? report(o, f, -EINVAL) : -EINVAL;
+    }
+    if (r == TENSOR_SAME && d->data == NULL)
+        folder_set_error(&o->l->folders, f, NULL);
+    return 0;
+}
+
+/* With `judging`. */
+static int judge_all(struct live *l, struct view_draft *d, bool end, const void *request)
+{
+    struct round o = {.l = l, .d = d, .edit = TENSOR_EDIT_INIT};
+    bool text = !d->data;
+    lock_take(&l->lock);
+    int r = d->why.code;
+    bool idle = text && !d->text_new;
+    if (r == 0 && !idle && text)
+        r = view_base(l, d->tensor, &o.base);
+    d->request = request;
+    atomic_store(&d->cancel, false);
+    if (r == 0 && text && l->losses != d->losses)
+        d->losses = l->losses;
+    struct folder *f = folders_find(&l->folders, d->tensor);
+    if (text)
+        d->edits = f ? f->edits : 0;
+    lock_drop(&l->lock);
+    if (r < 0 || idle)
+        return r;
+    do
+        r = judge(&o, end);
+    while (r == -EAGAIN);
+    lock_take(&l->lock);
+    r = settle(&o, r, end);
+    d->request = NULL;
+    if (text && (r >= 0 || end || d->why.code))
+        d->text_new = false;
+    lock_drop(&l->lock);
+    tensor_edit_free(&o.edit);
+    tensor_base_unref(o.base);
+    return r;
+}
+
+int view_judge(struct live *l, struct view_draft *d, bool end, const void *request)
+{
+    (void)pthread_mutex_lock(&d->judging);
+    int r = judge_all(l, d, end, request);
+    (void)pthread_mutex_unlock(&d->judging);
+    return r;
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The draft of a view of a tensor, which all handles that write it share, in the list of the live
+ * state; its judge is tensor_draft.h, or tensor_text.h.
+ *
+ * Locks: `judging` is held while it is judged, which may take long, and comes before that of `struct
+ * live`, which protects all else but the content of `data`.
+ */
+#ifndef LIVE_VIEW_H
+#define LIVE_VIEW_H
+
+#include "live/tensor.h"
+#include "live/tensor_draft.h"
+#include "live/tensors.h"
+
+/* Texts of `type` and `shape` are shorter. */
+#define VIEW_TEXT_MAX 4096
+
+struct view_draft {
+    struct view_draft *next; /* in live.views */
+    uint32_t node;           /* of its nodes: of the counter that gives numbers to versions */
+    uint32_t tensor, row;
+    enum live_view_kind kind;
+    struct tensor_draft *data; /* owned; NULL: it is a text */
+    struct buf text;
+    bool text_new;           /* the text was written and not judged */
+    bool accepted;           /* something was accepted since a request waited for it */
+    unsigned handles, users; /* open ones; and calls that use it without the lock */
+    unsigned writers;        /* of the handles */
+    bool unclosed;           /* some writer went without a flush */
+    unsigned edits;          /* of the folder, when it was begun or passed */
+    unsigned losses;         /* of struct live, the same */
+    struct err why;          /* code 0; or why a write was refused, until it is written anew */
+    pthread_mutex_t judging;
+    const void *request; /* the request that judges; NULL: none */
+    atomic_bool cancel;
+};
+
+struct live_view {
+    struct view_draft *d; /* NULL: what is written is left aside */
+    bool writes, append, closed;
+};
+
+/* Judge what was written. end: no more will come. 1: there was an edit; 0; -errno, which was reported.
+ * Without the lock. */
+int view_judge(struct live *l, struct view_draft *d, bool end, const void *request);
+
+/* The base of a draft: the tensor with all edits accepted. With the lock. -ENOENT. */
+int view_base(struct live *l, uint32_t tensor, struct tensor_base **ret);
+
+/* The request that judges a draft got a signal. With the lock. */
+void views_interrupt(struct live *l, const void *request);
+void views_close(struct live *l);
+
+#endif

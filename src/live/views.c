@@ -1,0 +1,483 @@
+/* SPDX-License-Identifier: MIT */
+/* Views of tensors opened to be written, written and closed: see tensors.h. */
+#include "live/view.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/bytes.h"
+#include "live/tensor_batch.h"
+
+/* Seconds after which a program that is to look again is no longer waited for. */
+#define LOOKS_WITHIN 10
+
+static _Thread_local uint64_t caller_program;
+static _Thread_local const void *caller_request;
+
+void live_caller(uint64_t program, const void *request)
+{
+    caller_program = program;
+    caller_request = request;
+}
+
+/* ---- drafts ---- */
+
+static struct view_draft *find_node(const struct live *l, uint32_t node)
+{
+    struct view_draft *d = l->views;
+    while (d && d->node != node)
+        d = d->next;
+    return d;
+}
+
+static struct view_draft *find_draft(const struct live *l, uint32_t tensor, uint32_t row)
+{
+    struct view_draft *d = l->views;
+    while (d && (d->tensor != tensor || d->row != row))
+        d = d->next;
+    return d;
+}
+
+static bool is_unaccepted(const struct view_draft *d)
+{
+    return d->text_new || (d->data && tensor_draft_is_written(d->data));
+}
+
+/* Another view of the tensor that holds what is not accepted. */
+static bool is_busy(const struct live *l, uint32_t tensor, uint32_t row)
+{
+    for (const struct view_draft *d = l->views; d; d = d->next)
+        if (d->tensor == tensor && d->row != row && is_unaccepted(d))
+            return true;
+    return false;
+}
+
+static void draft_end(struct view_draft *d)
+{
+    tensor_draft_free(d->data);
+    buf_free(&d->text);
+    (void)pthread_mutex_destroy(&d->judging);
+    free(d);
+}
+
+static uint64_t size_of(const struct view_draft *d)
+{
+    return d->data ? tensor_draft_size(d->data) : d->text.len;
+}
+
+/* What nobody needs any more. Returns what draft_end() is to free, without the lock; or NULL. The
+ * kernel may still ask for its attributes. */
+static struct view_draft *reap(struct live *l, struct view_draft *d)
+{
+    struct view_draft **at = &l->views;
+    if (d->handles || d->users)
+        return NULL;
+    l->ended[l->n_ended++ % LIVE_LOOKERS] = (struct ended){d->node, d->tensor, size_of(d)};
+    while (*at != d)
+        at = &(*at)->next;
+    *at = d->next;
+    return d;
+}
+
+static int make_draft(struct live *l, uint32_t tensor, uint32_t row, enum live_view_kind kind,
+                      struct view_draft **ret)
+{
+    struct tensor_base *base = NULL;
+    struct err e = {0};
+    struct folder *f = tensor_folder(l, tensor);
+    struct view_draft *d = f ? calloc(1, sizeof(*d)) : NULL;
+    int r = d ? view_base(l, tensor, &base) : -ENOMEM;
+    if (r == 0 && kind <= LIVE_F16_NPY)
+        r = tensor_draft_make(l->file, base, (enum tensor_view)kind, &d->data, &e);
+    tensor_base_unref(base);
+    if (r < 0) {
+        free(d);
+        return r;
+    }
+    d->node = atomic_fetch_add(&l->newest->numbers, 1);
+    d->tensor = tensor;
+    d->row = row;
+    d->kind = kind;
+    d->edits = f->edits;
+    d->losses = l->losses;
+    (void)pthread_mutex_init(&d->judging, NULL);
+    d->next = l->views;
+    l->views = d;
+    *ret = d;
+    return 0;
+}
+
+/* ---- programs that look again ---- */
+
+static time_t seconds(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec;
+}
+
+/* The place of the caller among the programs that are to look again; NULL: it is not one. */
+static struct looker *find_looker(struct live *l, uint32_t tensor, uint32_t row)
+{
+    for (size_t i = 0; i < LIVE_LOOKERS; i++) {
+        struct looker *k = &l->looker[i];
+        if (k->since && k->program == caller_program && k->tensor == tensor && k->row == row &&
+            seconds() - k->since <= LOOKS_WITHIN)
+            return k;
+    }
+    return NULL;
+}
+
+/* In the place of the one that waits longest. */
+static void add_looker(struct live *l, uint32_t tensor, uint32_t row, enum live_view_kind kind)
+{
+    struct looker *k = &l->looker[0];
+    for (size_t i = 1; i < LIVE_LOOKERS; i++)
+        if (l->looker[i].since < k->since)
+            k = &l->looker[i];
+    *k = (struct looker){caller_program, seconds(), tensor, row, (unsigned)kind};
+}
+
+uint32_t live_view_node(struct live *l, uint32_t tensor, uint32_t row)
+{
+    struct view_draft *d = NULL;
+    if (!atomic_load_explicit(&l->touched, memory_order_acquire))
+        return 0;
+    lock_take(&l->lock);
+    struct looker *k = find_looker(l, tensor, row);
+    if (k)
+        d = find_draft(l, tensor, row);
+    if (k && !d && make_draft(l, tensor, row, (enum live_view_kind)k->kind, &d) < 0)
+        d = NULL;
+    uint32_t node = d ? d->node : 0;
+    lock_drop(&l->lock);
+    return node;
+}
+
+/* ---- open ---- */
+
+/* One more handle of a draft. */
+static int join(struct view_draft *d, int flags, struct live_view **ret)
+{
+    struct live_view *h = calloc(1, sizeof(*h));
+    if (!h)
+        return -ENOMEM;
+    *h = (struct live_view){
+        .d = d, .writes = (flags & O_ACCMODE) != O_RDONLY, .append = flags & O_APPEND};
+    d->handles++;
+    d->writers += h->writes;
+    *ret = h;
+    return 0;
+}
+
+static int empty(struct live *l, struct live_view *h)
+{
+    int r = live_view_truncate(l, h, 0);
+    h->closed = false;
+    return r;
+}
+
+static int open_aside(int flags, struct live_view **ret, bool *direct)
+{
+    struct live_view *h = calloc(1, sizeof(*h));
+    if (!h)
+        return -ENOMEM;
+    h->writes = (flags & O_ACCMODE) != O_RDONLY;
+    *direct = true;
+    *ret = h;
+    return 0;
+}
+
+int live_view_open(struct live *l, uint32_t tensor, uint32_t row, enum live_view_kind kind,
+                   int flags, struct live_view **ret, bool *direct)
+{
+    struct err unready = {0};
+    *direct = false;
+    if (kind == LIVE_ASIDE)
+        return open_aside(flags, ret, direct);
+    writer_ready(l, &unready);
+    if (unready.code)
+        return unready.code;
+    lock_take(&l->lock);
+    struct view_draft *d = NULL;
+    struct tensor_now t;
+    struct looker *k = find_looker(l, tensor, row);
+    int r = tensor_of_number(l, tensor, &t) < 0 ? -ESTALE : t.elsewhere ? -EOPNOTSUPP : 0;
+    if (r == 0 && is_busy(l, tensor, row))
+        r = -EBUSY;
+    if (r == 0 && (!tensor_folder(l, tensor)))
+        r = -ENOMEM;
+    if (r == 0 && !k) {
+        add_looker(l, tensor, row, kind);
+        r = -ESTALE;
+    }
+    if (r == 0 && !(d = find_draft(l, tensor, row)))
+        r = make_draft(l, tensor, row, kind, &d);
+    if (r == 0)
+        r = join(d, flags, ret);
+    if (r == 0)
+        k->since = 0;
+    lock_drop(&l->lock);
+    *direct = true;
+    return r == 0 && flags & O_TRUNC ? empty(l, *ret) : r;
+}
+
+int live_view_create(struct live *l, uint32_t tensor, uint32_t row, enum live_view_kind kind,
+                     struct live_view **ret, uint32_t *node)
+{
+    struct err unready = {0};
+    writer_ready(l, &unready);
+    if (unready.code)
+        return unready.code;
+    lock_take(&l->lock);
+    struct folder *f = tensor_folder(l, tensor);
+    struct view_draft *d = find_draft(l, tensor, row);
+    int r = !f ? -ENOMEM : is_busy(l, tensor, row) ? -EBUSY : 0;
+    if (r == 0 && !d)
+        r = make_draft(l, tensor, row, kind, &d);
+    if (r == 0)
+        r = join(d, O_RDWR, ret);
+    if (r == 0) {
+        folder_unhide(f, row);
+        *node = d->node;
+    }
+    lock_drop(&l->lock);
+    return r < 0 ? r : empty(l, *ret);
+}
+
+int live_view_open_node(struct live *l, uint32_t node, int flags, struct live_view **ret)
+{
+    lock_take(&l->lock);
+    struct view_draft *d = find_node(l, node);
+    struct looker *k = d ? find_looker(l, d->tensor, d->row) : NULL;
+    int r = !d                                                                 ? -ESTALE
+            : (flags & O_ACCMODE) != O_RDONLY && is_busy(l, d->tensor, d->row) ? -EBUSY
+                                                                               : 0;
+    if (r == 0)
+        r = join(d, flags, ret);
+    if (r == 0 && k)
+        k->since = 0;
+    lock_drop(&l->lock);
+    return r == 0 && flags & O_TRUNC ? empty(l, *ret) : r;
+}
+
+int live_view_attr(struct live *l, uint32_t node, struct live_view_attr *ret)
+{
+    int r = -ESTALE;
+    if (!atomic_load_explicit(&l->touched, memory_order_acquire))
+        return r;
+    lock_take(&l->lock);
+    const struct view_draft *d = find_node(l, node);
+    if (d) {
+        *ret = (struct live_view_attr){d->tensor, size_of(d)};
+        r = 0;
+    }
+    for (size_t i = 0; i < LIVE_LOOKERS && r < 0; i++) {
+        const struct ended *x = &l->ended[i];
+        if (!x->node || x->node != node)
+            continue;
+        *ret = (struct live_view_attr){x->tensor, x->size};
+        r = 0;
+    }
+    lock_drop(&l->lock);
+    return r;
+}
+
+/* ---- read and write ---- */
+
+int live_view_read(struct live *l, struct live_view *h, uint64_t off, void *dst, size_t n,
+                   size_t *got)
+{
+    *got = 0;
+    if (!h->d)
+        return 0;
+    if (h->d->data)
+        return tensor_draft_read(h->d->data, off, dst, n, got);
+    lock_take(&l->lock);
+    const struct buf *b = &h->d->text;
+    *got = (size_t)within_u64(off, n, b->len);
+    if (*got)
+        memcpy(dst, b->data + off, *got);
+    lock_drop(&l->lock);
+    return 0;
+}
+
+/* A write that was refused: the error stays with the draft. */
+static int refused(struct live *l, struct view_draft *d, int r, struct err *e)
+{
+    struct tensor_now t;
+    if (!e->code)
+        (void)err_set(e, r, "%s", strerror(-r));
+    e->code = r;
+    lock_take(&l->lock);
+    d->why = *e;
+    if (tensor_of_number(l, d->tensor, &t) == 0)
+        (void)tensor_refused(l, tensor_folder(l, d->tensor), t.name, t.len, e);
+    lock_drop(&l->lock);
+    return r;
+}
+
+static int write_text(struct live *l, struct live_view *h, uint64_t off, const void *bytes,
+                      size_t n)
+{
+    struct view_draft *d = h->d;
+    struct err e = {0};
+    lock_take(&l->lock);
+    struct buf *b = &d->text;
+    if (h->append)
+        off = b->len;
+    bool fits = off <= b->len && off + n <= VIEW_TEXT_MAX;
+    if (off == 0)
+        d->why = (struct err){0}; /* it is written anew */
+    if (fits) {
+        size_t over = (size_t)min_u64(n, b->len - off);
+        if (over)
+            memcpy(b->data + off, bytes, over);
+        buf_add(b, (const uint8_t *)bytes + over, n - over);
+    }
+    d->text_new = true;
+    bool line = n > 0 && memchr(bytes, '\n', n);
+    int r = !fits ? -EINVAL : buf_error(b);
+    lock_drop(&l->lock);
+    if (r < 0)
+        return refused(l, d, r, &e);
+    r = line ? view_judge(l, d, false, caller_request) : 0;
+    return r < 0 ? r : 0;
+}
+
+int live_view_write(struct live *l, struct live_view *h, uint64_t off, const void *bytes, size_t n)
+{
+    struct err e = {0};
+    if (!h->d)
+        return h->writes ? 0 : -EBADF;
+    h->closed = false;
+    if (!h->d->data)
+        return write_text(l, h, off, bytes, n);
+    int r = tensor_draft_write(h->d->data, h->append, off, bytes, n, &e);
+    return r < 0 ? refused(l, h->d, r, &e) : 0;
+}
+
+int live_view_truncate(struct live *l, struct live_view *h, uint64_t size)
+{
+    struct view_draft *d = h->d;
+    struct err e = {0};
+    int r = 0;
+    if (!d)
+        return 0;
+    h->closed = false;
+    if (size == 0) {
+        lock_take(&l->lock);
+        d->why = (struct err){0};
+        lock_drop(&l->lock);
+    }
+    if (d->data) {
+        r = tensor_draft_truncate(d->data, size, &e);
+        return r < 0 ? refused(l, d, r, &e) : 0;
+    }
+    lock_take(&l->lock);
+    if (size <= d->text.len)
+        d->text.len = (size_t)size;
+    else
+        r = -EINVAL;
+    d->text_new = d->text.len > 0;
+    lock_drop(&l->lock);
+    return r;
+}
+
+int live_view_allocate(struct live *l, struct live_view *h, uint64_t off, uint64_t n,
+                       bool keep_size)
+{
+    struct err e = {0};
+    (void)l;
+    if (!h->writes)
+        return -EBADF;
+    if (!h->d || !h->d->data)
+        return 0;
+    return tensor_draft_allocate(h->d->data, off, n, keep_size, &e);
+}
+
+/* ---- closed ---- */
+
+int live_view_flush(struct live *l, struct live_view *h, struct live_wait *w)
+{
+    if (!h->d || !h->writes)
+        return 0;
+    h->closed = true;
+    int r = view_judge(l, h->d, !h->d->data, w->request); /* a text may lack its newline */
+    lock_take(&l->lock);
+    bool accepted = h->d->accepted;
+    h->d->accepted = false;
+    if (r >= 0)
+        r = accepted ? writer_accepted(l, w) : 0;
+    lock_drop(&l->lock);
+    return r;
+}
+
+int live_view_fsync(struct live *l, struct live_view *h, struct live_wait *w)
+{
+    int r = 0;
+    if (!h->d)
+        return 0;
+    if (h->d->writers)
+        r = view_judge(l, h->d, !h->d->data, w->request);
+    if (r < 0)
+        return r;
+    lock_take(&l->lock);
+    h->d->accepted = false;
+    r = writer_sync(l, w, false);
+    lock_drop(&l->lock);
+    return r;
+}
+
+/* Dropped with what was written to it. With the lock. */
+static void drop(struct live *l, struct view_draft *d)
+{
+    struct tensor_now t;
+    struct err e = {0};
+    (void)err_set(&e, -ECANCELED, "what was written was not closed");
+    if (is_unaccepted(d) && tensor_of_number(l, d->tensor, &t) == 0)
+        (void)tensor_refused(l, tensor_folder(l, d->tensor), t.name, t.len, &e);
+}
+
+/* The last writer goes: what was written is judged, unless a program still had it open when the
+ * mount was ended. */
+void live_view_release(struct live *l, struct live_view *h)
+{
+    struct view_draft *d = h->d, *dead = NULL;
+    if (d) {
+        lock_take(&l->lock);
+        d->unclosed |= h->writes && !h->closed;
+        bool last = h->writes && d->writers == 1, ending = l->ending;
+        if (last && ending && d->unclosed)
+            drop(l, d);
+        bool judged = last && !(ending && d->unclosed);
+        d->users++;
+        lock_drop(&l->lock);
+        if (judged)
+            (void)view_judge(l, d, true, NULL);
+        lock_take(&l->lock);
+        d->users--;
+        d->handles--;
+        d->writers -= h->writes;
+        if (d->accepted && judged)
+            (void)writer_accepted(l, NULL);
+        dead = reap(l, d);
+        lock_drop(&l->lock);
+    }
+    if (dead)
+        draft_end(dead);
+    free(h);
+}
+
+/* Drafts that were given to a program which never opened them. */
+void views_close(struct live *l)
+{
+    while (l->views) {
+        struct view_draft *d = l->views;
+        l->views = d->next;
+        draft_end(d);
+    }
+}
