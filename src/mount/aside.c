@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -17,26 +18,32 @@ static long now(void)
     return (long)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
+/* What the other process writes. */
+struct heard {
+    int fd;
+    size_t n;
+    struct buf *said; /* may be NULL */
+};
+
 /* Read what the process writes until it ends. 0, -ETIMEDOUT, -errno. */
-static int listen_to(int fd, int ms, struct buf *said)
+static int listen_to(struct heard *h, int ms)
 {
     char part[512];
-    size_t n = 0;
     for (long end = now() + ms, left; (left = end - now()) >= 0;) {
-        struct pollfd p = {.fd = fd, .events = POLLIN};
+        struct pollfd p = {.fd = h->fd, .events = POLLIN};
         int ready = poll(&p, 1, (int)left);
-        ssize_t got = ready > 0 ? read(fd, part, sizeof(part)) : -1;
+        ssize_t got = ready > 0 ? read(h->fd, part, sizeof(part)) : -1;
         if (got == 0)
             return 0;
         if (ready == 0)
             break;
         if (got < 0 && errno != EINTR)
             return -errno;
-        n += got > 0 ? (size_t)got : 0;
-        if (n > ASIDE_MOST)
+        h->n += got > 0 ? (size_t)got : 0;
+        if (h->n > ASIDE_MOST)
             return -EMSGSIZE;
-        if (said && got > 0)
-            buf_add(said, part, (size_t)got);
+        if (h->said && got > 0)
+            buf_add(h->said, part, (size_t)got);
     }
     return -ETIMEDOUT;
 }
@@ -50,18 +57,25 @@ static void call(int (*fn)(const void *arg, int out), const void *arg, int out)
     _exit(fn(arg, out));
 }
 
-int aside(int (*fn)(const void *arg, int out), const void *arg, int ms, struct buf *said)
+int aside_watched(int (*fn)(const void *arg, int out), const void *arg, int ms,
+                  bool (*still)(const void *arg), struct buf *said)
 {
     int ends[2], status;
     if (pipe2(ends, O_CLOEXEC) < 0)
         return -errno;
+    struct heard h = {.fd = ends[0], .said = said};
     pid_t pid = fork();
     int r = pid < 0 ? -errno : 0;
-    if (pid == 0)
+    if (pid == 0) {
+        if (still)
+            (void)prctl(PR_SET_PDEATHSIG, SIGINT);
         call(fn, arg, ends[1]);
+    }
     (void)close(ends[1]);
     if (r == 0)
-        r = listen_to(ends[0], ms, said);
+        do
+            r = listen_to(&h, ms);
+        while (r == -ETIMEDOUT && still && still(arg));
     (void)close(ends[0]);
     if (pid < 0)
         return r;
@@ -70,4 +84,9 @@ int aside(int (*fn)(const void *arg, int out), const void *arg, int ms, struct b
     if (waitpid(pid, &status, r < 0 ? WNOHANG : 0) != pid || !WIFEXITED(status))
         return r < 0 ? r : -ECHILD;
     return r < 0 ? r : WEXITSTATUS(status);
+}
+
+int aside(int (*fn)(const void *arg, int out), const void *arg, int ms, struct buf *said)
+{
+    return aside_watched(fn, arg, ms, NULL, said);
 }

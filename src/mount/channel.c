@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -11,6 +12,7 @@
 #include <unistd.h>
 
 #include "model/split.h"
+#include "mount/aside.h"
 #include "mount/processes.h"
 #include "mount/seek.h"
 #include "mount/takedown.h"
@@ -20,8 +22,10 @@
 #define XATTR_MOST 65536
 /* How often an undo waits for edits that other programs make meanwhile. */
 #define UNDO_TRIES 20
-/* Milliseconds in which a mount has to answer. */
+/* Milliseconds in which a mount has to answer that is looked at only because it may have the model. */
 #define ANSWER_MS 2000
+/* The same for one that was named, or that has a request. */
+#define LIMIT_MS 10000
 
 /* ---- where ---- */
 
@@ -118,16 +122,30 @@ static int find_daemon(const char *model, char **folder, struct err *e)
     return r < 0 ? err_set(e, r, "cannot list mounts: %s", strerror(-r)) : 0;
 }
 
-static int find_folder(const char *operand, char **folder, struct err *e)
+/* ---- calls that the daemon may not answer ---- */
+
+enum { NO_FOLDER = 0, OFFERED = 1, ERRNO = 2 }; /* what look() returns; ERRNO: added to a number */
+
+/* What an operand is: a folder that offers a history, no folder, or why it is neither. */
+static int look(const void *arg, int out)
 {
-    *folder = metadata_of(operand);
-    if (!*folder)
-        return err_set(e, -ENOMEM, "no memory");
-    if (getxattr(*folder, TREE_XATTR_HISTORY, NULL, 0) >= 0)
-        return 0;
-    int r = -errno;
-    free(*folder);
-    *folder = NULL;
+    struct stat st;
+    (void)out;
+    if (stat(arg, &st) < 0 || !S_ISDIR(st.st_mode))
+        return NO_FOLDER;
+    char *folder = metadata_of(arg);
+    int r = !folder ? ENOMEM : getxattr(folder, TREE_XATTR_HISTORY, NULL, 0) >= 0 ? 0 : errno;
+    free(folder);
+    return r ? ERRNO + r : OFFERED;
+}
+
+static int not_answered(struct err *e)
+{
+    return err_set(e, -ETIMEDOUT, "its mount does not answer");
+}
+
+static int not_offered(const char *operand, int r, struct err *e)
+{
     if (r == -EROFS)
         return err_set(e, r, "it is mounted read-only");
     if (r == -EOPNOTSUPP && faccessat(AT_FDCWD, operand, F_OK, 0) == 0)
@@ -139,26 +157,43 @@ static int find_folder(const char *operand, char **folder, struct err *e)
 
 int channel_find(const char *operand, char **folder, struct err *e)
 {
-    struct stat st;
+    int is = aside(look, operand, LIMIT_MS, NULL), r = 0;
     *folder = NULL;
-    if (stat(operand, &st) == 0 && S_ISDIR(st.st_mode))
-        return find_folder(operand, folder, e);
+    if (is == -ETIMEDOUT)
+        return not_answered(e);
+    if (is < 0)
+        return err_set(e, is, "%s", strerror(-is));
+    if (is > OFFERED)
+        return not_offered(operand, ERRNO - is, e);
+    if (is == OFFERED) {
+        *folder = metadata_of(operand);
+        return *folder ? 0 : err_set(e, -ENOMEM, "no memory");
+    }
     char *model = real_model(operand);
-    int r = model ? find_daemon(model, folder, e) : 0;
+    if (model)
+        r = find_daemon(model, folder, e);
     free(model);
     return r;
 }
 
-/* ---- what ---- */
+/* A request. What the daemon says about it goes to `out`. 0, or an errno that is not negative. */
+struct request {
+    const char *folder;
+    const char *set, *value; /* the attribute that is set; NULL: `get` alone */
+    const char *get;         /* the one that is read; NULL: none */
+    bool settled;            /* all edits are to be written before */
+};
 
-static int get(const char *folder, const char *name, struct buf *out)
+static int write_out(int out, const char *at, ssize_t n)
 {
-    uint8_t *at = buf_extend(out, XATTR_MOST);
-    ssize_t n = at ? getxattr(folder, name, at, XATTR_MOST) : -1;
-    int r = !at ? -ENOMEM : n < 0 ? -errno : 0;
-    if (at)
-        out->len -= XATTR_MOST - (n > 0 ? (size_t)n : 0);
-    return r;
+    while (n > 0) {
+        ssize_t done = write(out, at, (size_t)n);
+        if (done < 0 && errno != EINTR)
+            return errno;
+        at += done > 0 ? done : 0;
+        n -= done > 0 ? done : 0;
+    }
+    return 0;
 }
 
 /* Wait until everything is written. */
@@ -166,11 +201,64 @@ static int sync_folder(const char *folder)
 {
     int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
-        return -errno;
-    int r = fsync(fd) < 0 ? -errno : 0;
+        return errno;
+    int r = fsync(fd) < 0 ? errno : 0;
     (void)close(fd);
     return r;
 }
+
+/* Other programs may make edits meanwhile. *said: a line was written. */
+static int set_attribute(const struct request *q, int out, bool *said)
+{
+    int r = EBUSY;
+    for (int i = 0; i < UNDO_TRIES && r == EBUSY; i++) {
+        char line[128];
+        r = q->settled ? sync_folder(q->folder) : 0;
+        if (r) {
+            *said = true;
+            int n = snprintf(line, sizeof(line), "edits before it could not be written: %s",
+                             strerror(r));
+            (void)write_out(out, line, n);
+            return r;
+        }
+        r = setxattr(q->folder, q->set, q->value, strlen(q->value), 0) < 0 ? errno : 0;
+    }
+    *said =
+        r == EACCES || r == EPERM || r == EROFS; /* by the kernel: the daemon knows nothing of it */
+    return r;
+}
+
+static int make_request(const void *arg, int out)
+{
+    const struct request *q = arg;
+    bool said = false;
+    int r = q->set ? set_attribute(q, out, &said) : 0;
+    if (!q->get || said)
+        return r;
+    char *at = malloc(XATTR_MOST);
+    ssize_t n = at ? getxattr(q->folder, q->get, at, XATTR_MOST) : -1;
+    if (n < 0 && !q->set)
+        r = at ? errno : ENOMEM;
+    int wrote = write_out(out, at, n);
+    free(at);
+    return r ? r : wrote;
+}
+
+/* The daemon answers what is quick: then it is only the request that takes long. */
+static bool still_alive(const void *arg)
+{
+    const struct request *q = arg;
+    return mount_life(q->folder, LIMIT_MS) == MOUNT_ALIVE;
+}
+
+/* -ETIMEDOUT: the daemon answers nothing any more. */
+static int request(const struct request *q, struct buf *said)
+{
+    int r = aside_watched(make_request, q, LIMIT_MS, still_alive, said);
+    return r > 0 ? -r : r;
+}
+
+/* ---- what ---- */
 
 static int refused(int r, struct err *e)
 {
@@ -182,20 +270,21 @@ static int refused(int r, struct err *e)
 int channel_undo(const char *folder, const char *number, struct buf *said, struct err *e)
 {
     char shown[512];
-    int r = -EBUSY;
-    for (int i = 0; i < UNDO_TRIES && r == -EBUSY; i++) {
-        r = sync_folder(folder);
-        if (r < 0)
-            return err_set(e, r, "edits before it could not be written: %s", strerror(-r));
-        r = setxattr(folder, TREE_XATTR_UNDO, number, strlen(number), 0) < 0 ? -errno : 0;
-    }
-    if (r == -EACCES || r == -EPERM || r == -EROFS)
-        return refused(r, e);
     size_t begin = said->len;
-    if (get(folder, TREE_XATTR_UNDO, said) < 0 || said->len == begin)
-        return r < 0 ? refused(r, e) : 0;
+    int r = request(&(struct request){.folder = folder,
+                                      .set = TREE_XATTR_UNDO,
+                                      .value = number,
+                                      .get = TREE_XATTR_UNDO,
+                                      .settled = true},
+                    said);
     if (r == 0)
         return 0;
+    if (r == -ETIMEDOUT)
+        return err_set(e, r,
+                       "its mount does not answer any more; if the daemon goes on, the undo may "
+                       "still be done (ggufs --history shows it)");
+    if (said->len == begin)
+        return refused(r, e);
     (void)show_in(shown, sizeof(shown), said->data + begin, said->len - begin);
     said->len = begin;
     return err_set(e, r, "%s", shown);
@@ -203,12 +292,17 @@ int channel_undo(const char *folder, const char *number, struct buf *said, struc
 
 int channel_history(const char *folder, struct buf *out, struct err *e)
 {
-    int r = get(folder, TREE_XATTR_HISTORY, out);
+    int r = request(&(struct request){.folder = folder, .get = TREE_XATTR_HISTORY}, out);
+    if (r == -ETIMEDOUT)
+        return not_answered(e);
     return r < 0 ? err_set(e, r, "cannot read the history: %s", strerror(-r)) : 0;
 }
 
 int channel_clear(const char *folder, struct err *e)
 {
-    int r = setxattr(folder, TREE_XATTR_HISTORY, "clear", 5, 0) < 0 ? -errno : 0;
+    int r = request(
+        &(struct request){.folder = folder, .set = TREE_XATTR_HISTORY, .value = "clear"}, NULL);
+    if (r == -ETIMEDOUT)
+        return not_answered(e);
     return r < 0 ? refused(r, e) : 0;
 }

@@ -13,7 +13,7 @@ import unittest
 import ggufmodel as gguf
 import mountlib
 import samples
-from editlib import Call, Want, read, sync, until, write
+from editlib import Call, Gate, Want, needs_gate, read, sync, until, write
 from ggufmodel import Value, array
 from historycase import ALL, Case, entries
 from mountlib import GGUFS, Foreground, Mount, get, run
@@ -293,6 +293,61 @@ class Folders(Case):
                 finally:
                     os.kill(pid, signal.SIGCONT)
                 self.undo(file)
+
+
+class Silent(Case):
+    """A daemon that stops to answer what was asked of it: the command ends, and so does Ctrl-C."""
+
+    def silent(self, at, *words):
+        """Commands at a daemon that is stopped; their lines of error."""
+        pid = daemon(at)
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            calls = [subprocess.Popen([GGUFS, word, at], stderr=subprocess.PIPE, text=True)
+                     for word in words]
+            return [(call.communicate(timeout=2 * mountlib.LIMIT)[1], call.returncode)
+                    for call in calls]
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+    def test_before(self):
+        with Mount(self.model) as at:
+            write(at, 'general.name', 'x')
+            for err, status in self.silent(at, '--undo', '--undo=1', '--history', '--history=clear'):
+                self.assertEqual(status, 1)
+                self.assertIn('its mount does not answer', err)
+            self.undo(at)
+            self.check_mount(at)
+
+    @needs_gate
+    def test_within(self):
+        """While the undo is being written."""
+        gate = Gate(mountlib.path('gate'))
+        self.addCleanup(gate.remove)
+        mount = Foreground(self.model, '-o', 'relayout=copy')
+        with gate.before('GATE'):
+            at, process = mount.__enter__()
+        write(at, 'general.name', 'x')
+        for interrupted in (True, False):
+            gate.shut()
+            command = subprocess.Popen([GGUFS, '--undo', at], stderr=subprocess.PIPE, text=True,
+                                       stdout=subprocess.DEVNULL)
+            gate.wait()
+            process.send_signal(signal.SIGSTOP)
+            if interrupted:
+                command.send_signal(signal.SIGINT)
+            _, err = command.communicate(timeout=2 * mountlib.LIMIT)
+            process.send_signal(signal.SIGCONT)
+            gate.open()
+            if interrupted:
+                self.assertEqual(command.returncode, -signal.SIGINT)
+            else:
+                self.assertEqual(command.returncode, 1)
+                self.assertIn('does not answer any more', err)
+            sync(at)
+            self.want.set(b'general.name', Value('string', read(at, 'general.name')[:-1]))
+            self.check_mount(at)
+        mount.__exit__(None, None, None)
 
 
 class Backups(Case):
