@@ -45,7 +45,7 @@ struct shown look_attr(const struct live *l, uint32_t number, struct live_attr *
     struct file *f = names_file(&l->names, number);
     assert(lock_held(&l->lock));
     *ret = (struct live_attr){
-        .number = number, .ino = number, .generation = l->names.generation[number]};
+        .number = number, .ino = number, .generation = l->names.at[number].generation};
     const struct name *x = f ? f->name ? f->name : f->last : NULL;
     if (x) {
         ret->ino = x->ino;

@@ -33,17 +33,28 @@ int names_init(struct names *n, const struct snapshot *first)
     size_t cap = (size_t)shown + 1;
     *n = (struct names){.first = shown,
                         .ranked = snapshot_own(first)->n_kv,
-                        .n = shown,
-                        .inos = shown,
+                        .numbers = {.given = shown},
+                        .inos = {.given = shown},
                         .cap = cap,
                         .buckets = BUCKETS_LEAST};
-    n->file = calloc(cap, sizeof(struct file *));
-    n->generation = calloc(cap, sizeof(*n->generation));
+    n->at = calloc(cap, sizeof(*n->at));
     n->bucket = calloc(n->buckets, sizeof(struct name *));
-    if (n->file && n->generation && n->bucket && (!first->own || number_shown(n, first) == 0))
+    if (n->at && n->bucket && (!first->own || number_shown(n, first) == 0))
         return 0;
     names_close(n);
     return -ENOMEM;
+}
+
+static uint32_t pool_take(struct pool *p)
+{
+    return p->n_back ? p->back[--p->n_back] : p->given++;
+}
+
+/* Without memory it is not given again. */
+static void pool_return(struct pool *p, uint32_t number)
+{
+    if (array_grow(&p->back, &p->cap, p->n_back, sizeof(*p->back)) == 0)
+        p->back[p->n_back++] = number;
 }
 
 static void name_free(struct name *x)
@@ -67,15 +78,14 @@ void names_close(struct names *n)
         next = x->newer;
         name_free(x);
     }
-    for (uint32_t i = 0; n->file && i < n->n; i++)
-        if (n->file[i])
-            file_free(n->file[i]);
-    free((void *)n->file);
-    free(n->generation);
+    for (uint32_t i = 0; n->at && i < n->numbers.given; i++)
+        if (n->at[i].file)
+            file_free(n->at[i].file);
+    free(n->at);
     free(n->own);
     free(n->number);
-    free(n->unused);
-    free(n->unused_ino);
+    free(n->numbers.back);
+    free(n->inos.back);
     free((void *)n->bucket);
     *n = (struct names){0};
 }
@@ -214,11 +224,6 @@ static int set_key(struct name *x, const char *key, size_t len)
     return 0;
 }
 
-static uint32_t new_ino(struct names *n)
-{
-    return n->n_unused_ino ? n->unused_ino[--n->n_unused_ino] : n->inos++;
-}
-
 /* key NULL: a helper's name. */
 static struct name *make(struct names *n, const char *text, uint32_t ino, const char *key,
                          size_t len)
@@ -248,7 +253,7 @@ struct name *names_get(struct names *n, const char *text, bool key)
     if ((x && (x->key || !key)) || (key && name_decode(text, decoded, &len) < 0))
         return x;
     if (!x)
-        return make(n, text, new_ino(n), key ? decoded : NULL, len);
+        return make(n, text, pool_take(&n->inos), key ? decoded : NULL, len);
     assert(!x->file); /* it was a helper's */
     return set_key(x, decoded, len) < 0 ? NULL : x;
 }
@@ -265,9 +270,8 @@ void name_reap(struct names *n, struct name *x)
     if (x->file || x->pins || x->error || x->slot != SLOT_ABSENT || x->rank)
         return;
     struct file *spare = x->spare;
-    if (x->ino >= n->first && array_grow(&n->unused_ino, &n->cap_unused_ino, n->n_unused_ino,
-                                         sizeof(*n->unused_ino)) == 0)
-        n->unused_ino[n->n_unused_ino++] = x->ino;
+    if (x->ino >= n->first)
+        pool_return(&n->inos, x->ino);
     leave(n, x);
     name_free(x);
     if (spare) {
@@ -352,52 +356,31 @@ void name_show(struct names *n, struct name *x)
 
 /* ---- files ---- */
 
-/* Room for one more number. */
-static int grow_numbers(struct names *n)
-{
-    size_t cap = n->cap * 2;
-    if (n->n < n->cap)
-        return 0;
-    struct file **file = realloc((void *)n->file, cap * sizeof(struct file *));
-    if (!file)
-        return -ENOMEM;
-    n->file = file;
-    uint32_t *generation = realloc(n->generation, cap * sizeof(*generation));
-    if (!generation)
-        return -ENOMEM;
-    n->generation = generation;
-    n->cap = cap;
-    return 0;
-}
-
 /* A number that was used before if there is one. */
 struct file *file_new(struct names *n, enum file_kind kind)
 {
     struct file *f = calloc(1, sizeof(*f));
-    if (!f || (!n->n_unused && grow_numbers(n) < 0)) {
+    if (!f || array_grow(&n->at, &n->cap, n->numbers.given, sizeof(*n->at)) < 0) {
         free(f);
         return NULL;
     }
+    n->at[n->numbers.given] = (struct number){0};
     f->kind = kind;
-    f->number = n->n_unused ? n->unused[--n->n_unused] : n->n;
-    if (f->number == n->n)
-        n->generation[n->n++] = 0;
-    n->file[f->number] = f;
+    f->number = pool_take(&n->numbers);
+    n->at[f->number].file = f;
     return f;
 }
 
-/* The number of a key of the first snapshot is not used again: it says that the key is touched.
- * Without memory others are not either. */
+/* The number of a key of the first snapshot is not used again: it says that the key is touched. */
 void file_reap(struct names *n, struct file *f)
 {
     if (f->name || f->opens || f->pins || f->lookups || f->number < n->first)
         return;
     file_free_content(n, f);
     unpin_last(f);
-    n->file[f->number] = NULL;
-    n->generation[f->number]++;
-    if (array_grow(&n->unused, &n->cap_unused, n->n_unused, sizeof(*n->unused)) == 0)
-        n->unused[n->n_unused++] = f->number;
+    n->at[f->number].file = NULL;
+    n->at[f->number].generation++;
+    pool_return(&n->numbers, f->number);
     file_free(f);
 }
 
@@ -411,7 +394,7 @@ void file_free_content(struct names *n, struct file *f)
 
 struct file *names_file(const struct names *n, uint32_t number)
 {
-    return number < n->n ? n->file[number] : NULL;
+    return number < n->numbers.given ? n->at[number].file : NULL;
 }
 
 /* The key of the edited file that has this rank. */
@@ -433,7 +416,7 @@ static uint32_t find_rank(const struct snapshot *g, uint64_t rank)
 uint32_t names_kv(const struct names *n, const struct snapshot *g, uint32_t number)
 {
     const struct gguf *own = snapshot_own(g);
-    if (number >= n->first || n->file[number])
+    if (number >= n->first || n->at[number].file)
         return UINT32_MAX;
     uint32_t kv = find_rank(g, (uint64_t)(n->own ? n->own[number] : number) + 1);
     if (!g->own || kv == UINT32_MAX)
@@ -451,7 +434,7 @@ uint32_t names_number(const struct names *n, const struct snapshot *g, uint32_t 
         return NUMBER_NONE;
     uint64_t i = g->rank ? g->rank[kv] - 1 : kv;
     uint32_t number = i >= n->ranked ? NUMBER_NONE : n->number ? n->number[i] : (uint32_t)i;
-    return number < n->first && !n->file[number] ? number : NUMBER_NONE;
+    return number < n->first && !n->at[number].file ? number : NUMBER_NONE;
 }
 
 struct file *names_materialise(struct names *n, const struct snapshot *g, uint32_t number)
@@ -468,7 +451,7 @@ struct file *names_materialise(struct names *n, const struct snapshot *g, uint32
     }
     x->mtime = (struct timespec){0}; /* the model's */
     f->number = number;
-    n->file[number] = f;
+    n->at[number].file = f;
     slot_event(n, x, SLOT_BACK);
     name_take(n, x, f);
     return f;
@@ -486,7 +469,7 @@ struct name *names_get_key(struct names *n, const struct snapshot *g, const char
         return f ? f->name : NULL;
     }
     if (!x)
-        return make(n, text, new_ino(n), key, len);
+        return make(n, text, pool_take(&n->inos), key, len);
     if (!x->key && !x->file && set_key(x, key, len) < 0)
         return NULL;
     return x;

@@ -95,20 +95,27 @@ struct file {
     uint64_t lookups;    /* references of the kernel */
 };
 
+struct number {
+    struct file *file;   /* NULL: an untouched key, or the number is not in use */
+    uint32_t generation; /* how often it was used before */
+};
+
+/* Numbers, given from 0 on, and those that are to be given again. */
+struct pool {
+    uint32_t given;
+    uint32_t *back; /* owned */
+    size_t n_back, cap;
+};
+
 struct names {
-    uint32_t first;     /* keys of the first snapshot: their numbers are 0 to first - 1 */
-    uint32_t ranked;    /* keys of its own file: their ranks are 1 to ranked */
-    uint32_t *own;      /* owned, by number: of a split model, the key's in that file; else NULL */
-    uint32_t *number;   /* owned: the number of each of those, or NUMBER_NONE; else NULL */
-    uint32_t n;         /* numbers given */
-    size_t cap;         /* of the next two */
-    struct file **file; /* owned, by number; NULL: an untouched key, or a number not in use */
-    uint32_t *generation; /* owned, by number: how often it was used before */
-    uint32_t *unused;     /* owned: numbers to be used again */
-    size_t n_unused, cap_unused;
-    uint32_t inos; /* given to names; reused as numbers are: */
-    uint32_t *unused_ino;
-    size_t n_unused_ino, cap_unused_ino;
+    uint32_t first;   /* keys of the first snapshot: their numbers are 0 to first - 1 */
+    uint32_t ranked;  /* keys of its own file: their ranks are 1 to ranked */
+    uint32_t *own;    /* owned, by number: of a split model, the key's in that file; else NULL */
+    uint32_t *number; /* owned: the number of each of those, or NUMBER_NONE; else NULL */
+    struct pool numbers;
+    struct number *at; /* owned, by number: all that were given */
+    size_t cap;
+    struct pool inos;     /* of names */
     struct name **bucket; /* owned: by hash */
     size_t buckets;       /* a power of two */
     size_t named;

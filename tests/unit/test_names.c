@@ -48,7 +48,7 @@ static void check(const struct names *n)
     for (const struct name *x = n->oldest; x; x = x->newer, named++) {
         CU_ASSERT_PTR_EQUAL(names_find(n, x->text), x);
         CU_ASSERT_TRUE(!x->file || x->file->name == x);
-        CU_ASSERT_TRUE(!x->file || n->file[x->file->number] == x->file);
+        CU_ASSERT_TRUE(!x->file || n->at[x->file->number].file == x->file);
         for (const struct name *y = x->newer; y; y = y->newer)
             CU_ASSERT_NOT_EQUAL(x->ino, y->ino);
         doomed += x->slot == SLOT_DOOMED;
@@ -57,8 +57,9 @@ static void check(const struct names *n)
     CU_ASSERT_EQUAL(n->named, named);
     CU_ASSERT_EQUAL(n->n_doomed, doomed);
     CU_ASSERT_EQUAL(n->n_errors, errors);
-    for (uint32_t i = 0; i < n->n; i++)
-        CU_ASSERT_TRUE(!n->file[i] || !n->file[i]->name || n->file[i]->name->file == n->file[i]);
+    for (uint32_t i = 0; i < n->numbers.given; i++)
+        CU_ASSERT_TRUE(!n->at[i].file || !n->at[i].file->name ||
+                       n->at[i].file->name->file == n->at[i].file);
 }
 
 static struct name *touch(struct fixture *x, uint32_t i)
@@ -165,7 +166,7 @@ static void test_reuse(void)
     h = helper(&x, ".other");
     CU_ASSERT_EQUAL(h->file->number, number);
     CU_ASSERT_EQUAL(h->ino, ino);
-    CU_ASSERT_EQUAL(x.n.generation[number], 1);
+    CU_ASSERT_EQUAL(x.n.at[number].generation, 1);
     check(&x.n);
     end(&x);
 }
@@ -250,7 +251,7 @@ static void test_many(void)
     CU_ASSERT_EQUAL(x.n.named, MANY / 2);
     check(&x.n);
     (void)helper(&x, ".new");
-    CU_ASSERT_EQUAL(x.n.n, MODEL_KEYS + MANY);
+    CU_ASSERT_EQUAL(x.n.numbers.given, MODEL_KEYS + MANY);
     end(&x);
 }
 
