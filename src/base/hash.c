@@ -98,11 +98,11 @@ uint64_t hash_name(const void *bytes, size_t n)
 
 /* ---- XXH64 ---- */
 
-#define XX1 0x9E3779B185EBCA87
-#define XX2 0xC2B2AE3D27D4EB4F
-#define XX3 0x165667B19E3779F9
-#define XX4 0x85EBCA77C2B2AE63
-#define XX5 0x27D4EB2F165667C5
+#define XX1 UINT64_C(0x9E3779B185EBCA87)
+#define XX2 UINT64_C(0xC2B2AE3D27D4EB4F)
+#define XX3 UINT64_C(0x165667B19E3779F9)
+#define XX4 UINT64_C(0x85EBCA77C2B2AE63)
+#define XX5 UINT64_C(0x27D4EB2F165667C5)
 
 enum { STRIPE = 32 }; /* bytes: a word for each of four lanes */
 

@@ -223,8 +223,8 @@ static int set_attribute(const struct request *q, int out, bool *said)
         }
         r = setxattr(q->folder, q->set, q->value, strlen(q->value), 0) < 0 ? errno : 0;
     }
-    *said =
-        r == EACCES || r == EPERM || r == EROFS; /* by the kernel: the daemon knows nothing of it */
+    /* The kernel refused it: the daemon does not know of this request. */
+    *said = r == EACCES || r == EPERM || r == EROFS;
     return r;
 }
 
