@@ -119,6 +119,7 @@ static int write_pending(const char *path, struct err *e)
 struct patience {
     const char *shown;
     long pid;
+    const char *does;
     sem_t done;
     pthread_t thread;
     bool runs;
@@ -134,14 +135,17 @@ static void *say_waiting(void *arg)
     while ((r = sem_timedwait(&p->done, &until)) < 0 && errno == EINTR)
         ;
     if (r < 0)
-        log_line(LOG_NOTICE, "%s: waiting: process %ld is still writing edits", p->shown, p->pid);
+        log_line(LOG_NOTICE, "%s: waiting: process %ld %s", p->shown, p->pid, p->does);
     return NULL;
 }
 
 /* If no thread can be started, the line is left out. */
 static void patience_begin(struct patience *p, const struct target *t)
 {
-    *p = (struct patience){.shown = t->shown, .pid = t->daemon ? t->daemon->pid : 0};
+    bool writes = t->daemon && !t->daemon->status.read_only;
+    *p = (struct patience){.shown = t->shown,
+                           .pid = t->daemon ? t->daemon->pid : 0,
+                           .does = writes ? "is still writing edits" : "has not ended yet"};
     (void)sem_init(&p->done, 0, 0);
     p->runs = t->daemon && pthread_create(&p->thread, NULL, say_waiting, p) == 0;
 }

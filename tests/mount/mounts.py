@@ -166,6 +166,26 @@ class Again(Case):
             said.seek(0)
             self.assertEqual((codes, said.read().decode()), ([0, 0], 2 * line))
 
+    def test_waiting_for_a_reader(self):
+        """A daemon that is slow to end, and has nothing to write."""
+        at = self.folder()
+        self.mounted('-o', 'ro', self.model, at)
+        process = daemon(at)
+
+        def go_on():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGCONT)
+        os.kill(process, signal.SIGSTOP)
+        self.addCleanup(go_on)
+        with tempfile.TemporaryFile() as said, \
+                subprocess.Popen([GGUFS, '--unmount', at], stderr=said, stdin=subprocess.DEVNULL) as end:
+            editlib.until(lambda: os.fstat(said.fileno()).st_size > 0)
+            go_on()
+            self.assertEqual(end.wait(mountlib.LIMIT), 0)
+            said.seek(0)
+            self.assertEqual(said.read().decode(),
+                             f'ggufs: {at}: waiting: process {process} has not ended yet\n')
+
     def test_side_by_side(self):
         """Of several mounts that begin at the same time one writes, and the others name it."""
         places = [self.folder() for _ in range(4)]
