@@ -65,8 +65,13 @@ void tensor_dir_make(struct tensor_dir *x, uint32_t type, bool big, const uint64
     build(x, big, &s);
     open_store(x);
     CU_ASSERT_EQUAL_FATAL(tensor_base_make(x->g, 1, x->store, 1, NULL, &x->base), 0);
-    faultsys_init(&x->fs, FAULT_NONE, 0, 0);
-    x->f = (struct edit_file){.sys = &x->fs.sys, .dir = x->dir, .fd = -1, .name = NAME};
+    x->f = (struct edit_file){.sys = &sys_libc, .dir = x->dir, .fd = -1, .name = NAME};
+}
+
+void tensor_dir_fault(struct tensor_dir *x, enum fault_mode mode, unsigned n, int error)
+{
+    faultsys_init(&x->fs, mode, n, error);
+    x->f.sys = &x->fs.sys;
 }
 
 uint8_t *tensor_dir_encode(uint32_t type, bool big, size_t n)

@@ -18,7 +18,7 @@
 struct tensor_dir {
     char path[64];
     int dir;
-    struct faultsys fs; /* what f calls: no faults */
+    struct faultsys fs; /* after tensor_dir_fault() */
     struct edit_file f; /* its folder and name only */
     struct gguf *g;
     struct store *store;
@@ -30,6 +30,8 @@ struct tensor_dir {
 void tensor_dir_make(struct tensor_dir *x, uint32_t type, bool big, const uint64_t *dims,
                      uint32_t n_dims, const uint8_t *raw);
 void tensor_dir_free(struct tensor_dir *x);
+/* From now on calls go through x->fs, which counts for one thread: of tensors of one unit of work. */
+void tensor_dir_fault(struct tensor_dir *x, enum fault_mode mode, unsigned n, int error);
 /* n small whole numbers, encoded as this type. free() them. */
 uint8_t *tensor_dir_encode(uint32_t type, bool big, size_t n);
 /* A little-endian model whose tensor has those. */

@@ -327,14 +327,13 @@ static void test_convert_refused(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "whole number of blocks"));
     CU_ASSERT_EQUAL(tensor_convert(x.base, IQ1_S_ID, &x.f, NULL, &edit, &e), -EOPNOTSUPP);
     for (unsigned n = 1;; n++) {
-        faultsys_init(&x.fs, FAULT_FAIL, n, -ENOSPC);
+        tensor_dir_fault(&x, FAULT_FAIL, n, -ENOSPC);
         int r = tensor_convert(x.base, F16_ID, &x.f, NULL, &edit, &e);
         CU_ASSERT_TRUE(r == TENSOR_CHANGED || r == -ENOSPC);
         tensor_edit_free(&edit);
         if (!x.fs.hit)
             break;
     }
-    faultsys_init(&x.fs, FAULT_NONE, 0, 0);
     tensor_dir_free(&x);
 }
 
