@@ -1,0 +1,154 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: MIT
+"""Random writes to views of tensors, by pwrite and by a shared mapping, against plain bytes in memory:
+what the writer sees, what readers see of what was accepted, and the model's file."""
+import itertools
+import mmap
+import os
+import random
+import struct
+import unittest
+
+import ggufmodel as gguf
+import mountlib
+import samples
+from ggufmodel import Tensor
+from tensorcase import Case
+
+I8, Q8_0, F32, F16 = 24, 8, 0, 1
+SEED = int(os.environ.get('GGUFS_SEED', 1))
+STEPS = int(os.environ.get('GGUFS_SOAK', 1)) * 60
+
+
+class Kind:
+    """A tensor and one of its views. Values are whole numbers that the type holds exactly."""
+
+    def __init__(self, name, view, type_id, n):
+        self.name, self.view, self.type_id, self.n = name, view, type_id, n
+        self.width = 1 if view == 'raw' else 4
+        self.first = [127 if i % 32 == 0 else i % 100 - 50 for i in range(n)]
+
+    def shown(self, values):
+        """The bytes of the view."""
+        if self.view == 'raw':
+            return struct.pack(f'<{len(values)}b', *values)
+        return struct.pack(f'<{len(values)}f', *values)
+
+    def stored(self, values):
+        """The bytes of the tensor. Of Q8_0 each block has a 127, so that its scale is 1."""
+        if self.type_id == Q8_0:
+            return b''.join(struct.pack('<e32b', 1, *values[i:i + 32]) for i in range(0, len(values), 32))
+        return struct.pack(f'<{len(values)}' + {I8: 'b', F32: 'f', F16: 'e'}[self.type_id], *values)
+
+    def keep(self, at, values):
+        """A Q8_0 block keeps its 127."""
+        if self.type_id == Q8_0:
+            values = [127 if (at + i) % 32 == 0 else value for i, value in enumerate(values)]
+        return values
+
+
+KINDS = (Kind('bytes', 'raw', I8, 100003), Kind('floats', 'f32', F32, 20000), Kind('blocks', 'f32', Q8_0, 32 * 900),
+         Kind('halves', 'f32', F16, 30001))
+
+
+class Writer:
+    """The view, open; `draft` is what was written to it, `accepted` what readers see."""
+
+    def __init__(self, test, kind, lot):
+        self.test, self.kind, self.lot = test, kind, lot
+        self.place = test.tensor(kind.name, kind.view)
+        self.draft = list(kind.first)
+        self.accepted = list(kind.first)
+        self.open()
+
+    def open(self):
+        self.fd = os.open(self.place, os.O_RDWR)
+        self.map = mmap.mmap(self.fd, self.kind.n * self.kind.width)
+
+    def close(self):
+        """What was stored to the mapping is part of it."""
+        self.map.flush()
+        self.map.close()
+        os.close(self.fd)
+        self.accepted = list(self.draft)
+
+    def draw(self):
+        at = self.lot.randrange(self.kind.n)
+        n = min(self.lot.choice((1, 3, 40, 1500, 20000)), self.kind.n - at)
+        if self.lot.random() < 0.2:
+            return at, self.draft[at:at + n]
+        return at, self.kind.keep(at, [self.lot.randrange(-127, 128) for _ in range(n)])
+
+    def pwrite(self):
+        at, values = self.draw()
+        data = self.kind.shown(values)
+        self.test.assertEqual(os.pwrite(self.fd, data, at * self.kind.width), len(data))
+        self.draft[at:at + len(values)] = values
+
+    def store(self):
+        at, values = self.draw()
+        data = self.kind.shown(values)
+        self.map[at * self.kind.width:at * self.kind.width + len(data)] = data
+        self.draft[at:at + len(values)] = values
+
+    def msync(self):
+        self.map.flush()
+        self.accepted = list(self.draft)
+
+    def fsync(self):
+        os.fsync(self.fd)
+        self.accepted = list(self.draft)
+
+    def reopen(self):
+        self.close()
+        self.open()
+
+    def own(self):
+        """Its writer sees what was written, by handle and by mapping."""
+        at, values = self.draw()
+        want = self.kind.shown(self.draft[at:at + len(values)])
+        at *= self.kind.width
+        self.test.assertEqual(os.pread(self.fd, len(want), at), want)
+        self.test.assertEqual(self.map[at:at + len(want)], want)
+
+    def other(self):
+        """A reader sees what was accepted."""
+        self.test.assertEqual(mountlib.get(self.place), self.kind.shown(self.accepted))
+
+    def step(self):
+        self.lot.choice((self.pwrite,) * 4 + (self.store,) * 4 + (self.own,) * 3 + (self.other, self.msync, self.fsync,
+                                                                                     self.reopen))()
+
+
+class Random(Case):
+    def setUp(self):
+        super().setUp()
+        self.put(gguf.encode(samples.keys(), samples.small() + [
+            Tensor(kind.name.encode(), kind.type_id, (kind.n,), kind.stored(kind.first)) for kind in KINDS]))
+
+    def play(self, *options):
+        for kind in KINDS:
+            seed = f'{SEED} {kind.name} {options}'
+            with self.subTest(seed):
+                self.setUp()
+                self.mount('-o', ','.join(options))
+                writer = Writer(self, kind, random.Random(seed))
+                for _ in range(STEPS):
+                    writer.step()
+                writer.close()
+                writer.other()
+                self.set(kind.name.encode(), data=kind.stored(writer.accepted))
+                self.check(mountlib.get(os.path.join(self.at, 'model.gguf')))
+                self.end()
+                self.check()
+
+    def test_strategies(self):
+        for how, commit in itertools.product(('copy', 'inplace'), ('close', 'sync')):
+            self.play(f'relayout={how}', f'commit={commit}')
+
+    def test_auto(self):
+        self.play('commit=auto')
+
+
+if __name__ == '__main__':
+    mountlib.main(limit=240)

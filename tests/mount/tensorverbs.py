@@ -1,0 +1,203 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: MIT
+"""Each verb of tensors=edit one after another, on models of every version, byte order and layout, by
+each strategy and commit mode; after each the file is read by a strict reader that shares nothing with
+the program, in the end by another one (second_reader.py)."""
+import itertools
+import os
+import shutil
+import struct
+import unittest
+
+import ggufmodel as gguf
+import mountlib
+import numpy as np
+import samples
+import second_reader
+from editlib import clones, leftovers
+from ggufmodel import Tensor
+from tensorcase import Case
+
+I8, Q8_0, F32, F16 = 24, 8, 0, 1
+BLOCK = [127, *range(-15, 16)]  # with a scale of 1
+
+
+class Model(Case):
+    """Five tensors, of values that every type here holds exactly."""
+    big = False
+
+    def packed(self, letter, values):
+        return struct.pack(f'{">" if self.big else "<"}{len(values)}{letter}', *values)
+
+    def blocks(self, values):
+        return b''.join(self.packed('e', [1]) + struct.pack('32b', *values[i:i + 32]) for i in range(0, len(values), 32))
+
+    def tensors(self):
+        return [Tensor(b'half', F16, (7,), self.packed('e', range(7))),
+                Tensor(b'floats', F32, (32, 8), self.packed('f', BLOCK * 8)),
+                Tensor(b'blocks', Q8_0, (64, 3), self.blocks(BLOCK * 6)),
+                Tensor(b'bytes', I8, (5, 3), bytes(range(15))),
+                Tensor(b'last', F16, (3, 1, 3), self.packed('e', range(9)))]
+
+    def build(self, big=False, **how):
+        self.big = big
+        self.put(gguf.encode(samples.keys(), self.tensors(), big=big, **how))
+
+    # ---- the verbs ----
+
+    def rename(self):
+        for old, new in (('half', 'renamed'), ('bytes', 'a.much.longer.name.than.before.and.with.umlaut.ü'),
+                         ('renamed', 'half')):
+            os.rename(self.tensor(old), self.tensor(new))
+            self.set(old.encode(), new=new.encode())
+            yield
+        os.rename(self.tensor('a.much.longer.name.than.before.and.with.umlaut.ü'), self.tensor('bytes'))
+        self.set('a.much.longer.name.than.before.and.with.umlaut.ü'.encode(), new=b'bytes')
+        yield
+
+    def replace(self):
+        source = mountlib.put('source', bytes(range(100, 115)))
+        shutil.copyfile(source, self.tensor('bytes', 'raw'))
+        self.set(b'bytes', data=bytes(range(100, 115)))
+        yield
+
+    def values(self):
+        """One value, by a handle and by a mapping."""
+        values = BLOCK * 6
+        values[70] = -100
+        fd = os.open(self.tensor('blocks', 'f32'), os.O_RDWR)
+        os.pwrite(fd, struct.pack('<f', -100), 4 * 70)
+        os.close(fd)
+        self.set(b'blocks', data=self.blocks(values))
+        yield
+        mapped = np.memmap(self.tensor('floats', 'f32'), '<f4', mode='r+')
+        mapped[100:200:7] = 5
+        mapped.flush()
+        del mapped
+        floats = BLOCK * 8
+        floats[100:200:7] = [5] * len(floats[100:200:7])
+        self.set(b'floats', data=self.packed('f', floats))
+        yield
+
+    def back(self):
+        """What is read is written: nothing changes, the file is the same one."""
+        before = os.stat(self.model)
+        for name in ('half', 'floats', 'blocks', 'bytes', 'last'):
+            for view in ('raw', 'f32', 'f16', 'bf16', 'f32.npy', 'f16.npy', 'type', 'shape'):
+                found = mountlib.get(self.tensor(name, view))
+                with open(self.tensor(name, view), 'wb') as out:
+                    out.write(found)
+        self.sync()
+        self.assertEqual((os.stat(self.model).st_ino, os.stat(self.model).st_mtime_ns),
+                         (before.st_ino, before.st_mtime_ns))
+        yield
+
+    def save(self):
+        """Another shape with other values: longer, and shorter."""
+        for shape in ((3, 5, 4), (2,)):
+            made = np.arange(np.prod(shape), dtype='<f4').reshape(shape)
+            np.save(self.tensor('last', 'f32.npy'), made)
+            self.set(b'last', dims=shape[::-1], data=self.packed('e', range(made.size)))
+            yield
+        grown = np.concatenate([np.load(self.tensor('blocks', 'f32.npy')), np.float32([BLOCK + BLOCK])])
+        np.save(self.tensor('blocks', 'f32.npy'), grown)
+        self.set(b'blocks', dims=(64, 4), data=self.want[2][3] + self.blocks(BLOCK * 2))
+        yield
+
+    def shape(self):
+        for text, dims in (('16 16', (16, 16)), ('256', (256,)), ('8 32', (32, 8))):
+            with open(self.tensor('floats', 'shape'), 'w', encoding='ascii') as out:
+                out.write(text + '\n')
+            self.set(b'floats', dims=dims)
+            yield
+
+    def type(self):
+        floats = list(struct.unpack(('>' if self.big else '<') + '256f', self.want[1][3]))
+        for name, type_id, data in (('F16', F16, self.packed('e', floats)),
+                                    ('I8', I8, struct.pack('256b', *map(int, floats))),
+                                    ('F32', F32, self.packed('f', floats))):
+            with open(self.tensor('floats', 'type'), 'w', encoding='ascii') as out:
+                out.write(name + '\n')
+            self.set(b'floats', type_id=type_id, data=data)
+            yield
+
+    def remove(self):
+        shutil.rmtree(self.tensor('half'))
+        self.drop(b'half')
+        self.sync()
+        yield
+
+    def play(self, *options, sync=False, verbs=None):
+        """All of them in one mount."""
+        self.mount(*options)
+        for verb in verbs or (self.rename, self.replace, self.back, self.values, self.back, self.shape, self.type, self.save,
+                              self.remove):
+            with self.subTest(verb.__name__):
+                for _ in verb():
+                    if sync:
+                        self.sync()
+                    self.check()
+                    self.assertEqual([name.encode() for name in self.names_shown()], [row[0] for row in self.want])
+                    self.check(mountlib.get(os.path.join(self.at, 'model.gguf')))
+                    for row in self.want:
+                        self.assertEqual(mountlib.get(self.tensor(row[0].decode(), 'raw')), row[3])
+                    self.assertEqual(leftovers(mountlib.folder), [])
+        self.end()
+        self.check()
+
+    def names_shown(self):
+        return os.listdir(self.tensor())
+
+
+class Verbs(Model):
+    kept = []  # copies of edited files, for the other reader
+
+    def keep(self):
+        self.kept.append(mountlib.path(f'kept-{len(self.kept)}.gguf'))
+        shutil.copyfile(self.model, self.kept[-1])
+
+    def test_dialects(self):
+        for version, big in itertools.product((2, 3), (False, True)):
+            with self.subTest(version=version, big=big):
+                self.build(version=version, big=big)
+                self.play()
+                self.keep()
+
+    def test_layouts(self):
+        for layout in samples.LAYOUTS[1:]:
+            with self.subTest(**layout):
+                self.build(**layout)
+                self.play()
+                self.keep()
+
+    def test_strategies(self):
+        for how, commit in itertools.product(('auto', 'copy', 'inplace', 'reflink'), ('auto', 'close', 'sync')):
+            if how == 'reflink' and not clones(mountlib.folder):
+                continue
+            with self.subTest(how=how, commit=commit):
+                self.build(big=commit == 'close')
+                verbs = None
+                if how == 'inplace':  # what keeps the data's place
+                    verbs = (self.replace, self.values, self.shape, self.back)
+                self.play('-o', f'relayout={how},commit={commit}', sync=commit == 'sync', verbs=verbs)
+                self.keep()
+
+    def test_alignment(self):
+        for alignment in (8, 4096):
+            with self.subTest(alignment):
+                self.put(gguf.encode(samples.keys() + [(b'general.alignment', gguf.Value('u32', alignment))],
+                                     self.tensors(), alignment=alignment))
+                self.play()
+                self.keep()
+
+    def test_zz_another_reader(self):
+        """Last: the files that the tests before have left."""
+        if not second_reader.there():
+            self.skipTest('no @huggingface/gguf in GGUFS_NODE_MODULES')
+        self.assertTrue(self.kept)
+        for file in self.kept:
+            second_reader.compare(self, file)
+
+
+if __name__ == '__main__':
+    mountlib.main(limit=240)
