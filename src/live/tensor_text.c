@@ -38,6 +38,10 @@ static int not_a_type(const char *p, size_t n, struct err *e)
 {
     char shown[SHOW_MAX];
     struct nearest near = nearest_to(p, n);
+    for (uint32_t id = 0; n > 0 && quant_find(id); id++) /* what only lacks its end, is meant */
+        if (quant_find(id)->block_len > 0 && strncasecmp(quant_find(id)->name, p, n) == 0)
+            return err_set(e, -EINVAL, "'%s' is not a type; did you mean %s?", show(shown, p, n),
+                           quant_find(id)->name);
     for (uint32_t id = 0; quant_find(id); id++)
         if (quant_find(id)->block_len > 0)
             nearest_offer(&near, quant_find(id)->name, strlen(quant_find(id)->name), id);

@@ -30,6 +30,12 @@ def missing(language, needs):
     return None
 
 
+def recipes(page):
+    """Language, needs, text and output of each recipe of a page."""
+    with open(page, encoding='utf-8') as file:
+        return [match.groups('') for match in BLOCK.finditer(file.read())]
+
+
 class Recipes(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -76,9 +82,8 @@ def add(number, language, needs, text, output):
     setattr(Recipes, f'test_{number:02}_{language}_{needs.replace(",", "_").replace("-", "_")}', test)
 
 
-with open(PAGE, encoding='utf-8') as page:
-    for number, match in enumerate(BLOCK.finditer(page.read())):
-        add(number, *match.groups())
+for at, recipe in enumerate(recipes(PAGE)):
+    add(at, *recipe)
 
 if __name__ == '__main__':
     mountlib.main(limit=280)
