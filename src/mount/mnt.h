@@ -22,6 +22,13 @@
 /* Seconds for which the kernel caches what never changes: longer than any mount lives. */
 #define FOREVER 1e9
 
+/*
+ * Requests of a mount of a folder at a time: threads, and requests of the kernel ahead of programs. One
+ * for a disk that does not answer keeps its place, and must hold up no others. (libfuse's 10 threads
+ * and the kernel's 12 requests are soon used up.)
+ */
+#define MNT_FOLDER_REQUESTS 1000
+
 struct mnt {
     struct shelf *shelf;
     struct handles handles;

@@ -15,6 +15,10 @@
 static void op_init(void *m, struct fuse_conn_info *conn)
 {
     passing_begin(&((struct mnt *)m)->passing, conn);
+    if (!shelf_is_folder(((struct mnt *)m)->shelf))
+        return;
+    conn->max_background = MNT_FOLDER_REQUESTS;
+    conn->congestion_threshold = MNT_FOLDER_REQUESTS / 4 * 3;
 }
 
 static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)

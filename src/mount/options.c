@@ -166,6 +166,7 @@ static int on_option(void *data, const char *arg, int key, struct fuse_args *out
     if (key == FUSE_OPT_KEY_NONOPT)
         return on_path(o, arg) < 0 ? -1 : 0;
     o->allow_other |= strcmp(arg, "allow_other") == 0;
+    o->set_threads |= strncmp(arg, "max_threads=", strlen("max_threads=")) == 0;
     if (in_list(passed, COUNT(passed), arg))
         return 1;
     if (in_list(dropped, COUNT(dropped), arg) || strncmp(arg, "x-", 2) == 0 ||

@@ -22,6 +22,7 @@ struct mnt_options {
     struct fuse_cmdline_opts cmd; /* foreground, threads ... */
     int partial, ro;              /* as fuse_opt_parse() sets them */
     int allow_other;              /* also passed to libfuse */
+    bool set_threads;             /* max_threads was given */
     int auto_unmount;             /* handled by guard.h, not by libfuse */
     bool set_readahead;
     unsigned readahead; /* KiB; unless set_readahead, use the default */

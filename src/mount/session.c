@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "mount/catch.h"
+#include "mount/first.h"
 #include "mount/guard.h"
 #include "mount/holder.h"
 #include "mount/idle.h"
@@ -80,17 +81,23 @@ static void announce(const struct mnt_options *o, struct mnt *m, dev_t dev)
     log_mounted(o, m->shelf);
 }
 
-static int loop_threads(struct fuse_session *se, const struct fuse_cmdline_opts *cmd)
+/* Of a folder: threads that stay when they have nothing to do. */
+#define IDLE_THREADS 10
+
+static int loop_threads(struct fuse_session *se, const struct mnt_options *o, bool folder)
 {
+    const struct fuse_cmdline_opts *cmd = &o->cmd;
     if (cmd->singlethread)
         return fuse_session_loop(se);
     struct fuse_loop_config *cfg = fuse_loop_cfg_create();
     if (!cfg)
         return -ENOMEM;
     fuse_loop_cfg_set_clone_fd(cfg, (unsigned)cmd->clone_fd);
-    fuse_loop_cfg_set_max_threads(cfg, cmd->max_threads);
-    if (cmd->max_idle_threads != UINT_MAX) /* libfuse's value for "not given" */
-        fuse_loop_cfg_set_idle_threads(cfg, cmd->max_idle_threads);
+    bool idle = cmd->max_idle_threads != UINT_MAX; /* libfuse's value for "not given" */
+    fuse_loop_cfg_set_max_threads(cfg, o->set_threads || !folder ? cmd->max_threads
+                                                                 : MNT_FOLDER_REQUESTS);
+    if (idle || folder)
+        fuse_loop_cfg_set_idle_threads(cfg, idle ? cmd->max_idle_threads : IDLE_THREADS);
     int r = fuse_session_loop_mt(se, cfg);
     fuse_loop_cfg_destroy(cfg);
     return r;
@@ -100,9 +107,9 @@ static int loop_threads(struct fuse_session *se, const struct fuse_cmdline_opts 
  * Serve until the session ends. An unmount is not a failure, whatever error it causes: a request
  * that is being read at that moment fails with another error than the next read of the device.
  */
-static int loop(struct fuse_session *se, const struct fuse_cmdline_opts *cmd)
+static int loop(struct fuse_session *se, const struct mnt_options *o, bool folder)
 {
-    int r = loop_threads(se, cmd);
+    int r = loop_threads(se, o, folder);
     return r == -ECONNABORTED || r == -ENODEV || r == -ENOTCONN ? 0 : r;
 }
 
@@ -114,15 +121,6 @@ static int detach(const struct mnt_options *o, struct err *e)
     if (!o->cmd.foreground)
         log_to_syslog();
     return 0;
-}
-
-/* Answer the kernel's first request, which negotiates the protocol. */
-static void first_exchange(struct fuse_session *se)
-{
-    struct fuse_buf buf = {.mem = NULL};
-    if (fuse_session_receive_buf(se, &buf) > 0)
-        fuse_session_process_buf(se, &buf);
-    free(buf.mem);
 }
 
 /* How a session has ended. */
@@ -216,7 +214,7 @@ static int serve(struct fuse_session *se, const struct mnt_options *o, struct mn
         announce(o, m, dev);
         first_exchange(se);
         readahead_set(dev, o->set_readahead ? o->readahead : READAHEAD_DEFAULT_KIB);
-        ended = loop(se, &o->cmd);
+        ended = loop(se, o, shelf_is_folder(m->shelf));
         r = ended < 0 ? err_set(e, ended, "serving failed: %s", strerror(-ended)) : 0;
     }
     idle_end(&idle);

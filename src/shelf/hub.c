@@ -50,13 +50,11 @@ bool commit_parse(const void *bytes, size_t n, char ret[COMMIT_DIGITS + 1])
 
 bool has_repo(struct reach *r, const struct found *dir, const char *folder)
 {
-    char org[TREE_NAME_MAX + 1], name[TREE_NAME_MAX + 1];
-    struct found f = FOUND_NONE;
-    bool has = repo_name(folder, org, name) &&
-               reach_open(r, dir, folder, REACH_NO_LINKS, &f) == 0 && S_ISDIR(f.st.st_mode) &&
-               has_folder(r, &f, "snapshots", REACH_NO_LINKS);
-    reach_close(&f);
-    return has;
+    char org[TREE_NAME_MAX + 1], name[TREE_NAME_MAX + 1], path[TREE_NAME_MAX + 16];
+    if (!repo_name(folder, org, name))
+        return false;
+    (void)snprintf(path, sizeof(path), "%s/snapshots", folder);
+    return has_folder(r, dir, path, REACH_NO_LINKS) != 0;
 }
 
 bool is_repo(struct reach *r, const struct found *dir)
@@ -64,7 +62,7 @@ bool is_repo(struct reach *r, const struct found *dir)
     char org[TREE_NAME_MAX + 1], name[TREE_NAME_MAX + 1];
     const char *slash = strrchr(dir->path, '/');
     return slash && repo_name(slash + 1, org, name) &&
-           has_folder(r, dir, "snapshots", REACH_NO_LINKS);
+           has_folder(r, dir, "snapshots", REACH_NO_LINKS) != 0;
 }
 
 /* ---- revisions ---- */
@@ -108,7 +106,8 @@ static size_t named_main(struct reach *r, const struct found *repo, const struct
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
     char commit[COMMIT_DIGITS + 1];
-    if (read_small(r, repo, "refs/main", REF_MAX, &text) < 0 ||
+    if (!reach_is_near(r, repo, "refs/main") ||
+        read_small(r, repo, "refs/main", REF_MAX, &text) < 0 ||
         !commit_parse(text.data, text.len, commit))
         return SIZE_MAX;
     for (size_t i = 0; i < c->names->n; i++)
@@ -142,24 +141,39 @@ static int commits_load(struct reach *r, const struct found *dir, const char *fo
     return e;
 }
 
+/* A look: the commits of a repository, each with its end and, before it, '=' for the main one, else '@'. */
+static int look_at_commits(struct reach *r, const struct found *dir, const char *snapshots,
+                           struct buf *out)
+{
+    struct commits c;
+    char folder[TREE_NAME_MAX + 1];
+    (void)snprintf(folder, sizeof(folder), "%.*s", (int)strcspn(snapshots, "/"), snapshots);
+    int e = commits_load(r, dir, folder, &c);
+    for (size_t i = 0; e == 0 && i < c.names->n; i++) {
+        if (!is_revision(&c, i))
+            continue;
+        buf_char(out, i == c.main ? '=' : '@');
+        buf_add(out, name_at(c.names, i), COMMIT_DIGITS + 1);
+    }
+    commits_free(r, &c);
+    return e == 0 ? buf_error(out) : e;
+}
+
 int repo_list(struct reach *r, const struct found *dir, const char *folder, const char *name,
               struct listing *ret)
 {
-    struct commits c;
-    int e = commits_load(r, dir, folder, &c);
-    for (size_t i = 0; e == 0 && i < c.names->n; i++) {
-        char *shown = NULL;
-        struct ref ref = {.kind = REF_REVISION, .a = folder, .b = name_at(c.names, i)};
-        if (!is_revision(&c, i))
-            continue;
-        if (asprintf(&shown, "%s%s%s", name, i == c.main ? "" : "@", i == c.main ? "" : ref.b) < 0)
-            e = -ENOMEM;
-        else
-            e = listing_add(ret, shown, &ref);
-        free(shown);
+    CLEANUP(buf_free) struct buf commits = BUF_INIT;
+    char path[TREE_NAME_MAX + 16], shown[TREE_NAME_MAX + COMMIT_DIGITS + 2];
+    (void)snprintf(path, sizeof(path), "%s/snapshots", folder);
+    int e = look(r, look_at_commits, dir, path, &commits);
+    for (size_t at = 0; e == 0 && at < commits.len; at += COMMIT_DIGITS + 2) {
+        const char *commit = (const char *)commits.data + at;
+        struct ref ref = {.kind = REF_REVISION, .a = folder, .b = commit + 1};
+        (void)snprintf(shown, sizeof(shown), "%s%s", name, *commit == '=' ? "" : commit);
+        e = listing_add(ret, shown, &ref);
     }
-    commits_free(r, &c);
-    return e == -ENOENT || e == -ENOTDIR || e == -ELOOP || e == -EACCES ? 0 : e;
+    bool none = e == -ENOENT || e == -ENOTDIR || e == -ELOOP || e == -EACCES || e == -ETIMEDOUT;
+    return none ? 0 : e;
 }
 
 /* A revision of one repository: of `commit`, or NULL: the main one. Into *ref, by room. */

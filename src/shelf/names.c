@@ -23,6 +23,8 @@ static int by_bytes(const void *a, const void *b, void *texts)
 static uint8_t look_up_type(struct reach *r, const struct found *dir, const char *name)
 {
     struct found f = FOUND_NONE;
+    if (!reach_is_near(r, dir, name))
+        return DT_LNK; /* it may be, or a mount point */
     int e = reach_open(r, dir, name, REACH_NO_LINKS, &f);
     uint8_t type = e == -ELOOP ? DT_LNK : e < 0 ? DT_UNKNOWN : (uint8_t)IFTODT(f.st.st_mode);
     reach_close(&f);
@@ -42,16 +44,21 @@ size_t names_from(const struct names *n, const char *text)
     return low;
 }
 
-/* Names under which a ggufs is mounted are of no type. */
+/* Names under which a ggufs is mounted are of no type, and a file that is a mount point is looked at as
+ * if it were a link: it is on another disk. */
 static int bar_mounts(struct reach *r, const struct found *dir, struct names *n)
 {
     CLEANUP(buf_free) struct buf barred = BUF_INIT;
     int e = reach_mounts_in(r, dir->path, &barred);
     const char *end = (const char *)barred.data + barred.len;
     for (const char *p = (const char *)barred.data; e == 0 && p && p < end; p += strlen(p) + 1) {
-        size_t i = names_from(n, p);
-        if (i < n->n && strcmp(name_at(n, i), p) == 0)
+        size_t i = names_from(n, p + 1);
+        if (i == n->n || strcmp(name_at(n, i), p + 1) != 0)
+            continue;
+        if (*p == '!')
             n->name[i].type = DT_UNKNOWN;
+        else if (n->name[i].type == DT_REG)
+            n->name[i].type = DT_LNK;
     }
     return e;
 }
@@ -206,12 +213,33 @@ int names_load(struct reach *r, const struct found *dir, const struct names **re
 
 /* ---- single files ---- */
 
-bool has_folder(struct reach *r, const struct found *dir, const char *name, enum reach_flags flags)
+static int is_folder_there(struct reach *r, const struct found *dir, const char *name,
+                           enum reach_flags flags)
 {
     struct found f = FOUND_NONE;
-    bool has = reach_open(r, dir, name, flags, &f) == 0 && S_ISDIR(f.st.st_mode);
+    bool is = reach_open(r, dir, name, flags, &f) == 0 && S_ISDIR(f.st.st_mode);
     reach_close(&f);
-    return has;
+    return is;
+}
+
+static int folder_with_links(struct reach *r, const struct found *dir, const char *name,
+                             struct buf *out)
+{
+    (void)out;
+    return is_folder_there(r, dir, name, REACH_LINKS);
+}
+
+static int folder_itself(struct reach *r, const struct found *dir, const char *name,
+                         struct buf *out)
+{
+    (void)out;
+    return is_folder_there(r, dir, name, REACH_NO_LINKS);
+}
+
+int has_folder(struct reach *r, const struct found *dir, const char *name, enum reach_flags flags)
+{
+    struct buf none = BUF_INIT;
+    return look(r, flags == REACH_LINKS ? folder_with_links : folder_itself, dir, name, &none);
 }
 
 int read_small(struct reach *r, const struct found *dir, const char *name, size_t most,

@@ -20,7 +20,8 @@
 
 bool is_ollama(struct reach *r, const struct found *dir)
 {
-    return has_folder(r, dir, "manifests", REACH_LINKS) && has_folder(r, dir, "blobs", REACH_LINKS);
+    return has_folder(r, dir, "manifests", REACH_LINKS) > 0 &&
+           has_folder(r, dir, "blobs", REACH_LINKS) != 0; /* often on another disk */
 }
 
 /* A folder of manifests/, by up to three names; no links below manifests/ itself. */

@@ -33,15 +33,12 @@ static uint32_t shard_of(const char *name, char shown[TREE_NAME_MAX + 1])
     return (uint32_t)files;
 }
 
-/*
- * A blob that was taken out of an ollama store: named by its hash, and a model by its first bytes.
- */
-static bool is_blob(struct reach *r, const struct found *dir, const char *name)
+/* A look: 1 if a file begins with GGUF's magic. */
+static int has_magic(struct reach *r, const struct found *dir, const char *name, struct buf *out)
 {
     struct found f = FOUND_NONE;
     char magic[4] = "";
-    if (strncmp(name, "sha256-", 7) != 0 || !file_name_is_hash(name))
-        return false;
+    (void)out;
     int fd = reach_open(r, dir, name, REACH_LINKS, &f) == 0 && S_ISREG(f.st.st_mode)
                  ? reach_read(&f)
                  : -1;
@@ -50,6 +47,15 @@ static bool is_blob(struct reach *r, const struct found *dir, const char *name)
         (void)close(fd);
     reach_close(&f);
     return is;
+}
+
+/* A blob that was taken out of an ollama store: named by its hash, and a model by its first bytes; or
+ * on a disk that does not answer. */
+static bool is_blob(struct reach *r, const struct found *dir, const char *name)
+{
+    struct buf none = BUF_INIT;
+    return strncmp(name, "sha256-", 7) == 0 && file_name_is_hash(name) &&
+           look(r, has_magic, dir, name, &none) != 0;
 }
 
 /* ---- folders ---- */
@@ -61,7 +67,13 @@ static bool is_below(const char *path, const char *above)
     return strncmp(path, above, n) == 0 && (path[n] == '/' || path[n] == '\0' || n == 1);
 }
 
-/* A folder; but no link to one that holds this place or the shelf: that would go on for ever. */
+/* A link to a folder is not followed to one that holds this place or the shelf: that would go on for
+ * ever. */
+static bool goes_round(const struct reach *r, const struct place *p, const char *path)
+{
+    return is_below(p->path, path) || is_below(r->path, path) || p->links >= PLACE_LINKS_MAX;
+}
+
 static int folder_item(struct reach *r, const struct place *p, const struct found *dir,
                        const char *name, struct item *ret)
 {
@@ -73,8 +85,7 @@ static int folder_item(struct reach *r, const struct place *p, const struct foun
         e = reach_open(r, dir, name, REACH_LINKS, &f);
     if (e == -EXDEV || (e == 0 && !S_ISDIR(f.st.st_mode)))
         e = -ENOENT;
-    if (e == 0 && linked &&
-        (is_below(p->path, f.path) || is_below(r->path, f.path) || p->links >= PLACE_LINKS_MAX))
+    if (e == 0 && linked && goes_round(r, p, f.path))
         e = -ENOENT;
     if (e == 0)
         e = place_make(p, PLACE_FOLDER, f.path, NULL, NULL, NULL, &below);
@@ -86,14 +97,26 @@ static int folder_item(struct reach *r, const struct place *p, const struct foun
     return item_folder(&f, &below, ret);
 }
 
+/* A look: 1 and the real path if a link leads to a folder. */
+static int look_for_folder(struct reach *r, const struct found *dir, const char *name,
+                           struct buf *out)
+{
+    struct found f = FOUND_NONE;
+    int e = reach_open(r, dir, name, REACH_LINKS, &f);
+    bool is = e == 0 && S_ISDIR(f.st.st_mode);
+    if (is)
+        buf_add(out, f.path, strlen(f.path) + 1);
+    reach_close(&f);
+    return is ? buf_error(out) < 0 ? -ENOMEM : 1 : e;
+}
+
+/* True if a link is to be listed as a folder; also if its disk does not answer. */
 static bool is_shown_folder(struct reach *r, const struct place *p, const struct found *dir,
                             const char *name)
 {
-    struct item i;
-    bool is = folder_item(r, p, dir, name, &i) == 0;
-    if (is)
-        item_free(&i);
-    return is;
+    CLEANUP(buf_free) struct buf path = BUF_INIT;
+    int is = look(r, look_for_folder, dir, name, &path);
+    return is == -ETIMEDOUT || (is > 0 && !goes_round(r, p, (const char *)path.data));
 }
 
 /* ---- listing ---- */
@@ -297,7 +320,7 @@ static int find(struct reach *r, const struct place *p, const struct found *dir,
         if (!named_gguf(name) && is_blob(r, dir, name))
             return 0;
         ref->kind = REF_FOLDER;
-        if (type == S_IFLNK && !named_gguf(name) && has_folder(r, dir, name, REACH_LINKS))
+        if (type == S_IFLNK && !named_gguf(name) && has_folder(r, dir, name, REACH_LINKS) != 0)
             return 0;
     }
     return e == -ENAMETOOLONG ? -ENOENT : find_in_names(r, dir, name, room, ref);

@@ -27,6 +27,7 @@ struct walk {
     char *rest;   /* owned; the names to come */
     bool foreign; /* a link that is not the daemon's user's was followed */
     unsigned links;
+    bool near; /* no other disk is entered, nor asked: -EXDEV */
 };
 
 static int stat_path_fd(int fd, struct stat *ret, bool *link)
@@ -122,6 +123,15 @@ static int arrive(struct walk *w, int fd, char *path, struct found *ret)
     return out && w->reach->strict && w->foreign ? -EACCES : 0;
 }
 
+/* -EXDEV before another disk is asked anything: RESOLVE_NO_XDEV stops in front of a mount point. */
+static int open_name(const struct walk *w, const char *name)
+{
+    struct open_how how = {.flags = O_PATH | O_NOFOLLOW | O_CLOEXEC, .resolve = RESOLVE_NO_XDEV};
+    int fd = w->near ? (int)syscall(SYS_openat2, w->fd, name, &how, sizeof(how))
+                     : openat(w->fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+}
+
 /* One name. 1: go on; 0: it was the last, *ret is set (also on error: to be closed); -errno. */
 static int step(struct walk *w, enum reach_flags flags, struct found *ret)
 {
@@ -130,8 +140,7 @@ static int step(struct walk *w, enum reach_flags flags, struct found *ret)
     bool link, more = next_name(w, &name, &rest), last = rest[strspn(rest, "/")] == '\0';
     if (!more)
         return -ENOENT; /* "" */
-    int fd = openat(w->fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-    int r = fd < 0 ? -errno : stat_path_fd(fd, &st, &link);
+    int fd = open_name(w, name), r = fd < 0 ? fd : stat_path_fd(fd, &st, &link);
     if (r == 0 && st.st_dev != w->dev && reach_barred(w->reach, st.st_dev))
         r = -EXDEV;
     if (r == 0 && link) {
@@ -160,14 +169,15 @@ static int step(struct walk *w, enum reach_flags flags, struct found *ret)
 }
 
 static int walk_from(struct reach *r, int fd, const char *path, const char *names,
-                     enum reach_flags flags, struct found *ret)
+                     enum reach_flags flags, bool near, struct found *ret)
 {
     struct stat st = {0};
     bool link;
     struct walk w = {.reach = r,
                      .fd = fcntl(fd, F_DUPFD_CLOEXEC, 0),
                      .path = strdup(path),
-                     .rest = strdup(names)};
+                     .rest = strdup(names),
+                     .near = near};
     struct found f = FOUND_NONE;
     int e = w.fd < 0 ? -errno : !w.path || !w.rest ? -ENOMEM : stat_path_fd(w.fd, &st, &link);
     w.dev = st.st_dev;
@@ -191,10 +201,18 @@ static int walk_from(struct reach *r, int fd, const char *path, const char *name
 int reach_open(struct reach *r, const struct found *dir, const char *name, enum reach_flags flags,
                struct found *ret)
 {
-    int e = walk_from(r, dir ? dir->fd : r->fd, dir ? dir->path : r->path, name, flags, ret);
+    int e = walk_from(r, dir ? dir->fd : r->fd, dir ? dir->path : r->path, name, flags, false, ret);
     if (e == 0 && dir && dir->linked)
         ret->linked = true;
     return e;
+}
+
+bool reach_is_near(struct reach *r, const struct found *dir, const char *name)
+{
+    struct found f = FOUND_NONE;
+    int e = walk_from(r, dir->fd, dir->path, name, REACH_LINKS, true, &f);
+    reach_close(&f);
+    return e != -EXDEV && e != -ENOSYS;
 }
 
 bool reach_holds(const struct reach *r, const char *path)
@@ -229,12 +247,12 @@ int reach_again(struct reach *r, const char *path, struct found *ret)
         below = *below ? below : ".";
         return again_at_once(r->fd, below, path, ret) == 0
                    ? 0
-                   : walk_from(r, r->fd, r->path, below, REACH_NO_LINKS, ret);
+                   : walk_from(r, r->fd, r->path, below, REACH_NO_LINKS, false, ret);
     }
     int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (root < 0)
         return -errno;
-    int e = walk_from(r, root, "/", path[1] ? path + 1 : ".", REACH_NO_LINKS, ret);
+    int e = walk_from(r, root, "/", path[1] ? path + 1 : ".", REACH_NO_LINKS, false, ret);
     (void)close(root);
     if (e == 0)
         ret->linked = true;

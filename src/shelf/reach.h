@@ -29,6 +29,8 @@
 #define KEPT_MAX 16
 #define KEPT_BYTES ((size_t)64 << 20)
 
+struct crew;
+struct look;
 struct names;
 struct kept_names {
     struct names *names; /* a reference; NULL: none */
@@ -45,14 +47,19 @@ struct reach {
     dev_t own;   /* the device of the shelf's own mount; 0: none */
     pthread_mutex_t lock;
     int mounts; /* owned; /proc/self/mountinfo, which reports changes to poll(2); -1 */
-    struct our_mount {
+    struct seen_mount {
         dev_t dev;
-        char *at; /* owned */
-    } * ours;     /* owned; mounts of ggufs as of the last look; protected by lock */
-    size_t n_ours, cap_ours;
+        char *at;  /* owned */
+        bool ours; /* of ggufs */
+    } * seen;      /* owned; as of the last look; protected by lock */
+    size_t n_seen, cap_seen;
     unsigned looks;                   /* at the list of mounts */
     struct kept_names kept[KEPT_MAX]; /* names.c; protected by lock */
     unsigned uses;
+    struct crew *lookers; /* owned; look.c; NULL: looks are not given up */
+    pthread_cond_t looked;
+    struct look *late; /* looks; protected by lock */
+    unsigned n_late;
 };
 
 /* A file that was found. */
@@ -69,6 +76,7 @@ enum reach_flags { REACH_NO_LINKS, REACH_LINKS };
 
 /* The folder `path`; links are followed. 0, -errno with a line. */
 int reach_begin(struct reach *r, const char *path, bool strict, struct err *e);
+/* Not if look_end() says that it must stay. */
 void reach_end(struct reach *r);
 /* The list of mounts, as reach_begin() reads it and reach_end() frees it. Under the lock, if others
  * use it already. */
@@ -87,13 +95,18 @@ int reach_again(struct reach *r, const char *path, struct found *ret);
 int reach_read(const struct found *f);
 void reach_close(struct found *f);
 
+/* True if `name` does not lead to another disk than that of `dir`, or of "/"; nothing is asked of
+ * another one. Also if it does not exist. */
+bool reach_is_near(struct reach *r, const struct found *dir, const char *name);
+
 /* True if a real path is the shelf's folder, or below it. */
 bool reach_holds(const struct reach *r, const char *path);
 /* True if nothing on this device is touched: it is a mount of ggufs. */
 bool reach_barred(struct reach *r, dev_t dev);
 /* Read the list of mounts if it may have changed since it was read. 0, -errno. */
 int reach_see_mounts(struct reach *r);
-/* Names of the mounts of ggufs in the folder with this real path, each with its end. 0, -errno. */
+/* Names of the mount points in the folder with this real path, each with its end and, before it, '!'
+ * for a mount of ggufs, else ' '. 0, -errno. */
 int reach_mounts_in(struct reach *r, const char *path, struct buf *names);
 
 #endif

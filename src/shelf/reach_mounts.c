@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Mounts of this program at and below a shelf's folder: see reach.h. */
+/* Mounts, those of this program above all, at and below a shelf's folder: see reach.h. */
 #include "shelf/reach.h"
 
 #include <errno.h>
@@ -11,9 +11,9 @@
 
 void reach_forget_mounts(struct reach *r)
 {
-    for (size_t i = 0; i < r->n_ours; i++)
-        free(r->ours[i].at);
-    r->n_ours = 0;
+    for (size_t i = 0; i < r->n_seen; i++)
+        free(r->seen[i].at);
+    r->n_seen = 0;
 }
 
 int reach_look_at_mounts(struct reach *r)
@@ -24,13 +24,13 @@ int reach_look_at_mounts(struct reach *r)
     r->looks++;
     for (size_t i = 0; i < ms.n && e == 0; i++) {
         const struct mount *m = &ms.mount[i];
-        if (!mount_is_ggufs(m) && !(r->own && m->dev == r->own))
-            continue;
-        e = array_grow(&r->ours, &r->cap_ours, r->n_ours, sizeof(*r->ours));
-        if (e == 0 && !(r->ours[r->n_ours].at = strdup(m->at)))
-            e = -ENOMEM;
+        bool ours = mount_is_ggufs(m) || (r->own && m->dev == r->own);
+        char *at = strdup(m->at);
+        e = at ? array_grow(&r->seen, &r->cap_seen, r->n_seen, sizeof(*r->seen)) : -ENOMEM;
         if (e == 0)
-            r->ours[r->n_ours++].dev = m->dev;
+            r->seen[r->n_seen++] = (struct seen_mount){m->dev, at, ours};
+        else
+            free(at);
     }
     mounts_free(&ms);
     return e;
@@ -55,8 +55,8 @@ bool reach_barred(struct reach *r, dev_t dev)
 {
     (void)pthread_mutex_lock(&r->lock);
     bool barred = (r->own && dev == r->own) || see_mounts(r) < 0;
-    for (size_t i = 0; i < r->n_ours && !barred; i++)
-        barred = r->ours[i].dev == dev;
+    for (size_t i = 0; i < r->n_seen && !barred; i++)
+        barred = r->seen[i].ours && r->seen[i].dev == dev;
     (void)pthread_mutex_unlock(&r->lock);
     return barred;
 }
@@ -66,10 +66,12 @@ int reach_mounts_in(struct reach *r, const char *path, struct buf *names)
     size_t n = strlen(path) - (path[1] == '\0'); /* "/" ends in a slash */
     (void)pthread_mutex_lock(&r->lock);
     int e = see_mounts(r);
-    for (size_t i = 0; i < r->n_ours && e == 0; i++) {
-        const char *at = r->ours[i].at;
-        if (strncmp(at, path, n) == 0 && at[n] == '/' && at[n + 1] && !strchr(at + n + 1, '/'))
-            buf_add(names, at + n + 1, strlen(at + n + 1) + 1);
+    for (size_t i = 0; i < r->n_seen && e == 0; i++) {
+        const char *at = r->seen[i].at;
+        if (strncmp(at, path, n) != 0 || at[n] != '/' || !at[n + 1] || strchr(at + n + 1, '/'))
+            continue;
+        buf_char(names, r->seen[i].ours ? '!' : ' ');
+        buf_add(names, at + n + 1, strlen(at + n + 1) + 1);
     }
     (void)pthread_mutex_unlock(&r->lock);
     return e < 0 ? e : buf_error(names);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "shelf/internal.h"
+#include "shelf/look.h"
 
 /* ---- open and close ---- */
 
@@ -19,6 +20,8 @@ static int open_folder(struct shelf *s, const char *path, struct err *e)
     int r = reach_begin(&s->reach, path, s->opt.strict, e);
     if (r < 0)
         return r;
+    if (look_begin(&s->reach) < 0)
+        return err_set(e, -ENOMEM, "no memory");
     if (fstat(s->reach.fd, &top.st) < 0)
         return err_set(e, -errno, "%s", strerror(errno));
     quant_init(); /* before threads open models */
@@ -101,6 +104,8 @@ void shelf_close(struct shelf *s)
     tree_close(s->one);
     slots_free(&s->slots);
     owns_free(&s->owns);
+    if (!look_end(&s->reach))
+        return; /* a thread still waits for a disk; the process is about to end */
     reach_end(&s->reach);
     free(s);
 }

@@ -6,6 +6,7 @@
 #ifndef SHELF_STORE_H
 #define SHELF_STORE_H
 
+#include "shelf/look.h"
 #include "shelf/place.h"
 
 /* ---- listings ---- */
@@ -51,8 +52,9 @@ static inline const char *name_at(const struct names *n, size_t i)
     return (const char *)n->texts.data + n->name[i].text;
 }
 
-/* True if `name` in a folder is a folder; with links also a link to one. */
-bool has_folder(struct reach *r, const struct found *dir, const char *name, enum reach_flags flags);
+/* 1: `name` in a folder is a folder; with links also a link to one. 0: it is not; -ETIMEDOUT: it is on
+ * another disk, which does not answer. */
+int has_folder(struct reach *r, const struct found *dir, const char *name, enum reach_flags flags);
 /* A small file of a store, whole. 0, -EFBIG, -EINVAL (not a regular file), -errno. */
 int read_small(struct reach *r, const struct found *dir, const char *name, size_t most,
                struct buf *ret);
@@ -95,9 +97,10 @@ bool is_repo(struct reach *r, const struct found *dir);
  * "models--org--name" in two parts ("" and name if there is no organisation). False: another name.
  */
 bool repo_name(const char *folder, char org[TREE_NAME_MAX + 1], char name[TREE_NAME_MAX + 1]);
-/* True if `folder` in dir is a repository. */
+/* True if `folder` in dir is a repository, or is named as one on a disk that does not answer. */
 bool has_repo(struct reach *r, const struct found *dir, const char *folder);
-/* Add a repository's revisions, as NAME and NAME@COMMIT. Nothing if it has none. */
+/* Add a repository's revisions, as NAME and NAME@COMMIT. Nothing if it has none, or if its disk does
+ * not answer. */
 int repo_list(struct reach *r, const struct found *dir, const char *folder, const char *name,
               struct listing *ret);
 /* What refers to NAME or NAME@COMMIT of this organisation (""): as store.find. */

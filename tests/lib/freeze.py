@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Disks that hang, for tests and benchmarks. For root."""
+"""Disks that hang, for tests and benchmarks: frozen ones, for root, and servers that are stopped."""
 import contextlib
 import glob
 import subprocess
@@ -15,6 +15,31 @@ print("frozen", flush=True)
 select.select([0], [], [], 60)
 fcntl.ioctl(fd, 0xc0045878, 0)
 '''
+
+
+# Stops a process, which goes on when this one ends.
+STOPPER = '''
+import glob, os, select, signal, sys
+os.kill(int(sys.argv[1]), signal.SIGSTOP)
+for thread in glob.glob("/proc/" + sys.argv[1] + "/task/*/stat"):
+    while open(thread).read().rpartition(") ")[2][0] not in "Tt":
+        pass
+print("stopped", flush=True)
+select.select([0], [], [], 60)
+os.kill(int(sys.argv[1]), signal.SIGCONT)
+'''
+
+
+@contextlib.contextmanager
+def stopped(pid):
+    """As long as that, the process answers nobody; at most for a minute."""
+    guard = subprocess.Popen([sys.executable, '-c', STOPPER, str(pid)], stdin=subprocess.PIPE,
+                             stdout=subprocess.PIPE)
+    try:
+        assert guard.stdout.readline() == b'stopped\n'
+        yield
+    finally:
+        guard.communicate()
 
 
 @contextlib.contextmanager
