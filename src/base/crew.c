@@ -282,17 +282,14 @@ void crew_call(struct crew *c, struct crew_job *j)
 void crew_call_at(struct crew *c, struct crew_job *j, const struct timespec *when)
 {
     (void)pthread_mutex_lock(&c->lock);
-    bool sooner = j->state == CREW_RESTS;
     j->again = true;
     if (j->state == CREW_RESTS) {
         time_add(c, j, when);
     } else if (j->state == CREW_TIMED && is_before(when, &j->at)) {
-        sooner = true;
         j->at = *when;
         lift(c, j);
     }
-    if (sooner)
-        see_to_it(c);
+    see_to_it(c); /* it looks at the clock in any case */
     (void)pthread_mutex_unlock(&c->lock);
 }
 

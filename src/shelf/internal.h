@@ -54,8 +54,8 @@ void entry_in_slot(const struct at *at, struct tree_entry *e);
 int own_entry(struct shelf *s, uint32_t number, struct tree_entry *ret);
 int model_entry(struct shelf *s, uint32_t slot, struct tree_entry *ret);
 int extra_entry(struct shelf *s, uint32_t slot, uint32_t extra, struct tree_entry *ret);
-/* The entry of an item that was found, which is used up; the kernel gets `lookups` references. */
-int item_entry(struct shelf *s, struct item *i, unsigned lookups, struct tree_entry *ret);
+/* The entry of an item that was found, which is used up; the kernel gets a reference. */
+int item_entry(struct shelf *s, struct item *i, struct tree_entry *ret);
 /* Where source, or one of the links in it, leads. */
 int source_target(struct shelf *s, const struct slot *slot, uint32_t extra, struct buf *out);
 /* The line of a model that cannot be opened: 1; 0: it can be. */

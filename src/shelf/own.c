@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tree/ino.h"
+
 #define OWN_OF(l, member) ((struct own *)((char *)(l)-offsetof(struct own, member)))
 
 struct grant grant_of_item(struct reach *r, const struct item *i)
@@ -96,6 +98,7 @@ static struct own *new_own(struct owns *o, struct item *i, uint64_t key)
     if (!n)
         return NULL;
     *n = (struct own){.number = o->last, .kind = i->kind, .place = i->place, .real = i->real};
+    n->ino = n->number == INO_ROOT ? INO_ROOT : key | (uint64_t)1 << 63;
     if (table_add(&o->by_number, &n->by_number, n->number) < 0 ||
         table_add(&o->by_key, &n->by_key, key) < 0) {
         if (o->by_number.n > o->by_key.n)
@@ -109,7 +112,26 @@ static struct own *new_own(struct owns *o, struct item *i, uint64_t key)
     return n;
 }
 
-int own_of(struct owns *o, struct reach *r, struct item *i, const struct own **ret)
+/* Under the lock. */
+static struct own *find(const struct owns *o, uint32_t number)
+{
+    struct own *found = NULL;
+    for (struct link *l = table_first(&o->by_number, number); l && !found; l = table_next(l))
+        found = OWN_OF(l, by_number);
+    return found;
+}
+
+/* Under the lock. */
+static void drop(struct owns *o, struct own *n)
+{
+    if (n->lookups || n->uses)
+        return;
+    table_remove(&o->by_number, &n->by_number);
+    table_remove(&o->by_key, &n->by_key);
+    free_own(n);
+}
+
+int own_of(struct owns *o, struct reach *r, struct item *i, uint32_t *ret)
 {
     struct own *found = NULL;
     struct grant g = grant_of_item(r, i);
@@ -122,20 +144,42 @@ int own_of(struct owns *o, struct reach *r, struct item *i, const struct own **r
     if (found) {
         found->st = i->st;
         found->grant = g;
+        found->lookups++;
+        *ret = found->number;
     }
     (void)pthread_mutex_unlock(&o->lock);
-    *ret = found;
     return found ? 0 : -ENOMEM;
 }
 
-const struct own *own_at(struct owns *o, uint32_t number)
+struct own *own_use(struct owns *o, uint32_t number)
 {
-    const struct own *found = NULL;
     (void)pthread_mutex_lock(&o->lock);
-    for (struct link *l = table_first(&o->by_number, number); l && !found; l = table_next(l))
-        found = OWN_OF(l, by_number);
+    struct own *n = find(o, number);
+    if (n)
+        n->uses++;
     (void)pthread_mutex_unlock(&o->lock);
-    return found;
+    return n;
+}
+
+void own_leave(struct owns *o, struct own *n)
+{
+    if (!n)
+        return;
+    (void)pthread_mutex_lock(&o->lock);
+    n->uses--;
+    drop(o, n);
+    (void)pthread_mutex_unlock(&o->lock);
+}
+
+void own_forget(struct owns *o, uint32_t number, uint64_t n)
+{
+    (void)pthread_mutex_lock(&o->lock);
+    struct own *own = number == INO_ROOT ? NULL : find(o, number); /* the root stays */
+    if (own) {
+        own->lookups -= n < own->lookups ? n : own->lookups;
+        drop(o, own);
+    }
+    (void)pthread_mutex_unlock(&o->lock);
 }
 
 void own_facts(struct owns *o, const struct own *n, struct stat *st, struct grant *g)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The shelf's own nodes: folders, and texts of stores. A node is made when it is found for the first
- * time, and is there until the mount ends, so that its number and what it means stay the same.
+ * The shelf's own nodes: folders, and texts of stores. A node is made when it is found, and freed when
+ * the kernel has forgotten it and nothing uses it. Its number is not used again; st_ino follows from
+ * what it stands for, so that it is the same when that is found again.
  *
  * Threads: any.
  */
@@ -17,12 +18,15 @@
 struct own {
     struct link by_number, by_key;
     uint32_t number;
+    uint64_t ino;        /* for st_ino; beyond all numbers of nodes, but for that of the root */
     enum item_kind kind; /* ITEM_FOLDER, ITEM_TEXT */
     struct place place;  /* ITEM_FOLDER */
     char *real;          /* owned */
     /* Protected by the lock: as of the last time that it was found. */
     struct stat st;
     struct grant grant;
+    uint64_t lookups; /* that the kernel did not forget */
+    unsigned uses;
 };
 
 struct owns {
@@ -33,10 +37,14 @@ struct owns {
 
 void owns_init(struct owns *o);
 void owns_free(struct owns *o);
-/* The node of an item that was found; its place passes to it. 0, -ENOMEM. */
-int own_of(struct owns *o, struct reach *r, struct item *i, const struct own **ret);
-/* NULL: no such number. */
-const struct own *own_at(struct owns *o, uint32_t number);
+/* The number of the node of an item that was found, whose place passes to it; the kernel gets one more
+ * reference to it. 0, -ENOMEM. */
+int own_of(struct owns *o, struct reach *r, struct item *i, uint32_t *ret);
+/* Use a node; NULL: no such number. own_leave() it. */
+struct own *own_use(struct owns *o, uint32_t number);
+void own_leave(struct owns *o, struct own *n); /* may be NULL */
+/* The kernel loses n references. */
+void own_forget(struct owns *o, uint32_t number, uint64_t n);
 /* What it was when it was found last. */
 void own_facts(struct owns *o, const struct own *n, struct stat *st, struct grant *g);
 

@@ -16,7 +16,7 @@
 static int open_folder(struct shelf *s, const char *path, struct err *e)
 {
     struct item top = {.kind = ITEM_FOLDER};
-    const struct own *root;
+    uint32_t root;
     int r = reach_begin(&s->reach, path, s->opt.strict, e);
     if (r < 0)
         return r;
@@ -159,13 +159,13 @@ int shelf_statfs(struct shelf *s, struct statvfs *ret)
 static int lookup_own(struct shelf *s, uint32_t number, const char *name, struct tree_entry *ret)
 {
     struct item i;
-    const struct own *dir = own_at(&s->owns, number);
+    struct own *dir = own_use(&s->owns, number);
     if (!dir)
         return -ESTALE;
-    if (dir->kind != ITEM_FOLDER)
-        return -ENOTDIR;
-    int r = place_find(&s->reach, &dir->place, NULL, name, &i);
-    return r < 0 ? r : item_entry(s, &i, 1, ret);
+    int r =
+        dir->kind == ITEM_FOLDER ? place_find(&s->reach, &dir->place, NULL, name, &i) : -ENOTDIR;
+    own_leave(&s->owns, dir);
+    return r < 0 ? r : item_entry(s, &i, ret);
 }
 
 /* In a model's folder, or its source: what is extra. -ENOENT: it may be in the tree. */
@@ -228,7 +228,9 @@ void shelf_forget(struct shelf *s, uint64_t node, uint64_t n)
     struct at at = at_node(s, node);
     if (s->one)
         tree_forget(s->one, node, n);
-    else if (!at.own)
+    else if (at.own)
+        own_forget(&s->owns, (uint32_t)at.local, n);
+    else
         slot_forget(&s->slots, at.slot, at.local, n);
 }
 

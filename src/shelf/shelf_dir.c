@@ -15,8 +15,7 @@
 struct shelf_dir {
     struct shelf *shelf;
     struct at at;
-    const struct own
-        *own; /* of the shelf itself: its folder, and what it held when it was opened */
+    struct own *own; /* in use: of the shelf itself, and what it held when it was opened */
     struct listing list;
     struct use use;        /* of a model; without a tree if it cannot be opened, or in `source` */
     struct tree_dir *tree; /* NULL: without one */
@@ -31,7 +30,7 @@ static int load(struct shelf_dir *d)
 
 static int open_own(struct shelf_dir *d)
 {
-    d->own = own_at(&d->shelf->owns, (uint32_t)d->at.local);
+    d->own = own_use(&d->shelf->owns, (uint32_t)d->at.local);
     if (!d->own)
         return -ESTALE;
     return d->own->kind == ITEM_FOLDER ? load(d) : -ENOTDIR;
@@ -74,6 +73,7 @@ void shelf_closedir(struct shelf_dir *d)
     if (d->tree)
         tree_closedir(d->tree);
     at_leave(d->shelf, &d->use);
+    own_leave(&d->shelf->owns, d->own);
     free(d);
 }
 
@@ -88,7 +88,8 @@ static void dot(const struct shelf_dir *d, uint64_t i, char name[TREE_NAME_MAX +
 {
     uint64_t node = d->at.own ? d->at.local : ino_in_slot(d->at.slot, d->at.local);
     (void)strcpy(name, i ? ".." : ".");
-    *ret = (struct tree_entry){.node = node, .attr = {.st_ino = node, .st_mode = S_IFDIR}};
+    *ret = (struct tree_entry){.node = node,
+                               .attr = {.st_ino = d->own ? d->own->ino : node, .st_mode = S_IFDIR}};
 }
 
 /*
@@ -110,7 +111,7 @@ static int next_own(struct shelf_dir *d, uint64_t *cookie, bool attrs, char name
             return 1;
         int r = place_item(&d->shelf->reach, &d->own->place, &ref, &item);
         if (r == 0)
-            r = item_entry(d->shelf, &item, 1, ret);
+            r = item_entry(d->shelf, &item, ret);
         if (r == 0)
             return 1;
         if (r != -ENOENT)

@@ -20,18 +20,15 @@ static bool writes(int flags)
 static int open_own(struct shelf_file *f, uint32_t number, int flags)
 {
     struct found found = FOUND_NONE;
-    const struct own *n = own_at(&f->shelf->owns, number);
-    if (!n)
-        return -ESTALE;
-    if (n->kind != ITEM_TEXT)
-        return -EISDIR;
-    if (writes(flags))
-        return -EPERM;
-    int r = reach_again(&f->shelf->reach, n->real, &found);
+    struct own *n = own_use(&f->shelf->owns, number);
+    int r = !n ? -ESTALE : n->kind != ITEM_TEXT ? -EISDIR : writes(flags) ? -EPERM : 0;
+    if (r == 0)
+        r = reach_again(&f->shelf->reach, n->real, &found);
     if (r == 0 && (found.st.st_ino != n->st.st_ino || found.st.st_dev != n->st.st_dev))
         r = -ESTALE;
     f->fd = r == 0 ? reach_read(&found) : -1;
     reach_close(&found);
+    own_leave(&f->shelf->owns, n);
     return r < 0 ? r : f->fd < 0 ? f->fd : 0;
 }
 

@@ -39,13 +39,15 @@ int own_entry(struct shelf *s, uint32_t number, struct tree_entry *ret)
 {
     struct stat st;
     struct grant g;
-    const struct own *n = own_at(&s->owns, number);
+    struct own *n = own_use(&s->owns, number);
     if (!n)
         return -ESTALE;
     own_facts(&s->owns, n, &st, &g);
     bool folder = n->kind == ITEM_FOLDER;
     *ret = plain_entry(number, folder ? S_IFDIR : S_IFREG, &st, folder ? 0 : (uint64_t)st.st_size);
+    ret->attr.st_ino = n->ino;
     set_rights(s, &g, folder ? 0777 : 0444, ret);
+    own_leave(&s->owns, n);
     return 0;
 }
 
@@ -179,19 +181,18 @@ size_t extra_shard(const struct slot *slot, const char *name)
     return is ? i : slot->shards;
 }
 
-int item_entry(struct shelf *s, struct item *i, unsigned lookups, struct tree_entry *ret)
+int item_entry(struct shelf *s, struct item *i, struct tree_entry *ret)
 {
-    const struct own *own;
-    uint32_t slot;
+    uint32_t number;
     int r;
     if (i->kind == ITEM_MODEL) {
-        r = slot_of(&s->slots, i, lookups, &slot);
+        r = slot_of(&s->slots, i, &number);
         if (r == 0)
-            r = model_entry(s, slot, ret);
+            r = model_entry(s, number, ret);
     } else {
-        r = own_of(&s->owns, &s->reach, i, &own);
+        r = own_of(&s->owns, &s->reach, i, &number);
         if (r == 0)
-            r = own_entry(s, own->number, ret);
+            r = own_entry(s, number, ret);
     }
     item_free(i);
     return r;

@@ -20,22 +20,12 @@ time_t slots_now(void)
 
 /* ---- what identifies a model ---- */
 
-struct identity {
-    uint64_t dev, ino, size, sec, nsec;
-};
-
-static void add_identity(struct buf *b, const struct stat *st)
-{
-    struct identity id = {st->st_dev, st->st_ino, (uint64_t)st->st_size,
-                          (uint64_t)st->st_mtim.tv_sec, (uint64_t)st->st_mtim.tv_nsec};
-    buf_add(b, &id, sizeof(id));
-}
-
-/* Of the file at `path`, by which a model is opened, or of all files of a split model. */
+/* Of the file at `path`, by which a model is opened, or of all files of a split model: what
+ * tree_identity() is of a tree that has these open. */
 int slot_stamp(struct reach *r, const char *path, size_t shards, uint64_t *ret)
 {
-    CLEANUP(buf_free) struct buf b = BUF_INIT;
     const char *slash = strrchr(path, '/');
+    uint64_t stamp = 0;
     char *folder = strndup(path, slash == path ? 1 : (size_t)(slash - path));
     struct found dir = FOUND_NONE;
     int e = folder ? reach_again(r, folder, &dir) : -ENOMEM;
@@ -46,14 +36,14 @@ int slot_stamp(struct reach *r, const char *path, size_t shards, uint64_t *ret)
         if (is == -ENOMEM)
             e = is;
         else
-            add_identity(&b, is == 0 ? &f.st : &(struct stat){.st_size = is});
+            stamp = tree_identity_with(stamp, is == 0 ? &f.st : &(struct stat){.st_size = is});
         reach_close(&f);
         free(name);
     }
     reach_close(&dir);
     free(folder);
-    *ret = hash_name(b.data, b.len);
-    return e == 0 ? buf_error(&b) : e;
+    *ret = stamp;
+    return e;
 }
 
 /* ---- slots ---- */
@@ -100,11 +90,13 @@ void slot_free(struct slot *slot)
     free(slot);
 }
 
-/* For a file that was changed, once the kernel has forgotten its nodes. */
+/* Once the kernel has forgotten its nodes; the number is for the same state of the same file only. */
 void slots_drop(struct slots *s, struct slot *slot)
 {
-    if (!slot->spent || slot->lookups || slot->uses || slot->tree || slot->busy)
+    if (slot->lookups || slot->uses || slot->tree || slot->busy)
         return;
+    if (!slot->spent)
+        numbers_keep(&s->numbers, model_hash(slot->path, slot->stamp), slot->number);
     table_remove(&s->by_number, &slot->by_number);
     table_remove(&s->by_model, &slot->by_model);
     slot_free(slot);
@@ -121,7 +113,8 @@ static struct slot *new_slot(struct slots *s, const struct item *i, uint64_t sta
     slot->shards = i->shards;
     slot->store = i->store;
     slot->linked = i->linked;
-    slot->number = s->last + 1;
+    uint32_t before = numbers_take(&s->numbers, model_hash(i->path, stamp));
+    slot->number = before ? before : s->last + 1;
     if (!slot->path || (i->real && !slot->real) ||
         table_add(&s->by_number, &slot->by_number, slot->number) < 0) {
         slot_free(slot);
@@ -132,7 +125,7 @@ static struct slot *new_slot(struct slots *s, const struct item *i, uint64_t sta
         slot_free(slot);
         return NULL;
     }
-    s->last++;
+    s->last += before == 0;
     return slot;
 }
 
@@ -171,7 +164,7 @@ static void spend(struct slots *s, struct slot *slot)
     (void)pthread_mutex_unlock(&s->lock);
 }
 
-int slot_of(struct slots *s, const struct item *i, unsigned lookups, uint32_t *ret)
+int slot_of(struct slots *s, const struct item *i, uint32_t *ret)
 {
     uint64_t stamp;
     int e = slot_stamp(s->reach, i->path, i->shards, &stamp);
@@ -196,7 +189,7 @@ int slot_of(struct slots *s, const struct item *i, unsigned lookups, uint32_t *r
     if (slot) {
         slot->st = i->st;
         slot->grant = grant;
-        slot->lookups += lookups;
+        slot->lookups++;
         if (why || !slot->failed) {
             free(slot->why);
             slot->why = why;
@@ -224,11 +217,17 @@ void slot_forget(struct slots *s, uint32_t number, uint64_t local, uint64_t n)
 {
     (void)pthread_mutex_lock(&s->lock);
     struct slot *slot = slots_at(s, number);
-    if (slot) {
-        if (slot->tree)
-            tree_forget(slot->tree, local, n);
-        slot->lookups -= n < slot->lookups ? n : slot->lookups;
-        slots_drop(s, slot);
-    }
+    if (slot)
+        slot->uses++; /* nobody closes it meanwhile; that does not count as a use for later */
+    struct tree *t = slot ? slot->tree : NULL;
+    (void)pthread_mutex_unlock(&s->lock);
+    if (t)
+        tree_forget(t, local, n); /* may close a file */
+    if (!slot)
+        return;
+    (void)pthread_mutex_lock(&s->lock);
+    slot->uses--;
+    slot->lookups -= n < slot->lookups ? n : slot->lookups;
+    slots_drop(s, slot);
     (void)pthread_mutex_unlock(&s->lock);
 }

@@ -3,8 +3,9 @@
  * The models of a shelf and its own nodes; private to the shelf.
  *
  * A slot is one state of one model's file (or files): where it is, and what identified it when it was
- * found. It outlives the tree that is opened for it, so that node numbers stay true. It is forgotten
- * when its file was changed and the kernel has forgotten its nodes.
+ * found. It outlives the tree that is opened for it, so that node numbers stay true. It is gone when
+ * the tree is closed and the kernel has forgotten its nodes; its number is kept (numbers.h) for the
+ * same state of the same file, and is never another one's.
  *
  * Threads: what is marked so is protected by the lock of the slots; all else is constant.
  */
@@ -14,6 +15,7 @@
 #include <pthread.h>
 #include <time.h>
 
+#include "shelf/numbers.h"
 #include "shelf/place.h"
 #include "shelf/shelf.h"
 #include "shelf/table.h"
@@ -22,6 +24,8 @@
 /* Seconds without use after which a model is closed; how often that is looked at. */
 #define SLOT_IDLE 60
 #define SLOT_SWEEP 5
+/* Milliseconds that one may take to close before others are closed beside it. */
+#define SLOT_PATIENCE 1000
 /* Models that are kept open although nothing in them is in use: each takes some descriptors. */
 #define SLOTS_IDLE_MAX 64
 /* Seconds for which a model that could not be opened is not tried again. */
@@ -59,8 +63,11 @@ struct slots {
     uint32_t last;     /* number that was given */
     struct slot *open; /* a list */
     unsigned n_open;
-    uint64_t turns;      /* uses so far */
-    struct crew *writer; /* owned: whose thread writes all models; started with the first edit */
+    uint64_t turns;         /* uses so far */
+    struct crew *writer;    /* owned: whose thread writes all models; started with the first edit */
+    struct crew *closer;    /* owned: closes what is idle */
+    unsigned closing;       /* busy with that */
+    struct numbers numbers; /* of models whose slots are gone */
     pthread_t sweeper;
     pthread_cond_t wake;
     bool sweeps, stop;
@@ -76,9 +83,9 @@ int slots_finish(struct slots *s);
 int slots_each(struct slots *s, void (*call)(struct tree *t, void *arg), void *arg);
 void slots_free(struct slots *s);
 
-/* The number of the slot of a model that was found, to whose nodes the kernel gets `lookups` more
- * references. 0, -ENOMEM, -ENFILE (no numbers are left). */
-int slot_of(struct slots *s, const struct item *i, unsigned lookups, uint32_t *ret);
+/* The number of the slot of a model that was found, to whose nodes the kernel gets one more
+ * reference. 0, -ENOMEM, -ENFILE (no numbers are left). */
+int slot_of(struct slots *s, const struct item *i, uint32_t *ret);
 /* The kernel gets one more reference to a node; loses n of them to one. */
 void slot_known(struct slots *s, uint32_t number);
 void slot_forget(struct slots *s, uint32_t number, uint64_t local, uint64_t n);
@@ -103,7 +110,7 @@ time_t slots_now(void);
 int slot_stamp(struct reach *r, const char *path, size_t shards, uint64_t *ret);
 struct slot *slots_at(const struct slots *s, uint32_t number);
 void slot_begin(struct slots *s, struct slot *slot, struct tree *t, struct use *ret);
-/* Forget a slot whose file was changed, once the kernel has forgotten its nodes. */
+/* Free a slot that is closed, once the kernel has forgotten its nodes. */
 void slots_drop(struct slots *s, struct slot *slot);
 void slot_free(struct slot *slot);
 #define SLOT_OF(l, member) ((struct slot *)((char *)(l)-offsetof(struct slot, member)))

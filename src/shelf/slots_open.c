@@ -71,32 +71,58 @@ static struct slot *find_idle(const struct slots *s, unsigned *count)
     return oldest;
 }
 
+struct closing {
+    struct crew_job job;
+    struct slots *slots;
+    struct slot *slot; /* busy */
+};
+
+/* Close a tree, if it may be closed: it is asked without the lock. */
+static bool close_slot(struct crew_job *j, struct timespec *again)
+{
+    struct closing *c = (struct closing *)j;
+    struct slots *s = c->slots;
+    struct slot *slot = c->slot;
+    (void)again;
+    free(c);
+    bool closed = tree_idle(slot->tree);
+    (void)pthread_mutex_lock(&s->lock);
+    closed &= slot->uses == 0; /* nobody came meanwhile */
+    struct tree *t = closed ? take_out(s, slot) : NULL;
+    (void)pthread_mutex_unlock(&s->lock);
+    if (t)
+        close_tree(s, t);
+    (void)pthread_mutex_lock(&s->lock);
+    slot->busy = false;
+    slot->turn = closed ? slot->turn : ++s->turns; /* the others first, at the next sweep */
+    s->closing--;
+    slots_drop(s, slot);
+    (void)pthread_cond_broadcast(&s->done);
+    (void)pthread_mutex_unlock(&s->lock);
+    return false;
+}
+
 /*
- * Close what was not used since `before`, and more than `most` of what is not in use. A tree is asked
- * without the lock whether it may be closed: the slot is busy then.
+ * Have closed what was not used since `before`, and more than `most` of what is not in use. That is
+ * done by threads of its own: to close a file may take as long as its disk does not answer. Under the
+ * lock.
  */
 static void close_idle(struct slots *s, time_t before, unsigned most)
 {
     struct slot *slot;
     unsigned idle;
-    bool closed = true;
-    (void)pthread_mutex_lock(&s->lock);
-    while (closed && (slot = find_idle(s, &idle)) && (idle > most || slot->used <= before)) {
+    while ((slot = find_idle(s, &idle)) && (idle > most || slot->used <= before)) {
+        struct closing *c = malloc(sizeof(*c));
+        if (!c)
+            return;
+        *c = (struct closing){.slots = s, .slot = slot};
+        if (crew_do(s->closer, &c->job, close_slot) < 0) {
+            free(c);
+            return;
+        }
+        s->closing++;
         slot->busy = true;
-        (void)pthread_mutex_unlock(&s->lock);
-        closed = tree_idle(slot->tree);
-        (void)pthread_mutex_lock(&s->lock);
-        struct tree *t = closed ? take_out(s, slot) : NULL;
-        (void)pthread_mutex_unlock(&s->lock);
-        if (t)
-            close_tree(s, t);
-        (void)pthread_mutex_lock(&s->lock);
-        slot->busy = false;
-        slot->turn = closed ? slot->turn : ++s->turns; /* the others first, at the next sweep */
-        (void)pthread_cond_broadcast(&s->done);
-        slots_drop(s, slot);
     }
-    (void)pthread_mutex_unlock(&s->lock);
 }
 
 static void *sweep(void *arg)
@@ -112,11 +138,8 @@ static void *sweep(void *arg)
         } else {
             (void)pthread_cond_wait(&s->wake, &s->lock);
         }
-        if (s->stop)
-            break;
-        (void)pthread_mutex_unlock(&s->lock);
-        close_idle(s, slots_now() - SLOT_IDLE, SLOTS_IDLE_MAX);
-        (void)pthread_mutex_lock(&s->lock);
+        if (!s->stop)
+            close_idle(s, slots_now() - SLOT_IDLE, SLOTS_IDLE_MAX);
     }
     (void)pthread_mutex_unlock(&s->lock);
     return NULL;
@@ -137,7 +160,6 @@ static int open_tree(struct slots *s, const struct slot *slot, struct tree **ret
 {
     struct tree_options o = s->opt->tree;
     struct tree *t = NULL;
-    uint64_t stamp;
     const char *what;
     o.base = slot->linked ? s->reach->path : NULL;
     o.wait = NULL; /* a lock that is held does not delay readers */
@@ -147,9 +169,11 @@ static int open_tree(struct slots *s, const struct slot *slot, struct tree **ret
     o.read_only |= slot->store;
     o.why = slot->store && !s->opt->tree.read_only ? "it is in a store of models" : NULL;
     int r = tree_open(slot->path, &o, &t, e);
-    if (r == 0)
-        r = slot_stamp(s->reach, slot->path, slot->shards, &stamp);
-    if (r == 0 && stamp != slot->stamp)
+    /*
+     * The path may lead to another file by now. What counts is which files the tree has open: those that
+     * were reached by the rules of reach.h when the name was looked up, and no others.
+     */
+    if (r == 0 && tree_identity(t) != slot->stamp)
         r = err_set(e, -ESTALE, "the file was changed");
     if (r < 0) {
         tree_close(t);
@@ -225,12 +249,11 @@ int slot_use(struct slots *s, uint32_t number, struct use *ret, struct err *e)
     if (closed && r == 0)
         r = open_slot(s, slot, e);
     ret->tree = slot->tree;
-    bool many = s->n_open > SLOTS_IDLE_MAX;
+    if (r == 0 && closed && s->n_open > SLOTS_IDLE_MAX)
+        close_idle(s, slots_now() - SLOT_IDLE, SLOTS_IDLE_MAX);
     (void)pthread_mutex_unlock(&s->lock);
     if (r < 0)
         slot_leave(s, ret);
-    else if (closed && many)
-        close_idle(s, slots_now() - SLOT_IDLE, SLOTS_IDLE_MAX);
     return r;
 }
 
@@ -246,7 +269,8 @@ int slots_init(struct slots *s, struct reach *r, const struct shelf_options *o)
     (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     (void)pthread_cond_init(&s->wake, &attr);
     (void)pthread_condattr_destroy(&attr);
-    return crew_make(LIVE_THREAD, LIVE_PATIENCE, &s->writer);
+    int e = crew_make(LIVE_THREAD, LIVE_PATIENCE, &s->writer);
+    return e < 0 ? e : crew_make("closer", SLOT_PATIENCE, &s->closer);
 }
 
 int slots_each(struct slots *s, void (*call)(struct tree *t, void *arg), void *arg)
@@ -302,6 +326,8 @@ void slots_free(struct slots *s)
     table_free(&s->by_model);
     buf_free(&s->unsaved);
     crew_free(s->writer);
+    crew_free(s->closer);
+    numbers_free(&s->numbers);
     (void)pthread_mutex_destroy(&s->lock);
     (void)pthread_cond_destroy(&s->done);
     (void)pthread_cond_destroy(&s->wake);

@@ -91,17 +91,15 @@ static char *real_folder(const char *path)
     return real;
 }
 
-static void add_identity(struct tree *t, const struct stat *st)
+uint64_t tree_identity_with(uint64_t identity, const struct stat *st)
 {
-    uint64_t all[] = {t->identity,
+    uint64_t all[] = {identity,
                       st->st_dev,
                       st->st_ino,
                       (uint64_t)st->st_size,
                       (uint64_t)st->st_mtim.tv_sec,
-                      (uint64_t)st->st_mtim.tv_nsec,
-                      (uint64_t)st->st_ctim.tv_sec,
-                      (uint64_t)st->st_ctim.tv_nsec};
-    t->identity = hash_name(all, sizeof(all));
+                      (uint64_t)st->st_mtim.tv_nsec};
+    return hash_name(all, sizeof(all));
 }
 
 static int add_rights(struct tree *t, size_t i, const char *path)
@@ -112,7 +110,7 @@ static int add_rights(struct tree *t, size_t i, const char *path)
     int fd = i ? t->shards.file[i]->fd : t->model.file.fd;
     int r = base ? rights_add(&t->rights, fd, name, base) : -ENOMEM;
     if (r == 0 && fstat(fd, &st) == 0)
-        add_identity(t, &st);
+        t->identity = tree_identity_with(t->identity, &st);
     free(base);
     free(name);
     return r;

@@ -90,6 +90,8 @@ bool tree_idle(struct tree *t);
 /* True if another program changed the model's file. The disk is asked. */
 bool tree_changed(struct tree *t);
 uint64_t tree_identity(const struct tree *t);
+/* How it comes about: from 0, with each file of the model that is open, in order. */
+uint64_t tree_identity_with(uint64_t identity, const struct stat *st);
 bool tree_renumbered(struct tree *t);
 
 /* True if metadata can be edited; if not, why. */

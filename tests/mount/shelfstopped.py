@@ -15,6 +15,7 @@ from mountcase import daemon
 from mountlib import Mount
 from shelflib import A64, B64, LIBRARY, Shelf, manifest
 
+MODELS = 100  # more than are kept open without being used
 WAITING = 30  # more than libfuse's threads, and than the kernel's requests ahead of programs
 
 
@@ -96,6 +97,18 @@ class Stopped(Shelf):
             path = at + '/model.gguf/model.gguf'
             with open(path, 'rb'), self.waiting(server, *[['cat', path] for _ in range(WAITING)]):
                 self.look(at, ['far', 'model.gguf', 'near.gguf'])
+
+    def test_closing(self):
+        """A model there is not in use any more when many others are."""
+        for i in range(MODELS):
+            self.put(f'near{i}.gguf')
+        self.link('model.gguf', 'far/model.gguf')
+        with self.far() as server, Mount(self.top) as at:
+            self.assertIn(b'Tiny', mountlib.get(at + '/model.gguf/info'))
+            with freeze.stopped(server):
+                for i in range(MODELS):
+                    self.assertIn(b'Tiny', mountlib.get(f'{at}/near{i}.gguf/info'))
+            editlib.until(lambda: b'Tiny' in mountlib.get(at + '/model.gguf/info'))
 
 
 if __name__ == '__main__':
