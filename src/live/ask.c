@@ -4,7 +4,7 @@
  * and for its being durable. Questions to the disk are asked by that thread, without a lock, so that
  * a disk that hangs holds up only the requests that need it. See writer.h.
  */
-#include "live/view.h"
+#include "live/makings.h"
 #include "live/writer.h"
 
 #include <errno.h>
@@ -125,7 +125,8 @@ int writer_take_failure(struct live *l)
 bool writer_has_work(const struct live *l)
 {
     assert(lock_held(&l->lock));
-    return !edit_change_is_empty(&l->next.change) || l->names.doomed || l->folders.doomed;
+    return !edit_change_is_empty(&l->next.change) || l->names.doomed || l->folders.doomed ||
+           makings_due(l);
 }
 
 int writer_sync(struct live *l, struct live_wait *w, bool own)

@@ -71,6 +71,7 @@ struct batch {
 
 struct judge;
 struct view_draft;
+struct making;
 
 /* A program's thread that is to look a name up again: see live_view_open(). */
 struct looker {
@@ -107,6 +108,8 @@ struct live {
     struct mapped **old;        /* owned references: of the model's file, for stores of before */
     size_t n_old, cap_old;
     struct folders folders;
+    struct making *makings;   /* owned list: tensors that are not whole yet, and those that were */
+    pthread_cond_t made;      /* one was judged */
     struct view_draft *views; /* owned list: of tensors, that are open for writing */
     struct looker looker[LIVE_LOOKERS];
     struct ended ended[LIVE_LOOKERS];

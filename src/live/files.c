@@ -303,9 +303,11 @@ int live_fsync(struct live *l, const struct live_file *h, struct live_wait *w)
     lock_take(&l->lock);
     if (h && h->writes)
         r = draft_settle(l, h->file, true);
-    l->folders.now |= !h && l->folders.doomed;
+    l->folders.now |= !h && (l->folders.doomed || l->makings);
     if (r >= 0 && (!h || h->file->kind == FILE_KEY))
         r = writer_sync(l, w, r > 0);
+    if (r != LIVE_PARKED)
+        l->folders.now = false;
     lock_drop(&l->lock);
     return r;
 }

@@ -9,6 +9,7 @@
 #include "gguf/keys.h"
 #include "live/edits.h"
 #include "live/look.h"
+#include "live/makings.h"
 #include "live/preview.h"
 #include "live/view.h"
 #include "live/writer.h"
@@ -33,6 +34,7 @@ int live_open(struct newest *n, struct edit_file *f, const struct live_options *
     l->store = store_ref(n->view.store);
     l->judge = judges;
     lock_init(&l->lock);
+    (void)pthread_cond_init(&l->made, NULL);
     batch_begin(l);
     *ret = l;
     return 0;
@@ -90,6 +92,10 @@ void live_unsaved(struct live *l, struct buf *out)
     for (const struct folder *f = l->folders.first; f; f = f->next)
         if (f->error)
             unsaved_tensor(l, f, out);
+    for (const struct making *m = l->makings; m; m = m->next)
+        if (!m->gone)
+            buf_printf(out, "tensors/%s: %s\n", m->file,
+                       m->why.code ? m->why.msg : "a new tensor: nothing was written");
     lock_drop(&l->lock);
 }
 
@@ -98,6 +104,8 @@ void live_close(struct live *l)
     if (!l)
         return;
     views_close(l);
+    makings_free(l);
+    (void)pthread_cond_destroy(&l->made);
     lock_take(&l->lock);
     batch_end_steps(l, &l->next);
     lock_drop(&l->lock);

@@ -12,6 +12,7 @@
 #include "base/bytes.h"
 #include "base/count.h"
 #include "edit/temp.h"
+#include "live/tensor.h"
 
 /* Changed bytes of a tensor up to this are kept in memory, as the pages that have them. */
 #define IN_MEMORY ((uint64_t)16 << 20)
@@ -215,8 +216,11 @@ static int make_changed(struct live *l, struct preview_tensor *t, struct edit_co
         b = (struct below){store->file[store->place[t->old].file], store->place[t->old].off};
     t->content = edit_content_ref(k);
     int r = 0;
+    uint32_t made = new && !was ? tensor_made(l, k) : IDS_NONE;
     if (was)
         t->id = was->id;
+    else if (made != IDS_NONE)
+        t->id = (struct tensor_id){made, made};
     else
         r = give(l, &t->id, new);
     if (r < 0)

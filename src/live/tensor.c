@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Which tensors the model has now: see tensor.h. */
-#include "live/view.h"
+#include "live/makings.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -69,6 +69,14 @@ int tensor_of_number(const struct live *l, uint32_t number, struct tensor_now *r
     ret->name = gguf_name(now->gguf, &now->gguf->tensor[i]);
     ret->len = now->gguf->tensor[i].name_len;
     return 0;
+}
+
+uint32_t tensor_made(const struct live *l, const struct edit_content *k)
+{
+    struct making *m = l->makings;
+    while (m && m->content != k)
+        m = m->next;
+    return m ? m->number : IDS_NONE;
 }
 
 struct folder *tensor_folder(struct live *l, uint32_t number)
@@ -161,4 +169,43 @@ void views_interrupt(struct live *l, const void *request)
     for (struct view_draft *d = l->views; d; d = d->next)
         if (d->request && d->request == request)
             atomic_store(&d->cancel, true);
+}
+
+/* ---- drafts ---- */
+
+uint64_t view_draft_size(const struct view_draft *d)
+{
+    return d->data ? tensor_draft_size(d->data) : d->text.len;
+}
+
+void view_draft_end(struct view_draft *d)
+{
+    tensor_draft_free(d->data);
+    buf_free(&d->text);
+    (void)pthread_mutex_destroy(&d->judging);
+    free(d);
+}
+
+struct view_draft *view_draft_reap(struct live *l, struct view_draft *d)
+{
+    struct view_draft **at = &l->views;
+    bool kept = d->making && !d->making->gone && !d->unlinked;
+    assert(lock_held(&l->lock));
+    if (d->handles || d->users || kept)
+        return NULL;
+    l->ended[l->n_ended++ % LIVE_LOOKERS] = (struct ended){d->node, d->tensor, view_draft_size(d)};
+    while (*at != d)
+        at = &(*at)->next;
+    *at = d->next;
+    return d;
+}
+
+void view_drafts_reap(struct live *l, const struct making *m)
+{
+    for (struct view_draft *d = l->views, *next; d; d = next) {
+        next = d->next;
+        struct view_draft *dead = d->making == m ? view_draft_reap(l, d) : NULL;
+        if (dead)
+            view_draft_end(dead);
+    }
 }

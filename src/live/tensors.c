@@ -7,6 +7,7 @@
 #include <string.h>
 #include <syslog.h>
 
+#include "live/makings.h"
 #include "live/tensor_batch.h"
 
 /* ---- looked at ---- */
@@ -33,6 +34,11 @@ static bool is_doomed(const struct live *l, uint32_t number)
 /* A tensor that can be seen. */
 static int find_shown(struct live *l, const char *file, struct tensor_now *ret)
 {
+    const struct making *m = making_named(l, file);
+    if (m) {
+        *ret = (struct tensor_now){m->name, m->len, "", EDIT_NONE, m->number, false};
+        return 0;
+    }
     int r = tensor_find(l, file, ret);
     if (r == 0 && ret->number == IDS_NONE)
         r = number_of_new(l, file, &ret->number);
@@ -73,7 +79,10 @@ int live_tensor_error(struct live *l, uint32_t number, struct buf *out)
 {
     lock_take(&l->lock);
     const struct folder *f = folders_find(&l->folders, number);
-    if (f && f->error)
+    const struct making *m = making_of(l, number);
+    if (m)
+        buf_str(out, m->why.code ? m->why.msg : "a new tensor: it is not whole yet");
+    else if (f && f->error)
         buf_str(out, f->error);
     lock_drop(&l->lock);
     return buf_error(out);
@@ -159,6 +168,9 @@ static int rename_locked(struct live *l, const char *from, const char *to, unsig
     if (r < 0 || (strcmp(from, to) == 0 && !(flags & NOREPLACE)))
         return r;
     r = check_new(l, to, flags, &now, &cleared);
+    struct making *m = making_of(l, t.number);
+    if (r == 0 && m)
+        return making_rename(m, to, now.name, now.len);
     if (r == 0)
         r = room(l, t.number, &f);
     if (r < 0)
@@ -209,6 +221,9 @@ static int remove_locked(struct live *l, const char *file)
         r = room(l, t.number, &f);
     if (r < 0)
         return r;
+    struct making *m = making_of(l, t.number);
+    if (m)
+        return making_drop(l, m);
     r = try_remove(l, &t, &e);
     if (r < 0)
         return tensor_refused(l, f, t.name, t.len, &e);

@@ -11,6 +11,19 @@
 
 #include "live/live.h"
 
+/* What a file in a tensor's folder is to programs that write it. */
+enum live_view_kind {
+    LIVE_RAW, /* to LIVE_F16_NPY: enum tensor_view */
+    LIVE_F32,
+    LIVE_F16,
+    LIVE_BF16,
+    LIVE_F32_NPY,
+    LIVE_F16_NPY,
+    LIVE_TYPE,
+    LIVE_SHAPE,
+    LIVE_ASIDE, /* what is computed of the others: taken, and left aside */
+};
+
 /* What is known of a tensor's folder beside what snapshots have of the tensor. */
 struct live_folder {
     uint64_t generation;   /* differs each time that it comes back after it was removed */
@@ -25,6 +38,23 @@ int live_tensor_find(struct live *l, const char *file, uint32_t *number);
  * tensor as it is now. */
 int live_tensor_folder(struct live *l, uint32_t number, bool fresh, struct live_folder *ret);
 
+/*
+ * Tensors in the making: made by mkdir(2), and tensors of the model when they are whole; with the
+ * same number, which is that of the nodes of views that are left aside, too. live_tensor_find(),
+ * _rename() and _remove() are for them, as well.
+ */
+int live_tensor_make(struct live *l, const char *file, uint32_t *number);
+/* True if it is one still. *views: the rows that were written. */
+bool live_making(struct live *l, uint32_t number, uint32_t *views);
+/* Number i of them, in the order in which they were made. False: there are no more. */
+bool live_making_at(struct live *l, uint64_t i, char name[TREE_NAME_MAX + 1], uint32_t *number);
+/* The number of the node of a view that was written; it is left aside if it is the tensor's own.
+ * -ENOENT. */
+int live_making_view(struct live *l, uint32_t number, uint32_t row, uint32_t *node);
+/* True if a view is to be left aside, and is one of those that were written now. */
+bool live_making_leaves(struct live *l, uint32_t number, uint32_t row, enum live_view_kind kind);
+int live_making_unlink(struct live *l, uint32_t number, uint32_t row);
+
 /* flags as of renameat2(2). -ENOTEMPTY: there is a tensor of the new name. */
 int live_tensor_rename(struct live *l, const char *from, const char *to, unsigned flags,
                        struct live_wait *w);
@@ -36,19 +66,6 @@ int live_view_unlink(struct live *l, uint32_t number, uint32_t row);
 void live_view_show(struct live *l, uint32_t number, uint32_t row);
 
 /* ---- views that are written ---- */
-
-/* What a file in a tensor's folder is to programs that write it. */
-enum live_view_kind {
-    LIVE_RAW, /* to LIVE_F16_NPY: enum tensor_view */
-    LIVE_F32,
-    LIVE_F16,
-    LIVE_BF16,
-    LIVE_F32_NPY,
-    LIVE_F16_NPY,
-    LIVE_TYPE,
-    LIVE_SHAPE,
-    LIVE_ASIDE, /* what is computed of the others: taken, and left aside */
-};
 
 struct live_view; /* an open one, for writing; or for reading what is written */
 

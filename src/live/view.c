@@ -8,6 +8,7 @@
 #include <syslog.h>
 #include <time.h>
 
+#include "live/makings.h"
 #include "live/tensor_batch.h"
 #include "live/tensor_encode.h"
 #include "live/tensor_text.h"
@@ -208,8 +209,29 @@ static int judge_all(struct live *l, struct view_draft *d, bool end, const void 
     return r;
 }
 
+/* Of a tensor in the making a text is judged alone, and the rest as a whole. */
+static int judge_new(struct live *l, struct view_draft *d, bool end)
+{
+    struct err e = {0};
+    lock_take(&l->lock);
+    int r = d->why.code;
+    if (r == 0 && !d->data && d->text_new) {
+        r = making_text(l, d, end, &e);
+        d->text_new = r == TENSOR_SHORT;
+        if (r < 0) {
+            d->why = e;
+            d->making->why = e;
+            (void)tensor_refused(l, NULL, d->making->name, d->making->len, &e);
+        }
+    }
+    lock_drop(&l->lock);
+    return r < 0 ? r : 0;
+}
+
 int view_judge(struct live *l, struct view_draft *d, bool end, const void *request)
 {
+    if (d->making)
+        return judge_new(l, d, end);
     (void)pthread_mutex_lock(&d->judging);
     int r = judge_all(l, d, end, request);
     (void)pthread_mutex_unlock(&d->judging);

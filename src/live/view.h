@@ -21,6 +21,8 @@ struct view_draft {
     uint32_t node;           /* of its nodes: of the counter that gives numbers to versions */
     uint32_t tensor, row;
     enum live_view_kind kind;
+    struct making *making;     /* of a tensor in the making; NULL: of a tensor */
+    bool unlinked;             /* of such a one: its name is gone */
     struct tensor_draft *data; /* owned; NULL: it is a text */
     struct buf text;
     bool text_new;           /* the text was written and not judged */
@@ -48,6 +50,13 @@ int view_judge(struct live *l, struct view_draft *d, bool end, const void *reque
 /* The base of a draft: the tensor with all edits accepted. With the lock. -ENOENT. */
 int view_base(struct live *l, uint32_t tensor, struct tensor_base **ret);
 
+uint64_t view_draft_size(const struct view_draft *d);
+/* Take one out that nothing needs any more: for view_draft_end(); or NULL. The kernel may still ask for
+ * its attributes. With the lock. */
+struct view_draft *view_draft_reap(struct live *l, struct view_draft *d);
+void view_draft_end(struct view_draft *d);
+/* All of a tensor in the making that nothing needs any more. With the lock. */
+void view_drafts_reap(struct live *l, const struct making *m);
 /* The request that judges a draft got a signal. With the lock. */
 void views_interrupt(struct live *l, const void *request);
 void views_close(struct live *l);

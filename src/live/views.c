@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "base/bytes.h"
+#include "live/makings.h"
 #include "live/tensor_batch.h"
 
 /* Seconds after which a program that is to look again is no longer waited for. */
@@ -36,7 +37,7 @@ static struct view_draft *find_node(const struct live *l, uint32_t node)
 static struct view_draft *find_draft(const struct live *l, uint32_t tensor, uint32_t row)
 {
     struct view_draft *d = l->views;
-    while (d && (d->tensor != tensor || d->row != row))
+    while (d && (d->unlinked || d->tensor != tensor || d->row != row))
         d = d->next;
     return d;
 }
@@ -50,36 +51,9 @@ static bool is_unaccepted(const struct view_draft *d)
 static bool is_busy(const struct live *l, uint32_t tensor, uint32_t row)
 {
     for (const struct view_draft *d = l->views; d; d = d->next)
-        if (d->tensor == tensor && d->row != row && is_unaccepted(d))
+        if (!d->making && d->tensor == tensor && d->row != row && is_unaccepted(d))
             return true;
     return false;
-}
-
-static void draft_end(struct view_draft *d)
-{
-    tensor_draft_free(d->data);
-    buf_free(&d->text);
-    (void)pthread_mutex_destroy(&d->judging);
-    free(d);
-}
-
-static uint64_t size_of(const struct view_draft *d)
-{
-    return d->data ? tensor_draft_size(d->data) : d->text.len;
-}
-
-/* What nobody needs any more. Returns what draft_end() is to free, without the lock; or NULL. The
- * kernel may still ask for its attributes. */
-static struct view_draft *reap(struct live *l, struct view_draft *d)
-{
-    struct view_draft **at = &l->views;
-    if (d->handles || d->users)
-        return NULL;
-    l->ended[l->n_ended++ % LIVE_LOOKERS] = (struct ended){d->node, d->tensor, size_of(d)};
-    while (*at != d)
-        at = &(*at)->next;
-    *at = d->next;
-    return d;
 }
 
 static int make_draft(struct live *l, uint32_t tensor, uint32_t row, enum live_view_kind kind,
@@ -88,8 +62,11 @@ static int make_draft(struct live *l, uint32_t tensor, uint32_t row, enum live_v
     struct tensor_base *base = NULL;
     struct err e = {0};
     struct folder *f = tensor_folder(l, tensor);
+    struct making *m = making_of(l, tensor);
     struct view_draft *d = f ? calloc(1, sizeof(*d)) : NULL;
-    int r = d ? view_base(l, tensor, &base) : -ENOMEM;
+    int r = !d  ? -ENOMEM
+            : m ? tensor_base_none(l->newest->view.snap->gguf->fmt.big, &base)
+                : view_base(l, tensor, &base);
     if (r == 0 && kind <= LIVE_F16_NPY)
         r = tensor_draft_make(l->file, base, (enum tensor_view)kind, &d->data, &e);
     tensor_base_unref(base);
@@ -101,6 +78,7 @@ static int make_draft(struct live *l, uint32_t tensor, uint32_t row, enum live_v
     d->tensor = tensor;
     d->row = row;
     d->kind = kind;
+    d->making = m;
     d->edits = f->edits;
     d->losses = l->losses;
     (void)pthread_mutex_init(&d->judging, NULL);
@@ -169,6 +147,8 @@ static int join(struct view_draft *d, int flags, struct live_view **ret)
         .d = d, .writes = (flags & O_ACCMODE) != O_RDONLY, .append = flags & O_APPEND};
     d->handles++;
     d->writers += h->writes;
+    if (d->making)
+        d->making->open += h->writes;
     *ret = h;
     return 0;
 }
@@ -235,6 +215,9 @@ int live_view_create(struct live *l, uint32_t tensor, uint32_t row, enum live_vi
     lock_take(&l->lock);
     struct folder *f = tensor_folder(l, tensor);
     struct view_draft *d = find_draft(l, tensor, row);
+    const struct making *m = making_of(l, tensor);
+    if (m)
+        making_wait(l, m);
     int r = !f ? -ENOMEM : is_busy(l, tensor, row) ? -EBUSY : 0;
     if (r == 0 && !d)
         r = make_draft(l, tensor, row, kind, &d);
@@ -252,6 +235,9 @@ int live_view_open_node(struct live *l, uint32_t node, int flags, struct live_vi
 {
     lock_take(&l->lock);
     struct view_draft *d = find_node(l, node);
+    if (d && d->making)
+        making_wait(l, d->making);
+    d = find_node(l, node);
     struct looker *k = d ? find_looker(l, d->tensor, d->row) : NULL;
     int r = !d                                                                 ? -ESTALE
             : (flags & O_ACCMODE) != O_RDONLY && is_busy(l, d->tensor, d->row) ? -EBUSY
@@ -272,7 +258,7 @@ int live_view_attr(struct live *l, uint32_t node, struct live_view_attr *ret)
     lock_take(&l->lock);
     const struct view_draft *d = find_node(l, node);
     if (d) {
-        *ret = (struct live_view_attr){d->tensor, size_of(d)};
+        *ret = (struct live_view_attr){d->tensor, view_draft_size(d)};
         r = 0;
     }
     for (size_t i = 0; i < LIVE_LOOKERS && r < 0; i++) {
@@ -407,6 +393,8 @@ int live_view_flush(struct live *l, struct live_view *h, struct live_wait *w)
         return 0;
     h->closed = true;
     int r = view_judge(l, h->d, !h->d->data, w->request); /* a text may lack its newline */
+    if (h->d->making)
+        return r;
     lock_take(&l->lock);
     bool accepted = h->d->accepted;
     h->d->accepted = false;
@@ -416,11 +404,14 @@ int live_view_flush(struct live *l, struct live_view *h, struct live_wait *w)
     return r;
 }
 
+/* A tensor in the making is no part of the model: nothing to wait for. */
 int live_view_fsync(struct live *l, struct live_view *h, struct live_wait *w)
 {
     int r = 0;
     if (!h->d)
         return 0;
+    if (h->d->making)
+        return view_judge(l, h->d, true, w->request);
     if (h->d->writers)
         r = view_judge(l, h->d, !h->d->data, w->request);
     if (r < 0)
@@ -451,7 +442,7 @@ void live_view_release(struct live *l, struct live_view *h)
         lock_take(&l->lock);
         d->unclosed |= h->writes && !h->closed;
         bool last = h->writes && d->writers == 1, ending = l->ending;
-        if (last && ending && d->unclosed)
+        if (last && ending && d->unclosed && !d->making)
             drop(l, d);
         bool judged = last && !(ending && d->unclosed);
         d->users++;
@@ -462,13 +453,17 @@ void live_view_release(struct live *l, struct live_view *h)
         d->users--;
         d->handles--;
         d->writers -= h->writes;
+        if (d->making && h->writes) {
+            d->making->open--;
+            making_touch(l, d->making);
+        }
         if (d->accepted && judged)
             (void)writer_accepted(l, NULL);
-        dead = reap(l, d);
+        dead = view_draft_reap(l, d);
         lock_drop(&l->lock);
     }
     if (dead)
-        draft_end(dead);
+        view_draft_end(dead);
     free(h);
 }
 
@@ -478,6 +473,6 @@ void views_close(struct live *l)
     while (l->views) {
         struct view_draft *d = l->views;
         l->views = d->next;
-        draft_end(d);
+        view_draft_end(d);
     }
 }

@@ -19,6 +19,7 @@
 
 #include "base/count.h"
 #include "live/edits.h"
+#include "live/makings.h"
 #include "live/preview.h"
 #include "live/tensor_batch.h"
 
@@ -262,9 +263,13 @@ static void write_pending(struct live *l)
     int r = edits_remove_due(l);
     if (r < 0)
         l->failed = r;
+    r = makings_judge(l);
+    if (r < 0)
+        l->failed = r;
     r = tensors_remove_due(l);
     if (r < 0)
         l->failed = r;
+    l->folders.now = false;
     if (edit_change_is_empty(&l->next.change)) {
         answer_without(l, 0);
         return;
@@ -294,19 +299,23 @@ static bool is_due(const struct live *l)
            (now.tv_sec == l->due.tv_sec && now.tv_nsec >= l->due.tv_nsec);
 }
 
-/* When something is due; NULL: nothing is. */
-static const struct timespec *next_due(const struct live *l)
+static const struct timespec *sooner(const struct timespec *a, const struct timespec *b)
 {
-    const struct timespec *a = l->due_set ? &l->due : NULL;
-    const struct timespec *b = l->folders.doomed ? &l->folders.due : NULL;
     if (!a || !b)
         return a ? a : b;
     return a->tv_sec < b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec < b->tv_nsec) ? a : b;
 }
 
+/* When something is due; NULL: nothing is. */
+static const struct timespec *next_due(const struct live *l)
+{
+    const struct timespec *removed = l->folders.doomed ? &l->folders.due : NULL;
+    return sooner(sooner(l->due_set ? &l->due : NULL, removed), makings_due_at(l));
+}
+
 static bool wants_write(const struct live *l)
 {
-    return l->next.waits || is_due(l) || folders_due(&l->folders) ||
+    return l->next.waits || is_due(l) || folders_due(&l->folders) || makings_due(l) ||
            (l->stop && writer_has_work(l));
 }
 

@@ -127,11 +127,10 @@ int tree_rename(struct tree *t, uint64_t parent, const char *name, uint64_t new_
 
 int tree_mkdir(struct tree *t, uint64_t parent, const char *name, struct tree_entry *ret)
 {
-    (void)t;
-    (void)parent;
-    (void)name;
-    (void)ret;
-    return -EPERM;
+    struct node dir = ino_node(parent);
+    if (strlen(name) > TREE_NAME_MAX)
+        return -ENAMETOOLONG;
+    return t->writable && tensors_has(t, &dir) ? tensors_mkdir(t, &dir, name, ret) : -EPERM;
 }
 
 int tree_rmdir(struct tree *t, uint64_t parent, const char *name)

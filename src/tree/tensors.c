@@ -22,6 +22,86 @@ int tensors_find(struct tree *t, struct live *l, const char *name, struct node *
     return live_tensor_find(l, name, &ret->number);
 }
 
+/* ---- tensors in the making ---- */
+
+bool tensors_is_making(struct tree *t, const struct node *n, uint32_t *views)
+{
+    struct live *l = tensors_live(t);
+    return l && n->kind == NODE_TENSOR && live_making(l, n->number, views);
+}
+
+int tensors_making(struct tree *t, const struct node *n, struct tree_entry *ret)
+{
+    struct live *l = tensors_live(t);
+    struct node top = {.kind = NODE_DIR, .row = ROOT_TENSORS};
+    struct live_folder folder;
+    uint32_t views;
+    bool file = n->kind == NODE_TENSOR_FILE;
+    if (!l || (n->kind != NODE_TENSOR && !file) || !live_making(l, n->number, &views))
+        return 0;
+    CLEANUP(view_free) struct view v = newest_view(&t->newest);
+    int r = live_tensor_folder(l, n->number, false, &folder);
+    if (r == 0)
+        r = node_entry(t, &v, &top, ret);
+    if (r < 0)
+        return r;
+    ret->node = ino_of(n);
+    ret->fixed = ret->lasting = false;
+    ret->attr.st_ino = ret->node;
+    ret->attr.st_nlink = file ? 1 : 2;
+    ret->attr.st_atim = ret->attr.st_mtim = ret->attr.st_ctim = folder.mtime;
+    if (file)
+        ret->attr.st_mode = S_IFREG | (ret->attr.st_mode & 0666);
+    return 1;
+}
+
+int tensors_entry(struct tree *t, const struct view *v, const struct node *n,
+                  struct tree_entry *ret)
+{
+    int r = tensors_making(t, n, ret);
+    return r == 0 ? node_entry(t, v, n, ret) : r < 0 ? r : 0;
+}
+
+/* A view's row, whether the tensor has it or not; -1. */
+static int any_row(const char *name)
+{
+    for (size_t i = 0; i < files_count(FILES_TENSOR); i++)
+        if (strcmp(files_row(FILES_TENSOR, i)->name, name) == 0)
+            return (int)i;
+    return -1;
+}
+
+/* The node of a view that was written. */
+static int making_view(struct tree *t, const struct node *dir, uint32_t row, struct tree_entry *ret)
+{
+    struct node n = {.kind = NODE_TENSOR_FILE, .row = row};
+    int r = live_making_view(tensors_live(t), dir->number, row, &n.number);
+    if (r == 0)
+        r = n.number == dir->number ? tensors_making(t, &n, ret) : tensors_draft(t, &n, ret);
+    return r > 0 ? 0 : r < 0 ? r : -ENOENT;
+}
+
+int tensors_making_lookup(struct tree *t, const struct node *dir, const char *name,
+                          struct tree_entry *ret)
+{
+    int row = any_row(name);
+    return row < 0 ? -ENOENT : making_view(t, dir, (uint32_t)row, ret);
+}
+
+int tensors_mkdir(struct tree *t, const struct node *dir, const char *name, struct tree_entry *ret)
+{
+    struct live *l;
+    struct node n = {.kind = NODE_TENSOR};
+    if (!is_top(dir))
+        return -EPERM;
+    int r = begin_editing(t, &l);
+    if (r == 0)
+        r = live_tensor_make(l, name, &n.number);
+    if (r == 0)
+        r = tensors_making(t, &n, ret);
+    return r > 0 ? 0 : r;
+}
+
 /* ---- views that are written ---- */
 
 static enum live_view_kind kind_of(uint32_t row)
@@ -46,7 +126,7 @@ int tensors_draft(struct tree *t, const struct node *n, struct tree_entry *ret)
         return 0;
     CLEANUP(view_free) struct view v = newest_view(&t->newest);
     struct node folder = {.kind = NODE_TENSOR, .number = a.tensor};
-    int r = node_entry(t, &v, &folder, ret);
+    int r = tensors_entry(t, &v, &folder, ret);
     if (r < 0)
         return r;
     ret->node = ino_of(n);
@@ -81,6 +161,9 @@ static int open_stored(struct tree *t, const struct node *n, int flags, struct l
         return r;
     CLEANUP(view_free) struct view v = newest_view(&t->newest);
     const struct gguf_tensor *tensor = node_tensor(v.snap, n);
+    uint32_t views;
+    if (live_making(l, n->number, &views))
+        return live_view_open(l, n->number, n->row, LIVE_ASIDE, flags, ret, direct);
     if (!tensor || node_check(t, v.snap, n) < 0)
         return -ESTALE;
     uint32_t number = ids_of(v.snap->ids, snapshot_tensor_no(v.snap, tensor)).number;
@@ -106,7 +189,9 @@ int tensors_open(struct tree *t, struct tree_file *f, int flags)
     if (!t->opt.tensors || !t->writable || f->node.kind != NODE_TENSOR_FILE ||
         f->node.row >= files_count(FILES_TENSOR))
         return 0;
-    if (!writes && (!l || live_view_attr(l, f->node.number, &a) < 0))
+    uint32_t views;
+    bool making = l && live_making(l, f->node.number, &views);
+    if (!writes && !making && (!l || live_view_attr(l, f->node.number, &a) < 0))
         return 0;
     int r = open_view(t, &f->node, flags, &f->view, &direct);
     f->row = node_row(&f->node);
@@ -121,6 +206,12 @@ static int row_to_make(struct tree *t, const struct node *dir, const char *name,
     CLEANUP(view_free) struct view v = newest_view(&t->newest);
     const struct gguf_tensor *tensor = node_tensor(v.snap, dir);
     struct live_folder folder;
+    uint32_t views;
+    if (tensors_is_making(t, dir, &views)) {
+        int found = any_row(name);
+        *row = (uint32_t)found;
+        return found < 0 ? -EPERM : flags & O_EXCL && views >> found & 1 ? -EEXIST : 0;
+    }
     int r = tensors_facts(t, v.snap, dir, false, &folder);
     if (r < 0)
         return r;
@@ -152,6 +243,11 @@ static int create_aside(struct tree *t, struct live *l, const struct node *dir, 
     CLEANUP(view_free) struct view v = newest_view(&t->newest);
     const struct gguf_tensor *tensor = node_tensor(v.snap, dir);
     bool direct;
+    uint32_t views;
+    if (tensors_is_making(t, dir, &views)) {
+        int r = live_view_open(l, dir->number, f->node.row, LIVE_ASIDE, O_RDWR, &f->view, &direct);
+        return r < 0 ? r : making_view(t, dir, f->node.row, ret);
+    }
     if (!tensor)
         return -ENOENT;
     f->node.number = ids_of(v.snap->ids, snapshot_tensor_no(v.snap, tensor)).version;
@@ -174,8 +270,11 @@ int tensors_create(struct tree *t, const struct node *dir, const char *name, int
     atomic_fetch_add(&t->open, 1);
     f->node = (struct node){.kind = NODE_TENSOR_FILE, .row = row};
     f->row = node_row(&f->node);
-    r = kind_of(row) == LIVE_ASIDE ? create_aside(t, l, dir, f, ret)
-                                   : create_view(t, l, dir, f, ret);
+    bool aside =
+        kind_of(row) == LIVE_ASIDE || live_making_leaves(l, dir->number, row, kind_of(row));
+    if (kind_of(row) == LIVE_ASIDE)
+        (void)live_making_leaves(l, dir->number, row, LIVE_ASIDE);
+    r = aside ? create_aside(t, l, dir, f, ret) : create_view(t, l, dir, f, ret);
     if (r < 0)
         (void)tree_release(t, f);
     else
@@ -211,6 +310,11 @@ int tensors_unlink(struct tree *t, const struct node *dir, const char *name)
     int r = begin_editing(t, &l);
     if (r < 0)
         return r;
+    uint32_t views;
+    if (tensors_is_making(t, dir, &views)) {
+        int found = any_row(name);
+        return found < 0 ? -ENOENT : live_making_unlink(l, dir->number, (uint32_t)found);
+    }
     v = newest_view(&t->newest);
     const struct gguf_tensor *tensor = node_tensor(v.snap, dir);
     int row = tensor ? files_find(v.snap, FILES_TENSOR, tensor, name) : -1;

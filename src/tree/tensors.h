@@ -10,6 +10,16 @@
 
 /* The folder of this name, as its node. -ENOENT. */
 int tensors_find(struct tree *t, struct live *l, const char *name, struct node *ret);
+/* The entry of a folder in tensors/, which may be in the making. */
+int tensors_entry(struct tree *t, const struct view *v, const struct node *n,
+                  struct tree_entry *ret);
+/* A node in the folder of a tensor in the making, or that folder: 1; 0: it is not one; -errno. */
+int tensors_making(struct tree *t, const struct node *n, struct tree_entry *ret);
+/* True if that is the folder of a tensor in the making. *views: the rows that it has. */
+bool tensors_is_making(struct tree *t, const struct node *n, uint32_t *views);
+/* A name in it. */
+int tensors_making_lookup(struct tree *t, const struct node *dir, const char *name,
+                          struct tree_entry *ret);
 /* Open a view that is written, or to be. 1: done; 0: it is to be read as it is stored. */
 int tensors_open(struct tree *t, struct tree_file *f, int flags);
 /* The entry of a draft's node. 0: it is not one; 1; -errno. */
@@ -24,6 +34,7 @@ int tensors_truncate(struct tree *t, const struct node *n, struct live_view *vie
                      struct live_wait *w);
 
 int tensors_unlink(struct tree *t, const struct node *dir, const char *name);
+int tensors_mkdir(struct tree *t, const struct node *dir, const char *name, struct tree_entry *ret);
 int tensors_rmdir(struct tree *t, const struct node *dir, const char *name);
 int tensors_rename(struct tree *t, const struct node *dir, const char *name,
                    const struct node *into, const char *to, unsigned flags, struct live_wait *w);

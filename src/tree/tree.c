@@ -54,6 +54,9 @@ static uint64_t parent_of(const struct node *dir)
 static int check_dir(struct tree *t, const struct snapshot *g, const struct node *n)
 {
     struct tree_entry e;
+    uint32_t views;
+    if (tensors_is_making(t, n, &views))
+        return 0;
     int r = n->kind == NODE_KEY ? keys_attr(t, n->number, NULL, &e) : node_check(t, g, n);
     return r < 0 ? r : node_is_dir(n) ? 0 : -ENOTDIR;
 }
@@ -102,7 +105,7 @@ static int lookup_tensor(struct tree *t, struct live *l, const char *name, struc
     struct node n;
     int r = tensors_find(t, l, name, &n);
     CLEANUP(view_free) struct view v = newest_view(&t->newest);
-    return r < 0 ? r : node_entry(t, &v, &n, ret);
+    return r < 0 ? r : tensors_entry(t, &v, &n, ret);
 }
 
 /* Something else than a key: no lock is held while it is measured. */
@@ -112,8 +115,11 @@ static int lookup_row(struct tree *t, const struct node *dir, const char *name,
     CLEANUP(view_free) struct view v = VIEW_INIT;
     struct live_folder folder;
     struct live *l = tensors_live(t);
+    uint32_t views;
     if (l && dir->kind == NODE_DIR)
         return lookup_tensor(t, l, name, ret);
+    if (tensors_is_making(t, dir, &views))
+        return tensors_making_lookup(t, dir, name, ret);
     int r = tensors_facts(t, NULL, dir, true, &folder);
     if (r == 0)
         r = view_for(t, dir, name, &v);
@@ -155,6 +161,8 @@ int tree_fgetattr(struct tree *t, uint64_t node, const struct tree_file *f, stru
     if (n.kind == NODE_KEY)
         return keys_attr(t, n.number, f, ret);
     int draft = tensors_draft(t, &n, ret);
+    if (!draft)
+        draft = tensors_making(t, &n, ret);
     if (draft)
         return draft < 0 ? draft : 0;
     const struct row *row = n.kind == NODE_TENSOR_FILE ? node_row(&n) : NULL;
@@ -167,15 +175,24 @@ int tree_fgetattr(struct tree *t, uint64_t node, const struct tree_file *f, stru
 
 /* ---- listing ---- */
 
-/* From row *i on, the first that is listed; false: no more rows. */
+/* The row at place i of a listing. Of a tensor type, shape and raw come first: copies of the folder
+ * are then made in the order in which they are taken. */
+static size_t row_at(enum files_where where, uint64_t i)
+{
+    static const uint8_t first[] = {4, 3, 0, 1, 2};
+    return where == FILES_TENSOR && i < sizeof(first) ? first[i] : (size_t)i;
+}
+
+/* From place *i on, the first row that is listed; false: no more rows. */
 static bool next_row(const struct tree *t, const struct snapshot *g, enum files_where where,
                      const struct gguf_tensor *tensor, uint32_t hidden, uint64_t *i)
 {
-    while (
-        *i < files_count(where) &&
-        (!files_listed(g, files_row(where, (size_t)*i), tensor, t->opt.views) || hidden >> *i & 1))
-        ++*i;
-    return *i < files_count(where);
+    for (; *i < files_count(where); ++*i) {
+        size_t row = row_at(where, *i);
+        if (files_listed(g, files_row(where, row), tensor, t->opt.views) && !(hidden >> row & 1))
+            return true;
+    }
+    return false;
 }
 
 /* A tensor that is listed: the next that was not removed. */
@@ -190,6 +207,9 @@ static uint64_t next_tensor(struct tree *t, const struct snapshot *g, uint64_t *
         if (tensors_facts(t, g, &n, false, &folder) == 0 && !folder.removed)
             break;
     }
+    struct live *l = *i >= m->n_tensors ? tensors_live(t) : NULL;
+    if (l && live_making_at(l, *i - m->n_tensors, name, &n.number))
+        return ino_of(&n);
     if (*i >= m->n_tensors)
         return 0;
     (void)name_encode(gguf_name(m, &m->tensor[*i]), m->tensor[*i].name_len, name);
@@ -208,7 +228,7 @@ static uint64_t child_at(struct tree *t, const struct snapshot *g, const struct 
         (void)tensors_facts(t, g, dir, false, &folder);
         if (gone || folder.removed || !next_row(t, g, where, node_tensor(g, dir), folder.hidden, i))
             return 0;
-        uint32_t row = (uint32_t)*i;
+        uint32_t row = (uint32_t)row_at(where, *i);
         (void)strcpy(name, files_row(where, row)->name);
         return where == FILES_ROOT ? root_ino(g, row) : tensor_file(g, node_tensor(g, dir), row);
     }
@@ -282,7 +302,7 @@ static int next_dot(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool a
     }
     CLEANUP(view_free) struct view v = newest_view(&t->newest);
     n = ino_node(ino);
-    int r = node_entry(t, &v, &n, ret);
+    int r = tensors_entry(t, &v, &n, ret);
     return r < 0 ? r : 1;
 }
 
@@ -296,12 +316,33 @@ static int next_key(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool a
     return r;
 }
 
+/* A view that was written of a tensor in the making. */
+static int next_written(struct tree *t, const struct node *dir, uint32_t views, uint64_t *cookie,
+                        bool attrs, char name[TREE_NAME_MAX + 1], struct tree_entry *ret)
+{
+    uint64_t i = *cookie - 2;
+    while (i < files_count(FILES_TENSOR) && !(views >> row_at(FILES_TENSOR, i) & 1))
+        i++;
+    *cookie = i + 3;
+    if (i >= files_count(FILES_TENSOR))
+        return 0;
+    uint32_t row = (uint32_t)row_at(FILES_TENSOR, i);
+    uint64_t ino = ino_tensor_file(dir->number, row);
+    (void)strcpy(name, files_row(FILES_TENSOR, row)->name);
+    brief_entry(ino, ino, S_IFREG, ret);
+    int r = attrs ? tensors_making_lookup(t, dir, name, ret) : 0;
+    return r == -ENOENT ? -ESTALE : r < 0 ? r : 1;
+}
+
 /* -ESTALE: what stood there was removed since; *cookie is that of the next. */
 static int next_row_entry(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool attrs,
                           char name[TREE_NAME_MAX + 1], struct tree_entry *ret)
 {
     struct node n = ino_node(d->node);
     uint64_t i = *cookie - 2;
+    uint32_t views;
+    if (tensors_is_making(t, &n, &views))
+        return next_written(t, &n, views, cookie, attrs, name, ret);
     int r = attrs && n.kind == NODE_TENSOR ? tree_freshen(t) : 0; /* `offset` */
     CLEANUP(view_free) struct view v = newest_view(&t->newest);
     uint64_t ino = r == 0 ? child_at(t, d->snap ? d->snap : v.snap, &n, &i, name) : 0;
@@ -310,7 +351,7 @@ static int next_row_entry(struct tree *t, struct tree_dir *d, uint64_t *cookie, 
     struct node child = ino_node(ino);
     bool whole = child.kind == NODE_WHOLE;
     if (attrs && !whole)
-        r = node_entry(t, &v, &child, ret);
+        r = tensors_entry(t, &v, &child, ret);
     else
         brief_entry(ino, node_inode(v.snap, &child), node_is_dir(&child) ? S_IFDIR : S_IFREG, ret);
     if (whole) /* not measured for a listing: the kernel looks it up when asked */

@@ -115,6 +115,7 @@ struct subject {
     struct node n;
     struct view v;
     const struct gguf_tensor *tensor; /* or NULL, and: */
+    bool making;                      /* of a tensor in the making: the error alone */
     struct live_facts key;            /* of a tensor: the error alone */
 };
 
@@ -170,8 +171,9 @@ static const struct xattr {
 static const struct xattr *find_xattr(const struct subject *s, const char *name)
 {
     for (size_t i = 0; i < XATTRS; i++)
-        if (strcmp(xattrs[i].name, name) == 0 &&
-            ((s->tensor && xattrs[i].tensors) || (s->n.kind == NODE_KEY && xattrs[i].keys)))
+        if (strcmp(xattrs[i].name, name) == 0 && (!s->making || xattrs[i].value == x_error) &&
+            (s->making || (s->tensor && xattrs[i].tensors) ||
+             (s->n.kind == NODE_KEY && xattrs[i].keys)))
             return &xattrs[i];
     return NULL;
 }
@@ -180,6 +182,16 @@ static void subject_free(struct subject *s)
 {
     live_facts_free(&s->key);
     view_free(&s->v);
+}
+
+/* Of a tensor in the making there is only what it lacks. */
+static bool is_making(struct tree *t, struct subject *s)
+{
+    uint32_t views;
+    struct live *l = tensors_live(t);
+    s->making = live_making(l, s->n.number, &views) &&
+                live_tensor_error(l, s->n.number, &s->key.error) == 0;
+    return s->making;
 }
 
 /* Free it in any case. user.gguf.offset moves with edits that are in no snapshot yet. */
@@ -192,7 +204,11 @@ static int subject_of(struct tree *t, uint64_t node, struct subject *s)
     if (r < 0)
         return r;
     s->v = newest_view(&t->newest);
-    r = s->n.kind == NODE_WHOLE ? 0 : node_check(t, s->v.snap, &s->n);
+    if (s->n.kind == NODE_TENSOR && tensors_live(t) && is_making(t, s))
+        return 0;
+    bool any = s->n.kind == NODE_WHOLE || /* has none */
+               (s->n.kind == NODE_TENSOR_FILE && tensors_live(t));
+    r = any ? 0 : node_check(t, s->v.snap, &s->n);
     if (r == 0 && s->n.kind == NODE_TENSOR)
         s->tensor = node_tensor(s->v.snap, &s->n);
     if (s->tensor && tensors_live(t))

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: MIT */
+/* Folders of tensors in the making, as programs make, look at and remove them: see makings.h. */
+#include "live/makings.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct making *making_of(const struct live *l, uint32_t number)
+{
+    struct making *m = l->makings;
+    while (m && (m->gone || m->number != number))
+        m = m->next;
+    return m;
+}
+
+struct making *making_named(const struct live *l, const char *file)
+{
+    struct making *m = l->makings;
+    while (m && (m->gone || strcmp(m->file, file) != 0))
+        m = m->next;
+    return m;
+}
+
+void making_wait(struct live *l, const struct making *m)
+{
+    while (m->judging)
+        lock_wait(&l->lock, &l->made, NULL);
+}
+
+struct view_draft *making_draft(const struct live *l, const struct making *m,
+                                enum live_view_kind kind)
+{
+    struct view_draft *d = l->views;
+    while (d && (d->making != m || d->kind != kind || d->unlinked))
+        d = d->next;
+    return d;
+}
+
+bool making_leaves(const struct live *l, const struct making *m, enum live_view_kind kind)
+{
+    bool values = kind > LIVE_RAW && kind <= LIVE_F16_NPY;
+    return kind == LIVE_ASIDE || (values && making_draft(l, m, LIVE_RAW));
+}
+
+/* The name of a new tensor. -EEXIST, -EINVAL, -ENAMETOOLONG, -EOPNOTSUPP with a line in the log. */
+static int check_name(struct live *l, const char *file, struct making *m)
+{
+    struct tensor_now t;
+    struct err e = {0};
+    if (making_named(l, file))
+        return -EEXIST;
+    if (tensor_find(l, file, &t) == 0) {
+        const struct folder *f = t.number == IDS_NONE ? NULL : folders_find(&l->folders, t.number);
+        if (!f || !f->doomed)
+            return -EEXIST;
+    }
+    if (l->newest->shards) {
+        (void)err_set(&e, -EOPNOTSUPP,
+                      "the number of tensors of a split model cannot change: merge it first (copy "
+                      "model.gguf out of the mount)");
+        return tensor_refused(l, NULL, file, strlen(file), &e);
+    }
+    int r = name_decode(file, m->name, &m->len);
+    if (r < 0)
+        return r == -ENOENT ? -EINVAL : r;
+    if (m->len == 0 || memchr(m->name, 0, m->len))
+        return -EINVAL;
+    return m->len > EDIT_MAX_TENSOR_NAME ? -ENAMETOOLONG : 0;
+}
+
+int making_make(struct live *l, const char *file, uint32_t *number)
+{
+    struct making *m = calloc(1, sizeof(*m)), **at = &l->makings;
+    int r = m ? check_name(l, file, m) : -ENOMEM;
+    if (r < 0) {
+        free(m);
+        return r;
+    }
+    (void)strcpy(m->file, file);
+    m->number = atomic_fetch_add(&l->newest->numbers, 1);
+    struct folder *f = tensor_folder(l, m->number);
+    if (f)
+        (void)clock_gettime(CLOCK_REALTIME, &f->mtime);
+    while (*at)
+        at = &(*at)->next;
+    *at = m;
+    newest_touch(l->newest);
+    *number = m->number;
+    return 0;
+}
+
+int making_rename(struct making *m, const char *file, const char *name, size_t n)
+{
+    if (n == 0 || memchr(name, 0, n))
+        return -EINVAL;
+    if (n > EDIT_MAX_TENSOR_NAME)
+        return -ENAMETOOLONG;
+    memcpy(m->name, name, n);
+    m->len = n;
+    (void)strcpy(m->file, file);
+    return 0;
+}
+
+int making_drop(struct live *l, struct making *m)
+{
+    making_wait(l, m);
+    m->gone = true;
+    view_drafts_reap(l, m);
+    newest_touch(l->newest);
+    return 0;
+}
+
+int live_tensor_make(struct live *l, const char *file, uint32_t *number)
+{
+    lock_take(&l->lock);
+    int r = making_make(l, file, number);
+    lock_drop(&l->lock);
+    return r;
+}
+
+/* The draft of a view; NULL: none. */
+static struct view_draft *find(const struct live *l, const struct making *m, uint32_t row)
+{
+    struct view_draft *d = l->views;
+    while (d && (d->making != m || d->row != row || d->unlinked))
+        d = d->next;
+    return d;
+}
+
+bool live_making(struct live *l, uint32_t number, uint32_t *views)
+{
+    if (!atomic_load_explicit(&l->touched, memory_order_acquire))
+        return false;
+    lock_take(&l->lock);
+    const struct making *m = making_of(l, number);
+    *views = m ? m->aside : 0;
+    for (const struct view_draft *d = l->views; m && d; d = d->next)
+        if (d->making == m && !d->unlinked)
+            *views |= (uint32_t)1 << d->row;
+    lock_drop(&l->lock);
+    return m;
+}
+
+bool live_making_at(struct live *l, uint64_t i, char name[TREE_NAME_MAX + 1], uint32_t *number)
+{
+    lock_take(&l->lock);
+    const struct making *m = l->makings;
+    for (; m && (m->gone || i > 0); m = m->next)
+        i -= !m->gone;
+    if (m) {
+        (void)strcpy(name, m->file);
+        *number = m->number;
+    }
+    lock_drop(&l->lock);
+    return m;
+}
+
+int live_making_view(struct live *l, uint32_t number, uint32_t row, uint32_t *node)
+{
+    lock_take(&l->lock);
+    const struct making *m = making_of(l, number);
+    const struct view_draft *d = m ? find(l, m, row) : NULL;
+    int r = m && (d || m->aside >> row & 1) ? 0 : -ENOENT;
+    if (r == 0)
+        *node = d ? d->node : number;
+    lock_drop(&l->lock);
+    return r;
+}
+
+bool live_making_leaves(struct live *l, uint32_t number, uint32_t row, enum live_view_kind kind)
+{
+    lock_take(&l->lock);
+    struct making *m = making_of(l, number);
+    bool leaves = m && making_leaves(l, m, kind);
+    if (leaves)
+        m->aside |= (uint32_t)1 << row;
+    lock_drop(&l->lock);
+    return leaves;
+}
+
+int live_making_unlink(struct live *l, uint32_t number, uint32_t row)
+{
+    lock_take(&l->lock);
+    struct making *m = making_of(l, number);
+    struct view_draft *d = m ? find(l, m, row) : NULL;
+    int r = m && (d || m->aside >> row & 1) ? 0 : -ENOENT;
+    if (m)
+        making_wait(l, m);
+    if (r == 0 && d) {
+        d->unlinked = true;
+        m->has_type &= d->kind != LIVE_TYPE;
+        m->has_shape &= d->kind != LIVE_SHAPE;
+        view_drafts_reap(l, m);
+    }
+    if (r == 0)
+        m->aside &= ~((uint32_t)1 << row);
+    lock_drop(&l->lock);
+    return r;
+}

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: MIT */
+/* Tensors in the making: see makings.h. */
+#include "live/makings.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <syslog.h>
+
+#include "live/batch.h"
+#include "live/tensor_new.h"
+#include "live/tensor_text.h"
+
+void making_touch(struct live *l, struct making *m)
+{
+    assert(lock_held(&l->lock));
+    m->dirty = true;
+    (void)clock_gettime(CLOCK_MONOTONIC, &m->last);
+    struct timespec due = m->last;
+    due.tv_sec += MAKING_QUIET;
+    crew_call_at(l->crew, &l->job, &due);
+}
+
+int making_text(struct live *l, struct view_draft *d, bool end, struct err *e)
+{
+    struct making *m = d->making;
+    const char *text = d->text.data ? (const char *)d->text.data : "";
+    int r;
+    assert(lock_held(&l->lock));
+    if (d->kind == LIVE_TYPE) {
+        r = tensor_type_parse(text, d->text.len, end, &m->type, e);
+        m->has_type = r == 0;
+    } else {
+        r = tensor_shape_parse(text, d->text.len, end, &m->shape, e);
+        m->has_shape = r == 0;
+    }
+    making_touch(l, m);
+    return r == TENSOR_TEXT_MORE ? TENSOR_SHORT : r;
+}
+
+/* ---- judged ---- */
+
+static bool is_due(const struct live *l, const struct making *m)
+{
+    struct timespec now;
+    if (m->gone || m->judging || !m->dirty)
+        return false;
+    if (l->stop)
+        return true;
+    if (m->open)
+        return false;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return l->folders.now || now.tv_sec > m->last.tv_sec + MAKING_QUIET ||
+           (now.tv_sec == m->last.tv_sec + MAKING_QUIET && now.tv_nsec >= m->last.tv_nsec);
+}
+
+bool makings_due(const struct live *l)
+{
+    struct making *m = l->makings;
+    while (m && !is_due(l, m))
+        m = m->next;
+    return m;
+}
+
+const struct timespec *makings_due_at(const struct live *l)
+{
+    static _Thread_local struct timespec at;
+    const struct making *first = NULL;
+    for (const struct making *m = l->makings; m; m = m->next)
+        if (!m->gone && m->dirty && !m->open && (!first || m->last.tv_sec < first->last.tv_sec))
+            first = m;
+    if (!first)
+        return NULL;
+    at = first->last;
+    at.tv_sec += MAKING_QUIET;
+    return &at;
+}
+
+/* The name may be that of a tensor that was removed a moment ago. */
+static int clear_name(struct live *l, const struct making *m, struct err *e)
+{
+    struct tensor_now t;
+    if (tensor_find(l, m->file, &t) < 0)
+        return 0;
+    struct folder *f = t.number == IDS_NONE ? NULL : folders_find(&l->folders, t.number);
+    if (!f || !f->doomed)
+        return err_set(e, -EEXIST, "a tensor of this name already exists");
+    int r = edit_tensor_remove(&l->next.change, t.name, t.len, e);
+    if (r < 0)
+        return r;
+    folders_untie(&l->folders, f);
+    f->removed = true;
+    return 0;
+}
+
+/* It is a tensor from now on. */
+static int add(struct live *l, struct making *m, const struct tensor_edit *edit, struct err *e)
+{
+    struct edit_change *c = &l->next.change;
+    struct edit_tensor t;
+    size_t mark = edit_mark(c);
+    struct folder *f = tensor_folder(l, m->number);
+    int r = !f || batch_room(l) < 0 ? err_set(e, -ENOMEM, "no memory for the edit") : 0;
+    if (r == 0)
+        r = clear_name(l, m, e);
+    if (r == 0)
+        r = edit_tensor_add(c, m->name, m->len, &edit->shape, edit->piece, edit->n, EDIT_LAST, e);
+    if (r < 0) {
+        edit_undo(c, mark);
+        tensors_follow(l);
+        return r;
+    }
+    if (edit_tensor_find(c, m->name, m->len, &t))
+        m->content = edit_content_ref((struct edit_content *)t.content);
+    m->gone = true;
+    f->stale = true;
+    (void)clock_gettime(CLOCK_REALTIME, &f->mtime);
+    batch_note(l, NULL, NULL);
+    l->next.asked = false;
+    return 0;
+}
+
+static int judge(struct live *l, struct making *m)
+{
+    struct tensor_edit edit = TENSOR_EDIT_INIT;
+    struct err e = {0};
+    struct tensor_new t = {.big = l->newest->view.snap->gguf->fmt.big,
+                           .has_type = m->has_type,
+                           .has_shape = m->has_shape,
+                           .type = m->type,
+                           .shape = m->shape};
+    for (int k = LIVE_RAW; k <= LIVE_F16_NPY; k++) {
+        const struct view_draft *d = making_draft(l, m, (enum live_view_kind)k);
+        t.draft[k] = d ? d->data : NULL;
+    }
+    m->judging = true;
+    m->dirty = false;
+    lock_drop(&l->lock);
+    int r = tensor_new_judge(&t, l->file, NULL, &edit, &e);
+    lock_take(&l->lock);
+    m->judging = false;
+    if (r == TENSOR_CHANGED && !m->gone)
+        r = add(l, m, &edit, &e);
+    m->why = e;
+    if (r < 0)
+        (void)tensor_refused(l, NULL, m->name, m->len, &e);
+    tensor_edit_free(&edit);
+    (void)pthread_cond_broadcast(&l->made);
+    if (m->gone)
+        view_drafts_reap(l, m);
+    return r < 0 ? r : 0;
+}
+
+int makings_judge(struct live *l)
+{
+    int result = 0;
+    assert(lock_held(&l->lock));
+    for (struct making *m = l->makings; m; m = m->next) {
+        int r = is_due(l, m) ? judge(l, m) : 0;
+        if (r < 0)
+            result = r;
+    }
+    return result;
+}
+
+void makings_free(struct live *l)
+{
+    for (struct making *m = l->makings, *next; m; m = next) {
+        next = m->next;
+        edit_content_unref(m->content);
+        free(m);
+    }
+    l->makings = NULL;
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Tensors in the making: folders that were made in tensors/ and are not tensors yet. Their files are
+ * drafts without a base (view.h), which stay when they are closed. When no program writes one and
+ * MAKING_QUIET seconds have passed, at fsync of a folder and at the end, it is judged as a whole
+ * (tensor_new.h), by the writer's thread; then it is a tensor of the model, with the same number.
+ *
+ * Threads: all functions are called with the lock of `struct live`.
+ */
+#ifndef LIVE_MAKINGS_H
+#define LIVE_MAKINGS_H
+
+#include "live/view.h"
+
+#define MAKING_QUIET 2
+
+struct making {
+    struct making *next; /* in live.makings, in the order in which they were made */
+    uint32_t number;
+    char file[TREE_NAME_MAX + 1]; /* the folder's name */
+    char name[TREE_NAME_MAX + 1];
+    size_t len;
+    bool gone; /* removed, or a tensor by now: to be found by its drafts alone */
+    bool has_type, has_shape;
+    uint32_t type;
+    struct edit_shape shape;
+    uint32_t aside;       /* rows that were written, and are left aside */
+    unsigned open;        /* handles that may write */
+    bool dirty;           /* written since it was judged */
+    bool judging;         /* nothing may be written: l->made is signalled when that ends */
+    struct timespec last; /* CLOCK_MONOTONIC: when something was written */
+    struct err why;       /* what it lacks, or why it cannot be a tensor */
+    struct edit_content
+        *content; /* a reference: of the tensor that it became, to give that its number */
+};
+
+/* One that is in the making still; NULL. */
+struct making *making_of(const struct live *l, uint32_t number);
+struct making *making_named(const struct live *l, const char *file);
+/* Its draft of a view; NULL: nothing was written to that. */
+struct view_draft *making_draft(const struct live *l, const struct making *m,
+                                enum live_view_kind kind);
+/* Something was written, or a handle that may write is gone. */
+void making_touch(struct live *l, struct making *m);
+/* Wait until it is not being judged. */
+void making_wait(struct live *l, const struct making *m);
+/* A text was written to `type` or `shape`. 0, TENSOR_SHORT, -errno with a line. */
+int making_text(struct live *l, struct view_draft *d, bool end, struct err *e);
+/* Whether a view is left aside: it is computed, or values beside `raw`. */
+bool making_leaves(const struct live *l, const struct making *m, enum live_view_kind kind);
+
+/* What follows is of programs. As the system calls; and: rename: the name that the folder's stands
+ * for. */
+int making_make(struct live *l, const char *file, uint32_t *number);
+int making_rename(struct making *m, const char *file, const char *name, size_t n);
+int making_drop(struct live *l, struct making *m);
+
+/* When one is to be judged; NULL: none is. */
+const struct timespec *makings_due_at(const struct live *l);
+bool makings_due(const struct live *l);
+/* Judge what is due. The lock is given up meanwhile. 0, or why one could not be added. */
+int makings_judge(struct live *l);
+void makings_free(struct live *l);
+
+#endif
