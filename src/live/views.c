@@ -404,7 +404,7 @@ int live_view_flush(struct live *l, struct live_view *h, struct live_wait *w)
     return r;
 }
 
-/* A tensor in the making is no part of the model: nothing to wait for. */
+/* A tensor in the making is not part of the model: nothing to wait for. */
 int live_view_fsync(struct live *l, struct live_view *h, struct live_wait *w)
 {
     int r = 0;
