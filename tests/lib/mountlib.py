@@ -11,6 +11,7 @@ import contextlib
 import glob
 import os
 import pty
+import re
 import select
 import shutil
 import signal
@@ -92,15 +93,21 @@ def assert_no_faults():
             raise AssertionError(report)
 
 
+# Printed after a second, which on a busy machine any end of a daemon may take.
+WAITING = re.compile(r'^ggufs: .*: waiting: process \d+ (is still writing edits.*|has not ended yet)\n',
+                     re.MULTILINE)
+
+
 def run(*command, limit=LIMIT, **options):
     """Run the program, or another command, to its end. Never through pipes that a daemon could
-    keep open. The result has returncode, out and err (text)."""
+    keep open. The result has returncode, out and err (text), which is without lines about waiting."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
                               timeout=limit, env=environment(), **options)
         for name, file in (('out', out), ('err', err)):
             file.seek(0)
             setattr(done, name, file.read().decode(errors='surrogateescape'))
+    done.err = re.sub(WAITING, '', done.err)
     return done
 
 
