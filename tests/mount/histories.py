@@ -401,5 +401,54 @@ class Backups(Case):
         self.assertEqual(self.values(), before)
 
 
+    def back(self, model, shown='', files=(), options=()):
+        """There, everything removed, and back, in two mounts; the keys of the model afterwards."""
+        before = {entry.key: entry for entry in entries(files[0])}
+        rest = [get(file) for file in files[1:]]
+        with Mount(model, *options) as at:
+            at = os.path.join(at, shown)
+            self.copy(at + '/metadata', self.backup)
+            run('rm', '-r', at + '/metadata')
+            sync(at)
+        self.assertLess(len(entries(files[0])), 5)
+        with Mount(model, *options) as at:
+            at = os.path.join(at, shown)
+            if 'user.gguf.readonly' in os.listxattr(at):
+                self.fail(os.getxattr(at, 'user.gguf.readonly'))
+            self.copy(self.backup + '/.', at + '/metadata/')
+            sync(at)
+        self.assertEqual({entry.key: entry for entry in entries(files[0])}, before)
+        self.assertEqual([get(file) for file in files[1:]], rest)
+
+    def test_split(self):
+        folder = mountlib.path('parts')
+        os.makedirs(folder)
+        self.addCleanup(shutil.rmtree, folder)
+        tensors, files = samples.small(), []
+        for no in range(2):
+            kv = (self.kv if no == 0 else []) + [
+                (b'split.no', Value('u16', no)), (b'split.count', Value('u16', 2)),
+                (b'split.tensors.count', Value('i32', len(tensors)))]
+            files.append(mountlib.put(f'parts/m-{no + 1:05}-of-00002.gguf',
+                                      gguf.encode(kv, tensors[:2] if no == 0 else tensors[2:])))
+        self.back(files[1], files=files)
+        shutil.rmtree(self.backup)
+        self.back(folder, 'm.gguf', files)
+
+    def test_folder(self):
+        folder = mountlib.path('models')
+        os.makedirs(folder + '/sub')
+        self.addCleanup(shutil.rmtree, folder)
+        file = shutil.copy(self.model, folder + '/sub/m.gguf')
+        self.back(folder, 'sub/m.gguf', [file])
+
+    def test_options(self):
+        for options in ('commit=sync', 'commit=close', 'relayout=copy,reserve=1000', 'views=raw',
+                        'tensors=edit'):
+            with self.subTest(options=options):
+                shutil.rmtree(self.backup, ignore_errors=True)
+                self.back(self.model, '', [self.model], ('-o', options))
+
+
 if __name__ == '__main__':
     mountlib.main(others=True)
