@@ -8,6 +8,7 @@ all rounds and, in brackets, the least and the most. WHAT is any of
   encode      encoders on one core, against plain C (bench_encode)
   sequential  `f32` of every type and `raw`, in order, against a FUSE server of ready bytes
   disk        the same with the model file not in the page cache
+  passthrough model.gguf against the model's file, where the kernel reads that
   cached      second read of a file of the mount against a native file
   random      4 KiB at random places through mmap, against a native file
   parallel    1, 2, 4 and 8 readers at a time, against the server of ready bytes
@@ -47,6 +48,7 @@ import copies
 import derived
 import edits
 import ggufmodel
+import passing
 import shards
 import states
 from benchlib import Table, ggufs, goal, quiet, ready, show_ms, show_ratio, speed_ratio, timed, turns
@@ -102,7 +104,6 @@ class Run:
                     out.write(os.urandom(MIB))
                 os.fsync(out.fileno())
         return path
-
 
     @contextlib.contextmanager
     def small_pages(self):
@@ -434,10 +435,10 @@ def vocabulary(run):
     yield table
 
 
-BENCHES = {f.__name__: f for f in (decode, encode, sequential, disk, cached, random, parallel, start,
-                                   vocabulary, edits.edit, copies.copy, copies.during, shards.split,
-                                   shards.check, bounds.many, states.history, bounds.memory,
-                                   bounds.latency, bounds.hanging, derived.stats, derived.hashes, before.before)}
+BENCHES = {f.__name__: f for f in (
+    decode, encode, sequential, disk, passing.passthrough, cached, random, parallel, start, vocabulary, edits.edit,
+    copies.copy, copies.during, shards.split, shards.check, bounds.many, states.history, bounds.memory,
+    bounds.latency, bounds.hanging, derived.stats, derived.hashes, before.before)}
 
 
 def machine():
