@@ -34,16 +34,12 @@ struct making {
         *content; /* a reference: of the tensor that it became, to give that its number */
 };
 
-/* One that is in the making still; NULL. */
-struct making *making_of(const struct live *l, uint32_t number);
 struct making *making_named(const struct live *l, const char *file);
 /* Its draft of a view; NULL: nothing was written to that. */
 struct view_draft *making_draft(const struct live *l, const struct making *m,
                                 enum live_view_kind kind);
 /* Something was written, or a handle that may write is gone. */
 void making_touch(struct live *l, struct making *m);
-/* Wait until it is not being judged. */
-void making_wait(struct live *l, const struct making *m);
 /* A text was written to `type` or `shape`. 0, TENSOR_SHORT, -errno with a line. */
 int making_text(struct live *l, struct view_draft *d, bool end, struct err *e);
 /* Whether a view is left aside: it is computed, or values beside `raw`. */

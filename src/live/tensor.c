@@ -5,7 +5,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <syslog.h>
+#include <unistd.h>
 
 /* ---- found ---- */
 
@@ -175,6 +177,9 @@ void views_interrupt(struct live *l, const void *request)
 
 uint64_t view_draft_size(const struct view_draft *d)
 {
+    struct stat st;
+    if (d->helper)
+        return fstat(d->fd, &st) < 0 ? 0 : (uint64_t)st.st_size;
     return d->data ? tensor_draft_size(d->data) : d->text.len;
 }
 
@@ -182,6 +187,9 @@ void view_draft_end(struct view_draft *d)
 {
     tensor_draft_free(d->data);
     buf_free(&d->text);
+    if (d->helper)
+        (void)close(d->fd);
+    free(d->helper);
     (void)pthread_mutex_destroy(&d->judging);
     free(d);
 }
@@ -189,7 +197,7 @@ void view_draft_end(struct view_draft *d)
 struct view_draft *view_draft_reap(struct live *l, struct view_draft *d)
 {
     struct view_draft **at = &l->views;
-    bool kept = d->making && !d->making->gone && !d->unlinked;
+    bool kept = !d->unlinked && (d->helper || (d->making && !d->making->gone));
     assert(lock_held(&l->lock));
     if (d->handles || d->users || kept)
         return NULL;

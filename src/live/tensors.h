@@ -21,6 +21,7 @@ enum live_view_kind {
     LIVE_F16_NPY,
     LIVE_TYPE,
     LIVE_SHAPE,
+    LIVE_HELPER, /* a file beside them, by which a program makes one: renamed over a view it is that */
     LIVE_ASIDE, /* what is computed of the others: taken, and left aside */
 };
 
@@ -97,6 +98,7 @@ int live_view_open_node(struct live *l, uint32_t node, int flags, struct live_vi
 struct live_view_attr {
     uint32_t tensor;
     uint64_t size;
+    bool helper;
 };
 /* -ESTALE. */
 int live_view_attr(struct live *l, uint32_t node, struct live_view_attr *ret);
@@ -110,6 +112,22 @@ int live_view_allocate(struct live *l, struct live_view *h, uint64_t off, uint64
 int live_view_flush(struct live *l, struct live_view *h, struct live_wait *w);
 int live_view_fsync(struct live *l, struct live_view *h, struct live_wait *w);
 void live_view_release(struct live *l, struct live_view *h);
+
+/*
+ * Helpers: files in a tensor's folder that are not views (rsync's .raw.XXXXXX). They are in a file
+ * without a name beside the model, and end with the mount.
+ */
+int live_helper_create(struct live *l, uint32_t tensor, const char *name, int flags,
+                       struct live_view **ret, uint32_t *node);
+/* The number of its node. -ENOENT. */
+int live_helper_find(struct live *l, uint32_t tensor, const char *name, uint32_t *node);
+/* Number i of a folder's. False: there are no more. */
+bool live_helper_at(struct live *l, uint32_t tensor, uint64_t i, char name[TREE_NAME_MAX + 1],
+                    uint32_t *node);
+int live_helper_unlink(struct live *l, uint32_t tensor, const char *name);
+/* kind LIVE_HELPER: to another name, `to`; else over a view, whose content it is then. */
+int live_helper_rename(struct live *l, uint32_t tensor, const char *name, const char *to,
+                       uint32_t row, enum live_view_kind kind, struct live_wait *w);
 
 /* ---- errors ---- */
 

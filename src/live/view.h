@@ -25,6 +25,8 @@ struct view_draft {
     bool unlinked;             /* of such a one: its name is gone */
     struct tensor_draft *data; /* owned; NULL: it is a text */
     struct buf text;
+    char *helper;            /* owned: the name of a helper; NULL: it is a view */
+    int fd;                  /* owned: a helper's content */
     bool text_new;           /* the text was written and not judged */
     bool accepted;           /* something was accepted since a request waited for it */
     unsigned handles, users; /* open ones; and calls that use it without the lock */
@@ -50,6 +52,18 @@ int view_judge(struct live *l, struct view_draft *d, bool end, const void *reque
 /* The base of a draft: the tensor with all edits accepted. With the lock. -ENOENT. */
 int view_base(struct live *l, uint32_t tensor, struct tensor_base **ret);
 
+/* A tensor that is in the making still (makings.h); NULL. With the lock. */
+struct making *making_of(const struct live *l, uint32_t number);
+/* Wait until it is not being judged. With the lock. */
+void making_wait(struct live *l, const struct making *m);
+#define VIEW_NO_ROW UINT32_MAX /* of helpers */
+struct view_draft *view_find(const struct live *l, uint32_t tensor, uint32_t row);
+/* True if another view of the tensor holds what is not accepted. With the lock. */
+bool view_is_busy(const struct live *l, uint32_t tensor, uint32_t row);
+/* A new draft of a view; one more handle of one. With the lock. */
+int view_make(struct live *l, uint32_t tensor, uint32_t row, enum live_view_kind kind,
+              struct view_draft **ret);
+int view_join(struct view_draft *d, int flags, struct live_view **ret);
 uint64_t view_draft_size(const struct view_draft *d);
 /* Take one out that nothing needs any more: for view_draft_end(); or NULL. The kernel may still ask for
  * its attributes. With the lock. */

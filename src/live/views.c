@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "base/bytes.h"
+#include "live/helpers.h"
 #include "live/makings.h"
 #include "live/tensor_batch.h"
 
@@ -34,7 +35,7 @@ static struct view_draft *find_node(const struct live *l, uint32_t node)
     return d;
 }
 
-static struct view_draft *find_draft(const struct live *l, uint32_t tensor, uint32_t row)
+struct view_draft *view_find(const struct live *l, uint32_t tensor, uint32_t row)
 {
     struct view_draft *d = l->views;
     while (d && (d->unlinked || d->tensor != tensor || d->row != row))
@@ -48,16 +49,18 @@ static bool is_unaccepted(const struct view_draft *d)
 }
 
 /* Another view of the tensor that holds what is not accepted. */
-static bool is_busy(const struct live *l, uint32_t tensor, uint32_t row)
+bool view_is_busy(const struct live *l, uint32_t tensor, uint32_t row)
 {
+    if (row == VIEW_NO_ROW)
+        return false;
     for (const struct view_draft *d = l->views; d; d = d->next)
         if (!d->making && d->tensor == tensor && d->row != row && is_unaccepted(d))
             return true;
     return false;
 }
 
-static int make_draft(struct live *l, uint32_t tensor, uint32_t row, enum live_view_kind kind,
-                      struct view_draft **ret)
+int view_make(struct live *l, uint32_t tensor, uint32_t row, enum live_view_kind kind,
+              struct view_draft **ret)
 {
     struct tensor_base *base = NULL;
     struct err e = {0};
@@ -127,8 +130,8 @@ uint32_t live_view_node(struct live *l, uint32_t tensor, uint32_t row)
     lock_take(&l->lock);
     struct looker *k = find_looker(l, tensor, row);
     if (k)
-        d = find_draft(l, tensor, row);
-    if (k && !d && make_draft(l, tensor, row, (enum live_view_kind)k->kind, &d) < 0)
+        d = view_find(l, tensor, row);
+    if (k && !d && view_make(l, tensor, row, (enum live_view_kind)k->kind, &d) < 0)
         d = NULL;
     uint32_t node = d ? d->node : 0;
     lock_drop(&l->lock);
@@ -138,7 +141,7 @@ uint32_t live_view_node(struct live *l, uint32_t tensor, uint32_t row)
 /* ---- open ---- */
 
 /* One more handle of a draft. */
-static int join(struct view_draft *d, int flags, struct live_view **ret)
+int view_join(struct view_draft *d, int flags, struct live_view **ret)
 {
     struct live_view *h = calloc(1, sizeof(*h));
     if (!h)
@@ -186,7 +189,7 @@ int live_view_open(struct live *l, uint32_t tensor, uint32_t row, enum live_view
     struct tensor_now t;
     struct looker *k = find_looker(l, tensor, row);
     int r = tensor_of_number(l, tensor, &t) < 0 ? -ESTALE : t.elsewhere ? -EOPNOTSUPP : 0;
-    if (r == 0 && is_busy(l, tensor, row))
+    if (r == 0 && view_is_busy(l, tensor, row))
         r = -EBUSY;
     if (r == 0 && (!tensor_folder(l, tensor)))
         r = -ENOMEM;
@@ -194,10 +197,10 @@ int live_view_open(struct live *l, uint32_t tensor, uint32_t row, enum live_view
         add_looker(l, tensor, row, kind);
         r = -ESTALE;
     }
-    if (r == 0 && !(d = find_draft(l, tensor, row)))
-        r = make_draft(l, tensor, row, kind, &d);
+    if (r == 0 && !(d = view_find(l, tensor, row)))
+        r = view_make(l, tensor, row, kind, &d);
     if (r == 0)
-        r = join(d, flags, ret);
+        r = view_join(d, flags, ret);
     if (r == 0)
         k->since = 0;
     lock_drop(&l->lock);
@@ -214,15 +217,15 @@ int live_view_create(struct live *l, uint32_t tensor, uint32_t row, enum live_vi
         return unready.code;
     lock_take(&l->lock);
     struct folder *f = tensor_folder(l, tensor);
-    struct view_draft *d = find_draft(l, tensor, row);
+    struct view_draft *d = view_find(l, tensor, row);
     const struct making *m = making_of(l, tensor);
     if (m)
         making_wait(l, m);
-    int r = !f ? -ENOMEM : is_busy(l, tensor, row) ? -EBUSY : 0;
+    int r = !f ? -ENOMEM : view_is_busy(l, tensor, row) ? -EBUSY : 0;
     if (r == 0 && !d)
-        r = make_draft(l, tensor, row, kind, &d);
+        r = view_make(l, tensor, row, kind, &d);
     if (r == 0)
-        r = join(d, O_RDWR, ret);
+        r = view_join(d, O_RDWR, ret);
     if (r == 0) {
         folder_unhide(f, row);
         *node = d->node;
@@ -239,11 +242,11 @@ int live_view_open_node(struct live *l, uint32_t node, int flags, struct live_vi
         making_wait(l, d->making);
     d = find_node(l, node);
     struct looker *k = d ? find_looker(l, d->tensor, d->row) : NULL;
-    int r = !d                                                                 ? -ESTALE
-            : (flags & O_ACCMODE) != O_RDONLY && is_busy(l, d->tensor, d->row) ? -EBUSY
-                                                                               : 0;
+    int r = !d                                                                      ? -ESTALE
+            : (flags & O_ACCMODE) != O_RDONLY && view_is_busy(l, d->tensor, d->row) ? -EBUSY
+                                                                                    : 0;
     if (r == 0)
-        r = join(d, flags, ret);
+        r = view_join(d, flags, ret);
     if (r == 0 && k)
         k->since = 0;
     lock_drop(&l->lock);
@@ -258,14 +261,14 @@ int live_view_attr(struct live *l, uint32_t node, struct live_view_attr *ret)
     lock_take(&l->lock);
     const struct view_draft *d = find_node(l, node);
     if (d) {
-        *ret = (struct live_view_attr){d->tensor, view_draft_size(d)};
+        *ret = (struct live_view_attr){d->tensor, view_draft_size(d), d->helper != NULL};
         r = 0;
     }
     for (size_t i = 0; i < LIVE_LOOKERS && r < 0; i++) {
         const struct ended *x = &l->ended[i];
         if (!x->node || x->node != node)
             continue;
-        *ret = (struct live_view_attr){x->tensor, x->size};
+        *ret = (struct live_view_attr){x->tensor, x->size, false};
         r = 0;
     }
     lock_drop(&l->lock);
@@ -282,6 +285,8 @@ int live_view_read(struct live *l, struct live_view *h, uint64_t off, void *dst,
         return 0;
     if (h->d->data)
         return tensor_draft_read(h->d->data, off, dst, n, got);
+    if (h->d->helper)
+        return helper_read(h->d, off, dst, n, got);
     lock_take(&l->lock);
     const struct buf *b = &h->d->text;
     *got = (size_t)within_u64(off, n, b->len);
@@ -340,6 +345,8 @@ int live_view_write(struct live *l, struct live_view *h, uint64_t off, const voi
     if (!h->d)
         return h->writes ? 0 : -EBADF;
     h->closed = false;
+    if (h->d->helper)
+        return helper_write(h, off, bytes, n);
     if (!h->d->data)
         return write_text(l, h, off, bytes, n);
     int r = tensor_draft_write(h->d->data, h->append, off, bytes, n, &e);
@@ -363,6 +370,8 @@ int live_view_truncate(struct live *l, struct live_view *h, uint64_t size)
         r = tensor_draft_truncate(d->data, size, &e);
         return r < 0 ? refused(l, d, r, &e) : 0;
     }
+    if (d->helper)
+        return helper_truncate(d, size);
     lock_take(&l->lock);
     if (size <= d->text.len)
         d->text.len = (size_t)size;
@@ -389,7 +398,7 @@ int live_view_allocate(struct live *l, struct live_view *h, uint64_t off, uint64
 
 int live_view_flush(struct live *l, struct live_view *h, struct live_wait *w)
 {
-    if (!h->d || !h->writes)
+    if (!h->d || !h->writes || h->d->helper)
         return 0;
     h->closed = true;
     int r = view_judge(l, h->d, !h->d->data, w->request); /* a text may lack its newline */
@@ -408,7 +417,7 @@ int live_view_flush(struct live *l, struct live_view *h, struct live_wait *w)
 int live_view_fsync(struct live *l, struct live_view *h, struct live_wait *w)
 {
     int r = 0;
-    if (!h->d)
+    if (!h->d || h->d->helper)
         return 0;
     if (h->d->making)
         return view_judge(l, h->d, true, w->request);
@@ -441,7 +450,7 @@ void live_view_release(struct live *l, struct live_view *h)
     if (d) {
         lock_take(&l->lock);
         d->unclosed |= h->writes && !h->closed;
-        bool last = h->writes && d->writers == 1, ending = l->ending;
+        bool last = h->writes && d->writers == 1 && !d->helper, ending = l->ending;
         if (last && ending && d->unclosed && !d->making)
             drop(l, d);
         bool judged = last && !(ending && d->unclosed);

@@ -132,7 +132,7 @@ int tensors_draft(struct tree *t, const struct node *n, struct tree_entry *ret)
     ret->node = ino_of(n);
     ret->generation = 0;
     ret->fixed = ret->lasting = false;
-    ret->attr.st_ino = ino_tensor_file(a.tensor, n->row);
+    ret->attr.st_ino = a.helper ? ret->node : ino_tensor_file(a.tensor, n->row);
     ret->attr.st_mode = S_IFREG | (ret->attr.st_mode & 0666);
     ret->attr.st_nlink = 1;
     ret->attr.st_size = (off_t)a.size;
@@ -210,7 +210,7 @@ static int row_to_make(struct tree *t, const struct node *dir, const char *name,
     if (tensors_is_making(t, dir, &views)) {
         int found = any_row(name);
         *row = (uint32_t)found;
-        return found < 0 ? -EPERM : flags & O_EXCL && views >> found & 1 ? -EEXIST : 0;
+        return flags & O_EXCL && views >> found & 1 ? -EEXIST : 0;
     }
     int r = tensors_facts(t, v.snap, dir, false, &folder);
     if (r < 0)
@@ -256,13 +256,67 @@ static int create_aside(struct tree *t, struct live *l, const struct node *dir, 
     return r < 0 ? r : node_entry(t, &v, &f->node, ret);
 }
 
+static int create_row(struct tree *t, struct live *l, const struct node *dir, struct tree_file *f,
+                      struct tree_entry *ret)
+{
+    enum live_view_kind kind = kind_of(f->node.row);
+    bool left = live_making_leaves(l, dir->number, f->node.row, kind);
+    return left || kind == LIVE_ASIDE ? create_aside(t, l, dir, f, ret)
+                                      : create_view(t, l, dir, f, ret);
+}
+
+/* Its nodes have the row of `raw`. */
+static int row_of_helper(struct tree *t, const struct node *dir, uint32_t *row)
+{
+    struct tree_entry e;
+    CLEANUP(view_free) struct view v = newest_view(&t->newest);
+    *row = 0;
+    return tensors_entry(t, &v, dir, &e);
+}
+
+static int create_helper(struct tree *t, struct live *l, const struct node *dir, const char *name,
+                         int flags, struct tree_file *f, struct tree_entry *ret)
+{
+    f->cacheable = true;
+    int r = live_helper_create(l, dir->number, name, flags, &f->view, &f->node.number);
+    if (r < 0)
+        return r;
+    r = tensors_draft(t, &f->node, ret);
+    return r > 0 ? 0 : r < 0 ? r : -ESTALE;
+}
+
+int tensors_helper(struct tree *t, const struct node *dir, const char *name, struct tree_entry *ret)
+{
+    struct live *l = tensors_live(t);
+    struct node n = {.kind = NODE_TENSOR_FILE};
+    if (!l || dir->kind != NODE_TENSOR || any_row(name) >= 0)
+        return 0;
+    int r = live_helper_find(l, dir->number, name, &n.number);
+    return r < 0 ? r : tensors_draft(t, &n, ret);
+}
+
+int tensors_helper_at(struct tree *t, const struct node *dir, uint64_t i, bool attrs,
+                      char name[TREE_NAME_MAX + 1], struct tree_entry *ret)
+{
+    struct live *l = tensors_live(t);
+    struct node n = {.kind = NODE_TENSOR_FILE};
+    if (!l || dir->kind != NODE_TENSOR || !live_helper_at(l, dir->number, i, name, &n.number))
+        return 0;
+    brief_entry(ino_of(&n), ino_of(&n), S_IFREG, ret);
+    int r = attrs ? tensors_draft(t, &n, ret) : 1;
+    return r == 0 ? -ESTALE : r;
+}
+
 int tensors_create(struct tree *t, const struct node *dir, const char *name, int flags,
                    struct tree_entry *ret, struct tree_file **file)
 {
     struct live *l;
     uint32_t row;
     int r = dir->kind == NODE_TENSOR ? begin_editing(t, &l) : -EPERM;
-    if (r == 0)
+    bool helper = any_row(name) < 0;
+    if (r == 0 && helper)
+        r = row_of_helper(t, dir, &row);
+    else if (r == 0)
         r = row_to_make(t, dir, name, flags, &row);
     struct tree_file *f = r == 0 ? calloc(1, sizeof(*f)) : NULL;
     if (!f)
@@ -270,11 +324,7 @@ int tensors_create(struct tree *t, const struct node *dir, const char *name, int
     atomic_fetch_add(&t->open, 1);
     f->node = (struct node){.kind = NODE_TENSOR_FILE, .row = row};
     f->row = node_row(&f->node);
-    bool aside =
-        kind_of(row) == LIVE_ASIDE || live_making_leaves(l, dir->number, row, kind_of(row));
-    if (kind_of(row) == LIVE_ASIDE)
-        (void)live_making_leaves(l, dir->number, row, LIVE_ASIDE);
-    r = aside ? create_aside(t, l, dir, f, ret) : create_view(t, l, dir, f, ret);
+    r = helper ? create_helper(t, l, dir, name, flags, f, ret) : create_row(t, l, dir, f, ret);
     if (r < 0)
         (void)tree_release(t, f);
     else
@@ -310,6 +360,8 @@ int tensors_unlink(struct tree *t, const struct node *dir, const char *name)
     int r = begin_editing(t, &l);
     if (r < 0)
         return r;
+    if (any_row(name) < 0)
+        return live_helper_unlink(l, dir->number, name);
     uint32_t views;
     if (tensors_is_making(t, dir, &views)) {
         int found = any_row(name);
@@ -330,10 +382,33 @@ int tensors_rmdir(struct tree *t, const struct node *dir, const char *name)
     return r < 0 ? r : live_tensor_remove(l, name);
 }
 
+#define NOREPLACE (1u << 0) /* RENAME_NOREPLACE of Linux */
+
+/* In a tensor's folder: a helper, to another name or over a view. */
+static int rename_inside(struct tree *t, const struct node *dir, const char *name, const char *to,
+                         unsigned flags, struct live_wait *w)
+{
+    struct live *l;
+    int row = any_row(to);
+    if (flags & ~NOREPLACE)
+        return -EINVAL;
+    if (any_row(name) >= 0)
+        return -EPERM;
+    if (flags & NOREPLACE && row >= 0) /* views are always there */
+        return -EEXIST;
+    int r = begin_editing(t, &l);
+    if (r < 0)
+        return r;
+    return live_helper_rename(l, dir->number, name, to, row < 0 ? 0 : (uint32_t)row,
+                              row < 0 ? LIVE_HELPER : kind_of((uint32_t)row), w);
+}
+
 int tensors_rename(struct tree *t, const struct node *dir, const char *name,
                    const struct node *into, const char *to, unsigned flags, struct live_wait *w)
 {
     struct live *l;
+    if (dir->kind == NODE_TENSOR && into->kind == NODE_TENSOR && dir->number == into->number)
+        return rename_inside(t, dir, name, to, flags, w);
     if (!is_top(dir) || !is_top(into))
         return -EPERM;
     int r = begin_editing(t, &l);

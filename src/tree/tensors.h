@@ -20,6 +20,12 @@ bool tensors_is_making(struct tree *t, const struct node *n, uint32_t *views);
 /* A name in it. */
 int tensors_making_lookup(struct tree *t, const struct node *dir, const char *name,
                           struct tree_entry *ret);
+/* A helper's name in a tensor's folder. 0: it is a view's; 1; -ENOENT, -errno. */
+int tensors_helper(struct tree *t, const struct node *dir, const char *name,
+                   struct tree_entry *ret);
+/* Helper i of a folder. 1; 0: there are no more; -errno. */
+int tensors_helper_at(struct tree *t, const struct node *dir, uint64_t i, bool attrs,
+                      char name[TREE_NAME_MAX + 1], struct tree_entry *ret);
 /* Open a view that is written, or to be. 1: done; 0: it is to be read as it is stored. */
 int tensors_open(struct tree *t, struct tree_file *f, int flags);
 /* The entry of a draft's node. 0: it is not one; 1; -errno. */

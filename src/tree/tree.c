@@ -118,9 +118,12 @@ static int lookup_row(struct tree *t, const struct node *dir, const char *name,
     uint32_t views;
     if (l && dir->kind == NODE_DIR)
         return lookup_tensor(t, l, name, ret);
+    int r = tensors_helper(t, dir, name, ret);
+    if (r != 0)
+        return r < 0 ? r : 0;
     if (tensors_is_making(t, dir, &views))
         return tensors_making_lookup(t, dir, name, ret);
-    int r = tensors_facts(t, NULL, dir, true, &folder);
+    r = tensors_facts(t, NULL, dir, true, &folder);
     if (r == 0)
         r = view_for(t, dir, name, &v);
     if (r < 0)
@@ -325,7 +328,7 @@ static int next_written(struct tree *t, const struct node *dir, uint32_t views, 
         i++;
     *cookie = i + 3;
     if (i >= files_count(FILES_TENSOR))
-        return 0;
+        return tensors_helper_at(t, dir, i - files_count(FILES_TENSOR), attrs, name, ret);
     uint32_t row = (uint32_t)row_at(FILES_TENSOR, i);
     uint64_t ino = ino_tensor_file(dir->number, row);
     (void)strcpy(name, files_row(FILES_TENSOR, row)->name);
@@ -346,6 +349,10 @@ static int next_row_entry(struct tree *t, struct tree_dir *d, uint64_t *cookie, 
     int r = attrs && n.kind == NODE_TENSOR ? tree_freshen(t) : 0; /* `offset` */
     CLEANUP(view_free) struct view v = newest_view(&t->newest);
     uint64_t ino = r == 0 ? child_at(t, d->snap ? d->snap : v.snap, &n, &i, name) : 0;
+    if (!ino && r == 0 && n.kind == NODE_TENSOR) {
+        *cookie = i + 3;
+        return tensors_helper_at(t, &n, i - files_count(FILES_TENSOR), attrs, name, ret);
+    }
     if (!ino)
         return r;
     struct node child = ino_node(ino);

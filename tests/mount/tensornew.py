@@ -213,6 +213,72 @@ class Copied(New):
         self.assertEqual(leftovers(mountlib.folder), [])
 
 
+class Helpers(New):
+    def test_renamed_over_a_view(self):
+        """As rsync and sed -i replace a file."""
+        self.mount()
+        folder = self.tensor('a.weight')
+        with open(os.path.join(folder, '.raw.AbCdEf'), 'xb') as out:
+            out.write(b'SOURCE')
+        self.assertIn('.raw.AbCdEf', os.listdir(folder))
+        self.assertEqual(mountlib.get(os.path.join(folder, '.raw.AbCdEf')), b'SOURCE')
+        self.assertEqual(mountlib.get(os.path.join(folder, 'raw')), self.want[0][3])
+        self.raises(errno.EEXIST, open, os.path.join(folder, '.raw.AbCdEf'), 'xb')
+        os.rename(os.path.join(folder, '.raw.AbCdEf'), os.path.join(folder, 'raw'))
+        self.assertEqual(mountlib.get(os.path.join(folder, 'raw')), b'SOURCE')
+        self.assertNotIn('.raw.AbCdEf', os.listdir(folder))
+        self.set(b'a.weight', data=b'SOURCE')
+        self.check()
+        done = run('sed', '-i', 's/F16/F32/', os.path.join(folder, 'type'))
+        self.assertEqual(done.err, '')
+        self.assertEqual(mountlib.get(os.path.join(folder, 'type')), b'F32\n')
+        self.set(b'a.weight', type_id=F32, data=mountlib.get(os.path.join(folder, 'raw')))
+        self.check()
+
+    def test_refused(self):
+        """The helper stays, and the view."""
+        self.mount()
+        folder = self.tensor('a.weight')
+        with open(os.path.join(folder, '.helper'), 'xb') as out:
+            out.write(b'too long for it')
+        self.raises(errno.EFBIG, os.rename, os.path.join(folder, '.helper'),
+                    os.path.join(folder, 'raw'))
+        with open(os.path.join(folder, '.helper'), 'wb') as out:
+            out.write(b'abc')
+        self.raises(errno.EINVAL, os.rename, os.path.join(folder, '.helper'),
+                    os.path.join(folder, 'raw'))
+        self.assertEqual(mountlib.get(os.path.join(folder, 'raw')), self.want[0][3])
+        self.raises(errno.EPERM, os.rename, os.path.join(folder, 'raw'),
+                    os.path.join(folder, 'raw~'))
+        self.raises(errno.EPERM, os.rename, os.path.join(folder, '.helper'), self.tensor('x'))
+        os.rename(os.path.join(folder, '.helper'), os.path.join(folder, '.other'))
+        os.unlink(os.path.join(folder, '.other'))
+        self.raises(errno.ENOENT, os.unlink, os.path.join(folder, '.other'))
+        self.end()
+        self.check()
+        self.assertEqual(leftovers(mountlib.folder), [])
+
+    @unittest.skipUnless(shutil.which('rsync'), 'no rsync')
+    def test_rsync(self):
+        backup = mountlib.path('backup')
+        self.addCleanup(shutil.rmtree, backup)
+        self.mount()
+        shutil.copytree(self.tensor('b.weight'), backup)
+        done = run('rsync', '-a', '-X', backup + '/', self.tensor('new'))
+        self.assertEqual((done.returncode, done.err), (0, ''))
+        self.add(b'new', *self.want[1][1:])
+        self.sync()
+        self.check()
+        with open(os.path.join(backup, 'raw'), 'wb') as out:
+            out.write(b'12345678')
+        done = run('rsync', '-a', '-c', '--exclude=f32*', '--exclude=offset', backup + '/',
+                   self.tensor('b.weight'))
+        self.assertEqual((done.returncode, done.err), (0, ''))
+        self.set(b'b.weight', data=b'12345678')
+        self.sync()
+        self.check()
+
+
 class Split(unittest.TestCase):
     def test_refused(self):
         """The number of tensors of a split model cannot change."""

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: MIT */
+/* Helpers made, found, renamed and removed: see tensors.h. */
+#include "live/helpers.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "edit/temp.h"
+
+/* Bytes that are copied at a time. */
+#define COPY_ROOM ((size_t)1 << 20)
+
+static struct view_draft *find(const struct live *l, uint32_t tensor, const char *name)
+{
+    struct view_draft *d = l->views;
+    while (d && (!d->helper || d->unlinked || d->tensor != tensor || strcmp(d->helper, name) != 0))
+        d = d->next;
+    return d;
+}
+
+/* fd passes to it on success. */
+static int make(struct live *l, uint32_t tensor, const char *name, int fd, struct view_draft **ret)
+{
+    struct view_draft *d = calloc(1, sizeof(*d));
+    char *helper = strdup(name);
+    if (!d || !helper || !tensor_folder(l, tensor)) {
+        free(d);
+        free(helper);
+        return -ENOMEM;
+    }
+    *d = (struct view_draft){.node = atomic_fetch_add(&l->newest->numbers, 1),
+                             .tensor = tensor,
+                             .row = VIEW_NO_ROW,
+                             .kind = LIVE_HELPER,
+                             .helper = helper,
+                             .fd = fd,
+                             .next = l->views};
+    (void)pthread_mutex_init(&d->judging, NULL);
+    l->views = d;
+    *ret = d;
+    return 0;
+}
+
+int live_helper_create(struct live *l, uint32_t tensor, const char *name, int flags,
+                       struct live_view **ret, uint32_t *node)
+{
+    struct err e = {0};
+    int fd = temp_unnamed(l->file, &e);
+    if (fd < 0)
+        return fd;
+    lock_take(&l->lock);
+    struct view_draft *d = find(l, tensor, name);
+    int r = d && flags & O_EXCL ? -EEXIST : 0;
+    if (!d) {
+        r = make(l, tensor, name, fd, &d);
+        fd = r == 0 ? -1 : fd;
+    }
+    if (r == 0)
+        r = view_join(d, O_RDWR | flags, ret);
+    if (r == 0)
+        *node = d->node;
+    lock_drop(&l->lock);
+    if (fd >= 0)
+        (void)close(fd);
+    return r;
+}
+
+int live_helper_find(struct live *l, uint32_t tensor, const char *name, uint32_t *node)
+{
+    lock_take(&l->lock);
+    const struct view_draft *d = find(l, tensor, name);
+    if (d)
+        *node = d->node;
+    lock_drop(&l->lock);
+    return d ? 0 : -ENOENT;
+}
+
+bool live_helper_at(struct live *l, uint32_t tensor, uint64_t i, char name[TREE_NAME_MAX + 1],
+                    uint32_t *node)
+{
+    if (!atomic_load_explicit(&l->touched, memory_order_acquire))
+        return false;
+    lock_take(&l->lock);
+    const struct view_draft *d = l->views;
+    for (; d; d = d->next)
+        if (d->helper && !d->unlinked && d->tensor == tensor && i-- == 0)
+            break;
+    if (d) {
+        (void)strcpy(name, d->helper);
+        *node = d->node;
+    }
+    lock_drop(&l->lock);
+    return d;
+}
+
+/* Its name is gone. Returns what view_draft_end() is to free, or NULL. */
+static struct view_draft *forget(struct live *l, struct view_draft *d)
+{
+    d->unlinked = true;
+    return view_draft_reap(l, d);
+}
+
+static void end(struct view_draft *d)
+{
+    if (d)
+        view_draft_end(d);
+}
+
+int live_helper_unlink(struct live *l, uint32_t tensor, const char *name)
+{
+    lock_take(&l->lock);
+    struct view_draft *d = find(l, tensor, name), *dead = d ? forget(l, d) : NULL;
+    lock_drop(&l->lock);
+    end(dead);
+    return d ? 0 : -ENOENT;
+}
+
+static int rename_helper(struct live *l, struct view_draft *d, const char *to)
+{
+    struct view_draft *over = find(l, d->tensor, to);
+    char *name = strdup(to);
+    if (!name)
+        return -ENOMEM;
+    free(d->helper);
+    d->helper = name;
+    if (over && over != d)
+        end(forget(l, over));
+    return 0;
+}
+
+/* All of a helper to a view's draft, which is empty. */
+static int copy(struct live *l, const struct view_draft *from, struct live_view *to)
+{
+    uint8_t *room = malloc(COPY_ROOM);
+    uint64_t at = 0;
+    size_t got = 1;
+    int r = room ? 0 : -ENOMEM;
+    while (r == 0 && got > 0) {
+        r = helper_read(from, at, room, COPY_ROOM, &got);
+        if (r == 0 && got > 0)
+            r = live_view_write(l, to, at, room, got);
+        at += got;
+    }
+    free(room);
+    return r;
+}
+
+/* A handle of the view's draft. With the lock. */
+static int open_view(struct live *l, uint32_t tensor, uint32_t row, enum live_view_kind kind,
+                     struct live_view **ret)
+{
+    const struct making *m = making_of(l, tensor);
+    struct view_draft *d;
+    if (m)
+        making_wait(l, m);
+    else if (view_is_busy(l, tensor, row))
+        return -EBUSY;
+    d = view_find(l, tensor, row);
+    int r = d ? 0 : view_make(l, tensor, row, kind, &d);
+    return r < 0 ? r : view_join(d, O_WRONLY, ret);
+}
+
+/* Over a view; `from` is in use. */
+static int replace(struct live *l, struct view_draft *from, uint32_t row, enum live_view_kind kind,
+                   struct live_wait *w)
+{
+    struct live_view *h = NULL;
+    if (live_making_leaves(l, from->tensor, row, kind))
+        return 0;
+    lock_take(&l->lock);
+    int r = kind == LIVE_ASIDE ? 0 : open_view(l, from->tensor, row, kind, &h);
+    lock_drop(&l->lock);
+    if (!h)
+        return r;
+    r = live_view_truncate(l, h, 0);
+    if (r == 0)
+        r = copy(l, from, h);
+    if (r == 0)
+        r = live_view_flush(l, h, w);
+    if (r < 0)
+        (void)live_view_truncate(l, h, 0); /* nothing of it counts */
+    live_view_release(l, h);
+    return r;
+}
+
+int live_helper_rename(struct live *l, uint32_t tensor, const char *name, const char *to,
+                       uint32_t row, enum live_view_kind kind, struct live_wait *w)
+{
+    lock_take(&l->lock);
+    struct view_draft *d = find(l, tensor, name), *dead = NULL;
+    int r = !d ? -ENOENT : kind == LIVE_HELPER ? rename_helper(l, d, to) : 0;
+    if (d && kind != LIVE_HELPER) {
+        d->users++;
+        lock_drop(&l->lock);
+        r = replace(l, d, row, kind, w);
+        lock_take(&l->lock);
+        d->users--;
+        dead = r < 0 ? NULL : forget(l, d);
+        struct folder *f = folders_find(&l->folders, tensor);
+        if (r >= 0 && f)
+            folder_unhide(f, row);
+    }
+    lock_drop(&l->lock);
+    end(dead);
+    return r;
+}
