@@ -26,6 +26,7 @@ all rounds and, in brackets, the least and the most. WHAT is any of
   stats       statistics of values, in processor time
   hashes      SHA-256 of all tensors, against sha256sum of as many files at a time
   hanging     reads while an edit waits for a disk that hangs
+  folders     a folder of 10,000 models: mount and list, memory, `info` of 1,000 of them, --info
   before      reads, listings and edits against an earlier commit (--before COMMIT)
 
 (default: all). docs/performance.md explains how each is measured, and its goal; RESULTS.md has figures.
@@ -47,6 +48,7 @@ import bounds
 import copies
 import derived
 import edits
+import folders
 import ggufmodel
 import passing
 import shards
@@ -438,7 +440,7 @@ def vocabulary(run):
 BENCHES = {f.__name__: f for f in (
     decode, encode, sequential, disk, passing.passthrough, cached, random, parallel, start, vocabulary, edits.edit,
     copies.copy, copies.during, shards.split, shards.check, bounds.many, states.history, bounds.memory,
-    bounds.latency, bounds.hanging, derived.stats, derived.hashes, before.before)}
+    bounds.latency, bounds.hanging, derived.stats, derived.hashes, before.before, folders.folders)}
 
 
 def machine():
@@ -461,13 +463,11 @@ def arguments():
     parser.add_argument('--work', default=os.path.join(os.getcwd(), 'bench-work'))
     parser.add_argument('--tsv')
     parser.add_argument('--types', nargs='*', help='of `sequential`')
-    parser.add_argument('--keys', type=int, default=20000,
-                        help='of `many`; a quarter of them of `memory`')
+    parser.add_argument('--keys', type=int, default=20000, help='of `many`; a quarter of them of `memory`')
     parser.add_argument('--writes', type=int, default=100, help='of the large string of `memory`')
     parser.add_argument('--tokens', type=int, default=1000000, help='of `latency`')
     parser.add_argument('--seconds', type=int, default=20, help='of each row of `latency`')
-    parser.add_argument('-o', dest='mount_options', action='append', default=[],
-                        help='an option of both servers')
+    parser.add_argument('-o', dest='mount_options', action='append', default=[], help='of both servers')
     args = parser.parse_args()
     if unknown := [what for what in args.what if what not in BENCHES]:
         parser.error(f'{unknown[0]}: not one of {", ".join(BENCHES)}')

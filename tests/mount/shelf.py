@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: MIT
 """A folder of models under one mount: each kind of store, what is broken beside what is whole, what
 changes while it is mounted."""
+import contextlib
 import errno
 import json
 import os
@@ -10,6 +11,7 @@ import struct
 import editlib
 import llama
 import mountlib
+from editlib import Gate, needs_gate
 from mountlib import GGUFS, Mount, run
 from shelflib import (A64, B64, COMMIT, LIBRARY, OTHER, Shelf, contents, descriptors, listing,
                       manifest, shards)
@@ -252,6 +254,42 @@ class Live(Shelf):
             self.assertEqual(run('ls', '-lR', '-I', '*.gguf', at).returncode, 0)
             self.assertEqual(run('ls', '-l', at).out.count('.gguf'), 50)
             self.assertEqual(descriptors(at), before)
+
+
+@needs_gate
+class Unused(Shelf):
+    """The clock of the program is the test's: nothing waits for a time."""
+
+    def at(self, seconds):
+        with open(self.clock + '.new', 'w', encoding='ascii') as file:
+            file.write(str(seconds * 1000))
+        os.rename(self.clock + '.new', self.clock)
+
+    def test_closed_after_a_minute(self):
+        """What is in use stays open, and an edit that is not written."""
+        self.clock = mountlib.path('clock')
+        for i in range(40):
+            self.put(f'm{i:02}.gguf')
+        gate = Gate(self.clock)
+        self.at(0)
+        with contextlib.ExitStack() as stack:
+            with gate.before('GATE_CLOCK'):
+                at = stack.enter_context(Mount(self.top, '-o', 'commit=sync'))
+            before = descriptors(at)
+            numbers = [os.stat(f'{at}/m{i:02}.gguf/info').st_ino for i in range(30)]
+            held = stack.enter_context(open(at + '/m00.gguf/model.gguf', 'rb', buffering=0))
+            editlib.write(at + '/m01.gguf', 'general.name', 'Pending')
+            self.at(59)
+            mountlib.get(at + '/m38.gguf/info')  # another model is opened: the clock is looked at
+            opened = descriptors(at)
+            self.assertGreater(opened, before + 60)
+            self.at(61)
+            mountlib.get(at + '/m39.gguf/info')
+            editlib.until(lambda: descriptors(at) < before + 30)
+            self.assertEqual(held.read(), llama.image())
+            self.assertEqual(editlib.read(at + '/m01.gguf', 'general.name'), b'Pending\n')
+            self.assertEqual([os.stat(f'{at}/m{i:02}.gguf/info').st_ino for i in range(2, 30)], numbers[2:])
+            held.close()
 
 
 if __name__ == '__main__':

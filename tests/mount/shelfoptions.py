@@ -1,0 +1,118 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: MIT
+"""Options of a mount hold for each model of a folder; and what other users get with allow_other."""
+import errno
+import os
+import unittest
+
+import editlib
+import ggufmodel as gguf
+import llama
+import mountlib
+from mountlib import GGUFS, OTHER, Mount, run
+from shelflib import A64, Shelf, value
+
+ROOT = os.getuid() == 0
+
+
+class Options(Shelf):
+    def test_what_is_shown(self):
+        """views, partial, umask, uid, gid."""
+        self.put('m.gguf')
+        self.put('cut.gguf', llama.image()[:-1088])
+        with Mount(self.top, '-o', 'views=raw') as at:
+            tensor = os.listdir(at + '/m.gguf/tensors')[0]
+            self.assertEqual(sorted(os.listdir(f'{at}/m.gguf/tensors/{tensor}')), ['raw', 'shape', 'type'])
+            self.assertNotIn('model.gguf', os.listdir(at + '/m.gguf'))
+        with Mount(self.top, '-o', f'views=all,partial,umask=077,uid={os.getuid()},gid=456') as at:
+            self.assertIn('stats.tsv', os.listdir(at + '/m.gguf'))
+            self.assertIn(b'Tiny', mountlib.get(at + '/cut.gguf/info'))
+            self.assertIn(b'-o partial', os.getxattr(at + '/m.gguf', 'user.gguf.readonly'))
+            for name in ('', '/m.gguf', '/m.gguf/metadata'):
+                found = os.stat(at + name)
+                self.assertEqual((found.st_uid, found.st_gid, found.st_mode & 0o077), (os.getuid(), 456, 0))
+
+    def test_how_it_is_written(self):
+        """commit, relayout, reserve, history, hardlinks, hashnames."""
+        path, blob = self.put('m.gguf'), self.put('sha256-' + A64)
+        with Mount(self.top, '-o', 'commit=sync') as at:
+            self.refused(errno.EROFS, editlib.write, f'{at}/sha256-{A64}', 'general.name', 'New')
+            editlib.write(at + '/m.gguf', 'general.name', 'Later')
+            self.assertEqual(value(path), b'Tiny')
+        self.assertEqual(value(path), b'Later')
+        os.link(path, os.path.join(self.top, 'second'))
+        with Mount(self.top, '-o', 'commit=close') as at:
+            with self.assertRaises(OSError):
+                editlib.write(at + '/m.gguf', 'general.name', 'Linked')
+        options = 'commit=close,relayout=copy,reserve=4096,hardlinks=break,hashnames=edit,history=0'
+        with Mount(self.top, '-o', options) as at:
+            editlib.write(at + '/m.gguf', 'general.name', 'Broken')
+            editlib.write(f'{at}/sha256-{A64}', 'general.name', 'Hash')
+            self.assertEqual((value(path), value(blob)), (b'Broken', b'Hash'))
+            self.assertEqual(value(os.path.join(self.top, 'second')), b'Later')
+            self.assertIn(editlib.RESERVE, dict(gguf.read(mountlib.get(path)).kv))
+            self.assertNotEqual(run(GGUFS, '--undo', at + '/m.gguf').returncode, 0)
+
+    def test_tensors(self):
+        path = self.put('m.gguf')
+        with Mount(self.top, '-o', 'tensors=edit,commit=close') as at:
+            folder = at + '/m.gguf/tensors/'
+            tensor = os.listdir(folder)[0]
+            os.rename(folder + tensor, folder + 'another.weight')
+            editlib.sync(at + '/m.gguf', 'tensors')
+        self.assertIn(b'another.weight', [t.name for t in gguf.read(mountlib.get(path)).tensors])
+
+    def test_how_it_is_served(self):
+        """-s, threads, readahead, names for mount(8)."""
+        self.put('m.gguf')
+        for options in (['-s'], ['-o', 'max_threads=2,max_idle_threads=1,clone_fd'], ['-o', 'readahead=256'],
+                        ['-o', 'auto_unmount'], ['-o', 'fsname=models,subtype=other'], ['-o', 'nofail,x-y=z']):
+            with self.subTest(options=options), Mount(self.top, *options) as at:
+                self.assertIn(b'Tiny', mountlib.get(at + '/m.gguf/info'))
+                if 'fsname' in options[-1]:
+                    self.assertEqual(mountlib.mount_of(at)[1:3], ('fuse.other', b'models'))
+
+    def test_idle(self):
+        self.put('m.gguf')
+        with Mount(self.top, '-o', 'idle=1') as at:
+            self.assertIn(b'Tiny', mountlib.get(at + '/m.gguf/info'))
+            editlib.until(lambda: not mountlib.mount_of(at))
+
+
+@unittest.skipUnless(ROOT, 'only root can be another user')
+class Others(Shelf):
+    def setUp(self):
+        super().setUp()
+        os.chmod(mountlib.folder, 0o755)
+
+    def seen(self, path):
+        """What another user reads there; None: nothing."""
+        done = run(*mountlib.as_other('cat', path))
+        return done.out if done.returncode == 0 else None
+
+    def test_allow_other(self):
+        self.put('in/m.gguf')
+        os.chmod(self.put('in/private.gguf'), 0o600)
+        self.put('out/o.gguf')
+        self.link('in/mine.gguf', '../out/o.gguf')
+        self.link('in/theirs.gguf', '../out/o.gguf')
+        self.link('in/within.gguf', 'm.gguf')
+        for name in ('theirs.gguf', 'within.gguf'):
+            os.lchown(os.path.join(self.top, 'in', name), OTHER, OTHER)
+        os.makedirs(os.path.join(self.top, 'in/secret'))
+        os.chmod(os.path.join(self.top, 'in/secret'), 0o700)
+        self.put('in/secret/s.gguf')
+        with Mount(os.path.join(self.top, 'in'), '-o', 'allow_other') as at:
+            for name in ('m.gguf', 'mine.gguf', 'within.gguf'):
+                self.assertIn('Tiny', self.seen(f'{at}/{name}/info') or '', name)
+            for name in ('private.gguf/info', 'secret/s.gguf/info', 'private.gguf/metadata/general.name'):
+                self.assertIsNone(self.seen(f'{at}/{name}'), name)
+            self.assertEqual(self.seen(at + '/theirs.gguf/error'), 'Permission denied\n')
+            done = run(*mountlib.as_other('sh', '-c', f'echo x > {at}/m.gguf/metadata/general.name'))
+            self.assertNotEqual(done.returncode, 0)
+        with Mount(os.path.join(self.top, 'in')) as at:
+            self.assertIsNone(self.seen(at + '/m.gguf/info'))
+
+
+if __name__ == '__main__':
+    mountlib.main(others=True)
