@@ -204,6 +204,26 @@ static void test_describe(void)
     gguf_free(d);
 }
 
+/* The clock goes back by a day before each edit: none joins, numbers rise, the newest are kept. */
+static void test_clock(void)
+{
+    struct home x;
+    struct err e = {0};
+    struct recorder r = {.h = &x.h};
+    home_setup(&x);
+    struct gguf *g = keys_of("one");
+    for (unsigned i = 0; i < 30; i++) {
+        int64_t now = 1000000 - (int64_t)i * 86400; /* at last before 1970 */
+        struct recorded_edit edit = {.keys = g, .before = i, .after = i + 1, .now = now};
+        CU_ASSERT_EQUAL(recorder_begin(&r, &edit, &e), 0);
+        CU_ASSERT_EQUAL(recorder_end(&r, true, now, &e), 0);
+    }
+    CU_ASSERT_TRUE(numbers_are(&x.h, 11, 30));
+    CU_ASSERT_EQUAL(home_files(&x), 20);
+    gguf_free(g);
+    home_teardown(&x);
+}
+
 static CU_TestInfo tests[] = {
     {"which state an undo restores", test_pick},
     {"keys that another program wrote", test_foreign},
@@ -211,6 +231,7 @@ static CU_TestInfo tests[] = {
     {"edits that join a state", test_join},
     {"a history as text", test_text},
     {"differences in words", test_describe},
+    {"a clock that goes back", test_clock},
     CU_TEST_INFO_NULL,
 };
 
