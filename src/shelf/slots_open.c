@@ -11,15 +11,32 @@
 
 /* ---- close ---- */
 
-/* A tree that was taken out of its slot. Without the lock. */
-static void close_tree(struct slots *s, struct tree *t)
+/* Lines about a model, with its path below the shelf's folder before each. */
+static void add_lines(const struct slots *s, const struct slot *slot, const struct buf *lines,
+                      struct buf *out)
+{
+    const char *name = slot->path, *p = (const char *)lines->data, *end = p + lines->len;
+    char shown[SHOW_MAX];
+    if (reach_holds(s->reach, name))
+        name += strlen(s->reach->path) + (s->reach->path[1] != '\0');
+    (void)show(shown, name, strlen(name));
+    for (const char *next; p && p < end; p = next) {
+        const char *stop = memchr(p, '\n', (size_t)(end - p));
+        next = stop ? stop + 1 : end;
+        buf_printf(out, "%s: ", shown);
+        buf_add(out, p, (size_t)(next - p));
+    }
+}
+
+/* A tree that was taken out of its slot, which stays meanwhile. Without the lock. */
+static void close_tree(struct slots *s, const struct slot *slot, struct tree *t)
 {
     CLEANUP(buf_free) struct buf unsaved = BUF_INIT;
     int e = tree_finish(t);
     tree_unsaved(t, &unsaved);
     (void)pthread_mutex_lock(&s->lock);
     s->failed = s->failed ? s->failed : e;
-    buf_add(&s->unsaved, unsaved.data, unsaved.len);
+    add_lines(s, slot, &unsaved, &s->unsaved);
     (void)pthread_mutex_unlock(&s->lock);
     tree_close(t);
 }
@@ -91,7 +108,7 @@ static bool close_slot(struct crew_job *j, struct timespec *again)
     struct tree *t = closed ? take_out(s, slot) : NULL;
     (void)pthread_mutex_unlock(&s->lock);
     if (t)
-        close_tree(s, t);
+        close_tree(s, slot, t);
     (void)pthread_mutex_lock(&s->lock);
     slot->busy = false;
     slot->turn = closed ? slot->turn : ++s->turns; /* the others first, at the next sweep */
@@ -306,8 +323,8 @@ int slots_finish(struct slots *s)
     stop_sweeper(s);
     for (const struct slot *slot = s->open; slot; slot = slot->next)
         tree_hurry(slot->tree); /* one after the other, but for those that take long */
-    while (s->open)             /* nothing is served any more */
-        close_tree(s, take_out(s, s->open));
+    for (struct slot *slot; (slot = s->open);) /* nothing is served any more */
+        close_tree(s, slot, take_out(s, slot));
     return s->failed;
 }
 
@@ -319,7 +336,7 @@ void slots_free(struct slots *s)
             struct slot *slot = SLOT_OF(l, by_number);
             next = l->next;
             if (slot->tree)
-                close_tree(s, slot->tree);
+                close_tree(s, slot, slot->tree);
             slot_free(slot);
         }
     table_free(&s->by_number);

@@ -142,6 +142,23 @@ class Edits(Shelf):
         for i in range(50):
             self.assertIn(value(os.path.join(self.top, f'm{i:02}.gguf')), (b'Tiny', b'New'))
 
+    def test_lost_at_the_end(self):
+        """What was not saved is named by model and key."""
+        names = ('a.gguf', 'sub/b.gguf', 'c.gguf')
+        paths = [self.put(name) for name in names]
+        with Mount(self.top, '-o', 'commit=sync') as at:
+            for name in names:
+                editlib.write(os.path.join(at, name), 'general.name', 'New')
+            os.unlink(paths[0])
+            os.rename(os.path.join(self.top, 'sub'), os.path.join(self.top, 'away'))
+            os.rename(self.put('new', llama.image(general__name=llama.text('Theirs'))), paths[2])
+            done = run(GGUFS, '--unmount', at)
+            self.assertEqual(done.returncode, 1)
+            for name, why in (('a.gguf', 'gone'), ('c.gguf', 'another file')):
+                self.assertRegex(done.err, f'not saved: {name}: general.name: .*{why}')
+        self.assertEqual(value(paths[2]), b'Theirs')
+        self.assertEqual(value(os.path.join(self.top, 'away/b.gguf')), b'New')
+
     def test_changed_behind(self):
         """A file that was replaced while it is edited is not overwritten; its path shows the new one."""
         path = self.put('m.gguf')
