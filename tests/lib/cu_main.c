@@ -7,6 +7,13 @@
 
 #include "soak.h"
 
+/* The thread sanitizer asks: tests of faults go on in children, some of which start threads. */
+const char *__tsan_default_options(void);
+const char *__tsan_default_options(void)
+{
+    return "die_after_fork=0";
+}
+
 /* The open files of this process. One more is open while they are counted. */
 static int open_files(void)
 {

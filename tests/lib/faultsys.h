@@ -20,6 +20,7 @@
 #ifndef TESTS_LIB_FAULTSYS_H
 #define TESTS_LIB_FAULTSYS_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -44,9 +45,10 @@ struct faultsys {
     enum fault_mode mode;
     unsigned n; /* the call that fails, from 1 */
     int error;
-    unsigned calls;   /* calls so far (close is not counted) */
-    bool hit;         /* call n has come */
-    const char *what; /* its name */
+    /* Threads may call at the same time. */
+    atomic_uint calls;          /* calls so far (close is not counted) */
+    atomic_bool hit;            /* call n has come */
+    _Atomic(const char *) what; /* its name */
     /* What may be asked in addition: */
     bool brief;       /* every read, write and copy moves at most 1000 bytes */
     bool clone;       /* clone ranges, by copying, with the demands of a file system that does */
