@@ -345,6 +345,7 @@ void batch_drop(struct live *l)
     l->next.waits = old.waits;
     play_all_back(l, &old, 0);
     adopt_base(l);
+    tensors_lost(l, &old.change);
     tensors_follow(l);
     batch_follow(l, &old.change);
     follow_steps(l, &old, 0);
@@ -392,6 +393,8 @@ void batch_rebase(struct live *l, struct batch *failed)
     l->losses++;
     play_all_back(l, b, 0);
     play_all_back(l, failed, 0);
+    tensors_lost(l, &failed->change);
+    tensors_lost(l, &b->change);
     int r = edit_change_is_empty(&b->change) ? 0 : move_change(l, &lost);
     preview_forget_bytes(&b->preview);
     if (r < 0) {

@@ -22,6 +22,7 @@
 #include "edit/commit.h"
 #include "live/folders.h"
 #include "live/live.h"
+#include "live/lookers.h"
 #include "live/names.h"
 
 /* An edit of a key; with `file`, one that moved a file from one name to another. */
@@ -73,20 +74,15 @@ struct judge;
 struct view_draft;
 struct making;
 
-/* A program's thread that is to look a name up again: see live_view_open(). */
-struct looker {
-    uint64_t program;
-    time_t since; /* 0: none */
-    uint32_t tensor, row;
-    unsigned kind;
-};
-/* A draft that has ended: the kernel may still ask for its attributes. */
+/* A draft that has ended: the kernel may still ask for its attributes, and open it. */
 struct ended {
-    uint32_t node, tensor;
+    uint32_t node, tensor, row;
+    unsigned kind;
     uint64_t size;
 };
-/* As many threads as open files for writing at one moment; those that are over wait for none. */
-enum { LIVE_LOOKERS = 64 };
+/* Of the last so many numbers of drafts and of versions of tensors something is known that the kernel
+ * may still ask for. */
+enum { LIVE_KNOWN = 1024 };
 
 struct live {
     struct live_options opt; /* constant */
@@ -111,9 +107,10 @@ struct live {
     struct making *makings;   /* owned list: tensors that are not whole yet, and those that were */
     pthread_cond_t made;      /* one was judged */
     struct view_draft *views; /* owned list: of tensors, that are open for writing */
-    struct looker looker[LIVE_LOOKERS];
-    struct ended ended[LIVE_LOOKERS];
-    size_t n_ended;
+    struct looker *lookers;   /* owned list: programs that are to look a view up again */
+    struct ended ended[LIVE_KNOWN];
+    struct tensor_id given[LIVE_KNOWN]; /* versions of tensors; number: 1 + the tensor's; 0: none */
+    uint32_t first_numbers;             /* below it, versions are numbers of tensors */
     struct batch next;
     struct batch flight;     /* if `flying` is set; its plan and waits as they were taken */
     size_t flight_edits;     /* keys that it changes */

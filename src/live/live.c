@@ -32,6 +32,7 @@ int live_open(struct newest *n, struct edit_file *f, const struct live_options *
     l->ranks = own->n_kv;
     l->disk = snapshot_ref(n->view.snap);
     l->store = store_ref(n->view.store);
+    l->first_numbers = n->view.snap->gguf->n_tensors;
     l->judge = judges;
     lock_init(&l->lock);
     (void)pthread_cond_init(&l->made, NULL);

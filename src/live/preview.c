@@ -201,6 +201,7 @@ static int give(struct live *l, struct tensor_id *id, bool new)
         return -EOVERFLOW;
     }
     *id = (struct tensor_id){new ? number : id->number, number};
+    l->given[number % LIVE_KNOWN] = (struct tensor_id){id->number + 1, number};
     return 0;
 }
 

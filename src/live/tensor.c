@@ -112,6 +112,31 @@ void tensors_follow(struct live *l)
             folder_back(f);
 }
 
+static void lose_all(struct live *l)
+{
+    for (struct folder *f = l->folders.first; f; f = f->next)
+        f->losses++;
+}
+
+/* What the change gave a tensor of its base; EDIT_NONE: a new one, of which the number is gone. */
+static void lose(struct live *l, const struct edit_change *c, uint32_t old)
+{
+    if (old == EDIT_NONE) {
+        lose_all(l);
+        return;
+    }
+    struct folder *f = folders_find(&l->folders, ids_of(c->ids, c->first + old).number);
+    if (f)
+        f->losses++;
+}
+
+void tensors_lost(struct live *l, const struct edit_change *c)
+{
+    assert(lock_held(&l->lock));
+    for (size_t i = 0; c->tensors && i < c->tensors->n; i++)
+        lose(l, c, c->tensors->slot[i].old);
+}
+
 static void report(struct live *l, uint32_t number, const struct err *e)
 {
     struct folder *f = tensor_folder(l, number);
@@ -160,9 +185,14 @@ void tensors_taken_back(struct live *l, const struct tensor_mark *mark, size_t n
     for (size_t i = 0; i < n; i++) {
         const struct edit_slot *s = i < c->tensors->n ? &c->tensors->slot[i] : NULL;
         bool same = s && s->content == mark[i].content && s->gone == mark[i].gone;
-        if (!same && mark[i].old != EDIT_NONE)
+        if (same)
+            continue;
+        lose(l, c, mark[i].old);
+        if (mark[i].old != EDIT_NONE)
             report(l, ids_of(c->ids, c->first + mark[i].old).number, e);
     }
+    if (!mark && c->tensors && c->tensors->n)
+        lose_all(l);
 }
 
 void views_interrupt(struct live *l, const void *request)
@@ -201,11 +231,46 @@ struct view_draft *view_draft_reap(struct live *l, struct view_draft *d)
     assert(lock_held(&l->lock));
     if (d->handles || d->users || kept)
         return NULL;
-    l->ended[l->n_ended++ % LIVE_LOOKERS] = (struct ended){d->node, d->tensor, view_draft_size(d)};
+    l->ended[d->node % LIVE_KNOWN] =
+        (struct ended){d->node, d->tensor, d->row, (unsigned)d->kind, view_draft_size(d)};
     while (*at != d)
         at = &(*at)->next;
     *at = d->next;
     return d;
+}
+
+struct view_draft *view_of_node(const struct live *l, uint32_t node)
+{
+    struct view_draft *d = l->views;
+    while (d && d->node != node)
+        d = d->next;
+    return d;
+}
+
+const struct ended *view_ended(const struct live *l, uint32_t node)
+{
+    const struct ended *x = &l->ended[node % LIVE_KNOWN];
+    return x->node && x->node == node ? x : NULL;
+}
+
+int live_view_attr(struct live *l, uint32_t node, struct live_view_attr *ret)
+{
+    int r = -ESTALE;
+    if (!atomic_load_explicit(&l->touched, memory_order_acquire))
+        return r;
+    lock_take(&l->lock);
+    const struct view_draft *d = view_of_node(l, node);
+    if (d) {
+        *ret = (struct live_view_attr){d->tensor, view_draft_size(d), d->helper != NULL};
+        r = 0;
+    }
+    const struct ended *x = d ? NULL : view_ended(l, node);
+    if (x) {
+        *ret = (struct live_view_attr){x->tensor, x->size, false};
+        r = 0;
+    }
+    lock_drop(&l->lock);
+    return r;
 }
 
 void view_drafts_reap(struct live *l, const struct making *m)

@@ -32,6 +32,8 @@ int tensor_refused(struct live *l, struct folder *f, const char *name, size_t n,
 
 /* Edits were given up: which tensors are there follows from what is stored now. */
 void tensors_follow(struct live *l);
+/* Drafts that were begun from what a change gave its tensors can be accepted no more. */
+void tensors_lost(struct live *l, const struct edit_change *c);
 /* A change was not written: the tensors that it names show why. */
 void tensors_failed(struct live *l, const struct edit_change *c, const struct err *e);
 

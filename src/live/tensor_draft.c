@@ -222,6 +222,16 @@ int tensor_draft_write(struct tensor_draft *d, bool append, uint64_t off, const 
     return r;
 }
 
+/* What it grows by are zeros, as if they were written: cp(1) leaves out those of a sparse file. */
+static int extend(struct tensor_draft *d, uint64_t end, struct err *e)
+{
+    bool longer = end > d->size;
+    if (grow(d, end) < 0)
+        return err_set(e, -ENOMEM, "no memory for a draft");
+    d->written |= longer;
+    return 0;
+}
+
 static int truncate_to(struct tensor_draft *d, uint64_t size, struct err *e)
 {
     if (size > d->limit)
@@ -237,7 +247,7 @@ static int truncate_to(struct tensor_draft *d, uint64_t size, struct err *e)
         d->truncations++;
         d->size = size;
     }
-    return grow(d, size) < 0 ? err_set(e, -ENOMEM, "no memory for a draft") : 0;
+    return extend(d, size, e);
 }
 
 int tensor_draft_truncate(struct tensor_draft *d, uint64_t size, struct err *e)
@@ -254,8 +264,8 @@ int tensor_draft_allocate(struct tensor_draft *d, uint64_t off, uint64_t n, bool
     uint64_t end;
     lock_take(&d->lock);
     int r = !add_u64(off, n, &end) || end > d->limit ? too_long(d, e) : 0;
-    if (r == 0 && !keep_size && grow(d, end) < 0)
-        r = err_set(e, -ENOMEM, "no memory for a draft");
+    if (r == 0 && !keep_size)
+        r = extend(d, end, e);
     lock_drop(&d->lock);
     return r;
 }

@@ -87,7 +87,8 @@ int tensor_draft_allocate(struct tensor_draft *d, uint64_t off, uint64_t n, bool
 /* Up to n bytes at `off`; *got: fewer at the end. 0, -ENOMEM, -EIO, -errno. */
 int tensor_draft_read(struct tensor_draft *d, uint64_t off, void *dst, size_t n, size_t *got);
 uint64_t tensor_draft_size(struct tensor_draft *d);
-/* Something was written since it was begun or passed; truncating is not writing. */
+/* Something was written since it was begun or passed. To truncate it is not writing; zeros by which it
+ * is made longer are written. */
 bool tensor_draft_is_written(struct tensor_draft *d);
 /* How long a view of a tensor that does not exist can be, when that is known (a shape and type were
  * given). What is longer already is refused by the judge. */

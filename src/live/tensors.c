@@ -25,6 +25,16 @@ static int number_of_new(struct live *l, const char *file, uint32_t *number)
     return 0;
 }
 
+int live_tensor_of_version(struct live *l, uint32_t version, uint32_t *number)
+{
+    lock_take(&l->lock);
+    const struct tensor_id *id = &l->given[version % LIVE_KNOWN];
+    bool first = version < l->first_numbers, known = id->version == version && id->number;
+    *number = known ? id->number - 1 : version;
+    lock_drop(&l->lock);
+    return known || first ? 0 : -ENOENT;
+}
+
 static bool is_doomed(const struct live *l, uint32_t number)
 {
     const struct folder *f = folders_find(&l->folders, number);

@@ -35,6 +35,8 @@ struct live_folder {
 
 /* The number of the tensor whose folder has this name. -ENOENT. */
 int live_tensor_find(struct live *l, const char *file, uint32_t *number);
+/* The same of a version that was replaced, maybe a moment ago; not of all older ones. */
+int live_tensor_of_version(struct live *l, uint32_t version, uint32_t *number);
 /* What is known of it; all zero if that is nothing. fresh: the newest snapshot is to show the
  * tensor as it is now. */
 int live_tensor_folder(struct live *l, uint32_t number, bool fresh, struct live_folder *ret);
@@ -92,8 +94,10 @@ uint32_t live_view_node(struct live *l, uint32_t tensor, uint32_t row);
  * that was truncated. */
 int live_view_create(struct live *l, uint32_t tensor, uint32_t row, enum live_view_kind kind,
                      struct live_view **ret, uint32_t *node);
-/* Open a draft by its node. -ESTALE: it has ended. */
-int live_view_open_node(struct live *l, uint32_t node, int flags, struct live_view **ret);
+/* Open a draft by its node; one that has ended meanwhile is begun anew. *first: nobody else has it, so
+ * that no page of its node is valid. -ESTALE, -EBUSY. */
+int live_view_open_node(struct live *l, uint32_t node, int flags, struct live_view **ret,
+                        bool *first);
 
 struct live_view_attr {
     uint32_t tensor;

@@ -56,13 +56,14 @@ struct round {
     struct live *l;
     struct view_draft *d;
     struct tensor_base *base; /* of a text: a reference */
+    struct buf text;          /* a copy of it */
     struct tensor_edit edit;
     struct err e;
 };
 
 static int judge_type(struct round *o, bool end, const struct units_watch *watch)
 {
-    const struct buf *b = &o->d->text;
+    const struct buf *b = &o->text;
     uint32_t type;
     int r = tensor_type_parse(b->data ? (const char *)b->data : "", b->len, end, &type, &o->e);
     if (r != 0)
@@ -72,7 +73,7 @@ static int judge_type(struct round *o, bool end, const struct units_watch *watch
 
 static int judge_shape(struct round *o, bool end)
 {
-    const struct buf *b = &o->d->text;
+    const struct buf *b = &o->text;
     struct edit_shape shape;
     int r = tensor_shape_parse(b->data ? (const char *)b->data : "", b->len, end, &shape, &o->e);
     if (r != 0)
@@ -96,7 +97,7 @@ static int judge(struct round *o, bool end)
 /* Whether what it was begun from is still what the model has. */
 static int check_base(const struct round *o, const struct folder *f, struct err *e)
 {
-    if (o->d->losses != o->l->losses)
+    if (o->d->losses != f->losses)
         return err_set(e, -EIO, "the edit before it failed: open it anew");
     if (o->d->edits != f->edits)
         return err_set(e, -ESTALE, "the tensor was edited by another file: open it anew");
@@ -178,7 +179,7 @@ static int settle(struct round *o, int r, bool end)
 /* With `judging`. */
 static int judge_all(struct live *l, struct view_draft *d, bool end, const void *request)
 {
-    struct round o = {.l = l, .d = d, .edit = TENSOR_EDIT_INIT};
+    struct round o = {.l = l, .d = d, .text = BUF_INIT, .edit = TENSOR_EDIT_INIT};
     bool text = !d->data;
     lock_take(&l->lock);
     int r = d->why.code;
@@ -187,14 +188,19 @@ static int judge_all(struct live *l, struct view_draft *d, bool end, const void 
         r = view_base(l, d->tensor, &o.base);
     d->request = request;
     atomic_store(&d->cancel, false);
-    if (r == 0 && text && l->losses != d->losses)
-        d->losses = l->losses;
     struct folder *f = folders_find(&l->folders, d->tensor);
-    if (text)
+    if (text) { /* it may be written on meanwhile */
+        d->losses = f ? f->losses : 0;
         d->edits = f ? f->edits : 0;
+        buf_add(&o.text, d->text.data, d->text.len);
+        r = r == 0 ? buf_error(&o.text) : r;
+    }
     lock_drop(&l->lock);
-    if (r < 0 || idle)
+    if (r < 0 || idle) {
+        tensor_base_unref(o.base);
+        buf_free(&o.text);
         return r;
+    }
     do
         r = judge(&o, end);
     while (r == -EAGAIN);
@@ -206,6 +212,7 @@ static int judge_all(struct live *l, struct view_draft *d, bool end, const void 
     lock_drop(&l->lock);
     tensor_edit_free(&o.edit);
     tensor_base_unref(o.base);
+    buf_free(&o.text);
     return r;
 }
 

@@ -33,7 +33,7 @@ struct view_draft {
     unsigned writers;        /* of the handles */
     bool unclosed;           /* some writer went without a flush */
     unsigned edits;          /* of the folder, when it was begun or passed */
-    unsigned losses;         /* of struct live, the same */
+    unsigned losses;         /* of the folder, the same */
     struct err why;          /* code 0; or why a write was refused, until it is written anew */
     pthread_mutex_t judging;
     const void *request; /* the request that judges; NULL: none */
@@ -57,6 +57,7 @@ struct making *making_of(const struct live *l, uint32_t number);
 /* Wait until it is not being judged. With the lock. */
 void making_wait(struct live *l, const struct making *m);
 #define VIEW_NO_ROW UINT32_MAX /* of helpers */
+/* The draft that a program joins which opens the view now. With the lock. */
 struct view_draft *view_find(const struct live *l, uint32_t tensor, uint32_t row);
 /* True if another view of the tensor holds what is not accepted. With the lock. */
 bool view_is_busy(const struct live *l, uint32_t tensor, uint32_t row);
@@ -64,6 +65,9 @@ bool view_is_busy(const struct live *l, uint32_t tensor, uint32_t row);
 int view_make(struct live *l, uint32_t tensor, uint32_t row, enum live_view_kind kind,
               struct view_draft **ret);
 int view_join(struct view_draft *d, int flags, struct live_view **ret);
+/* The draft that has a node, and the one that had it before it ended; or NULL. With the lock. */
+struct view_draft *view_of_node(const struct live *l, uint32_t node);
+const struct ended *view_ended(const struct live *l, uint32_t node);
 uint64_t view_draft_size(const struct view_draft *d);
 /* Take one out that nothing needs any more: for view_draft_end(); or NULL. The kernel may still ask for
  * its attributes. With the lock. */

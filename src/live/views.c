@@ -13,9 +13,6 @@
 #include "live/makings.h"
 #include "live/tensor_batch.h"
 
-/* Seconds after which a program that is to look again is no longer waited for. */
-#define LOOKS_WITHIN 10
-
 static _Thread_local uint64_t caller_program;
 static _Thread_local const void *caller_request;
 
@@ -27,18 +24,19 @@ void live_caller(uint64_t program, const void *request)
 
 /* ---- drafts ---- */
 
-static struct view_draft *find_node(const struct live *l, uint32_t node)
+/* What it was begun from is no longer what the tensor is: it is never accepted. */
+static bool is_outdated(const struct live *l, const struct view_draft *d)
 {
-    struct view_draft *d = l->views;
-    while (d && d->node != node)
-        d = d->next;
-    return d;
+    const struct folder *f = folders_find(&l->folders, d->tensor);
+    if (d->making)
+        return d->making->gone;
+    return d->data && f && (d->edits != f->edits || d->losses != f->losses);
 }
 
 struct view_draft *view_find(const struct live *l, uint32_t tensor, uint32_t row)
 {
     struct view_draft *d = l->views;
-    while (d && (d->unlinked || d->tensor != tensor || d->row != row))
+    while (d && (d->unlinked || d->tensor != tensor || d->row != row || is_outdated(l, d)))
         d = d->next;
     return d;
 }
@@ -54,9 +52,18 @@ bool view_is_busy(const struct live *l, uint32_t tensor, uint32_t row)
     if (row == VIEW_NO_ROW)
         return false;
     for (const struct view_draft *d = l->views; d; d = d->next)
-        if (!d->making && d->tensor == tensor && d->row != row && is_unaccepted(d))
+        if (!d->making && d->tensor == tensor && d->row != row && is_unaccepted(d) &&
+            !is_outdated(l, d))
             return true;
     return false;
+}
+
+/* A program that was given the node of one that has ended since will open it: then it has this one.
+ * No page of it is valid (see live_view_open_node()). */
+static uint32_t node_for(const struct live *l, uint32_t tensor, uint32_t row)
+{
+    uint32_t node = lookers_node(l->lookers, tensor, row);
+    return node && !view_of_node(l, node) ? node : atomic_fetch_add(&l->newest->numbers, 1);
 }
 
 int view_make(struct live *l, uint32_t tensor, uint32_t row, enum live_view_kind kind,
@@ -77,13 +84,13 @@ int view_make(struct live *l, uint32_t tensor, uint32_t row, enum live_view_kind
         free(d);
         return r;
     }
-    d->node = atomic_fetch_add(&l->newest->numbers, 1);
+    d->node = node_for(l, tensor, row);
     d->tensor = tensor;
     d->row = row;
     d->kind = kind;
     d->making = m;
     d->edits = f->edits;
-    d->losses = l->losses;
+    d->losses = f->losses;
     (void)pthread_mutex_init(&d->judging, NULL);
     d->next = l->views;
     l->views = d;
@@ -93,33 +100,9 @@ int view_make(struct live *l, uint32_t tensor, uint32_t row, enum live_view_kind
 
 /* ---- programs that look again ---- */
 
-static time_t seconds(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec;
-}
-
-/* The place of the caller among the programs that are to look again; NULL: it is not one. */
 static struct looker *find_looker(struct live *l, uint32_t tensor, uint32_t row)
 {
-    for (size_t i = 0; i < LIVE_LOOKERS; i++) {
-        struct looker *k = &l->looker[i];
-        if (k->since && k->program == caller_program && k->tensor == tensor && k->row == row &&
-            seconds() - k->since <= LOOKS_WITHIN)
-            return k;
-    }
-    return NULL;
-}
-
-/* In the place of the one that waits longest. */
-static void add_looker(struct live *l, uint32_t tensor, uint32_t row, enum live_view_kind kind)
-{
-    struct looker *k = &l->looker[0];
-    for (size_t i = 1; i < LIVE_LOOKERS; i++)
-        if (l->looker[i].since < k->since)
-            k = &l->looker[i];
-    *k = (struct looker){caller_program, seconds(), tensor, row, (unsigned)kind};
+    return lookers_find(l->lookers, caller_program, tensor, row);
 }
 
 uint32_t live_view_node(struct live *l, uint32_t tensor, uint32_t row)
@@ -134,6 +117,8 @@ uint32_t live_view_node(struct live *l, uint32_t tensor, uint32_t row)
     if (k && !d && view_make(l, tensor, row, (enum live_view_kind)k->kind, &d) < 0)
         d = NULL;
     uint32_t node = d ? d->node : 0;
+    if (k)
+        k->node = node;
     lock_drop(&l->lock);
     return node;
 }
@@ -194,7 +179,7 @@ int live_view_open(struct live *l, uint32_t tensor, uint32_t row, enum live_view
     if (r == 0 && (!tensor_folder(l, tensor)))
         r = -ENOMEM;
     if (r == 0 && !k) {
-        add_looker(l, tensor, row, kind);
+        lookers_add(&l->lookers, caller_program, tensor, row, (unsigned)kind);
         r = -ESTALE;
     }
     if (r == 0 && !(d = view_find(l, tensor, row)))
@@ -202,7 +187,7 @@ int live_view_open(struct live *l, uint32_t tensor, uint32_t row, enum live_view
     if (r == 0)
         r = view_join(d, flags, ret);
     if (r == 0)
-        k->since = 0;
+        looker_done(&l->lookers, k);
     lock_drop(&l->lock);
     *direct = true;
     return r == 0 && flags & O_TRUNC ? empty(l, *ret) : r;
@@ -234,45 +219,38 @@ int live_view_create(struct live *l, uint32_t tensor, uint32_t row, enum live_vi
     return r < 0 ? r : empty(l, *ret);
 }
 
-int live_view_open_node(struct live *l, uint32_t node, int flags, struct live_view **ret)
+/* The draft of a node, begun anew if it has ended. */
+static int draft_of_node(struct live *l, uint32_t node, struct view_draft **ret)
 {
-    lock_take(&l->lock);
-    struct view_draft *d = find_node(l, node);
-    if (d && d->making)
-        making_wait(l, d->making);
-    d = find_node(l, node);
-    struct looker *k = d ? find_looker(l, d->tensor, d->row) : NULL;
-    int r = !d                                                                      ? -ESTALE
-            : (flags & O_ACCMODE) != O_RDONLY && view_is_busy(l, d->tensor, d->row) ? -EBUSY
-                                                                                    : 0;
+    struct view_draft *d = *ret = view_of_node(l, node);
+    const struct ended *x = d ? NULL : view_ended(l, node);
+    if (d || !x || x->row == VIEW_NO_ROW || view_find(l, x->tensor, x->row))
+        return d ? 0 : -ESTALE;
+    int r = view_make(l, x->tensor, x->row, (enum live_view_kind)x->kind, ret);
     if (r == 0)
-        r = view_join(d, flags, ret);
-    if (r == 0 && k)
-        k->since = 0;
-    lock_drop(&l->lock);
-    return r == 0 && flags & O_TRUNC ? empty(l, *ret) : r;
+        (*ret)->node = node;
+    return r;
 }
 
-int live_view_attr(struct live *l, uint32_t node, struct live_view_attr *ret)
+int live_view_open_node(struct live *l, uint32_t node, int flags, struct live_view **ret,
+                        bool *first)
 {
-    int r = -ESTALE;
-    if (!atomic_load_explicit(&l->touched, memory_order_acquire))
-        return r;
+    struct view_draft *d;
     lock_take(&l->lock);
-    const struct view_draft *d = find_node(l, node);
-    if (d) {
-        *ret = (struct live_view_attr){d->tensor, view_draft_size(d), d->helper != NULL};
-        r = 0;
+    int r = draft_of_node(l, node, &d);
+    if (r == 0 && d->making) {
+        making_wait(l, d->making);
+        r = draft_of_node(l, node, &d);
     }
-    for (size_t i = 0; i < LIVE_LOOKERS && r < 0; i++) {
-        const struct ended *x = &l->ended[i];
-        if (!x->node || x->node != node)
-            continue;
-        *ret = (struct live_view_attr){x->tensor, x->size, false};
-        r = 0;
-    }
+    if (r == 0 && (flags & O_ACCMODE) != O_RDONLY && view_is_busy(l, d->tensor, d->row))
+        r = -EBUSY;
+    *first = r == 0 && d->handles == 0;
+    if (r == 0)
+        r = view_join(d, flags, ret);
+    if (r == 0)
+        looker_done(&l->lookers, find_looker(l, d->tensor, d->row));
     lock_drop(&l->lock);
-    return r;
+    return r == 0 && flags & O_TRUNC ? empty(l, *ret) : r;
 }
 
 /* ---- read and write ---- */
@@ -405,7 +383,7 @@ int live_view_flush(struct live *l, struct live_view *h, struct live_wait *w)
     if (h->d->making)
         return r;
     lock_take(&l->lock);
-    bool accepted = h->d->accepted;
+    bool accepted = r > 0 || h->d->accepted; /* another one may wait for the same edit */
     h->d->accepted = false;
     if (r >= 0)
         r = accepted ? writer_accepted(l, w) : 0;
@@ -421,7 +399,10 @@ int live_view_fsync(struct live *l, struct live_view *h, struct live_wait *w)
         return 0;
     if (h->d->making)
         return view_judge(l, h->d, true, w->request);
-    if (h->d->writers)
+    lock_take(&l->lock);
+    bool writers = h->d->writers > 0;
+    lock_drop(&l->lock);
+    if (writers)
         r = view_judge(l, h->d, !h->d->data, w->request);
     if (r < 0)
         return r;
@@ -450,7 +431,8 @@ void live_view_release(struct live *l, struct live_view *h)
     if (d) {
         lock_take(&l->lock);
         d->unclosed |= h->writes && !h->closed;
-        bool last = h->writes && d->writers == 1 && !d->helper, ending = l->ending;
+        d->writers -= h->writes;
+        bool last = h->writes && d->writers == 0 && !d->helper, ending = l->ending;
         if (last && ending && d->unclosed && !d->making)
             drop(l, d);
         bool judged = last && !(ending && d->unclosed);
@@ -461,7 +443,6 @@ void live_view_release(struct live *l, struct live_view *h)
         lock_take(&l->lock);
         d->users--;
         d->handles--;
-        d->writers -= h->writes;
         if (d->making && h->writes) {
             d->making->open--;
             making_touch(l, d->making);
@@ -484,4 +465,5 @@ void views_close(struct live *l)
         l->views = d->next;
         view_draft_end(d);
     }
+    lookers_free(&l->lookers);
 }

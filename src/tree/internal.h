@@ -143,6 +143,7 @@ struct tree_file {
     struct image *image;    /* NODE_WHOLE: a reference: what it is read from, if that is an image */
     struct live_file *live; /* of a key or helper of a writable tree */
     struct live_view *view; /* of a tensor's view that is written; tensors.h */
+    bool cold;              /* the kernel has no page of it that is right */
     bool cut;               /* when it was opened, the model's file was known to have been cut */
     bool piecewise;         /* answered piecewise: see files.h */
     bool decodes;           /* piecewise, from tensor values */

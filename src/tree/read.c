@@ -125,7 +125,7 @@ bool tree_cacheable(const struct tree_file *f)
 
 bool tree_cached_right(const struct tree_file *f)
 {
-    return f->cacheable && !f->cut;
+    return f->cacheable && !f->cut && !f->cold;
 }
 
 bool tree_ahead(const struct tree_file *f, size_t n)

@@ -127,6 +127,11 @@ int tensors_draft(struct tree *t, const struct node *n, struct tree_entry *ret)
     CLEANUP(view_free) struct view v = newest_view(&t->newest);
     struct node folder = {.kind = NODE_TENSOR, .number = a.tensor};
     int r = tensors_entry(t, &v, &folder, ret);
+    bool removed = r < 0;
+    if (removed) { /* programs that have it open go on */
+        folder = (struct node){.kind = NODE_DIR, .row = ROOT_TENSORS};
+        r = node_entry(t, &v, &folder, ret);
+    }
     if (r < 0)
         return r;
     ret->node = ino_of(n);
@@ -134,10 +139,28 @@ int tensors_draft(struct tree *t, const struct node *n, struct tree_entry *ret)
     ret->fixed = ret->lasting = false;
     ret->attr.st_ino = a.helper ? ret->node : ino_tensor_file(a.tensor, n->row);
     ret->attr.st_mode = S_IFREG | (ret->attr.st_mode & 0666);
-    ret->attr.st_nlink = 1;
+    ret->attr.st_nlink = removed ? 0 : 1;
     ret->attr.st_size = (off_t)a.size;
     ret->attr.st_blocks = (blkcnt_t)((a.size + 511) / 512);
     return 1;
+}
+
+int tensors_replaced(struct tree *t, const struct node *n, struct tree_entry *ret)
+{
+    struct live *l = tensors_live(t);
+    uint32_t number;
+    if (!l || n->kind != NODE_TENSOR_FILE || live_tensor_of_version(l, n->number, &number) < 0)
+        return -ESTALE;
+    CLEANUP(view_free) struct view v = newest_view(&t->newest);
+    uint32_t i = ids_find(v.snap->ids, v.snap->gguf->n_tensors, number);
+    if (i == IDS_NONE)
+        return -ESTALE;
+    struct node now = *n;
+    now.number = ids_of(v.snap->ids, i).version;
+    int r = node_entry(t, &v, &now, ret);
+    ret->node = ino_of(n);
+    ret->lasting = false;
+    return r;
 }
 
 int tensors_look(struct tree *t, const struct node *dir, const struct node *file,
@@ -161,23 +184,27 @@ static int open_stored(struct tree *t, const struct node *n, int flags, struct l
         return r;
     CLEANUP(view_free) struct view v = newest_view(&t->newest);
     const struct gguf_tensor *tensor = node_tensor(v.snap, n);
-    uint32_t views;
+    uint32_t views, number;
     if (live_making(l, n->number, &views))
         return live_view_open(l, n->number, n->row, LIVE_ASIDE, flags, ret, direct);
-    if (!tensor || node_check(t, v.snap, n) < 0)
+    if (tensor && node_check(t, v.snap, n) < 0)
         return -ESTALE;
-    uint32_t number = ids_of(v.snap->ids, snapshot_tensor_no(v.snap, tensor)).number;
+    if (tensor)
+        number = ids_of(v.snap->ids, snapshot_tensor_no(v.snap, tensor)).number;
+    else if (live_tensor_of_version(l, n->number, &number) < 0)
+        return -ESTALE;
     return live_view_open(l, number, n->row, kind_of(n->row), flags, ret, direct);
 }
 
+/* *cold: no page of the node is valid. */
 static int open_view(struct tree *t, const struct node *n, int flags, struct live_view **ret,
-                     bool *direct)
+                     bool *direct, bool *cold)
 {
     struct live *l = tensors_live(t);
     struct live_view_attr a;
-    *direct = false;
+    *direct = *cold = false;
     if (l && live_view_attr(l, n->number, &a) == 0)
-        return live_view_open_node(l, n->number, flags, ret);
+        return live_view_open_node(l, n->number, flags, ret, cold);
     return open_stored(t, n, flags, ret, direct);
 }
 
@@ -193,7 +220,7 @@ int tensors_open(struct tree *t, struct tree_file *f, int flags)
     bool making = l && live_making(l, f->node.number, &views);
     if (!writes && !making && (!l || live_view_attr(l, f->node.number, &a) < 0))
         return 0;
-    int r = open_view(t, &f->node, flags, &f->view, &direct);
+    int r = open_view(t, &f->node, flags, &f->view, &direct, &f->cold);
     f->row = node_row(&f->node);
     f->cacheable = !direct;
     return r < 0 ? r : 1;
@@ -336,8 +363,8 @@ int tensors_truncate(struct tree *t, const struct node *n, struct live_view *vie
                      struct live_wait *w)
 {
     struct live_view *own = NULL;
-    bool direct;
-    int r = view ? 0 : open_view(t, n, O_WRONLY, &own, &direct);
+    bool direct, cold;
+    int r = view ? 0 : open_view(t, n, O_WRONLY, &own, &direct, &cold);
     struct live *l = tensors_live(t);
     if (r == 0)
         r = live_view_truncate(l, view ? view : own, size);

@@ -30,6 +30,9 @@ int tensors_helper_at(struct tree *t, const struct node *dir, uint64_t i, bool a
 int tensors_open(struct tree *t, struct tree_file *f, int flags);
 /* The entry of a draft's node. 0: it is not one; 1; -errno. */
 int tensors_draft(struct tree *t, const struct node *n, struct tree_entry *ret);
+/* The entry of a node that was replaced after the kernel looked it up, with the attributes of the file as
+ * it is now: a program that opens it can be made to look again only once. -ESTALE. */
+int tensors_replaced(struct tree *t, const struct node *n, struct tree_entry *ret);
 /* The draft that the caller is about to open, of a file of a tensor's folder. As above. */
 int tensors_look(struct tree *t, const struct node *dir, const struct node *file,
                  struct tree_entry *ret);

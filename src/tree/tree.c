@@ -173,7 +173,9 @@ int tree_fgetattr(struct tree *t, uint64_t node, const struct tree_file *f, stru
     int r = (row && moves(row)) || list ? tree_freshen(t) : 0;
     if (r == 0)
         r = tree_view_of(t, &n, &v);
-    return r < 0 ? r : node_entry(t, &v, &n, ret);
+    if (r == 0)
+        r = node_entry(t, &v, &n, ret);
+    return r == -ESTALE ? tensors_replaced(t, &n, ret) : r;
 }
 
 /* ---- listing ---- */

@@ -198,6 +198,8 @@ static bool is_making(struct tree *t, struct subject *s)
 static int subject_of(struct tree *t, uint64_t node, struct subject *s)
 {
     *s = (struct subject){.n = ino_node(node)};
+    if (s->n.kind == NODE_TENSOR_FILE && tensors_live(t))
+        return 0; /* a draft of it, too */
     if (s->n.kind == NODE_KEY)
         return keys_facts(t, s->n.number, &s->key);
     int r = s->n.kind == NODE_TENSOR ? tree_freshen(t) : 0;

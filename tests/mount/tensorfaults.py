@@ -1,0 +1,175 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: MIT
+"""What goes wrong around edited tensors (-o tensors=edit): programs that get in each other's way,
+edits that fail beside others."""
+import errno
+import mmap
+import os
+import shutil
+import threading
+
+import mountlib
+from editlib import leftovers, write
+from mountlib import run
+from tensorcase import Case
+
+
+def at_once(work, count):
+    """work(n) in so many threads that begin together: what they raised."""
+    raised, begin = [], threading.Barrier(count)
+
+    def one(n):
+        begin.wait()
+        try:
+            work(n)
+        except OSError as e:
+            raised.append(e)
+
+    threads = [threading.Thread(target=one, args=(n,)) for n in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(mountlib.LIMIT)
+    return raised
+
+
+class Together(Case):
+    options = ('-o', 'commit=sync')
+
+    def test_one_view(self):
+        """Each open works, whoever else has the view or lets go of it just then."""
+        self.mount()
+
+        def work(n):
+            for i in range(50):
+                fd = os.open(self.tensor('b.weight', 'raw'), os.O_RDWR)
+                try:
+                    os.pwrite(fd, bytes([65 + (i + n) % 26]) * 8, 0)
+                finally:
+                    os.close(fd)
+
+        self.assertEqual(at_once(work, 8), [])
+        data = mountlib.get(self.tensor('b.weight', 'raw'))
+        self.assertEqual(len(data), 8)
+        self.set(b'b.weight', data=data)
+        self.end()
+        self.check()
+
+    def test_crowd(self):
+        """However many programs open views at one moment."""
+        self.mount()
+
+        def work(_):
+            for name in 'abcde':
+                os.close(os.open(self.tensor(name + '.weight', 'raw'), os.O_RDWR))
+
+        self.assertEqual(at_once(work, 150), [])
+        self.end()
+        self.check()
+
+    def test_texts(self):
+        """One program writes what others close."""
+        self.mount()
+
+        def work(n):
+            for _ in range(30):
+                fd = os.open(self.tensor('b.weight', 'shape'), os.O_WRONLY)
+                try:
+                    os.pwrite(fd, b' ' * (n * 8) + b'4 1\n', 0)
+                    os.fsync(fd)
+                except OSError as e:
+                    self.assertIn(e.errno, (errno.EINVAL, errno.ESTALE))
+                try:
+                    os.close(fd)
+                except OSError as e:
+                    self.assertIn(e.errno, (errno.EINVAL, errno.ESTALE))
+
+        self.assertEqual(at_once(work, 8), [])
+        self.end()
+
+    def test_outdated(self):
+        """A program that has a view open from before does not keep others from writing it."""
+        self.mount()
+        first = os.open(self.tensor('b.weight', 'raw'), os.O_RDWR)
+        with open(self.tensor('b.weight', 'f32'), 'r+b') as out:
+            out.write(bytes(4))
+        second = os.open(self.tensor('b.weight', 'raw'), os.O_RDWR)
+        os.pwrite(second, b'12345678', 0)
+        os.close(second)
+        self.set(b'b.weight', data=b'12345678')
+        os.pwrite(first, b'xxxxxxxx', 0)
+        self.raises(errno.ESTALE, os.close, first)
+        self.assertEqual(mountlib.get(self.tensor('b.weight', 'raw')), b'12345678')
+        self.end()
+        self.check()
+
+
+class Beside(Case):
+    def test_another_edit_fails(self):
+        """What is written to a tensor does not suffer from it."""
+        self.mount('-o', 'relayout=inplace,reserve=0,commit=close')
+        fd = os.open(self.tensor('b.weight', 'raw'), os.O_RDWR)
+        os.pwrite(fd, b'12345678', 0)
+        self.raises(errno.EOPNOTSUPP, write, self.at, 'general.name', 'x' * 5000)
+        os.close(fd)
+        self.set(b'b.weight', data=b'12345678')
+        self.check()
+        self.end()
+        self.check()
+
+    def test_removed(self):
+        """A program that has a view open goes on, with what it had."""
+        self.mount()
+        writer = os.open(self.tensor('b.weight', 'raw'), os.O_RDWR)
+        reader = os.open(self.tensor('b.weight', 'raw'), os.O_RDONLY)
+        old = self.want[1][3]
+        shutil.rmtree(self.tensor('b.weight'))
+        self.sync()
+        for fd in (writer, reader):
+            self.assertEqual(os.fstat(fd).st_size, 8)
+            self.assertEqual(os.pread(fd, 10, 0), old)
+        self.assertEqual(os.listxattr(writer), [])
+        self.assertEqual(os.fstat(writer).st_nlink, 0)
+        self.drop(b'b.weight')
+        os.close(writer)
+        os.close(reader)
+        self.end()
+        self.check()
+        self.assertEqual(leftovers(mountlib.folder), [])
+
+
+class Zeros(Case):
+    def test_sparse(self):
+        """cp(1) leaves the zeros of a sparse file out, and only makes the file longer."""
+        zeros = mountlib.path('zeros')
+        with open(zeros, 'wb') as out:
+            out.truncate(8)
+        self.mount()
+        for how in ('always', 'auto'):
+            with open(self.tensor('b.weight', 'raw'), 'wb') as out:
+                out.write(b'12345678')
+            done = run('cp', '--sparse=' + how, zeros, self.tensor('b.weight', 'raw'))
+            self.assertEqual((done.returncode, done.err), (0, ''))
+            self.assertEqual(mountlib.get(self.tensor('b.weight', 'raw')), bytes(8))
+        self.set(b'b.weight', data=bytes(8))
+        self.end()
+        self.check()
+
+
+class Unmounted(Case):
+    def test_lazily(self):
+        """What was stored by a mapping, whose handle was closed, is judged at the end."""
+        self.mount()
+        fd = os.open(self.tensor('b.weight', 'raw'), os.O_RDWR)
+        mapped = mmap.mmap(fd, 8)
+        os.close(fd)
+        mapped[:] = b'ABCDEFGH'
+        mountlib.unmount(self.at, lazy=True)
+        mapped.close()
+        self.end()
+        self.set(b'b.weight', data=b'ABCDEFGH')
+        self.check()
+
+
+if __name__ == '__main__':
+    mountlib.main()
