@@ -138,12 +138,24 @@ int live_freshen(struct live *l)
     return r;
 }
 
+/* Tensors in the making, and drafts and helpers of tensors: they end with the mount. */
+static size_t unfinished(const struct live *l)
+{
+    size_t n = 0;
+    for (const struct making *m = l->makings; m; m = m->next)
+        n += !m->gone;
+    for (const struct view_draft *d = l->views; d; d = d->next)
+        n += !d->making && (d->helper || d->writers);
+    return n;
+}
+
 struct live_counts live_count(struct live *l)
 {
     struct edit_file file;
     lock_take(&l->lock);
     struct live_counts c = {.pending = edit_change_count(&l->next.change, LIVE_COUNT_MOST) +
-                                       l->names.n_doomed + l->folders.n_doomed + l->flight_edits,
+                                       l->names.n_doomed + l->folders.n_doomed + unfinished(l) +
+                                       l->flight_edits,
                             .refused = l->names.n_errors + l->folders.n_errors};
     bool idle = writer_file(l, &file);
     lock_drop(&l->lock);

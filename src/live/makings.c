@@ -104,7 +104,8 @@ static int add(struct live *l, struct making *m, const struct tensor_edit *edit,
     if (r == 0)
         r = clear_name(l, m, e);
     if (r == 0)
-        r = edit_tensor_add(c, m->name, m->len, &edit->shape, edit->piece, edit->n, EDIT_LAST, e);
+        r = edit_tensor_add(c, m->name, m->len, &edit->shape, edit->piece, edit->n,
+                            folders_rank(&l->folders, m->name, m->len, EDIT_LAST), e);
     if (r < 0) {
         edit_undo(c, mark);
         tensors_follow(l);

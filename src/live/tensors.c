@@ -281,11 +281,20 @@ static void keep(struct live *l, struct folder *f, const struct err *e)
         (void)tensor_refused(l, f, t.name, t.len, e);
 }
 
-static int remove_one(struct live *l, const struct folder *f, struct err *e)
+static int remove_one(struct live *l, struct folder *f, struct err *e)
 {
     struct tensor_now t;
     int r = tensor_of_number(l, f->number, &t);
-    return r < 0 ? 0 : edit_tensor_remove(&l->next.change, t.name, t.len, e);
+    if (r < 0)
+        return 0;
+    const struct snapshot *base = base_snapshot(l);
+    uint64_t rank = t.old == EDIT_NONE  ? EDIT_LAST
+                    : base->tensor_rank ? base->tensor_rank[t.old]
+                                        : (uint64_t)t.old + 1;
+    folder_remove(f, t.name, t.len, rank);
+    r = edit_tensor_remove(&l->next.change, f->was ? f->was : t.name, t.len, e);
+    f->removed = r == 0;
+    return r;
 }
 
 /* Whether the model would have no tensor left. */
@@ -313,7 +322,6 @@ int tensors_remove_due(struct live *l)
     struct folder *all = folders_take(&l->folders);
     for (struct folder *f = all; f && r == 0; f = f->next_doomed) {
         r = remove_one(l, f, &e);
-        f->removed = r == 0;
     }
     if (r == 0)
         r = check_left(l, &e);

@@ -7,7 +7,7 @@
 
 double mnt_timeout(const struct tree_entry *e)
 {
-    return e->lasting ? FOREVER : 0;
+    return e->lasting ? FOREVER : e->steady ? 1 : 0;
 }
 
 struct fuse_entry_param mnt_entry(const struct tree_entry *e)

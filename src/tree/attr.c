@@ -137,9 +137,17 @@ static bool node_fixed(const struct tree *t, const struct node *n)
     return n->kind == NODE_TENSOR_FILE && !t->opt.tensors && !(row->flags & ROW_MOVES);
 }
 
+/* Folders of tensors that can be edited: the kernel does not see that one changes by a write. */
+static bool node_steady(const struct tree *t, const struct node *n)
+{
+    return tensors_has(t, n);
+}
+
 /* Whether its attributes last: as long as the node does, or those of the folder. */
 static bool node_lasting(const struct tree *t, const struct node *n)
 {
+    if (node_steady(t, n))
+        return false;
     return node_fixed(t, n) || (n->kind == NODE_TENSOR_FILE && !(node_row(n)->flags & ROW_MOVES));
 }
 
@@ -153,7 +161,8 @@ int node_entry_as(struct tree *t, const struct view *v, const struct node *n,
     *ret = (struct tree_entry){.node = ino_of(n),
                                .generation = a->generation,
                                .fixed = node_fixed(t, n),
-                               .lasting = node_lasting(t, n)};
+                               .lasting = node_lasting(t, n),
+                               .steady = node_steady(t, n)};
     ret->attr = (struct stat){
         .st_ino = n->kind == NODE_KEY ? ino_key(a->ino) : node_inode(v->snap, n),
         .st_mode = a->link ? S_IFLNK | 0777 : node_mode(t, g, n),

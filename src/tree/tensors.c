@@ -46,7 +46,7 @@ int tensors_making(struct tree *t, const struct node *n, struct tree_entry *ret)
     if (r < 0)
         return r;
     ret->node = ino_of(n);
-    ret->fixed = ret->lasting = false;
+    ret->fixed = ret->lasting = ret->steady = false;
     ret->attr.st_ino = ret->node;
     ret->attr.st_nlink = file ? 1 : 2;
     ret->attr.st_atim = ret->attr.st_mtim = ret->attr.st_ctim = folder.mtime;
@@ -136,7 +136,7 @@ int tensors_draft(struct tree *t, const struct node *n, struct tree_entry *ret)
         return r;
     ret->node = ino_of(n);
     ret->generation = 0;
-    ret->fixed = ret->lasting = false;
+    ret->fixed = ret->lasting = ret->steady = false;
     ret->attr.st_ino = a.helper ? ret->node : ino_tensor_file(a.tensor, n->row);
     ret->attr.st_mode = S_IFREG | (ret->attr.st_mode & 0666);
     ret->attr.st_nlink = removed ? 0 : 1;

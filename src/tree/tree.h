@@ -60,6 +60,7 @@ struct tree_entry {
     bool fixed;   /* what the name means will never change in this mount, but by requests of the
                    kernel ... */
     bool lasting; /* ... nor will the attributes of the node */
+    bool steady;  /* they will but for a time, which may be shown a second late */
 };
 
 /* Open the model at `path` (symbolic links are followed). The thread that writes is started with the

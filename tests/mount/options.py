@@ -187,7 +187,7 @@ class Options(unittest.TestCase):
                             set(os.listdir(os.path.join(at, 'tensors/last'))))
 
         with Mount(self.model, '-o', 'ro,views=raw') as at:
-            self.assertEqual(os.listdir(os.path.join(at, 'tensors/last')), ['raw', 'shape', 'type'])
+            self.assertEqual(os.listdir(os.path.join(at, 'tensors/last')), ['type', 'shape', 'raw'])
             self.assertNotIn('model.gguf', os.listdir(at))
             self.assertEqual(mountlib.get(os.path.join(at, 'model.gguf')), MODEL)
         for value in ('RAW', '', 'some'):

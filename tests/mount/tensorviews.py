@@ -385,6 +385,18 @@ class Gathered(Values):
         self.check()
 
 
+class Times(Values):
+    def test_mtime(self):
+        """That of the folder and its files moves with the tensor."""
+        self.mount()
+        folder, other = self.tensor('a.weight'), self.tensor('b.weight')
+        before = os.stat(folder).st_mtime_ns, os.stat(other).st_mtime_ns
+        self.write('a.weight', 'raw', b'abcdef')
+        self.assertGreater(os.stat(self.tensor('a.weight', 'f32')).st_mtime_ns, before[0])
+        until(lambda: os.stat(folder).st_mtime_ns > before[0])
+        self.assertEqual(os.stat(other).st_mtime_ns, before[1])
+
+
 class Ends(Values):
     def test_signal(self):
         """A draft that was not closed is dropped, and named in the log."""
