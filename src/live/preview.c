@@ -16,6 +16,8 @@
 
 /* Changed bytes of a tensor up to this are kept in memory, as the pages that have them. */
 #define IN_MEMORY ((uint64_t)16 << 20)
+/* And so many ranges of drafts are mapped: a process has some 65,000 mappings. */
+#define MOST_RUNS 256
 /* Bytes that are copied at a time. */
 #define COPY_ROOM ((size_t)1 << 20)
 
@@ -45,22 +47,63 @@ struct below {
     uint64_t off;
 };
 
-static uint64_t changed_bytes(const struct edit_content *k)
+/* Ranges of drafts that continue each other. */
+struct run {
+    uint64_t at, len, src;
+    struct edit_draft *draft;
+};
+
+/* The run of pieces from *i on, which is that behind them then. */
+static struct run run_at(const struct edit_content *k, size_t *i)
 {
-    uint64_t n = 0;
-    for (size_t i = 0; i < k->n; i++)
-        n += k->piece[i].len;
-    return n;
+    const struct edit_piece *p = &k->piece[*i];
+    struct run r = {p->at, p->len, p->src, p->draft};
+    while (++*i < k->n) {
+        p = &k->piece[*i];
+        if (p->draft != r.draft || p->at != r.at + r.len || p->src != r.src + r.len)
+            break;
+        r.len += p->len;
+    }
+    return r;
 }
 
-static int read_piece(const struct edit_piece *p, uint64_t from, void *dst, size_t n)
+/* The whole pages of a run that can be mapped, `in` bytes behind the begin of a page: bytes [*lo, *hi)
+ * of the run; none: they are equal. */
+static void whole_pages(const struct run *r, uint64_t in, uint64_t *lo, uint64_t *hi)
 {
-    const struct source *s = &p->draft->src;
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), first = (in + r->at) & (page - 1);
+    *lo = *hi = 0;
+    if (r->draft->src.fd < 0 || first != (r->src & (page - 1)))
+        return;
+    uint64_t edge = first ? page - first : 0;
+    if (edge >= r->len)
+        return;
+    *lo = edge;
+    *hi = edge + ((r->len - edge) & ~(page - 1));
+}
+
+/* False: too much would have to be copied to memory, or too many ranges be mapped. */
+static bool can_map(const struct edit_content *k, uint64_t in)
+{
+    uint64_t copied = 0, lo, hi;
+    unsigned runs = 0;
+    for (size_t i = 0; i < k->n; runs++) {
+        struct run r = run_at(k, &i);
+        whole_pages(&r, in, &lo, &hi);
+        copied += r.len - (hi - lo);
+    }
+    return copied <= IN_MEMORY && runs <= MOST_RUNS;
+}
+
+static int read_draft(const struct edit_draft *d, uint64_t from, void *dst, size_t n)
+{
+    const struct source *s = &d->src;
     if (s->fd < 0) {
-        memcpy(dst, (const uint8_t *)s->mem + p->src + from, n);
+        if (n > 0)
+            memcpy(dst, (const uint8_t *)s->mem + from, n);
         return 0;
     }
-    return sys_read_all(&sys_libc, s->fd, dst, n, p->src + from);
+    return sys_read_all(&sys_libc, s->fd, dst, n, from);
 }
 
 /* All bytes are one range of a draft's file. */
@@ -78,6 +121,20 @@ static int map_draft(const struct edit_content *k, struct mapped **ret, uint64_t
     return r;
 }
 
+/* Its whole pages are mapped, and the rest of it copied to those that are there. */
+static int map_run(const struct run *r, uint64_t in, uint8_t *pages)
+{
+    uint64_t lo, hi;
+    uint8_t *to = pages + in + r->at;
+    whole_pages(r, in, &lo, &hi);
+    int err = read_draft(r->draft, r->src, to, (size_t)lo);
+    if (err == 0 && hi > lo &&
+        mmap(to + lo, (size_t)(hi - lo), PROT_READ, MAP_PRIVATE | MAP_FIXED, r->draft->src.fd,
+             (off_t)(r->src + lo)) == MAP_FAILED)
+        err = -errno;
+    return err < 0 ? err : read_draft(r->draft, r->src + hi, to + hi, (size_t)(r->len - hi));
+}
+
 /* The pages of the base, of which those that are changed are copies; or new ones. */
 static int map_pages(const struct edit_content *k, const struct below *b, struct mapped **ret,
                      uint64_t *off, struct err *e)
@@ -91,9 +148,10 @@ static int map_pages(const struct edit_content *k, const struct below *b, struct
         return err_set(e, -errno, "cannot map: %s", strerror(errno));
     int r = 0,
         fd = b->m ? fcntl(b->m->fd, F_DUPFD_CLOEXEC, 0) : open("/dev/null", O_RDONLY | O_CLOEXEC);
-    for (size_t i = 0; i < k->n && r == 0; i++)
-        r = read_piece(&k->piece[i], 0, (uint8_t *)at + in + k->piece[i].at,
-                       (size_t)k->piece[i].len);
+    for (size_t i = 0; i < k->n && r == 0;) {
+        struct run run = run_at(k, &i);
+        r = map_run(&run, in, at);
+    }
     if (r == 0 && fd < 0)
         r = -errno;
     *ret = r == 0 ? mapped_of_pages(fd, b->m ? b->off - in : 0, at, size) : NULL;
@@ -128,7 +186,7 @@ static int copy_pieces(const struct edit_content *k, int fd, uint8_t *room)
         const struct edit_piece *p = &k->piece[i];
         for (uint64_t at = 0; at < p->len && r == 0; at += COPY_ROOM) {
             size_t n = (size_t)min_u64(COPY_ROOM, p->len - at);
-            r = read_piece(p, at, room, n);
+            r = read_draft(p->draft, p->src + at, room, n);
             if (r == 0)
                 r = sys_write_all(&sys_libc, fd, room, n, p->at + at);
         }
@@ -171,8 +229,9 @@ static int map_content(struct live *l, const struct edit_content *k, const struc
         t->of_model = true;
         return 0;
     }
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), in = b.m ? b.off & (page - 1) : 0;
     bool plain = !b.m || !atomic_load(&b.m->frozen);
-    if (!plain || changed_bytes(k) > IN_MEMORY)
+    if (!plain || !can_map(k, in))
         return map_copy(l, k, &b, &t->m, e);
     t->of_model = b.m;
     return map_pages(k, &b, &t->m, &t->off, e);

@@ -4,9 +4,9 @@
  * (model/ids.h), and a store that has their bytes.
  *
  * A batch is planned again and again; a tensor whose content is the same one as in the snapshot
- * before keeps number, version and bytes. New bytes are mapped from their draft; where only some of
- * a tensor's are new, from a copy: one of the pages that they touch, if those are few, else one of
- * the whole tensor in a file without a name beside the model.
+ * before keeps number, version and bytes. New bytes are mapped from their draft, by whole pages; pages
+ * that have others too are copies in memory. Where that would be too many, the whole tensor is copied
+ * to a file without a name beside the model.
  *
  * Threads: all functions are called with the lock of `struct live`.
  */

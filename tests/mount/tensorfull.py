@@ -1,0 +1,105 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: MIT
+"""Edits of tensors on a disk that is full: at the write of a draft, and at the commit."""
+import errno
+import os
+
+import disks
+import ggufmodel as gguf
+import mountlib
+import samples
+from disks import MIB, Disk
+from editlib import leftovers
+from ggufmodel import Tensor
+from tensorcase import Case
+
+LARGE = 40 * MIB
+
+
+class Full(Case):
+    def setUp(self):
+        self.folder = self.enter(Disk('tmpfs'))
+        self.model = os.path.join(self.folder, 'model.gguf')
+        data = gguf.encode(samples.keys(), samples.small() + [
+            Tensor(b'large', 24, (LARGE,), bytes(LARGE))])
+        with open(self.model, 'wb') as out:
+            out.write(data)
+        self.kv = None
+        self.want = [(t.name, t.type_id, t.dims, t.data) for t in gguf.read(data).tensors]
+
+    def enter(self, context):
+        result = context.__enter__()
+        self.addCleanup(context.__exit__, None, None, None)
+        return result
+
+    def check(self, file=None):
+        found = gguf.read(mountlib.get(self.model)).tensors
+        self.assertEqual([t.name for t in found], [row[0] for row in self.want])
+        self.assertTrue(all(t.data == row[3] for t, row in zip(found, self.want)))
+        self.assertEqual(leftovers(self.folder), [])
+
+    def fill(self, left):
+        """All but so many bytes of the disk."""
+        stat = os.statvfs(self.folder)
+        with open(os.path.join(self.folder, 'fill'), 'wb') as out:
+            os.posix_fallocate(out.fileno(), 0, stat.f_bavail * stat.f_bsize - left)
+
+    def empty(self):
+        os.unlink(os.path.join(self.folder, 'fill'))
+
+    def test_at_the_write(self):
+        self.mount()
+        self.fill(8 * MIB)
+        fd = os.open(self.tensor('large', 'raw'), os.O_WRONLY)
+
+        def write():
+            for _ in range(40):
+                os.write(fd, b'x' * MIB)
+
+        self.raises(errno.ENOSPC, write)
+        self.raises(errno.ENOSPC, os.close, fd)
+        self.assertIn('space', self.error('large'))
+        self.empty()
+        self.check()
+        with open(self.tensor('large', 'raw'), 'wb') as out:
+            out.write(b'y' * LARGE)
+        self.set(b'large', data=b'y' * LARGE)
+        self.end()
+        self.check()
+
+    def test_at_the_commit(self):
+        """The old file stays, and the close says so."""
+        self.mount('-o', 'relayout=copy,commit=close')
+        self.fill(95 * MIB)
+        fd = os.open(self.tensor('large', 'raw'), os.O_WRONLY)
+        for _ in range(40):
+            os.write(fd, b'x' * MIB)
+        self.raises(errno.ENOSPC, os.close, fd)
+        self.assertIn('bytes are needed', self.error('large'))
+        self.assertEqual(mountlib.get(self.tensor('large', 'raw')), bytes(LARGE))
+        self.check()
+        self.empty()
+        with open(self.tensor('large', 'raw'), 'wb') as out:
+            out.write(b'y' * LARGE)
+        self.assertIsNone(self.error('large'))
+        self.set(b'large', data=b'y' * LARGE)
+        self.check()
+
+    def test_removal(self):
+        """All that was removed is back."""
+        self.mount('-o', 'relayout=copy')
+        self.fill(8 * MIB)
+        os.rmdir(self.tensor('a.weight'))
+        self.raises(errno.ENOSPC, self.sync)
+        self.assertEqual(mountlib.get(self.tensor('a.weight', 'raw')), self.want[0][3])
+        self.assertIsNotNone(self.error('a.weight'))
+        self.empty()
+        os.rmdir(self.tensor('a.weight'))
+        self.sync()
+        self.drop(b'a.weight')
+        self.check()
+
+
+if __name__ == '__main__':
+    disks.own_namespace()
+    mountlib.main()
