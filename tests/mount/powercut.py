@@ -146,6 +146,7 @@ class Recorder:
 
 class Recording:
     """Edits of a model on a disk; of each, where in the log it began and was acknowledged."""
+    more = ()  # options of the mounts
 
     def __init__(self, kind):
         self.kind, self.edit = kind, 0
@@ -165,7 +166,7 @@ class Recording:
     def edit_by(self, way, commit):
         """Three edits; with commit=sync the second by fsync, the third by the unmount."""
         options = ('-o', f'relayout={way},reserve=65536,commit={commit}')
-        with mountlib.Mount(self.source, *options) as at:
+        with mountlib.Mount(self.source, *options, *self.more) as at:
             for number in range(3):
                 self.write(at, commit == 'sync' and number == 1)
                 if commit == 'close' or number == 1:
@@ -246,6 +247,9 @@ class State:
 
 
 class PowerCut(unittest.TestCase):
+    recording = Recording
+    what = 'disks after a power cut'
+
     def compare(self, recording, home, cut):
         first, last = recording.edits_at(cut)
         file = mountlib.get(os.path.join(home, 'model.gguf'))
@@ -287,13 +291,13 @@ class PowerCut(unittest.TestCase):
             except Exception as e:
                 what = f'{recording.kind}, record {cut} of {len(log.records)}, {leave.__name__}'
                 raise AssertionError(f'{e}\n{self.keep(state, what)}') from e
-            figure(f'disks after a power cut, {recording.kind}')
+            figure(f'{self.what}, {recording.kind}')
 
     def test_power_cut(self):
         for kind in KINDS:
             for number in range(TIMES):
                 with self.subTest(filesystem=kind, number=number):
-                    recording = Recording(kind)
+                    recording = self.recording(kind)
                     with contextlib.ExitStack() as stack:
                         stack.callback(self.remove, recording)
                         recording.run()
@@ -309,10 +313,14 @@ def tearDownModule():
     disks.print_figures()
 
 
-if __name__ == '__main__':
+def main():
     disks.own_namespace()
     if not shutil.which('losetup'):
         mountlib.skip('no losetup')
     if os.access('/dev/shm', os.R_OK | os.W_OK | os.X_OK):
         os.environ['GGUFS_TEST_DIR'] = '/dev/shm'  # the disks are in memory: no other disk is waited for
     mountlib.main(limit=120 if TIMES == 1 else 7200)
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,93 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: MIT
+"""Power cuts while tensors are edited: as powercut.py, with bytes, shapes and names of tensors."""
+import os
+import random
+
+import ggufmodel as gguf
+import mountlib
+import powercut
+from editlib import RESERVE, entries, leftovers, strict, sync
+
+LARGE = 'large.weight'
+
+
+def put(name, data, at=0):
+    fd = os.open(name, os.O_WRONLY)
+    try:
+        os.pwrite(fd, data, at)
+    finally:
+        os.close(fd)
+
+
+class Recording(powercut.Recording):
+    more = ('-o', 'tensors=edit')
+
+    def begin(self):
+        """What the model is after each edit: rows [name, dims, bytes] of its tensors."""
+        super().begin()
+        file = mountlib.get(self.source)
+        self.kv = [entry for entry in entries(file)[0] if entry.key != RESERVE]
+        self.states = [[[t.name, t.dims, t.data] for t in gguf.read(file).tensors]]
+
+    def bytes(self, at, row, rng):
+        row[2] = rng.randbytes(len(row[2]))
+        put(os.path.join(at, 'tensors', LARGE, 'raw'), row[2])
+
+    def pieces(self, at, row, rng):
+        fd = os.open(os.path.join(at, 'tensors', LARGE, 'raw'), os.O_RDWR)
+        data = bytearray(row[2])
+        for _ in range(5):
+            begin = rng.randrange(len(data) - 9000)
+            piece = rng.randbytes(rng.choice((1, 100, 9000)))
+            data[begin:begin + len(piece)] = piece
+            os.pwrite(fd, piece, begin)
+        os.close(fd)
+        row[2] = bytes(data)
+
+    def shape(self, at, row, _):
+        row[1] = (len(row[2]),) if len(row[1]) > 1 else (10, len(row[2]) // 10)
+        text = ' '.join(str(dim) for dim in reversed(row[1])) + '\n'
+        put(os.path.join(at, 'tensors', LARGE, 'shape'), text.encode())
+
+    def name(self, at, row, _):
+        first = self.states[self.edit][0]
+        new = b'renamed.%d' % self.edit
+        folder = os.fsencode(os.path.join(at, 'tensors'))
+        os.rename(os.path.join(folder, first[0]), os.path.join(folder, new))
+        first[0] = new
+
+    def write(self, at, fsync):
+        self.edit += 1
+        self.states.append([list(row) for row in self.states[-1]])
+        self.mark(self.begun)
+        row = [row for row in self.states[-1] if row[0] == LARGE.encode()][0]
+        rng = random.Random(self.edit)
+        (self.bytes, self.pieces, self.shape, self.pieces, self.name)[self.edit % 5](at, row, rng)
+        if fsync:
+            sync(at, 'tensors')
+
+
+class TensorCut(powercut.PowerCut):
+    recording = Recording
+    what = 'disks after a power cut during edits of tensors'
+
+    def compare(self, recording, home, cut):
+        first, last = recording.edits_at(cut)
+        file = mountlib.get(os.path.join(home, 'model.gguf'))
+        model = strict(file)
+        self.assertEqual([entry for entry in entries(file)[0] if entry.key != RESERVE],
+                         recording.kv)
+        found = [[t.name, t.dims, t.data] for t in model.tensors]
+        self.assertIn(found in recording.states[first:last + 1], [True],
+                      f'none of the states after edits {first} to {last}')
+        self.assertEqual(leftovers(home), [])
+        self.assertEqual(os.listdir(home), ['model.gguf'])
+
+
+def tearDownModule():
+    powercut.tearDownModule()
+
+
+if __name__ == '__main__':
+    powercut.main()

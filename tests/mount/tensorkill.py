@@ -1,0 +1,124 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: MIT
+"""The daemon is killed before each of its system calls that change files, while edits of tensors and
+of keys are written by one commit: the model is the old or the new one, whole, and nothing is left."""
+import contextlib
+import os
+import shutil
+import subprocess
+import unittest
+import unittest.mock
+
+import disks
+import editlib
+import ggufmodel as gguf
+import mountlib
+from disks import figure
+from editlib import RESERVE, entries, leftovers, strict, sync, write
+
+KILLER = os.environ.get('GGUFS_KILLER', '')
+MOST = 400  # calls of one commit: far more than there are
+LARGE = 'large.weight'
+
+
+def state(file):
+    model = strict(file)
+    kv = [entry for entry in entries(file)[0] if entry.key != RESERVE]
+    return kv, [(t.name, t.type_id, t.dims, t.data) for t in model.tensors]
+
+
+class Kills(unittest.TestCase):
+    def bytes(self, at):
+        fd = os.open(os.path.join(at, 'tensors', LARGE, 'raw'), os.O_RDWR)
+        try:
+            os.pwrite(fd, b'new bytes' * 1000, 70001)
+            os.pwrite(fd, b'x', 5)
+        finally:
+            os.close(fd)
+
+    def in_place(self, at):
+        """What leaves all offsets as they are."""
+        self.bytes(at)
+        os.rename(os.path.join(at, 'tensors', LARGE), os.path.join(at, 'tensors', 'renamed'))
+        write(at, 'general.name', 'changed')
+
+    def anything(self, at):
+        self.in_place(at)
+        names = [name for name in os.listdir(os.path.join(at, 'tensors')) if name != 'renamed']
+        shutil.rmtree(os.path.join(at, 'tensors', names[0]))
+
+    def one(self, source, options, edit, number):
+        """With a kill before so many calls: (whether fsync returned, whether it was killed)."""
+        count = mountlib.path('count')
+        mount = mountlib.Foreground(source, '-o', 'tensors=edit,commit=sync', *options)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(count)
+        with unittest.mock.patch.dict(os.environ, KILL_AT=count, LD_PRELOAD=KILLER):
+            at, process = mount.__enter__()
+        with open(count + '.new', 'w', encoding='ascii') as out:
+            out.write(f'{number}\n')
+        os.rename(count + '.new', count)
+        synced = False
+        with contextlib.suppress(OSError):
+            edit(at)
+            sync(at, 'tensors')
+            synced = True
+        if process.poll() is None and synced:
+            with contextlib.suppress(AssertionError):
+                mountlib.unmount(at)
+        status = process.wait(mountlib.LIMIT)
+        subprocess.run(['umount', '-l', at], check=False, stderr=subprocess.DEVNULL)
+        log = mount.log()
+        mount.err.close()
+        self.assertIn(status, (0, -9), log)
+        return synced, status != 0
+
+    def new_state(self, source, options, edit):
+        with mountlib.Mount(source, '-o', 'tensors=edit,commit=sync', *options) as at:
+            edit(at)
+            sync(at, 'tensors')
+        return state(mountlib.get(source))
+
+    def kills(self, folder, way, edit):
+        """Until one is not reached any more."""
+        options = ('-o', f'relayout={way},reserve=65536')
+        home = os.path.join(folder, 'home')
+        os.makedirs(home, exist_ok=True)
+        source = disks.put_model(home, 200000)
+        disks.log_of(source, '-o', 'relayout=copy,reserve=65536')
+        data = mountlib.get(source)
+        old, new = state(data), self.new_state(source, options, edit)
+        self.assertNotEqual(old, new)
+        for number in range(1, MOST):
+            with open(source, 'wb') as out:
+                out.write(data)
+            synced, killed = self.one(source, options, edit, number)
+            disks.recover(source, number % 2 == 0)
+            found = state(mountlib.get(source))
+            self.assertIn(found, (new,) if synced else (old, new), f'{way}, call {number}')
+            self.assertEqual(os.listdir(home), ['model.gguf'], f'{way}, call {number}')
+            if not killed:
+                return
+            figure(f'kills at a system call during edits of tensors, {way}')
+        self.fail('it was killed each time')
+
+    def test_copy(self):
+        self.kills(mountlib.folder, 'copy', self.anything)
+
+    def test_in_place(self):
+        self.kills(mountlib.folder, 'inplace', self.in_place)
+
+    def test_reflink(self):
+        with disks.Disk('xfs') as folder:
+            self.kills(folder, 'reflink', self.in_place)
+
+
+def tearDownModule():
+    disks.print_figures()
+
+
+if __name__ == '__main__':
+    disks.own_namespace()
+    if not os.path.exists(KILLER) or mountlib.sanitized('asan'):
+        mountlib.skip('no way to kill it')
+    mountlib.main(limit=280)
