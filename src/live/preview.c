@@ -3,23 +3,15 @@
 #include "live/preview.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/bytes.h"
 #include "base/count.h"
 #include "edit/temp.h"
+#include "live/preview_bytes.h"
 #include "live/tensor.h"
-
-/* Changed bytes of a tensor up to this are kept in memory, as the pages that have them. */
-#define IN_MEMORY ((uint64_t)16 << 20)
-/* And so many ranges of drafts are mapped: a process has some 65,000 mappings. */
-#define MOST_RUNS 256
-/* Bytes that are copied at a time. */
-#define COPY_ROOM ((size_t)1 << 20)
 
 void preview_forget_bytes(struct preview *p)
 {
@@ -37,204 +29,6 @@ void preview_free(struct preview *p)
     free(p->of);
     ids_unref(p->ids);
     *p = (struct preview){0};
-}
-
-/* ---- bytes that are not on the disk ---- */
-
-/* A tensor's bytes in the base. */
-struct below {
-    struct mapped *m; /* NULL: it is new */
-    uint64_t off;
-};
-
-/* Ranges of drafts that continue each other. */
-struct run {
-    uint64_t at, len, src;
-    struct edit_draft *draft;
-};
-
-/* The run of pieces from *i on, which is that behind them then. */
-static struct run run_at(const struct edit_content *k, size_t *i)
-{
-    const struct edit_piece *p = &k->piece[*i];
-    struct run r = {p->at, p->len, p->src, p->draft};
-    while (++*i < k->n) {
-        p = &k->piece[*i];
-        if (p->draft != r.draft || p->at != r.at + r.len || p->src != r.src + r.len)
-            break;
-        r.len += p->len;
-    }
-    return r;
-}
-
-/* The whole pages of a run that can be mapped, `in` bytes behind the begin of a page: bytes [*lo, *hi)
- * of the run; none: they are equal. */
-static void whole_pages(const struct run *r, uint64_t in, uint64_t *lo, uint64_t *hi)
-{
-    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), first = (in + r->at) & (page - 1);
-    *lo = *hi = 0;
-    if (r->draft->src.fd < 0 || first != (r->src & (page - 1)))
-        return;
-    uint64_t edge = first ? page - first : 0;
-    if (edge >= r->len)
-        return;
-    *lo = edge;
-    *hi = edge + ((r->len - edge) & ~(page - 1));
-}
-
-/* False: too much would have to be copied to memory, or too many ranges be mapped. */
-static bool can_map(const struct edit_content *k, uint64_t in)
-{
-    uint64_t copied = 0, lo, hi;
-    unsigned runs = 0;
-    for (size_t i = 0; i < k->n; runs++) {
-        struct run r = run_at(k, &i);
-        whole_pages(&r, in, &lo, &hi);
-        copied += r.len - (hi - lo);
-    }
-    return copied <= IN_MEMORY && runs <= MOST_RUNS;
-}
-
-static int read_draft(const struct edit_draft *d, uint64_t from, void *dst, size_t n)
-{
-    const struct source *s = &d->src;
-    if (s->fd < 0) {
-        if (n > 0)
-            memcpy(dst, (const uint8_t *)s->mem + from, n);
-        return 0;
-    }
-    return sys_read_all(&sys_libc, s->fd, dst, n, from);
-}
-
-/* All bytes are one range of a draft's file. */
-static int map_draft(const struct edit_content *k, struct mapped **ret, uint64_t *off,
-                     struct err *e)
-{
-    const struct edit_piece *p = &k->piece[0];
-    int fd = fcntl(p->draft->src.fd, F_DUPFD_CLOEXEC, 0);
-    if (fd < 0)
-        return err_set(e, -errno, "cannot duplicate: %s", strerror(errno));
-    int r = mapped_open(fd, p->src + p->len, ret, e);
-    if (r < 0)
-        (void)close(fd);
-    *off = p->src;
-    return r;
-}
-
-/* Its whole pages are mapped, and the rest of it copied to those that are there. */
-static int map_run(const struct run *r, uint64_t in, uint8_t *pages)
-{
-    uint64_t lo, hi;
-    uint8_t *to = pages + in + r->at;
-    whole_pages(r, in, &lo, &hi);
-    int err = read_draft(r->draft, r->src, to, (size_t)lo);
-    if (err == 0 && hi > lo &&
-        mmap(to + lo, (size_t)(hi - lo), PROT_READ, MAP_PRIVATE | MAP_FIXED, r->draft->src.fd,
-             (off_t)(r->src + lo)) == MAP_FAILED)
-        err = -errno;
-    return err < 0 ? err : read_draft(r->draft, r->src + hi, to + hi, (size_t)(r->len - hi));
-}
-
-/* The pages of the base, of which those that are changed are copies; or new ones. */
-static int map_pages(const struct edit_content *k, const struct below *b, struct mapped **ret,
-                     uint64_t *off, struct err *e)
-{
-    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), in = b->m ? b->off & (page - 1) : 0;
-    size_t size = (size_t)(in + k->nbytes);
-    int how = b->m ? MAP_PRIVATE : MAP_PRIVATE | MAP_ANONYMOUS;
-    void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, how, b->m ? b->m->fd : -1,
-                    b->m ? (off_t)(b->off - in) : 0);
-    if (at == MAP_FAILED)
-        return err_set(e, -errno, "cannot map: %s", strerror(errno));
-    int r = 0,
-        fd = b->m ? fcntl(b->m->fd, F_DUPFD_CLOEXEC, 0) : open("/dev/null", O_RDONLY | O_CLOEXEC);
-    for (size_t i = 0; i < k->n && r == 0;) {
-        struct run run = run_at(k, &i);
-        r = map_run(&run, in, at);
-    }
-    if (r == 0 && fd < 0)
-        r = -errno;
-    *ret = r == 0 ? mapped_of_pages(fd, b->m ? b->off - in : 0, at, size) : NULL;
-    *off = in;
-    if (*ret) {
-        (void)mprotect(at, size, PROT_READ);
-        return 0;
-    }
-    (void)munmap(at, size);
-    if (fd >= 0)
-        (void)close(fd);
-    return err_set(e, r < 0 ? r : -ENOMEM, "cannot keep changed bytes: %s",
-                   strerror(r < 0 ? -r : ENOMEM));
-}
-
-static int copy_below(const struct below *b, uint64_t n, int fd, uint8_t *room)
-{
-    int r = 0;
-    for (uint64_t at = 0; at < n && r == 0; at += COPY_ROOM) {
-        size_t k = (size_t)min_u64(COPY_ROOM, n - at);
-        r = mapped_copy(b->m, b->off + at, room, k);
-        if (r == 0)
-            r = sys_write_all(&sys_libc, fd, room, k, at);
-    }
-    return r;
-}
-
-static int copy_pieces(const struct edit_content *k, int fd, uint8_t *room)
-{
-    int r = 0;
-    for (size_t i = 0; i < k->n && r == 0; i++) {
-        const struct edit_piece *p = &k->piece[i];
-        for (uint64_t at = 0; at < p->len && r == 0; at += COPY_ROOM) {
-            size_t n = (size_t)min_u64(COPY_ROOM, p->len - at);
-            r = read_draft(p->draft, p->src + at, room, n);
-            if (r == 0)
-                r = sys_write_all(&sys_libc, fd, room, n, p->at + at);
-        }
-    }
-    return r;
-}
-
-/* The whole tensor in a file without a name. */
-static int map_copy(struct live *l, const struct edit_content *k, const struct below *b,
-                    struct mapped **ret, struct err *e)
-{
-    int fd = temp_unnamed(l->file, e);
-    if (fd < 0)
-        return fd;
-    uint8_t *room = malloc(COPY_ROOM);
-    int r = room ? 0 : -ENOMEM;
-    if (r == 0 && b->m)
-        r = copy_below(b, k->nbytes, fd, room);
-    if (r == 0)
-        r = copy_pieces(k, fd, room);
-    free(room);
-    if (r < 0)
-        (void)err_set(e, r, "cannot keep changed bytes: %s", strerror(-r));
-    else
-        r = mapped_open(fd, k->nbytes, ret, e);
-    if (r < 0)
-        (void)close(fd);
-    return r;
-}
-
-static int map_content(struct live *l, const struct edit_content *k, const struct below *below,
-                       struct preview_tensor *t, struct err *e)
-{
-    struct below b = edit_content_covers(k) ? (struct below){0} : *below;
-    if (!b.m && k->n == 1 && k->piece[0].draft->src.fd >= 0)
-        return map_draft(k, &t->m, &t->off, e);
-    if (k->n == 0) { /* another shape for the bytes that there are */
-        t->m = mapped_ref(b.m);
-        t->off = b.off;
-        t->of_model = true;
-        return 0;
-    }
-    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), in = b.m ? b.off & (page - 1) : 0;
-    bool plain = !b.m || !atomic_load(&b.m->frozen);
-    if (!plain || !can_map(k, in))
-        return map_copy(l, k, &b, &t->m, e);
-    t->of_model = b.m;
-    return map_pages(k, &b, &t->m, &t->off, e);
 }
 
 /* ---- the table ---- */
@@ -291,7 +85,7 @@ static int make_changed(struct live *l, struct preview_tensor *t, struct edit_co
         t->of_model = was->of_model;
         return 0;
     }
-    return map_content(l, k, &b, t, e);
+    return preview_map(l, k, &b, t, e);
 }
 
 static int fill(struct live *l, const struct edit_plan *p, struct preview *ret, struct err *e)
