@@ -324,7 +324,7 @@ static void test_listing(void)
     CU_ASSERT_STRING_EQUAL(names, "renamed\nkept\nchanged\nadded\n");
     free(names);
     names = image_list(&m, "tensors/changed");
-    CU_ASSERT_STRING_EQUAL(names, "raw\nf32\nf32.npy\nshape\ntype\noffset\n");
+    CU_ASSERT_STRING_EQUAL(names, "type\nshape\nraw\nf32\nf32.npy\noffset\n");
     free(names);
     CU_ASSERT_EQUAL(image_stat(&m, "tensors").st_nlink, 2 + 4);
     tree_closedir(d);

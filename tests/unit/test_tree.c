@@ -70,9 +70,9 @@ static void test_listings(void)
           "metadata\ntensors\nmetadata.json\ntensors.json\ninfo\nmodel.gguf\ncheck\ntensors."
           "txt\nmodel.safetensors\n");
     lists(&m, "tensors", "w\n%\nblk.0%2Fq\nnew\nq5\nscalar\n");
-    lists(&m, "tensors/w", "raw\nf32\nf32.npy\nshape\ntype\noffset\n");
-    lists(&m, "tensors/q5", "raw\nf32\nf32.npy\nshape\ntype\noffset\n");
-    lists(&m, "tensors/new", "raw\nshape\ntype\noffset\n");
+    lists(&m, "tensors/w", "type\nshape\nraw\nf32\nf32.npy\noffset\n");
+    lists(&m, "tensors/q5", "type\nshape\nraw\nf32\nf32.npy\noffset\n");
+    lists(&m, "tensors/new", "type\nshape\nraw\noffset\n");
     long_name(name);
     (void)snprintf(want, sizeof(want),
                    "general.architecture\nz.last\na.list\na.empty\na%%2Fb\n%%2E\n"
@@ -95,10 +95,10 @@ static void test_hidden(void)
     const char *picture = picture_library() ? "heatmap.png\n" : "";
     const char *hash = digest_library() ? "sha256\n" : "";
     (void)snprintf(want, sizeof(want),
-                   "raw\nf32\nf32.npy\nshape\ntype\noffset\nf16\nf16.npy\nbf16\nstats\n%s%s",
+                   "type\nshape\nraw\nf32\nf32.npy\noffset\nf16\nf16.npy\nbf16\nstats\n%s%s",
                    picture, hash);
     lists(&m, "tensors/w", want);
-    (void)snprintf(want, sizeof(want), "raw\nshape\ntype\noffset\n%s", hash);
+    (void)snprintf(want, sizeof(want), "type\nshape\nraw\noffset\n%s", hash);
     lists(&m, "tensors/new", want);
     image_close(&m);
 }
@@ -110,7 +110,7 @@ static void test_raw_views(void)
     put_model(&b, false);
     struct tree_image m = image_open(&b, &(struct tree_options){.views = FILES_RAW});
     lists(&m, "", "metadata\ntensors\nmetadata.json\ntensors.json\ninfo\ncheck\ntensors.txt\n");
-    lists(&m, "tensors/w", "raw\nshape\ntype\n");
+    lists(&m, "tensors/w", "type\nshape\nraw\n");
     CU_ASSERT_NOT_EQUAL(image_node(&m, "tensors/w/f32"), 0);
     CU_ASSERT_NOT_EQUAL(image_node(&m, "tensors/w/bf16"), 0);
     CU_ASSERT_NOT_EQUAL(image_node(&m, "model.gguf"), 0);
@@ -123,8 +123,8 @@ static void test_big_endian_lists(void)
     struct build b;
     put_model(&b, true);
     struct tree_image m = image_open(&b, &plain);
-    lists(&m, "tensors/w", "raw\nf32\nf32.npy\nshape\ntype\noffset\n");
-    lists(&m, "tensors/q5", "raw\nshape\ntype\noffset\n");
+    lists(&m, "tensors/w", "type\nshape\nraw\nf32\nf32.npy\noffset\n");
+    lists(&m, "tensors/q5", "type\nshape\nraw\noffset\n");
     CU_ASSERT_EQUAL(image_node(&m, "tensors/q5/f32"), 0);
     image_close(&m);
 }
@@ -134,7 +134,7 @@ static void test_cookies(void)
 {
     struct tree_image m = model();
     uint64_t dir = image_node(&m, "tensors/new"), cookie = 0;
-    static const char *const want[] = {".", "..", "raw", "shape", "type", "offset"};
+    static const char *const want[] = {".", "..", "type", "shape", "raw", "offset"};
     char name[TREE_NAME_MAX + 1];
     struct tree_entry e;
     for (int i = 0; i < 6; i++) {
