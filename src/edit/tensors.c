@@ -50,14 +50,17 @@ static int check_not_split(const struct edit_change *c, struct name name, struct
 
 static struct edit_tensor of_base(const struct edit_change *c, uint32_t i)
 {
-    return (struct edit_tensor){i, c->base->tensor[i].nbytes, NULL};
+    const uint64_t *rank = c->of_tensors ? c->rank : c->tensor_rank;
+    uint64_t at = rank ? rank[i] : (uint64_t)i + 1;
+    return (struct edit_tensor){i, c->base->tensor[i].nbytes, at, NULL};
 }
 
 static struct edit_tensor of_slot(const struct edit_change *t, const struct edit_slot *s)
 {
     if (!s->content)
         return of_base(t, s->old);
-    return (struct edit_tensor){s->again ? EDIT_NONE : s->old, s->content->nbytes, s->content};
+    return (struct edit_tensor){s->again ? EDIT_NONE : s->old, s->content->nbytes, s->rank,
+                                s->content};
 }
 
 bool edit_tensor_find(const struct edit_change *c, const void *name, size_t n,

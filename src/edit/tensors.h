@@ -28,6 +28,7 @@
 struct edit_tensor {
     uint32_t old; /* its number in the base; EDIT_NONE: a new one */
     uint64_t nbytes;
+    uint64_t rank;
     const struct edit_content *content; /* NULL: the base's */
 };
 

@@ -24,6 +24,7 @@
 #include "live/live.h"
 #include "live/lookers.h"
 #include "live/names.h"
+#include "live/places.h"
 
 /* An edit of a key; with `file`, one that moved a file from one name to another. */
 struct step {
@@ -104,6 +105,7 @@ struct live {
     struct mapped **old;        /* owned references: of the model's file, for stores of before */
     size_t n_old, cap_old;
     struct folders folders;
+    struct places places;     /* of tensors that were removed in this mount */
     struct making *makings;   /* owned list: tensors that are not whole yet, and those that were */
     pthread_cond_t made;      /* one was judged */
     struct view_draft *views; /* owned list: of tensors, that are open for writing */

@@ -12,7 +12,6 @@ void folders_free(struct folders *s)
     for (struct folder *f = s->first, *next; f; f = next) {
         next = f->next;
         free(f->error);
-        free(f->was);
         free(f);
     }
     free((void *)s->of);
@@ -119,22 +118,6 @@ static bool is_past(const struct timespec *t, time_t seconds)
 bool folders_due(const struct folders *s)
 {
     return s->n_doomed > 0 && (s->now || is_past(&s->due, 0));
-}
-
-void folder_remove(struct folder *f, const char *name, size_t n, uint64_t rank)
-{
-    f->removed = true;
-    free(f->was);
-    f->was = strndup(name, n);
-    f->rank = rank;
-}
-
-uint64_t folders_rank(const struct folders *s, const char *name, size_t n, uint64_t other)
-{
-    const struct folder *f = s->first;
-    while (f && (!f->removed || !f->was || strlen(f->was) != n || memcmp(f->was, name, n) != 0))
-        f = f->next;
-    return f ? f->rank : other;
 }
 
 /* ---- views that were unlinked ---- */

@@ -30,8 +30,6 @@ struct folder {
     uint32_t hidden;           /* rows of views that were unlinked ... */
     struct timespec hidden_at; /* ... and when the last of them was: CLOCK_MONOTONIC */
     unsigned edits;            /* of its content, and of what is below them */
-    char *was;     /* owned: removed: the name that it had, and its place, which it ... */
-    uint64_t rank; /* ... gets back if a tensor of that name is added; or NULL */
     bool doomed, removed;
     bool stale;            /* it was changed, and no snapshot has that yet */
     struct timespec mtime; /* tv_sec 0: not written in this mount */
@@ -68,11 +66,6 @@ struct folder *folders_take(struct folders *s);
 void folders_untie(struct folders *s, struct folder *f);
 /* True if the doomed ones are to be removed. */
 bool folders_due(const struct folders *s);
-
-/* It is removed: a tensor that is added under this name gets its rank. */
-void folder_remove(struct folder *f, const char *name, size_t n, uint64_t rank);
-/* The rank of the one that was removed last under a name; none: `other`. */
-uint64_t folders_rank(const struct folders *s, const char *name, size_t n, uint64_t other);
 
 /* Views that are hidden at the moment; a bit for each row. */
 uint32_t folder_hidden(struct folder *f);

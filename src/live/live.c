@@ -113,6 +113,7 @@ void live_close(struct live *l)
     batch_free(&l->next);
     names_close(&l->names);
     folders_free(&l->folders);
+    places_free(&l->places);
     preview_free_old(l);
     snapshot_unref(l->disk);
     store_unref(l->store);

@@ -85,7 +85,7 @@ static int clear_name(struct live *l, const struct making *m, struct err *e)
     struct folder *f = t.number == IDS_NONE ? NULL : folders_find(&l->folders, t.number);
     if (!f || !f->doomed)
         return err_set(e, -EEXIST, "a tensor of this name already exists");
-    int r = edit_tensor_remove(&l->next.change, t.name, t.len, e);
+    int r = tensor_drop(l, t.name, t.len, e);
     if (r < 0)
         return r;
     folders_untie(&l->folders, f);
@@ -105,7 +105,7 @@ static int add(struct live *l, struct making *m, const struct tensor_edit *edit,
         r = clear_name(l, m, e);
     if (r == 0)
         r = edit_tensor_add(c, m->name, m->len, &edit->shape, edit->piece, edit->n,
-                            folders_rank(&l->folders, m->name, m->len, EDIT_LAST), e);
+                            places_take(&l->places, m->name, m->len, EDIT_LAST), e);
     if (r < 0) {
         edit_undo(c, mark);
         tensors_follow(l);

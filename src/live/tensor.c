@@ -81,6 +81,15 @@ uint32_t tensor_made(const struct live *l, const struct edit_content *k)
     return m ? m->number : IDS_NONE;
 }
 
+int tensor_drop(struct live *l, const char *name, size_t n, struct err *e)
+{
+    struct edit_tensor t;
+    assert(lock_held(&l->lock));
+    if (edit_tensor_find(&l->next.change, name, n, &t))
+        places_note(&l->places, name, n, t.rank);
+    return edit_tensor_remove(&l->next.change, name, n, e);
+}
+
 struct folder *tensor_folder(struct live *l, uint32_t number)
 {
     assert(lock_held(&l->lock));

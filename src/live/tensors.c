@@ -137,7 +137,7 @@ static int elsewhere(struct err *e)
 static int clear_name(struct live *l, const struct tensor_now *t, struct err *e)
 {
     struct folder *f = folders_find(&l->folders, t->number);
-    int r = edit_tensor_remove(&l->next.change, t->name, t->len, e);
+    int r = tensor_drop(l, t->name, t->len, e);
     if (r < 0)
         return r;
     folders_untie(&l->folders, f);
@@ -190,8 +190,10 @@ static int rename_locked(struct live *l, const char *from, const char *to, unsig
         r = elsewhere(&e);
     else if (cleared)
         r = clear_name(l, &now, &e);
-    if (r == 0)
+    if (r == 0) {
+        (void)places_take(&l->places, t.name, t.len, EDIT_LAST);
         r = edit_tensor_rename(c, t.name, t.len, now.name, now.len, &e);
+    }
     if (r == 0)
         return tensor_accepted(l, f, w);
     edit_undo(c, mark);
@@ -285,14 +287,7 @@ static int remove_one(struct live *l, struct folder *f, struct err *e)
 {
     struct tensor_now t;
     int r = tensor_of_number(l, f->number, &t);
-    if (r < 0)
-        return 0;
-    const struct snapshot *base = base_snapshot(l);
-    uint64_t rank = t.old == EDIT_NONE  ? EDIT_LAST
-                    : base->tensor_rank ? base->tensor_rank[t.old]
-                                        : (uint64_t)t.old + 1;
-    folder_remove(f, t.name, t.len, rank);
-    r = edit_tensor_remove(&l->next.change, f->was ? f->was : t.name, t.len, e);
+    r = r < 0 ? 0 : tensor_drop(l, t.name, t.len, e);
     f->removed = r == 0;
     return r;
 }

@@ -52,7 +52,7 @@ class Recipes(unittest.TestCase):
                                       stdin=subprocess.DEVNULL, env={**os.environ, 'LC_ALL': 'C.UTF-8'}, timeout=120)
                 self.assertEqual((done.stdout, done.stderr), (output, ''), text)
         model = strict(mountlib.get(ours))
-        self.assertEqual(len(model.tensors), 12)
+        self.assertEqual(len(model.tensors), 14)
         done = mountlib.run(mountlib.GGUFS, '--check', ours)
         self.assertNotIn('error', done.out)
 
