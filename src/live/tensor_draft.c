@@ -196,6 +196,10 @@ static int write_at(struct tensor_draft *d, uint64_t off, const void *bytes, siz
     if (n == 0)
         return 0;
     int r = fill_edges(d, off, end);
+    if (r == -EIO)
+        return err_set(e, r,
+                       "cannot read the tensor around it, or write a draft beside the model: %s",
+                       strerror(-r));
     if (r == 0)
         r = bits_add(&d->present, off / GRANULE, granules(end));
     if (r == 0)

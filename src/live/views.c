@@ -274,7 +274,8 @@ int live_view_read(struct live *l, struct live_view *h, uint64_t off, void *dst,
     return 0;
 }
 
-/* A write that was refused: the error stays with the draft. */
+/* A write that was refused: the error stays with the draft. It is reported once: a full disk refuses
+ * each page of a mapping. */
 static int refused(struct live *l, struct view_draft *d, int r, struct err *e)
 {
     struct tensor_now t;
@@ -282,8 +283,9 @@ static int refused(struct live *l, struct view_draft *d, int r, struct err *e)
         (void)err_set(e, r, "%s", strerror(-r));
     e->code = r;
     lock_take(&l->lock);
+    bool again = d->why.code == r && strcmp(d->why.msg, e->msg) == 0;
     d->why = *e;
-    if (tensor_of_number(l, d->tensor, &t) == 0)
+    if (!again && tensor_of_number(l, d->tensor, &t) == 0)
         (void)tensor_refused(l, tensor_folder(l, d->tensor), t.name, t.len, e);
     lock_drop(&l->lock);
     return r;

@@ -2,12 +2,15 @@
 /*
  * Preloaded into the program, a kill before one of its system calls that change files: KILL_AT names
  * a file with a number n. From the moment when it is there calls are counted, and before the n-th the
- * program ends as by kill -9.
+ * program ends as by kill -9. With a second number, an errno, that call fails with it instead,
+ * and the file is removed.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
@@ -17,6 +20,7 @@
 
 /* Calls that are left; below 0: not known yet. */
 static atomic_long left = -1;
+static atomic_int failure; /* 0: a kill */
 
 static long read_number(void)
 {
@@ -27,47 +31,60 @@ static long read_number(void)
         return -1;
     (void)!read(fd, text, sizeof(text) - 1);
     (void)close(fd);
-    return strtol(text, NULL, 10);
+    char *end;
+    long n = strtol(text, &end, 10);
+    atomic_store(&failure, (int)strtol(end, NULL, 10));
+    return n;
 }
 
-static void step(void)
+/* True: this call is to fail. */
+static bool step(void)
 {
     long none = -1;
     if (atomic_load(&left) < 0) {
         long n = read_number();
         if (n <= 0)
-            return;
+            return false;
         (void)atomic_compare_exchange_strong(&left, &none, n);
     }
-    if (atomic_fetch_sub(&left, 1) == 1) {
-        (void)kill(getpid(), SIGKILL);
-        for (;;)
-            (void)pause();
+    if (atomic_load(&left) <= 0 || atomic_fetch_sub(&left, 1) != 1)
+        return false;
+    if (atomic_load(&failure)) {
+        (void)syscall(SYS_unlinkat, AT_FDCWD, getenv("KILL_AT"), 0);
+        errno = atomic_load(&failure);
+        return true;
     }
+    (void)kill(getpid(), SIGKILL);
+    for (;;)
+        (void)pause();
 }
 
 ssize_t pwrite(int fd, const void *src, size_t n, off_t off)
 {
-    step();
+    if (step())
+        return -1;
     return syscall(SYS_pwrite64, fd, src, n, off);
 }
 
 int ftruncate(int fd, off_t size)
 {
-    step();
+    if (step())
+        return -1;
     return (int)syscall(SYS_ftruncate, fd, size);
 }
 
 int fsync(int fd)
 {
-    step();
+    if (step())
+        return -1;
     return (int)syscall(SYS_fsync, fd);
 }
 
 ssize_t copy_file_range(int from, off64_t *from_off, int to, off64_t *to_off, size_t n,
                         unsigned flags)
 {
-    step();
+    if (step())
+        return -1;
     return syscall(SYS_copy_file_range, from, from_off, to, to_off, n, flags);
 }
 
@@ -77,7 +94,8 @@ int ioctl(int fd, unsigned long what, ...)
     va_start(more, what);
     void *arg = va_arg(more, void *);
     va_end(more);
-    step();
+    if (step())
+        return -1;
     return (int)syscall(SYS_ioctl, fd, what, arg);
 }
 
@@ -87,25 +105,28 @@ int openat(int dir, const char *name, int flags, ...)
     va_start(more, flags);
     unsigned mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(more, unsigned) : 0;
     va_end(more);
-    if (flags & O_CREAT)
-        step();
+    if (flags & O_CREAT && step())
+        return -1;
     return (int)syscall(SYS_openat, dir, name, flags, mode);
 }
 
 int fchmod(int fd, mode_t mode)
 {
-    step();
+    if (step())
+        return -1;
     return (int)syscall(SYS_fchmod, fd, mode);
 }
 
 int renameat2(int dir, const char *from, int into, const char *to, unsigned flags)
 {
-    step();
+    if (step())
+        return -1;
     return (int)syscall(SYS_renameat2, dir, from, into, to, flags);
 }
 
 int unlinkat(int dir, const char *name, int flags)
 {
-    step();
+    if (step())
+        return -1;
     return (int)syscall(SYS_unlinkat, dir, name, flags);
 }

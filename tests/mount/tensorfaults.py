@@ -156,6 +156,42 @@ class Zeros(Case):
         self.check()
 
 
+class Reported(Case):
+    def test_once(self):
+        """A write that is refused again and again has one line in the log."""
+        self.mount()
+        fd = os.open(self.tensor('b.weight', 'raw'), os.O_RDWR | os.O_APPEND)
+        for _ in range(20):
+            self.raises(errno.EFBIG, os.write, fd, b'x')
+        self.raises(errno.EFBIG, os.fsync, fd)
+        self.raises(errno.EFBIG, os.close, fd)
+        self.assertLess(self.foreground.log().count('refused'), 5)
+        self.assertIn('no more', self.error('b.weight'))
+        self.end()
+        self.check()
+
+    def test_cut(self):
+        """The model was cut behind the mount: what is there of it is not touched."""
+        cut = mountlib.get(self.model)[:-20]
+        self.mount()
+        fd = os.open(self.tensor('e.weight', 'raw'), os.O_RDWR)
+        with open(self.model, 'r+b') as file:
+            file.truncate(len(cut))
+        with self.assertRaises(OSError):
+            os.pwrite(fd, b'x', 1)
+            os.fsync(fd)
+        with self.assertRaises(OSError):
+            os.close(fd)
+            os.rename(self.tensor('a.weight'), self.tensor('x'))
+        self.foreground.process.kill()
+        self.foreground.process.wait(mountlib.LIMIT)
+        mountlib.unmount(self.at, lazy=True)
+        self.foreground.err.close()
+        self.foreground = None
+        self.assertEqual(mountlib.get(self.model), cut)
+        self.assertEqual(leftovers(mountlib.folder), [])
+
+
 class Unmounted(Case):
     def test_lazily(self):
         """What was stored by a mapping, whose handle was closed, is judged at the end."""

@@ -1,8 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""The daemon is killed before each of its system calls that change files, while edits of tensors and
-of keys are written by one commit: the model is the old or the new one, whole, and nothing is left."""
+"""The daemon is killed before each of its system calls that change files, or that call fails, while
+edits of tensors and of keys are written by one commit: the model is the old or the new one, whole, and
+nothing is left."""
 import contextlib
+import errno
 import os
 import shutil
 import subprocess
@@ -14,7 +16,7 @@ import editlib
 import ggufmodel as gguf
 import mountlib
 from disks import figure
-from editlib import RESERVE, entries, leftovers, strict, sync, write
+from editlib import RESERVE, entries, opened, strict, sync, write
 
 KILLER = os.environ.get('GGUFS_KILLER', '')
 MOST = 400  # calls of one commit: far more than there are
@@ -47,8 +49,8 @@ class Kills(unittest.TestCase):
         names = [name for name in os.listdir(os.path.join(at, 'tensors')) if name != 'renamed']
         shutil.rmtree(os.path.join(at, 'tensors', names[0]))
 
-    def one(self, source, options, edit, number):
-        """With a kill before so many calls: (whether fsync returned, whether it was killed)."""
+    def begin(self, source, options, number, failure=''):
+        """A mount of which the calls are counted from now on: (mount, its folder, its process)."""
         count = mountlib.path('count')
         mount = mountlib.Foreground(source, '-o', 'tensors=edit,commit=sync', *options)
         with contextlib.suppress(FileNotFoundError):
@@ -56,8 +58,13 @@ class Kills(unittest.TestCase):
         with unittest.mock.patch.dict(os.environ, KILL_AT=count, LD_PRELOAD=KILLER):
             at, process = mount.__enter__()
         with open(count + '.new', 'w', encoding='ascii') as out:
-            out.write(f'{number}\n')
+            out.write(f'{number} {failure}\n')
         os.rename(count + '.new', count)
+        return mount, at, process
+
+    def one(self, source, options, edit, number):
+        """With a kill before so many calls: (whether fsync returned, whether it was killed)."""
+        mount, at, process = self.begin(source, options, number)
         synced = False
         with contextlib.suppress(OSError):
             edit(at)
@@ -79,13 +86,17 @@ class Kills(unittest.TestCase):
             sync(at, 'tensors')
         return state(mountlib.get(source))
 
-    def kills(self, folder, way, edit):
-        """Until one is not reached any more."""
-        options = ('-o', f'relayout={way},reserve=65536')
+    def put(self, folder):
         home = os.path.join(folder, 'home')
         os.makedirs(home, exist_ok=True)
         source = disks.put_model(home, 200000)
         disks.log_of(source, '-o', 'relayout=copy,reserve=65536')
+        return source
+
+    def kills(self, folder, way, edit):
+        """Until one is not reached any more."""
+        options = ('-o', f'relayout={way},reserve=65536')
+        source = self.put(folder)
         data = mountlib.get(source)
         old, new = state(data), self.new_state(source, options, edit)
         self.assertNotEqual(old, new)
@@ -96,7 +107,8 @@ class Kills(unittest.TestCase):
             disks.recover(source, number % 2 == 0)
             found = state(mountlib.get(source))
             self.assertIn(found, (new,) if synced else (old, new), f'{way}, call {number}')
-            self.assertEqual(os.listdir(home), ['model.gguf'], f'{way}, call {number}')
+            self.assertEqual(os.listdir(os.path.dirname(source)), ['model.gguf'],
+                             f'{way}, call {number}')
             if not killed:
                 return
             figure(f'kills at a system call during edits of tensors, {way}')
@@ -111,6 +123,68 @@ class Kills(unittest.TestCase):
     def test_reflink(self):
         with disks.Disk('xfs') as folder:
             self.kills(folder, 'reflink', self.in_place)
+
+
+class Failures(Kills):
+    """The same calls fail, one after the other; the mount goes on."""
+
+    def later(self, at, found):
+        """An edit of what the model is by then, of which nothing fails: what it then has to be."""
+        kv, tensors = found
+        name, type_id, dims, data = tensors[-1]
+        with opened(os.path.join(at, 'tensors', name.decode(), 'raw'), os.O_RDWR) as fd:
+            os.pwrite(fd, b'later', 9)
+        sync(at, 'tensors')
+        return kv, tensors[:-1] + [(name, type_id, dims, data[:9] + b'later' + data[14:])]
+
+    def one(self, source, options, edit, number):
+        """Whether fsync returned, what the model is then, and whether the call was reached."""
+        mount, at, _ = self.begin(source, options, number, errno.EIO)
+        synced = False
+        with contextlib.suppress(OSError):
+            edit(at)
+            sync(at, 'tensors')
+            synced = True
+        with contextlib.suppress(OSError):
+            sync(at, 'tensors')  # what was accepted before the failure, too
+        found = state(mountlib.get(source))
+        self.assertEqual(state(mountlib.get(os.path.join(at, 'model.gguf'))), found, mount.log())
+        want = found
+        reached = not os.path.exists(mountlib.path('count'))
+        if reached:
+            want = self.later(at, found)
+        self.assertEqual(state(mountlib.get(source)), want, mount.log())
+        self.assertEqual(state(mountlib.get(os.path.join(at, 'model.gguf'))), want, mount.log())
+        mount.__exit__(None, None, None)
+        self.assertEqual(os.listdir(os.path.dirname(source)), ['model.gguf'])
+        return synced, found, reached
+
+    def kills(self, folder, way, edit):
+        options = ('-o', f'relayout={way},reserve=65536')
+        source = self.put(folder)
+        data = mountlib.get(source)
+        old, new = state(data), self.new_state(source, options, self.in_place)
+        for number in range(1, MOST):
+            with open(source, 'wb') as out:
+                out.write(data)
+            with self.subTest(way=way, call=number):
+                synced, found, reached = self.one(source, options, self.in_place, number)
+                self.parts(found, old, new)
+                if synced:
+                    self.assertEqual(found, new)
+                if not reached:
+                    return
+            figure(f'failed system calls during edits of tensors, {way}')
+
+    def parts(self, found, old, new):
+        """Each edit was done or not, and nothing else."""
+        self.assertEqual(len(found[0]), len(old[0]))
+        self.assertEqual(len(found[1]), len(old[1]))
+        for now, *either in zip(found[0], old[0], new[0]):
+            self.assertIn(now, either)
+        for now, *either in zip(found[1], old[1], new[1]):
+            for field, *both in zip(now, *either):
+                self.assertIn(field, both)
 
 
 def tearDownModule():
