@@ -17,7 +17,8 @@ from tensorcase import Case
 
 I8, Q8_0, F32, F16 = 24, 8, 0, 1
 SEED = int(os.environ.get('GGUFS_SEED', 1))
-STEPS = int(os.environ.get('GGUFS_SOAK', 1)) * 60
+SOAK = int(os.environ.get('GGUFS_SOAK', 1))
+STEPS = SOAK * 60
 
 
 class Kind:
@@ -141,6 +142,8 @@ class Random(Case):
                 self.check(mountlib.get(os.path.join(self.at, 'model.gguf')))
                 self.end()
                 self.check()
+                if 'GGUFS_SOAK' in os.environ:
+                    print(f'\nsoak: {STEPS} random writes and reads of a view of a tensor', flush=True)
 
     def test_strategies(self):
         for how, commit in itertools.product(('copy', 'inplace'), ('close', 'sync')):
@@ -151,4 +154,4 @@ class Random(Case):
 
 
 if __name__ == '__main__':
-    mountlib.main(limit=240)
+    mountlib.main(limit=240 + 60 * (SOAK - 1))
