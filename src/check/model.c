@@ -70,7 +70,7 @@ int rule_token_ids(struct checker *c)
 
 int rule_vocabulary(struct checker *c)
 {
-    static const char embedding[] = "token_embd.weight";
+    static const char *const a_row_each[] = {"token_embd.weight", "output.weight"};
     char where[WHERE_MAX];
     uint64_t tokens, declared;
     struct gguf_value v;
@@ -80,13 +80,15 @@ int rule_vocabulary(struct checker *c)
     if (fact_arch_uint(c->g, "vocab_size", &declared) && declared != tokens)
         report(c, CHECK_WARNING, where_key(c->g, fact_arch_key(c->g, "vocab_size"), where),
                "%" PRIu64 ", but there are %" PRIu64 " tokens", declared, tokens);
-    uint32_t i = gguf_find_tensor(c->g, embedding, strlen(embedding));
-    if (i == UINT32_MAX || c->g->tensor[i].n_dims != 2)
-        return 0;
-    uint64_t rows = gguf_dim(c->g, &c->g->tensor[i], 1);
-    if (rows != tokens)
-        report(c, CHECK_WARNING, where_tensor(c->g, i, where),
-               "%" PRIu64 " rows for %" PRIu64 " tokens", rows, tokens);
+    for (size_t k = 0; k < sizeof(a_row_each) / sizeof(a_row_each[0]); k++) {
+        uint32_t i = gguf_find_tensor(c->g, a_row_each[k], strlen(a_row_each[k]));
+        if (i == UINT32_MAX || c->g->tensor[i].n_dims != 2)
+            continue;
+        uint64_t rows = gguf_dim(c->g, &c->g->tensor[i], 1);
+        if (rows != tokens)
+            report(c, CHECK_WARNING, where_tensor(c->g, i, where),
+                   "%" PRIu64 " rows for %" PRIu64 " tokens", rows, tokens);
+    }
     return 0;
 }
 

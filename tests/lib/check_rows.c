@@ -237,6 +237,21 @@ static void other_vocabulary(struct build *b)
     build_u32(b, "llama.vocab_size", TOKENS + 1);
 }
 
+static void output_of(struct build *b, uint64_t rows)
+{
+    build_tensor(b, "output.weight", F32, (uint64_t[]){8, rows}, 2, NULL, 4 * 8 * rows);
+}
+
+static void short_output(struct build *b)
+{
+    output_of(b, TOKENS - 1);
+}
+
+static void whole_output(struct build *b)
+{
+    output_of(b, TOKENS);
+}
+
 static void five_heads(struct build *b)
 {
     build_u32(b, "llama.attention.head_count", 5);
@@ -456,6 +471,7 @@ const struct check_row check_rows[] = {
     {"token-types", CHECK_WARNING, .add = odd_token_type}, {.keeps = " token-types ", .add = token_types},
     {"token-ids", CHECK_ERROR, .add = far_token}, {.keeps = " token-ids ", .add = last_token},
     {"vocabulary", CHECK_WARNING, .add = other_vocabulary},
+    {"vocabulary", CHECK_WARNING, .add = short_output}, {.keeps = " vocabulary ", .add = whole_output},
     {"heads", CHECK_ERROR, .without = "llama.attention.head_count", .add = five_heads},
     {NULL, 0, .without = "llama.attention.head_count", .add = five_long_heads},
     {"heads", CHECK_ERROR, .add = three_kv_heads},

@@ -14,6 +14,7 @@ import mountlib
 from editlib import strict
 from ggufmodel import Tensor, Value
 from tensorcase import EDIT
+from tensorrecipes import played
 
 MODULES = os.environ.get('GGUFS_LLAMA_CPP', '')
 SCRIPT = os.path.join(mountlib.SOURCE, 'tests/mount/llama_cpp.mjs')
@@ -68,7 +69,7 @@ def tensors(seed):
         yield Tensor(name.encode(), F32, dims, b''.join(rng.choices(packed, k=count)))
 
 
-def evaluate(*files):
+def evaluate(*files, vocabulary=VOCAB):
     """Of each file: its logits after each token, all as one list."""
     done = mountlib.run('node', SCRIPT, MODULES, TEXT, *files, limit=120)
     if done.returncode == 77:
@@ -78,7 +79,7 @@ def evaluate(*files):
     for file, result in zip(files, found):
         assert 'error' not in result, f'{file}: {result["error"]}'
         assert len(result['tokens']) > 3 and len(result['logits']) == len(result['tokens'])
-        assert all(len(row) == VOCAB for row in result['logits'])
+        assert all(len(row) == vocabulary for row in result['logits'])
     return [sum(result['logits'], []) for result in found]
 
 
@@ -182,6 +183,12 @@ class LlamaCpp(unittest.TestCase):
         want, found = evaluate(ours, edited)
         self.assertNotEqual(found, want)
         self.assertLess(apart(found, want), 0.05)
+
+    def test_recipes(self):
+        """After those of docs/tensors.md the model is one that can be used, but for two names that are none of a llama."""
+        with played(self) as (edited, at):
+            shell('cd "$1"/tensors && mv final_norm.weight output_norm.weight && rm -r mtp.output.weight', at)
+        evaluate(edited, vocabulary=VOCAB + 2)
 
 
 if __name__ == '__main__':

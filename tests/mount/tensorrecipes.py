@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: MIT
 """docs/tensors.md: its recipes run one after another as they stand, print what the page says, and leave
 a model that is whole."""
+import contextlib
 import os
 import struct
 import subprocess
@@ -32,25 +33,33 @@ def sample(folder):
     return ours, other
 
 
+@contextlib.contextmanager
+def played(test):
+    """The model's file, and where it is mounted, after all recipes."""
+    folder = mountlib.path('here')
+    os.makedirs(folder)
+    ours, other = sample(folder)
+    for name in ('mnt', 'other'):
+        os.mkdir(os.path.join(folder, name))
+    with (mountlib.Mount(ours, '-o', 'tensors=edit', at=os.path.join(folder, 'mnt')) as at,
+          mountlib.Mount(other, '-o', 'ro', at=os.path.join(folder, 'other'))):
+        for language, needs, text, output in recipes(PAGE):
+            lacks = missing(language, needs)
+            if lacks:
+                test.skipTest('no ' + lacks)
+            name = os.path.join(folder, 'recipe')
+            with open(name, 'w', encoding='utf-8') as file:
+                file.write(text)
+            done = subprocess.run([*RUN[language], name], cwd=folder, capture_output=True, text=True, check=False,
+                                  stdin=subprocess.DEVNULL, env={**os.environ, 'LC_ALL': 'C.UTF-8'}, timeout=120)
+            test.assertEqual((done.stdout, done.stderr), (output, ''), text)
+        yield ours, at
+
+
 class Recipes(unittest.TestCase):
     def test_all(self):
-        folder = mountlib.path('here')
-        os.makedirs(folder)
-        ours, other = sample(folder)
-        for name in ('mnt', 'other'):
-            os.mkdir(os.path.join(folder, name))
-        with (mountlib.Mount(ours, '-o', 'tensors=edit', at=os.path.join(folder, 'mnt')),
-              mountlib.Mount(other, '-o', 'ro', at=os.path.join(folder, 'other'))):
-            for language, needs, text, output in recipes(PAGE):
-                lacks = missing(language, needs)
-                if lacks:
-                    self.skipTest('no ' + lacks)
-                name = os.path.join(folder, 'recipe')
-                with open(name, 'w', encoding='utf-8') as file:
-                    file.write(text)
-                done = subprocess.run([*RUN[language], name], cwd=folder, capture_output=True, text=True, check=False,
-                                      stdin=subprocess.DEVNULL, env={**os.environ, 'LC_ALL': 'C.UTF-8'}, timeout=120)
-                self.assertEqual((done.stdout, done.stderr), (output, ''), text)
+        with played(self) as (ours, _):
+            pass
         model = strict(mountlib.get(ours))
         self.assertEqual(len(model.tensors), 14)
         done = mountlib.run(mountlib.GGUFS, '--check', ours)
