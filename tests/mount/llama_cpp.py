@@ -20,7 +20,7 @@ MODULES = os.environ.get('GGUFS_LLAMA_CPP', '')
 SCRIPT = os.path.join(mountlib.SOURCE, 'tests/mount/llama_cpp.mjs')
 TEXT = 'the model will have one token'
 VOCAB, EMBED, HIDDEN, HEAD, HEADS, KV_HEADS, BLOCKS = 512, 256, 64, 16, 4, 2, 2
-F32, Q8_0, Q4_K = 0, 8, 12
+F32, Q8_0, Q4_K, Q6_K = 0, 8, 12, 14
 # Every type that has an encoder and that llama.cpp takes for a token embedding, and how far the
 # logits may be from those of F32, as a part of their own spread.
 EMBEDDINGS = {
@@ -102,8 +102,10 @@ class LlamaCpp(unittest.TestCase):
         cls.kv = keys()
         cls.ours, cls.others = list(tensors(1)), list(tensors(2))
 
-    def put(self, name, rows):
-        file = mountlib.put(name + '.gguf', gguf.encode(self.kv, rows))
+    def put(self, name, rows, **changed):
+        """A file, with keys that are changed or new: dots as two underscores."""
+        kv = {**dict(self.kv), **{key.replace('__', '.').encode(): value for key, value in changed.items()}}
+        file = mountlib.put(name + '.gguf', gguf.encode(list(kv.items()), rows))
         self.addCleanup(os.unlink, file)
         return file
 
@@ -155,6 +157,32 @@ class LlamaCpp(unittest.TestCase):
         rows = {t.name: t for t in strict(mountlib.get(edited)).tensors}
         self.assertEqual({name: (rows[name].type_id, rows[name].data) for name in graft}, graft)
 
+    def test_removed(self):
+        """A block and the output: the tokens' embedding, of another type by then, is the output too."""
+        edited = self.model('edited')
+        with mountlib.Mount(edited, *EDIT) as at:
+            shell('cd "$1" && rm -r tensors/blk.1.* tensors/output.weight && echo 1 > metadata/llama.block_count', at)
+            shell('echo Q6_K > "$1"/tensors/token_embd.weight/type', at)
+            raw = mountlib.get(at + '/tensors/token_embd.weight/raw')
+        rows = [t for t in self.ours if t.name != b'output.weight' and not t.name.startswith(b'blk.1.')]
+        rows[0] = rows[0]._replace(type_id=Q6_K, data=raw)
+        want, found = evaluate(self.put('twin', rows, llama__block_count=Value('u32', 1)), edited)
+        self.assertEqual(found, want)
+
+    def test_split(self):
+        """A tensor of the first of two files; llama.cpp reads both files, and the whole in the mount."""
+        count, half = len(self.ours), len(self.ours) // 2
+        shards = [self.put(f'edited-0000{part + 1}-of-00002', rows, split__no=Value('u16', part),
+                           split__count=Value('u16', 2), split__tensors__count=Value('i32', count))
+                  for part, rows in enumerate((self.ours[:half], self.ours[half:]))]
+        with mountlib.Mount(shards[0], *EDIT) as at:
+            place = at + '/tensors/token_embd.weight'
+            shell('echo Q5_1 > "$1"/type', place)
+            twin = self.model('twin', {b'token_embd.weight': (F32, mountlib.get(place + '/f32'))})
+            want, through = evaluate(twin, at + '/model.gguf')
+        self.assertEqual(through, want)
+        self.assertEqual(evaluate(shards[0]), [want])
+
     def test_embeddings(self):
         """llama.cpp decodes each type to the very values that the f32 of the mount shows."""
         files, blocks = [self.model('ours')], {}
@@ -185,7 +213,7 @@ class LlamaCpp(unittest.TestCase):
         self.assertLess(apart(found, want), 0.05)
 
     def test_recipes(self):
-        """After those of docs/tensors.md the model is one that can be used, but for two names that are none of a llama."""
+        """After those of docs/tensors.md it is a llama again, but for two names."""
         with played(self) as (edited, at):
             shell('cd "$1"/tensors && mv final_norm.weight output_norm.weight && rm -r mtp.output.weight', at)
         evaluate(edited, vocabulary=VOCAB + 2)
