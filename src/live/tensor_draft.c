@@ -156,6 +156,13 @@ static int parse_header(struct tensor_draft *d, size_t most, struct err *e)
     return r;
 }
 
+/* Most headers are short. */
+static int find_header(struct tensor_draft *d, struct err *e)
+{
+    int r = parse_header(d, GRANULE, e);
+    return r == NPY_MORE && d->size > GRANULE ? parse_header(d, NPY_MAX_HEADER, e) : r;
+}
+
 static uint64_t npy_end(const struct npy *npy)
 {
     return npy->header + npy->n_elem * npy->width;
@@ -165,11 +172,8 @@ static uint64_t npy_end(const struct npy *npy)
 static int check_header(struct tensor_draft *d, uint64_t off, struct err *e)
 {
     int r = 0;
-    if (off < (d->npy.header ? d->npy.header : NPY_MAX_HEADER)) {
-        r = parse_header(d, GRANULE, e);
-        if (r == NPY_MORE && d->size > GRANULE)
-            r = parse_header(d, NPY_MAX_HEADER, e);
-    }
+    if (off < (d->npy.header ? d->npy.header : NPY_MAX_HEADER))
+        r = find_header(d, e);
     if (r == 0 && d->npy.header && d->size > npy_end(&d->npy))
         return err_set(e, -EFBIG, "longer than its header says: %llu bytes",
                        (unsigned long long)npy_end(&d->npy));
@@ -302,8 +306,11 @@ int tensor_draft_make(const struct edit_file *f, struct tensor_base *base, enum 
     d->base = tensor_base_ref(base);
     d->limit = limit_of(base, view);
     d->size = d->cut = tensor_view_size(base, view);
-    if (tensor_view_is_npy(view) && d->size > 0 && parse_header(d, NPY_MAX_HEADER, NULL) != 0)
-        d->npy = (struct npy){0}; /* more dimensions than can be made, or the model was cut */
+    /* Without a header that can be taken (of more dimensions, of a model that was cut) writes find out. */
+    if (tensor_view_is_npy(view) && d->size > 0 && find_header(d, NULL) == -ENOMEM) {
+        tensor_draft_free(d);
+        return err_set(e, -ENOMEM, "no memory for a draft");
+    }
     *ret = d;
     return 0;
 }

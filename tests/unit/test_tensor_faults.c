@@ -10,7 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "alloc.h"
 #include "live/tensor_draft.h"
+#include "live/tensor_encode.h"
 #include "quant/types.h"
 #include "tensor_dir.h"
 
@@ -56,6 +58,69 @@ static void test_calls(void)
             if (!hit)
                 break;
         }
+}
+
+/* Each allocation fails once, and with all after it: -ENOMEM, nothing stays. */
+static void each_allocation(void (*run)(struct tensor_dir *x, int *ret))
+{
+    struct tensor_dir x;
+    tensor_dir_sane(&x, Q8_0_ID, SHAPE(1024, 60));
+    bool failed = true;
+    for (unsigned n = 1; failed; n++) {
+        for (int rest = 0; rest < 2; rest++) {
+            int r = 0;
+            alloc_count();
+            alloc_arm(n, rest);
+            run(&x, &r);
+            failed = alloc_disarm();
+            CU_ASSERT_EQUAL(r, failed ? -ENOMEM : TENSOR_CHANGED);
+            CU_ASSERT_EQUAL(alloc_live(), 0);
+        }
+    }
+    tensor_dir_free(&x);
+}
+
+static void draft_and_judge(struct tensor_dir *x, int *ret)
+{
+    scenario(x, NULL, ret);
+}
+
+static void convert(struct tensor_dir *x, int *ret)
+{
+    struct tensor_edit edit = TENSOR_EDIT_INIT;
+    *ret = tensor_convert(x->base, F16_ID, &x->f, NULL, &edit, NULL);
+    tensor_edit_free(&edit);
+}
+
+/* A NumPy array of another shape. */
+static void save(struct tensor_dir *x, int *ret)
+{
+    struct tensor_edit edit = TENSOR_EDIT_INIT;
+    struct tensor_draft *d = NULL;
+    static const uint8_t head[128] =
+        "\x93NUMPY\x01\x00\x76\x00{'descr':'<f4','fortran_order':False,'shape':(3,64)}          "
+        "                                                        ";
+    static const uint8_t zeros[768];
+    *ret = tensor_draft_make(&x->f, x->base, TENSOR_F32_NPY, &d, NULL);
+    if (*ret == 0)
+        *ret = tensor_draft_truncate(d, 0, NULL);
+    if (*ret == 0)
+        *ret = tensor_draft_write(d, false, 0, head, 128, NULL);
+    if (*ret == 0)
+        *ret = tensor_draft_write(d, false, 128, zeros, 768, NULL);
+    if (*ret == 0)
+        *ret = tensor_draft_judge(d, NULL, &edit, NULL);
+    if (*ret == TENSOR_CHANGED)
+        tensor_draft_failed(d);
+    tensor_edit_free(&edit);
+    tensor_draft_free(d);
+}
+
+static void test_allocations(void)
+{
+    each_allocation(draft_and_judge);
+    each_allocation(convert);
+    each_allocation(save);
 }
 
 static void test_cancel(void)
@@ -161,6 +226,7 @@ static void test_meanwhile(void)
 
 static CU_TestInfo tests[] = {
     {"every call fails once", test_calls},
+    {"every allocation fails once", test_allocations},
     {"cancelled", test_cancel},
     {"a model that was cut", test_cut_model},
     {"writers meanwhile", test_meanwhile},
