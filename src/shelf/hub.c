@@ -79,24 +79,35 @@ static bool is_revision(const struct commits *c, size_t i)
     return c->names->name[i].type == DT_DIR && is_commit(name_at(c->names, i));
 }
 
-/* The newest folder; of several with one time the last name. */
+/* A look: when a folder was changed. */
+static int look_at_time(struct reach *r, const struct found *dir, const char *name, struct buf *out)
+{
+    struct found f = FOUND_NONE;
+    int e = reach_open(r, dir, name, REACH_NO_LINKS, &f);
+    if (e == 0) {
+        buf_add(out, &f.st.st_mtim, sizeof(f.st.st_mtim));
+        e = buf_error(out);
+    }
+    reach_close(&f);
+    return e;
+}
+
+/* The newest folder whose disk answers; of several with one time the last name. */
 static size_t newest(struct reach *r, const struct commits *c)
 {
     struct timespec best = {0};
     size_t found = SIZE_MAX;
     for (size_t i = 0; i < c->names->n; i++) {
-        struct found f = FOUND_NONE;
-        if (is_revision(c, i) &&
-            reach_open(r, &c->dir, name_at(c->names, i), REACH_NO_LINKS, &f) == 0) {
-            struct timespec t = f.st.st_mtim;
-            bool newer =
-                t.tv_sec > best.tv_sec || (t.tv_sec == best.tv_sec && t.tv_nsec >= best.tv_nsec);
-            if (found == SIZE_MAX || newer) {
-                best = t;
-                found = i;
-            }
+        CLEANUP(buf_free) struct buf time = BUF_INIT;
+        struct timespec t;
+        if (!is_revision(c, i) || look(r, look_at_time, &c->dir, name_at(c->names, i), &time) < 0)
+            continue;
+        memcpy(&t, time.data, sizeof(t));
+        if (found == SIZE_MAX || t.tv_sec > best.tv_sec ||
+            (t.tv_sec == best.tv_sec && t.tv_nsec >= best.tv_nsec)) {
+            best = t;
+            found = i;
         }
-        reach_close(&f);
     }
     return found;
 }

@@ -12,7 +12,6 @@
 #include "shelf/manifest.h"
 #include "shelf/store.h"
 
-#define DEFAULT_HOST "registry.ollama.ai"
 #define DEFAULT_SPACE "library"
 
 /* Room for manifests/HOST/NAMESPACE/MODEL/TAG. */
@@ -37,62 +36,78 @@ static int open_below(struct reach *r, const struct found *dir, const char *path
 
 /* ---- manifests ---- */
 
-/* tag: "MODEL/TAG". Reads and parses; the line says what is wrong with the manifest. */
+/* The manifest `name` in a folder. Reads and parses; the line says what is wrong with it. */
+static int load_in(struct reach *r, const struct found *folder, const char *name,
+                   struct manifest *ret, struct err *e)
+{
+    CLEANUP(buf_free) struct buf text = BUF_INIT;
+    int n = read_small(r, folder, name, MANIFEST_MAX, &text);
+    if (n == 0 || n == -EFBIG)
+        return manifest_parse(text.data, text.len, ret, e);
+    return err_set(e, n, "%s", n == -EINVAL ? "is not a regular file" : strerror(-n));
+}
+
+/* tag: "MODEL/TAG". */
 static int load(struct reach *r, const struct found *dir, const char *host, const char *space,
                 const char *tag, struct manifest *ret, struct err *e)
 {
-    CLEANUP(buf_free) struct buf text = BUF_INIT;
     char path[PATH_ROOM];
     struct found f = FOUND_NONE;
     (void)snprintf(path, sizeof(path), "%s/%s/%.*s", host, space, (int)strcspn(tag, "/"), tag);
-    const char *name = strchr(tag, '/') + 1;
     int n = open_below(r, dir, path, &f);
-    if (n == 0)
-        n = read_small(r, &f, name, MANIFEST_MAX, &text);
+    n = n < 0 ? err_set(e, n, "%s", strerror(-n)) : load_in(r, &f, strchr(tag, '/') + 1, ret, e);
     reach_close(&f);
-    if (n == -EFBIG)
-        return manifest_parse(text.data, text.len, ret, e);
-    if (n < 0)
-        return err_set(e, n, "%s", n == -EINVAL ? "is not a regular file" : strerror(-n));
-    return manifest_parse(text.data, text.len, ret, e);
+    return n;
 }
 
 /* True if it is to be shown: a manifest with a model, or one that cannot be read. */
-static bool has_model(struct reach *r, const struct found *dir, const char *host, const char *space,
-                      const char *tag)
+static bool is_model(int loaded, struct manifest *m)
 {
-    struct manifest m = {0};
-    int e = load(r, dir, host, space, tag, &m, NULL);
-    bool has = e < 0 ? e != -ENOENT : m.models > 0;
-    manifest_free(&m);
-    return has;
+    bool is = loaded < 0 ? loaded != -ENOENT : m->models > 0;
+    manifest_free(m);
+    return is;
 }
 
 /* ---- a namespace: MODEL:TAG ---- */
 
-static int list_tags(struct reach *r, const struct found *dir, const char *host, const char *space,
-                     const char *model, struct listing *ret)
+/* A look: the tags of a model to be shown, each with its end. */
+static int look_at_tags(struct reach *r, const struct found *space, const char *model,
+                        struct buf *out)
 {
-    char path[PATH_ROOM];
     struct found f = FOUND_NONE;
     const struct names *tags = NULL;
-    (void)snprintf(path, sizeof(path), "%s/%s/%s", host, space, model);
-    int e = open_below(r, dir, path, &f);
+    int e = reach_open(r, space, model, REACH_NO_LINKS, &f);
     if (e == 0)
         e = names_load(r, &f, &tags);
     for (size_t i = 0; e == 0 && i < tags->n; i++) {
-        char tag[2 * (TREE_NAME_MAX + 1)], shown[2 * (TREE_NAME_MAX + 1)];
-        struct ref ref = {.kind = REF_TAG, .a = tag, .b = ""};
-        const char *name = name_at(tags, i);
-        (void)snprintf(tag, sizeof(tag), "%s/%s", model, name);
-        (void)snprintf(shown, sizeof(shown), "%s:%s", model, name);
-        if (tags->name[i].type == DT_REG && !strchr(name, ':') &&
-            has_model(r, dir, host, space, tag))
-            e = listing_add(ret, shown, &ref);
+        struct manifest m = {0};
+        const char *tag = name_at(tags, i);
+        if (tags->name[i].type == DT_REG && !strchr(tag, ':') &&
+            is_model(load_in(r, &f, tag, &m, NULL), &m))
+            buf_add(out, tag, strlen(tag) + 1);
     }
     names_free(r, tags);
     reach_close(&f);
-    return e == -ENOENT || e == -EACCES ? 0 : e;
+    return e == 0 ? buf_error(out) : e;
+}
+
+/* space: its folder, open. A model whose disk does not answer is left out. */
+static int list_tags(struct reach *r, const struct found *space, const char *model,
+                     struct listing *ret)
+{
+    CLEANUP(buf_free) struct buf tags = BUF_INIT;
+    int e = look(r, look_at_tags, space, model, &tags);
+    for (size_t at = 0; e == 0 && at < tags.len;) {
+        char tag[2 * (TREE_NAME_MAX + 1)], shown[2 * (TREE_NAME_MAX + 1)];
+        struct ref ref = {.kind = REF_TAG, .a = tag, .b = ""};
+        const char *name = (const char *)tags.data + at;
+        (void)snprintf(tag, sizeof(tag), "%s/%s", model, name);
+        (void)snprintf(shown, sizeof(shown), "%s:%s", model, name);
+        e = listing_add(ret, shown, &ref);
+        at += strlen(name) + 1;
+    }
+    bool none = e == -ENOENT || e == -ENOTDIR || e == -EACCES || e == -ETIMEDOUT;
+    return none ? 0 : e;
 }
 
 static int list_space(struct reach *r, const struct found *dir, const char *host, const char *space,
@@ -107,7 +122,7 @@ static int list_space(struct reach *r, const struct found *dir, const char *host
         e = names_load(r, &f, &models);
     for (size_t i = 0; e == 0 && i < models->n; i++)
         if (models->name[i].type == DT_DIR && !strchr(name_at(models, i), ':'))
-            e = list_tags(r, dir, host, space, name_at(models, i), ret);
+            e = list_tags(r, &f, name_at(models, i), ret);
     names_free(r, models);
     reach_close(&f);
     return e;
@@ -123,7 +138,8 @@ static int find_tag(struct reach *r, const struct found *dir, const char *host, 
     (void)snprintf(room, (size_t)TREE_NAME_MAX + 1, "%s", name);
     room[colon - name] = '/';
     *ref = (struct ref){.kind = REF_TAG, .a = room, .b = ""};
-    return has_model(r, dir, host, space, room) ? 0 : -ENOENT;
+    struct manifest m = {0};
+    return is_model(load(r, dir, host, space, room, &m, NULL), &m) ? 0 : -ENOENT;
 }
 
 /* A tag is a folder, or a model that cannot be shown if its manifest is broken. */
@@ -200,6 +216,30 @@ static int list_folders(struct reach *r, const struct found *dir, const char *pa
     return e == -ENOENT ? 0 : e;
 }
 
+/* A look: a folder can be read. */
+static int look_at_names(struct reach *r, const struct found *dir, const char *name,
+                         struct buf *out)
+{
+    struct found f = FOUND_NONE;
+    const struct names *names = NULL;
+    (void)out;
+    int e = reach_open(r, dir, name, REACH_LINKS, &f);
+    if (e == 0)
+        e = names_load(r, &f, &names);
+    names_free(r, names);
+    reach_close(&f);
+    return e;
+}
+
+/* False: manifests/PATH is on another disk, which does not answer. */
+static bool answers(struct reach *r, const struct found *dir, const char *path)
+{
+    struct buf none = BUF_INIT;
+    char below[PATH_ROOM];
+    (void)snprintf(below, sizeof(below), "manifests/%s", path);
+    return look(r, look_at_names, dir, below, &none) != -ETIMEDOUT;
+}
+
 static bool is_folder_below(struct reach *r, const struct found *dir, const char *host,
                             const char *space)
 {
@@ -217,11 +257,14 @@ static int list_store(struct reach *r, const struct place *p, const struct found
                       struct listing *ret)
 {
     (void)p;
-    int e = list_space(r, dir, DEFAULT_HOST, DEFAULT_SPACE, ret);
-    if (e == 0 || e == -ENOENT)
-        e = list_folders(r, dir, DEFAULT_HOST, DEFAULT_SPACE, REF_SPACE, ret);
+    bool host = answers(r, dir, OLLAMA_HOST);
+    int e = host && answers(r, dir, OLLAMA_HOST "/" DEFAULT_SPACE)
+                ? list_space(r, dir, OLLAMA_HOST, DEFAULT_SPACE, ret)
+                : 0;
+    if ((e == 0 || e == -ENOENT) && host)
+        e = list_folders(r, dir, OLLAMA_HOST, DEFAULT_SPACE, REF_SPACE, ret);
     if (e == 0)
-        e = list_folders(r, dir, "", DEFAULT_HOST, REF_HOST, ret);
+        e = list_folders(r, dir, "", OLLAMA_HOST, REF_HOST, ret);
     return e;
 }
 
@@ -230,13 +273,14 @@ static int find_in_store(struct reach *r, const struct place *p, const struct fo
 {
     (void)p;
     if (strchr(name, ':'))
-        return find_tag(r, dir, DEFAULT_HOST, DEFAULT_SPACE, name, room, ref);
+        return find_tag(r, dir, OLLAMA_HOST, DEFAULT_SPACE, name, room, ref);
     (void)snprintf(room, TREE_NAME_MAX + 1, "%s", name);
     *ref = (struct ref){.kind = REF_SPACE, .a = room, .b = ""};
-    if (strcmp(name, DEFAULT_SPACE) != 0 && is_folder_below(r, dir, DEFAULT_HOST, name))
+    if (strcmp(name, DEFAULT_SPACE) != 0 && answers(r, dir, OLLAMA_HOST) &&
+        is_folder_below(r, dir, OLLAMA_HOST, name))
         return 0;
     ref->kind = REF_HOST;
-    if (strcmp(name, DEFAULT_HOST) != 0 && is_folder_below(r, dir, name, NULL))
+    if (strcmp(name, OLLAMA_HOST) != 0 && is_folder_below(r, dir, name, NULL))
         return 0;
     return strchr(name, '~') ? -EAGAIN : -ENOENT;
 }
@@ -245,9 +289,9 @@ static int item_in_store(struct reach *r, const struct place *p, const struct fo
                          const struct ref *ref, struct item *ret)
 {
     if (ref->kind == REF_TAG)
-        return tag_item(r, p, dir, DEFAULT_HOST, DEFAULT_SPACE, ref->a, ret);
+        return tag_item(r, p, dir, OLLAMA_HOST, DEFAULT_SPACE, ref->a, ret);
     if (ref->kind == REF_SPACE)
-        return folder_item(r, p, dir, PLACE_OLLAMA_SPACE, DEFAULT_HOST, ref->a, ret);
+        return folder_item(r, p, dir, PLACE_OLLAMA_SPACE, OLLAMA_HOST, ref->a, ret);
     return folder_item(r, p, dir, PLACE_OLLAMA_HOST, ref->a, NULL, ret);
 }
 

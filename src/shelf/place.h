@@ -31,6 +31,9 @@
  * other end somewhere. */
 #define PLACE_LINKS_MAX 8
 
+/* A host of manifests that is not shown. */
+#define OLLAMA_HOST "registry.ollama.ai"
+
 enum place_kind {
     PLACE_FOLDER,       /* any folder; may turn out to be one of the stores below */
     PLACE_REPO,         /* one repository of a Hugging Face cache */

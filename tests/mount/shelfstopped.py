@@ -12,8 +12,8 @@ import freeze
 import llama
 import mountlib
 from mountcase import daemon
-from mountlib import Mount
-from shelflib import A64, B64, LIBRARY, Shelf, manifest
+from mountlib import GGUFS, Mount, run
+from shelflib import A64, B64, COMMIT, LIBRARY, OTHER, Shelf, manifest
 
 MODELS = 100  # more than are kept open without being used
 WAITING = 30  # more than libfuse's threads, and than the kernel's requests ahead of programs
@@ -25,11 +25,11 @@ class Stopped(Shelf):
         self.model = mountlib.put(self.id().rsplit('.', 1)[-1] + '.model.gguf', llama.image())
 
     @contextlib.contextmanager
-    def far(self, name='far'):
-        """A file system at FOLDER/name; gives its server."""
+    def far(self, name='far', what=None):
+        """A file system at FOLDER/name; gives its server, which is asked more often if it serves a folder."""
         at = os.path.join(self.top, name)
         os.makedirs(at)
-        with Mount(self.model, '-o', 'subtype=far', at=at):
+        with Mount(what or self.model, '-o', 'subtype=far', at=at):
             yield daemon(at)
 
     @contextlib.contextmanager
@@ -81,6 +81,57 @@ class Stopped(Shelf):
         with self.far() as server, Mount(self.top) as at:
             with freeze.stopped(server):
                 self.assertEqual(os.listdir(at), ['tiny:1k'])
+
+    def test_manifests(self):
+        """In a store of ollama one model's folder, a namespace, another host."""
+        self.put(LIBRARY + '/near/1k', manifest(('model', A64)))
+        self.put('blobs/sha256-' + A64)
+        space, host = os.path.dirname(LIBRARY) + '/me', 'manifests/host.example'
+        for name, shown in ((LIBRARY + '/far', []), (space, ['me']), (host, ['host.example'])):
+            with self.subTest(name), self.far(name) as server, Mount(self.top) as at:
+                with freeze.stopped(server):
+                    self.assertEqual(sorted(os.listdir(at)), sorted(shown + ['near:1k']))
+                    self.assertIn(b'Tiny', mountlib.get(at + '/near:1k/model/info'))
+            os.rmdir(os.path.join(self.top, name))
+
+    def test_library(self):
+        """The same, if all that has no host and namespace in its name is there."""
+        self.put('manifests/host.example/me/near/1k', manifest(('model', A64)))
+        self.put('blobs/sha256-' + A64)
+        with self.far(os.path.dirname(LIBRARY)) as server, Mount(self.top) as at:
+            with freeze.stopped(server):
+                self.assertEqual(os.listdir(at), ['host.example'])
+                self.assertIn(b'Tiny', mountlib.get(at + '/host.example/me/near:1k/model/info'))
+        with self.far(LIBRARY) as server, Mount(self.top) as at, freeze.stopped(server):
+            self.assertEqual(os.listdir(at), ['host.example'])
+
+    def test_revision(self):
+        """Of a cache one revision."""
+        snapshots = 'models--me--it/snapshots/'
+        self.put(snapshots + COMMIT + '/near.gguf')
+        folder = mountlib.path('folder')
+        os.mkdir(folder)
+        with self.far(snapshots + OTHER, folder) as server, Mount(self.top) as at:
+            with freeze.stopped(server):
+                self.assertEqual(sorted(os.listdir(at + '/me')), ['it', 'it@' + OTHER])
+                self.look(at + '/me/it', ['near.gguf'])
+            editlib.until(lambda: 'it@' + COMMIT in os.listdir(at + '/me'))  # the newest is shown by the name
+
+    def test_programs(self):
+        """--info and --check name what does not answer, and go on."""
+        self.put('near.gguf')
+        self.link('zlink', 'far/metadata')
+        self.link('model.gguf', 'far/model.gguf')
+        self.put('models--me--it/snapshots/' + COMMIT + '/near.gguf')
+        with self.far() as server, freeze.stopped(server):
+            for option in ('--info', '--check'):
+                done = run(GGUFS, option, self.top)
+                for name in ('far', 'model.gguf', 'zlink'):
+                    self.assertRegex(done.out, f'{self.top}/{name}: .*its disk does not answer|'
+                                     f'{self.top}/{name} +error: its disk does not answer')
+                self.assertEqual(done.out.count('does not answer'), 3)
+                self.assertIn('/near.gguf', done.out)
+                self.assertEqual(done.returncode, 1 if option == '--info' else 2)
 
     def test_many_wait(self):
         """Any number of programs wait there."""
