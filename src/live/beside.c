@@ -15,9 +15,9 @@
 
 static struct view_draft *find(const struct live *l, uint32_t tensor, const char *name)
 {
-    struct view_draft *d = l->views;
-    while (d && (!d->helper || d->unlinked || d->tensor != tensor || strcmp(d->helper, name) != 0))
-        d = d->next;
+    struct view_draft *d = view_drafts(l, tensor);
+    while (d && (!d->helper || d->unlinked || strcmp(d->helper, name) != 0))
+        d = d->inside;
     return d;
 }
 
@@ -36,10 +36,9 @@ static int make(struct live *l, uint32_t tensor, const char *name, int fd, struc
                              .row = VIEW_NO_ROW,
                              .kind = LIVE_HELPER,
                              .helper = helper,
-                             .fd = fd,
-                             .next = l->views};
+                             .fd = fd};
     (void)pthread_mutex_init(&d->judging, NULL);
-    l->views = d;
+    view_draft_add(l, d);
     *ret = d;
     return 0;
 }
@@ -84,9 +83,9 @@ bool live_helper_at(struct live *l, uint32_t tensor, uint64_t i, char name[TREE_
     if (!atomic_load_explicit(&l->touched, memory_order_acquire))
         return false;
     lock_take(&l->lock);
-    const struct view_draft *d = l->views;
-    for (; d; d = d->next)
-        if (d->helper && !d->unlinked && d->tensor == tensor && i-- == 0)
+    const struct view_draft *d = view_drafts(l, tensor);
+    for (; d; d = d->inside)
+        if (d->helper && !d->unlinked && i-- == 0)
             break;
     if (d) {
         (void)strcpy(name, d->helper);

@@ -105,11 +105,15 @@ struct live {
     struct mapped **old;        /* owned references: of the model's file, for stores of before */
     size_t n_old, cap_old;
     struct folders folders;
-    struct places places;     /* of tensors that were removed in this mount */
-    struct making *makings;   /* owned list: tensors that are not whole yet, and those that were */
-    pthread_cond_t made;      /* one was judged */
-    struct view_draft *views; /* owned list: of tensors, that are open for writing */
-    struct looker *lookers;   /* owned list: programs that are to look a view up again */
+    struct places places;   /* of tensors that were removed in this mount */
+    struct making *makings; /* owned list: tensors that are not whole yet, and those that were */
+    pthread_cond_t made;    /* one was judged */
+    struct making *makings_end;             /* the last of them */
+    struct making *made_last;               /* the one that tensor_made() found last */
+    struct making *made_name[LIVE_KNOWN];   /* the same by the hash of the folder's name */
+    struct view_draft *by_node[LIVE_KNOWN]; /* of views, by their nodes */
+    struct view_draft *views;               /* owned list: of tensors, that are open for writing */
+    struct looker *lookers; /* owned list: programs that are to look a view up again */
     struct ended ended[LIVE_KNOWN];
     struct tensor_id given[LIVE_KNOWN]; /* versions of tensors; number: 1 + the tensor's; 0: none */
     uint32_t first_numbers;             /* below it, versions are numbers of tensors */

@@ -6,20 +6,33 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
+
 struct making *making_of(const struct live *l, uint32_t number)
 {
-    struct making *m = l->makings;
-    while (m && (m->gone || m->number != number))
-        m = m->next;
-    return m;
+    const struct folder *f = folders_find(&l->folders, number);
+    return f && f->making && !f->making->gone ? f->making : NULL;
+}
+
+static struct making **bucket_of(struct making *const *bucket, const char *file)
+{
+    return (struct making **)&bucket[hash_name(file, strlen(file)) % LIVE_KNOWN];
 }
 
 struct making *making_named(const struct live *l, const char *file)
 {
-    struct making *m = l->makings;
+    struct making *m = *bucket_of(l->made_name, file);
     while (m && (m->gone || strcmp(m->file, file) != 0))
-        m = m->next;
+        m = m->same;
     return m;
+}
+
+static void add_name(struct live *l, struct making *m, const char *file)
+{
+    struct making **at = bucket_of(l->made_name, file);
+    (void)strcpy(m->file, file);
+    m->same = *at;
+    *at = m;
 }
 
 void making_wait(struct live *l, const struct making *m)
@@ -31,9 +44,9 @@ void making_wait(struct live *l, const struct making *m)
 struct view_draft *making_draft(const struct live *l, const struct making *m,
                                 enum live_view_kind kind)
 {
-    struct view_draft *d = l->views;
+    struct view_draft *d = view_drafts(l, m->number);
     while (d && (d->making != m || d->kind != kind || d->unlinked))
-        d = d->next;
+        d = d->inside;
     return d;
 }
 
@@ -71,34 +84,41 @@ static int check_name(struct live *l, const char *file, struct making *m)
 
 int making_make(struct live *l, const char *file, uint32_t *number)
 {
-    struct making *m = calloc(1, sizeof(*m)), **at = &l->makings;
+    struct making *m = calloc(1, sizeof(*m));
     int r = m ? check_name(l, file, m) : -ENOMEM;
     if (r < 0) {
         free(m);
         return r;
     }
-    (void)strcpy(m->file, file);
     m->number = atomic_fetch_add(&l->newest->numbers, 1);
     struct folder *f = tensor_folder(l, m->number);
-    if (f)
-        (void)clock_gettime(CLOCK_REALTIME, &f->mtime);
-    while (*at)
-        at = &(*at)->next;
-    *at = m;
+    if (!f) {
+        free(m);
+        return -ENOMEM;
+    }
+    add_name(l, m, file);
+    f->making = m;
+    (void)clock_gettime(CLOCK_REALTIME, &f->mtime);
+    *(l->makings ? &l->makings_end->next : &l->makings) = m;
+    l->makings_end = m;
     newest_touch(l->newest);
     *number = m->number;
     return 0;
 }
 
-int making_rename(struct making *m, const char *file, const char *name, size_t n)
+int making_rename(struct live *l, struct making *m, const char *file, const char *name, size_t n)
 {
     if (n == 0 || memchr(name, 0, n))
         return -EINVAL;
     if (n > EDIT_MAX_TENSOR_NAME)
         return -ENAMETOOLONG;
+    struct making **at = bucket_of(l->made_name, m->file);
+    while (*at != m)
+        at = &(*at)->same;
+    *at = m->same;
     memcpy(m->name, name, n);
     m->len = n;
-    (void)strcpy(m->file, file);
+    add_name(l, m, file);
     return 0;
 }
 
@@ -122,9 +142,9 @@ int live_tensor_make(struct live *l, const char *file, uint32_t *number)
 /* The draft of a view; NULL: none. */
 static struct view_draft *find(const struct live *l, const struct making *m, uint32_t row)
 {
-    struct view_draft *d = l->views;
+    struct view_draft *d = view_drafts(l, m->number);
     while (d && (d->making != m || d->row != row || d->unlinked))
-        d = d->next;
+        d = d->inside;
     return d;
 }
 
@@ -135,7 +155,7 @@ bool live_making(struct live *l, uint32_t number, uint32_t *views)
     lock_take(&l->lock);
     const struct making *m = making_of(l, number);
     *views = m ? m->aside : 0;
-    for (const struct view_draft *d = l->views; m && d; d = d->next)
+    for (const struct view_draft *d = view_drafts(l, number); m && d; d = d->inside)
         if (d->making == m && !d->unlinked)
             *views |= (uint32_t)1 << d->row;
     lock_drop(&l->lock);

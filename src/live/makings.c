@@ -17,7 +17,8 @@ void making_touch(struct live *l, struct making *m)
     m->dirty = true;
     (void)clock_gettime(CLOCK_MONOTONIC, &m->last);
     struct timespec due = m->last;
-    due.tv_sec += MAKING_QUIET;
+    due.tv_sec += MAKING_QUIET + 1;
+    due.tv_nsec = 0;
     crew_call_at(l->crew, &l->job, &due);
 }
 
@@ -72,7 +73,8 @@ const struct timespec *makings_due_at(const struct live *l)
     if (!first)
         return NULL;
     at = first->last;
-    at.tv_sec += MAKING_QUIET;
+    at.tv_sec += MAKING_QUIET + 1; /* all of a second together */
+    at.tv_nsec = 0;
     return &at;
 }
 
@@ -114,7 +116,7 @@ static int add(struct live *l, struct making *m, const struct tensor_edit *edit,
     if (edit_tensor_find(c, m->name, m->len, &t))
         m->content = edit_content_ref((struct edit_content *)t.content);
     m->gone = true;
-    f->stale = true;
+    folder_changed(f, l->snapshots);
     (void)clock_gettime(CLOCK_REALTIME, &f->mtime);
     batch_note(l, NULL, NULL);
     l->next.asked = false;

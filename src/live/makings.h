@@ -16,6 +16,7 @@
 
 struct making {
     struct making *next; /* in live.makings, in the order in which they were made */
+    struct making *same; /* in its bucket of live.made_name */
     uint32_t number;
     char file[TREE_NAME_MAX + 1]; /* the folder's name */
     char name[TREE_NAME_MAX + 1];
@@ -48,7 +49,7 @@ bool making_leaves(const struct live *l, const struct making *m, enum live_view_
 /* What follows is of programs. As the system calls; and: rename: the name that the folder's stands
  * for. */
 int making_make(struct live *l, const char *file, uint32_t *number);
-int making_rename(struct making *m, const char *file, const char *name, size_t n);
+int making_rename(struct live *l, struct making *m, const char *file, const char *name, size_t n);
 int making_drop(struct live *l, struct making *m);
 
 /* When one is to be judged; NULL: none is. */

@@ -73,11 +73,16 @@ int tensor_of_number(const struct live *l, uint32_t number, struct tensor_now *r
     return 0;
 }
 
-uint32_t tensor_made(const struct live *l, const struct edit_content *k)
+uint32_t tensor_made(struct live *l, const struct edit_content *k)
 {
-    struct making *m = l->makings;
-    while (m && m->content != k)
-        m = m->next;
+    /* They are looked for in the order in which they were made. */
+    struct making *first = l->made_last ? l->made_last : l->makings, *m = first;
+    while (m && m->content != k) {
+        m = m->next ? m->next : l->makings;
+        if (m == first)
+            return IDS_NONE;
+    }
+    l->made_last = m;
     return m ? m->number : IDS_NONE;
 }
 
@@ -235,24 +240,52 @@ void view_draft_end(struct view_draft *d)
 
 struct view_draft *view_draft_reap(struct live *l, struct view_draft *d)
 {
-    struct view_draft **at = &l->views;
+    struct view_draft **at;
     bool kept = !d->unlinked && (d->helper || (d->making && !d->making->gone));
     assert(lock_held(&l->lock));
     if (d->handles || d->users || kept)
         return NULL;
     l->ended[d->node % LIVE_KNOWN] =
         (struct ended){d->node, d->tensor, d->row, (unsigned)d->kind, view_draft_size(d)};
-    while (*at != d)
-        at = &(*at)->next;
-    *at = d->next;
+    *d->at = d->next;
+    if (d->next)
+        d->next->at = d->at;
+    for (at = &l->by_node[d->node % LIVE_KNOWN]; *at != d;)
+        at = &(*at)->bucket;
+    *at = d->bucket;
+    for (at = &folders_find(&l->folders, d->tensor)->drafts; *at != d;)
+        at = &(*at)->inside;
+    *at = d->inside;
     return d;
+}
+
+void view_draft_add(struct live *l, struct view_draft *d)
+{
+    struct folder *f = folders_find(&l->folders, d->tensor);
+    struct view_draft **bucket = &l->by_node[d->node % LIVE_KNOWN];
+    assert(lock_held(&l->lock) && f);
+    d->next = l->views;
+    d->at = &l->views;
+    if (d->next)
+        d->next->at = &d->next;
+    l->views = d;
+    d->bucket = *bucket;
+    *bucket = d;
+    d->inside = f->drafts;
+    f->drafts = d;
+}
+
+struct view_draft *view_drafts(const struct live *l, uint32_t tensor)
+{
+    const struct folder *f = folders_find(&l->folders, tensor);
+    return f ? f->drafts : NULL;
 }
 
 struct view_draft *view_of_node(const struct live *l, uint32_t node)
 {
-    struct view_draft *d = l->views;
+    struct view_draft *d = l->by_node[node % LIVE_KNOWN];
     while (d && d->node != node)
-        d = d->next;
+        d = d->bucket;
     return d;
 }
 
@@ -284,8 +317,8 @@ int live_view_attr(struct live *l, uint32_t node, struct live_view_attr *ret)
 
 void view_drafts_reap(struct live *l, const struct making *m)
 {
-    for (struct view_draft *d = l->views, *next; d; d = next) {
-        next = d->next;
+    for (struct view_draft *d = view_drafts(l, m->number), *next; d; d = next) {
+        next = d->inside;
         struct view_draft *dead = d->making == m ? view_draft_reap(l, d) : NULL;
         if (dead)
             view_draft_end(dead);

@@ -75,7 +75,7 @@ int live_tensor_folder(struct live *l, uint32_t number, bool fresh, struct live_
         return 0;
     lock_take(&l->lock);
     struct folder *f = folders_find(&l->folders, number);
-    if (f && fresh && f->stale) {
+    if (f && fresh && f->stale && f->since == l->snapshots) {
         r = batch_freshen(l, &e);
         f->stale = r < 0;
     }
@@ -113,8 +113,6 @@ int tensor_accepted(struct live *l, struct folder *f, struct live_wait *w)
 {
     assert(lock_held(&l->lock));
     batch_note(l, NULL, NULL);
-    l->next.asked = false;
-    f->stale = true;
     (void)clock_gettime(CLOCK_REALTIME, &f->mtime);
     folder_set_error(&l->folders, f, NULL);
     return writer_accepted(l, w);
@@ -180,7 +178,7 @@ static int rename_locked(struct live *l, const char *from, const char *to, unsig
     r = check_new(l, to, flags, &now, &cleared);
     struct making *m = making_of(l, t.number);
     if (r == 0 && m)
-        return making_rename(m, to, now.name, now.len);
+        return making_rename(l, m, to, now.name, now.len);
     if (r == 0)
         r = room(l, t.number, &f);
     if (r < 0)

@@ -131,6 +131,8 @@ static int accept(struct round *o, struct folder *f)
     tensor_base_unref(now);
     d->edits = ++f->edits;
     d->accepted = true;
+    folder_changed(f, l->snapshots);
+    l->next.asked &= l->next.how == EDIT_COPY; /* else it may be another strategy now */
     (void)tensor_accepted(l, f, NULL);
     return 1;
 }

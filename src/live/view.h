@@ -17,8 +17,10 @@
 #define VIEW_TEXT_MAX 4096
 
 struct view_draft {
-    struct view_draft *next; /* in live.views */
-    uint32_t node;           /* of its nodes: of the counter that gives numbers to versions */
+    struct view_draft *next, **at; /* in live.views */
+    struct view_draft *inside;     /* in the drafts of its folder */
+    struct view_draft *bucket;     /* in live.by_node */
+    uint32_t node;                 /* of its nodes: of the counter that gives numbers to versions */
     uint32_t tensor, row;
     enum live_view_kind kind;
     struct making *making;     /* of a tensor in the making; NULL: of a tensor */
@@ -69,6 +71,10 @@ int view_join(struct view_draft *d, int flags, struct live_view **ret);
 struct view_draft *view_of_node(const struct live *l, uint32_t node);
 const struct ended *view_ended(const struct live *l, uint32_t node);
 uint64_t view_draft_size(const struct view_draft *d);
+/* Put one into the lists, whose folder there is. With the lock. */
+void view_draft_add(struct live *l, struct view_draft *d);
+/* Those of a folder, by `inside`. With the lock. */
+struct view_draft *view_drafts(const struct live *l, uint32_t tensor);
 /* Take one out that nothing needs any more: for view_draft_end(); or NULL. The kernel may still ask for
  * its attributes. With the lock. */
 struct view_draft *view_draft_reap(struct live *l, struct view_draft *d);

@@ -35,9 +35,9 @@ static bool is_outdated(const struct live *l, const struct view_draft *d)
 
 struct view_draft *view_find(const struct live *l, uint32_t tensor, uint32_t row)
 {
-    struct view_draft *d = l->views;
+    struct view_draft *d = view_drafts(l, tensor);
     while (d && (d->unlinked || d->tensor != tensor || d->row != row || is_outdated(l, d)))
-        d = d->next;
+        d = d->inside;
     return d;
 }
 
@@ -51,7 +51,7 @@ bool view_is_busy(const struct live *l, uint32_t tensor, uint32_t row)
 {
     if (row == VIEW_NO_ROW)
         return false;
-    for (const struct view_draft *d = l->views; d; d = d->next)
+    for (const struct view_draft *d = view_drafts(l, tensor); d; d = d->inside)
         if (!d->making && d->tensor == tensor && d->row != row && is_unaccepted(d) &&
             !is_outdated(l, d))
             return true;
@@ -92,8 +92,7 @@ int view_make(struct live *l, uint32_t tensor, uint32_t row, enum live_view_kind
     d->edits = f->edits;
     d->losses = f->losses;
     (void)pthread_mutex_init(&d->judging, NULL);
-    d->next = l->views;
-    l->views = d;
+    view_draft_add(l, d);
     *ret = d;
     return 0;
 }

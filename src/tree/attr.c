@@ -63,9 +63,11 @@ static int node_size(struct tree *t, const struct view *v, const struct node *n,
 }
 
 /* Links of a folder: itself, its entry above, and ".." of each folder in it. */
-static nlink_t node_links(const struct snapshot *g, const struct node *n)
+static nlink_t node_links(const struct tree *t, const struct snapshot *g, const struct node *n)
 {
     if (!node_is_dir(n))
+        return 1;
+    if (n->kind == NODE_DIR && tensors_has(t, n)) /* not counted: no snapshot is made for it */
         return 1;
     if (n->kind == NODE_ROOT)
         return 2 + 2; /* metadata and tensors */
@@ -166,7 +168,7 @@ int node_entry_as(struct tree *t, const struct view *v, const struct node *n,
     ret->attr = (struct stat){
         .st_ino = n->kind == NODE_KEY ? ino_key(a->ino) : node_inode(v->snap, n),
         .st_mode = a->link ? S_IFLNK | 0777 : node_mode(t, g, n),
-        .st_nlink = node_links(v->snap, n),
+        .st_nlink = node_links(t, v->snap, n),
         .st_uid = t->opt.set_uid ? t->opt.uid : g->uid,
         .st_gid = t->opt.set_gid ? t->opt.gid : g->gid,
         .st_blksize = IO_SIZE,

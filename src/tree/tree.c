@@ -169,8 +169,7 @@ int tree_fgetattr(struct tree *t, uint64_t node, const struct tree_file *f, stru
     if (draft)
         return draft < 0 ? draft : 0;
     const struct row *row = n.kind == NODE_TENSOR_FILE ? node_row(&n) : NULL;
-    bool list = t->opt.tensors && n.kind == NODE_DIR; /* how many it holds */
-    int r = (row && moves(row)) || list ? tree_freshen(t) : 0;
+    int r = row && moves(row) ? tree_freshen(t) : 0;
     if (r == 0)
         r = tree_view_of(t, &n, &v);
     if (r == 0)
