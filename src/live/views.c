@@ -140,10 +140,13 @@ int view_join(struct view_draft *d, int flags, struct live_view **ret)
     return 0;
 }
 
+/* A handle that was opened so; if it fails it is released. */
 static int empty(struct live *l, struct live_view *h)
 {
     int r = live_view_truncate(l, h, 0);
     h->closed = false;
+    if (r < 0)
+        live_view_release(l, h);
     return r;
 }
 

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tree/handle.h"
+
 /* 0 if names in this folder may be changed: it is metadata/ of a writable tree, and *l is what is
  * edited. -EROFS, -EACCES. */
 static int metadata_folder(struct tree *t, uint64_t parent, struct live **l)
@@ -36,13 +38,13 @@ int tree_create(struct tree *t, uint64_t parent, const char *name, int flags,
     int r = new_name(t, parent, name, &l);
     if (r < 0)
         return r;
-    struct tree_file *f = calloc(1, sizeof(*f));
+    struct tree_file *f = handle_new(t, (struct node){.kind = NODE_KEY});
     if (!f)
         return -ENOMEM;
-    atomic_fetch_add(&t->open, 1);
     r = live_create(l, name, flags, &a, &f->live);
     if (r == 0) {
-        f->node = (struct node){.kind = NODE_KEY, .number = a.number};
+        f->ops = &handle_key;
+        f->node.number = a.number;
         r = keys_entry(t, &a, ret);
     }
     if (r < 0)
@@ -54,21 +56,19 @@ int tree_create(struct tree *t, uint64_t parent, const char *name, int flags,
 
 int tree_write(struct tree *t, struct tree_file *f, uint64_t off, const void *bytes, size_t n)
 {
-    if (f->view)
-        return live_view_write(t->live, f->view, off, bytes, n);
-    return f->live ? live_write(t->live, f->live, off, bytes, n) : -EBADF;
+    return f->ops->write ? f->ops->write(t, f, off, bytes, n) : -EBADF;
 }
 
 bool tree_converts(const struct tree_file *f)
 {
-    return f->view && f->row->text;
+    return f->converts;
 }
 
 int tree_allocate(struct tree *t, struct tree_file *f, int mode, uint64_t off, uint64_t n)
 {
-    if (!f->view || mode & ~FALLOC_FL_KEEP_SIZE)
+    if (!f->ops->allocate || mode & ~FALLOC_FL_KEEP_SIZE)
         return -EOPNOTSUPP;
-    return live_view_allocate(t->live, f->view, off, n, mode & FALLOC_FL_KEEP_SIZE);
+    return f->ops->allocate(t, f, off, n, mode & FALLOC_FL_KEEP_SIZE);
 }
 
 int tree_truncate(struct tree *t, uint64_t node, struct tree_file *file, uint64_t size,
@@ -76,30 +76,28 @@ int tree_truncate(struct tree *t, uint64_t node, struct tree_file *file, uint64_
 {
     struct node n = ino_node(node);
     struct live *l;
+    if (file && file->ops->truncate)
+        return file->ops->truncate(t, file, size, w);
     if (!t->writable)
         return -EROFS;
     if (n.kind == NODE_TENSOR_FILE && t->opt.tensors)
-        return tensors_truncate(t, &n, file ? file->view : NULL, size, w);
+        return tensors_truncate(t, &n, size, w);
     if (n.kind != NODE_KEY)
         return -EACCES;
     int r = begin_editing(t, &l);
-    return r < 0 ? r : live_truncate(l, n.number, file ? file->live : NULL, size, w);
+    return r < 0 ? r : live_truncate(l, n.number, NULL, size, w);
 }
 
 int tree_flush(struct tree *t, struct tree_file *f, struct live_wait *w)
 {
-    if (f->view)
-        return live_view_flush(t->live, f->view, w);
-    return f->live ? live_flush(t->live, f->live, w) : 0;
+    return f->ops->flush ? f->ops->flush(t, f, w) : 0;
 }
 
 int tree_fsync(struct tree *t, struct tree_file *f, struct live_wait *w)
 {
-    if (f && f->view)
-        return live_view_fsync(t->live, f->view, w);
-    if (!t->live || (f && !f->live))
-        return 0;
-    return live_fsync(t->live, f ? f->live : NULL, w);
+    if (!f)
+        return t->live ? live_fsync(t->live, NULL, w) : 0;
+    return f->ops->fsync ? f->ops->fsync(t, f, w) : 0;
 }
 
 int tree_unlink(struct tree *t, uint64_t parent, const char *name)

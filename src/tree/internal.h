@@ -126,29 +126,4 @@ int render_key(struct tree *t, const struct shown *key, struct tree_file *f);
 int render_shared(struct tree *t, const struct view *v, const struct node *n,
                   struct rendered **ret);
 
-/* An open file. */
-struct tree_file {
-    struct node node;
-    const struct row *row; /* NULL for metadata files */
-    bool cacheable;
-    /*
-     * What is rendered as a whole is rendered when it is opened and does not change from then on.
-     * A view of the whole keeps its snapshot; tensor data comes from the newest store at each
-     * read.
-     */
-    struct rendered *shared; /* a reference: the text, or NULL and it is in: */
-    struct buf text;         /* its own: small ones, and what has no number of a snapshot */
-    bool rendered;
-    struct held *held;      /* tree_hold_view() */
-    struct image *image;    /* NODE_WHOLE: a reference: what it is read from, if that is an image */
-    struct live_file *live; /* of a key or helper of a writable tree */
-    struct live_view *view; /* of a tensor's view that is written; tensors.h */
-    bool cold;              /* the kernel has no page of it that is right */
-    bool cut;               /* when it was opened, the model's file was known to have been cut */
-    bool piecewise;         /* answered piecewise: see files.h */
-    bool decodes;           /* piecewise, from tensor values */
-    bool computed;          /* piecewise, of results that may have to be waited for */
-    bool gaps;              /* piecewise, and some of it is missing: of an incomplete model */
-};
-
 #endif

@@ -4,7 +4,7 @@
  * snapshot holds. The only functions that do either.
  */
 #include "text/type_name.h"
-#include "tree/internal.h"
+#include "tree/handle.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -150,13 +150,54 @@ int keys_open(struct tree *t, struct tree_file *f, int flags)
         return r;
     r = l ? live_open_file(l, f->node.number, flags, &f->live, &text)
           : open_fixed(v.snap, f->node.number, flags, &text);
-    f->rendered = text.fixed;
+    f->ops = !f->live ? &handle_text : text.fixed ? &handle_key_text : &handle_key;
     f->text = text.bytes;
     if (r == 0 && text.value.snap)
         r = render_key(t, &text.value, f);
     shown_free(&text.value);
     return r;
 }
+
+static int read_key(struct tree *t, struct tree_file *f, uint64_t off, size_t n, struct reply *r)
+{
+    r->bytes = r->scratch;
+    r->len = live_read(t->live, f->live, off, n, r->scratch);
+    return 0;
+}
+
+static int write_key(struct tree *t, struct tree_file *f, uint64_t off, const void *bytes, size_t n)
+{
+    return live_write(t->live, f->live, off, bytes, n);
+}
+
+static int truncate_key(struct tree *t, struct tree_file *f, uint64_t size, struct live_wait *w)
+{
+    return live_truncate(t->live, f->node.number, f->live, size, w);
+}
+
+static int flush_key(struct tree *t, struct tree_file *f, struct live_wait *w)
+{
+    return live_flush(t->live, f->live, w);
+}
+
+static int fsync_key(struct tree *t, struct tree_file *f, struct live_wait *w)
+{
+    return live_fsync(t->live, f->live, w);
+}
+
+static void release_key(struct tree *t, struct tree_file *f)
+{
+    live_release(t->live, f->live);
+}
+
+const struct handle_ops handle_key = {.read = read_key,
+                                      .write = write_key,
+                                      .truncate = truncate_key,
+                                      .flush = flush_key,
+                                      .fsync = fsync_key,
+                                      .release = release_key};
+const struct handle_ops handle_key_text = {
+    .read = handle_read_text, .fsync = fsync_key, .release = release_key};
 
 static int facts_fixed(const struct snapshot *g, uint32_t number, struct live_facts *ret)
 {

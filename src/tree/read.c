@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Open files of the tree and their contents: see tree.h. */
-#include "tree/internal.h"
+#include "tree/handle.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -44,7 +44,7 @@ int render_shared(struct tree *t, const struct view *v, const struct node *n, st
 static int render_row(struct tree *t, const struct view *v, struct tree_file *f)
 {
     const struct subject s = {t, v, &f->node, NULL};
-    f->rendered = true;
+    f->ops = &handle_text;
     if (f->node.kind == NODE_WHOLE)
         return render_shared(t, v, &f->node, &f->shared);
     render(&s, &f->text);
@@ -108,6 +108,7 @@ int row_open(struct tree *t, struct tree_file *f, int flags)
     if (r < 0)
         return r;
     f->piecewise = f->row->read != NULL;
+    f->ops = &handle_row;
     f->decodes = f->row->image || value_decodes(v.snap, f->row, node_tensor(v.snap, &f->node));
     f->gaps = has_gaps(t, &v, f);
     /* A read that waits for a result can only be interrupted where the kernel makes no pages of it. */
@@ -116,6 +117,17 @@ int row_open(struct tree *t, struct tree_file *f, int flags)
     if (r == 0 && (f->row->text || f->row->report))
         r = render_row(t, &v, f);
     return r;
+}
+
+struct tree_file *handle_new(struct tree *t, struct node node)
+{
+    struct tree_file *f = calloc(1, sizeof(*f));
+    if (!f)
+        return NULL;
+    atomic_fetch_add(&t->open, 1);
+    f->ops = &handle_text;
+    f->node = node;
+    return f;
 }
 
 bool tree_cacheable(const struct tree_file *f)
@@ -147,10 +159,8 @@ int tree_release(struct tree *t, struct tree_file *f)
 {
     if (!f)
         return 0;
-    if (f->live)
-        live_release(t->live, f->live);
-    if (f->view)
-        live_view_release(t->live, f->view);
+    if (f->ops->release)
+        f->ops->release(t, f);
     tree_let_go(t, f->held);
     image_unref(f->image);
     rendered_unref(f->shared);
@@ -179,8 +189,7 @@ static void on_work_done(void *arg, int result)
     w->done(w, result);
 }
 
-static int read_row(struct tree *t, const struct tree_file *f, uint64_t off, size_t n,
-                    struct reply *r)
+static int read_row(struct tree *t, struct tree_file *f, uint64_t off, size_t n, struct reply *r)
 {
     CLEANUP(view_free) struct view v = view_of(t, f);
     const struct gguf_tensor *tensor = node_tensor(v.snap, &f->node);
@@ -209,21 +218,21 @@ static int read_row(struct tree *t, const struct tree_file *f, uint64_t off, siz
     return got;
 }
 
-int tree_read(struct tree *t, struct tree_file *f, uint64_t off, size_t n, struct reply *r)
+int handle_read_text(struct tree *t, struct tree_file *f, uint64_t off, size_t n, struct reply *r)
 {
     const struct buf *text = f->shared ? &f->shared->bytes : &f->text;
-    if (f->rendered) {
-        r->len = (size_t)within_u64(off, n, text->len);
-        r->bytes = r->len ? text->data + off : NULL;
-        return 0;
-    }
-    if (!f->live && !f->view)
-        return read_row(t, f, off, n, r);
-    r->bytes = r->scratch;
-    if (f->view)
-        return live_view_read(t->live, f->view, off, r->scratch, n, &r->len);
-    r->len = live_read(t->live, f->live, off, n, r->scratch);
+    (void)t;
+    r->len = (size_t)within_u64(off, n, text->len);
+    r->bytes = r->len ? text->data + off : NULL;
     return 0;
+}
+
+const struct handle_ops handle_text = {.read = handle_read_text};
+const struct handle_ops handle_row = {.read = read_row};
+
+int tree_read(struct tree *t, struct tree_file *f, uint64_t off, size_t n, struct reply *r)
+{
+    return f->ops->read(t, f, off, n, r);
 }
 
 /* ---- the model's own file ---- */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/count.h"
+#include "tree/handle.h"
 
 /* tensors/ itself. */
 static bool is_top(const struct node *dir)
@@ -220,10 +221,14 @@ int tensors_open(struct tree *t, struct tree_file *f, int flags)
     bool making = l && live_making(l, f->node.number, &views);
     if (!writes && !making && (!l || live_view_attr(l, f->node.number, &a) < 0))
         return 0;
-    int r = open_view(t, &f->node, flags, &f->view, &direct, &f->cold);
+    struct live_view *h;
+    int r = open_view(t, &f->node, flags, &h, &direct, &f->cold);
+    if (r < 0)
+        return r;
     f->row = node_row(&f->node);
     f->cacheable = !direct;
-    return r < 0 ? r : 1;
+    handle_take_view(f, h);
+    return 1;
 }
 
 /* The row of a view that is made, which the folder does not show at the moment, or not with O_EXCL. */
@@ -256,9 +261,11 @@ static int create_view(struct tree *t, struct live *l, const struct node *dir, s
 {
     uint32_t row = f->node.row;
     f->cacheable = true;
-    int r = live_view_create(l, dir->number, row, kind_of(row), &f->view, &f->node.number);
+    struct live_view *h;
+    int r = live_view_create(l, dir->number, row, kind_of(row), &h, &f->node.number);
     if (r < 0)
         return r;
+    handle_take_view(f, h);
     r = tensors_draft(t, &f->node, ret);
     return r > 0 ? 0 : r < 0 ? r : -ESTALE;
 }
@@ -269,18 +276,25 @@ static int create_aside(struct tree *t, struct live *l, const struct node *dir, 
 {
     CLEANUP(view_free) struct view v = newest_view(&t->newest);
     const struct gguf_tensor *tensor = node_tensor(v.snap, dir);
+    struct live_view *h;
     bool direct;
     uint32_t views;
     if (tensors_is_making(t, dir, &views)) {
-        int r = live_view_open(l, dir->number, f->node.row, LIVE_ASIDE, O_RDWR, &f->view, &direct);
-        return r < 0 ? r : making_view(t, dir, f->node.row, ret);
+        int r = live_view_open(l, dir->number, f->node.row, LIVE_ASIDE, O_RDWR, &h, &direct);
+        if (r < 0)
+            return r;
+        handle_take_view(f, h);
+        return making_view(t, dir, f->node.row, ret);
     }
     if (!tensor)
         return -ENOENT;
     f->node.number = ids_of(v.snap->ids, snapshot_tensor_no(v.snap, tensor)).version;
     live_view_show(l, dir->number, f->node.row);
-    int r = live_view_open(l, dir->number, f->node.row, LIVE_ASIDE, O_RDWR, &f->view, &direct);
-    return r < 0 ? r : node_entry(t, &v, &f->node, ret);
+    int r = live_view_open(l, dir->number, f->node.row, LIVE_ASIDE, O_RDWR, &h, &direct);
+    if (r < 0)
+        return r;
+    handle_take_view(f, h);
+    return node_entry(t, &v, &f->node, ret);
 }
 
 static int create_row(struct tree *t, struct live *l, const struct node *dir, struct tree_file *f,
@@ -305,9 +319,11 @@ static int create_helper(struct tree *t, struct live *l, const struct node *dir,
                          int flags, struct tree_file *f, struct tree_entry *ret)
 {
     f->cacheable = true;
-    int r = live_helper_create(l, dir->number, name, flags, &f->view, &f->node.number);
+    struct live_view *h;
+    int r = live_helper_create(l, dir->number, name, flags, &h, &f->node.number);
     if (r < 0)
         return r;
+    handle_take_view(f, h);
     r = tensors_draft(t, &f->node, ret);
     return r > 0 ? 0 : r < 0 ? r : -ESTALE;
 }
@@ -345,11 +361,10 @@ int tensors_create(struct tree *t, const struct node *dir, const char *name, int
         r = row_of_helper(t, dir, &row);
     else if (r == 0)
         r = row_to_make(t, dir, name, flags, &row);
-    struct tree_file *f = r == 0 ? calloc(1, sizeof(*f)) : NULL;
+    const struct node node = {.kind = NODE_TENSOR_FILE, .row = row};
+    struct tree_file *f = r == 0 ? handle_new(t, node) : NULL;
     if (!f)
         return r < 0 ? r : -ENOMEM;
-    atomic_fetch_add(&t->open, 1);
-    f->node = (struct node){.kind = NODE_TENSOR_FILE, .row = row};
     f->row = node_row(&f->node);
     r = helper ? create_helper(t, l, dir, name, flags, f, ret) : create_row(t, l, dir, f, ret);
     if (r < 0)
@@ -359,20 +374,18 @@ int tensors_create(struct tree *t, const struct node *dir, const char *name, int
     return r;
 }
 
-int tensors_truncate(struct tree *t, const struct node *n, struct live_view *view, uint64_t size,
-                     struct live_wait *w)
+int tensors_truncate(struct tree *t, const struct node *n, uint64_t size, struct live_wait *w)
 {
-    struct live_view *own = NULL;
+    struct live_view *h;
     bool direct, cold;
-    int r = view ? 0 : open_view(t, n, O_WRONLY, &own, &direct, &cold);
+    int r = open_view(t, n, O_WRONLY, &h, &direct, &cold);
+    if (r < 0)
+        return r;
     struct live *l = tensors_live(t);
+    r = live_view_truncate(l, h, size);
     if (r == 0)
-        r = live_view_truncate(l, view ? view : own, size);
-    if (own) {
-        if (r == 0)
-            r = live_view_flush(l, own, w);
-        live_view_release(l, own);
-    }
+        r = live_view_flush(l, h, w);
+    live_view_release(l, h);
     return r;
 }
 

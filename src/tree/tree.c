@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The model as a tree: finding and listing what is in it. See tree.h. */
+#include "tree/handle.h"
 #include "tree/tensors.h"
 
 #include <errno.h>
@@ -392,11 +393,9 @@ void tree_forget(struct tree *t, uint64_t node, uint64_t n)
 
 int tree_open_file(struct tree *t, uint64_t node, int flags, struct tree_file **ret)
 {
-    struct tree_file *f = calloc(1, sizeof(*f));
+    struct tree_file *f = handle_new(t, ino_node(node));
     if (!f)
         return -ENOMEM;
-    atomic_fetch_add(&t->open, 1);
-    f->node = ino_node(node);
     f->cacheable = !t->writable;
     int r = f->node.kind == NODE_KEY ? keys_open(t, f, flags) : tensors_open(t, f, flags);
     if (r == 0 && f->node.kind != NODE_KEY)
