@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT */
+/* What is known of tensors' folders; and mappings that keep their bytes while their file is changed. */
+#include "cu_main.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/sys.h"
+#include "live/folders.h"
+#include "model/store.h"
+
+enum { MANY = 1000 };
+
+static void test_found(void)
+{
+    struct folders s = {0};
+    CU_ASSERT_PTR_NULL(folders_find(&s, 5));
+    for (uint32_t i = 0; i < MANY; i++)
+        CU_ASSERT_PTR_NOT_NULL_FATAL(folders_get(&s, 7 * i));
+    for (uint32_t i = 0; i < 7 * MANY; i++) {
+        const struct folder *f = folders_find(&s, i);
+        CU_ASSERT(i % 7 ? !f : f && f->number == i);
+    }
+    CU_ASSERT_PTR_NULL(folders_find(&s, UINT32_MAX));
+    folders_free(&s);
+}
+
+static void test_removed(void)
+{
+    struct folders s = {0};
+    struct folder *a = folders_get(&s, 1), *b = folders_get(&s, 2), *c = folders_get(&s, 3);
+    CU_ASSERT_FATAL(a && b && c);
+    folder_doom(&s, a);
+    folder_doom(&s, b);
+    folder_doom(&s, c);
+    folder_doom(&s, a);
+    CU_ASSERT_EQUAL(s.n_doomed, 3);
+    CU_ASSERT_FALSE(folders_due(&s)); /* not before two quiet seconds */
+    s.now = true;
+    CU_ASSERT(folders_due(&s));
+    folders_untie(&s, b);
+    folders_untie(&s, b);
+    CU_ASSERT(!b->doomed && s.n_doomed == 2);
+    struct folder *all = folders_take(&s);
+    CU_ASSERT(all == a && a->next_doomed == c && !c->next_doomed);
+    CU_ASSERT(!a->doomed && !s.doomed && !s.n_doomed && !folders_due(&s));
+    folder_hide(a, 3);
+    folder_back(a);
+    CU_ASSERT(a->generation == 1 && !folder_hidden(a) && !a->removed);
+    folders_free(&s);
+}
+
+static void test_hidden(void)
+{
+    struct folders s = {0};
+    struct folder *f = folders_get(&s, 1);
+    CU_ASSERT_FATAL(f != NULL);
+    folder_hide(f, 0);
+    folder_hide(f, 5);
+    CU_ASSERT_EQUAL(folder_hidden(f), 1 << 0 | 1 << 5);
+    folder_unhide(f, 0);
+    CU_ASSERT_EQUAL(folder_hidden(f), 1 << 5);
+    f->hidden_at.tv_sec -= FOLDERS_VIEWS; /* as if so long ago */
+    CU_ASSERT_EQUAL(folder_hidden(f), 0);
+    folder_set_error(&s, f, "why");
+    folder_set_error(&s, f, "another");
+    CU_ASSERT(s.n_errors == 1 && strcmp(f->error, "another") == 0);
+    folder_set_error(&s, f, NULL);
+    CU_ASSERT(s.n_errors == 0 && !f->error);
+    folders_free(&s);
+}
+
+static int file_of(size_t size, int byte)
+{
+    char name[] = "/tmp/ggufs-folders-XXXXXX";
+    int fd = mkstemp(name);
+    uint8_t *bytes = malloc(size);
+    CU_ASSERT_FATAL(fd >= 0 && bytes);
+    (void)unlink(name);
+    memset(bytes, byte, size);
+    CU_ASSERT_EQUAL(sys_write_all(&sys_libc, fd, bytes, size, 0), 0);
+    free(bytes);
+    return fd;
+}
+
+/* Only what is about to be overwritten is copied; a source reads the same. */
+static void test_frozen(void)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), size = 10 * page + 100;
+    struct mapped *m = NULL;
+    uint64_t copied = 0, more = 0;
+    int fd = file_of(size, 'a'), to = file_of(0, 0), same = dup(fd);
+    CU_ASSERT_EQUAL_FATAL(mapped_open(fd, size, &m, NULL), 0);
+    CU_ASSERT_EQUAL(mapped_freeze(m, 2 * page + 5, page, to, 0, &copied), 0);
+    CU_ASSERT_EQUAL(copied, 2 * page);
+    CU_ASSERT_EQUAL(mapped_freeze(m, 10 * page + 1, 99, to, copied, &more), 0);
+    CU_ASSERT_EQUAL(more, page);
+    CU_ASSERT_EQUAL(sys_write_all(&sys_libc, same, "bbbb", 4, 2 * page + 5), 0);
+    CU_ASSERT_EQUAL(sys_write_all(&sys_libc, same, "bbbb", 4, 10 * page + 10), 0);
+    CU_ASSERT_EQUAL(sys_write_all(&sys_libc, same, "cccc", 4, 5 * page), 0);
+    CU_ASSERT_EQUAL(memcmp(m->map.data + 2 * page + 5, "aaaa", 4), 0);
+    CU_ASSERT_EQUAL(memcmp(m->map.data + 10 * page + 10, "aaaa", 4), 0);
+    CU_ASSERT_EQUAL(memcmp(m->map.data + 5 * page, "cccc", 4), 0);
+    struct source s = mapped_source(m);
+    char read[4];
+    CU_ASSERT_EQUAL(s.read(&s, 2 * page + 5, read, 4), 0);
+    CU_ASSERT_EQUAL(memcmp(read, "aaaa", 4), 0);
+    mapped_unref(m);
+    (void)close(to);
+    (void)close(same);
+}
+
+static CU_TestInfo tests[] = {
+    {"folders are found by number", test_found},
+    {"removed ones wait, and come back as others", test_removed},
+    {"views that were unlinked, and errors", test_hidden},
+    {"a mapping keeps what is overwritten", test_frozen},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("folders", tests)
