@@ -192,15 +192,21 @@ int live_helper_rename(struct live *l, uint32_t tensor, const char *name, const 
     struct view_draft *d = find(l, tensor, name), *dead = NULL;
     int r = !d ? -ENOENT : kind == LIVE_HELPER ? rename_helper(l, d, to) : 0;
     if (d && kind != LIVE_HELPER) {
+        /* The request may be answered before replace() returns: all is as after it by then. */
+        struct folder *f = folders_find(&l->folders, tensor);
+        bool hidden = f && folder_hidden(f) >> row & 1;
         d->users++;
+        d->unlinked = true;
+        if (hidden)
+            folder_unhide(f, row);
         lock_drop(&l->lock);
         r = replace(l, d, row, kind, w);
         lock_take(&l->lock);
         d->users--;
+        d->unlinked = r >= 0;
+        if (r < 0 && hidden)
+            folder_hide(f, row);
         dead = r < 0 ? NULL : forget(l, d);
-        struct folder *f = folders_find(&l->folders, tensor);
-        if (r >= 0 && f)
-            folder_unhide(f, row);
     }
     lock_drop(&l->lock);
     end(dead);
