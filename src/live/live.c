@@ -169,6 +169,15 @@ struct live_counts live_count(struct live *l)
     return c;
 }
 
+bool live_edits(struct live *l, dev_t dev, ino_t ino)
+{
+    struct edit_file file;
+    lock_take(&l->lock);
+    bool same = writer_file(l, &file) && file.id.dev == dev && file.id.ino == ino;
+    lock_drop(&l->lock);
+    return same;
+}
+
 /* ---- facts ---- */
 
 static void type_of(const struct file *f, const struct shown *shown, struct buf *out)

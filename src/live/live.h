@@ -94,6 +94,9 @@ struct live_counts {
 };
 struct live_counts live_count(struct live *l);
 
+/* True if it has nothing to write, and this is the file that it edits. */
+bool live_edits(struct live *l, dev_t dev, ino_t ino);
+
 /* ---- names ---- */
 
 struct live_attr {

@@ -142,6 +142,8 @@ void slot_leave(struct slots *s, struct use *u)
     (void)pthread_mutex_lock(&s->lock);
     u->slot->uses--;
     u->slot->used = slots_now();
+    if (!u->slot->uses)
+        (void)pthread_cond_broadcast(&s->done); /* it may be closed now */
     slots_drop(s, u->slot);
     (void)pthread_mutex_unlock(&s->lock);
     *u = (struct use){0};

@@ -58,7 +58,7 @@ struct slots {
     struct reach *reach;
     const struct shelf_options *opt;
     pthread_mutex_t lock;
-    pthread_cond_t done; /* busy ended */
+    pthread_cond_t done; /* busy ended, or the last use */
     struct table by_number, by_model;
     uint32_t last;     /* number that was given */
     struct slot *open; /* a list */

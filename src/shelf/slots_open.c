@@ -119,6 +119,22 @@ static bool close_slot(struct crew_job *j, struct timespec *again)
     return false;
 }
 
+/* Have a slot closed that is neither in use nor busy. False: that cannot be done now. Under the lock. */
+static bool begin_to_close(struct slots *s, struct slot *slot)
+{
+    struct closing *c = malloc(sizeof(*c));
+    if (!c)
+        return false;
+    *c = (struct closing){.slots = s, .slot = slot};
+    if (crew_do(s->closer, &c->job, close_slot) < 0) {
+        free(c);
+        return false;
+    }
+    s->closing++;
+    slot->busy = true;
+    return true;
+}
+
 /*
  * Have closed what was not used since `before`, and more than `most` of what is not in use. That is
  * done by threads of its own: to close a file may take as long as its disk does not answer. Under the
@@ -129,17 +145,51 @@ static void close_idle(struct slots *s, time_t before, unsigned most)
     struct slot *slot;
     unsigned idle;
     while ((slot = find_idle(s, &idle)) && (idle > most || slot->used <= before)) {
-        struct closing *c = malloc(sizeof(*c));
-        if (!c)
+        if (!begin_to_close(s, slot))
             return;
-        *c = (struct closing){.slots = s, .slot = slot};
-        if (crew_do(s->closer, &c->job, close_slot) < 0) {
-            free(c);
-            return;
-        }
-        s->closing++;
-        slot->busy = true;
     }
+}
+
+/* ---- two names of one file ---- */
+
+static struct slot *editor_of(const struct slots *s, dev_t dev, ino_t ino)
+{
+    for (struct slot *slot = s->open; slot; slot = slot->next)
+        if (slot->tree && tree_edits(slot->tree, dev, ino))
+            return slot;
+    return NULL;
+}
+
+/*
+ * A tree wants to edit the file that another one has locked: by another name, or by the name that it
+ * had before. If that is not in use any more, it is closed before its time.
+ */
+static bool make_free(void *arg, dev_t dev, ino_t ino, struct err *why)
+{
+    struct slots *s = arg;
+    struct slot *slot;
+    struct timespec until;
+    int e = 0;
+    bool found = false, waited = false, tried = false;
+    (void)clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += SLOT_PATIENCE / 1000;
+    (void)pthread_mutex_lock(&s->lock);
+    while (((slot = editor_of(s, dev, ino)) || s->closing) && e == 0) {
+        bool rests = slot && !slot->uses && !slot->busy;
+        if (rests && (tried || !begin_to_close(s, slot)))
+            break; /* something in it is not written */
+        tried |= rests;
+        found |= slot != NULL;
+        e = pthread_cond_timedwait(&s->done, &s->lock, &until);
+        waited = e == 0;
+    }
+    if (slot) {
+        char shown[SHOW_MAX];
+        (void)show(shown, slot->path, strlen(slot->path));
+        (void)err_set(why, -EWOULDBLOCK, "the file is edited in this mount as %s", shown);
+    }
+    (void)pthread_mutex_unlock(&s->lock);
+    return !slot && (found || waited);
 }
 
 static void *sweep(void *arg)
@@ -181,6 +231,8 @@ static int open_tree(struct slots *s, const struct slot *slot, struct tree **ret
     o.base = slot->linked ? s->reach->path : NULL;
     o.wait = NULL; /* a lock that is held does not delay readers */
     o.late = true;
+    o.refused = make_free;
+    o.refused_arg = s;
     o.crew = s->writer;
     o.log.label = slot->path;
     o.read_only |= slot->store;
@@ -281,9 +333,9 @@ int slots_init(struct slots *s, struct reach *r, const struct shelf_options *o)
     pthread_condattr_t attr;
     *s = (struct slots){.reach = r, .opt = o};
     (void)pthread_mutex_init(&s->lock, NULL);
-    (void)pthread_cond_init(&s->done, NULL);
     (void)pthread_condattr_init(&attr);
     (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&s->done, &attr);
     (void)pthread_cond_init(&s->wake, &attr);
     (void)pthread_condattr_destroy(&attr);
     int e = crew_make(LIVE_THREAD, LIVE_PATIENCE, &s->writer);

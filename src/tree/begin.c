@@ -48,6 +48,12 @@ static bool wait_for_lock(const struct tree *t, bool busy, struct err *why)
     return t->opt.wait && t->opt.wait(t->opt.wait_arg, m->dir, m->name, busy, why);
 }
 
+/* The same for another tree of this process. */
+static bool wait_for_tree(const struct tree *t, const struct edit_file *of, struct err *why)
+{
+    return t->opt.refused && t->opt.refused(t->opt.refused_arg, of->id.dev, of->id.ino, why);
+}
+
 /* What every edit needs but one in place, tried before the file is opened for writing. */
 static int try_attributes(const struct tree *t, struct err *e)
 {
@@ -83,7 +89,7 @@ static int open_for_editing(const struct tree *t, const struct edit_file *of, st
     int r = try_attributes(t, e);
     if (r == 0)
         r = open_file(t, f, true, e);
-    while (r == -EWOULDBLOCK && !of && wait_for_lock(t, true, e))
+    while (r == -EWOULDBLOCK && (of ? wait_for_tree(t, of, e) : wait_for_lock(t, true, e)))
         r = open_file(t, f, true, e);
     if (r < 0)
         return r;

@@ -250,6 +250,12 @@ bool tree_idle(struct tree *t)
     return atomic_load(&t->open) == 0 && (!l || !atomic_load(&t->begun) || is_all_stored(l));
 }
 
+bool tree_edits(struct tree *t, dev_t dev, ino_t ino)
+{
+    struct live *l = atomic_load(&t->live);
+    return l && atomic_load(&t->begun) && live_edits(l, dev, ino);
+}
+
 uint64_t tree_identity(const struct tree *t)
 {
     return t->identity;

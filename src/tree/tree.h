@@ -42,6 +42,13 @@ struct tree_options {
      */
     bool (*wait)(void *arg, int dir, const char *name, bool busy, struct err *why);
     void *wait_arg;
+    /*
+     * Called when a first edit was refused the lock of this file: have another tree of this process,
+     * which holds it, closed. True: try again; false: that did not help, and *why may say why. May be
+     * NULL.
+     */
+    bool (*refused)(void *arg, dev_t dev, ino_t ino, struct err *why);
+    void *refused_arg;
     struct crew *crew;                /* as of struct live_options; not owned */
     struct logger log;                /* called by any thread */
     bool partial;                     /* show an incomplete download */
@@ -88,6 +95,8 @@ void tree_close(struct tree *t);
  * another slot (ino.h).
  */
 bool tree_idle(struct tree *t);
+/* True if this is the file that is edited, so that it has the writer's lock. */
+bool tree_edits(struct tree *t, dev_t dev, ino_t ino);
 /* True if another program changed the model's file. The disk is asked. */
 bool tree_changed(struct tree *t);
 uint64_t tree_identity(const struct tree *t);

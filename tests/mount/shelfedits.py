@@ -85,6 +85,25 @@ class Edits(Shelf):
             self.assertIn('another process has the model open', editlib.error_of(at + '/m.gguf', 'general.name'))
             self.assertEqual(editlib.read(at + '/m.gguf', 'general.name'), b'Tiny\n')
 
+    def test_two_names(self):
+        """A model that was edited has another name, or a second one: the first one keeps no lock."""
+        self.put('sub/m.gguf')
+        self.link('link.gguf', 'to/m.gguf')
+        other = os.path.join(self.top, 'to')
+        with Mount(self.top, '-o', 'commit=close') as at:
+            editlib.write(at + '/sub/m.gguf', 'general.name', 'One')
+            os.rename(os.path.join(self.top, 'sub'), other)
+            editlib.write(at + '/to/m.gguf', 'general.name', 'Two')
+            for name in ('Three', 'Four'):
+                editlib.write(at + '/link.gguf', 'general.name', name)
+                self.assertEqual(editlib.read(at + '/to/m.gguf', 'general.name'), name.encode() + b'\n')
+                editlib.write(at + '/to/m.gguf', 'general.name', name + 's')
+            with open(at + '/to/m.gguf/info', 'rb'):
+                self.refused(errno.EBUSY, editlib.write, at + '/link.gguf', 'general.name', 'Five')
+                self.assertEqual(editlib.error_of(at + '/link.gguf', 'general.name'),
+                                 f'the file is edited in this mount as {other}/m.gguf')
+            self.assertEqual(value(other + '/m.gguf'), b'Fours')
+
     def test_looking_takes_no_lock(self):
         path = self.put('m.gguf')
         with Mount(self.top) as at:
