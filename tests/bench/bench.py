@@ -15,6 +15,7 @@ all rounds and, in brackets, the least and the most. WHAT is any of
   start       mount, list, memory and unmount: a small model and one of 1 TB with 20,000 tensors
   vocabulary  a model with a large vocabulary: parsing, and mount, read all metadata, unmount
   edit        each kind of edit of a 100 GiB model, on XFS, btrfs and ext4 in images
+  tensors     edits of tensors of such a model: renamed, reshaped, removed, 64 MiB of bytes replaced
   copy        an edit by copy of a 2 GB model, against cp
   during      `ls -l metadata` and reads of tensors while such a copy runs, against while cp runs
   split       `cp model.gguf` of a split model, against cat of the shards
@@ -53,6 +54,7 @@ import ggufmodel
 import passing
 import shards
 import states
+import tensors
 from benchlib import Table, ggufs, goal, quiet, ready, show_ms, show_ratio, speed_ratio, timed, turns
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -440,7 +442,8 @@ def vocabulary(run):
 BENCHES = {f.__name__: f for f in (
     decode, encode, sequential, disk, passing.passthrough, cached, random, parallel, start, vocabulary, edits.edit,
     copies.copy, copies.during, shards.split, shards.check, bounds.many, states.history, bounds.memory,
-    bounds.latency, bounds.hanging, derived.stats, derived.hashes, before.before, folders.folders)}
+    bounds.latency, bounds.hanging, derived.stats, derived.hashes, before.before, folders.folders,
+    tensors.tensors)}
 
 
 def machine():

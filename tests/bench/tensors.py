@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: MIT
+"""Edits of tensors of a model of 100 GiB, on file systems that clone, and in place."""
+import os
+import shutil
+import tempfile
+
+import benchlib
+import edits
+from benchlib import Skipped, Table, ggufs, goal, show_ms, timed
+
+MIB = 1 << 20
+PIECE = 64 * MIB
+ROUNDS = 3
+BOUND, REMOVED, TIMES = 200, 1000, 3  # ms; ms; of what a plain file takes
+
+
+def to_disk(path):
+    fd = os.open(path, os.O_RDONLY)
+    os.fsync(fd)
+    os.close(fd)
+
+
+def put(path, data):
+    """As `dd bs=1M conv=notrunc,fsync`."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
+    for at in range(0, len(data), MIB):
+        os.pwrite(fd, data[at:at + MIB], at)
+    os.fsync(fd)
+    os.close(fd)
+
+
+class Tensors:
+    """Those of a mount, each used for one edit."""
+
+    def __init__(self, at):
+        self.at = os.path.join(at, 'tensors')
+        self.names = iter(os.listdir(self.at))
+
+    def next(self):
+        return os.path.join(self.at, next(self.names))
+
+    def rename(self, name):
+        os.rename(name, name + '.new')
+        to_disk(self.at)
+
+    def reshape(self, name):
+        with open(os.path.join(name, 'shape'), encoding='ascii') as file:
+            rows, columns = file.read().split()
+        fd = os.open(os.path.join(name, 'shape'), os.O_WRONLY | os.O_TRUNC)
+        os.write(fd, f'1 {rows} {columns}\n'.encode())
+        os.close(fd)
+        to_disk(self.at)
+
+    def remove(self, name):
+        shutil.rmtree(name)
+        to_disk(self.at)
+
+
+def rows(table, kind, folder, at, log):
+    all_tensors, plain = Tensors(at), os.path.join(folder, 'plain')
+    data = os.urandom(PIECE)
+    edits.first(os.path.join(at, 'metadata'))  # makes the reserve
+    log.strategies()
+    for what, edit, bound in (('rename', all_tensors.rename, BOUND),
+                              ('reshape', all_tensors.reshape, BOUND),
+                              ('remove', all_tensors.remove, REMOVED)):
+        if what == 'remove' and kind not in ('xfs', 'btrfs'):
+            continue
+        seconds = [timed(edit, all_tensors.next()) for _ in range(ROUNDS)]
+        worst = round(1e3 * max(seconds), 1)
+        table.add(kind, what, show_ms(seconds), edits.told(log.strategies()),
+                  goal(worst, bound, False, ' ms, the most'))
+    own, base = [], []
+    for _ in range(ROUNDS):
+        own.append(timed(put, os.path.join(all_tensors.next(), 'raw'), data))
+        base.append(timed(put, plain, data))
+        os.unlink(plain)
+    ratio = round(sorted(own)[ROUNDS // 2] / sorted(base)[ROUNDS // 2], 2)
+    table.add(kind, f'64 MiB of bytes (a plain file: {show_ms(base)} ms)', show_ms(own),
+              edits.told(log.strategies()), goal(ratio, TIMES, False, ' times a plain file'))
+
+
+def tensors(run):
+    table = Table('Edits of tensors of a model of 100 GiB', 'file system', 'edit', 'ms', 'written by',
+                  'goal')
+    for kind in ('xfs', 'btrfs', 'ext4'):
+        try:
+            with benchlib.disk(run.work, kind, edits.DISK) as folder:
+                model = edits.put_model(run, folder)
+                with tempfile.TemporaryFile(dir=run.work) as log, \
+                        ggufs(run.work, model, '-o', 'tensors=edit', log=log) as (at, _):
+                    rows(table, kind, folder, at, edits.Log(log))
+        except Skipped as why:
+            table.add(kind, '', '', '', f'skipped: {why}')
+    yield table
