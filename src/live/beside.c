@@ -31,7 +31,8 @@ static int make(struct live *l, uint32_t tensor, const char *name, int fd, struc
         free(helper);
         return -ENOMEM;
     }
-    *d = (struct view_draft){.node = atomic_fetch_add(&l->newest->numbers, 1),
+    *d = (struct view_draft){.of = &view_helper,
+                             .node = atomic_fetch_add(&l->newest->numbers, 1),
                              .tensor = tensor,
                              .row = VIEW_NO_ROW,
                              .kind = LIVE_HELPER,
@@ -131,14 +132,14 @@ static int rename_helper(struct live *l, struct view_draft *d, const char *to)
 }
 
 /* All of a helper to a view's draft, which is empty. */
-static int copy(struct live *l, const struct view_draft *from, struct live_view *to)
+static int copy(struct live *l, struct view_draft *from, struct live_view *to)
 {
     uint8_t *room = malloc(COPY_ROOM);
     uint64_t at = 0;
     size_t got = 1;
     int r = room ? 0 : -ENOMEM;
     while (r == 0 && got > 0) {
-        r = helper_read(from, at, room, COPY_ROOM, &got);
+        r = helper_read(l, from, at, room, COPY_ROOM, &got);
         if (r == 0 && got > 0)
             r = live_view_write(l, to, at, room, got);
         at += got;

@@ -7,8 +7,10 @@
 
 #include "base/sys.h"
 
-int helper_read(const struct view_draft *d, uint64_t off, void *dst, size_t n, size_t *got)
+int helper_read(struct live *l, struct view_draft *d, uint64_t off, void *dst, size_t n,
+                size_t *got)
 {
+    (void)l;
     *got = 0;
     while (*got < n) {
         ssize_t k = sys_libc.pread(&sys_libc, d->fd, (uint8_t *)dst + *got, n - *got, off + *got);
@@ -21,16 +23,19 @@ int helper_read(const struct view_draft *d, uint64_t off, void *dst, size_t n, s
     return 0;
 }
 
-int helper_write(const struct live_view *h, uint64_t off, const void *bytes, size_t n)
+int helper_write(struct live *l, struct view_draft *d, bool append, uint64_t off, const void *bytes,
+                 size_t n)
 {
-    if (h->append)
-        off = view_draft_size(h->d);
+    (void)l;
+    if (append)
+        off = view_draft_size(d);
     if (off > INT64_MAX || n > INT64_MAX - off)
         return -EFBIG;
-    return sys_write_all(&sys_libc, h->d->fd, bytes, n, off);
+    return sys_write_all(&sys_libc, d->fd, bytes, n, off);
 }
 
-int helper_truncate(const struct view_draft *d, uint64_t size)
+int helper_truncate(struct live *l, struct view_draft *d, uint64_t size)
 {
+    (void)l;
     return size > INT64_MAX ? -EFBIG : sys_libc.ftruncate(&sys_libc, d->fd, size);
 }

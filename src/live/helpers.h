@@ -9,8 +9,11 @@
 
 #include "live/view.h"
 
-int helper_read(const struct view_draft *d, uint64_t off, void *dst, size_t n, size_t *got);
-int helper_write(const struct live_view *h, uint64_t off, const void *bytes, size_t n);
-int helper_truncate(const struct view_draft *d, uint64_t size);
+/* Of struct view_kind. */
+int helper_read(struct live *l, struct view_draft *d, uint64_t off, void *dst, size_t n,
+                size_t *got);
+int helper_write(struct live *l, struct view_draft *d, bool append, uint64_t off, const void *bytes,
+                 size_t n);
+int helper_truncate(struct live *l, struct view_draft *d, uint64_t size);
 
 #endif

@@ -218,13 +218,48 @@ static int judge_all(struct live *l, struct view_draft *d, bool end, const void 
     return r;
 }
 
-/* Of a tensor in the making a text is judged alone, and the rest as a whole. */
-static int judge_new(struct live *l, struct view_draft *d, bool end)
+int view_judge(struct live *l, struct view_draft *d, bool end, const void *request)
 {
-    struct err e = {0};
+    (void)pthread_mutex_lock(&d->judging);
+    int r = judge_all(l, d, end, request);
+    (void)pthread_mutex_unlock(&d->judging);
+    return r;
+}
+
+int view_sync(struct live *l, struct view_draft *d, struct live_wait *w)
+{
+    lock_take(&l->lock);
+    bool writers = d->writers > 0;
+    lock_drop(&l->lock);
+    int r = writers ? d->of->judge(l, d, d->of->ends, w->request) : 0;
+    if (r < 0)
+        return r;
+    lock_take(&l->lock);
+    d->accepted = false;
+    r = writer_sync(l, w, false);
+    lock_drop(&l->lock);
+    return r;
+}
+
+/* ---- of a tensor in the making: a text is judged alone, and the rest as a whole ---- */
+
+int making_data_judge(struct live *l, struct view_draft *d, bool end, const void *request)
+{
+    (void)end;
+    (void)request;
     lock_take(&l->lock);
     int r = d->why.code;
-    if (r == 0 && !d->data && d->text_new) {
+    lock_drop(&l->lock);
+    return r;
+}
+
+int making_text_judge(struct live *l, struct view_draft *d, bool end, const void *request)
+{
+    struct err e = {0};
+    (void)request;
+    lock_take(&l->lock);
+    int r = d->why.code;
+    if (r == 0 && d->text_new) {
         r = making_text(l, d, end, &e);
         d->text_new = r == TENSOR_SHORT;
         if (r < 0) {
@@ -237,12 +272,8 @@ static int judge_new(struct live *l, struct view_draft *d, bool end)
     return r < 0 ? r : 0;
 }
 
-int view_judge(struct live *l, struct view_draft *d, bool end, const void *request)
+/* It is not part of the model: nothing to wait for. */
+int making_sync(struct live *l, struct view_draft *d, struct live_wait *w)
 {
-    if (d->making)
-        return judge_new(l, d, end);
-    (void)pthread_mutex_lock(&d->judging);
-    int r = judge_all(l, d, end, request);
-    (void)pthread_mutex_unlock(&d->judging);
-    return r;
+    return d->of->judge(l, d, true, w->request);
 }

@@ -16,7 +16,29 @@
 /* Texts of `type` and `shape` are shorter. */
 #define VIEW_TEXT_MAX 4096
 
+/*
+ * What a draft holds and how that is judged, chosen when it is made: of a tensor, or of one in the
+ * making, data or a text (contents.c); or a helper's bytes (helpers.h). Without the lock.
+ */
+struct view_kind {
+    int (*read)(struct live *l, struct view_draft *d, uint64_t off, void *dst, size_t n,
+                size_t *got);
+    /* 1: a line is whole, and is to be judged; 0; -errno, which was reported. */
+    int (*write)(struct live *l, struct view_draft *d, bool append, uint64_t off, const void *bytes,
+                 size_t n);
+    int (*truncate)(struct live *l, struct view_draft *d, uint64_t size);
+    /* NULL: without effect. */
+    int (*allocate)(struct live *l, struct view_draft *d, uint64_t off, uint64_t n, bool keep_size);
+    /* Judge what was written. end: no more will come. 1: there was an edit; 0; -errno, which was
+     * reported. NULL: it is not judged. */
+    int (*judge)(struct live *l, struct view_draft *d, bool end, const void *request);
+    bool ends; /* each close is taken for the end: a text may lack its newline */
+    /* fsync(2); NULL: it is in memory. */
+    int (*sync)(struct live *l, struct view_draft *d, struct live_wait *w);
+};
+
 struct view_draft {
+    const struct view_kind *of;
     struct view_draft *next, **at; /* in live.views */
     struct view_draft *inside;     /* in the drafts of its folder */
     struct view_draft *bucket;     /* in live.by_node */
@@ -47,9 +69,15 @@ struct live_view {
     bool writes, append, closed;
 };
 
-/* Judge what was written. end: no more will come. 1: there was an edit; 0; -errno, which was reported.
- * Without the lock. */
+/* The kind of a draft that is made, but of a helper's. */
+const struct view_kind *view_kind_of(const struct view_draft *d);
+extern const struct view_kind view_helper;
+/* How they are judged, and synced: of a tensor; a text, and data, of one in the making. */
 int view_judge(struct live *l, struct view_draft *d, bool end, const void *request);
+int view_sync(struct live *l, struct view_draft *d, struct live_wait *w);
+int making_text_judge(struct live *l, struct view_draft *d, bool end, const void *request);
+int making_data_judge(struct live *l, struct view_draft *d, bool end, const void *request);
+int making_sync(struct live *l, struct view_draft *d, struct live_wait *w);
 
 /* The base of a draft: the tensor with all edits accepted. With the lock. -ENOENT. */
 int view_base(struct live *l, uint32_t tensor, struct tensor_base **ret);

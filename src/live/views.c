@@ -8,8 +8,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/bytes.h"
-#include "live/helpers.h"
 #include "live/makings.h"
 #include "live/tensor_batch.h"
 
@@ -89,6 +87,7 @@ int view_make(struct live *l, uint32_t tensor, uint32_t row, enum live_view_kind
     d->row = row;
     d->kind = kind;
     d->making = m;
+    d->of = view_kind_of(d);
     d->edits = f->edits;
     d->losses = f->losses;
     (void)pthread_mutex_init(&d->judging, NULL);
@@ -261,85 +260,24 @@ int live_view_read(struct live *l, struct live_view *h, uint64_t off, void *dst,
                    size_t *got)
 {
     *got = 0;
-    if (!h->d)
-        return 0;
-    if (h->d->data)
-        return tensor_draft_read(h->d->data, off, dst, n, got);
-    if (h->d->helper)
-        return helper_read(h->d, off, dst, n, got);
-    lock_take(&l->lock);
-    const struct buf *b = &h->d->text;
-    *got = (size_t)within_u64(off, n, b->len);
-    if (*got)
-        memcpy(dst, b->data + off, *got);
-    lock_drop(&l->lock);
-    return 0;
-}
-
-/* A write that was refused: the error stays with the draft. It is reported once: a full disk refuses
- * each page of a mapping. */
-static int refused(struct live *l, struct view_draft *d, int r, struct err *e)
-{
-    struct tensor_now t;
-    if (!e->code)
-        (void)err_set(e, r, "%s", strerror(-r));
-    e->code = r;
-    lock_take(&l->lock);
-    bool again = d->why.code == r && strcmp(d->why.msg, e->msg) == 0;
-    d->why = *e;
-    if (!again && tensor_of_number(l, d->tensor, &t) == 0)
-        (void)tensor_refused(l, tensor_folder(l, d->tensor), t.name, t.len, e);
-    lock_drop(&l->lock);
-    return r;
-}
-
-static int write_text(struct live *l, struct live_view *h, uint64_t off, const void *bytes,
-                      size_t n)
-{
-    struct view_draft *d = h->d;
-    struct err e = {0};
-    lock_take(&l->lock);
-    struct buf *b = &d->text;
-    if (h->append)
-        off = b->len;
-    bool fits = off <= b->len && off + n <= VIEW_TEXT_MAX;
-    if (off == 0)
-        d->why = (struct err){0}; /* it is written anew */
-    if (fits) {
-        size_t over = (size_t)min_u64(n, b->len - off);
-        if (over)
-            memcpy(b->data + off, bytes, over);
-        buf_add(b, (const uint8_t *)bytes + over, n - over);
-    }
-    d->text_new = true;
-    bool line = n > 0 && memchr(bytes, '\n', n);
-    int r = !fits ? -EINVAL : buf_error(b);
-    lock_drop(&l->lock);
-    if (r < 0)
-        return refused(l, d, r, &e);
-    r = line ? view_judge(l, d, false, caller_request) : 0;
-    return r < 0 ? r : 0;
+    return h->d ? h->d->of->read(l, h->d, off, dst, n, got) : 0;
 }
 
 int live_view_write(struct live *l, struct live_view *h, uint64_t off, const void *bytes, size_t n)
 {
-    struct err e = {0};
-    if (!h->d)
+    struct view_draft *d = h->d;
+    if (!d)
         return h->writes ? 0 : -EBADF;
     h->closed = false;
-    if (h->d->helper)
-        return helper_write(h, off, bytes, n);
-    if (!h->d->data)
-        return write_text(l, h, off, bytes, n);
-    int r = tensor_draft_write(h->d->data, h->append, off, bytes, n, &e);
-    return r < 0 ? refused(l, h->d, r, &e) : 0;
+    int r = d->of->write(l, d, h->append, off, bytes, n);
+    if (r > 0)
+        r = d->of->judge(l, d, false, caller_request);
+    return r < 0 ? r : 0;
 }
 
 int live_view_truncate(struct live *l, struct live_view *h, uint64_t size)
 {
     struct view_draft *d = h->d;
-    struct err e = {0};
-    int r = 0;
     if (!d)
         return 0;
     h->closed = false;
@@ -348,73 +286,38 @@ int live_view_truncate(struct live *l, struct live_view *h, uint64_t size)
         d->why = (struct err){0};
         lock_drop(&l->lock);
     }
-    if (d->data) {
-        r = tensor_draft_truncate(d->data, size, &e);
-        return r < 0 ? refused(l, d, r, &e) : 0;
-    }
-    if (d->helper)
-        return helper_truncate(d, size);
-    lock_take(&l->lock);
-    if (size <= d->text.len)
-        d->text.len = (size_t)size;
-    else
-        r = -EINVAL;
-    d->text_new = d->text.len > 0;
-    lock_drop(&l->lock);
-    return r;
+    return d->of->truncate(l, d, size);
 }
 
 int live_view_allocate(struct live *l, struct live_view *h, uint64_t off, uint64_t n,
                        bool keep_size)
 {
-    struct err e = {0};
-    (void)l;
     if (!h->writes)
         return -EBADF;
-    if (!h->d || !h->d->data)
-        return 0;
-    return tensor_draft_allocate(h->d->data, off, n, keep_size, &e);
+    return h->d && h->d->of->allocate ? h->d->of->allocate(l, h->d, off, n, keep_size) : 0;
 }
 
 /* ---- closed ---- */
 
 int live_view_flush(struct live *l, struct live_view *h, struct live_wait *w)
 {
-    if (!h->d || !h->writes || h->d->helper)
+    struct view_draft *d = h->d;
+    if (!d || !h->writes || !d->of->judge)
         return 0;
     h->closed = true;
-    int r = view_judge(l, h->d, !h->d->data, w->request); /* a text may lack its newline */
-    if (h->d->making)
-        return r;
+    int r = d->of->judge(l, d, d->of->ends, w->request);
     lock_take(&l->lock);
-    bool accepted = r > 0 || h->d->accepted; /* another one may wait for the same edit */
-    h->d->accepted = false;
+    bool accepted = r > 0 || d->accepted; /* another one may wait for the same edit */
+    d->accepted = false;
     if (r >= 0)
         r = accepted ? writer_accepted(l, w) : 0;
     lock_drop(&l->lock);
     return r;
 }
 
-/* A tensor in the making is not part of the model: nothing to wait for. */
 int live_view_fsync(struct live *l, struct live_view *h, struct live_wait *w)
 {
-    int r = 0;
-    if (!h->d || h->d->helper)
-        return 0;
-    if (h->d->making)
-        return view_judge(l, h->d, true, w->request);
-    lock_take(&l->lock);
-    bool writers = h->d->writers > 0;
-    lock_drop(&l->lock);
-    if (writers)
-        r = view_judge(l, h->d, !h->d->data, w->request);
-    if (r < 0)
-        return r;
-    lock_take(&l->lock);
-    h->d->accepted = false;
-    r = writer_sync(l, w, false);
-    lock_drop(&l->lock);
-    return r;
+    return h->d && h->d->of->sync ? h->d->of->sync(l, h->d, w) : 0;
 }
 
 /* Dropped with what was written to it. With the lock. */
@@ -436,14 +339,14 @@ void live_view_release(struct live *l, struct live_view *h)
         lock_take(&l->lock);
         d->unclosed |= h->writes && !h->closed;
         d->writers -= h->writes;
-        bool last = h->writes && d->writers == 0 && !d->helper, ending = l->ending;
+        bool last = h->writes && d->writers == 0 && d->of->judge, ending = l->ending;
         if (last && ending && d->unclosed && !d->making)
             drop(l, d);
         bool judged = last && !(ending && d->unclosed);
         d->users++;
         lock_drop(&l->lock);
         if (judged)
-            (void)view_judge(l, d, true, NULL);
+            (void)d->of->judge(l, d, true, NULL);
         lock_take(&l->lock);
         d->users--;
         d->handles--;
