@@ -442,8 +442,7 @@ def vocabulary(run):
 BENCHES = {f.__name__: f for f in (
     decode, encode, sequential, disk, passing.passthrough, cached, random, parallel, start, vocabulary, edits.edit,
     copies.copy, copies.during, shards.split, shards.check, bounds.many, states.history, bounds.memory,
-    bounds.latency, bounds.hanging, derived.stats, derived.hashes, before.before, folders.folders,
-    tensors.tensors)}
+    bounds.latency, bounds.hanging, derived.stats, derived.hashes, before.before, folders.folders, tensors.tensors)}
 
 
 def machine():
@@ -451,15 +450,13 @@ def machine():
         cpu = next((line.split(':')[1].strip() for line in lines if 'model name' in line), '?')
     with open('/proc/meminfo', encoding='utf-8') as lines:
         memory = int(next(lines).split()[1]) // MIB
-    fuse = subprocess.run(['pkg-config', '--modversion', 'fuse3'], stdout=subprocess.PIPE,
-                          text=True, check=False).stdout.strip()
+    fuse = subprocess.run(['pkg-config', '--modversion', 'fuse3'], stdout=subprocess.PIPE, text=True, check=False).stdout.strip()
     return (f'{cpu}, {os.cpu_count()} CPUs, {memory} GiB; Linux {platform.release()}, '
             f'libfuse {fuse}; load {os.getloadavg()[0]:.1f}; {time.strftime("%Y-%m-%d")}')
 
 
 def arguments():
-    parser = argparse.ArgumentParser(prog='bench', usage=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(prog='bench', usage=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('what', nargs='*', metavar='WHAT')
     parser.add_argument('--markdown', action='store_true')
     parser.add_argument('--rounds', type=int, default=15)
