@@ -110,8 +110,8 @@ static int text_truncate(struct live *l, struct view_draft *d, uint64_t size)
     .read = data_read, .write = data_write, .truncate = data_truncate, .allocate = data_allocate
 #define TEXT .read = text_read, .write = text_write, .truncate = text_truncate, .ends = true
 
-static const struct view_kind stored_data = {DATA, .judge = view_judge, .sync = view_sync};
-static const struct view_kind stored_text = {TEXT, .judge = view_judge, .sync = view_sync};
+static const struct view_kind stored_data = {DATA, .judge = view_data_judge, .sync = view_sync};
+static const struct view_kind stored_text = {TEXT, .judge = view_text_judge, .sync = view_sync};
 static const struct view_kind new_data = {DATA, .judge = making_data_judge, .sync = making_sync};
 static const struct view_kind new_text = {TEXT, .judge = making_text_judge, .sync = making_sync};
 

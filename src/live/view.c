@@ -84,16 +84,6 @@ static int judge_shape(struct round *o, bool end)
     return r;
 }
 
-static int judge(struct round *o, bool end)
-{
-    struct view_draft *d = o->d;
-    struct progress p = {o->l, d, 0};
-    const struct units_watch watch = {&d->cancel, on_progress, &p};
-    if (d->data)
-        return tensor_draft_judge(d->data, &watch, &o->edit, &o->e);
-    return d->kind == LIVE_TYPE ? judge_type(o, end, &watch) : judge_shape(o, end);
-}
-
 /* Whether what it was begun from is still what the model has. */
 static int check_base(const struct round *o, const struct folder *f, struct err *e)
 {
@@ -178,50 +168,75 @@ static int settle(struct round *o, int r, bool end)
     return 0;
 }
 
-/* With `judging`. */
-static int judge_all(struct live *l, struct view_draft *d, bool end, const void *request)
+/* With the lock. */
+static void begin(struct view_draft *d, const void *request)
 {
-    struct round o = {.l = l, .d = d, .text = BUF_INIT, .edit = TENSOR_EDIT_INIT};
-    bool text = !d->data;
-    lock_take(&l->lock);
-    int r = d->why.code;
-    bool idle = text && !d->text_new;
-    if (r == 0 && !idle && text)
-        r = view_base(l, d->tensor, &o.base);
     d->request = request;
     atomic_store(&d->cancel, false);
-    struct folder *f = folders_find(&l->folders, d->tensor);
-    if (text) { /* it may be written on meanwhile */
-        d->losses = f ? f->losses : 0;
-        d->edits = f ? f->edits : 0;
-        buf_add(&o.text, d->text.data, d->text.len);
-        r = r == 0 ? buf_error(&o.text) : r;
-    }
-    lock_drop(&l->lock);
-    if (r < 0 || idle) {
-        tensor_base_unref(o.base);
-        buf_free(&o.text);
-        return r;
-    }
-    do
-        r = judge(&o, end);
-    while (r == -EAGAIN);
-    lock_take(&l->lock);
-    r = settle(&o, r, end);
-    d->request = NULL;
-    if (text && (r >= 0 || end || d->why.code))
-        d->text_new = false;
-    lock_drop(&l->lock);
-    tensor_edit_free(&o.edit);
-    tensor_base_unref(o.base);
-    buf_free(&o.text);
+}
+
+static int finish(struct round *o, int r, bool end)
+{
+    lock_take(&o->l->lock);
+    r = settle(o, r, end);
+    o->d->request = NULL;
+    if (r >= 0 || end || o->d->why.code)
+        o->d->text_new = false;
+    lock_drop(&o->l->lock);
+    tensor_edit_free(&o->edit);
     return r;
 }
 
-int view_judge(struct live *l, struct view_draft *d, bool end, const void *request)
+int view_data_judge(struct live *l, struct view_draft *d, bool end, const void *request)
 {
+    struct round o = {.l = l, .d = d, .edit = TENSOR_EDIT_INIT};
+    struct progress p = {l, d, 0};
+    const struct units_watch watch = {&d->cancel, on_progress, &p};
     (void)pthread_mutex_lock(&d->judging);
-    int r = judge_all(l, d, end, request);
+    lock_take(&l->lock);
+    int r = d->why.code;
+    begin(d, request);
+    lock_drop(&l->lock);
+    if (r == 0) {
+        do
+            r = tensor_draft_judge(d->data, &watch, &o.edit, &o.e);
+        while (r == -EAGAIN);
+        r = finish(&o, r, end);
+    }
+    (void)pthread_mutex_unlock(&d->judging);
+    return r;
+}
+
+/* What is to be judged: 1; 0: nothing is; -errno. It may be written on meanwhile. With the lock. */
+static int take_text(struct round *o)
+{
+    struct view_draft *d = o->d;
+    const struct folder *f = folders_find(&o->l->folders, d->tensor);
+    d->losses = f ? f->losses : 0;
+    d->edits = f ? f->edits : 0;
+    if (d->why.code || !d->text_new)
+        return d->why.code;
+    int r = view_base(o->l, d->tensor, &o->base);
+    buf_add(&o->text, d->text.data, d->text.len);
+    return r < 0 ? r : buf_error(&o->text) ? buf_error(&o->text) : 1;
+}
+
+int view_text_judge(struct live *l, struct view_draft *d, bool end, const void *request)
+{
+    struct round o = {.l = l, .d = d, .text = BUF_INIT, .edit = TENSOR_EDIT_INIT};
+    struct progress p = {l, d, 0};
+    const struct units_watch watch = {&d->cancel, on_progress, &p};
+    (void)pthread_mutex_lock(&d->judging);
+    lock_take(&l->lock);
+    int r = take_text(&o);
+    begin(d, request);
+    lock_drop(&l->lock);
+    if (r > 0) {
+        r = d->kind == LIVE_TYPE ? judge_type(&o, end, &watch) : judge_shape(&o, end);
+        r = finish(&o, r, end);
+    }
+    tensor_base_unref(o.base);
+    buf_free(&o.text);
     (void)pthread_mutex_unlock(&d->judging);
     return r;
 }

@@ -72,8 +72,9 @@ struct live_view {
 /* The kind of a draft that is made, but of a helper's. */
 const struct view_kind *view_kind_of(const struct view_draft *d);
 extern const struct view_kind view_helper;
-/* How they are judged, and synced: of a tensor; a text, and data, of one in the making. */
-int view_judge(struct live *l, struct view_draft *d, bool end, const void *request);
+/* How they are judged, and synced: of a tensor; of one in the making. */
+int view_data_judge(struct live *l, struct view_draft *d, bool end, const void *request);
+int view_text_judge(struct live *l, struct view_draft *d, bool end, const void *request);
 int view_sync(struct live *l, struct view_draft *d, struct live_wait *w);
 int making_text_judge(struct live *l, struct view_draft *d, bool end, const void *request);
 int making_data_judge(struct live *l, struct view_draft *d, bool end, const void *request);
