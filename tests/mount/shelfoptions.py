@@ -53,13 +53,39 @@ class Options(Shelf):
             self.assertIn(editlib.RESERVE, dict(gguf.read(mountlib.get(path)).kv))
             self.assertNotEqual(run(GGUFS, '--undo', at + '/m.gguf').returncode, 0)
 
+    def test_in_place(self):
+        """relayout=inplace, where there is room, keeps the file; relayout=copy makes another."""
+        paths = [self.put('a.gguf'), self.put('sub/b.gguf')]
+        for options, kept in (('relayout=copy,reserve=4096', False), ('relayout=inplace', True)):
+            before = [os.stat(path).st_ino for path in paths]
+            with Mount(self.top, '-o', 'commit=close,' + options) as at:
+                for name in ('a.gguf', 'sub/b.gguf'):
+                    editlib.write(os.path.join(at, name), 'general.name', 'New ' + options)
+            self.assertEqual([os.stat(path).st_ino for path in paths] == before, kept)
+            self.assertEqual([value(path) for path in paths], 2 * [('New ' + options).encode()])
+
+    def test_history(self):
+        """history=N: an edit of one model is taken back, no other's."""
+        paths = [self.put('a.gguf'), self.put('b.gguf')]
+        with Mount(self.top, '-o', 'commit=close,history=1') as at:
+            for name in ('a.gguf', 'b.gguf'):
+                for text in ('One', 'Two', 'Three'):
+                    editlib.write(os.path.join(at, name), 'general.name', text)
+            self.assertEqual(run(GGUFS, '--undo', at + '/b.gguf').returncode, 0)
+            self.assertNotEqual(run(GGUFS, '--undo=5', at + '/b.gguf').returncode, 0)
+            self.assertEqual([value(path) for path in paths], [b'Three', b'Tiny'])
+
     def test_tensors(self):
-        path = self.put('m.gguf')
+        path, other = self.put('m.gguf'), self.put('other.gguf')
         with Mount(self.top, '-o', 'tensors=edit,commit=close') as at:
             folder = at + '/m.gguf/tensors/'
             tensor = os.listdir(folder)[0]
             os.rename(folder + tensor, folder + 'another.weight')
             editlib.sync(at + '/m.gguf', 'tensors')
+            for name in ('', '/raw'):
+                self.refused(errno.EXDEV, os.rename, folder + 'another.weight' + name,
+                             f'{at}/other.gguf/tensors/{tensor}{name}')
+        self.assertEqual(mountlib.get(other), llama.image())
         self.assertIn(b'another.weight', [t.name for t in gguf.read(mountlib.get(path)).tensors])
 
     def test_how_it_is_served(self):
@@ -110,8 +136,10 @@ class Others(Shelf):
             self.assertEqual(self.seen(at + '/theirs.gguf/error'), 'Permission denied\n')
             done = run(*mountlib.as_other('sh', '-c', f'echo x > {at}/m.gguf/metadata/general.name'))
             self.assertNotEqual(done.returncode, 0)
-        with Mount(os.path.join(self.top, 'in')) as at:
-            self.assertIsNone(self.seen(at + '/m.gguf/info'))
+        for options in ([], ['-o', 'allow_root']):  # only for whom it was mounted, and root
+            with Mount(os.path.join(self.top, 'in'), *options) as at:
+                self.assertIsNone(self.seen(at + '/m.gguf/info'))
+                self.assertIn(b'Tiny', mountlib.get(at + '/m.gguf/info'))
 
 
 if __name__ == '__main__':
