@@ -24,6 +24,8 @@ bool repo_name(const char *folder, char org[TREE_NAME_MAX + 1], char name[TREE_N
     if (strncmp(folder, PREFIX, strlen(PREFIX)) != 0 || strlen(folder) > TREE_NAME_MAX)
         return false;
     const char *rest = folder + strlen(PREFIX), *end = strstr(rest, "--");
+    if (strchr(rest, '@')) /* no repository's name has it: it would read as that of a revision */
+        return false;
     (void)snprintf(org, TREE_NAME_MAX + 1, "%.*s", end ? (int)(end - rest) : 0, rest);
     (void)snprintf(name, TREE_NAME_MAX + 1, "%s", end ? end + 2 : rest);
     return name[0] && (!end || end > rest) && org[0] != '.' && name[0] != '.';
@@ -215,9 +217,10 @@ int repo_find(struct reach *r, const struct found *dir, const char *org, const c
     char folder[2 * TREE_NAME_MAX + 16];
     const char *at = strrchr(name, '@');
     (void)snprintf(folder, sizeof(folder), PREFIX "%s--%s", org, name);
-    int e = find_revision(r, dir, folder, NULL, room, ref);
-    if (e != -ENOENT || !at || !is_commit(at + 1))
-        return e;
+    if (!at)
+        return find_revision(r, dir, folder, NULL, room, ref);
+    if (!is_commit(at + 1))
+        return -ENOENT;
     (void)snprintf(folder, sizeof(folder), PREFIX "%s--%.*s", org, (int)(at - name), name);
     return find_revision(r, dir, folder, at + 1, room, ref);
 }
@@ -271,7 +274,7 @@ static int find_org(struct reach *r, const struct place *p, const struct found *
     return e == -ENAMETOOLONG || e == -ENOTDIR || e == -ELOOP ? -ENOENT : e;
 }
 
-const struct store store_org = {list_org, find_org, repo_item};
+const struct store_kind store_org = {list_org, find_org, repo_item};
 
 /* ---- a repository by itself ---- */
 
@@ -296,4 +299,4 @@ static int find_repo(struct reach *r, const struct place *p, const struct found 
     return -EAGAIN; /* a listing is no more work */
 }
 
-const struct store store_repo = {list_repo, find_repo, repo_item};
+const struct store_kind store_repo = {list_repo, find_repo, repo_item};

@@ -7,7 +7,7 @@
 
 /* A place whose folder is recognised when it is opened has a function for that. */
 static const struct {
-    const struct store *store;
+    const struct store_kind *store;
     bool (*is)(struct reach *r, const struct found *dir);
 } kinds[PLACE_KINDS] = {
     [PLACE_FOLDER] = {&store_plain, NULL},
@@ -23,7 +23,7 @@ static const struct {
 
 /* The folder of a place, and what it is at this moment. */
 static int open_place(struct reach *r, const struct place *p, struct found *dir,
-                      const struct store **store)
+                      const struct store_kind **store)
 {
     int e = reach_again(r, p->path, dir);
     if (e == 0 && !S_ISDIR(dir->st.st_mode))
@@ -43,7 +43,7 @@ int place_list(struct reach *r, const struct place *p, struct listing *ret)
 {
     struct found dir = FOUND_NONE;
     struct listing l = LISTING_INIT;
-    const struct store *store;
+    const struct store_kind *store;
     int e = open_place(r, p, &dir, &store);
     if (e < 0)
         return e;
@@ -73,7 +73,7 @@ int place_find(struct reach *r, const struct place *p, const struct listing *lis
     char room[2 * (TREE_NAME_MAX + 1)], raw[TREE_NAME_MAX + 1];
     struct found dir = FOUND_NONE;
     struct listing own = LISTING_INIT;
-    const struct store *store;
+    const struct store_kind *store;
     struct ref ref = {.b = ""};
     if (name[0] == '.' || strlen(name) > TREE_NAME_MAX)
         return -ENOENT;
@@ -104,7 +104,7 @@ int place_find(struct reach *r, const struct place *p, const struct listing *lis
 int place_item(struct reach *r, const struct place *p, const struct ref *ref, struct item *ret)
 {
     struct found dir = FOUND_NONE;
-    const struct store *store;
+    const struct store_kind *store;
     int e = open_place(r, p, &dir, &store);
     if (e == 0)
         e = store->item(r, p, &dir, ref, ret);

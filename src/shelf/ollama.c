@@ -295,7 +295,7 @@ static int item_in_store(struct reach *r, const struct place *p, const struct fo
     return folder_item(r, p, dir, PLACE_OLLAMA_HOST, ref->a, NULL, ret);
 }
 
-const struct store store_ollama = {list_store, find_in_store, item_in_store};
+const struct store_kind store_ollama = {list_store, find_in_store, item_in_store};
 
 /* ---- a host ---- */
 
@@ -319,7 +319,7 @@ static int item_in_host(struct reach *r, const struct place *p, const struct fou
     return folder_item(r, p, dir, PLACE_OLLAMA_SPACE, p->part[0], ref->a, ret);
 }
 
-const struct store store_ollama_host = {list_host, find_in_host, item_in_host};
+const struct store_kind store_ollama_host = {list_host, find_in_host, item_in_host};
 
 /* ---- a namespace ---- */
 
@@ -341,7 +341,7 @@ static int item_in_space(struct reach *r, const struct place *p, const struct fo
     return tag_item(r, p, dir, p->part[0], p->part[1], ref->a, ret);
 }
 
-const struct store store_ollama_space = {list_in_space, find_in_space, item_in_space};
+const struct store_kind store_ollama_space = {list_in_space, find_in_space, item_in_space};
 
 /* ---- a model ---- */
 
@@ -397,4 +397,4 @@ static int find_layer(struct reach *r, const struct place *p, const struct found
     return -EAGAIN; /* the manifest has all */
 }
 
-const struct store store_ollama_model = {list_layers, find_layer, layer_item};
+const struct store_kind store_ollama_model = {list_layers, find_layer, layer_item};

@@ -379,4 +379,4 @@ static int item(struct reach *r, const struct place *p, const struct found *dir,
     return e;
 }
 
-const struct store store_plain = {list, find, item};
+const struct store_kind store_plain = {list, find, item};

@@ -10,6 +10,7 @@
 
 #include "model/split.h"
 #include "shelf/own.h"
+#include "shelf/store.h"
 
 time_t slots_now(void)
 {
@@ -20,29 +21,68 @@ time_t slots_now(void)
 
 /* ---- what identifies a model ---- */
 
+/* One file, with those before it. 0, -ENOMEM. */
+static int stamp_file(struct reach *r, const struct found *dir, const char *name, uint64_t *stamp)
+{
+    struct found f = FOUND_NONE;
+    int is = name ? reach_open(r, dir, name, REACH_LINKS, &f) : -ENOMEM;
+    if (is != -ENOMEM)
+        *stamp = tree_identity_with(*stamp, is == 0 ? &f.st : &(struct stat){.st_size = is});
+    reach_close(&f);
+    return is == -ENOMEM ? is : 0;
+}
+
+/* The number of the file of a split model that is the first of these, or behind it; `shards` if no
+ * other one has the same name but for the number. */
+static size_t next_shard(const struct names *names, const char *first, size_t shards)
+{
+    size_t n = strlen(first) - SPLIT_TAIL, at = names_from(names, first);
+    const char *name = at < names->n ? name_at(names, at) : "";
+    bool other = strlen(name) != n + SPLIT_TAIL || memcmp(name, first, n + 1) != 0;
+    size_t number = other ? shards + 1 : strtoul(name + n + 1, NULL, 10);
+    return number > shards ? shards : number - 1;
+}
+
+/* The files of a split model. Its name may stand for many more files than there are: those are not
+ * looked for. */
+static int stamp_split(struct reach *r, const struct found *dir, const char *name, size_t shards,
+                       uint64_t *stamp)
+{
+    const struct names *names = NULL;
+    int e = names_load(r, dir, &names);
+    if (e < 0 && e != -ENOMEM)
+        e = 0; /* it may be searched, but not read */
+    for (size_t i = 0; e == 0 && i < shards; i++) {
+        char *shard = split_sibling(name, i, shards);
+        size_t next = names && shard ? next_shard(names, shard, shards) : i;
+        for (; i < next; i++)
+            *stamp = tree_identity_with(*stamp, &(struct stat){.st_size = -ENOENT});
+        if (names && shard && next < shards) {
+            free(shard);
+            shard = split_sibling(name, i, shards);
+        }
+        if (i < shards)
+            e = stamp_file(r, dir, shard, stamp);
+        free(shard);
+    }
+    names_free(r, names);
+    return e;
+}
+
 /* Of the file at `path`, by which a model is opened, or of all files of a split model: what
  * tree_identity() is of a tree that has these open. */
 int slot_stamp(struct reach *r, const char *path, size_t shards, uint64_t *ret)
 {
     const char *slash = strrchr(path, '/');
-    uint64_t stamp = 0;
     char *folder = strndup(path, slash == path ? 1 : (size_t)(slash - path));
     struct found dir = FOUND_NONE;
     int e = folder ? reach_again(r, folder, &dir) : -ENOMEM;
-    for (size_t i = 0; e == 0 && i < (shards ? shards : 1); i++) {
-        char *name = shards ? split_sibling(slash + 1, i, shards) : strdup(slash + 1);
-        struct found f = FOUND_NONE;
-        int is = name ? reach_open(r, &dir, name, REACH_LINKS, &f) : -ENOMEM;
-        if (is == -ENOMEM)
-            e = is;
-        else
-            stamp = tree_identity_with(stamp, is == 0 ? &f.st : &(struct stat){.st_size = is});
-        reach_close(&f);
-        free(name);
-    }
+    *ret = 0;
+    if (e == 0)
+        e = shards ? stamp_split(r, &dir, slash + 1, shards, ret)
+                   : stamp_file(r, &dir, slash + 1, ret);
     reach_close(&dir);
     free(folder);
-    *ret = stamp;
     return e;
 }
 

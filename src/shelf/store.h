@@ -73,7 +73,7 @@ int item_file(struct reach *r, const struct place *p, const struct found *dir, c
 /* ---- kinds: plain.c, hub.c, ollama.c ---- */
 
 /* How a kind of place is listed and searched. dir: its folder. */
-struct store {
+struct store_kind {
     int (*list)(struct reach *r, const struct place *p, const struct found *dir,
                 struct listing *ret);
     /* -ENOENT: it does not exist; -EAGAIN: only a listing can show it. a and b of *ref may point into
@@ -84,7 +84,7 @@ struct store {
                 const struct ref *ref, struct item *ret);
 };
 
-extern const struct store store_plain, store_repo, store_org, store_ollama, store_ollama_host,
+extern const struct store_kind store_plain, store_repo, store_org, store_ollama, store_ollama_host,
     store_ollama_space, store_ollama_model;
 
 /* True if a folder, open as dir, is one of these. */

@@ -23,6 +23,22 @@ class Stores(Shelf):
         with Mount(os.path.join(self.top, model), *options) as alone:
             self.assertEqual(contents(os.path.join(at, name), model), contents(alone, model))
 
+    def test_names_of_many_shards(self):
+        """What is not there is not looked for: 500 files whose names claim 99,999 each, and one that comes."""
+        first, second = shards()
+        for i in range(500):
+            self.put(f'm{i:03}-00001-of-99999.gguf', first)
+        self.put('late-00001-of-00002.gguf', first)
+        with Mount(self.top) as at:
+            with os.scandir(at) as found:
+                self.assertEqual(sum(entry.stat().st_mode > 0 for entry in found), 501)
+            self.assertIn(b'must be 99999', mountlib.get(at + '/m000.gguf/error'))
+            self.assertIn(b'late-00002-of-00002.gguf: No such', mountlib.get(at + '/late.gguf/error'))
+            late = self.put('late-00002-of-00002.gguf', second)
+            self.assertIn(b'Tiny', mountlib.get(at + '/late.gguf/info'))
+            os.unlink(late)
+            self.assertIn(b'late-00002-of-00002.gguf: No such', mountlib.get(at + '/late.gguf/error'))
+
     def test_plain(self):
         self.put('a.gguf')
         self.put('sub/B.GGUF', llama.image(general__name=llama.text('B')))

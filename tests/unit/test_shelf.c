@@ -281,6 +281,20 @@ static void test_hub_collisions(void)
           "  name/ store\n"
           "    m.gguf models--org--name/snapshots/" C1 "/m.gguf store\n",
           FILE("org/x.gguf"), FILE("models--org--name/snapshots/" C1 "/m.gguf"));
+    /* A folder that would be shown as a revision of another one is no repository. */
+    SHOWS("",
+          "models--org--a@" C1 "/\n"
+          "  snapshots/\n"
+          "    " C2 "/\n"
+          "      x.gguf models--org--a@" C1 "/snapshots/" C2 "/x.gguf\n"
+          "org/ store\n"
+          "  a/ store\n"
+          "    z.gguf models--org--a/snapshots/" C2 "/z.gguf store\n"
+          "  a@" C1 "/ store\n"
+          "    y.gguf models--org--a/snapshots/" C1 "/y.gguf store\n",
+          FILE("models--org--a/snapshots/" C1 "/y.gguf"),
+          FILE("models--org--a/snapshots/" C2 "/z.gguf"), {"file", "models--org--a/refs/main", C2},
+          FILE("models--org--a@" C1 "/snapshots/" C2 "/x.gguf"));
     SHOWS("models--org--name",
           "name/ store\n"
           "  m.gguf models--org--name/snapshots/" C1 "/m.gguf store\n",
