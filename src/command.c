@@ -16,7 +16,7 @@
 /* Print lines to standard error, each behind the program's name. */
 static void print_lines(const struct buf *lines)
 {
-    const char *p = (const char *)lines->data, *end = p + lines->len;
+    const char *p = buf_text(lines), *end = buf_text_end(lines);
     while (p < end) {
         const char *stop = memchr(p, '\n', (size_t)(end - p));
         int n = (int)((stop ? stop : end) - p);

@@ -47,6 +47,17 @@ static inline int buf_error(const struct buf *b)
     return b->err;
 }
 
+/* The bytes as text, not NUL-terminated, and their end; both NULL if there are none. */
+static inline const char *buf_text(const struct buf *b)
+{
+    return (const char *)b->data;
+}
+
+static inline const char *buf_text_end(const struct buf *b)
+{
+    return b->data ? (const char *)b->data + b->len : NULL;
+}
+
 /* The bytes, handed to the caller (free() them); the buf is empty again. */
 uint8_t *buf_steal(struct buf *b);
 void buf_free(struct buf *b);

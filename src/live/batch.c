@@ -364,7 +364,7 @@ static void report_lost(struct live *l, const struct buf *lost)
 {
     struct err e = {0};
     char shown[SHOW_MAX];
-    const char *at = (const char *)lost->data, *end = at ? at + lost->len : NULL;
+    const char *at = buf_text(lost), *end = buf_text_end(lost);
     (void)err_set(&e, -EIO, "the edit before it failed");
     for (; at && at < end; at += strlen(at) + 1) {
         live_log(l, LOG_ERR, "%s: not written: %s", show(shown, at, strlen(at)), e.msg);

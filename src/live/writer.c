@@ -69,7 +69,7 @@ static void on_progress(uint64_t done, uint64_t total, void *arg)
 static void log_batch(const struct live *l, const struct job *b, int r)
 {
     unsigned long long ms = elapsed_ms(b);
-    const char *at = (const char *)b->notes.data, *end = at ? at + b->notes.len : NULL;
+    const char *at = buf_text(&b->notes), *end = buf_text_end(&b->notes);
     for (; at && at < end && !buf_error(&b->notes); at += strlen(at) + 1) {
         if (r == 0)
             live_log(l, LOG_INFO, "%s; %s, %llu ms", at, edit_strategy_name(b->result.strategy),

@@ -212,7 +212,7 @@ static int take_down(const struct target *t, struct err *e)
 /* Append the daemon's lines, made safe to print. */
 static void add_lost(const char *shown, const struct daemon_status *s, struct buf *lost)
 {
-    const char *text = (const char *)s->lost.data, *end = text + s->lost.len;
+    const char *text = buf_text(&s->lost), *end = buf_text_end(&s->lost);
     char line[LINE_MAX_SHOWN];
     for (const char *p = text; p < end;) {
         const char *stop = memchr(p, '\n', (size_t)(end - p));

@@ -50,7 +50,7 @@ static int bar_mounts(struct reach *r, const struct found *dir, struct names *n)
 {
     CLEANUP(buf_free) struct buf barred = BUF_INIT;
     int e = reach_mounts_in(r, dir->path, &barred);
-    const char *p = (const char *)barred.data, *end = p ? p + barred.len : NULL;
+    const char *p = buf_text(&barred), *end = buf_text_end(&barred);
     for (; e == 0 && p && p < end; p += strlen(p) + 1) {
         size_t i = names_from(n, p + 1);
         if (i == n->n || strcmp(name_at(n, i), p + 1) != 0)

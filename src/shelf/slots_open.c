@@ -15,7 +15,7 @@
 static void add_lines(const struct slots *s, const struct slot *slot, const struct buf *lines,
                       struct buf *out)
 {
-    const char *name = slot->path, *p = (const char *)lines->data, *end = p + lines->len;
+    const char *name = slot->path, *p = buf_text(lines), *end = buf_text_end(lines);
     char shown[SHOW_MAX];
     if (reach_holds(s->reach, name))
         name += strlen(s->reach->path) + (s->reach->path[1] != '\0');

@@ -354,7 +354,7 @@ int tensors_create(struct tree *t, const struct node *dir, const char *name, int
                    struct tree_entry *ret, struct tree_file **file)
 {
     struct live *l;
-    uint32_t row;
+    uint32_t row = 0;
     int r = dir->kind == NODE_TENSOR ? begin_editing(t, &l) : -EPERM;
     bool helper = any_row(name) < 0;
     if (r == 0 && helper)

@@ -28,7 +28,7 @@ static int states(struct tree *t, struct live *l, struct buf *out)
     int r = l ? live_history(l, &text) : tree_history(t, &text, NULL);
     if (r < 0)
         return r;
-    const char *at = (const char *)text.data, *end = at + text.len;
+    const char *at = buf_text(&text), *end = buf_text_end(&text);
     while (end - at > (ptrdiff_t)TEXT_MOST)
         at = (const char *)memchr(at, '\n', (size_t)(end - at)) + 1;
     if (text.len)

@@ -113,7 +113,7 @@ static void test_edits(void)
         for (int round = 0; round < 3; round++) {
             ino_t before = inode(&p);
             CU_ASSERT_EQUAL(disk_file(t), before);
-            CU_ASSERT_EQUAL(do_write(t, "general.name", "three" + round, 5 - (size_t)round), 0);
+            CU_ASSERT_EQUAL(do_write(t, "general.name", &"three"[round], 5 - (size_t)round), 0);
             CU_ASSERT_EQUAL(disk_file(t), 0);
             size_t n;
             char *shown = image_text(&m, "model.gguf", &n);
