@@ -4,7 +4,8 @@
  * the file is opened, so that no call asks which kind it is. Private to this layer.
  *
  *   handle_text      what is shown was rendered when the file was opened
- *   handle_row       answered piecewise (files.h), and with a wait if it is computed
+ *   handle_row       answered piecewise (files.h)
+ *   handle_computed  the same, of results that a read may have to wait for
  *   handle_key       a file of metadata/ whose draft is read and written: keys.c
  *   handle_key_text  the same, opened to be read: its text was rendered
  *   handle_view      a tensor's view that is written: written.c
@@ -25,7 +26,8 @@ struct handle_ops {
     void (*release)(struct tree *t, struct tree_file *f);
 };
 
-extern const struct handle_ops handle_text, handle_row, handle_key, handle_key_text, handle_view;
+extern const struct handle_ops handle_text, handle_row, handle_computed, handle_key,
+    handle_key_text, handle_view;
 
 struct tree_file {
     const struct handle_ops *ops; /* handle_text until it is open */

@@ -108,11 +108,11 @@ int row_open(struct tree *t, struct tree_file *f, int flags)
     if (r < 0)
         return r;
     f->piecewise = f->row->read != NULL;
-    f->ops = &handle_row;
     f->decodes = f->row->image || value_decodes(v.snap, f->row, node_tensor(v.snap, &f->node));
     f->gaps = has_gaps(t, &v, f);
     /* A read that waits for a result can only be interrupted where the kernel makes no pages of it. */
     f->computed = f->row->need != NULL;
+    f->ops = f->computed ? &handle_computed : &handle_row;
     f->cacheable &= !f->gaps && !f->computed;
     if (r == 0 && (f->row->text || f->row->report))
         r = render_row(t, &v, f);
@@ -189,23 +189,39 @@ static void on_work_done(void *arg, int result)
     w->done(w, result);
 }
 
+/* How many of n bytes at `off` are shown. */
+static size_t clip(const struct view *v, const struct tree_file *f,
+                   const struct gguf_tensor *tensor, uint64_t off, size_t n, const struct reply *r)
+{
+    const struct row *row = f->row;
+    n = (size_t)within_u64(off, n, row->size(v, row, tensor));
+    if (f->gaps && r->brief && n > 0) {
+        /* before the first byte that is missing, unless that is the one at `off` */
+        uint64_t there = row->missing(v, row, tensor, off, off + n) - off;
+        n = there > 0 ? (size_t)there : n;
+    }
+    return n;
+}
+
 static int read_row(struct tree *t, struct tree_file *f, uint64_t off, size_t n, struct reply *r)
+{
+    CLEANUP(view_free) struct view v = view_of(t, f);
+    const struct gguf_tensor *tensor = node_tensor(v.snap, &f->node);
+    n = clip(&v, f, tensor, off, n, r);
+    return n > 0 ? f->row->read(&v, f->row, tensor, off, n, r) : 0;
+}
+
+static int read_computed(struct tree *t, struct tree_file *f, uint64_t off, size_t n,
+                         struct reply *r)
 {
     CLEANUP(view_free) struct view v = view_of(t, f);
     const struct gguf_tensor *tensor = node_tensor(v.snap, &f->node);
     const struct row *row = f->row;
     struct need need;
-    n = (size_t)within_u64(off, n, row->size(&v, row, tensor));
-    if (f->gaps && r->brief && n > 0) {
-        /* before the first byte that is missing, unless that is the one at `off` */
-        uint64_t there = row->missing(&v, row, tensor, off, off + n) - off;
-        n = there > 0 ? (size_t)there : n;
-    }
+    n = clip(&v, f, tensor, off, n, r);
     if (n == 0)
         return 0;
     r->work = t->work;
-    if (!f->computed)
-        return row->read(&v, row, tensor, off, n, r);
     /* Where many results are read at a time, one may have been dropped again: then once more. */
     int got = -EAGAIN;
     row->need(&v, row, tensor, off, n, &need);
@@ -229,6 +245,7 @@ int handle_read_text(struct tree *t, struct tree_file *f, uint64_t off, size_t n
 
 const struct handle_ops handle_text = {.read = handle_read_text};
 const struct handle_ops handle_row = {.read = read_row};
+const struct handle_ops handle_computed = {.read = read_computed};
 
 int tree_read(struct tree *t, struct tree_file *f, uint64_t off, size_t n, struct reply *r)
 {
