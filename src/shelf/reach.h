@@ -82,6 +82,8 @@ void reach_end(struct reach *r);
  * use it already. */
 int reach_look_at_mounts(struct reach *r);
 void reach_forget_mounts(struct reach *r);
+/* Names of a folder, as store.h has them; may be NULL. */
+void names_free(struct reach *r, const struct names *n);
 
 /*
  * `name` in the folder `dir` (NULL: the shelf's): a name, or several with slashes between. With

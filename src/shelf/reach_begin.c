@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Begins and ends to reach files below a shelf's folder: see reach.h. */
-#include "shelf/store.h"
+#include "shelf/reach.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -44,7 +44,6 @@ struct names {
  * NULL).
  */
 int names_load(struct reach *r, const struct found *dir, const struct names **ret);
-void names_free(struct reach *r, const struct names *n);
 /* The number of the first name that is not before `text`. */
 size_t names_from(const struct names *n, const char *text);
 static inline const char *name_at(const struct names *n, size_t i)

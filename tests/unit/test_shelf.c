@@ -283,18 +283,16 @@ static void test_hub_collisions(void)
           FILE("org/x.gguf"), FILE("models--org--name/snapshots/" C1 "/m.gguf"));
     /* A folder that would be shown as a revision of another one is no repository. */
     SHOWS("",
-          "models--org--a@" C1 "/\n"
-          "  snapshots/\n"
-          "    " C2 "/\n"
-          "      x.gguf models--org--a@" C1 "/snapshots/" C2 "/x.gguf\n"
-          "org/ store\n"
-          "  a/ store\n"
-          "    z.gguf models--org--a/snapshots/" C2 "/z.gguf store\n"
+          "models--o--a@" C1 "/\n"
+          "  snapshots/\n    " C2 "/\n"
+          "      x.gguf models--o--a@" C1 "/snapshots/" C2 "/x.gguf\n"
+          "o/ store\n  a/ store\n"
+          "    z.gguf models--o--a/snapshots/" C2 "/z.gguf store\n"
           "  a@" C1 "/ store\n"
-          "    y.gguf models--org--a/snapshots/" C1 "/y.gguf store\n",
-          FILE("models--org--a/snapshots/" C1 "/y.gguf"),
-          FILE("models--org--a/snapshots/" C2 "/z.gguf"), {"file", "models--org--a/refs/main", C2},
-          FILE("models--org--a@" C1 "/snapshots/" C2 "/x.gguf"));
+          "    y.gguf models--o--a/snapshots/" C1 "/y.gguf store\n",
+          FILE("models--o--a/snapshots/" C1 "/y.gguf"), {"file", "models--o--a/refs/main", C2},
+          FILE("models--o--a/snapshots/" C2 "/z.gguf"),
+          FILE("models--o--a@" C1 "/snapshots/" C2 "/x.gguf"));
     SHOWS("models--org--name",
           "name/ store\n"
           "  m.gguf models--org--name/snapshots/" C1 "/m.gguf store\n",
