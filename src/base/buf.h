@@ -47,7 +47,7 @@ static inline int buf_error(const struct buf *b)
     return b->err;
 }
 
-/* The bytes as text, not NUL-terminated, and their end; both NULL if there are none. */
+/* The bytes as text, not NUL-terminated, and their end; both are NULL if it is empty. */
 static inline const char *buf_text(const struct buf *b)
 {
     return (const char *)b->data;
