@@ -230,6 +230,7 @@ uint64_t view_draft_size(const struct view_draft *d)
 void view_draft_end(struct view_draft *d)
 {
     tensor_draft_free(d->data);
+    tensor_base_unref(d->before);
     buf_free(&d->text);
     if (d->helper)
         (void)close(d->fd);

@@ -94,18 +94,37 @@ static int check_base(const struct round *o, const struct folder *f, struct err 
     return 0;
 }
 
+static void base_free(struct tensor_base **b)
+{
+    tensor_base_unref(*b);
+}
+
+/* Some of the draft is accepted. `before` passes, if it is the first of it. */
+static void remember(struct view_draft *d, struct folder *f, struct tensor_base **before)
+{
+    d->edits = d->since = ++f->edits;
+    d->since_losses = f->losses;
+    if (d->before)
+        return;
+    d->before = *before;
+    *before = NULL;
+}
+
 /* Make it part of the change. 1, -errno. With the lock. */
 static int accept(struct round *o, struct folder *f)
 {
     struct live *l = o->l;
     struct view_draft *d = o->d;
     struct tensor_now t;
+    CLEANUP(base_free) struct tensor_base *before = NULL;
     struct tensor_base *now = NULL;
     size_t mark = edit_mark(&l->next.change);
     int r = check_base(o, f, &o->e);
     if (r == 0 && tensor_of_number(l, d->tensor, &t) < 0)
         r = err_set(&o->e, -ENOENT, "the tensor was removed");
     if (r == 0 && batch_room(l) < 0)
+        r = err_set(&o->e, -ENOMEM, "no memory for the edit");
+    if (r == 0 && !d->before && view_base(l, d->tensor, &before) < 0)
         r = err_set(&o->e, -ENOMEM, "no memory for the edit");
     if (r == 0)
         r = tensor_edit_apply(&o->edit, &l->next.change, t.name, t.len, &o->e);
@@ -119,7 +138,7 @@ static int accept(struct round *o, struct folder *f)
     if (d->data)
         tensor_draft_passed(d->data, now);
     tensor_base_unref(now);
-    d->edits = ++f->edits;
+    remember(d, f, &before);
     d->accepted = true;
     folder_changed(f, l->snapshots);
     l->next.asked &= l->next.how == EDIT_COPY; /* else it may be another strategy now */

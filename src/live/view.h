@@ -58,7 +58,11 @@ struct view_draft {
     bool unclosed;           /* some writer went without a flush */
     unsigned edits;          /* of the folder, when it was begun or passed */
     unsigned losses;         /* of the folder, the same */
-    struct err why;          /* code 0; or why a write was refused, until it is written anew */
+    /* What the tensor was when some of it was accepted first since it has writers: a reference. NULL:
+     * nothing was. */
+    struct tensor_base *before;
+    unsigned since, since_losses; /* of the folder: edits, losses when some was accepted last */
+    struct err why;               /* code 0; or why a write was refused, until it is written anew */
     pthread_mutex_t judging;
     const void *request; /* the request that judges; NULL: none */
     atomic_bool cancel;
@@ -79,6 +83,10 @@ int view_sync(struct live *l, struct view_draft *d, struct live_wait *w);
 int making_text_judge(struct live *l, struct view_draft *d, bool end, const void *request);
 int making_data_judge(struct live *l, struct view_draft *d, bool end, const void *request);
 int making_sync(struct live *l, struct view_draft *d, struct live_wait *w);
+
+/* A draft was refused in the end: what was accepted of it before is put back as an edit, unless the tensor
+ * was changed by another one since. Without the lock. */
+void view_put_back(struct live *l, struct view_draft *d);
 
 /* The base of a draft: the tensor with all edits accepted. With the lock. -ENOENT. */
 int view_base(struct live *l, uint32_t tensor, struct tensor_base **ret);

@@ -330,11 +330,24 @@ static void drop(struct live *l, struct view_draft *d)
         (void)tensor_refused(l, tensor_folder(l, d->tensor), t.name, t.len, &e);
 }
 
+/* The last judgement. Returns what the tensor was before: for tensor_base_unref(). */
+static struct tensor_base *end_writing(struct live *l, struct view_draft *d)
+{
+    if (d->of->judge(l, d, true, NULL) < 0)
+        view_put_back(l, d);
+    lock_take(&l->lock);
+    struct tensor_base *before = d->writers ? NULL : d->before;
+    d->before = d->writers ? d->before : NULL;
+    lock_drop(&l->lock);
+    return before;
+}
+
 /* The last writer goes: what was written is judged, unless a program still had it open when the
  * mount was ended. */
 void live_view_release(struct live *l, struct live_view *h)
 {
     struct view_draft *d = h->d, *dead = NULL;
+    struct tensor_base *dropped = NULL;
     if (d) {
         lock_take(&l->lock);
         d->unclosed |= h->writes && !h->closed;
@@ -346,7 +359,7 @@ void live_view_release(struct live *l, struct live_view *h)
         d->users++;
         lock_drop(&l->lock);
         if (judged)
-            (void)d->of->judge(l, d, true, NULL);
+            dropped = end_writing(l, d);
         lock_take(&l->lock);
         d->users--;
         d->handles--;
@@ -359,6 +372,7 @@ void live_view_release(struct live *l, struct live_view *h)
         dead = view_draft_reap(l, d);
         lock_drop(&l->lock);
     }
+    tensor_base_unref(dropped);
     if (dead)
         view_draft_end(dead);
     free(h);
