@@ -8,8 +8,8 @@
 
 #include "base/bytes.h"
 #include "live/batch.h"
+#include "live/tensor_batch.h"
 #include "live/tensor_edit.h"
-#include "live/writer.h"
 
 /* Bytes that are compared, and copied, at a time. */
 #define STRETCH ((size_t)256 << 10)

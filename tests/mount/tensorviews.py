@@ -287,57 +287,6 @@ class Floats(Values):
         os.close(fd)
         self.assertIsNone(self.error('q.weight'))
 
-    def test_refused_in_the_end(self):
-        """What was accepted of a draft before it was refused (a fork closes too) is put back."""
-        for options in ('relayout=copy', 'relayout=inplace', 'relayout=inplace,commit=sync'):
-            with self.subTest(options):
-                self.setUp()
-                self.mount('-o', options)
-                old = self.get('q.weight')
-                fd = os.open(self.tensor('q.weight', 'f32'), os.O_RDWR)
-                os.pwrite(fd, f32(100), 4 * 70)
-                os.close(os.dup(fd))
-                self.assertNotEqual(self.get('q.weight'), old)
-                os.pwrite(fd, f32(float('nan')), 4 * 130)
-                self.raises(errno.EDOM, os.close, fd)
-                until(lambda: self.get('q.weight') == old)
-                self.assertIn('[2, 2]', self.error('q.weight'))
-                self.write('b.weight', 'raw', b'12345678')
-                self.set(b'b.weight', data=b'12345678')
-                self.end()
-                self.check()
-
-    def test_shape_refused_in_the_end(self):
-        self.mount()
-        whole = mountlib.path('whole.npy')
-        np.save(whole, np.arange(128, dtype='<f4').reshape(2, 64))
-        fd = os.open(self.tensor('f.weight', 'f32.npy'), os.O_RDWR)
-        os.write(fd, mountlib.get(whole))
-        os.fsync(fd)
-        self.assertEqual(self.get('f.weight', 'shape'), b'2 64\n')
-        os.ftruncate(fd, 200)
-        os.pwrite(fd, f32(1), 196)
-        self.raises(errno.EINVAL, os.fsync, fd)
-        self.raises(errno.EINVAL, os.close, fd)
-        until(lambda: self.get('f.weight', 'shape') == b'8 8\n')
-        self.sync()
-        self.check()
-
-    def test_refused_after_another_edit(self):
-        """What another file changed since is not put back."""
-        self.mount()
-        fd = os.open(self.tensor('q.weight', 'f32'), os.O_RDWR)
-        os.pwrite(fd, f32(100), 4 * 70)
-        os.fsync(fd)
-        new = q8(4, 0.25)
-        self.write('q.weight', 'raw', new)
-        os.pwrite(fd, f32(1), 0)
-        self.raises(errno.ESTALE, os.close, fd)
-        until(lambda: self.error('q.weight'))
-        self.set(b'q.weight', data=new)
-        self.end()
-        self.check()
-
     def test_open_files_keep_their_bytes(self):
         """Each is what it was when it was opened, also where the model is edited in place."""
         for how in ('copy', 'inplace'):
