@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "model/split.h"
 #include "shelf/internal.h"
@@ -13,6 +14,8 @@ static void set_rights(const struct shelf *s, const struct grant *g, mode_t mask
 {
     const struct tree_options *o = &s->opt.tree;
     mode_t from = o->set_umask ? 0777 & ~o->umask : g->bits;
+    if (mask == 0444 && !o->set_umask && g->uid == geteuid())
+        from |= 0400; /* why the user's own model cannot be read, is to be read */
     e->attr.st_uid = o->set_uid ? o->uid : g->uid;
     e->attr.st_gid = o->set_gid ? o->gid : g->gid;
     e->attr.st_mode |= from & mask;

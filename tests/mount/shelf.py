@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import struct
+import unittest
 
 import editlib
 import llama
@@ -22,6 +23,14 @@ class Stores(Shelf):
         """A model's tree is that of its own mount, byte for byte."""
         with Mount(os.path.join(self.top, model), *options) as alone:
             self.assertEqual(contents(os.path.join(at, name), model), contents(alone, model))
+
+    @unittest.skipIf(os.getuid() == 0, 'root may read all')
+    def test_not_to_be_read(self):
+        """Also the user's own model, if it has no bits."""
+        os.chmod(self.put('m.gguf'), 0)
+        with Mount(self.top) as at:
+            self.assertEqual(sorted(os.listdir(at + '/m.gguf')), ['error', 'source'])
+            self.assertIn(b'Permission denied', mountlib.get(at + '/m.gguf/error'))
 
     def test_names_of_many_shards(self):
         """What is not there is not looked for: 500 files whose names claim 99,999 each, and one that comes."""
