@@ -79,17 +79,15 @@ static int read_draft(const struct edit_draft *d, uint64_t from, void *dst, size
 }
 
 /* All bytes are one range of a draft's file. */
-static int map_draft(const struct edit_content *k, struct mapped **ret, uint64_t *off,
-                     struct err *e)
+static int map_draft(const struct run *run, struct mapped **ret, uint64_t *off, struct err *e)
 {
-    const struct edit_piece *p = &k->piece[0];
-    int fd = fcntl(p->draft->src.fd, F_DUPFD_CLOEXEC, 0);
+    int fd = fcntl(run->draft->src.fd, F_DUPFD_CLOEXEC, 0);
     if (fd < 0)
         return err_set(e, -errno, "cannot duplicate: %s", strerror(errno));
-    int r = mapped_open(fd, p->src + p->len, ret, e);
+    int r = mapped_open(fd, run->src + run->len, ret, e);
     if (r < 0)
         (void)close(fd);
-    *off = p->src;
+    *off = run->src;
     return r;
 }
 
@@ -107,11 +105,11 @@ static int map_run(const struct run *r, uint64_t in, uint8_t *pages)
     return err < 0 ? err : read_draft(r->draft, r->src + hi, to + hi, (size_t)(r->len - hi));
 }
 
-/* The pages of the base, of which those that are changed are copies; or new ones. */
-static int map_pages(const struct edit_content *k, const struct below *b, struct mapped **ret,
-                     uint64_t *off, struct err *e)
+/* The pages of the base, of which those that are changed are copies; or new ones. The tensor begins
+ * `in` bytes behind the first. */
+static int map_pages(const struct edit_content *k, const struct below *b, uint64_t in,
+                     struct mapped **ret, uint64_t *off, struct err *e)
 {
-    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), in = b->m ? b->off & (page - 1) : 0;
     size_t size = (size_t)(in + k->nbytes);
     int how = b->m ? MAP_PRIVATE : MAP_PRIVATE | MAP_ANONYMOUS;
     void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, how, b->m ? b->m->fd : -1,
@@ -193,18 +191,21 @@ int preview_map(struct live *l, const struct edit_content *k, const struct below
                 struct preview_tensor *t, struct err *e)
 {
     struct below b = edit_content_covers(k) ? (struct below){0} : *below;
-    if (!b.m && k->n == 1 && k->piece[0].draft->src.fd >= 0)
-        return map_draft(k, &t->m, &t->off, e);
     if (k->n == 0) { /* another shape for the bytes that there are */
         t->m = mapped_ref(b.m);
         t->off = b.off;
         t->of_model = true;
         return 0;
     }
-    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), in = b.m ? b.off & (page - 1) : 0;
+    size_t n = 0;
+    struct run first = run_at(k, &n);
+    if (!b.m && n == k->n && first.draft->src.fd >= 0)
+        return map_draft(&first, &t->m, &t->off, e);
+    /* Drafts have their bytes in pages as the model has them. */
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), in = below->m ? below->off & (page - 1) : 0;
     bool plain = !b.m || !atomic_load(&b.m->frozen);
     if (!plain || !can_map(k, in))
         return map_copy(l, k, &b, &t->m, e);
     t->of_model = b.m;
-    return map_pages(k, &b, &t->m, &t->off, e);
+    return map_pages(k, &b, in, &t->m, &t->off, e);
 }

@@ -6,6 +6,8 @@
 
 /* A file that is as large is not begun to be appended to any more. */
 #define LARGE ((uint64_t)1 << 30)
+/* The same with all its holes: file systems have files of 16 TiB and more. */
+#define LONG ((uint64_t)1 << 36)
 
 /* What is as long begins at a multiple of it, so that it can be mapped, and cloned. */
 #define PAGE ((uint64_t)4096)
@@ -24,6 +26,7 @@ static int new_file(struct spool *s, struct err *e)
     edit_draft_unref(s->file);
     s->file = d;
     atomic_store(&s->end, 0);
+    atomic_store(&s->used, 0);
     return 0;
 }
 
@@ -31,7 +34,7 @@ int spool_begin(struct spool *s, const struct edit_file *f, struct err *e)
 {
     int r = 0;
     s->f = f;
-    if (!s->file || atomic_load(&s->end) >= LARGE)
+    if (!s->file || atomic_load(&s->used) >= LARGE || atomic_load(&s->end) >= LONG)
         r = new_file(s, e);
     s->begun = atomic_load(&s->end);
     return r;
@@ -43,7 +46,21 @@ uint64_t spool_take(struct spool *s, uint64_t n)
     do
         at = n >= PAGE ? (end + PAGE - 1) / PAGE * PAGE : end;
     while (!atomic_compare_exchange_weak(&s->end, &end, at + n));
+    atomic_fetch_add(&s->used, n);
     return at;
+}
+
+uint64_t spool_reserve(struct spool *s, uint64_t n, uint64_t phase)
+{
+    uint64_t at = (atomic_load(&s->end) + PAGE - 1) / PAGE * PAGE + phase % PAGE;
+    atomic_store(&s->end, at + n);
+    return at;
+}
+
+int spool_fill(struct spool *s, uint64_t at, const void *bytes, size_t n)
+{
+    atomic_fetch_add(&s->used, n);
+    return spool_put(s, at, bytes, n);
 }
 
 int spool_put(const struct spool *s, uint64_t at, const void *bytes, size_t n)

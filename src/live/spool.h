@@ -23,7 +23,8 @@
 struct spool {
     const struct edit_file *f;
     struct edit_draft *file; /* a reference; NULL: none yet */
-    _Atomic(uint64_t) end;   /* bytes that are taken */
+    _Atomic(uint64_t) end;   /* bytes that are taken, or set aside */
+    _Atomic(uint64_t) used;  /* those that are taken or filled */
     uint64_t begun;          /* end at spool_begin() */
 };
 
@@ -35,6 +36,14 @@ int spool_begin(struct spool *s, const struct edit_file *f, struct err *e);
 uint64_t spool_take(struct spool *s, uint64_t n);
 /* 0, -ENOSPC, -errno. */
 int spool_put(const struct spool *s, uint64_t at, const void *bytes, size_t n);
+/*
+ * n bytes set aside, of which as many are filled as are needed: what continues in them continues in the
+ * file. They begin `phase` bytes behind the begin of a page, so that they can be mapped, and cloned, where
+ * the same is true of what they are to replace. The others are a hole.
+ */
+uint64_t spool_reserve(struct spool *s, uint64_t n, uint64_t phase);
+/* Put bytes there. As spool_put(). */
+int spool_fill(struct spool *s, uint64_t at, const void *bytes, size_t n);
 /* A draft of all bytes of the file. 0, -ENOMEM. */
 int spool_end(struct spool *s, struct edit_draft **ret);
 /* What was put since spool_begin() is dropped. */

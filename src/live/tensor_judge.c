@@ -30,6 +30,7 @@ struct job {
     uint64_t unit, block; /* bytes of the view in a unit, in a block */
     uint64_t size;        /* bytes of the view behind head */
     uint32_t raw_block;   /* bytes of a stored block */
+    uint64_t low, room;   /* stored byte `low` has its place in the spool at `room` */
     struct tensor_failure failure;
     struct lock lock;
     /* Protected by it: */
@@ -57,8 +58,8 @@ static int hold(const struct job *j, uint64_t first, uint64_t n)
 /* Stored bytes [at, at + n) are to be these. */
 static int add_piece(struct job *j, uint64_t at, const uint8_t *bytes, size_t n)
 {
-    uint64_t src = spool_take(&j->d->spool, n);
-    int r = spool_put(&j->d->spool, src, bytes, n);
+    uint64_t src = j->room + (at - j->low);
+    int r = spool_fill(&j->d->spool, src, bytes, n);
     if (r < 0)
         return r;
     lock_take(&j->lock);
@@ -208,6 +209,23 @@ static int by_place(const void *a, const void *b)
     return p->at < q->at ? -1 : p->at > q->at;
 }
 
+/* Set room aside for all that may differ: in the order of the tensor, and as it lies in its file. */
+static void reserve(struct job *j)
+{
+    const struct tensor_base *b = j->base;
+    uint64_t lo = 0, hi = j->size;
+    bool stored = b->store && b->place < b->store->n;
+    if (!written_in(j, &lo, &hi))
+        return;
+    if (j->type) {
+        lo = lo / j->block * j->raw_block;
+        hi = hi / j->block * j->raw_block;
+    }
+    uint64_t off = stored ? b->store->place[b->place].off : 0;
+    j->low = lo;
+    j->room = spool_reserve(&j->d->spool, hi - lo, (off + lo) % TENSOR_GRANULE);
+}
+
 /* The pieces as an edit. */
 static int collect(struct job *j, struct tensor_edit *ret, struct err *e)
 {
@@ -235,6 +253,7 @@ static int judge_changes(struct job *j, const struct units_watch *watch, struct 
     c.n = (j->size + j->unit - 1) / j->unit;
     lock_init(&j->lock);
     lock_init(&j->failure.lock);
+    reserve(j);
     int r = units_run(&c, watch);
     lock_destroy(&j->lock);
     lock_destroy(&j->failure.lock);

@@ -48,6 +48,33 @@ static void test_places(void)
     tensor_dir_free(&x);
 }
 
+/* What is set aside begins where it is asked to, is filled in any order, and its holes are no bytes. */
+static void test_reserve(void)
+{
+    struct tensor_dir x;
+    struct spool s = SPOOL_INIT;
+    struct edit_draft *d = NULL;
+    const uint64_t large = (uint64_t)1 << 30;
+    tensor_dir_make(&x, F32, false, SHAPE(4), NULL);
+    CU_ASSERT_EQUAL(spool_begin(&s, &x.f, NULL), 0);
+    const struct edit_draft *first = s.file;
+    CU_ASSERT_EQUAL(spool_take(&s, 3), 0);
+    CU_ASSERT_EQUAL(spool_reserve(&s, 4 * large, 32), 4096 + 32);
+    CU_ASSERT_EQUAL(spool_fill(&s, 4128 + 6, "def", 3), 0);
+    CU_ASSERT_EQUAL(spool_fill(&s, 4128 + 3, "abc", 3), 0);
+    CU_ASSERT_EQUAL(spool_take(&s, 1), 4128 + 4 * large);
+    CU_ASSERT_EQUAL(spool_end(&s, &d), 0);
+    read_back(d, 4128 + 3, "abcdef");
+    edit_draft_unref(d);
+    CU_ASSERT_EQUAL(spool_begin(&s, &x.f, NULL), 0);
+    CU_ASSERT_PTR_EQUAL(s.file, first);
+    (void)spool_reserve(&s, (uint64_t)1 << 36, 0);
+    CU_ASSERT_EQUAL(spool_begin(&s, &x.f, NULL), 0);
+    CU_ASSERT_EQUAL(spool_take(&s, 1), 0); /* in another file */
+    spool_free(&s);
+    tensor_dir_free(&x);
+}
+
 /* A large file is left to those that need it. */
 static void test_large(void)
 {
@@ -85,6 +112,7 @@ static void test_faults(void)
 
 static CU_TestInfo tests[] = {
     {"places of bytes", test_places},
+    {"what is set aside", test_reserve},
     {"large files", test_large},
     {"a full disk", test_faults},
     CU_TEST_INFO_NULL,

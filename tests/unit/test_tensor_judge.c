@@ -112,6 +112,36 @@ static void test_one_value(void)
                 one_value(id, big);
 }
 
+/*
+ * Pieces that different threads find lie in the file of new bytes as in the tensor, and in pages as in
+ * the model: they are mapped as one, and cloned.
+ */
+static void test_places(void)
+{
+    struct tensor_dir x;
+    struct tensor_edit edit = TENSOR_EDIT_INIT;
+    const size_t n = 4 << 20;
+    uint8_t *bytes = malloc(n);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(bytes);
+    memset(bytes, 0xa5, n);
+    tensor_dir_make(&x, F32, false, SHAPE(n / 4), NULL);
+    const uint64_t off = x.base->store->place[x.base->place].off;
+    struct tensor_draft *d = draft(&x, TENSOR_RAW);
+    put(d, 4096, bytes, n - 4096);
+    CU_ASSERT_EQUAL_FATAL(tensor_draft_judge(d, NULL, &edit, NULL), TENSOR_CHANGED);
+    CU_ASSERT_TRUE_FATAL(edit.n > 1);
+    for (size_t i = 0; i < edit.n; i++) {
+        const struct edit_piece *p = &edit.piece[i];
+        CU_ASSERT_EQUAL(p->src - p->at, edit.piece[0].src - edit.piece[0].at);
+        CU_ASSERT_EQUAL(p->src % 4096, (off + p->at) % 4096);
+    }
+    tensor_draft_failed(d);
+    tensor_edit_free(&edit);
+    tensor_draft_free(d);
+    tensor_dir_free(&x);
+    free(bytes);
+}
+
 /* What was read, written again through any view: no byte changes, in any type. */
 static void test_write_back(void)
 {
@@ -358,6 +388,7 @@ static void test_npy_refused(void)
 
 static CU_TestInfo tests[] = {
     {"one value changes its block alone", test_one_value},
+    {"places of new bytes", test_places},
     {"writing back what was read changes nothing", test_write_back},
     {"values that a type cannot hold", test_faults},
     {"lengths", test_lengths},
