@@ -89,9 +89,18 @@ int tensor_draft_read(struct tensor_draft *d, uint64_t off, void *dst, size_t n,
 
 /* ---- written: all under the lock ---- */
 
-static int put(const struct tensor_draft *d, const void *bytes, size_t n, uint64_t off)
+/* Its file is made when something is to stand there: views are opened under a lock. */
+static int need_file(struct tensor_draft *d)
 {
-    return sys_write_all(d->f->sys, d->fd, bytes, n, off);
+    if (d->fd < 0)
+        d->fd = edit_draft_open(d->f, NULL);
+    return d->fd < 0 ? d->fd : 0;
+}
+
+static int put(struct tensor_draft *d, const void *bytes, size_t n, uint64_t off)
+{
+    int r = need_file(d);
+    return r < 0 ? r : sys_write_all(d->f->sys, d->fd, bytes, n, off);
 }
 
 /* Fill a granule that is not in the file with what the draft shows there. */
@@ -199,7 +208,9 @@ static int write_at(struct tensor_draft *d, uint64_t off, const void *bytes, siz
         return too_long(d, e);
     if (n == 0)
         return 0;
-    int r = fill_edges(d, off, end);
+    int r = need_file(d);
+    if (r == 0)
+        r = fill_edges(d, off, end);
     if (r == -EIO)
         return err_set(e, r,
                        "cannot read the tensor around it, or write a draft beside the model: %s",
@@ -245,7 +256,7 @@ static int truncate_to(struct tensor_draft *d, uint64_t size, struct err *e)
     if (size > d->limit)
         return too_long(d, e);
     if (size < d->size) {
-        int r = d->f->sys->ftruncate(d->f->sys, d->fd, size);
+        int r = d->fd < 0 ? 0 : d->f->sys->ftruncate(d->f->sys, d->fd, size);
         if (r < 0)
             return err_set(e, r, "cannot truncate a draft: %s", strerror(-r));
         bits_remove(&d->present, granules(size), BITS_MAX);
@@ -294,12 +305,7 @@ int tensor_draft_make(const struct edit_file *f, struct tensor_base *base, enum 
     struct tensor_draft *d = calloc(1, sizeof(*d));
     if (!d)
         return err_set(e, -ENOMEM, "no memory for a draft");
-    d->fd = edit_draft_open(f, e);
-    if (d->fd < 0) {
-        int r = d->fd;
-        free(d);
-        return r;
-    }
+    d->fd = -1;
     d->f = f;
     d->view = view;
     lock_init(&d->lock);
@@ -356,7 +362,9 @@ void tensor_draft_limit(struct tensor_draft *d, uint64_t limit)
 
 int tensor_draft_give(struct tensor_draft *d, struct edit_draft **ret, struct err *e)
 {
-    int r = d->f->sys->ftruncate(d->f->sys, d->fd, d->size);
+    int r = need_file(d);
+    if (r == 0)
+        r = d->f->sys->ftruncate(d->f->sys, d->fd, d->size);
     if (r < 0)
         return err_set(e, r, "cannot truncate a draft: %s", strerror(-r));
     r = edit_draft_file(d->fd, ret, e);

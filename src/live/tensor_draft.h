@@ -45,9 +45,9 @@
 struct tensor_draft {
     const struct edit_file *f; /* not owned; constant, as what follows up to the lock */
     enum tensor_view view;
-    int fd; /* owned */
     struct lock lock;
     /* Protected by the lock: */
+    int fd;                   /* owned; -1: nothing stands in a file. Constant once it is made */
     struct tensor_base *base; /* a reference */
     uint64_t limit;           /* no write may end behind it */
     uint64_t size;
@@ -65,8 +65,8 @@ struct tensor_draft {
 
 /*
  * A draft of a view that exists, or of any view of a tensor that does not exist. f must outlive it;
- * only what never changes of it is used. Takes a reference to the base. 0, -ENOMEM, -errno: no file
- * can be made.
+ * only what never changes of it is used. Takes a reference to the base. The disk is not asked: a file is
+ * made by the first write. 0, -ENOMEM.
  */
 int tensor_draft_make(const struct edit_file *f, struct tensor_base *base, enum tensor_view view,
                       struct tensor_draft **ret, struct err *e);

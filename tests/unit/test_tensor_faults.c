@@ -138,6 +138,31 @@ static void test_cancel(void)
     tensor_dir_free(&x);
 }
 
+/* A view is opened under a lock: the disk is asked by the first write, which can be done again. */
+static void test_late_file(void)
+{
+    struct tensor_dir x;
+    struct tensor_draft *d = NULL;
+    struct err e = {0};
+    char got[4];
+    size_t n = 0;
+    tensor_dir_make(&x, F32, false, SHAPE(1024), NULL);
+    tensor_dir_fault(&x, FAULT_BROKEN, 1, -ENOSPC);
+    CU_ASSERT_EQUAL_FATAL(tensor_draft_make(&x.f, x.base, TENSOR_RAW, &d, NULL), 0);
+    CU_ASSERT_EQUAL(tensor_draft_truncate(d, 8, NULL), 0);
+    CU_ASSERT_EQUAL(tensor_draft_write(d, false, 0, "abcd", 4, &e), -ENOSPC);
+    CU_ASSERT_EQUAL(e.code, -ENOSPC);
+    CU_ASSERT_FALSE(tensor_draft_is_written(d));
+    tensor_dir_fault(&x, FAULT_BROKEN, 1000000, -EIO); /* never */
+    CU_ASSERT_EQUAL(tensor_draft_read(d, 0, got, 4, &n), 0);
+    CU_ASSERT_EQUAL(memcmp(got, x.raw, 4), 0);
+    CU_ASSERT_EQUAL(tensor_draft_write(d, false, 0, "abcd", 4, &e), 0);
+    CU_ASSERT_EQUAL(tensor_draft_read(d, 0, got, 4, &n), 0);
+    CU_ASSERT_EQUAL(memcmp(got, "abcd", 4), 0);
+    tensor_draft_free(d);
+    tensor_dir_free(&x);
+}
+
 /* The model is cut while its values are compared. */
 static void test_cut_model(void)
 {
@@ -225,6 +250,7 @@ static void test_meanwhile(void)
 }
 
 static CU_TestInfo tests[] = {
+    {"a file is made by the first write", test_late_file},
     {"every call fails once", test_calls},
     {"every allocation fails once", test_allocations},
     {"cancelled", test_cancel},
