@@ -7,7 +7,8 @@ all rounds and, in brackets, the least and the most. WHAT is any of
   decode      decoders on one core, against memcpy and plain C (bench_decode)
   encode      encoders on one core, against plain C (bench_encode)
   sequential  `f32` of every type and `raw`, in order, against a FUSE server of ready bytes
-  disk        the same with the model file not in the page cache
+  whole       the same of model.safetensors and model.f32.safetensors
+  disk        `sequential` with the model file not in the page cache
   passthrough model.gguf against the model's file, where the kernel reads that
   cached      second read of a file of the mount against a native file
   random      4 KiB at random places through mmap, against a native file
@@ -52,6 +53,7 @@ import edits
 import folders
 import ggufmodel
 import passing
+import programs
 import shards
 import states
 import tensors
@@ -142,44 +144,13 @@ def tensor(at, name, file='f32'):
 
 # ---- the benchmarks: each yields tables ----
 
-def lines_of(program):
-    """The fields of each line that a benchmark of functions prints; none if it was not built."""
-    path = benchlib.program(program)
-    if not os.path.exists(path):
-        return []
-    done = subprocess.run([path], check=True, stdout=subprocess.PIPE, text=True)
-    return [line.split('\t') for line in done.stdout.splitlines() if not line.startswith('#')]
-
-
-def decode(run):
-    rows = lines_of('bench_decode')
-    if rows:
-        yield decode_table(rows)
-
-
-def encode(run):
-    table = Table('Encoders, one core', 'type', 'set', 'GB/s', 'of plain C')
-    for row in {row[0]: row for row in lines_of('bench_encode')}.values():
-        table.add(*row)
-    if table.rows:
-        yield table
-
-
-def decode_table(rows):
-    """Of each type and case the last set, which is the one that is used on this machine."""
-    table = Table('Decoders, one core', 'type', 'set', 'in cache GB/s', 'of memcpy', 'of plain C',
-                  'in memory GB/s', 'of memcpy', 'of plain C')
-    best = {(name, case): (kind, *figures) for name, case, kind, *figures in rows}
-    for name in dict.fromkeys(row[0] for row in rows):
-        table.add(name, *best[name, 'cache'], *best.get((name, 'stream'), ('',) * 4)[1:])
-    return table
-
-
 def compare(table, base, path, label, bound, rounds):
+    """Two files of one size."""
     base_s, own_s = turns([base, path], '-c', rounds=rounds)
     ratio = speed_ratio(base_s, own_s)
     size = os.stat(path).st_size
-    table.add(label, benchlib.gb_per_s(VALUES, base_s), benchlib.gb_per_s(size, own_s),
+    assert os.stat(base).st_size == size
+    table.add(label, benchlib.gb_per_s(size, base_s), benchlib.gb_per_s(size, own_s),
               show_ratio(ratio), goal(round(ratio[0], 2), bound) if bound else '')
 
 
@@ -209,10 +180,22 @@ def sequential(run):
                 compare(table, base, tensor(own, name), f'f32 of {name}',
                         0.95 if name == 'F32' else 0.9, run.rounds)
             compare(table, base, tensor(own, 'F32', 'raw'), 'raw of F32', 0.95, run.rounds)
-            for name in ('model.safetensors', 'model.f32.safetensors') if not run.args.types else ():
-                compare(table, base, os.path.join(own, name), f'{name}, all types', 0.9, max(3, run.rounds // 5))
             compare(table, far, tensor(own, 'F32', 'raw'), 'raw of F32, to 64 MiB of memory', None,
                     run.rounds)
+        yield table
+
+
+def whole(run):
+    """Views of the whole, against ready bytes of their size."""
+    for kib in READAHEADS:
+        table = Table(f'Sequential read of a view of the whole, readahead {kib} KiB, model in the page cache',
+                      'file', 'ready bytes GB/s', 'ggufs GB/s', 'ratio', 'goal')
+        with both(run, kib) as (own, _):
+            for name in ('model.safetensors', 'model.f32.safetensors') if own else ():
+                path = os.path.join(own, name)
+                with ready(run.work, os.stat(path).st_size, *run.args.mount_options, readahead=kib) as (base, _):
+                    benchlib.set_readahead(base, kib)
+                    compare(table, os.path.join(base, 'hot0'), path, f'{name}, all types', 0.9, run.rounds)
         yield table
 
 
@@ -440,9 +423,9 @@ def vocabulary(run):
 
 
 BENCHES = {f.__name__: f for f in (
-    decode, encode, sequential, disk, passing.passthrough, cached, random, parallel, start, vocabulary, edits.edit,
-    copies.copy, copies.during, shards.split, shards.check, bounds.many, states.history, bounds.memory,
-    bounds.latency, bounds.hanging, derived.stats, derived.hashes, before.before, folders.folders, tensors.tensors)}
+    programs.decode, programs.encode, sequential, whole, disk, passing.passthrough, cached, random, parallel, start,
+    vocabulary, edits.edit, copies.copy, copies.during, shards.split, shards.check, bounds.many, states.history,
+    bounds.memory, bounds.latency, bounds.hanging, derived.stats, derived.hashes, before.before, folders.folders, tensors.tensors)}
 
 
 def machine():
