@@ -41,7 +41,7 @@ struct crew_job {
 
 /* `name` is that of the threads, at most 15 bytes, and is kept. 0, -ENOMEM. */
 int crew_make(const char *name, unsigned patience, struct crew **ret);
-/* 0; -ENOMEM, or -errno: there is no thread, and none can be started. */
+/* 0; -ENOMEM, or -errno: no thread could be started, and none runs. */
 int crew_join(struct crew *c, struct crew_job *j,
               bool (*turn)(struct crew_job *j, struct timespec *again));
 void crew_call(struct crew *c, struct crew_job *j);
@@ -50,7 +50,7 @@ void crew_call_at(struct crew *c, struct crew_job *j, const struct timespec *whe
 void crew_leave(struct crew *c, struct crew_job *j);
 /*
  * One turn, of a job that does not join. The crew does not touch it after its turn has begun, so that
- * the turn may free it. 0; -errno: there is no thread, and none can be started.
+ * the turn may free it. 0; -errno: no thread could be started, and none runs.
  */
 int crew_do(struct crew *c, struct crew_job *j,
             bool (*turn)(struct crew_job *j, struct timespec *again));

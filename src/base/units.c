@@ -112,7 +112,7 @@ int units_run(const struct units *c, const struct units_watch *watch)
     s.most = n < 1 ? 0 : n > THREADS_MOST ? THREADS_MOST - 1 : (unsigned)n - 1;
     (void)pthread_mutex_init(&s.lock, NULL);
     work(&s, true);
-    /* No thread is started any more: there is no unit left. */
+    /* Every unit is taken: more threads would find nothing to do. */
     (void)pthread_mutex_lock(&s.lock);
     unsigned threads = s.threads;
     s.most = threads;

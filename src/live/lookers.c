@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-/* Seconds after which a program is no longer waited for. */
+/* Seconds after which a lookup is forgotten that no open has followed. */
 #define WITHIN 10
 
 static time_t seconds(void)

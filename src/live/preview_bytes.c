@@ -105,8 +105,8 @@ static int map_run(const struct run *r, uint64_t in, uint8_t *pages)
     return err < 0 ? err : read_draft(r->draft, r->src + hi, to + hi, (size_t)(r->len - hi));
 }
 
-/* The pages of the base, of which those that are changed are copies; or new ones. The tensor begins
- * `in` bytes behind the first. */
+/* The pages of the base, with a copy in the place of each that is changed; or new pages. The tensor
+ * begins `in` bytes behind the first. */
 static int map_pages(const struct edit_content *k, const struct below *b, uint64_t in,
                      struct mapped **ret, uint64_t *off, struct err *e)
 {

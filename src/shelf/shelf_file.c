@@ -213,28 +213,27 @@ int shelf_fsyncdir(struct shelf *s, uint64_t node, struct live_wait *w)
     return r;
 }
 
-int shelf_unlink(struct shelf *s, uint64_t parent, const char *name)
+static int take_away(struct shelf *s, uint64_t parent, const char *name,
+                     int (*from)(struct tree *t, uint64_t parent, const char *name))
 {
     struct at at;
     struct use u;
     int r = enter_edit(s, parent, &at, &u);
     if (r < 0)
         return r;
-    r = tree_unlink(tree_in(&u), at.local, name);
+    r = from(tree_in(&u), at.local, name);
     at_leave(s, &u);
     return r;
 }
 
+int shelf_unlink(struct shelf *s, uint64_t parent, const char *name)
+{
+    return take_away(s, parent, name, tree_unlink);
+}
+
 int shelf_rmdir(struct shelf *s, uint64_t parent, const char *name)
 {
-    struct at at;
-    struct use u;
-    int r = enter_edit(s, parent, &at, &u);
-    if (r < 0)
-        return r;
-    r = tree_rmdir(tree_in(&u), at.local, name);
-    at_leave(s, &u);
-    return r;
+    return take_away(s, parent, name, tree_rmdir);
 }
 
 int shelf_mkdir(struct shelf *s, uint64_t parent, const char *name, struct tree_entry *ret)
