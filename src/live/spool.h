@@ -37,9 +37,9 @@ uint64_t spool_take(struct spool *s, uint64_t n);
 /* 0, -ENOSPC, -errno. */
 int spool_put(const struct spool *s, uint64_t at, const void *bytes, size_t n);
 /*
- * n bytes set aside, of which as many are filled as are needed: what continues in them continues in the
- * file. They begin `phase` bytes behind the begin of a page, so that they can be mapped, and cloned, where
- * the same is true of what they are to replace. The others are a hole.
+ * Set n bytes aside, to be filled in part: what continues in them continues in the file. They begin
+ * `phase` bytes behind the start of a page, so that they can be mapped, and cloned, where the same is
+ * true of what they are to replace. What is not filled is a hole.
  */
 uint64_t spool_reserve(struct spool *s, uint64_t n, uint64_t phase);
 /* Put bytes there. As spool_put(). */

@@ -132,7 +132,7 @@ static void lose_all(struct live *l)
         f->losses++;
 }
 
-/* What the change gave a tensor of its base; EDIT_NONE: a new one, of which the number is gone. */
+/* What the change did to a tensor of its base is lost; EDIT_NONE: of a new one, whose number is gone. */
 static void lose(struct live *l, const struct edit_change *c, uint32_t old)
 {
     if (old == EDIT_NONE) {

@@ -117,7 +117,7 @@ static int fill(struct tensor_draft *d, uint64_t granule)
     return r ? r : bits_add(&d->present, granule, granule + 1);
 }
 
-/* Fill the granules of which a write covers a part. */
+/* Fill the granules that a write covers in part. */
 static int fill_edges(struct tensor_draft *d, uint64_t off, uint64_t end)
 {
     int r = 0;

@@ -47,7 +47,7 @@ struct tensor_draft {
     enum tensor_view view;
     struct lock lock;
     /* Protected by the lock: */
-    int fd;                   /* owned; -1: nothing stands in a file. Constant once it is made */
+    int fd;                   /* owned; -1: there is no file yet. Constant once it is made */
     struct tensor_base *base; /* a reference */
     uint64_t limit;           /* no write may end behind it */
     uint64_t size;

@@ -25,8 +25,8 @@ struct tensor_encode {
     struct tensor_values from;
     struct edit_shape shape; /* of the tensor that is made, as edit_shape_bytes() takes it */
     bool big;
-    /* Blocks of the same type, of which those keep their bytes that show the same values; NULL: all
-     * are encoded. It may have fewer or more elements. */
+    /* Blocks of the same type: one that shows the same values keeps its bytes. NULL: all are encoded.
+     * It may have fewer or more elements. */
     const struct tensor_base *old;
 };
 

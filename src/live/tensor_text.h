@@ -11,7 +11,7 @@
 #include "edit/content.h"
 #include "live/tensor_base.h"
 
-/* More text is needed: there is no newline yet. */
+/* More text is needed: the newline is missing. */
 #define TENSOR_TEXT_MORE 1
 
 /*

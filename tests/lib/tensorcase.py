@@ -9,6 +9,7 @@ import ggufmodel as gguf
 import mountlib
 import samples
 from editlib import RESERVE, entries, strict, sync
+from mountlib import GGUFS, run
 
 EDIT = ('-o', 'tensors=edit')
 
@@ -53,6 +54,14 @@ class Case(unittest.TestCase):
         if self.foreground:
             ending, self.foreground = self.foreground, None
             ending.__exit__(None, None, None)
+
+    def not_saved(self, line):
+        """--unmount says so, and the model is what it was."""
+        done = run(GGUFS, '--unmount', self.at)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(line, done.err)
+        self.end()
+        self.check()
 
     def tensor(self, *parts):
         return os.path.join(self.at, 'tensors', *parts)
