@@ -202,9 +202,10 @@ static void *work(void *arg)
     (void)pthread_mutex_lock(&c->lock);
     while (more) {
         (void)clock_gettime(CLOCK_MONOTONIC, &now);
-        while (c->n_timed && !is_before(&now, &c->timed[0]->at))
-            enqueue(c, c->timed[0]);
         bool held = c->latest && is_before(&now, &c->until);
+        /* Just before the next turn: all that are due by then, in the order of their times. */
+        while (!held && c->n_timed && !is_before(&now, &c->timed[0]->at))
+            enqueue(c, c->timed[0]);
         if (c->first && !held)
             take_turn(c, &now);
         else

@@ -11,7 +11,8 @@
  *
  * If a turn takes longer than `patience` milliseconds and other jobs wait, another thread goes on
  * with them: a turn that hangs holds up no other job. So turns of two jobs may overlap; those of one
- * job never do. Calls during a turn lead to one more turn.
+ * job never do. Calls during a turn lead to one more turn. Jobs whose times come during a turn follow in
+ * the order of their times, behind those that were called.
  *
  * Threads: any. A job is called without a lock of the crew, and may be called while locks are held
  * that its turn takes.
