@@ -197,8 +197,9 @@ class Remote(unittest.TestCase):
 
     @contextlib.contextmanager
     def http(self):
-        """The store behind a web server that knows ranges: yields (its port, bytes that were sent)."""
-        sent, store = [0], self.store
+        """The store behind a web server that knows ranges: yields (its port, bytes that were sent, how to
+        end it: from then on it closes connections without an answer)."""
+        sent, store, gone = [0], self.store, threading.Event()
 
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = 'HTTP/1.1'
@@ -210,6 +211,9 @@ class Remote(unittest.TestCase):
                 self.answer(True)
 
             def answer(self, body):
+                if gone.is_set():
+                    self.close_connection = True
+                    return
                 if self.path == '/':
                     page = b'<a href="model.gguf">model.gguf</a>'
                     self.head(200, len(page), 'text/html')
@@ -226,11 +230,12 @@ class Remote(unittest.TestCase):
                               f'bytes {begin}-{end}/{size}')
                     file.seek(begin)
                     with contextlib.suppress(OSError):  # the client has enough
-                        while body and begin <= end:
+                        while body and begin <= end and not gone.is_set():
                             piece = file.read(min(1 << 16, end - begin + 1))
                             self.wfile.write(piece)
                             begin += len(piece)
                             sent[0] += len(piece)
+                    self.close_connection = gone.is_set()
 
             def head(self, status, length, kind, content_range=None):
                 self.send_response(status)
@@ -253,7 +258,7 @@ class Remote(unittest.TestCase):
             thread = threading.Thread(target=server.serve_forever, args=(0.01,))
             thread.start()
             try:
-                yield server.server_address[1], sent
+                yield server.server_address[1], sent, gone.set
             finally:
                 server.shutdown()
                 thread.join()
@@ -269,22 +274,43 @@ class Remote(unittest.TestCase):
         begin, data = large(self.model)
         for options, more in (((), 128 << 20), (('--read-only',), 128 << 20),
                               (('--buffer-size', '0', '--vfs-read-chunk-size', '1M'), 2 * MORE)):
-            with self.subTest(options=options), self.http() as (port, sent), \
+            with self.subTest(options=options), self.http() as (port, sent, _), \
                     self.rclone(port, *options):
                 self.look(data)
                 self.assertLessEqual(sent[0], begin + SMALL_SIZE + more)
 
     @unittest.skipUnless(shutil.which('rclone'), 'no rclone')
     def test_rclone_http_read_only(self):
-        """An edit is not possible there, and the mount says so."""
+        """Every byte is right. An edit is not possible there, and the mount says so."""
+        data = samples.editable()
         with open(self.model, 'wb') as out:
-            out.write(samples.editable())
-        with self.http() as (port, _), self.rclone(port), Foreground(self.far) as (at, _):
-            self.assertTrue(os.statvfs(at).f_flag & os.ST_RDONLY)
-            self.assertTrue(os.getxattr(at, 'user.gguf.readonly'))
+            out.write(data)
+        for options in ((), ('--read-only',)):
+            with self.subTest(options=options), self.http() as (port, *_), \
+                    self.rclone(port, *options), Foreground(self.far) as (at, _):
+                self.assertTrue(os.statvfs(at).f_flag & os.ST_RDONLY)
+                self.assertTrue(os.getxattr(at, 'user.gguf.readonly'))
+                self.assertEqual(mountlib.get(at + '/model.gguf'), data)
+                with self.assertRaises(OSError) as caught:
+                    editlib.write(at, 'general.name', 'x')
+                self.assertIn(caught.exception.errno, (errno.EROFS, errno.EACCES))
+            self.assertEqual(os.listdir(self.store), ['model.gguf'])
+            self.assertEqual(mountlib.get(self.model), data)
+
+    @unittest.skipUnless(shutil.which('rclone'), 'no rclone')
+    def test_rclone_http_gone(self):
+        """As with sshfs: what was read stays, the rest is an error; the mount goes."""
+        large(self.model)
+        with self.http() as (port, _, end), self.rclone(port), Foreground(self.far) as (at, process):
+            end()
+            self.assertEqual(mountlib.get(at + '/metadata/general.name'), b'far\n')
+            self.assertEqual(len(os.listdir(at + '/tensors')), TENSORS)
             with self.assertRaises(OSError) as caught:
-                editlib.write(at, 'general.name', 'x')
-            self.assertIn(caught.exception.errno, (errno.EROFS, errno.EACCES))
+                mountlib.get(at + '/tensors/blk.3.ffn_up.weight/raw')
+            self.assertEqual(caught.exception.errno, errno.EIO)
+            done = run(GGUFS, '--unmount', at)
+            self.assertEqual((done.returncode, done.err), (0, ''))
+            process.wait(mountlib.LIMIT)
         self.assertEqual(os.listdir(self.store), ['model.gguf'])
 
 

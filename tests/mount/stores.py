@@ -43,8 +43,10 @@ class Stores(unittest.TestCase):
     def setUp(self):
         self.store, self.at = mountlib.path('store'), mountlib.path('far')
         os.mkdir(self.store)
+        self.model = os.path.join(self.store, 'model.gguf')
+        self.far = os.path.join(self.at, 'model.gguf')
         self.data = samples.editable()
-        with open(os.path.join(self.store, 'model.gguf'), 'wb') as out:
+        with open(self.model, 'wb') as out:
             out.write(self.data)
 
     def tearDown(self):
@@ -53,7 +55,7 @@ class Stores(unittest.TestCase):
     def check_mount(self, *options):
         """Read it all, edit it if that is possible. Why it is not."""
         before = listing(self.store)
-        mount = Foreground(os.path.join(self.at, 'model.gguf'), *options)
+        mount = Foreground(self.far, *options)
         with mount as (at, _):
             self.assertEqual(mountlib.get(os.path.join(at, 'model.gguf')), self.data)
             editlib.until(lambda: 'mounted on' in mount.log())
@@ -63,28 +65,35 @@ class Stores(unittest.TestCase):
             editlib.write(at, 'general.name', 'TEST')
         return None
 
-    def check_edited(self):
-        data = mountlib.get(os.path.join(self.at, 'model.gguf'))
+    def check_edited(self, folder):
+        data = mountlib.get(os.path.join(folder, 'model.gguf'))
         self.assertEqual(dict(gguf.read(data).kv)[b'general.name'].data, b'TEST')
-        self.assertEqual(os.listdir(self.at), ['model.gguf'])
+        self.assertEqual(os.listdir(folder), ['model.gguf'])
 
     REASONS = ("the model's list of extended attributes cannot be reproduced",
                'cannot read a file that is open for writing here')
 
     @unittest.skipUnless(shutil.which('rclone'), 'no rclone')
     def test_rclone(self):
-        """By what this rclone can do: nothing without a cache; with one, attributes may fail."""
+        """By what this rclone can do: nothing without a cache; with one, attributes may fail. What was
+        edited is uploaded, and nothing else is there when rclone has ended."""
         for cache in ('off', 'minimal', 'writes', 'full'):
             command = ['rclone', 'mount', f':local:{self.store}', self.at, '--config', '/dev/null',
-                       '--vfs-cache-mode', cache, '--cache-dir', mountlib.path(cache)]
+                       '--vfs-cache-mode', cache, '--cache-dir', mountlib.path(cache),
+                       '--vfs-write-back', '0s']
             with self.subTest(cache=cache), served(command, self.at):
                 for options in ((), ('-o', 'relayout=copy'), ('-o', 'relayout=inplace')):
                     why = self.check_mount(*options)
                     if why is None:
-                        self.check_edited()
+                        self.check_edited(self.at)
+                        edited = mountlib.get(self.far)
+                        editlib.until(lambda: mountlib.get(self.model) == edited)
                         break
                     self.assertIn(why.split(': ')[0], self.REASONS)
-            with open(os.path.join(self.store, 'model.gguf'), 'wb') as out:
+                self.assertEqual(why is None, cache != 'off')
+            if cache != 'off':
+                self.check_edited(self.store)
+            with open(self.model, 'wb') as out:
                 out.write(self.data)
 
     @unittest.skipUnless(shutil.which('sshfs') and os.path.exists(SFTP), 'no sshfs, or no sftp-server')
@@ -96,9 +105,10 @@ class Stores(unittest.TestCase):
                 theirs.close()
                 why = self.check_mount()
                 self.assertIsNone(why)
-                self.check_edited()
+                self.check_edited(self.at)
             ours.close()
             server.wait(mountlib.LIMIT)
+        self.check_edited(self.store)
 
 
 if __name__ == '__main__':
