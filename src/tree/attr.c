@@ -145,12 +145,17 @@ static bool node_steady(const struct tree *t, const struct node *n)
     return tensors_has(t, n);
 }
 
-/* Whether its attributes last: as long as the node does, or those of the folder. */
+/*
+ * Whether its attributes last: as long as the node does, or those of the folder. A view of the whole
+ * has a node for each snapshot, or state. Where attributes do not last, the kernel asks for them at
+ * each read(2).
+ */
 static bool node_lasting(const struct tree *t, const struct node *n)
 {
     if (node_steady(t, n))
         return false;
-    return node_fixed(t, n) || (n->kind == NODE_TENSOR_FILE && !(node_row(n)->flags & ROW_MOVES));
+    return node_fixed(t, n) || n->kind == NODE_WHOLE ||
+           (n->kind == NODE_TENSOR_FILE && !(node_row(n)->flags & ROW_MOVES));
 }
 
 int node_entry_as(struct tree *t, const struct view *v, const struct node *n,

@@ -131,6 +131,19 @@ class Readers(unittest.TestCase):
         self.assertLess(os.path.getsize(model), 1 << 20)
         self.assertEqual(gguf.read(mountlib.get(model)).tensors[0].data, bytes(range(32)))
 
+    def test_nothing_but_reads(self):
+        """Where models are edited too, the kernel asks for the attributes of a file once, not at each
+        read(2): its node is of one state of the model."""
+        for name in ('model.safetensors', 'model.gguf', 'info', 'tensors/blk.0.attn_q.weight/f32'):
+            mount = mountlib.Foreground(self.source, '-d')
+            with mount as (at, _):
+                log = f'/proc/self/fd/{mount.err.fileno()}'  # opened anew: the daemon's place in it stays
+                file = os.open(os.path.join(at, name), os.O_RDONLY)
+                size, before = os.fstat(file).st_size, mountlib.get(log).count(b'GETATTR')
+                self.assertEqual(sum(map(len, iter(partial(os.read, file, 4096), b''))), size)
+                self.assertEqual(mountlib.get(log).count(b'GETATTR'), before, name)
+                os.close(file)
+
     def test_clone_fd(self):
         self.race('-o', 'clone_fd,max_threads=4')
 
