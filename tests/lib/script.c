@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "cu_main.h"
+#include "live/tensors.h"
 #include "script_run.h"
 #include "tree_image.h"
 
@@ -91,12 +92,17 @@ int script_errno(const char *name)
         const char *name;
         int code;
     } rows[] = {
-        {"EACCES", EACCES},         {"EBADF", EBADF},   {"EBUSY", EBUSY},
-        {"EEXIST", EEXIST},         {"EFBIG", EFBIG},   {"EILSEQ", EILSEQ},
-        {"EINTR", EINTR},           {"EINVAL", EINVAL}, {"EIO", EIO},
-        {"ENODATA", ENODATA},       {"ENOENT", ENOENT}, {"ENOSPC", ENOSPC},
-        {"EPERM", EPERM},           {"ERANGE", ERANGE}, {"ESTALE", ESTALE},
-        {"EOPNOTSUPP", EOPNOTSUPP}, {"EROFS", EROFS},   {"ENAMETOOLONG", ENAMETOOLONG},
+        {"EACCES", EACCES},   {"EBADF", EBADF},
+        {"EBUSY", EBUSY},     {"EEXIST", EEXIST},
+        {"EFBIG", EFBIG},     {"EILSEQ", EILSEQ},
+        {"EINTR", EINTR},     {"EINVAL", EINVAL},
+        {"EIO", EIO},         {"ENODATA", ENODATA},
+        {"ENOENT", ENOENT},   {"ENOSPC", ENOSPC},
+        {"EPERM", EPERM},     {"ERANGE", ERANGE},
+        {"ESTALE", ESTALE},   {"EOPNOTSUPP", EOPNOTSUPP},
+        {"EROFS", EROFS},     {"ENAMETOOLONG", ENAMETOOLONG},
+        {"EDOM", EDOM},       {"EISDIR", EISDIR},
+        {"ENOTDIR", ENOTDIR}, {"ENOTEMPTY", ENOTEMPTY},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         if (strcmp(rows[i].name, name) == 0)
@@ -106,7 +112,8 @@ int script_errno(const char *name)
 
 static const struct script_op *find_op(const char *name)
 {
-    const struct script_op *const tables[] = {script_edits, script_looks, script_faults};
+    const struct script_op *const tables[] = {script_edits, script_looks, script_faults,
+                                              script_tensors};
     for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++)
         for (const struct script_op *op = tables[i]; op->name; op++)
             if (strcmp(op->name, name) == 0)
@@ -226,12 +233,14 @@ static void check_end(struct run *r)
     struct content now = script_model_file(&r->m);
     if (!r->failed && ended < 0)
         script_fail(r, "%s", strerror(-ended));
-    else if (!r->failed && !script_model_keys(now.bytes, now.n, &keys))
+    else if (!r->failed && !(r->opt.tensors ? script_model_tensors(now.bytes, now.n, &keys)
+                                            : script_model_keys(now.bytes, now.n, &keys)))
         script_fail(r, "the file is not a regular model");
     else if (!r->failed && strcmp((char *)keys.data, r->s->saved) != 0)
         script_fail(r, "the file has\n      %s\n    and not\n      %s", (char *)keys.data,
                     r->s->saved);
-    else if (!r->failed && !script_model_whole(&r->m))
+    else if (!r->failed &&
+             !(r->opt.tensors ? script_model_alone(&r->m) : script_model_whole(&r->m)))
         script_fail(r, "tensors were changed, or a file was left");
     free(now.bytes);
 }
@@ -257,7 +266,12 @@ static void run_in(const struct script *s, const char *mode)
         CU_ASSERT_PTR_NOT_NULL_FATAL(mkdtemp(state));
         (void)setenv("XDG_STATE_HOME", state, 1);
     }
-    script_model_make(&r.m, s->how && strstr(s->how, "split") ? SCRIPT_SPLIT : 0);
+    bool split = s->how && strstr(s->how, "split");
+    r.opt.tensors = s->how && strstr(s->how, "tensors");
+    if (s->how && strstr(s->how, "inplace"))
+        r.opt.strategy = EDIT_INPLACE;
+    live_caller(1, NULL);
+    script_model_make(&r.m, (split ? SCRIPT_SPLIT : 0) | (r.opt.tensors ? SCRIPT_TENSORS : 0));
     script_log_clear();
     script_start(&r);
     r.heap = script_heap();

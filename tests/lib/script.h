@@ -63,6 +63,17 @@
  *     heap KIB               no more memory is in use than at the beginning and this
  *     finish; reopen         the end of the mount (as at the end of each script); and another one
  *
+ * Of tensors, in scripts with `tensors` (the model has a and c of bytes, and b of floats):
+ *     topen H PATH WORD...   as open, of PATH below tensors/; the handle's operations are those above
+ *     tput PATH TEXT; tadd PATH TEXT; tfloats PATH 'F...'     printf > PATH; >>; little-endian floats
+ *     tpoke H OFFSET 'F...'  floats, there
+ *     ttruncate PATH N; trm PATH; trmdir NAME; tmkdir NAME; tmv FROM TO; tmvnew FROM TO
+ *     as N                   what follows is done by program N
+ *     tlist FOLDER 'NAME...' exactly these; FOLDER may be . (tensors/ itself)
+ *     ttext PATH TEXT; tvalues PATH 'F...' (at its end); tstat PATH SIZE; tgone PATH
+ *     terror NAME TEXT       its user.gguf.error has TEXT; tforgive NAME
+ *     tfile NAME:TYPE:SHAPE=VALUES...    the tensors of the file on the disk
+ *
  * After each fsync that succeeds the file holds what model.gguf shows. After the script the file
  * has the keys that `saved` says and the tensors, and nothing lies beside it.
  */
@@ -74,10 +85,11 @@
 struct script {
     const char *name; /* what it shows */
     /* Words: auto, close, sync: in these commit modes only (none: in each); split: the model is
-     * two shards; history: its states are kept. NULL: none. */
+     * two shards; history: its states are kept; tensors: they can be edited; inplace: in place.
+     * NULL: none. */
     const char *how;
     const char *ops;
-    const char *saved; /* as `file` */
+    const char *saved; /* as `file`; with tensors as `tfile` */
 };
 
 #define A_NAME "a.name:string=one "

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/bytes.h"
 #include "build_gguf.h"
 #include "gguf/gguf.h"
 #include "gguf/keys.h"
@@ -45,6 +46,20 @@ static struct content make_second(void)
     return finish(&b);
 }
 
+static void put_tensors(struct build *b)
+{
+    uint8_t values[24];
+    for (unsigned i = 0; i < 6; i++) {
+        float value = (float)(i + 1);
+        uint32_t bits;
+        memcpy(&bits, &value, 4);
+        put_u32(values + (size_t)4 * i, bits, b->fmt.big);
+    }
+    build_tensor(b, "a", I8, SHAPE(8), "abcdefgh", 8);
+    build_tensor(b, "b", F32, SHAPE(3, 2), values, 24);
+    build_tensor(b, "c", I8, SHAPE(4), "wxyz", 4);
+}
+
 void script_model_make(struct script_model *m, unsigned how)
 {
     struct build b;
@@ -59,8 +74,11 @@ void script_model_make(struct script_model *m, unsigned how)
         build_item_num(&b, GGUF_I32, i);
     if (split)
         put_split(&b, 0);
-    build_tensor(&b, "a", F32, SHAPE(5), NULL, 20);
-    if (!split)
+    if (how & SCRIPT_TENSORS)
+        put_tensors(&b);
+    else
+        build_tensor(&b, "a", F32, SHAPE(5), NULL, 20);
+    if (!split && !(how & SCRIPT_TENSORS))
         build_tensor(&b, "b", I8, SHAPE(9001), NULL, 9001);
     *m = (struct script_model){.old = finish(&b)};
     make_place(&m->place, &m->old);
@@ -135,6 +153,40 @@ static bool same_tensors(const struct content *a, const struct content *b)
     return good;
 }
 
+static void put_tensor(const struct gguf *g, const struct gguf_tensor *t, const uint8_t *bytes,
+                       struct buf *out)
+{
+    const struct quant_type *type = gguf_type(t);
+    buf_printf(out, "%.*s:%s:", (int)t->name_len, gguf_name(g, t), type ? type->name : "unknown");
+    for (uint32_t i = t->n_dims; i-- > 0;)
+        buf_printf(out, "%llu%s", (unsigned long long)gguf_dim(g, t, i), i ? "x" : "=");
+    if (t->type_id == I8)
+        buf_add(out, bytes, (size_t)t->nbytes);
+    else if (t->type_id != F32)
+        buf_printf(out, "%llu", (unsigned long long)t->nbytes);
+    for (uint64_t at = 0; t->type_id == F32 && at < t->nbytes; at += 4) {
+        uint32_t bits = get_u32(bytes + at, g->fmt.big);
+        float value;
+        memcpy(&value, &bits, 4);
+        buf_printf(out, "%s%g", at ? "," : "", (double)value);
+    }
+    buf_char(out, ' ');
+}
+
+bool script_model_tensors(const void *bytes, size_t n, struct buf *out)
+{
+    struct gguf *g = NULL;
+    struct source s = source_mem(bytes, n);
+    if (gguf_parse(&s, 0, &g, NULL) < 0)
+        return false;
+    for (uint32_t i = 0; i < g->n_tensors; i++)
+        put_tensor(g, &g->tensor[i], (const uint8_t *)bytes + g->tensor[i].off, out);
+    buf_char(out, '\0');
+    bool good = g->anomalies == 0;
+    gguf_free(g);
+    return good && buf_error(out) == 0;
+}
+
 static struct content read_back(const struct script_model *m, const char *name)
 {
     struct content i;
@@ -159,6 +211,11 @@ bool script_model_whole(const struct script_model *m)
         free(now.bytes);
     }
     return good;
+}
+
+bool script_model_alone(const struct script_model *m)
+{
+    return files_in(&m->place) == 1 + (m->other.bytes != NULL);
 }
 
 /* ---- copies, held and failed ---- */

@@ -12,7 +12,8 @@ struct script_model {
     struct content other; /* the second shard; bytes is NULL without one */
 };
 
-enum { SCRIPT_SPLIT = 1, SCRIPT_BIG = 2 }; /* two shards; big-endian */
+/* Two shards; big-endian; tensors a and c of bytes and b of floats, to be edited. */
+enum { SCRIPT_SPLIT = 1, SCRIPT_BIG = 2, SCRIPT_TENSORS = 4 };
 void script_model_make(struct script_model *m, unsigned how);
 /* Drops the folder and all in it. */
 void script_model_drop(struct script_model *m);
@@ -20,10 +21,16 @@ void script_model_drop(struct script_model *m);
 /* "KEY:TYPE=TEXT " of each key but general.architecture, the reserve and split.*; newlines as
  * commas. False: the bytes are not a model, or not a regular one. */
 bool script_model_keys(const void *bytes, size_t n, struct buf *out);
+/* "NAME:TYPE:SHAPE=VALUES " of each tensor: bytes of I8 as they are, floats of F32 with commas, the
+ * number of bytes of others. */
+bool script_model_tensors(const void *bytes, size_t n, struct buf *out);
 /* The file that has the keys, as it is now. free() its bytes. */
 struct content script_model_file(const struct script_model *m);
 /* The tensors are what they were, and no other file is there. */
 bool script_model_whole(const struct script_model *m);
+
+/* No other file is there. */
+bool script_model_alone(const struct script_model *m);
 
 /* Copies stop when they begin, until they are let go: to go on, or to fail with an error. */
 void script_copies_hold(void);

@@ -40,7 +40,7 @@ struct handle *script_handle(struct run *r, const char *name)
     return &none;
 }
 
-static int flags_of(struct run *r, char **word)
+int script_flags(struct run *r, char **word)
 {
     static const struct {
         const char *name;
@@ -87,7 +87,7 @@ static int op_open(struct run *r, char **arg, struct waiter *w)
         script_fail(r, "%s is not a handle, or is open", arg[0]);
         return 0;
     }
-    return script_open(r, arg[1], flags_of(r, arg + 2), &r->handle[arg[0][0] - 'A']);
+    return script_open(r, arg[1], script_flags(r, arg + 2), &r->handle[arg[0][0] - 'A']);
 }
 
 static int put(struct run *r, struct handle *h, const char *text, uint64_t at)

@@ -49,7 +49,7 @@ struct script_op {
 };
 
 /* All that there are, up to one without a name. */
-extern const struct script_op script_edits[], script_looks[], script_faults[];
+extern const struct script_op script_edits[], script_looks[], script_faults[], script_tensors[];
 
 /* The code of an error's name; 0: no such name. */
 int script_errno(const char *name);
@@ -67,6 +67,8 @@ int script_finish(struct run *r);
 int script_wait(struct waiter *w, int result);
 int script_wait_here(struct waiter *w, int result);
 
+/* Of the words of `open`. */
+int script_flags(struct run *r, char **word);
 /* metadata/ */
 uint64_t script_folder(void);
 uint64_t script_number(struct run *r, const char *text);

@@ -31,7 +31,7 @@ uint8_t *world_bytes(size_t n)
     return p;
 }
 
-void tensor_drop(struct world_tensor *t)
+void world_drop(struct world_tensor *t)
 {
     free(t->bytes);
     *t = (struct world_tensor){0};
@@ -40,7 +40,7 @@ void tensor_drop(struct world_tensor *t)
 void world_free(struct world *w)
 {
     for (size_t i = 0; i < w->n; i++)
-        tensor_drop(&w->t[i]);
+        world_drop(&w->t[i]);
     w->n = 0;
 }
 
@@ -160,7 +160,7 @@ static void op_remove(struct edit_change *c, struct world *w)
 {
     struct world_tensor *t = pick(w);
     CU_ASSERT_EQUAL(edit_tensor_remove(c, t->name, strlen(t->name), NULL), 0);
-    tensor_drop(t);
+    world_drop(t);
     memmove(t, t + 1, (size_t)(&w->t[w->n] - (t + 1)) * sizeof(*t));
     w->n--;
 }

@@ -43,7 +43,7 @@ struct edit_draft *world_draft(const uint8_t *bytes, size_t n);
 struct world world_make(void);
 struct world world_copy(const struct world *w);
 void world_free(struct world *w);
-void tensor_drop(struct world_tensor *t);
+void world_drop(struct world_tensor *t);
 
 uint8_t *world_build(const struct kind *k, const struct world *w, size_t *n);
 /* The file has the tensors of w and no others, and is laid out regularly. */

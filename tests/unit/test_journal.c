@@ -174,10 +174,106 @@ static void test_foreign(void)
     teardown(&x);
 }
 
+/* A file that is no journal, or not one that this program knows. */
+static void loads(const struct fixture *x, const char *head, size_t n, off_t size, int want,
+                  enum journal_state state, const char *line)
+{
+    CLEANUP(journal_free) struct journal got = JOURNAL_INIT;
+    enum journal_state now = JOURNAL_NONE;
+    struct err e = {0};
+    put_file(x->dir, JOURNAL, head, n);
+    int fd = openat(x->dir, JOURNAL, O_RDWR | O_CLOEXEC);
+    CU_ASSERT_EQUAL(ftruncate(fd, size), 0);
+    (void)close(fd);
+    struct edit_file f = open_model(x, calm());
+    CU_ASSERT_EQUAL(journal_load(&f, &now, &got, &e), want);
+    if (want == 0)
+        CU_ASSERT_EQUAL(now, state);
+    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, line));
+    edit_file_close(&f);
+}
+
+static void test_others(void)
+{
+    struct fixture x;
+    setup(&x);
+    loads(&x, "", 0, 0, 0, JOURNAL_VOID, "");
+    loads(&x, "GGU", 3, 3, 0, JOURNAL_VOID, "");
+    loads(&x, "\0\0\0\0\0\0\0\0x", 9, 1000, 0, JOURNAL_VOID, "");
+    loads(&x, "\0\0\0\0\0\0\0x", 8, 1000, 0, JOURNAL_VOID, "");
+    loads(&x, "GGUFSJN0", 8, 1000, 0, JOURNAL_VOID, "");
+    loads(&x, "GGUFSJN3", 8, 1000, -ESTALE, 0, "by a later version");
+    loads(&x, "GGUFSJN9", 8, 1000, -ESTALE, 0, "by a later version");
+    loads(&x, "GGUFSJN:", 8, 1000, 0, JOURNAL_VOID, "");
+    loads(&x, "GGUFSJX3", 8, 1000, 0, JOURNAL_VOID, "");
+    /* two of the model and 8 KiB, and no byte more, even where the head has no bytes */
+    off_t most = 2 * ((off_t)x.old_n + 4096) + 1;
+    loads(&x, "GGUFSJN1", 8, most, 0, JOURNAL_VOID, "");
+    loads(&x, "GGUFSJN1", 8, most + 1, -ESTALE, 0, "it is too large");
+    loads(&x, "", 0, most + 1, 0, JOURNAL_VOID, "");
+    teardown(&x);
+}
+
+/* The journal has the model's read and write bits, and its owner has both. */
+static void test_mode(void)
+{
+    static const mode_t modes[][2] = {
+        {0644, 0644}, {0777, 0666}, {0400, 0600}, {0464, 0664}, {06777, 0666}};
+    struct fixture x;
+    setup(&x);
+    for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
+        struct edit_file f = open_model(&x, calm());
+        struct stat st;
+        struct err e = {0};
+        CU_ASSERT_EQUAL(fchmod(f.fd, modes[i][0]), 0);
+        CU_ASSERT_EQUAL(journal_write(&f, 0, x.old, x.old, SECTOR, &e), 0);
+        CU_ASSERT_EQUAL_FATAL(fstatat(x.dir, JOURNAL, &st, 0), 0);
+        CU_ASSERT_EQUAL(st.st_mode & 07777, modes[i][1]);
+        CU_ASSERT_EQUAL(journal_write(&f, 0, x.old, x.old, SECTOR, &e), -EEXIST);
+        CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "cannot create the journal"));
+        journal_remove(&f);
+        CU_ASSERT_EQUAL(fstatat(x.dir, JOURNAL, &st, 0), -1);
+        CU_ASSERT_EQUAL(fchmod(f.fd, 0600), 0);
+        edit_file_close(&f);
+    }
+    teardown(&x);
+}
+
+/* A range begins and ends with the sectors that differ; the last one may be a part. */
+static void test_range(void)
+{
+    uint8_t old[3 * SECTOR + 10] = {0}, new[sizeof(old)] = {0};
+    static const struct {
+        size_t first, last;
+        uint64_t lo, len;
+    } rows[] = {
+        {0, 0, 0, SECTOR},
+        {SECTOR - 1, SECTOR - 1, 0, SECTOR},
+        {SECTOR - 1, SECTOR, 0, 2 * SECTOR},
+        {SECTOR, 2 * SECTOR - 1, SECTOR, SECTOR},
+        {3 * SECTOR, 3 * SECTOR, 3 * SECTOR, 10},
+        {2 * SECTOR, 3 * SECTOR + 9, 2 * SECTOR, SECTOR + 10},
+        {0, 3 * SECTOR + 9, 0, sizeof(old)},
+    };
+    uint64_t lo = 7, len = 7;
+    journal_range(old, new, sizeof(old), &lo, &len);
+    CU_ASSERT_EQUAL(len, 0);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        new[rows[i].first] = new[rows[i].last] = 1;
+        journal_range(old, new, sizeof(old), &lo, &len);
+        CU_ASSERT_EQUAL(lo, rows[i].lo);
+        CU_ASSERT_EQUAL(len, rows[i].len);
+        new[rows[i].first] = new[rows[i].last] = 0;
+    }
+}
+
 static CU_TestInfo tests[] = {
     {"whole journals", test_whole},
     {"journals that were not written to their end", test_void},
     {"journals of another model", test_foreign},
+    {"files that are no journals", test_others},
+    {"the mode of a journal", test_mode},
+    {"the range of a journal", test_range},
     CU_TEST_INFO_NULL,
 };
 

@@ -199,7 +199,7 @@ static void test_again(void)
     } while (true);
     edit_change_init(&c, x.g, NULL);
     CU_ASSERT_EQUAL(edit_tensor_remove(&c, "t1", 2, NULL), 0);
-    tensor_drop(&w.t[1]);
+    world_drop(&w.t[1]);
     w.t[1] = (struct world_tensor){.name = "t1", .shape = world_shape()};
     CU_ASSERT_EQUAL(world_put(&c, &w.t[1], false), 0);
     CU_ASSERT_EQUAL(edit_tensor_rename(&c, "t2", 2, "two", 3, NULL), 0);

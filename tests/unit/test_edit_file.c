@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: MIT */
+/* edit/file.h: which files are opened, what shows that one changed, names beside a model. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "edit/file.h"
+#include "faultsys.h"
+#include "model_dir.h"
+
+static void refused(const struct fixture *x, const char *name, bool write, int want,
+                    const char *line)
+{
+    struct edit_file f = {.fd = -7};
+    struct err e = {0};
+    CU_ASSERT_EQUAL(edit_file_open(&f, calm(), x->dir, name, write, &e), want);
+    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, line));
+    CU_ASSERT_EQUAL(f.fd, -7);
+}
+
+static void test_open(void)
+{
+    struct fixture x;
+    struct edit_file f, other;
+    struct err e = {0};
+    char name[NAME_MAX + 2];
+    setup(&x);
+    CU_ASSERT_EQUAL(mkfifoat(x.dir, "fifo", 0600), 0);
+    CU_ASSERT_EQUAL(symlinkat(NAME, x.dir, "link"), 0);
+    refused(&x, "fifo", false, -EINVAL, "is not a regular file");
+    refused(&x, "fifo", true, -EINVAL, "is not a regular file");
+    refused(&x, ".", false, -EINVAL, "is not a regular file");
+    refused(&x, "link", true, -ELOOP, "cannot open the model for writing: ");
+    refused(&x, "none", false, -ENOENT, "cannot open the model: ");
+    memset(name, 'n', sizeof(name));
+    name[NAME_MAX + 1] = '\0';
+    refused(&x, name, false, -ENAMETOOLONG, "the model's name is over 255 bytes");
+    put_file(x.dir, name + 1, "x", 1);
+    CU_ASSERT_EQUAL(edit_file_open(&f, calm(), x.dir, name + 1, false, &e), 0);
+    CU_ASSERT_STRING_EQUAL(f.name, name + 1);
+    edit_file_close(&f);
+    CU_ASSERT_EQUAL(f.fd, -1);
+    CU_ASSERT_EQUAL(unlinkat(x.dir, name + 1, 0), 0);
+    /* One that writes; any number that read. */
+    CU_ASSERT_EQUAL(edit_file_open(&f, calm(), x.dir, NAME, true, &e), 0);
+    CU_ASSERT_EQUAL(fcntl(f.fd, F_GETFL) & O_ACCMODE, O_RDWR);
+    refused(&x, NAME, true, -EWOULDBLOCK, "another process has the model open for writing");
+    CU_ASSERT_EQUAL(edit_file_open(&other, calm(), x.dir, NAME, false, &e), 0);
+    CU_ASSERT_EQUAL(fcntl(other.fd, F_GETFL) & O_ACCMODE, O_RDONLY);
+    CU_ASSERT_TRUE(edit_id_equal(&f.id, &other.id));
+    edit_file_close(&other);
+    edit_file_close(&f);
+    CU_ASSERT_EQUAL(unlinkat(x.dir, "fifo", 0), 0);
+    CU_ASSERT_EQUAL(unlinkat(x.dir, "link", 0), 0);
+    teardown(&x);
+}
+
+/* Each call on the way fails once. */
+static void test_open_faults(void)
+{
+    struct fixture x;
+    struct faultsys fs;
+    struct edit_file f = {.fd = -7};
+    unsigned n = 1;
+    setup(&x);
+    for (;; n++) {
+        struct err e = {0};
+        faultsys_init(&fs, FAULT_FAIL, n, -EIO);
+        int r = edit_file_open(&f, &fs.sys, x.dir, NAME, true, &e);
+        if (!fs.hit)
+            break;
+        const char *what = fs.what;
+        CU_ASSERT_EQUAL(e.code, r);
+        if (r == 0)
+            edit_file_close(&f); /* what is at the name is opened in any case */
+        else
+            CU_ASSERT_EQUAL(r, -EIO);
+        CU_ASSERT_TRUE(r < 0 || strcmp(what, "fstatat") == 0);
+        CU_ASSERT_FALSE(is_locked(&x));
+    }
+    CU_ASSERT_EQUAL(n, 6); /* fstatat, openat, fstat, flock, fstatat */
+    edit_file_close(&f);
+    teardown(&x);
+}
+
+/* The model is replaced after it was opened. */
+static void replace(void *arg)
+{
+    const struct fixture *x = arg;
+    put_file(x->dir, "new", x->old, x->old_n);
+    CU_ASSERT_EQUAL(renameat(x->dir, "new", x->dir, NAME), 0);
+}
+
+static void gone(void *arg)
+{
+    const struct fixture *x = arg;
+    CU_ASSERT_EQUAL(unlinkat(x->dir, NAME, 0), 0);
+}
+
+static void test_replaced(void)
+{
+    struct fixture x;
+    struct faultsys fs;
+    struct edit_file f;
+    struct err e = {0};
+    struct stat st;
+    setup(&x);
+    faultsys_init(&fs, FAULT_NONE, 0, 0);
+    fs.before = "flock";
+    fs.hook = replace;
+    fs.arg = &x;
+    CU_ASSERT_EQUAL(edit_file_open(&f, &fs.sys, x.dir, NAME, true, &e), 0);
+    CU_ASSERT_EQUAL(fstatat(x.dir, NAME, &st, 0), 0);
+    CU_ASSERT_EQUAL(f.id.ino, st.st_ino); /* the one that is there now */
+    edit_file_close(&f);
+    faultsys_init(&fs, FAULT_NONE, 0, 0);
+    fs.before = "flock";
+    fs.hook = gone;
+    fs.arg = &x;
+    CU_ASSERT_EQUAL(edit_file_open(&f, &fs.sys, x.dir, NAME, true, &e), -ENOENT);
+    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "cannot open the model"));
+    put_file(x.dir, NAME, x.old, x.old_n);
+    teardown(&x);
+}
+
+static void stale(const struct edit_file *f, const char *line)
+{
+    struct err e = {0};
+    CU_ASSERT_EQUAL(edit_file_fresh(f, &e), -ESTALE);
+    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, line));
+}
+
+static void test_fresh(void)
+{
+    struct fixture x;
+    struct err e = {0};
+    struct faultsys fs;
+    setup(&x);
+    struct edit_file f = open_model(&x, calm());
+    CU_ASSERT_EQUAL(edit_file_fresh(&f, &e), 0);
+    CU_ASSERT_EQUAL(futimens(f.fd, (struct timespec[2]){{5, 6}, {7, 8}}), 0);
+    stale(&f, "was written by another program");
+    CU_ASSERT_EQUAL(edit_file_note(&f, &e), 0);
+    CU_ASSERT_EQUAL(edit_file_fresh(&f, &e), 0);
+    CU_ASSERT_EQUAL(futimens(f.fd, (struct timespec[2]){{5, 6}, {7, 9}}), 0);
+    stale(&f, "was written by another program");
+    CU_ASSERT_EQUAL(ftruncate(f.fd, (off_t)x.old_n + 1), 0);
+    stale(&f, "has another size now");
+    CU_ASSERT_EQUAL(edit_file_note(&f, &e), 0);
+    CU_ASSERT_EQUAL(f.id.size, x.old_n + 1);
+    replace(&x);
+    stale(&f, "is another file now");
+    gone(&x);
+    stale(&f, "is gone");
+    put_file(x.dir, NAME, x.old, x.old_n);
+    faultsys_init(&fs, FAULT_BROKEN, 1, -EIO);
+    f.sys = &fs.sys;
+    CU_ASSERT_EQUAL(edit_file_fresh(&f, &e), -EIO);
+    CU_ASSERT_EQUAL(edit_file_note(&f, &e), -EIO);
+    CU_ASSERT_EQUAL(f.id.size, x.old_n + 1);
+    edit_file_close(&f);
+    teardown(&x);
+}
+
+/* Any field makes another file. */
+static void test_id(void)
+{
+    const struct edit_id a = {.dev = 1, .ino = 2, .size = 3, .mtime = {4, 5}};
+    struct edit_id b[] = {a, a, a, a, a};
+    CU_ASSERT_TRUE(edit_id_equal(&a, &b[0]));
+    b[0].dev++;
+    b[1].ino++;
+    b[2].size++;
+    b[3].mtime.tv_sec++;
+    b[4].mtime.tv_nsec++;
+    for (size_t i = 0; i < sizeof(b) / sizeof(b[0]); i++)
+        CU_ASSERT_FALSE(edit_id_equal(&a, &b[i]));
+}
+
+static void test_side_name(void)
+{
+    char got[NAME_MAX + 1], name[NAME_MAX + 1], want[2 * NAME_MAX];
+    edit_side_name(got, "m.gguf", "journal");
+    CU_ASSERT_STRING_EQUAL(got, ".m.gguf.ggufs-journal");
+    edit_side_name(got, "m.gguf", "new");
+    CU_ASSERT_STRING_EQUAL(got, ".m.gguf.ggufs-new");
+    /* The longest name that stays whole: the journal's then has 255 bytes. */
+    memset(name, 'n', sizeof(name));
+    size_t whole = NAME_MAX - strlen("..ggufs-journal");
+    name[whole] = '\0';
+    edit_side_name(got, name, "journal");
+    (void)snprintf(want, sizeof(want), ".%s.ggufs-journal", name);
+    CU_ASSERT_STRING_EQUAL(got, want);
+    CU_ASSERT_EQUAL(strlen(got), NAME_MAX);
+    name[whole] = 'n';
+    name[whole + 1] = '\0';
+    edit_side_name(got, name, "journal");
+    CU_ASSERT_EQUAL(strlen(got), NAME_MAX);
+    CU_ASSERT_EQUAL(strspn(got + 1, "n"), whole - 17);
+    CU_ASSERT_EQUAL(got[1 + whole - 17], '~');
+    CU_ASSERT_STRING_EQUAL(got + NAME_MAX - strlen(".ggufs-journal"), ".ggufs-journal");
+    char before[NAME_MAX + 1];
+    memcpy(before, got, sizeof(before));
+    name[whole] = 'm'; /* another name has another hash */
+    edit_side_name(got, name, "journal");
+    CU_ASSERT_STRING_NOT_EQUAL(got, before);
+}
+
+static void test_ours(void)
+{
+    const uid_t me = geteuid(), other = me + 1, third = me + 2;
+    struct stat model = {.st_uid = other}, st = {.st_mode = S_IFREG | 0600, .st_nlink = 1};
+    st.st_uid = me;
+    CU_ASSERT_TRUE(edit_is_ours(&st, &model));
+    st.st_uid = other;
+    CU_ASSERT_TRUE(edit_is_ours(&st, &model));
+    st.st_uid = 0;
+    CU_ASSERT_TRUE(edit_is_ours(&st, &model));
+    st.st_uid = third;
+    CU_ASSERT_FALSE(edit_is_ours(&st, &model));
+    st.st_uid = other;
+    st.st_nlink = 2;
+    CU_ASSERT_FALSE(edit_is_ours(&st, &model));
+    st.st_nlink = 1;
+    st.st_mode = S_IFIFO | 0600;
+    CU_ASSERT_FALSE(edit_is_ours(&st, &model));
+}
+
+static CU_TestInfo tests[] = {
+    {"files that are opened, or not", test_open},
+    {"calls that fail while one is opened", test_open_faults},
+    {"a model that is replaced while it is opened", test_replaced},
+    {"a model that changed", test_fresh},
+    {"identities", test_id},
+    {"names beside a model", test_side_name},
+    {"files that are ours", test_ours},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("edit/file", tests)
