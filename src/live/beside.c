@@ -180,7 +180,7 @@ static int replace(struct live *l, struct view_draft *from, uint32_t row, enum l
         r = copy(l, from, h);
     if (r == 0)
         r = live_view_flush(l, h, w);
-    if (r < 0)
+    if (r < 0 && h->d->making)
         (void)live_view_truncate(l, h, 0); /* nothing of it counts */
     live_view_release(l, h);
     return r;

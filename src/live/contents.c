@@ -85,21 +85,24 @@ static int text_write(struct live *l, struct view_draft *d, bool append, uint64_
             memcpy(b->data + off, bytes, over);
         buf_add(b, (const uint8_t *)bytes + over, n - over);
     }
-    d->text_new = true;
+    view_event(&d->state, VIEW_WRITE);
     int r = !fits ? -EINVAL : buf_error(b);
+    /* A line that more stands behind is not all: a program may cut that off next. */
+    bool last = off + n >= b->len;
     lock_drop(&l->lock);
     if (r < 0)
         return refused(l, d, r, &e);
-    return n > 0 && memchr(bytes, '\n', n);
+    return last && n > 0 && memchr(bytes, '\n', n);
 }
 
 static int text_truncate(struct live *l, struct view_draft *d, uint64_t size)
 {
     lock_take(&l->lock);
     int r = size <= d->text.len ? 0 : -EINVAL;
+    if (r == 0 && size < d->text.len)
+        view_event(&d->state, size ? VIEW_WRITE : VIEW_EMPTY);
     if (r == 0)
         d->text.len = (size_t)size;
-    d->text_new = d->text.len > 0;
     lock_drop(&l->lock);
     return r;
 }

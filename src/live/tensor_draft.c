@@ -225,7 +225,7 @@ static int write_at(struct tensor_draft *d, uint64_t off, const void *bytes, siz
         r = grow(d, end);
     if (r < 0)
         return err_set(e, r, "cannot write a draft beside the model: %s", strerror(-r));
-    d->written = true;
+    view_event(&d->state, VIEW_WRITE);
     return 0;
 }
 
@@ -247,7 +247,8 @@ static int extend(struct tensor_draft *d, uint64_t end, struct err *e)
     bool longer = end > d->size;
     if (grow(d, end) < 0)
         return err_set(e, -ENOMEM, "no memory for a draft");
-    d->written |= longer;
+    if (longer)
+        view_event(&d->state, VIEW_WRITE);
     return 0;
 }
 
@@ -265,6 +266,7 @@ static int truncate_to(struct tensor_draft *d, uint64_t size, struct err *e)
         d->npy = size < d->npy.header ? (struct npy){0} : d->npy;
         d->truncations++;
         d->size = size;
+        view_event(&d->state, VIEW_CUT);
     }
     return extend(d, size, e);
 }
@@ -335,20 +337,21 @@ void tensor_draft_free(struct tensor_draft *d)
     free(d);
 }
 
-uint64_t tensor_draft_size(struct tensor_draft *d)
+uint64_t tensor_draft_size(const struct tensor_draft *d)
 {
-    lock_take(&d->lock);
-    uint64_t ret = d->size;
-    lock_drop(&d->lock);
-    return ret;
+    return atomic_load(&d->size);
 }
 
-bool tensor_draft_is_written(struct tensor_draft *d)
+enum view_state tensor_draft_state(const struct tensor_draft *d)
+{
+    return atomic_load(&d->state);
+}
+
+void tensor_draft_drop(struct tensor_draft *d)
 {
     lock_take(&d->lock);
-    bool ret = d->written;
+    view_event(&d->state, VIEW_DROP);
     lock_drop(&d->lock);
-    return ret;
 }
 
 void tensor_draft_limit(struct tensor_draft *d, uint64_t limit)
@@ -376,15 +379,13 @@ int tensor_draft_give(struct tensor_draft *d, struct edit_draft **ret, struct er
 bool tensor_draft_begin(struct tensor_draft *d, struct tensor_round *ret)
 {
     lock_take(&d->lock);
-    bool any = d->written;
-    assert(!d->judged);
+    bool any = view_is_due(d->state);
     if (any) {
         struct bits none = d->judging;
         *ret = (struct tensor_round){tensor_base_ref(d->base), d->size, d->cut, d->truncations};
         d->judging = d->fresh;
         d->fresh = none;
-        d->written = false;
-        d->judged = true;
+        view_event(&d->state, VIEW_JUDGE);
     }
     lock_drop(&d->lock);
     return any;
@@ -414,11 +415,11 @@ int tensor_draft_detach(struct tensor_draft *d, struct tensor_round *round)
     return r;
 }
 
-static void put_back(struct tensor_draft *d)
+/* All that was judged is to be judged again. */
+static void put_back(struct tensor_draft *d, enum view_event event)
 {
     bits_join(&d->fresh, &d->judging);
-    d->written = true;
-    d->judged = false;
+    view_event(&d->state, event);
 }
 
 int tensor_draft_end(struct tensor_draft *d, struct tensor_round *round, bool keep, int r)
@@ -428,7 +429,7 @@ int tensor_draft_end(struct tensor_draft *d, struct tensor_round *round, bool ke
     if (keep && gone)
         r = -EAGAIN;
     if (!keep || gone)
-        put_back(d);
+        put_back(d, r < 0 && r != -EAGAIN ? VIEW_REFUSE : VIEW_LEAVE);
     lock_drop(&d->lock);
     tensor_base_unref(round->base);
     return r;
@@ -440,7 +441,7 @@ void tensor_draft_passed(struct tensor_draft *d, struct tensor_base *now)
     struct tensor_base *before = d->base;
     d->base = tensor_base_ref(now);
     bits_free(&d->judging);
-    d->judged = false;
+    view_event(&d->state, VIEW_PASS);
     lock_drop(&d->lock);
     tensor_base_unref(before);
 }
@@ -448,6 +449,6 @@ void tensor_draft_passed(struct tensor_draft *d, struct tensor_base *now)
 void tensor_draft_failed(struct tensor_draft *d)
 {
     lock_take(&d->lock);
-    put_back(d);
+    put_back(d, VIEW_REFUSE);
     lock_drop(&d->lock);
 }

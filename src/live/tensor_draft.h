@@ -37,6 +37,7 @@
 #include "live/spool.h"
 #include "live/tensor_base.h"
 #include "live/tensor_edit.h"
+#include "live/view_state.h"
 
 /* Bytes of a draft whose length is not bounded by a tensor: more than any tensor has. The bits of as
  * many granules take 256 MiB. */
@@ -50,15 +51,14 @@ struct tensor_draft {
     int fd;                   /* owned; -1: there is no file yet. Constant once it is made */
     struct tensor_base *base; /* a reference */
     uint64_t limit;           /* no write may end behind it */
-    uint64_t size;
+    _Atomic uint64_t size;
     uint64_t cut;         /* bytes from here on are not the base's */
     struct bits present;  /* granules that are in the file */
     struct bits fresh;    /* not judged yet: of them, and of zeros by which it grew */
     struct bits judging;  /* what is being judged */
     unsigned truncations; /* how often it was cut: a judgement of what is gone does not count */
     struct npy npy;       /* of a NumPy view: its header, if npy.header is not 0 */
-    bool written;         /* since it was begun or passed */
-    bool judged;          /* between judge() and passed() or failed() */
+    _Atomic enum view_state state;
     /* The judge's: */
     struct spool spool;
 };
@@ -86,10 +86,13 @@ int tensor_draft_allocate(struct tensor_draft *d, uint64_t off, uint64_t n, bool
                           struct err *e);
 /* Up to n bytes at `off`; *got: fewer at the end. 0, -ENOMEM, -EIO, -errno. */
 int tensor_draft_read(struct tensor_draft *d, uint64_t off, void *dst, size_t n, size_t *got);
-uint64_t tensor_draft_size(struct tensor_draft *d);
-/* Something was written since it was begun or passed. To truncate it is not writing; zeros by which it
- * is made longer are written. */
-bool tensor_draft_is_written(struct tensor_draft *d);
+/* These two take no lock. */
+uint64_t tensor_draft_size(const struct tensor_draft *d);
+/* VIEW_CLEAN: nothing was written since it was begun or passed. To truncate it is not writing; zeros by
+ * which it is made longer are written. */
+enum view_state tensor_draft_state(const struct tensor_draft *d);
+/* What was written and is not accepted never is. Not while it is judged. */
+void tensor_draft_drop(struct tensor_draft *d);
 /* How long a view of a tensor that does not exist can be, when that is known (a shape and type were
  * given). What is longer already is refused by the judge. */
 void tensor_draft_limit(struct tensor_draft *d, uint64_t limit);

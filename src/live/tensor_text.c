@@ -4,6 +4,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 #include <strings.h>
 
@@ -175,6 +176,24 @@ int tensor_shape_parse(const char *text, size_t n, bool end, struct edit_shape *
     ret->n_dims = s.n_dims;
     memcpy(ret->dims, s.dims, sizeof(s.dims));
     return 0;
+}
+
+/* ---- shown ---- */
+
+void tensor_type_text(const struct tensor_base *base, struct buf *out)
+{
+    const struct quant_type *type = quant_find(base->type);
+    if (type && type->block_len)
+        buf_printf(out, "%s\n", type->name);
+    else
+        buf_printf(out, "unknown:%" PRIu32 "\n", base->type);
+}
+
+void tensor_shape_text(const struct tensor_base *base, struct buf *out)
+{
+    for (uint32_t i = base->n_dims; i-- > 0;)
+        buf_printf(out, "%" PRIu64 "%s", base->dims[i], i ? " " : "");
+    buf_char(out, '\n');
 }
 
 int tensor_reshape(const struct tensor_base *base, struct edit_shape *shape, struct err *e)

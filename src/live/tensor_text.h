@@ -27,6 +27,10 @@ int tensor_type_parse(const char *text, size_t n, bool end, uint32_t *ret, struc
  */
 int tensor_shape_parse(const char *text, size_t n, bool end, struct edit_shape *ret, struct err *e);
 
+/* What `type` and `shape` show of a tensor, with the newline. */
+void tensor_type_text(const struct tensor_base *base, struct buf *out);
+void tensor_shape_text(const struct tensor_base *base, struct buf *out);
+
 /*
  * Another shape of as many elements: dims as parsed, the type of the tensor. TENSOR_SAME (0): it has
  * that shape; TENSOR_CHANGED (1); -EINVAL (another number of elements, or rows that are not whole

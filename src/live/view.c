@@ -61,6 +61,30 @@ struct round {
     struct err e;
 };
 
+void view_drop(struct view_draft *d)
+{
+    if (d->data)
+        tensor_draft_drop(d->data);
+    else
+        view_event(&d->state, VIEW_DROP);
+}
+
+void view_text(enum live_view_kind kind, const struct tensor_base *base, struct buf *out)
+{
+    if (base->exists && kind == LIVE_TYPE)
+        tensor_type_text(base, out);
+    if (base->exists && kind == LIVE_SHAPE)
+        tensor_shape_text(base, out);
+}
+
+/* It is what is shown, also of a type or a shape that cannot be given. */
+static bool is_shown(const struct round *o)
+{
+    CLEANUP(buf_free) struct buf shown = BUF_INIT;
+    view_text(o->d->kind, o->base, &shown);
+    return shown.len == o->text.len && memcmp(shown.data, o->text.data, shown.len) == 0;
+}
+
 static int judge_type(struct round *o, bool end, const struct units_watch *watch)
 {
     const struct buf *b = &o->text;
@@ -196,11 +220,12 @@ static void begin(struct view_draft *d, const void *request)
 
 static int finish(struct round *o, int r, bool end)
 {
+    bool more = r == TENSOR_SHORT;
     lock_take(&o->l->lock);
     r = settle(o, r, end);
     o->d->request = NULL;
-    if (r >= 0 || end || o->d->why.code)
-        o->d->text_new = false;
+    if (!o->d->data)
+        view_event(&o->d->state, more ? VIEW_LEAVE : r < 0 ? VIEW_REFUSE : VIEW_PASS);
     lock_drop(&o->l->lock);
     tensor_edit_free(&o->edit);
     return r;
@@ -233,11 +258,15 @@ static int take_text(struct round *o)
     const struct folder *f = folders_find(&o->l->folders, d->tensor);
     d->losses = f ? f->losses : 0;
     d->edits = f ? f->edits : 0;
-    if (d->why.code || !d->text_new)
+    if (d->why.code || !view_is_due(d->state))
         return d->why.code;
     int r = view_base(o->l, d->tensor, &o->base);
     buf_add(&o->text, d->text.data, d->text.len);
-    return r < 0 ? r : buf_error(&o->text) ? buf_error(&o->text) : 1;
+    if (r == 0)
+        r = buf_error(&o->text);
+    if (r == 0)
+        view_event(&d->state, VIEW_JUDGE);
+    return r < 0 ? r : 1;
 }
 
 int view_text_judge(struct live *l, struct view_draft *d, bool end, const void *request)
@@ -251,7 +280,9 @@ int view_text_judge(struct live *l, struct view_draft *d, bool end, const void *
     begin(d, request);
     lock_drop(&l->lock);
     if (r > 0) {
-        r = d->kind == LIVE_TYPE ? judge_type(&o, end, &watch) : judge_shape(&o, end);
+        r = is_shown(&o)           ? TENSOR_SAME
+            : d->kind == LIVE_TYPE ? judge_type(&o, end, &watch)
+                                   : judge_shape(&o, end);
         r = finish(&o, r, end);
     }
     tensor_base_unref(o.base);
@@ -293,9 +324,10 @@ int making_text_judge(struct live *l, struct view_draft *d, bool end, const void
     (void)request;
     lock_take(&l->lock);
     int r = d->why.code;
-    if (r == 0 && d->text_new) {
+    if (r == 0 && view_is_due(d->state)) {
+        view_event(&d->state, VIEW_JUDGE);
         r = making_text(l, d, end, &e);
-        d->text_new = r == TENSOR_SHORT;
+        view_event(&d->state, r == TENSOR_SHORT ? VIEW_LEAVE : r < 0 ? VIEW_REFUSE : VIEW_PASS);
         if (r < 0) {
             d->why = e;
             d->making->why = e;

@@ -49,15 +49,15 @@ struct view_draft {
     bool unlinked;             /* of such a one: its name is gone */
     struct tensor_draft *data; /* owned; NULL: it is a text */
     struct buf text;
-    char *helper;            /* owned: the name of a helper; NULL: it is a view */
-    int fd;                  /* owned: a helper's content */
-    bool text_new;           /* the text was written and not judged */
-    bool accepted;           /* something was accepted since a request waited for it */
-    unsigned handles, users; /* open ones; and calls that use it without the lock */
-    unsigned writers;        /* of the handles */
-    bool unclosed;           /* some writer went without a flush */
-    unsigned edits;          /* of the folder, when it was begun or passed */
-    unsigned losses;         /* of the folder, the same */
+    char *helper;                  /* owned: the name of a helper; NULL: it is a view */
+    int fd;                        /* owned: a helper's content */
+    _Atomic enum view_state state; /* of the text; else that of `data` counts */
+    bool accepted;                 /* something was accepted since a request waited for it */
+    unsigned handles, users;       /* open ones; and calls that use it without the lock */
+    unsigned writers;              /* of the handles */
+    bool unclosed;                 /* some writer went without a flush */
+    unsigned edits;                /* of the folder, when it was begun or passed */
+    unsigned losses;               /* of the folder, the same */
     /* What the tensor was when some of it was accepted first since it has writers: a reference. NULL:
      * nothing was. */
     struct tensor_base *before;
@@ -84,6 +84,12 @@ int making_text_judge(struct live *l, struct view_draft *d, bool end, const void
 int making_data_judge(struct live *l, struct view_draft *d, bool end, const void *request);
 int making_sync(struct live *l, struct view_draft *d, struct live_wait *w);
 
+/* What was written and is not accepted never is. With the lock. */
+void view_drop(struct view_draft *d);
+
+/* What a text shows of a tensor; of other kinds, or of a tensor that does not exist, nothing. */
+void view_text(enum live_view_kind kind, const struct tensor_base *base, struct buf *out);
+
 /* A draft was refused in the end: what was accepted of it before is put back as an edit, unless the tensor
  * was changed by another one since. Without the lock. */
 void view_put_back(struct live *l, struct view_draft *d);
@@ -108,6 +114,8 @@ int view_join(struct view_draft *d, int flags, struct live_view **ret);
 struct view_draft *view_of_node(const struct live *l, uint32_t node);
 const struct ended *view_ended(const struct live *l, uint32_t node);
 uint64_t view_draft_size(const struct view_draft *d);
+/* Of what was written to it. */
+enum view_state view_state(const struct view_draft *d);
 /* Put one into the lists, whose folder there is. With the lock. */
 void view_draft_add(struct live *l, struct view_draft *d);
 /* Those of a folder, by `inside`. With the lock. */

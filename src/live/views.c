@@ -28,6 +28,8 @@ static bool is_outdated(const struct live *l, const struct view_draft *d)
     const struct folder *f = folders_find(&l->folders, d->tensor);
     if (d->making)
         return d->making->gone;
+    if (view_state(d) == VIEW_DROPPED)
+        return true;
     return d->data && f && (d->edits != f->edits || d->losses != f->losses);
 }
 
@@ -39,9 +41,9 @@ struct view_draft *view_find(const struct live *l, uint32_t tensor, uint32_t row
     return d;
 }
 
-static bool is_unaccepted(const struct view_draft *d)
+enum view_state view_state(const struct view_draft *d)
 {
-    return d->text_new || (d->data && tensor_draft_is_written(d->data));
+    return d->data ? tensor_draft_state(d->data) : d->state;
 }
 
 /* Another view of the tensor that holds what is not accepted. */
@@ -50,8 +52,8 @@ bool view_is_busy(const struct live *l, uint32_t tensor, uint32_t row)
     if (row == VIEW_NO_ROW)
         return false;
     for (const struct view_draft *d = view_drafts(l, tensor); d; d = d->inside)
-        if (!d->making && d->tensor == tensor && d->row != row && is_unaccepted(d) &&
-            !is_outdated(l, d))
+        if (!d->making && d->tensor == tensor && d->row != row &&
+            view_is_unaccepted(view_state(d)) && !is_outdated(l, d))
             return true;
     return false;
 }
@@ -77,8 +79,14 @@ int view_make(struct live *l, uint32_t tensor, uint32_t row, enum live_view_kind
                 : view_base(l, tensor, &base);
     if (r == 0 && kind <= LIVE_F16_NPY)
         r = tensor_draft_make(l->file, base, (enum tensor_view)kind, &d->data, &e);
+    if (r == 0)
+        view_text(kind, base, &d->text);
     tensor_base_unref(base);
+    if (r == 0)
+        r = buf_error(&d->text);
     if (r < 0) {
+        if (d)
+            buf_free(&d->text);
         free(d);
         return r;
     }
@@ -243,7 +251,10 @@ int live_view_open_node(struct live *l, uint32_t node, int flags, struct live_vi
         making_wait(l, d->making);
         r = draft_of_node(l, node, &d);
     }
-    if (r == 0 && (flags & O_ACCMODE) != O_RDONLY && view_is_busy(l, d->tensor, d->row))
+    bool writes = (flags & O_ACCMODE) != O_RDONLY;
+    if (r == 0 && writes && view_state(d) == VIEW_DROPPED)
+        r = -ESTALE;
+    if (r == 0 && writes && view_is_busy(l, d->tensor, d->row))
         r = -EBUSY;
     *first = r == 0 && d->handles == 0;
     if (r == 0)
@@ -272,6 +283,11 @@ int live_view_write(struct live *l, struct live_view *h, uint64_t off, const voi
     int r = d->of->write(l, d, h->append, off, bytes, n);
     if (r > 0)
         r = d->of->judge(l, d, false, caller_request);
+    if (r == -EINTR) { /* so it was not written */
+        lock_take(&l->lock);
+        view_event(&d->state, VIEW_TAKE_BACK);
+        lock_drop(&l->lock);
+    }
     return r < 0 ? r : 0;
 }
 
@@ -326,19 +342,32 @@ static void drop(struct live *l, struct view_draft *d)
     struct tensor_now t;
     struct err e = {0};
     (void)err_set(&e, -ECANCELED, "what was written was not closed");
-    if (is_unaccepted(d) && tensor_of_number(l, d->tensor, &t) == 0)
+    if (view_is_unaccepted(view_state(d)) && tensor_of_number(l, d->tensor, &t) == 0)
         (void)tensor_refused(l, tensor_folder(l, d->tensor), t.name, t.len, &e);
 }
 
-/* The last judgement. Returns what the tensor was before: for tensor_base_unref(). */
+/* The last judgement, but of what a close has reported as refused. Returns what the tensor was before:
+ * for tensor_base_unref(). */
 static struct tensor_base *end_writing(struct live *l, struct view_draft *d)
 {
-    if (d->of->judge(l, d, true, NULL) < 0)
-        view_put_back(l, d);
+    struct tensor_base *before = NULL;
     lock_take(&l->lock);
-    struct tensor_base *before = d->writers ? NULL : d->before;
-    d->before = d->writers ? d->before : NULL;
+    bool refused = view_state(d) == VIEW_REFUSED;
     lock_drop(&l->lock);
+    if (!refused)
+        refused = d->of->judge(l, d, true, NULL) < 0;
+    if (refused)
+        view_put_back(l, d);
+    (void)pthread_mutex_lock(&d->judging);
+    lock_take(&l->lock);
+    if (d->writers == 0) {
+        before = d->before;
+        d->before = NULL;
+    }
+    if (d->writers == 0 && refused && !d->making)
+        view_drop(d);
+    lock_drop(&l->lock);
+    (void)pthread_mutex_unlock(&d->judging);
     return before;
 }
 

@@ -4,30 +4,23 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <semaphore.h>
 #include <string.h>
-
-struct waiter {
-    struct live_wait wait; /* first */
-    sem_t answered;
-    int result;
-};
 
 static void answer(struct live_wait *w, int result)
 {
-    struct waiter *me = (struct waiter *)w;
+    struct tree_wait *me = (struct tree_wait *)w;
     me->result = result;
     (void)sem_post(&me->answered);
 }
 
-static void prepare(struct waiter *w)
+struct live_wait *tree_wait(struct tree_wait *w)
 {
-    *w = (struct waiter){.wait = {.done = answer, .request = w}};
+    *w = (struct tree_wait){.wait = {.done = answer, .request = w}};
     (void)sem_init(&w->answered, 0, 0);
+    return &w->wait;
 }
 
-/* What a call that may have been parked comes to. */
-static int finish(struct waiter *w, int r)
+int tree_waited(struct tree_wait *w, int r)
 {
     if (r == LIVE_PARKED) {
         while (sem_wait(&w->answered) < 0)
@@ -77,14 +70,13 @@ static int open_or_create(struct tree *t, const char *name, int flags, uint64_t 
 static int write_through(struct tree *t, const char *name, int flags, const void *text, size_t n)
 {
     struct tree_file *f = NULL;
-    struct waiter w;
+    struct tree_wait w;
     uint64_t node = 0;
     int r = open_or_create(t, name, flags, &node, &f);
     if (r == 0 && n)
         r = tree_write(t, f, 0, text, n);
     if (f) { /* the kernel flushes and releases also what could not be written */
-        prepare(&w);
-        int flushed = finish(&w, tree_flush(t, f, &w.wait));
+        int flushed = tree_waited(&w, tree_flush(t, f, tree_wait(&w)));
         (void)tree_release(t, f);
         r = r ? r : flushed;
     }
@@ -104,12 +96,11 @@ int do_append(struct tree *t, const char *name, const void *text, size_t n)
 
 int do_truncate(struct tree *t, const char *name)
 {
-    struct waiter w;
+    struct tree_wait w;
     uint64_t node = 0;
     int r = find(t, name, &node);
     if (r == 0) {
-        prepare(&w);
-        r = finish(&w, tree_truncate(t, node, NULL, 0, &w.wait));
+        r = tree_waited(&w, tree_truncate(t, node, NULL, 0, tree_wait(&w)));
     }
     let_go(t, node);
     return r;
@@ -122,19 +113,18 @@ int do_unlink(struct tree *t, const char *name)
 
 int do_rename(struct tree *t, const char *from, const char *to)
 {
-    struct waiter w;
-    prepare(&w);
-    return finish(&w, tree_rename(t, metadata(), from, metadata(), to, 0, &w.wait));
+    struct tree_wait w;
+    return tree_waited(&w, tree_rename(t, metadata(), from, metadata(), to, 0, tree_wait(&w)));
 }
 
 int do_retype(struct tree *t, const char *name, const char *type)
 {
-    struct waiter w;
+    struct tree_wait w;
     uint64_t node = 0;
     int r = find(t, name, &node);
     if (r == 0) {
-        prepare(&w);
-        r = finish(&w, tree_setxattr(t, node, "user.gguf.type", type, strlen(type), &w.wait));
+        r = tree_waited(
+            &w, tree_setxattr(t, node, "user.gguf.type", type, strlen(type), tree_wait(&w)));
     }
     let_go(t, node);
     return r;
@@ -142,7 +132,6 @@ int do_retype(struct tree *t, const char *name, const char *type)
 
 int do_sync(struct tree *t)
 {
-    struct waiter w;
-    prepare(&w);
-    return finish(&w, tree_fsync(t, NULL, &w.wait));
+    struct tree_wait w;
+    return tree_waited(&w, tree_fsync(t, NULL, tree_wait(&w)));
 }

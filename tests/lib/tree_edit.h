@@ -6,7 +6,21 @@
 #ifndef TESTS_LIB_TREE_EDIT_H
 #define TESTS_LIB_TREE_EDIT_H
 
+#include <semaphore.h>
+
 #include "tree/tree.h"
+
+/*
+ * A call that may be parked: r = tree_waited(&w, tree_flush(t, f, tree_wait(&w))). The request of the
+ * wait is w itself.
+ */
+struct tree_wait {
+    struct live_wait wait; /* first */
+    sem_t answered;
+    int result;
+};
+struct live_wait *tree_wait(struct tree_wait *w);
+int tree_waited(struct tree_wait *w, int r);
 
 /* echo TEXT > metadata/NAME, of n bytes. NAME may be KEY:TYPE. */
 int do_write(struct tree *t, const char *name, const void *text, size_t n);

@@ -158,7 +158,7 @@ static void check_judged(struct pair *p)
 {
     struct tensor_edit edit = TENSOR_EDIT_INIT;
     struct err e = {0};
-    bool written = tensor_draft_is_written(p->d);
+    bool written = view_is_due(tensor_draft_state(p->d));
     int r = tensor_draft_judge(p->d, NULL, &edit, &e), want = 0;
     if (!written) {
         CU_ASSERT_EQUAL(r, TENSOR_SAME);
@@ -173,7 +173,7 @@ static void check_judged(struct pair *p)
     if (want < 0) {
         CU_ASSERT_EQUAL(r, want);
         CU_ASSERT_EQUAL(e.code, want);
-        CU_ASSERT_TRUE(tensor_draft_is_written(p->d));
+        CU_ASSERT_TRUE(view_is_due(tensor_draft_state(p->d)));
     } else {
         size_t n;
         uint8_t *before = tensor_dir_bytes(p->base, TENSOR_RAW, &n);
@@ -184,7 +184,7 @@ static void check_judged(struct pair *p)
         else if (r == TENSOR_CHANGED)
             check_passed(p, &edit, raw, n);
         free(before);
-        CU_ASSERT_EQUAL(tensor_draft_is_written(p->d), fails);
+        CU_ASSERT_EQUAL(view_is_due(tensor_draft_state(p->d)), fails);
     }
     tensor_edit_free(&edit);
     free(raw);

@@ -152,7 +152,7 @@ static void test_late_file(void)
     CU_ASSERT_EQUAL(tensor_draft_truncate(d, 8, NULL), 0);
     CU_ASSERT_EQUAL(tensor_draft_write(d, false, 0, "abcd", 4, &e), -ENOSPC);
     CU_ASSERT_EQUAL(e.code, -ENOSPC);
-    CU_ASSERT_FALSE(tensor_draft_is_written(d));
+    CU_ASSERT_FALSE(view_is_due(tensor_draft_state(d)));
     tensor_dir_fault(&x, FAULT_BROKEN, 1000000, -EIO); /* never */
     CU_ASSERT_EQUAL(tensor_draft_read(d, 0, got, 4, &n), 0);
     CU_ASSERT_EQUAL(memcmp(got, x.raw, 4), 0);
@@ -230,7 +230,7 @@ static void test_meanwhile(void)
     atomic_store(&w.stop, true);
     (void)pthread_join(id, NULL);
     tensor_base_unref(now);
-    if (tensor_draft_is_written(w.d)) {
+    if (view_is_due(tensor_draft_state(w.d))) {
         struct tensor_edit edit = TENSOR_EDIT_INIT;
         if (tensor_draft_judge(w.d, NULL, &edit, NULL) == TENSOR_CHANGED) {
             struct tensor_base *next = tensor_dir_after(&x, w.d->base, &edit);

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Edits of the tensors of a tree as the kernel asks for them, each waited for. Functions return 0 or the
+ * first -errno, and give up all that they hold in any case.
+ *
+ *     struct viewfile v;
+ *     r = viewfile_open(t, "w", "raw", O_RDWR, &v);       one open file
+ *     r = viewfile_pwrite(&v, off, bytes, n);
+ *     r = viewfile_flush(&v);
+ *     viewfile_release(&v);
+ *
+ *     r = viewfile_put(t, "w", "type", "F16\n", 4);       cp: all of that
+ */
+#ifndef TESTS_LIB_VIEWFILE_H
+#define TESTS_LIB_VIEWFILE_H
+
+#include "tree_edit.h"
+
+struct viewfile {
+    struct tree *t;
+    struct tree_file *f;
+    uint64_t node;
+};
+
+/* flags as of open(2); with O_CREAT the view, or a helper, is made. */
+int viewfile_open(struct tree *t, const char *tensor, const char *view, int flags,
+                  struct viewfile *ret);
+/* One more open file of the same node: open("/proc/self/fd/N"). */
+int viewfile_open_again(const struct viewfile *v, int flags, struct viewfile *ret);
+int viewfile_pwrite(const struct viewfile *v, uint64_t off, const void *bytes, size_t n);
+/* All n bytes at `off`; fewer: -ENODATA. */
+int viewfile_pread(const struct viewfile *v, uint64_t off, void *dst, size_t n);
+/* Its size; as fstat. */
+uint64_t viewfile_size(const struct viewfile *v);
+int viewfile_cut(const struct viewfile *v, uint64_t size);
+/* A close by one of several owners; the end of the last one; both. */
+int viewfile_flush(const struct viewfile *v);
+void viewfile_release(struct viewfile *v);
+int viewfile_close(struct viewfile *v);
+int viewfile_sync(const struct viewfile *v);
+
+/* cp: open with O_TRUNC (and `flags`), write, close. */
+int viewfile_put_with(struct tree *t, const char *tensor, const char *view, int flags,
+                      const void *bytes, size_t n);
+int viewfile_put(struct tree *t, const char *tensor, const char *view, const void *bytes, size_t n);
+/* rename(2) and unlink(2) in a tensor's folder. */
+int viewfile_rename(struct tree *t, const char *tensor, const char *from, const char *to);
+int viewfile_unlink(struct tree *t, const char *tensor, const char *view);
+
+/* mkdir, mv, rmdir of a tensor's folder. do_sync() writes what is pending. */
+int do_mkdir_tensor(struct tree *t, const char *name);
+int do_rename_tensor(struct tree *t, const char *from, const char *to);
+int do_rmdir_tensor(struct tree *t, const char *name);
+
+#endif

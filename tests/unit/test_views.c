@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Drafts of tensors' views: what a close has reported as failed is not accepted later, what texts show
+ * to programs that write them, and interrupted writes.
+ */
+#include "cu_main.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "faultsys.h"
+#include "model_dir.h"
+#include "place.h"
+#include "quant/types.h"
+#include "tree/internal.h"
+#include "tree_image.h"
+#include "viewfile.h"
+
+enum { BYTES = 40000, VALUES = 4096 };
+
+/* A tree with the tensors "b" (I8) and "q" (F16, of zeros), whose system calls go through fs. */
+struct room {
+    struct place p;
+    struct faultsys fs;
+    struct tree *t;
+};
+
+static void begin(struct room *x, enum live_commit commit)
+{
+    const struct tree_options o = {
+        .tensors = true, .strategy = EDIT_COPY, .reserve = EDIT_RESERVE_AUTO, .commit = commit};
+    static const uint8_t zeros[2 * VALUES];
+    struct content c;
+    struct build b;
+    struct err e = {0};
+    build_init(&b, 3, false);
+    build_str(&b, "general.architecture", "test");
+    build_tensor(&b, "b", I8, SHAPE(BYTES), NULL, BYTES);
+    build_tensor(&b, "q", F16_ID, SHAPE(VALUES / 2, 2), zeros, sizeof(zeros));
+    c.bytes = build_finish(&b, &c.n);
+    make_place(&x->p, &c);
+    free(c.bytes);
+    int r = tree_open(x->p.model, &o, &x->t, &e);
+    if (r < 0)
+        (void)printf("\n%s\n", e.msg);
+    CU_ASSERT_EQUAL_FATAL(r, 0);
+    faultsys_init(&x->fs, FAULT_NONE, 0, 0);
+    x->t->model.file.sys = &x->fs.sys;
+}
+
+static void end(struct room *x)
+{
+    CU_ASSERT_EQUAL(tree_finish(x->t), 0);
+    tree_close(x->t);
+    CU_ASSERT_EQUAL(files_in(&x->p), 1);
+    drop_place(&x->p);
+}
+
+static void arm(struct room *x, enum fault_mode mode, unsigned n, int error)
+{
+    faultsys_init(&x->fs, mode, n, error);
+}
+
+static void disarm(struct room *x)
+{
+    arm(x, FAULT_NONE, 0, 0);
+}
+
+/* What a program reads that opens the view now. */
+static char *text_of(struct room *x, const char *path, size_t *n)
+{
+    const struct tree_image m = {.t = x->t};
+    return image_text(&m, path, n);
+}
+
+/* The byte of b/raw at `off`; byte i is what the model was built with, or `put`. */
+static uint8_t byte_at(struct room *x, size_t off)
+{
+    size_t n;
+    char *text = text_of(x, "tensors/b/raw", &n);
+    CU_ASSERT_EQUAL(n, BYTES);
+    uint8_t ret = (uint8_t)text[off];
+    free(text);
+    return ret;
+}
+
+static void text_is(struct room *x, const char *path, const char *want)
+{
+    size_t n;
+    char *text = text_of(x, path, &n);
+    if (strcmp(text, want) != 0)
+        (void)printf("\n%s: %s", path, text);
+    CU_ASSERT_STRING_EQUAL(text, want);
+    free(text);
+}
+
+/* user.gguf.error of a tensor's folder. */
+static bool has_error(struct room *x, const char *path)
+{
+    CLEANUP(buf_free) struct buf out = BUF_INIT;
+    const struct tree_image m = {.t = x->t};
+    return tree_getxattr(x->t, image_node(&m, path), "user.gguf.error", &out) == 0;
+}
+
+/* ---- a judgement that fails ---- */
+
+/* b/raw open, with another byte at 5, and a close that failed at a call before the edit was accepted;
+ * `old` is what the byte was. */
+static struct viewfile failed_close(struct room *x, uint8_t *old)
+{
+    struct viewfile v;
+    *old = byte_at(x, 5);
+    const uint8_t new = (uint8_t)(*old + 1);
+    CU_ASSERT_EQUAL_FATAL(viewfile_open(x->t, "b", "raw", O_RDWR, &v), 0);
+    CU_ASSERT_EQUAL(viewfile_pwrite(&v, 5, &new, 1), 0);
+    arm(x, FAULT_BROKEN, 1, -EIO);
+    CU_ASSERT_EQUAL(viewfile_flush(&v), -EIO);
+    disarm(x);
+    CU_ASSERT_EQUAL(byte_at(x, 5), *old);
+    CU_ASSERT_TRUE(has_error(x, "tensors/b"));
+    return v;
+}
+
+/* Nothing of it is there, and the next edit works. */
+static void check_not_accepted(struct room *x, uint8_t old)
+{
+    struct viewfile v;
+    CU_ASSERT_EQUAL(byte_at(x, 5), old);
+    CU_ASSERT_EQUAL_FATAL(viewfile_open(x->t, "b", "raw", O_RDWR, &v), 0);
+    CU_ASSERT_EQUAL(viewfile_pwrite(&v, 9, "x", 1), 0);
+    CU_ASSERT_EQUAL(viewfile_close(&v), 0);
+    CU_ASSERT_EQUAL(byte_at(x, 5), old);
+    CU_ASSERT_EQUAL(byte_at(x, 9), 'x');
+    CU_ASSERT_FALSE(has_error(x, "tensors/b"));
+}
+
+/* Each call of a close fails once: what was reported as failed is not accepted by the release. */
+static void test_release(void)
+{
+    static const int errors[] = {-EIO, -ENOSPC, -ENOMEM};
+    bool hit = true;
+    for (unsigned n = 1; hit; n++) {
+        struct room x;
+        struct viewfile v;
+        begin(&x, LIVE_COMMIT_CLOSE);
+        uint8_t old = byte_at(&x, 5), new = (uint8_t)(old + 1);
+        CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "b", "raw", O_RDWR, &v), 0);
+        CU_ASSERT_EQUAL(viewfile_pwrite(&v, 5, &new, 1), 0);
+        arm(&x, FAULT_FAIL, n, errors[n % 3]);
+        int r = viewfile_flush(&v);
+        hit = x.fs.hit;
+        disarm(&x);
+        CU_ASSERT_TRUE(r == 0 || (hit && r == errors[n % 3]));
+        CU_ASSERT_EQUAL(byte_at(&x, 5), r == 0 ? new : old);
+        viewfile_release(&v);
+        CU_ASSERT_EQUAL(byte_at(&x, 5), r == 0 ? new : old);
+        CU_ASSERT_EQUAL(has_error(&x, "tensors/b"), r < 0);
+        if (r < 0)
+            check_not_accepted(&x, old);
+        end(&x);
+    }
+}
+
+/* A close or fsync after it judges again, and reports that. */
+static void test_again(void)
+{
+    for (int sync = 0; sync < 2; sync++) {
+        struct room x;
+        uint8_t old;
+        begin(&x, LIVE_COMMIT_CLOSE);
+        struct viewfile v = failed_close(&x, &old);
+        arm(&x, FAULT_BROKEN, 1, -ENOSPC);
+        CU_ASSERT_EQUAL(sync ? viewfile_sync(&v) : viewfile_flush(&v), -ENOSPC);
+        disarm(&x);
+        CU_ASSERT_EQUAL(byte_at(&x, 5), old);
+        CU_ASSERT_EQUAL(sync ? viewfile_sync(&v) : viewfile_flush(&v), 0);
+        CU_ASSERT_EQUAL(byte_at(&x, 5), (uint8_t)(old + 1));
+        viewfile_release(&v);
+        CU_ASSERT_EQUAL(byte_at(&x, 5), (uint8_t)(old + 1));
+        CU_ASSERT_FALSE(has_error(&x, "tensors/b"));
+        end(&x);
+    }
+}
+
+/* What a mapping stores after a close that failed is written: then all is judged at the release. */
+static void test_written_on(void)
+{
+    struct room x;
+    uint8_t old;
+    begin(&x, LIVE_COMMIT_CLOSE);
+    struct viewfile v = failed_close(&x, &old);
+    CU_ASSERT_EQUAL(viewfile_pwrite(&v, 6, "y", 1), 0);
+    viewfile_release(&v);
+    CU_ASSERT_EQUAL(byte_at(&x, 5), (uint8_t)(old + 1));
+    CU_ASSERT_EQUAL(byte_at(&x, 6), 'y');
+    end(&x);
+}
+
+/* Another program that writes the view, too, closes it: that close reports what comes of all. */
+static void test_two_writers(void)
+{
+    for (int closes = 0; closes < 2; closes++) {
+        struct room x;
+        uint8_t old;
+        struct viewfile other;
+        begin(&x, LIVE_COMMIT_CLOSE);
+        struct viewfile v = failed_close(&x, &old);
+        CU_ASSERT_EQUAL_FATAL(viewfile_open_again(&v, O_RDWR, &other), 0);
+        viewfile_release(&v);
+        CU_ASSERT_EQUAL(byte_at(&x, 5), old);
+        if (closes)
+            CU_ASSERT_EQUAL(viewfile_flush(&other), 0);
+        viewfile_release(&other);
+        CU_ASSERT_EQUAL(byte_at(&x, 5), (uint8_t)(old + (closes ? 1 : 0)));
+        if (!closes)
+            check_not_accepted(&x, old);
+        end(&x);
+    }
+}
+
+/* A program still reads the draft: writers that come later have another one. */
+static void test_reader_stays(void)
+{
+    struct room x;
+    uint8_t old, seen = 0;
+    struct viewfile reader, late;
+    begin(&x, LIVE_COMMIT_CLOSE);
+    struct viewfile v = failed_close(&x, &old);
+    CU_ASSERT_EQUAL_FATAL(viewfile_open_again(&v, O_RDONLY, &reader), 0);
+    viewfile_release(&v);
+    CU_ASSERT_EQUAL(viewfile_open_again(&reader, O_RDWR, &late), -ESTALE);
+    check_not_accepted(&x, old);
+    CU_ASSERT_EQUAL(viewfile_pread(&reader, 5, &seen, 1), 0);
+    CU_ASSERT_EQUAL(seen, (uint8_t)(old + 1));
+    viewfile_release(&reader);
+    check_not_accepted(&x, old);
+    end(&x);
+}
+
+/* What is too short in the end is dropped even so. */
+static void test_short_reader_stays(void)
+{
+    struct room x;
+    struct viewfile v, reader;
+    begin(&x, LIVE_COMMIT_CLOSE);
+    uint8_t old = byte_at(&x, 5);
+    CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "b", "raw", O_RDWR | O_TRUNC, &v), 0);
+    CU_ASSERT_EQUAL(viewfile_pwrite(&v, 0, "123456789", 9), 0);
+    CU_ASSERT_EQUAL_FATAL(viewfile_open_again(&v, O_RDONLY, &reader), 0);
+    CU_ASSERT_EQUAL(viewfile_close(&v), -EINVAL);
+    check_not_accepted(&x, old);
+    viewfile_release(&reader);
+    end(&x);
+}
+
+/* An earlier part was accepted: it is put back. */
+static void test_put_back(void)
+{
+    struct room x;
+    struct viewfile v;
+    begin(&x, LIVE_COMMIT_CLOSE);
+    uint8_t old = byte_at(&x, 5), was = byte_at(&x, 7);
+    CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "b", "raw", O_RDWR, &v), 0);
+    CU_ASSERT_EQUAL(viewfile_pwrite(&v, 7, "z", 1), 0);
+    CU_ASSERT_EQUAL(viewfile_flush(&v), 0);
+    CU_ASSERT_EQUAL(byte_at(&x, 7), 'z');
+    CU_ASSERT_EQUAL(viewfile_pwrite(&v, 5, "z", 1), 0);
+    arm(&x, FAULT_BROKEN, 1, -EIO);
+    CU_ASSERT_EQUAL(viewfile_flush(&v), -EIO);
+    disarm(&x);
+    viewfile_release(&v);
+    CU_ASSERT_EQUAL(byte_at(&x, 7), was);
+    check_not_accepted(&x, old);
+    end(&x);
+}
+
+/* ---- texts ---- */
+
+/* A text that is opened without being truncated shows what it was, to its writer too. */
+static void test_text_shown(void)
+{
+    struct room x;
+    struct viewfile v;
+    char text[16] = "";
+    begin(&x, LIVE_COMMIT_CLOSE);
+    CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "q", "type", O_RDWR, &v), 0);
+    CU_ASSERT_EQUAL(viewfile_size(&v), 4);
+    CU_ASSERT_EQUAL(viewfile_pread(&v, 0, text, 4), 0);
+    CU_ASSERT_EQUAL(memcmp(text, "F16\n", 4), 0);
+    CU_ASSERT_EQUAL(viewfile_close(&v), 0);
+    CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "q", "shape", O_RDWR, &v), 0);
+    CU_ASSERT_EQUAL(viewfile_pread(&v, 0, text, 7), 0);
+    CU_ASSERT_EQUAL(memcmp(text, "2 2048\n", 7), 0);
+    CU_ASSERT_EQUAL(viewfile_close(&v), 0);
+    text_is(&x, "tensors/q/type", "F16\n");
+    CU_ASSERT_FALSE(has_error(&x, "tensors/q"));
+    end(&x);
+}
+
+/* Written over: a shorter text is judged when what was there is cut off. */
+static void test_text_over(void)
+{
+    struct room x;
+    struct viewfile v;
+    begin(&x, LIVE_COMMIT_CLOSE);
+    CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "q", "shape", O_RDWR, &v), 0);
+    CU_ASSERT_EQUAL(viewfile_pwrite(&v, 0, "4096\n", 5), 0);
+    text_is(&x, "tensors/q/shape", "2 2048\n");
+    CU_ASSERT_EQUAL(viewfile_cut(&v, 5), 0);
+    CU_ASSERT_EQUAL(viewfile_close(&v), 0);
+    text_is(&x, "tensors/q/shape", "4096\n");
+    CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "q", "shape", O_RDWR, &v), 0);
+    CU_ASSERT_EQUAL(viewfile_pwrite(&v, 0, "4 1024\n", 7), 0); /* at once */
+    text_is(&x, "tensors/q/shape", "4 1024\n");
+    CU_ASSERT_EQUAL(viewfile_close(&v), 0);
+    CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "q", "shape", O_RDWR, &v), 0);
+    CU_ASSERT_EQUAL(viewfile_pwrite(&v, 0, "4096\n", 5), 0);
+    CU_ASSERT_EQUAL(viewfile_close(&v), -EINVAL); /* "4096\n4\n" */
+    text_is(&x, "tensors/q/shape", "4 1024\n");
+    CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "q", "shape", O_WRONLY | O_TRUNC, &v), 0);
+    CU_ASSERT_EQUAL(viewfile_size(&v), 0);
+    CU_ASSERT_EQUAL(viewfile_close(&v), 0); /* a mere truncation */
+    text_is(&x, "tensors/q/shape", "4 1024\n");
+    end(&x);
+}
+
+struct signalled {
+    struct room *x;
+    const void *request;
+};
+
+static void send_signal(void *arg)
+{
+    const struct signalled *s = arg;
+    tree_interrupt(s->x->t, s->request);
+}
+
+/* A signal during a conversion: the write did not happen, and no later close converts. */
+static void test_text_interrupted(void)
+{
+    struct room x;
+    struct viewfile v;
+    begin(&x, LIVE_COMMIT_CLOSE);
+    struct signalled s = {&x, &v};
+    CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "q", "type", O_WRONLY | O_TRUNC, &v), 0);
+    arm(&x, FAULT_NONE, 0, 0);
+    x.fs.before = "pwrite";
+    x.fs.hook = send_signal;
+    x.fs.arg = &s;
+    CU_ASSERT_EQUAL(viewfile_pwrite(&v, 0, "Q8_0\n", 5), -EINTR);
+    CU_ASSERT_PTR_NULL(x.fs.before);
+    CU_ASSERT_EQUAL(viewfile_flush(&v), 0);
+    CU_ASSERT_EQUAL(viewfile_sync(&v), 0);
+    text_is(&x, "tensors/q/type", "F16\n");
+    CU_ASSERT_EQUAL(viewfile_pwrite(&v, 0, "Q8_0\n", 5), 0); /* the program tries again */
+    text_is(&x, "tensors/q/type", "Q8_0\n");
+    CU_ASSERT_EQUAL(viewfile_close(&v), 0);
+    text_is(&x, "tensors/q/type", "Q8_0\n");
+    end(&x);
+}
+
+static CU_TestInfo tests[] = {
+    {"what a close reports as failed is not accepted by the release", test_release},
+    {"a later close or fsync judges again", test_again},
+    {"what is written after a failed close is judged at the release", test_written_on},
+    {"another writer", test_two_writers},
+    {"a reader of a draft that was refused in the end", test_reader_stays},
+    {"a reader of a draft that is too short in the end", test_short_reader_stays},
+    {"what was accepted before is put back", test_put_back},
+    {"a text shows what it was", test_text_shown},
+    {"a text is written over", test_text_over},
+    {"a conversion is interrupted", test_text_interrupted},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("views", tests)
