@@ -59,6 +59,12 @@ static int do_fsync(const struct sys *s, int fd)
     return result(fsync(fd));
 }
 
+static int do_begin_sync(const struct sys *s, int fd)
+{
+    (void)s;
+    return result(sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE));
+}
+
 static int do_flock(const struct sys *s, int fd, int how)
 {
     (void)s;
@@ -201,6 +207,7 @@ const struct sys sys_libc = {
     .pwrite = do_pwrite,
     .ftruncate = do_ftruncate,
     .fsync = do_fsync,
+    .begin_sync = do_begin_sync,
     .flock = do_flock,
     .seek = do_seek,
     .copy_range = do_copy_range,
@@ -259,6 +266,12 @@ int sys_sync(const struct sys *s, int fd)
         r = s->fsync(s, fd);
     while (r == -EINTR);
     return r;
+}
+
+void sys_begin_sync(const struct sys *s, int fd)
+{
+    if (s->begin_sync)
+        (void)s->begin_sync(s, fd);
 }
 
 int sys_sync_dir(const struct sys *s, int dir)

@@ -22,7 +22,7 @@ int history_open(struct history *h, const struct sys *sys, const char *home, con
     static const uint64_t key[2] = {0x67677566732d6869, 0x73746f72792d2121}; /* any, but fixed */
     uint64_t hash = siphash(key, model, strlen(model));
     *h = (struct history){
-        .sys = sys, .place = HISTORY_PLACE_INIT, .hash = hash ? hash : 1, .keep = keep};
+        .sys = sys, .place = HISTORY_PLACE_INIT, .hash = hash ? hash : 1, .keep = keep, .fd = -1};
     h->model = strdup(model);
     if (!h->model)
         return err_set(e, -ENOMEM, "no memory");
@@ -31,6 +31,7 @@ int history_open(struct history *h, const struct sys *sys, const char *home, con
 
 void history_close(struct history *h)
 {
+    history_drop(h);
     history_place_free(&h->place);
     free(h->model);
     h->model = NULL;
@@ -87,58 +88,43 @@ static int open_state(struct history *h, const struct history_name *n, bool writ
 
 /* ---- keeping ---- */
 
-/* The file, written once from its begin to its end. `head` has room for the record. */
-static int fill(struct history *h, int fd, const struct history_record *r, struct buf *head,
-                const struct gguf *keys)
+/* What the file of a state has but for its record, written once from begin to end. */
+static int fill(struct history *h, const struct buf *head, const struct gguf *keys)
 {
     const uint8_t *bytes;
     size_t n;
     uint32_t at = 0;
     uint64_t end = head->len;
-    history_record_put(r, head->data);
-    int done = sys_write_all(h->sys, fd, head->data, head->len, 0);
+    int done = sys_write_all(h->sys, h->fd, head->data, head->len, 0);
     while (done == 0 && history_run(keys, &at, &bytes, &n)) {
-        done = sys_write_all(h->sys, fd, bytes, n, end);
+        done = sys_write_all(h->sys, h->fd, bytes, n, end);
         end += n;
     }
-    return done == 0 ? sys_sync(h->sys, fd) : done;
+    return done;
 }
 
-/* H1. */
-static int write_state(struct history *h, const struct history_record *r, struct buf *head,
-                       const struct gguf *keys, struct err *e)
-{
-    char name[HISTORY_NAME_MAX];
-    const struct history_name n = name_of(h, r);
-    int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, dir = h->place.dir;
-    history_name_put(&n, name);
-    (void)h->sys->unlinkat(h->sys, dir, NEW_NAME); /* of a process that has ended */
-    int fd = h->sys->openat(h->sys, dir, NEW_NAME, flags, 0600);
-    if (fd < 0)
-        return failed(h, r->number, fd, "make a file for it", e);
-    int done = fill(h, fd, r, head, keys);
-    sys_close(h->sys, &fd);
-    if (done == 0)
-        done = h->sys->rename(h->sys, dir, NEW_NAME, name, 0);
-    if (done == 0)
-        return sys_sync_dir(h->sys, dir) < 0 ? failed(h, r->number, -EIO, "sync the folder", e) : 0;
-    (void)h->sys->unlinkat(h->sys, dir, NEW_NAME);
-    return failed(h, r->number, done, "write it", e);
-}
-
-static int save_locked(struct history *h, struct history_record *r, struct buf *head,
-                       const struct gguf *keys, struct err *e)
+static int begin_locked(struct history *h, struct history_record *r, const struct buf *head,
+                        const struct gguf *keys, struct err *e)
 {
     CLEANUP(history_names_free) struct history_names l = HISTORY_NAMES_INIT;
+    int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, dir = h->place.dir;
     int done = history_names_read(h, &l, e);
     if (done < 0)
         return done;
     r->number = history_names_next(&l, h->hash);
-    return write_state(h, r, head, keys, e);
+    (void)h->sys->unlinkat(h->sys, dir, NEW_NAME); /* of a process that has ended */
+    h->fd = h->sys->openat(h->sys, dir, NEW_NAME, flags, 0600);
+    if (h->fd < 0)
+        return failed(h, r->number, h->fd, "make a file for it", e);
+    done = fill(h, head, keys);
+    if (done < 0)
+        return failed(h, r->number, done, "write it", e);
+    sys_begin_sync(h->sys, h->fd);
+    return 0;
 }
 
-int history_save(struct history *h, struct history_record *r, const struct gguf *keys,
-                 struct err *e)
+int history_begin(struct history *h, struct history_record *r, const struct gguf *keys,
+                  struct err *e)
 {
     CLEANUP(buf_free) struct buf head = BUF_INIT;
     if (history_head(r, h->model, keys, &head) < 0)
@@ -150,9 +136,58 @@ int history_save(struct history *h, struct history_record *r, const struct gguf 
     int done = lock(h, true, e);
     if (done < 0)
         return done;
-    done = save_locked(h, r, &head, keys, e);
-    unlock(h);
+    h->begun = true;
+    done = begin_locked(h, r, &head, keys, e);
+    if (done < 0)
+        history_drop(h);
     return done;
+}
+
+void history_drop(struct history *h)
+{
+    if (!h->begun)
+        return;
+    if (h->fd >= 0) {
+        sys_close(h->sys, &h->fd);
+        (void)h->sys->unlinkat(h->sys, h->place.dir, NEW_NAME);
+    }
+    h->fd = -1;
+    h->begun = false;
+    unlock(h);
+}
+
+/* H1. */
+static int publish(struct history *h, const struct history_record *r, struct err *e)
+{
+    uint8_t record[HISTORY_RECORD];
+    char name[HISTORY_NAME_MAX];
+    const struct history_name n = name_of(h, r);
+    history_name_put(&n, name);
+    history_record_put(r, record);
+    int done = sys_write_all(h->sys, h->fd, record, sizeof(record), 0);
+    if (done == 0)
+        done = sys_sync(h->sys, h->fd);
+    if (done == 0)
+        done = h->sys->rename(h->sys, h->place.dir, NEW_NAME, name, 0);
+    if (done < 0)
+        return failed(h, r->number, done, "write it", e);
+    sys_close(h->sys, &h->fd); /* it has its name: not to be dropped */
+    return sys_sync_dir(h->sys, h->place.dir) < 0 ? failed(h, r->number, -EIO, "sync the folder", e)
+                                                  : 0;
+}
+
+int history_finish(struct history *h, const struct history_record *r, struct err *e)
+{
+    int done = publish(h, r, e);
+    history_drop(h);
+    return done;
+}
+
+int history_save(struct history *h, struct history_record *r, const struct gguf *keys,
+                 struct err *e)
+{
+    int done = history_begin(h, r, keys, e);
+    return done < 0 ? done : history_finish(h, r, e);
 }
 
 int history_prune(struct history *h, const struct history_record *r, struct err *e)

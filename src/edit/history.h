@@ -45,6 +45,8 @@ struct history {
     char *model; /* owned: the model's real path */
     uint64_t hash;
     unsigned keep;
+    bool begun; /* a state: the folder is locked */
+    int fd;     /* its file, which has no name of a state yet; else -1 */
 };
 
 /* The states of a model, oldest first. */
@@ -64,10 +66,18 @@ int history_open(struct history *h, const struct sys *sys, const char *home, con
 void history_close(struct history *h);
 
 /*
- * Keep a state of a model's keys: the record's number and what follows from path and keys are set,
- * its other fields are the caller's. Durable when it returns. 0; -EFBIG (over HISTORY_BYTES_MAX),
- * -EPERM (the folder), -errno.
+ * Keep a state of a model's keys, in two steps: the keys are written before it is known what the edit
+ * makes of them. The record's number and what follows from path and keys are set by the first, which
+ * needs its `begin`; its other fields are the caller's until the second, which makes the state durable.
+ * In between the folder is locked: that has to be short. 0; -EFBIG (over HISTORY_BYTES_MAX), -EPERM (the
+ * folder), -errno: nothing is begun any more.
  */
+int history_begin(struct history *h, struct history_record *r, const struct gguf *keys,
+                  struct err *e);
+int history_finish(struct history *h, const struct history_record *r, struct err *e);
+/* Give up what is begun, if anything is. */
+void history_drop(struct history *h);
+/* Both steps. */
 int history_save(struct history *h, struct history_record *r, const struct gguf *keys,
                  struct err *e);
 /* Drop what is too much (H3), but never this state, which was saved last. 0, -errno: what is left is

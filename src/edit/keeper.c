@@ -29,30 +29,34 @@ struct keeper {
     pthread_cond_t wake;  /* the thread has something to do */
     pthread_cond_t ready; /* it has done something */
     /* Of the thread that commits: */
+    bool begun; /* the present edit is planned while its state is written */
     bool waits; /* the thread was asked to keep the state before the present edit */
     bool late;  /* it takes long to do so */
     bool said;  /* what goes wrong was logged */
     /* Protected by the lock: */
     unsigned refs; /* of the caller and of the thread */
     bool started, stop;
-    bool busy;     /* the thread is at work */
-    bool asked;    /* to keep a state: not begun yet */
-    bool answered; /* every state that was asked for is kept, or could not be */
-    struct change change;
+    bool busy;            /* the thread is at work */
+    bool asked;           /* to write a state: not begun yet */
+    bool planned;         /* the edit is: the state is to be finished */
+    bool dropped;         /* the edit is */
+    bool answered;        /* every state that was asked for is kept, or could not be */
+    struct change change; /* what was asked for and not begun yet */
     uint64_t restored;
     int64_t now;
     int result;
     struct err err;
     bool ended, landed;
     int64_t ended_at;
+    bool due_set; /* the recorder is to be settled: */
+    struct timespec due;
+    bool hurry; /* at once */
     /* Of the thread, once there is one: */
     struct history h;
     struct recorder r;
     struct change known;          /* of the last edit; empty: unknown ... */
     uint64_t before_id, after_id; /* ... and the identities of its keys */
     bool recorded;                /* it is in the history */
-    bool due_set;                 /* the record is to be synced: */
-    struct timespec due;
 };
 
 static int64_t seconds(void)
@@ -87,6 +91,7 @@ static void change_drop(struct change *c)
 
 static void keeper_free(struct keeper *k)
 {
+    recorder_drop(&k->r);
     history_close(&k->h);
     change_drop(&k->change);
     change_drop(&k->known);
@@ -132,38 +137,82 @@ int keeper_open(const char *model, unsigned keep, const struct sys *sys, const s
 
 /* ---- the thread ---- */
 
-/* Which keys these are. The file mostly holds what the edit before has left. */
-static void identify(struct keeper *k, const struct change *c)
+static void set_due(struct keeper *k)
 {
-    uint64_t before = c->before == k->known.after    ? k->after_id
-                      : c->before == k->known.before ? k->before_id
-                                                     : edit_keys_id(snapshot_own(c->before));
-    change_drop(&k->known);
-    k->known = *c;
-    k->before_id = before;
-    k->after_id = edit_keys_id(snapshot_own(c->after));
+    if (!k->due_set)
+        k->due = deadline(KEEPER_LATER);
+    k->due_set = true;
 }
 
-/* With the lock, which is given up while the disk is asked. */
+/* Which keys these are: mostly what the edit before has left. Takes the reference. */
+static void know_before(struct keeper *k, struct snapshot *before)
+{
+    uint64_t id = before == k->known.after    ? k->after_id
+                  : before == k->known.before ? k->before_id
+                                              : edit_keys_id(snapshot_own(before));
+    change_drop(&k->known);
+    k->known.before = before;
+    k->before_id = id;
+}
+
+static struct recorded_edit edit_of(const struct keeper *k)
+{
+    return (struct recorded_edit){.keys = snapshot_own(k->known.before),
+                                  .before = k->before_id,
+                                  .after = k->after_id,
+                                  .undo = k->restored > 0,
+                                  .restored = k->restored,
+                                  .now = k->now};
+}
+
+/* While the edit is planned. With the lock, which is given up while the disk is asked. */
+static void record_prepare(struct keeper *k)
+{
+    struct snapshot *before = k->change.before;
+    k->asked = false;
+    k->change.before = NULL;
+    (void)pthread_mutex_unlock(&k->lock);
+    know_before(k, before);
+    struct recorded_edit edit = edit_of(k);
+    (void)recorder_prepare(&k->r, &edit, NULL); /* what fails does so again, with a reason */
+    (void)pthread_mutex_lock(&k->lock);
+}
+
+static int record_planned(struct keeper *k, struct snapshot *after, struct err *e)
+{
+    k->known.after = after;
+    k->after_id = edit_keys_id(snapshot_own(after));
+    struct recorded_edit edit = edit_of(k);
+    bool same = edit.before == edit.after;
+    if (same)
+        recorder_drop(&k->r);
+    int r = same ? 0 : recorder_begin(&k->r, &edit, e);
+    k->recorded = !same && r == 0;
+    return r;
+}
+
 static void record_begin(struct keeper *k)
 {
-    struct change c = k->change;
-    struct recorded_edit edit = {.undo = k->restored > 0, .restored = k->restored, .now = k->now};
+    struct snapshot *after = k->change.after;
     struct err e = {0};
-    int r = 0;
-    k->asked = false;
-    k->change = (struct change){0};
+    k->planned = false;
+    k->change.after = NULL;
     (void)pthread_mutex_unlock(&k->lock);
-    identify(k, &c);
-    edit.keys = snapshot_own(c.before);
-    edit.before = k->before_id;
-    edit.after = k->after_id;
-    if (edit.before != edit.after)
-        r = recorder_begin(&k->r, &edit, &e);
-    k->recorded = edit.before != edit.after && r == 0;
+    int r = record_planned(k, after, &e);
     (void)pthread_mutex_lock(&k->lock);
     k->result = r;
     k->err = e;
+    k->answered = true;
+    if (k->recorded) /* so that the end of the edit wakes no thread */
+        set_due(k);
+}
+
+static void record_drop(struct keeper *k)
+{
+    k->dropped = false;
+    (void)pthread_mutex_unlock(&k->lock);
+    recorder_drop(&k->r);
+    (void)pthread_mutex_lock(&k->lock);
     k->answered = true;
 }
 
@@ -174,7 +223,7 @@ static void record_end(struct keeper *k)
     k->ended = false;
     (void)pthread_mutex_unlock(&k->lock);
     if (k->recorded)
-        (void)recorder_end(&k->r, landed, at, NULL);
+        recorder_end(&k->r, landed, at);
     k->recorded = false;
     /* Only what the file holds is needed further on. */
     struct snapshot **gone = landed ? &k->known.before : &k->known.after;
@@ -183,11 +232,11 @@ static void record_end(struct keeper *k)
     (void)pthread_mutex_lock(&k->lock);
 }
 
-static void sync_record(struct keeper *k)
+static void settle(struct keeper *k)
 {
-    k->due_set = false;
+    k->due_set = k->hurry = false;
     (void)pthread_mutex_unlock(&k->lock);
-    (void)recorder_sync(&k->r, NULL);
+    (void)recorder_settle(&k->r, NULL);
     (void)pthread_mutex_lock(&k->lock);
 }
 
@@ -205,15 +254,17 @@ static bool work(struct keeper *k)
     if (k->ended)
         record_end(k);
     else if (k->asked)
+        record_prepare(k);
+    else if (k->planned)
         record_begin(k);
-    else if (k->due_set && (k->stop || is_over(&k->due)))
-        sync_record(k);
+    else if (k->dropped)
+        record_drop(k);
+    else if (k->due_set && (k->stop || k->hurry || is_over(&k->due)))
+        settle(k);
     else
-        return false;
-    if (k->r.unsynced && !k->due_set) {
-        k->due_set = true;
-        k->due = deadline(KEEPER_SYNC);
-    }
+        return k->hurry = false;
+    if (!recorder_is_settled(&k->r))
+        set_due(k);
     return true;
 }
 
@@ -264,7 +315,7 @@ static int start(struct keeper *k)
 static bool wait_idle(struct keeper *k, const struct timespec *until)
 {
     int r = 0;
-    while ((k->busy || k->ended || k->asked) && r == 0)
+    while ((k->busy || k->ended || k->due_set || !k->answered) && r == 0)
         r = pthread_cond_timedwait(&k->ready, &k->lock, until);
     return r == 0;
 }
@@ -278,20 +329,30 @@ static bool wait_answer(struct keeper *k)
     return k->answered;
 }
 
-/* Under the lock, which is given up while an edit before it that failed is still answered. */
-static int begin(struct keeper *k, const struct change *c, uint64_t restored)
+/* Under the lock. */
+static void ask(struct keeper *k, struct snapshot *before, uint64_t restored)
 {
-    int r = start(k);
-    if (r == 0 && (k->late ? !k->answered : !wait_answer(k)))
-        r = err_set(&k->err, -ETIMEDOUT, "the state before is still being written");
-    if (r < 0)
-        return r;
     k->late = false;
-    k->change = (struct change){snapshot_ref(c->before), snapshot_ref(c->after)};
+    k->change.before = snapshot_ref(before);
     k->restored = restored;
     k->now = seconds();
     k->asked = true;
     k->answered = false;
+    (void)pthread_cond_signal(&k->wake);
+}
+
+/* Under the lock, which is given up while an edit before it that failed is still answered. */
+static int plan(struct keeper *k, const struct change *c, uint64_t restored)
+{
+    int r = k->begun ? 0 : start(k);
+    if (r == 0 && !k->begun && (k->late ? !k->answered : !wait_answer(k)))
+        r = err_set(&k->err, -ETIMEDOUT, "the state before is still being written");
+    if (r < 0)
+        return r;
+    if (!k->begun)
+        ask(k, c->before, restored);
+    k->change.after = snapshot_ref(c->after);
+    k->planned = true;
     (void)pthread_cond_signal(&k->wake);
     return 0;
 }
@@ -319,17 +380,36 @@ static bool same_keys(const struct snapshot *a, const struct snapshot *b)
     return edit_keys_id(snapshot_own(a)) == edit_keys_id(snapshot_own(b));
 }
 
-void keeper_begin(struct keeper *k, struct snapshot *before, struct snapshot *after,
-                  uint64_t restored)
+void keeper_begin(struct keeper *k, struct snapshot *before, uint64_t restored)
+{
+    (void)pthread_mutex_lock(&k->lock);
+    k->begun = k->why.code == 0 && k->answered && start(k) == 0;
+    if (k->begun)
+        ask(k, before, restored);
+    (void)pthread_mutex_unlock(&k->lock);
+}
+
+void keeper_drop(struct keeper *k)
+{
+    (void)pthread_mutex_lock(&k->lock);
+    k->dropped = k->begun;
+    (void)pthread_cond_signal(&k->wake);
+    (void)pthread_mutex_unlock(&k->lock);
+    k->begun = false;
+}
+
+void keeper_plan(struct keeper *k, struct snapshot *before, struct snapshot *after,
+                 uint64_t restored)
 {
     struct err e = k->why;
     if (e.code && same_keys(before, after))
         return;
     (void)pthread_mutex_lock(&k->lock);
-    int r = e.code ? e.code : begin(k, &(struct change){before, after}, restored);
+    int r = e.code ? e.code : plan(k, &(struct change){before, after}, restored);
     if (r < 0 && !e.code)
         e = k->err;
     (void)pthread_mutex_unlock(&k->lock);
+    k->begun = false;
     k->waits = r == 0;
     if (r < 0)
         say(k, &e);
@@ -356,7 +436,8 @@ void keeper_end(struct keeper *k, bool landed)
         k->ended = true;
         k->landed = landed;
         k->ended_at = seconds();
-        (void)pthread_cond_signal(&k->wake);
+        if (!k->due_set)
+            (void)pthread_cond_signal(&k->wake);
     }
     (void)pthread_mutex_unlock(&k->lock);
     k->waits = false;
@@ -366,6 +447,8 @@ int keeper_history(struct keeper *k, struct history *ret, struct err *e)
 {
     const struct timespec until = deadline(KEEPER_SETTLE);
     (void)pthread_mutex_lock(&k->lock);
+    k->hurry = true;
+    (void)pthread_cond_signal(&k->wake);
     (void)wait_idle(k, &until);
     (void)pthread_mutex_unlock(&k->lock);
     if (k->home)

@@ -4,19 +4,21 @@
  * own, so that a state folder that is slow, or hangs, delays no edit by more than KEEPER_WAIT.
  *
  *     r = keeper_open("/real/path/m.gguf", HISTORY_KEEP, &sys_libc, &log, &k);
- *     keeper_begin(k, before, after, 0);       before edit_commit()
+ *     keeper_begin(k, before, 0);              before the plan is made
+ *     keeper_plan(k, before, after, 0);        before edit_commit()
  *     keeper_wait(k);                          before the edit is done: edit_hooks.ready
  *     keeper_end(k, landed);                   after it
  *     keeper_close(k);
  *
  * All work is the thread's: to find out what the keys are, to write them from the memory of the
- * snapshot, to drop old states after the edit, and to sync the record of an edit that joined a state
- * KEEPER_SYNC later, so that many edits in a row cost one sync.
+ * snapshot, and, KEEPER_LATER, to write what became of the edit, to sync the state that it joined and to
+ * drop old ones, so that many edits in a row cost that once.
  *
  * Nothing that goes wrong here stops an edit: it is logged, once until it goes well again. The
  * thread is made with the first edit, so keeper_open() may come before a fork.
  *
- * Threads: keeper_begin(), _wait() and _end() from the one that commits; keeper_history() from any.
+ * Threads: keeper_begin(), _drop(), _plan(), _wait() and _end() from the one that commits;
+ * keeper_history() from any.
  */
 #ifndef EDIT_KEEPER_H
 #define EDIT_KEEPER_H
@@ -26,7 +28,7 @@
 #include "model/snapshot.h"
 
 #define KEEPER_WAIT 1    /* seconds: an edit */
-#define KEEPER_SYNC 1    /* seconds after which a joined edit is synced */
+#define KEEPER_LATER 1   /* seconds after which what became of an edit is written */
 #define KEEPER_SETTLE 10 /* a request for the states */
 
 struct keeper;
@@ -36,12 +38,20 @@ int keeper_open(const char *model, unsigned keep, const struct sys *sys, const s
                 struct keeper **ret);
 
 /*
- * An edit is about to be written that makes what the file holds in `before` that of `after`; the
- * keeper takes references. restored: the state that an undo goes back to; else 0. The state is kept
- * while the edit is prepared.
+ * An edit is about to be planned: what the file holds is `before`, to which the keeper takes a
+ * reference. restored: the state that an undo goes back to; else 0. Its state is written meanwhile, if
+ * it needs one. Then, without delay, keeper_plan() or keeper_drop() must follow: other models' histories
+ * wait for it. Waits for nothing.
  */
-void keeper_begin(struct keeper *k, struct snapshot *before, struct snapshot *after,
-                  uint64_t restored);
+void keeper_begin(struct keeper *k, struct snapshot *before, uint64_t restored);
+/* The edit is not to be written. */
+void keeper_drop(struct keeper *k);
+/*
+ * An edit is about to be written that makes what the file holds in `before` that of `after`; the
+ * keeper takes references. The state is kept while the edit is prepared. It may have begun.
+ */
+void keeper_plan(struct keeper *k, struct snapshot *before, struct snapshot *after,
+                 uint64_t restored);
 /* Returns when the state is kept, or could not be, or after KEEPER_WAIT. */
 void keeper_wait(struct keeper *k);
 /* What became of the edit. Waits for nothing. */

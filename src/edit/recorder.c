@@ -4,6 +4,8 @@
 
 #include <errno.h>
 
+#define UNPRUNED_MAX 4 /* new states before the bounds are looked at, however fast they come */
+
 /* Its edit is not in the file, and the keys are still those that it has. */
 static bool is_unused(const struct history_record *r, const struct recorded_edit *edit)
 {
@@ -43,54 +45,108 @@ static int join(struct recorder *r, const struct recorded_edit *edit, struct err
     r->open = done == 0;
     if (done == 0) {
         r->rec = rec;
-        r->unsynced = true;
+        r->unsynced = r->running = true;
+        r->dirty = false;
     }
     return done;
 }
 
+/* What became of the last edit. */
+static int write_down(struct recorder *r, struct err *e)
+{
+    if (!r->open || !r->dirty)
+        return 0;
+    r->dirty = false;
+    int done = history_update(r->h, &r->rec, e);
+    r->open = done == 0;
+    return done;
+}
+
+static int prune(struct recorder *r, struct err *e)
+{
+    r->unpruned = 0;
+    return history_prune(r->h, &r->rec, e);
+}
+
+static int begin_state(struct recorder *r, const struct recorded_edit *edit, struct err *e)
+{
+    (void)write_down(r, NULL); /* it is the newest for the last time */
+    if (r->unpruned >= UNPRUNED_MAX)
+        (void)prune(r, NULL);
+    r->next = (struct history_record){.begin = edit->now};
+    int done = history_begin(r->h, &r->next, edit->keys, e);
+    r->prepared = done == 0;
+    return done;
+}
+
+int recorder_prepare(struct recorder *r, const struct recorded_edit *edit, struct err *e)
+{
+    if (!r->open)
+        look_up(r);
+    return joins(r, edit) ? 0 : begin_state(r, edit, e);
+}
+
+void recorder_drop(struct recorder *r)
+{
+    if (r->prepared)
+        history_drop(r->h);
+    r->prepared = false;
+}
+
 static int keep(struct recorder *r, const struct recorded_edit *edit, struct err *e)
 {
-    struct history_record rec = {.restored = edit->restored, .closed = edit->undo};
-    rec.begin = rec.end = edit->now;
+    int done = r->prepared ? 0 : begin_state(r, edit, e);
+    struct history_record rec = r->next;
+    rec.restored = edit->restored;
+    rec.closed = edit->undo;
+    rec.end = rec.begin;
     rec.before = rec.landed = edit->before;
     rec.planned = edit->after;
-    int done = history_save(r->h, &rec, edit->keys, e);
-    r->open = r->fresh = done == 0;
+    if (done == 0)
+        done = history_finish(r->h, &rec, e);
+    r->prepared = false;
+    r->open = r->running = done == 0;
+    r->unpruned += done == 0;
     r->rec = rec;
-    r->unsynced = false;
+    r->unsynced = r->dirty = false;
     return done;
 }
 
 int recorder_begin(struct recorder *r, const struct recorded_edit *edit, struct err *e)
 {
-    if (!r->open)
+    if (!r->open && !r->prepared)
         look_up(r);
-    if (joins(r, edit) && join(r, edit, NULL) == 0)
+    if (!r->prepared && joins(r, edit) && join(r, edit, NULL) == 0)
         return 0;
     return keep(r, edit, e);
 }
 
-int recorder_end(struct recorder *r, bool landed, int64_t now, struct err *e)
+void recorder_end(struct recorder *r, bool landed, int64_t now)
 {
-    if (!r->open)
-        return 0;
+    if (!r->open || !r->running)
+        return;
     if (landed) {
         r->rec.landed = r->rec.planned;
         r->rec.end = now;
     } else {
         r->rec.planned = r->rec.landed;
     }
-    int done = history_update(r->h, &r->rec, e);
-    r->open = done == 0;
-    if (r->fresh && done == 0)
-        done = history_prune(r->h, &r->rec, e);
-    r->fresh = false;
-    return done;
+    r->dirty = true;
+    r->running = false;
 }
 
-int recorder_sync(struct recorder *r, struct err *e)
+bool recorder_is_settled(const struct recorder *r)
 {
-    bool due = r->open && r->unsynced;
+    return !(r->open && r->unsynced) && (r->running || !(r->dirty || r->unpruned));
+}
+
+int recorder_settle(struct recorder *r, struct err *e)
+{
+    int done = write_down(r, e);
+    bool due = r->open && r->unsynced, too_many = r->unpruned && !r->running;
     r->unsynced = false;
-    return due ? history_sync(r->h, &r->rec, e) : 0;
+    if (due && done == 0)
+        done = history_sync(r->h, &r->rec, e);
+    int pruned = too_many ? prune(r, done == 0 ? e : NULL) : 0;
+    return done < 0 ? done : pruned;
 }

@@ -152,7 +152,7 @@ static int carry_out(struct live *l, struct job *job, struct snapshot *g, struct
         .cancel = &l->cancel, .progress = on_progress, .ready = on_ready, .arg = &p};
     job->result = (struct edit_result){.old_fd = -1};
     if (l->opt.history)
-        keeper_begin(l->opt.history, l->disk, g, l->flight.restored);
+        keeper_plan(l->opt.history, l->disk, g, l->flight.restored);
     int r = preview_keep_old(l, &l->flight.plan, &job->err);
     if (r == 0)
         r = edit_commit(l->file, &l->flight.plan, &l->opt.edit, &hooks, &job->result, &job->err);
@@ -210,6 +210,18 @@ static void answer_without(struct live *l, int r)
     lock_drop(&l->lock);
     waits_answer(waits, r);
     lock_take(&l->lock);
+}
+
+/* Plan what is pending. The keys before it are kept meanwhile, by another thread. */
+static int plan_pending(struct live *l, struct err *e)
+{
+    struct keeper *k = l->next.change.n ? l->opt.history : NULL;
+    if (k)
+        keeper_begin(k, l->disk, l->next.restored);
+    int r = batch_freshen(l, e);
+    if (k && r < 0)
+        keeper_drop(k);
+    return r;
 }
 
 /* What is accepted cannot even be planned. */
@@ -274,7 +286,7 @@ static void write_pending(struct live *l)
         answer_without(l, 0);
         return;
     }
-    if (batch_freshen(l, &e) < 0) {
+    if (plan_pending(l, &e) < 0) {
         give_up(l, &e);
         return;
     }

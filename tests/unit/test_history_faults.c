@@ -157,10 +157,11 @@ static int record(struct recorder *r, struct edit_file *f, struct edit *d, const
                                  .restored = undo,
                                  .now = now};
     alloc_arm(alloc_fails, false);
+    (void)recorder_prepare(r, &edit, NULL);
     (void)recorder_begin(r, &edit, NULL);
     int done = commit(f, d, &res, NULL);
-    (void)recorder_end(r, done == 0, now, NULL);
-    (void)recorder_sync(r, NULL);
+    recorder_end(r, done == 0, now);
+    (void)recorder_settle(r, NULL);
     alloc_failed = alloc_disarm();
     return done;
 }
@@ -183,8 +184,10 @@ static int record_beside(struct edit_file *f, struct edit *d, struct snapshot *b
     alloc_arm(alloc_fails, false);
     int r = keeper_open("/models/m.gguf", HISTORY_KEEP, f->sys, &log, &k);
     const struct edit_hooks hooks = {.ready = r == 0 ? on_ready : NULL, .arg = k};
-    if (r == 0)
-        keeper_begin(k, before, after, undo);
+    if (r == 0) {
+        keeper_begin(k, before, undo);
+        keeper_plan(k, before, after, undo);
+    }
     r = edit_commit(f, &d->p, &d->o, &hooks, &res, NULL);
     if (res.old_fd >= 0)
         (void)close(res.old_fd);
@@ -338,6 +341,41 @@ static void test_calm(void)
     }
 }
 
+/* An edit that cannot be planned leaves nothing, and the next one has its state. */
+static void test_given_up(void)
+{
+    const struct way way = {EDIT_COPY, false, true};
+    const struct logger log = {0};
+    const struct timespec t = {0};
+    struct world w;
+    struct keeper *k = NULL;
+    struct snapshot *before, *after;
+    struct history h;
+    char state[80];
+    world_make(&w, &way, NEW_STATE);
+    (void)snprintf(state, sizeof(state), "%s/state", w.home.path);
+    (void)setenv("XDG_STATE_HOME", state, 1);
+    CU_ASSERT_EQUAL_FATAL(snapshot_make(present(&w), 0, &t, &before), 0);
+    CU_ASSERT_EQUAL_FATAL(snapshot_make(keys_of("another"), 1, &t, &after), 0);
+    CU_ASSERT_EQUAL_FATAL(keeper_open("/models/m.gguf", 20, calm(), &log, &k), 0);
+    for (unsigned i = 0; i < 3; i++) {
+        keeper_begin(k, before, 0);
+        keeper_drop(k);
+        CU_ASSERT_EQUAL(keeper_history(k, &h, NULL), 0);
+        history_close(&h);
+        CU_ASSERT_EQUAL(home_files(&w.home), 1);
+    }
+    keeper_begin(k, before, 0);
+    keeper_plan(k, before, after, 0);
+    keeper_wait(k);
+    keeper_end(k, true);
+    keeper_close(k);
+    CU_ASSERT_EQUAL(home_files(&w.home), 2);
+    snapshot_unref(before);
+    snapshot_unref(after);
+    world_free(&w);
+}
+
 static bool fail_at(const struct way *way, enum kind kind, enum fault_mode mode, unsigned n,
                     int error)
 {
@@ -442,6 +480,7 @@ static void test_power(void)
 
 static CU_TestInfo tests[] = {
     {"an edit, a joined edit and an undo are recorded", test_calm},
+    {"an edit that is given up has no state", test_given_up},
     {"any call that fails: the right keys, or a refusal", test_fail},
     {"any allocation that fails: the right keys, or a refusal", test_memory},
     {"a kill at any call: the right keys", test_kill},

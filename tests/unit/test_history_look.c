@@ -13,6 +13,13 @@
 #include "edit/restore.h"
 #include "history_dir.h"
 
+static void end(struct recorder *r, bool landed, int64_t now)
+{
+    recorder_end(r, landed, now);
+    CU_ASSERT_EQUAL(recorder_settle(r, NULL), 0);
+    CU_ASSERT_TRUE(recorder_is_settled(r));
+}
+
 /* Record an edit from one set of keys to another. */
 static void edit(struct recorder *r, const struct gguf *from, const struct gguf *to, int64_t now,
                  uint64_t restored)
@@ -20,7 +27,7 @@ static void edit(struct recorder *r, const struct gguf *from, const struct gguf 
     struct recorded_edit e = {from,         edit_keys_id(from), edit_keys_id(to),
                               restored > 0, restored,           now};
     CU_ASSERT_EQUAL(recorder_begin(r, &e, NULL), 0);
-    CU_ASSERT_EQUAL(recorder_end(r, true, now, NULL), 0);
+    end(r, true, now);
 }
 
 /* The keys that an undo would restore are these; number 0: the last edit. */
@@ -110,7 +117,7 @@ static void test_failed(void)
         struct recorder fresh = {.h = &t.x.h};
         struct recorder *r = now % 100 ? &fresh : &t.r;
         CU_ASSERT_EQUAL(recorder_begin(r, &e, NULL), 0);
-        CU_ASSERT_EQUAL(recorder_end(r, false, now, NULL), 0);
+        end(r, false, now);
     }
     CU_ASSERT_TRUE(numbers_are(&t.x.h, 1, 2));
     CU_ASSERT_EQUAL(picks(&t.x.h, 0, t.b, t.a, true), 0);
@@ -139,6 +146,35 @@ static void test_join(void)
     CU_ASSERT_TRUE(numbers_are(&t.x.h, 1, 3));
     edit(&t.r, t.a, t.b, 1021, 0);
     CU_ASSERT_TRUE(numbers_are(&t.x.h, 1, 4));
+    three_free(&t);
+}
+
+/* What was written of a state whose edit is given up is gone, and the folder is free for others. */
+static void test_given_up(void)
+{
+    struct three t;
+    struct history other;
+    three_setup(&t);
+    CU_ASSERT_EQUAL(open_history(&t.x, &other, "/other/m.gguf", 20), 0);
+    edit(&t.r, t.a, t.b, 1000, 0);
+    struct recorded_edit e = {t.b, edit_keys_id(t.b), 0, false, 0, 2000};
+    CU_ASSERT_EQUAL(recorder_prepare(&t.r, &e, NULL), 0);
+    CU_ASSERT_EQUAL(home_files(&t.x), 2);
+    recorder_drop(&t.r);
+    CU_ASSERT_EQUAL(home_files(&t.x), 1);
+    CU_ASSERT_EQUAL(save(&other, t.a, 2000, NULL), 1);
+    CU_ASSERT_EQUAL(picks(&t.x.h, 0, t.b, t.a, true), 0);
+    /* One that joins has nothing to give up; nor has a recorder that is ended in between. */
+    e.now = 1001;
+    CU_ASSERT_EQUAL(recorder_prepare(&t.r, &e, NULL), 0);
+    CU_ASSERT_EQUAL(home_files(&t.x), 2);
+    recorder_drop(&t.r);
+    e.now = 3000;
+    CU_ASSERT_EQUAL(recorder_prepare(&t.r, &e, NULL), 0);
+    history_close(&t.x.h);
+    CU_ASSERT_EQUAL(home_files(&t.x), 2);
+    CU_ASSERT_EQUAL(save(&other, t.a, 3000, NULL), 2);
+    history_close(&other);
     three_free(&t);
 }
 
@@ -216,7 +252,7 @@ static void test_clock(void)
         int64_t now = 1000000 - (int64_t)i * 86400; /* at last before 1970 */
         struct recorded_edit edit = {.keys = g, .before = i, .after = i + 1, .now = now};
         CU_ASSERT_EQUAL(recorder_begin(&r, &edit, &e), 0);
-        CU_ASSERT_EQUAL(recorder_end(&r, true, now, &e), 0);
+        end(&r, true, now);
     }
     CU_ASSERT_TRUE(numbers_are(&x.h, 11, 30));
     CU_ASSERT_EQUAL(home_files(&x), 20);
@@ -229,6 +265,7 @@ static CU_TestInfo tests[] = {
     {"keys that another program wrote", test_foreign},
     {"edits that failed are no states", test_failed},
     {"edits that join a state", test_join},
+    {"a state whose edit is given up", test_given_up},
     {"a history as text", test_text},
     {"differences in words", test_describe},
     {"a clock that goes back", test_clock},
