@@ -27,6 +27,7 @@
  *     read H TEXT            all that it reads is TEXT
  *     size H N               fstat
  *     trunc H N              ftruncate
+ *     allocate H OFFSET N [keep]          fallocate
  *     flush H; release H     a close by one of several owners; the end of the last one
  *     close H                both
  *     fsync H; fsync         of a file; of the folder
@@ -46,6 +47,7 @@
  *     time noted NAME; time same NAME; time moved NAME      st_mtime, and as it was noted
  *     shown KEY:TYPE=TEXT...          the keys of model.gguf; newlines in a text are commas
  *     file KEY:TYPE=TEXT...           the keys of the file on the disk
+ *     readlink NAME TARGET; unsaved 'LINE;...'      what the end of the mount would report
  * The history, in scripts that keep one:
  *     undo; undo N           all keys as before the last edits; as in state N
  *     said TEXT              the line about the last undo has TEXT
@@ -61,12 +63,13 @@
  *     many NAME TIMES BYTES  put texts of so many bytes, each another
  *     back NAME OTHER TIMES  mv NAME OTHER; mv OTHER NAME
  *     heap KIB               no more memory is in use than at the beginning and this
+ *     hurry                  what is pending is written now; no edit comes after it
  *     finish; reopen         the end of the mount (as at the end of each script); and another one
  *
- * Of tensors, in scripts with `tensors` (the model has a and c of bytes, and b of floats):
+ * Of tensors, in scripts with `tensors` (the model has a, c and z of bytes, and b of floats):
  *     topen H PATH WORD...   as open, of PATH below tensors/; the handle's operations are those above
  *     tput PATH TEXT; tadd PATH TEXT; tfloats PATH 'F...'     printf > PATH; >>; little-endian floats
- *     tpoke H OFFSET 'F...'  floats, there
+ *     tpoke H OFFSET 'F...'  floats, there; tnpy H SHAPE 'F...'  a whole .npy
  *     ttruncate PATH N; trm PATH; trmdir NAME; tmkdir NAME; tmv FROM TO; tmvnew FROM TO
  *     as N                   what follows is done by program N
  *     tlist FOLDER 'NAME...' exactly these; FOLDER may be . (tensors/ itself)

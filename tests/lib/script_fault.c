@@ -171,18 +171,20 @@ static int op_reopen(struct run *r, char **arg, struct waiter *w)
     return got;
 }
 
+static int op_hurry(struct run *r, char **arg, struct waiter *w)
+{
+    (void)arg;
+    (void)w;
+    tree_hurry(r->t);
+    return 0;
+}
+
 const struct script_op script_faults[] = {
-    {"wait", op_wait, 0, 0, false},
-    {"interrupt", op_interrupt, 0, 0, false},
-    {"hold", op_hold, 0, 0, false},
-    {"held", op_held, 0, 0, false},
-    {"go", op_go, 0, 1, false},
-    {"fail", op_fail, 0, 1, false},
-    {"alter", op_alter, 0, 0, false},
-    {"restore", op_restore, 0, 0, false},
-    {"finish", op_finish, 0, 0, false},
-    {"reopen", op_reopen, 0, 0, false},
-    {"logged", op_logged, 1, 1, false},
-    {"quiet", op_quiet, 0, 0, false},
-    {0},
+    {"wait", op_wait, 0, 0, false},     {"interrupt", op_interrupt, 0, 0, false},
+    {"hold", op_hold, 0, 0, false},     {"held", op_held, 0, 0, false},
+    {"go", op_go, 0, 1, false},         {"fail", op_fail, 0, 1, false},
+    {"alter", op_alter, 0, 0, false},   {"restore", op_restore, 0, 0, false},
+    {"hurry", op_hurry, 0, 0, false},   {"finish", op_finish, 0, 0, false},
+    {"reopen", op_reopen, 0, 0, false}, {"logged", op_logged, 1, 1, false},
+    {"quiet", op_quiet, 0, 0, false},   {0},
 };

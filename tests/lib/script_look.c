@@ -363,6 +363,35 @@ static int op_heap(struct run *r, char **arg, struct waiter *w)
     return 0;
 }
 
+static int op_unsaved(struct run *r, char **arg, struct waiter *w)
+{
+    CLEANUP(buf_free) struct buf text = BUF_INIT;
+    (void)w;
+    tree_unsaved(r->t, &text);
+    buf_char(&text, '\0');
+    for (size_t i = 0; i + 1 < text.len; i++)
+        if (text.data[i] == '\n')
+            text.data[i] = ';';
+    expect(r, (char *)text.data, arg[0] ? arg[0] : "");
+    return 0;
+}
+
+static int op_readlink(struct run *r, char **arg, struct waiter *w)
+{
+    CLEANUP(buf_free) struct buf text = BUF_INIT;
+    struct tree_entry e;
+    (void)w;
+    int got = tree_lookup(r->t, script_folder(), arg[0], &e);
+    if (got < 0)
+        return got;
+    got = tree_readlink(r->t, e.node, &text);
+    tree_forget(r->t, e.node, 1);
+    buf_char(&text, '\0');
+    if (got == 0)
+        expect(r, (char *)text.data, arg[1]);
+    return got;
+}
+
 const struct script_op script_looks[] = {
     {"read", op_read, 2, 2, false},
     {"size", op_size, 2, 2, false},
@@ -371,6 +400,8 @@ const struct script_op script_looks[] = {
     {"files", op_files, 1, 1, false},
     {"attr", op_attr, 3, 3, false},
     {"said", op_said, 1, 1, false},
+    {"unsaved", op_unsaved, 0, 1, false},
+    {"readlink", op_readlink, 2, 2, false},
     {"attrs", op_attrs, 2, 2, false},
     {"gone", op_gone, 1, 11, false},
     {"text", op_text, 2, 2, false},

@@ -23,10 +23,10 @@
 
 /* ---- make ---- */
 
-static void put_split(struct build *b, unsigned no)
+static void put_split(struct build *b, unsigned no, unsigned tensors)
 {
     build_num(b, "split.no", GGUF_U16, no);
-    build_num(b, "split.tensors.count", GGUF_I32, 2);
+    build_num(b, "split.tensors.count", GGUF_I32, tensors);
     build_num(b, "split.count", GGUF_U16, 2);
 }
 
@@ -37,18 +37,18 @@ static struct content finish(struct build *b)
     return i;
 }
 
-static struct content make_second(void)
+static struct content make_second(unsigned tensors)
 {
     struct build b;
     build_init(&b, 3, false);
-    put_split(&b, 1);
-    build_tensor(&b, "b", I8, SHAPE(9001), NULL, 9001);
+    put_split(&b, 1, tensors);
+    build_tensor(&b, tensors > 2 ? "other" : "b", I8, SHAPE(9001), NULL, 9001);
     return finish(&b);
 }
 
 static void put_tensors(struct build *b)
 {
-    uint8_t values[24];
+    uint8_t values[24], dots[20000];
     for (unsigned i = 0; i < 6; i++) {
         float value = (float)(i + 1);
         uint32_t bits;
@@ -58,6 +58,8 @@ static void put_tensors(struct build *b)
     build_tensor(b, "a", I8, SHAPE(8), "abcdefgh", 8);
     build_tensor(b, "b", F32, SHAPE(3, 2), values, 24);
     build_tensor(b, "c", I8, SHAPE(4), "wxyz", 4);
+    memset(dots, '.', sizeof(dots));
+    build_tensor(b, "z", I8, SHAPE(sizeof(dots)), dots, sizeof(dots));
 }
 
 void script_model_make(struct script_model *m, unsigned how)
@@ -72,8 +74,9 @@ void script_model_make(struct script_model *m, unsigned how)
     build_array(&b, "a.list", GGUF_I32, 3);
     for (unsigned i = 1; i <= 3; i++)
         build_item_num(&b, GGUF_I32, i);
+    unsigned tensors = how & SCRIPT_TENSORS ? 5 : 2;
     if (split)
-        put_split(&b, 0);
+        put_split(&b, 0, tensors);
     if (how & SCRIPT_TENSORS)
         put_tensors(&b);
     else
@@ -84,7 +87,7 @@ void script_model_make(struct script_model *m, unsigned how)
     make_place(&m->place, &m->old);
     if (!split)
         return;
-    m->other = make_second();
+    m->other = make_second(tensors);
     put_file(m->place.dir, SECOND, m->other.bytes, m->other.n);
     (void)snprintf(m->place.model, sizeof(m->place.model), "%s/" FIRST, m->place.folder);
     CU_ASSERT_EQUAL_FATAL(renameat(m->place.dir, NAME, m->place.dir, FIRST), 0);
@@ -153,6 +156,19 @@ static bool same_tensors(const struct content *a, const struct content *b)
     return good;
 }
 
+void script_model_brief(struct buf *out, const void *bytes, size_t n)
+{
+    const char *text = bytes;
+    for (size_t i = 0, same; i < n; i += same) {
+        for (same = 1; i + same < n && text[i + same] == text[i];)
+            same++;
+        if (same > 8)
+            buf_printf(out, "%c{%zu}", text[i], same);
+        else
+            buf_add(out, text + i, same);
+    }
+}
+
 static void put_tensor(const struct gguf *g, const struct gguf_tensor *t, const uint8_t *bytes,
                        struct buf *out)
 {
@@ -161,7 +177,7 @@ static void put_tensor(const struct gguf *g, const struct gguf_tensor *t, const 
     for (uint32_t i = t->n_dims; i-- > 0;)
         buf_printf(out, "%llu%s", (unsigned long long)gguf_dim(g, t, i), i ? "x" : "=");
     if (t->type_id == I8)
-        buf_add(out, bytes, (size_t)t->nbytes);
+        script_model_brief(out, bytes, (size_t)t->nbytes);
     else if (t->type_id != F32)
         buf_printf(out, "%llu", (unsigned long long)t->nbytes);
     for (uint64_t at = 0; t->type_id == F32 && at < t->nbytes; at += 4) {

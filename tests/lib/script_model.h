@@ -12,7 +12,7 @@ struct script_model {
     struct content other; /* the second shard; bytes is NULL without one */
 };
 
-/* Two shards; big-endian; tensors a and c of bytes and b of floats, to be edited. */
+/* Two shards; big-endian; tensors a, c and z of bytes and b of floats, to be edited. */
 enum { SCRIPT_SPLIT = 1, SCRIPT_BIG = 2, SCRIPT_TENSORS = 4 };
 void script_model_make(struct script_model *m, unsigned how);
 /* Drops the folder and all in it. */
@@ -24,6 +24,8 @@ bool script_model_keys(const void *bytes, size_t n, struct buf *out);
 /* "NAME:TYPE:SHAPE=VALUES " of each tensor: bytes of I8 as they are, floats of F32 with commas, the
  * number of bytes of others. */
 bool script_model_tensors(const void *bytes, size_t n, struct buf *out);
+/* Bytes as text, from nine equal ones on as X{N}. */
+void script_model_brief(struct buf *out, const void *bytes, size_t n);
 /* The file that has the keys, as it is now. free() its bytes. */
 struct content script_model_file(const struct script_model *m);
 /* The tensors are what they were, and no other file is there. */

@@ -148,6 +148,15 @@ static int op_trunc(struct run *r, char **arg, struct waiter *w)
     return h->f ? tree_truncate(r->t, h->node, h->f, script_number(r, arg[1]), &w->wait) : 0;
 }
 
+static int op_allocate(struct run *r, char **arg, struct waiter *w)
+{
+    struct handle *h = script_handle(r, arg[0]);
+    (void)w;
+    return h->f ? tree_allocate(r->t, h->f, arg[3] ? FALLOC_FL_KEEP_SIZE : 0,
+                                script_number(r, arg[1]), script_number(r, arg[2]))
+                : 0;
+}
+
 /* ---- names ---- */
 
 /* A shell opens the file, makes it its output (a close of the first descriptor), writes, closes. */
@@ -267,6 +276,7 @@ const struct script_op script_edits[] = {
     {"open", op_open, 3, 8, false},
     {"write", op_write, 2, 3, false},
     {"trunc", op_trunc, 2, 2, false},
+    {"allocate", op_allocate, 3, 4, false},
     {"flush", op_flush, 1, 1, false},
     {"release", op_release, 1, 1, false},
     {"close", op_close, 1, 1, false},

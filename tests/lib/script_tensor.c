@@ -127,6 +127,20 @@ static int op_tpoke(struct run *r, char **arg, struct waiter *w)
     return h->f ? tree_write(r->t, h->f, script_number(r, arg[1]), bytes, n) : 0;
 }
 
+/* A whole .npy of float32, with this shape. */
+static int op_tnpy(struct run *r, char **arg, struct waiter *w)
+{
+    uint8_t bytes[128 + 4 * FLOATS] = "\x93NUMPY\x01\x00\x76";
+    size_t n = floats_of(arg[2], bytes + 128);
+    struct handle *h = script_handle(r, arg[0]);
+    (void)w;
+    int len = snprintf((char *)bytes + 10, 118,
+                       "{'descr': '<f4', 'fortran_order': False, 'shape': (%s), }", arg[1]);
+    memset(bytes + 10 + len, ' ', 118 - (size_t)len);
+    bytes[127] = '\n';
+    return h->f ? tree_write(r->t, h->f, 0, bytes, 128 + n) : 0;
+}
+
 static int op_ttruncate(struct run *r, char **arg, struct waiter *w)
 {
     struct tree_entry e;
@@ -238,8 +252,11 @@ static int op_ttext(struct run *r, char **arg, struct waiter *w)
     int got = find(r, arg[0], &e);
     if (got < 0)
         return got;
+    CLEANUP(buf_free) struct buf brief = BUF_INIT;
     char *text = whole(r, arg[0], &n);
-    expect(r, text, arg[1]);
+    script_model_brief(&brief, text, n);
+    buf_char(&brief, '\0');
+    expect(r, (char *)brief.data, arg[1]);
     free(text);
     return 0;
 }
@@ -317,6 +334,7 @@ const struct script_op script_tensors[] = {
     {"tadd", op_tadd, 2, 2, false},
     {"tfloats", op_tfloats, 2, 2, false},
     {"tpoke", op_tpoke, 3, 3, false},
+    {"tnpy", op_tnpy, 3, 3, false},
     {"ttruncate", op_ttruncate, 2, 2, false},
     {"trm", op_trm, 1, 1, false},
     {"trmdir", op_trmdir, 1, 1, false},

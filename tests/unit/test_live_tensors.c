@@ -4,23 +4,24 @@
 
 #define A "a:I8:8=abcdefgh "
 #define B "b:F32:2x3=1,2,3,4,5,6 "
-#define C "c:I8:4=wxyz "
+#define Z "z:I8:20000=.{20000} "
+#define C "c:I8:4=wxyz " Z
 #define BA "b:F32:2x3="
 
 static const struct script scripts[] = {
     {"mv: a tensor has another name, and its bytes", "tensors",
-     "tlist . 'a b c'; tmv a d; tlist . 'd b c'; ttext d/raw 'abcdefgh'; tgone a; fsync;"
+     "tlist . 'a b c z'; tmv a d; tlist . 'd b c z'; ttext d/raw 'abcdefgh'; tgone a; fsync;"
      "tfile d:I8:8=abcdefgh " B C "; tmv d a; tmv b b; tmv d e =ENOENT; tmv a b =ENOTEMPTY;"
      "tmvnew a b =EEXIST; tmvnew a a =EEXIST; tmv a % =EINVAL; tmv a x%zz =EINVAL; tmv none x "
      "=ENOENT; tmv a b/x =EPERM; tmv a/raw a/x =EPERM",
      A B C},
     {"rm -r: gone at once, and from the file at fsync", "tensors",
-     "trm a/raw; tgone a/raw; trm a/raw =ENOENT; trm a/none =ENOENT; trmdir a; tlist . 'b c';"
+     "trm a/raw; tgone a/raw; trm a/raw =ENOENT; trm a/none =ENOENT; trmdir a; tlist . 'b c z';"
      "tgone a; trmdir a =ENOENT; trm a =EISDIR; trmdir b/raw =ENOTDIR; fsync; tfile " B C
-     "; reopen; tlist . 'b c'",
+     "; reopen; tlist . 'b c z'",
      B C},
     {"the last tensor stays", "tensors",
-     "trmdir a; trmdir b; trmdir c; tlist . ''; fsync =EPERM; tlist . 'a b c';"
+     "trmdir a; trmdir b; trmdir c; trmdir z; tlist . ''; fsync =EPERM; tlist . 'a b c z';"
      "terror a 'the model would have no tensor left'; tforgive a; terror a x =ENODATA",
      A B C},
     {"what was removed comes back at its place", "tensors",
@@ -41,7 +42,7 @@ static const struct script scripts[] = {
      "tfloats b/f32 '9 8 7 6 5 4'; tvalues b/f32 '9 8 7 6 5 4'; tvalues b/raw '9 8 7 6 5 4';"
      "tfloats c/f32 '65 66 67 68'; ttext c/raw ABCD; tfloats c/f32 '65.5 66 67 68' =ERANGE;"
      "tfloats c/f32 '65 66 67 128' =ERANGE; ttext c/raw ABCD; fsync",
-     A BA "9,8,7,6,5,4 c:I8:4=ABCD "},
+     A BA "9,8,7,6,5,4 c:I8:4=ABCD " Z},
     {"an .npy: values alone", "tensors",
      "topen A b/f32.npy rw; tpoke A 128 '3 1'; tpoke A 148 '7'; close A; tvalues b/f32 '3 1 3 4 5 "
      "7'",
@@ -58,7 +59,7 @@ static const struct script scripts[] = {
      "close A =EINVAL; tput b/type F32",
      A B C},
     {"a new tensor: mkdir, type, shape, raw", "tensors",
-     "tmkdir n; tmkdir n =EEXIST; tmkdir a =EEXIST; tmkdir a/x =EPERM; tlist . 'a b c n';"
+     "tmkdir n; tmkdir n =EEXIST; tmkdir a =EEXIST; tmkdir a/x =EPERM; tlist . 'a b c z n';"
      "tlist n ''; terror n 'it is not whole yet'; tput n/type I8; tput n/shape 3; tlist n 'type "
      "shape';"
      "fsync; terror n 'raw'; tput n/raw 123; fsync; tfile " A B C
@@ -68,7 +69,7 @@ static const struct script scripts[] = {
      "tmkdir n; topen A n/f32 creat w; tpoke A 0 '1 2'; close A; tput n/shape 2; fsync",
      A B C "n:F32:2=1,2 "},
     {"a new tensor that is renamed, and one that is removed", "tensors",
-     "tmkdir n; tmkdir m; tmv n k; tlist . 'a b c k m'; tput k/type I8; tput k/raw x; trm k/raw;"
+     "tmkdir n; tmkdir m; tmv n k; tlist . 'a b c z k m'; tput k/type I8; tput k/raw x; trm k/raw;"
      "tgone k/raw; trm k/raw =ENOENT; tput k/raw yz; tput k/shape 2; trmdir m; fsync",
      A B C "k:I8:2=yz "},
     {"another view of the tensor is busy", "tensors",
@@ -93,14 +94,163 @@ static const struct script scripts[] = {
     {"a key and a tensor in one edit", "tensors",
      "put a.name two; tput a/raw ABCDEFGH; tmv c k; fsync; shown a.name:string=two a.count:u32=7 "
      "a.other:u32=8 a.list:array[i32]=1,2,3 ",
-     "a:I8:8=ABCDEFGH " B "k:I8:4=wxyz "},
+     "a:I8:8=ABCDEFGH " B "k:I8:4=wxyz " Z},
     {"in place: bytes that others still read", "tensors inplace",
      "topen A a/raw r; topen B b/f32 r; tput a/raw ABCDEFGH; fsync; read A abcdefgh;"
      "tfloats b/f32 '6 5 4 3 2 1'; fsync; ttext a/raw ABCDEFGH; close A; close B",
      "a:I8:8=ABCDEFGH " BA "6,5,4,3,2,1 " C},
     {"a copy that fails: all as before", "tensors close",
-     "fail EIO; tput a/raw ABCDEFGH =EIO; ttext a/raw abcdefgh; tmv a d =EIO; tlist . 'a b c';"
+     "fail EIO; tput a/raw ABCDEFGH =EIO; ttext a/raw abcdefgh; tmv a d =EIO; tlist . 'a b c z';"
      "fail; tput a/raw 12345678",
+     "a:I8:8=12345678 " B C},
+    /* ---- parts of a tensor of some pages ---- */
+    {"parts of a tensor, before and after they are written", "tensors",
+     "topen A z/raw rw; write A one 4095; write A two 8190; write A X 0; write A Y 19999; flush A;"
+     "ttext z/raw 'X.{4094}one.{4092}two.{11806}Y'; write A Z 12288; close A;"
+     "ttext z/raw 'X.{4094}one.{4092}two.{4095}Z.{7710}Y'; topen A z/f32 rw; tpoke A 4 '65 66'; "
+     "close A;"
+     "ttext z/raw 'XAB.{4092}one.{4092}two.{4095}Z.{7710}Y'; fsync; topen A z/raw w; write A @ 5; "
+     "close A; ttext z/raw 'XAB..@.{4089}one.{4092}two.{4095}Z.{7710}Y'",
+     A B "c:I8:4=wxyz z:I8:20000=XAB..@.{4089}one.{4092}two.{4095}Z.{7710}Y "},
+    {"parts of a tensor that has another name and shape", "tensors",
+     "put a.name two; topen A z/raw rw; write A one 10; close A; tmv z y; tput y/shape '2 10000';"
+     "ttext y/raw '.{10}one.{19987}'; topen A y/raw rw; write A two 13; close A; fsync;"
+     "ttext y/raw '.{10}onetwo.{19984}'",
+     A B "c:I8:4=wxyz y:I8:2x10000=.{10}onetwo.{19984} "},
+    {"in place: parts that others still read", "tensors inplace",
+     "topen A z/raw r; topen B z/raw w; write B one 4095; close B; fsync; ttext z/raw "
+     "'.{4095}one.{15902}'; topen C z/raw r; topen B z/raw w; write B 1 0; write B 2 19999; close "
+     "B;"
+     "fsync; ttext z/raw '1.{4094}one.{15901}2'; tput c/raw WXYZ; fsync; close A; close C;"
+     "topen B z/raw w; write B 3 0; close B; fsync",
+     A B "c:I8:4=WXYZ z:I8:20000=3.{4094}one.{15901}2 "},
+    {"in place: what has another length is refused", "tensors inplace sync",
+     "tput b/type F16 =EOPNOTSUPP; ttext b/type 'F32\n'; put a.name two; fsync; tmkdir n;"
+     "tput n/shape 1; tfloats n/f32 1; fsync =EOPNOTSUPP; tlist . 'a b c z'",
+     A B C},
+    /* ---- what is refused in the end ---- */
+    {"what was accepted is put back when the rest is refused", "tensors",
+     "topen A c/f32 rw; tpoke A 0 '65 66'; flush A; ttext c/raw AByz; tpoke A 8 '1.5'; close A "
+     "=ERANGE;"
+     "ttext c/raw wxyz; terror c '1.5'; topen A z/f32 w; tpoke A 0 '65'; tpoke A 40000 '66'; flush "
+     "A;"
+     "ttext z/raw 'A.{9999}B.{9999}'; tpoke A 80 '1000'; close A =ERANGE; ttext z/raw '.{20000}'",
+     A B C},
+    {"an .npy of another shape, and one that is refused after it", "tensors",
+     "topen A b/f32.npy rw trunc; tnpy A '3, 1' '7 8 9'; close A; tvalues b/f32 '7 8 9';"
+     "ttext b/shape '3 1\n'; topen A c/f32.npy rw trunc; tnpy A '2, 3' '1 2 3 4 5 6'; flush A;"
+     "ttext c/shape '2 3\n'; tpoke A 128 '0.5'; close A =ERANGE; ttext c/shape '4\n'; ttext c/raw "
+     "wxyz",
+     A "b:F32:3x1=7,8,9 " C},
+    {"two handles: the last one puts nothing back that another edit followed", "tensors",
+     "topen A c/f32 rw; tpoke A 0 '65'; flush A; tmv c d; tpoke A 4 '1.5'; close A =ERANGE; "
+     "ttext d/raw wxyz; tmv d c",
+     A B C},
+    /* ---- texts ---- */
+    {"texts: appended, read while they are written, too long", "tensors",
+     "topen A b/type rw trunc; write A F1; read A F1; size A 2; write A 6; trunc A 2; trunc A 9 "
+     "=EINVAL;"
+     "write A 'X\n' 2 =EINVAL; read A 'F1X\n'; close A =EINVAL; topen A b/type rw; write A 'F16\n' "
+     "0; close A; ttext b/type 'F16\n';"
+     "tadd b/type 'F32\n'; ttext b/type 'F32\n'; topen A b/shape w trunc; write A 6 5000 =EINVAL;"
+     "close A =EINVAL; topen A b/type w append trunc; write A F3; write A '2\n'; close A; tput "
+     "b/type F32",
+     A B C},
+    {"room: fallocate", "tensors",
+     "topen A a/raw w; allocate A 0 8; allocate A 0 9 =EFBIG; allocate A 0 9 keep =EFBIG; allocate "
+     "A 4 4 keep; write A X 1; close A;"
+     "topen A a/raw r; allocate A 0 8 =EOPNOTSUPP; close A; topen A a/type w; allocate A 0 8; "
+     "close A",
+     "a:I8:8=aXcdefgh " B C},
+    {"fsync of a handle writes what it has", "tensors",
+     "topen A a/raw w; write A X; fsync A; tfile a:I8:8=Xbcdefgh " B C
+     "; write A Y 1; fsync A; close A;"
+     "topen A c/f32 w; tpoke A 0 '0.5'; fsync A =ERANGE; close A =ERANGE; topen A b/type w trunc;"
+     "write A F1; fsync A =EINVAL; trunc A 0; write A 'F16\n' 0; fsync A; close A; tput b/type F32",
+     "a:I8:8=XYcdefgh " B C},
+    /* ---- new ones ---- */
+    {"a new tensor over one that was removed a moment ago", "tensors",
+     "trmdir a; tmkdir a; tlist . 'b c z a'; tput a/type I8; tput a/shape 8; tput a/raw 12345678;"
+     "fsync; tlist . 'a b c z'; trmdir c; tmv a c; tlist . 'c b z'; fsync",
+     "c:I8:8=12345678 " B Z},
+    {"a new tensor: views that are left aside, and what is wrong", "tensors",
+     "tmkdir n; tput n/offset 5; tput n/raw 12; tfloats n/f32 '1 2'; tput n/none x; tput n/type "
+     "none =EINVAL;"
+     "terror n none; tput n/type I8; tput n/shape 'a =EINVAL' =EINVAL; tput n/shape 3; fsync; "
+     "terror n 'raw'; tput n/shape 2; topen A n/raw r; read A 12; close A; fsync; tmkdir % =EINVAL;"
+     "tmkdir x%zz =EINVAL; tmkdir 'x%00y' =EINVAL; tmkdir "
+     "'0123456789012345678901234567890123456789012345678901234567890123456789' =ENAMETOOLONG",
+     A B C "n:I8:2=12 "},
+    {"a new tensor that is left unfinished", "tensors",
+     "tmkdir n; tput n/type I8; unsaved 'tensors/n: a new tensor: nothing was written;'; fsync",
+     A B C},
+    {"two new tensors, edited before they are written", "tensors",
+     "tmkdir n; tput n/type I8; tput n/raw 12; tput n/shape 2; tmkdir m; tput m/shape 1; tfloats "
+     "m/f32 5;"
+     "put a.name two; fsync; ttext n/raw 12; tput n/raw 34; topen A m/f32 w; tpoke A 0 6; close A;"
+     "tmv n k; tmv m l; tput l/type F16; ttext k/raw 34; tvalues l/f32 6; trmdir k; fsync",
+     A B C "l:F16:1=2 "},
+    /* ---- what is not closed ---- */
+    {"what no close has judged is dropped at the end", "tensors",
+     "topen A a/raw w; write A X; topen B b/type w; tmkdir n; topen C n/raw creat w; write C 1; "
+     "finish",
+     A B C},
+    {"an edit that was refused is not saved", "tensors",
+     "tput c/raw x =EINVAL; unsaved 'tensors/c: it has 1 of 4 bytes;'; tforgive c; unsaved; tput "
+     "c/raw x =EINVAL",
+     A B C},
+    {"a tensor that is removed while it is written", "tensors",
+     "topen A a/raw w; write A X; trmdir a; fsync; close A =ENOENT; topen A b/raw w; write A XXXX; "
+     "trmdir b;"
+     "close A; fsync",
+     C},
+    {"a helper is written, appended and cut, and left", "tensors",
+     "topen A a/.h creat rw; write A one 5; size A 8; trunc A 6; write A xy 0; close A; tadd a/.h "
+     "!;"
+     "tstat a/.h 7; tput a/.i 12345678; tmvnew a/.h a/.k; tmv a/.k a/.i; tmvnew a/.i a/raw =EEXIST;"
+     "tmv a/raw a/.k =EPERM; tmv a/.i b/.i =EPERM; topen B a/.i creat excl w =EEXIST; tstat a/.i 7",
+     A B C},
+    {"a helper over a hidden view, and over one that is busy", "tensors",
+     "tput a/.h 12345678; trm a/raw; tmv a/.h a/raw; ttext a/raw 12345678; tput a/.h 1; trm a/raw;"
+     "tmv a/.h a/raw =EINVAL; tgone a/raw; tput a/raw 87654321; topen A a/f32 w; tpoke A 0 '65';"
+     "tmv a/.h a/raw =EBUSY; tmv a/.h a/offset; close A; tlist a 'type shape raw f32 f32.npy "
+     "offset'",
+     "a:I8:8=A7654321 " B C},
+    {"views that cannot be written are left aside", "tensors",
+     "tput a/offset 5; tput a/stats x; trm a/offset; tput a/offset 7; ttruncate a/offset 0;"
+     "topen A a/offset w; write A x; allocate A 0 5; fsync A; close A",
+     A B C},
+    {"programs that never open what they looked up", "tensors",
+     "as 1; topen A a/raw r; close A; as 0; topen A a/raw rw; topen B a/raw rw; write A 1 0; write "
+     "B 2 1;"
+     "close A; close B; as 2; topen A c/raw w; as 3; topen B c/raw w; topen C z/raw w; write C x; "
+     "close C;"
+     "close A; close B; as 0; topen A a/raw w; topen B c/raw w; close A; close B",
+     "a:I8:8=12cdefgh " B "c:I8:4=wxyz z:I8:20000=x.{19999} "},
+    {"a split model: tensors of the first file only", "tensors split",
+     "tlist . 'a b c z other'; tput a/raw 12345678; tput other/raw x =EOPNOTSUPP; tmv other o "
+     "=EOPNOTSUPP;"
+     "trmdir other =EOPNOTSUPP; trmdir a =EOPNOTSUPP; tmkdir n =EOPNOTSUPP; tmv c k; terror other "
+     "'merge';"
+     "fsync",
+     "a:I8:8=12345678 " B "k:I8:4=wxyz " Z},
+    /* ---- failures ---- */
+    {"edits that follow one that fails", "tensors sync",
+     "tput a/raw 12345678; hold; & fsync; held; tput c/raw WXYZ; tmv a d; tput b/shape 6; go EIO; "
+     "wait =EIO;"
+     "tlist . 'd b c z'; ttext d/raw abcdefgh; ttext c/raw WXYZ; terror d 'cannot copy the "
+     "tensors'; fsync",
+     "d:I8:8=abcdefgh b:F32:6=1,2,3,4,5,6 c:I8:4=WXYZ " Z},
+    {"bytes over bytes whose write fails", "tensors sync",
+     "topen A a/raw w; write A 1; flush A; hold; & fsync; held; write A 2 1; flush A; go EIO; wait "
+     "=EIO;"
+     "ttext a/raw abcdefgh; terror a 'cannot copy'; close A; ttext a/raw 12cdefgh",
+     "a:I8:8=12cdefgh " B C},
+    {"a removal and a new tensor whose write fails", "tensors close",
+     "fail EIO; trmdir a; fsync =EIO; tlist . 'a b c z'; tmkdir n; tput n/shape 1; tfloats n/f32 1;"
+     "fsync =EIO; tlist . 'a b c z'; fail; fsync",
+     A B C},
+    {"hurry: written before the end", "tensors", "tput a/raw 12345678; hurry; finish",
      "a:I8:8=12345678 " B C},
 };
 
