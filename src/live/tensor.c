@@ -140,8 +140,10 @@ static void lose(struct live *l, const struct edit_change *c, uint32_t old)
         return;
     }
     struct folder *f = folders_find(&l->folders, ids_of(c->ids, c->first + old).number);
-    if (f)
-        f->losses++;
+    if (!f)
+        return;
+    f->losses++;
+    folder_changed(f, l->snapshots); /* what was accepted since still shows */
 }
 
 void tensors_lost(struct live *l, const struct edit_change *c)

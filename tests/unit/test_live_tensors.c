@@ -152,7 +152,8 @@ static const struct script scripts[] = {
      "=EINVAL;"
      "write A 'X\n' 2 =EINVAL; read A 'F1X\n'; close A =EINVAL; topen A b/type rw; write A 'F16\n' "
      "0; close A; ttext b/type 'F16\n';"
-     "tadd b/type 'F32\n'; ttext b/type 'F32\n'; topen A b/shape w trunc; write A 6 5000 =EINVAL;"
+     "tadd b/type 'F32\n' =EINVAL; tput b/type 'F32\n'; topen A b/shape w trunc; write A 6 5000 "
+     "=EINVAL;"
      "close A =EINVAL; topen A b/type w append trunc; write A F3; write A '2\n'; close A; tput "
      "b/type F32",
      A B C},
@@ -244,7 +245,7 @@ static const struct script scripts[] = {
     {"bytes over bytes whose write fails", "tensors sync",
      "topen A a/raw w; write A 1; flush A; hold; & fsync; held; write A 2 1; flush A; go EIO; wait "
      "=EIO;"
-     "ttext a/raw abcdefgh; terror a 'cannot copy'; close A; ttext a/raw 12cdefgh",
+     "ttext a/raw 12cdefgh; terror a 'cannot copy'; close A; ttext a/raw 12cdefgh",
      "a:I8:8=12cdefgh " B C},
     {"a removal and a new tensor whose write fails", "tensors close",
      "fail EIO; trmdir a; fsync =EIO; tlist . 'a b c z'; tmkdir n; tput n/shape 1; tfloats n/f32 1;"
