@@ -2,6 +2,7 @@
 /* Programs that look a name up again: see lookers.h. */
 #include "live/lookers.h"
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
 
@@ -45,20 +46,20 @@ static struct looker *entry(struct looker **all, uint64_t program, uint32_t tens
     return ret;
 }
 
-void lookers_add(struct looker **all, uint64_t program, uint32_t tensor, uint32_t row,
-                 unsigned kind)
+int lookers_add(struct looker **all, uint64_t program, uint32_t tensor, uint32_t row, unsigned kind)
 {
     struct looker *k = entry(all, program, tensor, row);
     bool new = !k;
     if (new)
         k = calloc(1, sizeof(*k));
     if (!k)
-        return;
+        return -ENOMEM;
     struct looker *next = new ? *all : k->next;
     unsigned times = program ? 1 : k->times + 1;
     *k = (struct looker){next, program, seconds(), times, tensor, row, kind, 0};
     if (new)
         *all = k;
+    return 0;
 }
 
 struct looker *lookers_find(struct looker *all, uint64_t program, uint32_t tensor, uint32_t row)

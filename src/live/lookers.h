@@ -22,9 +22,9 @@ struct looker {
     uint32_t node; /* of the draft that it was given; 0: none yet */
 };
 
-/* An open will come again. Without memory it is forgotten, and fails. */
-void lookers_add(struct looker **all, uint64_t program, uint32_t tensor, uint32_t row,
-                 unsigned kind);
+/* An open will come again. 0, -ENOMEM. */
+int lookers_add(struct looker **all, uint64_t program, uint32_t tensor, uint32_t row,
+                unsigned kind);
 /* NULL: it was not asked to look again, or long ago. */
 struct looker *lookers_find(struct looker *all, uint64_t program, uint32_t tensor, uint32_t row);
 /* The node that some program was given for a view, and will open; 0: none. */

@@ -57,6 +57,7 @@ struct round {
     struct view_draft *d;
     struct tensor_base *base; /* of a text: a reference */
     struct buf text;          /* a copy of it */
+    int taken;                /* -errno: the two could not be made */
     struct tensor_edit edit;
     struct err e;
 };
@@ -251,7 +252,8 @@ int view_data_judge(struct live *l, struct view_draft *d, bool end, const void *
     return r;
 }
 
-/* What is to be judged: 1; 0: nothing is; -errno. It may be written on meanwhile. With the lock. */
+/* What is to be judged: 1; 0: nothing is; -errno: it was refused. It may be written on meanwhile. With the
+ * lock. */
 static int take_text(struct round *o)
 {
     struct view_draft *d = o->d;
@@ -260,13 +262,22 @@ static int take_text(struct round *o)
     d->edits = f ? f->edits : 0;
     if (d->why.code || !view_is_due(d->state))
         return d->why.code;
-    int r = view_base(o->l, d->tensor, &o->base);
+    view_event(&d->state, VIEW_JUDGE);
+    o->taken = view_base(o->l, d->tensor, &o->base);
     buf_add(&o->text, d->text.data, d->text.len);
-    if (r == 0)
-        r = buf_error(&o->text);
-    if (r == 0)
-        view_event(&d->state, VIEW_JUDGE);
-    return r < 0 ? r : 1;
+    if (o->taken == 0)
+        o->taken = buf_error(&o->text);
+    return 1;
+}
+
+static int judge_text(struct round *o, bool end, const struct units_watch *watch)
+{
+    if (o->taken < 0)
+        return err_set(&o->e, o->taken, "%s",
+                       o->taken == -ENOENT ? "the tensor was removed" : "no memory for the edit");
+    if (is_shown(o))
+        return TENSOR_SAME;
+    return o->d->kind == LIVE_TYPE ? judge_type(o, end, watch) : judge_shape(o, end);
 }
 
 int view_text_judge(struct live *l, struct view_draft *d, bool end, const void *request)
@@ -279,12 +290,8 @@ int view_text_judge(struct live *l, struct view_draft *d, bool end, const void *
     int r = take_text(&o);
     begin(d, request);
     lock_drop(&l->lock);
-    if (r > 0) {
-        r = is_shown(&o)           ? TENSOR_SAME
-            : d->kind == LIVE_TYPE ? judge_type(&o, end, &watch)
-                                   : judge_shape(&o, end);
-        r = finish(&o, r, end);
-    }
+    if (r > 0)
+        r = finish(&o, judge_text(&o, end, &watch), end);
     tensor_base_unref(o.base);
     buf_free(&o.text);
     (void)pthread_mutex_unlock(&d->judging);

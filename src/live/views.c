@@ -188,8 +188,8 @@ int live_view_open(struct live *l, uint32_t tensor, uint32_t row, enum live_view
     if (r == 0 && (!tensor_folder(l, tensor)))
         r = -ENOMEM;
     if (r == 0 && !k) {
-        lookers_add(&l->lookers, caller_program, tensor, row, (unsigned)kind);
-        r = -ESTALE;
+        r = lookers_add(&l->lookers, caller_program, tensor, row, (unsigned)kind);
+        r = r < 0 ? r : -ESTALE;
     }
     if (r == 0 && !(d = view_find(l, tensor, row)))
         r = view_make(l, tensor, row, kind, &d);

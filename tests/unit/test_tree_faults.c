@@ -1,31 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Every kind of edit of a tree, by each strategy, while a system call or an allocation fails, or the
- * process or the power goes away: the file is the old or the new one, whole, the tree shows what the
- * file is, and the next edit works.
- */
-#include "gguf/keys.h"
+/* Every kind of edit of keys while something fails: edit_case.h. */
 #include "cu_main.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include "alloc.h"
-#include "build_gguf.h"
-#include "faultsys.h"
-#include "model_dir.h"
-#include "place.h"
-#include "soak.h"
-#include "tree/internal.h"
+#include "base/count.h"
+#include "edit_case.h"
 #include "tree_edit.h"
-#include "tree_image.h"
-
-/* ---- kinds of edits ---- */
 
 static int longer(struct tree *t)
 {
@@ -92,347 +73,32 @@ static int by_helper(struct tree *t)
     return r < 0 ? r : do_rename(t, "general.name.tmp", "general.name");
 }
 
-struct kind {
-    const char *name;
-    int (*run)(struct tree *t);
-};
-
-static const struct kind kinds[] = {
+static const struct edit_kind kinds[] = {
     {"longer", longer},     {"same length", same_length}, {"shorter", shorter},
     {"new key", new_key},   {"array", more_elements},     {"remove", remove_key},
     {"rename", rename_key}, {"rename over", rename_over}, {"retype", retype_key},
     {"alignment", align},   {"helper", by_helper},
 };
-enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
-
-/* ---- a model in a folder ---- */
-
-struct way {
-    const char *name;
-    enum edit_strategy strategy;
-    bool clone;
-};
-
-static const struct way ways[] = {
-    {"copy", EDIT_COPY, false},
-    {"reflink", EDIT_REFLINK, true},
-    {"inplace", EDIT_INPLACE, false},
-    {"auto", EDIT_AUTO, false},
-};
-enum { WAYS = sizeof(ways) / sizeof(ways[0]) };
-
-/* A kind of edit done in a way: the file before and after it. */
-struct edit_case {
-    const struct kind *kind;
-    const struct way *way;
-    struct content old, new;
-};
-
-static struct content make_model(void)
-{
-    struct build b;
-    struct content i;
-    char spaces[6000];
-    memset(spaces, ' ', sizeof(spaces));
-    build_init(&b, 3, false);
-    build_str(&b, "general.architecture", "test");
-    build_str(&b, "general.name", "name");
-    build_u32(&b, "my.number", 7);
-    build_u32(&b, "my.other", 8);
-    build_array(&b, "my.list", GGUF_I32, 3);
-    for (uint32_t k = 1; k <= 3; k++)
-        build_item_num(&b, GGUF_I32, k);
-    build_str_n(&b, KEY_RESERVE, spaces, sizeof(spaces));
-    build_tensor(&b, "a", F32, SHAPE(5), NULL, 20);
-    build_tensor(&b, "b", I8, SHAPE(20001), NULL, 20001);
-    i.bytes = build_finish(&b, &i.n);
-    return i;
-}
-
-/* ---- a tree on it ---- */
-
-static void arm(struct faultsys *fs, const struct edit_case *c, enum fault_mode mode, unsigned n,
-                int error)
-{
-    faultsys_init(fs, mode, n, error);
-    fs->clone = c->way->clone;
-}
-
-/* The tree, with this table of system calls for its edits. */
-static struct tree *start(const struct place *p, const struct edit_case *c, struct faultsys *fs)
-{
-    struct tree_options o = {
-        .strategy = c->way->strategy, .reserve = EDIT_RESERVE_AUTO, .commit = LIVE_COMMIT_CLOSE};
-    struct tree *t = NULL;
-    struct err e = {0};
-    int r = tree_open(p->model, &o, &t, &e);
-    if (r < 0)
-        (void)printf("\n%s\n", e.msg);
-    CU_ASSERT_EQUAL_FATAL(r, 0);
-    CU_ASSERT_TRUE_FATAL(tree_writable(t));
-    t->model.file.sys = &fs->sys;
-    return t;
-}
-
-/* What model.gguf shows. */
-static struct content shown(struct tree *t)
-{
-    const struct tree_image m = {.t = t};
-    struct content i;
-    i.bytes = (uint8_t *)image_text(&m, "model.gguf", &i.n);
-    return i;
-}
-
-/* The tree shows what the file is, and can be edited. */
-static void check_goes_on(const struct place *p, struct tree *t, struct faultsys *fs,
-                          const struct edit_case *c, const char *when)
-{
-    struct content file = file_now(p), view = shown(t);
-    bool fits = same(&file, &view);
-    if (!fits)
-        (void)printf("\n%s, %s, %s: the tree shows another file\n", c->kind->name, c->way->name,
-                     when);
-    CU_ASSERT_TRUE(fits);
-    free(file.bytes);
-    free(view.bytes);
-    arm(fs, c, FAULT_NONE, 0, 0);
-    int r = do_write(t, "general.name", "next", 4);
-    if (r < 0)
-        (void)printf("\n%s, %s, %s: the next edit fails: %d\n", c->kind->name, c->way->name, when,
-                     r);
-    CU_ASSERT_EQUAL(r, 0);
-    file = file_now(p);
-    view = shown(t);
-    CU_ASSERT_TRUE(same(&file, &view));
-    CU_ASSERT_PTR_NOT_NULL(
-        memmem(file.bytes, file.n, "general.name\x08\0\0\0\x04\0\0\0\0\0\0\0next", 28));
-    free(file.bytes);
-    free(view.bytes);
-}
-
-static void stop(const struct place *p, struct tree *t)
-{
-    CU_ASSERT_EQUAL(tree_finish(t), 0);
-    tree_close(t);
-    CU_ASSERT_EQUAL(files_in(p), 1);
-}
-
-/* Do the edit without faults, for what the file is after it. False: the way is not for the kind. */
-static bool try_case(struct edit_case *c)
-{
-    struct place p;
-    struct faultsys fs;
-    c->old = make_model();
-    make_place(&p, &c->old);
-    arm(&fs, c, FAULT_NONE, 0, 0);
-    struct tree *t = start(&p, c, &fs);
-    int r = c->kind->run(t);
-    CU_ASSERT_TRUE(r == 0 || r == -EOPNOTSUPP);
-    c->new = file_now(&p);
-    CU_ASSERT_EQUAL(same(&c->old, &c->new), r < 0);
-    stop(&p, t);
-    drop_place(&p);
-    return r == 0;
-}
-
-static unsigned each_case(void (*test)(const struct edit_case *c))
-{
-    unsigned n = 0;
-    for (size_t k = 0; k < KINDS; k++)
-        for (size_t w = 0; w < WAYS; w++) {
-            struct edit_case c = {.kind = &kinds[k], .way = &ways[w]};
-            if (try_case(&c)) {
-                test(&c);
-                n++;
-            }
-            free(c.old.bytes);
-            free(c.new.bytes);
-        }
-    return n;
-}
-
-/* ---- failing calls ---- */
-
-static bool fail_at(const struct edit_case *c, unsigned n, int error)
-{
-    struct place p;
-    struct faultsys fs;
-    char when[64];
-    make_place(&p, &c->old);
-    arm(&fs, c, FAULT_NONE, 0, 0);
-    struct tree *t = start(&p, c, &fs);
-    arm(&fs, c, FAULT_FAIL, n, error);
-    int r = c->kind->run(t);
-    (void)snprintf(when, sizeof(when), "call %u (%s) fails with %d", n, fs.hit ? fs.what : "-",
-                   error);
-    bool good = file_is(&p, r == 0 ? &c->new : &c->old);
-    /* A key that is given up for another strategy makes another, but whole, file. */
-    if (!good)
-        (void)printf("\n%s, %s, %s: returned %d\n", c->kind->name, c->way->name, when, r);
-    CU_ASSERT_TRUE(good);
-    bool hit = fs.hit;
-    check_goes_on(&p, t, &fs, c, when);
-    stop(&p, t);
-    drop_place(&p);
-    return hit;
-}
-
-static void fail_each(const struct edit_case *c)
-{
-    static const int errors[] = {-EIO, -ENOSPC, -EDQUOT, -EINTR};
-    for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
-        unsigned n = 1;
-        while (fail_at(c, n, errors[i]))
-            n++;
-        CU_ASSERT_TRUE(n > 10);
-        soak_count("faults injected", n - 1);
-    }
-}
+static const struct edit_suite suite = {kinds, COUNT(kinds), false, NULL};
 
 static void test_fail(void)
 {
-    CU_ASSERT_TRUE(each_case(fail_each) > 3 * KINDS);
-}
-
-/* ---- failing allocations ---- */
-
-static bool no_memory_at(const struct edit_case *c, unsigned n, bool rest)
-{
-    struct place p;
-    struct faultsys fs;
-    char when[64];
-    make_place(&p, &c->old);
-    arm(&fs, c, FAULT_NONE, 0, 0);
-    struct tree *t = start(&p, c, &fs);
-    alloc_arm(n, rest);
-    int r = c->kind->run(t);
-    bool hit = alloc_disarm();
-    (void)snprintf(when, sizeof(when), "allocation %u fails%s", n, rest ? " and all after it" : "");
-    bool good = file_is(&p, r == 0 ? &c->new : &c->old);
-    if (!good || (r < 0 && r != -ENOMEM))
-        (void)printf("\n%s, %s, %s: returned %d\n", c->kind->name, c->way->name, when, r);
-    CU_ASSERT_TRUE(good);
-    CU_ASSERT_TRUE(r == 0 || r == -ENOMEM);
-    check_goes_on(&p, t, &fs, c, when);
-    stop(&p, t);
-    drop_place(&p);
-    return hit;
-}
-
-static void no_memory(const struct edit_case *c)
-{
-    for (int rest = 0; rest < 2; rest++) {
-        unsigned n = 1;
-        while (no_memory_at(c, n, rest))
-            n++;
-        CU_ASSERT_TRUE(n > 5);
-        soak_count("allocations refused", n - 1);
-    }
+    edit_suite_fail(&suite);
 }
 
 static void test_no_memory(void)
 {
-    CU_ASSERT_TRUE(each_case(no_memory) > 3 * KINDS);
-}
-
-/* ---- kills and power cuts ---- */
-
-static int die(const struct place *p, const struct edit_case *c, enum fault_mode mode, unsigned n,
-               uint64_t seed)
-{
-    int status = 0;
-    pid_t child = fork();
-    CU_ASSERT_TRUE_FATAL(child >= 0);
-    if (child == 0) {
-        struct faultsys fs;
-        arm(&fs, c, FAULT_NONE, 0, 0);
-        struct tree *t = start(p, c, &fs);
-        arm(&fs, c, mode, n, 0);
-        fs.seed = seed;
-        int r = c->kind->run(t);
-        if (mode == FAULT_POWER)
-            faultsys_power_cut(&fs);
-        _exit(r == 0 ? 0 : 1);
-    }
-    CU_ASSERT_EQUAL(waitpid(child, &status, 0), child);
-    CU_ASSERT_TRUE_FATAL(WIFEXITED(status));
-    return WEXITSTATUS(status);
-}
-
-/* A mount that may not write reads through the journal, and leaves everything as it is. */
-static void check_read_only(const struct place *p, const struct edit_case *c)
-{
-    struct tree_options o = {.read_only = true};
-    struct tree *t = NULL;
-    struct content file = file_now(p);
-    int files = files_in(p);
-    CU_ASSERT_EQUAL_FATAL(tree_open(p->model, &o, &t, NULL), 0);
-    struct content view = shown(t);
-    CU_ASSERT_TRUE(same(&view, &c->old) || same(&view, &c->new));
-    tree_close(t);
-    CU_ASSERT_TRUE(file_is(p, &file));
-    CU_ASSERT_EQUAL(files_in(p), files);
-    free(file.bytes);
-    free(view.bytes);
-}
-
-static bool die_at(const struct edit_case *c, enum fault_mode mode, unsigned n, uint64_t seed)
-{
-    struct place p;
-    struct faultsys fs;
-    struct edit_recovered found;
-    struct err e = {0};
-    make_place(&p, &c->old);
-    int status = die(&p, c, mode, n, seed);
-    CU_ASSERT_TRUE(status == 0 || status == FAULT_EXIT);
-    check_read_only(&p, c);
-    /* By --recover, or by the next mount. */
-    if (n & 1) {
-        int r = model_recover(p.model, &found, &e);
-        CU_ASSERT_EQUAL(r, 0);
-        CU_ASSERT_EQUAL(files_in(&p), 1);
-    }
-    arm(&fs, c, FAULT_NONE, 0, 0);
-    struct tree *t = start(&p, c, &fs);
-    bool done = file_is(&p, &c->new), good = done || file_is(&p, &c->old);
-    if (!good || (status == 0 && !done))
-        (void)printf("\n%s, %s: cut at call %u, seed %llu: %s\n", c->kind->name, c->way->name, n,
-                     (unsigned long long)seed, e.msg);
-    CU_ASSERT_TRUE(good);
-    CU_ASSERT_TRUE(status == FAULT_EXIT || done);
-    check_goes_on(&p, t, &fs, c, "after a cut");
-    stop(&p, t);
-    drop_place(&p);
-    return status == FAULT_EXIT;
-}
-
-static void kill_each(const struct edit_case *c)
-{
-    unsigned n = 1;
-    while (die_at(c, FAULT_KILL, n, 0))
-        n++;
-    CU_ASSERT_TRUE(n > 10);
-    soak_count("kills", n - 1);
+    edit_suite_no_memory(&suite);
 }
 
 static void test_kill(void)
 {
-    CU_ASSERT_TRUE(each_case(kill_each) > 3 * KINDS);
-}
-
-static void cut_each(const struct edit_case *c)
-{
-    for (uint64_t seed = 1; seed <= soak_size(1); seed++) {
-        unsigned n = 1;
-        while (die_at(c, FAULT_POWER, n, seed * 1000003))
-            n++;
-        soak_count("disk states replayed", n);
-    }
+    edit_suite_kill(&suite);
 }
 
 static void test_power(void)
 {
-    CU_ASSERT_TRUE(each_case(cut_each) > 3 * KINDS);
+    edit_suite_power(&suite);
 }
 
 static CU_TestInfo tests[] = {

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Edits of a tree, by each strategy, while a system call or an allocation fails, or the process or the
+ * power goes away: the file is the old or the new one, whole, the tree shows what the file is, and the
+ * next edit works.
+ *
+ *     static const struct edit_kind kinds[] = {{"rename", rename_key}, ...};
+ *     static const struct edit_suite suite = {kinds, COUNT(kinds), false, NULL};
+ *     edit_suite_fail(&suite);
+ *
+ * The model has the keys general.architecture, general.name (string), my.number and my.other (u32) and
+ * my.list (array[i32]), and the tensors a (F32, 5 elements), b (I8, 20001) and c (F16, 2 by 1024, zeros).
+ */
+#ifndef TESTS_LIB_EDIT_CASE_H
+#define TESTS_LIB_EDIT_CASE_H
+
+#include "tree/tree.h"
+
+struct edit_kind {
+    const char *name;
+    int (*run)(struct tree *t); /* 0: it is in the file; -errno: nothing of it is */
+};
+
+struct edit_suite {
+    const struct edit_kind *kinds;
+    size_t n;
+    bool tensors;                /* they can be edited */
+    int (*next)(struct tree *t); /* one more edit after each; NULL: general.name only */
+};
+
+/* Each system call, and each allocation (and all after it), fails once. */
+void edit_suite_fail(const struct edit_suite *s);
+void edit_suite_no_memory(const struct edit_suite *s);
+/* The process ends before each system call, or the power is cut. */
+void edit_suite_kill(const struct edit_suite *s);
+void edit_suite_power(const struct edit_suite *s);
+
+#endif
