@@ -6,6 +6,8 @@
  *     assert(lock_held(&x->lock));
  *     lock_drop(&x->lock);
  *
+ *     LOCKED(&x->lock);          held until the end of the block
+ *
  * With NDEBUG it is a mutex and nothing more, and lock_held() must not be asked.
  */
 #ifndef BASE_LOCK_H
@@ -83,6 +85,20 @@ static inline void lock_drop(struct lock *l)
     lock_unmark(l);
     (void)pthread_mutex_unlock(&l->mutex);
 }
+
+static inline struct lock *lock_enter(struct lock *l)
+{
+    lock_take(l);
+    return l;
+}
+
+static inline void lock_leave(struct lock *const *l)
+{
+    lock_drop(*l);
+}
+
+#define LOCKED(l) \
+    __attribute__((cleanup(lock_leave))) struct lock *const held_to_the_end = lock_enter(l)
 
 /* Wait for a condition, at most until a time if there is one. The lock is given up meanwhile. */
 static inline void lock_wait(struct lock *l, pthread_cond_t *c, const struct timespec *until)

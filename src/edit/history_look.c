@@ -30,14 +30,6 @@ static void add_name(struct diff *d, enum kind kind, const struct gguf *g, uint3
                    show(shown, gguf_key(g, &g->kv[kv]), g->kv[kv].key_len));
 }
 
-static bool same_value(const struct gguf *a, uint32_t i, const struct gguf *b, uint32_t k)
-{
-    const struct gguf_kv *x = &a->kv[i], *y = &b->kv[k];
-    uint64_t n = x->end - x->val_off;
-    return x->type == y->type && n == y->end - y->val_off &&
-           memcmp(a->head + x->val_off, b->head + y->val_off, (size_t)n) == 0;
-}
-
 static void compare(struct diff *d)
 {
     uint32_t last = 0;
@@ -52,7 +44,7 @@ static void compare(struct diff *d)
         }
         d->moved |= k < last;
         last = k;
-        if (!same_value(d->from, k, d->to, i))
+        if (!gguf_same_value(d->from, k, d->to, i))
             add_name(d, CHANGED, d->to, i);
     }
     for (uint32_t k = 0; k < d->from->n_kv; k++) {

@@ -147,6 +147,8 @@ static inline const char *gguf_name(const struct gguf *g, const struct gguf_tens
 
 /* The value of a key. */
 struct gguf_value gguf_value(const struct gguf *g, const struct gguf_kv *kv);
+/* True if key i of one file and key k of another have the same type and bytes. */
+bool gguf_same_value(const struct gguf *a, uint32_t i, const struct gguf *b, uint32_t k);
 
 /* Dimension i as stored: dims[0] varies fastest. NumPy's shape is the reverse. */
 uint64_t gguf_dim(const struct gguf *g, const struct gguf_tensor *t, uint32_t i);

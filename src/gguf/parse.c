@@ -359,6 +359,14 @@ struct gguf_value gguf_value(const struct gguf *g, const struct gguf_kv *kv)
     return gguf_value_at(&g->fmt, kv->type, g->head + kv->val_off);
 }
 
+bool gguf_same_value(const struct gguf *a, uint32_t i, const struct gguf *b, uint32_t k)
+{
+    const struct gguf_kv *x = &a->kv[i], *y = &b->kv[k];
+    uint64_t n = x->end - x->val_off;
+    return x->type == y->type && n == y->end - y->val_off &&
+           memcmp(a->head + x->val_off, b->head + y->val_off, (size_t)n) == 0;
+}
+
 uint64_t gguf_dim(const struct gguf *g, const struct gguf_tensor *t, uint32_t i)
 {
     return get_uint(g->head + t->dims_off + (uint64_t)i * g->fmt.len_width, g->fmt.len_width,

@@ -177,27 +177,22 @@ static void forget_steps(struct live *l, struct batch *b)
 
 /* ---- snapshots ---- */
 
-/* A key that no edit has touched has the size that was measured before. Both list keys by rank. */
-static void keep_sizes(const struct names *n, const struct snapshot *old, struct snapshot *now)
+/* A key whose value is the same has the size that was measured before. */
+static void keep_sizes(const struct snapshot *old, struct snapshot *now)
 {
-    uint32_t was = 0;
-    for (uint32_t kv = 0; kv < now->gguf->n_kv && !now->own; kv++) {
-        uint32_t number = names_number(n, now, kv);
-        while (was < old->gguf->n_kv && number != NUMBER_NONE &&
-               (old->rank ? old->rank[was] : (uint64_t)was + 1) <= number)
-            was++;
-        if (number == NUMBER_NONE || was == old->gguf->n_kv || names_number(n, old, was) != number)
-            continue;
-        uint64_t size = atomic_load_explicit(&old->key_size[was], memory_order_relaxed);
-        if (size)
-            atomic_store_explicit(&now->key_size[kv], size, memory_order_relaxed);
+    for (uint32_t kv = 0; kv < now->gguf->n_kv; kv++) {
+        const struct gguf_kv *k = &now->gguf->kv[kv];
+        uint32_t was = gguf_find_key(old->gguf, gguf_key(now->gguf, k), k->key_len);
+        uint64_t size = was == UINT32_MAX ? 0 : atomic_load(&old->key_size[was]);
+        if (size && gguf_same_value(now->gguf, kv, old->gguf, was))
+            atomic_store(&now->key_size[kv], size);
     }
 }
 
 /* Put a snapshot and a store in the place of the newest: references, which pass. */
 static void adopt(struct live *l, struct snapshot *g, struct store *s)
 {
-    keep_sizes(&l->names, l->newest->view.snap, g);
+    keep_sizes(l->newest->view.snap, g);
     struct view old = newest_put_view(l->newest, g, s);
     view_free(&old);
     atomic_store(&l->stale, false);

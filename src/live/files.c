@@ -14,23 +14,20 @@
 #include "live/writer.h"
 
 struct live_file {
-    struct file *file; /* NULL: an untouched key */
-    bool writes;       /* it is one of the draft's writers */
-    bool append;       /* each write goes to the end */
-    bool wrote;        /* something of the draft is by this handle */
+    struct file *file;
+    bool writes; /* it is one of the draft's writers */
+    bool append; /* each write goes to the end */
+    bool wrote;  /* something of the draft is by this handle */
 };
 
 /* ---- open and release ---- */
 
 /* made: there was no file of this name. */
-static int open_locked(struct live *l, struct live_file *h, uint32_t number, int flags, bool made,
+static int open_locked(struct live *l, struct live_file *h, struct file *f, int flags, bool made,
                        const struct err *unready)
 {
     bool writes = (flags & O_ACCMODE) != O_RDONLY;
-    struct file *f = writes ? look_materialise(l, number) : names_file(&l->names, number);
-    if (writes && !f)
-        return -ENOMEM;
-    if (f && f->kind == FILE_LINK)
+    if (f->kind == FILE_LINK)
         return -ELOOP;
     if (writes && !f->name)
         return -ESTALE; /* the kernel looks its name up again */
@@ -38,8 +35,7 @@ static int open_locked(struct live *l, struct live_file *h, uint32_t number, int
     if (r < 0)
         return r;
     *h = (struct live_file){f, writes, flags & O_APPEND, false};
-    if (f)
-        f->opens++;
+    f->opens++;
     return 0;
 }
 
@@ -72,27 +68,34 @@ static void release_locked(struct live *l, struct live_file *h)
 void live_release(struct live *l, struct live_file *h)
 {
     if (h && h->file) {
-        lock_take(&l->lock);
+        LOCKED(&l->lock);
         release_locked(l, h);
-        lock_drop(&l->lock);
     }
     free(h);
 }
 
 /* What a file that is opened to be read shows: bytes in memory, or a value to be rendered. A helper
  * is read as it is. */
-static int text_of(const struct live *l, uint32_t number, struct live_text *ret)
+static int text_of(const struct live *l, struct file *f, struct live_text *ret)
 {
-    struct file *f = names_file(&l->names, number);
-    const struct buf *bytes = f ? file_bytes(f) : NULL;
-    if (f && f->kind == FILE_HELPER)
+    const struct buf *bytes = file_bytes(f);
+    if (f->kind == FILE_HELPER)
         return 0;
     ret->fixed = true;
     if (bytes)
         buf_add(&ret->bytes, bytes->data, bytes->len);
     else
-        ret->value = look_shown(l, number);
+        ret->value = look_shown(l, f);
     return buf_error(&ret->bytes);
+}
+
+static int open_number(struct live *l, struct live_file *h, uint32_t number, int flags,
+                       const struct err *unready, struct live_text *text)
+{
+    LOCKED(&l->lock);
+    struct file *f = names_file(&l->names, number);
+    int r = f ? open_locked(l, h, f, flags, false, unready) : -ENOENT;
+    return r < 0 || h->writes ? r : text_of(l, f, text);
 }
 
 int live_open_file(struct live *l, uint32_t number, int flags, struct live_file **ret,
@@ -104,13 +107,7 @@ int live_open_file(struct live *l, uint32_t number, int flags, struct live_file 
         return -ENOMEM;
     if ((flags & O_ACCMODE) != O_RDONLY)
         writer_ready(l, &unready);
-    lock_take(&l->lock);
-    int r = look_check(l, number);
-    if (r == 0)
-        r = open_locked(l, h, number, flags, false, &unready);
-    if (r == 0 && !h->writes)
-        r = text_of(l, number, text);
-    lock_drop(&l->lock);
+    int r = open_number(l, h, number, flags, &unready, text);
     if (r < 0)
         live_release(l, h);
     else
@@ -120,20 +117,8 @@ int live_open_file(struct live *l, uint32_t number, int flags, struct live_file 
 
 /* ---- create ---- */
 
-/* KEY:TYPE is KEY, with that type. Copies KEY to dst. */
-static struct typed untype(const char *name, char dst[TREE_NAME_MAX + 1])
-{
-    struct typed type = {0};
-    size_t n = name_typed(name, &type);
-    (void)strcpy(dst, name);
-    if (n)
-        dst[n] = '\0';
-    type.set = n > 0;
-    return type;
-}
-
 /* A file for a name that points to none. */
-static int make_file(struct live *l, const char *text, uint32_t *ret)
+static int make_file(struct live *l, const char *text, struct file **ret)
 {
     struct names *n = &l->names;
     struct name *x = names_find(n, text);
@@ -155,27 +140,13 @@ static int make_file(struct live *l, const char *text, uint32_t *ret)
         slot_event(n, x, SLOT_CREATE);
     else
         (void)clock_gettime(CLOCK_REALTIME, &x->mtime);
-    *ret = f->number;
+    *ret = f;
     return 0;
 }
 
-/* The file to open: one that there is, or a new one. */
-static int find_or_make(struct live *l, const char *name, const char *key, int flags, bool *made,
-                        uint32_t *ret)
-{
-    *ret = look_find(l, name);
-    if (*ret != NUMBER_NONE && flags & O_EXCL)
-        return -EEXIST;
-    if (*ret == NUMBER_NONE)
-        *ret = look_find(l, key);
-    *made = *ret == NUMBER_NONE;
-    return *made ? make_file(l, key, ret) : 0;
-}
-
 /* It could not be opened. */
-static void unmake(struct live *l, uint32_t number)
+static void unmake(struct live *l, struct file *f)
 {
-    struct file *f = names_file(&l->names, number);
     struct name *x = f->name;
     if (x->key)
         name_hide(l, x);
@@ -184,27 +155,35 @@ static void unmake(struct live *l, uint32_t number)
     name_reap(&l->names, x);
 }
 
+/* KEY:TYPE is KEY, with that type, where it does not exist. */
 static int create_locked(struct live *l, const char *name, int flags, const struct err *unready,
                          struct live_attr *ret, struct live_file *h)
 {
     char key[TREE_NAME_MAX + 1];
-    uint32_t number;
-    bool made;
-    struct typed type = untype(name, key);
-    int r = find_or_make(l, name, key, flags, &made, &number);
+    struct typed type;
+    int r = 0;
+    LOCKED(&l->lock);
+    struct file *f = look_find(l, name);
+    if (f && flags & O_EXCL)
+        return -EEXIST;
+    bool typed = name_typed(name, key, &type);
+    if (!f && typed)
+        f = look_find(l, key);
+    bool made = !f;
+    if (made)
+        r = make_file(l, typed ? key : name, &f);
+    if (r == 0)
+        r = open_locked(l, h, f, (flags & ~O_ACCMODE) | O_RDWR, made, unready);
+    if (r < 0 && f && made)
+        unmake(l, f);
     if (r < 0)
         return r;
-    r = open_locked(l, h, number, (flags & ~O_ACCMODE) | O_RDWR, made, unready);
-    if (r < 0 && made)
-        unmake(l, number);
-    if (r < 0)
-        return r;
-    if (type.set && h->file->kind == FILE_KEY)
-        h->file->draft->typed = type;
-    struct shown shown = look_attr(l, number, ret);
+    if (typed && f->kind == FILE_KEY)
+        f->draft->typed = type;
+    struct shown shown = look_attr(l, f, ret);
     shown_free(&shown);
-    ret->size = h->file->draft->text.len;
-    h->file->lookups++;
+    ret->size = f->draft->text.len;
+    f->lookups++;
     return 0;
 }
 
@@ -216,9 +195,7 @@ int live_create(struct live *l, const char *name, int flags, struct live_attr *r
     if (!h)
         return -ENOMEM;
     writer_ready(l, &unready);
-    lock_take(&l->lock);
     int r = create_locked(l, name, flags, &unready, ret, h);
-    lock_drop(&l->lock);
     if (r < 0)
         live_release(l, h);
     else
@@ -232,16 +209,13 @@ int live_create(struct live *l, const char *name, int flags, struct live_attr *r
  * opened has its bytes for as long. */
 size_t live_read(struct live *l, const struct live_file *h, uint64_t off, size_t n, void *dst)
 {
-    if (!h->file)
-        return 0;
-    lock_take(&l->lock);
+    LOCKED(&l->lock);
     const struct file *f = h->file;
-    const struct buf *b =
-        f->draft && (h->writes || f->kind == FILE_HELPER) ? &f->draft->text : &f->content;
+    bool drafted = f->draft && (h->writes || f->kind == FILE_HELPER);
+    const struct buf *b = drafted ? &f->draft->text : &f->content;
     n = (size_t)within_u64(off, n, b->len);
     if (n > 0)
         memcpy(dst, b->data + off, n);
-    lock_drop(&l->lock);
     return n;
 }
 
@@ -249,28 +223,25 @@ int live_attr(struct live *l, uint32_t number, const struct live_file *h, struct
 {
     struct shown shown = SHOWN_NONE;
     lock_take(&l->lock);
-    int r = look_check(l, number);
-    if (r == 0)
-        shown = look_attr(l, number, ret);
-    if (r == 0 && h && h->writes) {
+    struct file *f = names_file(&l->names, number);
+    if (f)
+        shown = look_attr(l, f, ret);
+    if (f && h && h->writes) {
         shown_free(&shown);
         ret->size = h->file->draft->text.len;
     }
     lock_drop(&l->lock);
-    if (r == 0)
-        look_measure(&shown, ret);
-    return r;
+    look_measure(&shown, ret);
+    return f ? 0 : -ENOENT;
 }
 
 int live_write(struct live *l, struct live_file *h, uint64_t off, const void *bytes, size_t n)
 {
     if (!h->writes)
         return -EBADF;
-    lock_take(&l->lock);
+    LOCKED(&l->lock);
     h->wrote = true;
-    int r = draft_write(l, h->file, h->append, off, bytes, n);
-    lock_drop(&l->lock);
-    return r;
+    return draft_write(l, h->file, h->append, off, bytes, n);
 }
 
 static int settle_and_wait(struct live *l, struct file *f, struct live_wait *w)
@@ -282,25 +253,20 @@ static int settle_and_wait(struct live *l, struct file *f, struct live_wait *w)
 /* What others wrote is perhaps half of what they will write: they flush it themselves. */
 int live_flush(struct live *l, struct live_file *h, struct live_wait *w)
 {
-    int r = 0;
     if (!h->writes)
         return 0;
-    lock_take(&l->lock);
-    if (h->wrote || !draft_is_unjudged(h->file->draft)) {
-        h->file->draft->closed = true;
-        r = settle_and_wait(l, h->file, w);
-    }
-    lock_drop(&l->lock);
-    return r;
+    LOCKED(&l->lock);
+    if (!h->wrote && draft_is_unjudged(h->file->draft))
+        return 0;
+    h->file->draft->closed = true;
+    return settle_and_wait(l, h->file, w);
 }
 
 /* Helpers and orphans are in memory only: nothing to wait for. */
 int live_fsync(struct live *l, const struct live_file *h, struct live_wait *w)
 {
     int r = 0;
-    if (h && !h->file)
-        return 0;
-    lock_take(&l->lock);
+    LOCKED(&l->lock);
     if (h && h->writes)
         r = draft_settle(l, h->file, true);
     l->folders.now |= !h && (l->folders.doomed || l->makings);
@@ -308,7 +274,6 @@ int live_fsync(struct live *l, const struct live_file *h, struct live_wait *w)
         r = writer_sync(l, w, r > 0);
     if (r != LIVE_PARKED)
         l->folders.now = false;
-    lock_drop(&l->lock);
     return r;
 }
 
@@ -316,9 +281,8 @@ static int truncate_number(struct live *l, uint32_t number, uint64_t size,
                            const struct err *unready, struct live_wait *w)
 {
     struct live_file own = {0};
-    int r = look_check(l, number);
-    if (r == 0)
-        r = open_locked(l, &own, number, O_WRONLY, false, unready);
+    struct file *f = names_file(&l->names, number);
+    int r = f ? open_locked(l, &own, f, O_WRONLY, false, unready) : -ENOENT;
     if (r < 0)
         return r;
     r = draft_truncate(l, own.file, size);
@@ -332,15 +296,10 @@ int live_truncate(struct live *l, uint32_t number, struct live_file *h, uint64_t
                   struct live_wait *w)
 {
     struct err unready;
-    int r;
     writer_ready(l, &unready);
-    lock_take(&l->lock);
-    if (h && h->writes) {
-        h->wrote = true;
-        r = draft_truncate(l, h->file, size);
-    } else {
-        r = truncate_number(l, number, size, &unready, w);
-    }
-    lock_drop(&l->lock);
-    return r;
+    LOCKED(&l->lock);
+    if (!h || !h->writes)
+        return truncate_number(l, number, size, &unready, w);
+    h->wrote = true;
+    return draft_truncate(l, h->file, size);
 }

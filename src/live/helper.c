@@ -7,7 +7,6 @@
 
 #include "gguf/keys.h"
 #include "gguf/value.h"
-#include "text/name.h"
 
 static bool all(const char *s, int (*is)(int))
 {
@@ -80,10 +79,11 @@ enum name_class name_classify(const char *file, key_known_fn *known, void *ctx)
     return NAME_KEY;
 }
 
-size_t name_typed(const char *file, struct typed *ret)
+bool name_typed(const char *file, char key[TREE_NAME_MAX + 1], struct typed *ret)
 {
     const char *colon = strrchr(file, ':');
     if (!colon || colon == file || !type_by_name(colon + 1, strlen(colon + 1), ret))
-        return 0;
-    return (size_t)(colon - file);
+        return false;
+    *(char *)mempcpy(key, file, (size_t)(colon - file)) = '\0';
+    return true;
 }

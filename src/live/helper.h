@@ -6,11 +6,8 @@
 #ifndef LIVE_HELPER_H
 #define LIVE_HELPER_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "live/types.h"
+#include "text/name.h"
 
 enum name_class {
     NAME_KEY,     /* may be a key: the specification's syntax */
@@ -29,10 +26,7 @@ typedef bool key_known_fn(void *ctx, const char *file, size_t n);
  */
 enum name_class name_classify(const char *file, key_known_fn *known, void *ctx);
 
-/*
- * "KEY:TYPE" taken apart: the length of KEY, 0 for other names. TYPE is a name of a value
- * type, or array[TYPE].
- */
-size_t name_typed(const char *file, struct typed *ret);
+/* "KEY:TYPE" taken apart; TYPE is a name of a value type. False for other names. */
+bool name_typed(const char *file, char key[TREE_NAME_MAX + 1], struct typed *ret);
 
 #endif

@@ -21,7 +21,7 @@ int live_open(struct newest *n, struct edit_file *f, const struct live_options *
 {
     struct live *l = calloc(1, sizeof(*l));
     const struct gguf *own = snapshot_own(n->view.snap);
-    if (!l || names_init(&l->names, n->view.snap) < 0) {
+    if (!l || names_init(&l->names, n->view.snap->gguf) < 0) {
         free(l);
         return -ENOMEM;
     }
@@ -183,11 +183,11 @@ bool live_edits(struct live *l, dev_t dev, ino_t ino)
 static void type_of(const struct file *f, const struct shown *shown, struct buf *out)
 {
     struct gguf_value v = {.type = GGUF_STRING};
-    bool known = shown_value(shown, &v), helper = f && f->kind == FILE_HELPER;
+    bool known = shown_value(shown, &v), helper = f->kind == FILE_HELPER;
     struct typed type = {0};
     if (helper && !f->inherited)
         type = f->typed;
-    else if (f && f->name && f->kind == FILE_KEY)
+    else if (f->name && f->kind == FILE_KEY)
         type = stored_wanted_type(f->name);
     if (!known && !type.set)
         return;
@@ -197,37 +197,24 @@ static void type_of(const struct file *f, const struct shown *shown, struct buf 
         type_put(&type, out);
 }
 
-static int facts_locked(const struct live *l, uint32_t number, struct live_facts *ret)
+int live_facts(struct live *l, uint32_t number, struct live_facts *ret)
 {
-    int r = look_check(l, number);
-    if (r < 0)
-        return r;
-    const struct gguf *g = l->newest->view.snap->gguf;
+    LOCKED(&l->lock);
     const struct file *f = names_file(&l->names, number);
-    const struct name *x = f ? f->name : NULL;
-    const struct gguf_kv *kv = f ? NULL : &g->kv[names_kv(&l->names, l->newest->view.snap, number)];
-    CLEANUP(shown_free) struct shown shown = look_shown(l, number);
-    *ret = (struct live_facts){.helper = f && f->kind == FILE_HELPER};
-    if (kv)
-        buf_add(&ret->key, gguf_key(g, kv), kv->key_len);
-    else if (x && x->key)
+    if (!f)
+        return -ENOENT;
+    const struct name *x = f->name;
+    CLEANUP(shown_free) struct shown shown = look_shown(l, f);
+    *ret = (struct live_facts){.helper = f->kind == FILE_HELPER};
+    if (x && x->key)
         buf_add(&ret->key, x->key, x->key_len);
     type_of(f, &shown, &ret->type);
     if (x && x->error)
         buf_str(&ret->error, x->error);
-    return 0;
-}
-
-int live_facts(struct live *l, uint32_t number, struct live_facts *ret)
-{
-    lock_take(&l->lock);
-    int r = facts_locked(l, number, ret);
-    lock_drop(&l->lock);
-    if (r == 0 && (buf_error(&ret->key) || buf_error(&ret->type) || buf_error(&ret->error))) {
-        live_facts_free(ret);
-        r = -ENOMEM;
-    }
-    return r;
+    if (!buf_error(&ret->key) && !buf_error(&ret->type) && !buf_error(&ret->error))
+        return 0;
+    live_facts_free(ret);
+    return -ENOMEM;
 }
 
 void live_facts_free(struct live_facts *f)
@@ -271,7 +258,7 @@ static bool is_key_by_type(struct live *l, const struct file *f)
     (void)memcpy(stem, text, (size_t)(end - text) + 1);
     if (end[-1] == '~') {
         stem[end - text - 1] = '\0';
-        return look_find(l, stem) == NUMBER_NONE;
+        return !look_find(l, stem);
     }
     return class == NAME_STRAY || text[0] == '#' || !strchr(text, '.');
 }
@@ -318,17 +305,20 @@ static int promote(struct live *l, struct file *f, struct typed type, struct err
     return r;
 }
 
-static int retype(struct live *l, uint32_t number, struct typed type, struct live_wait *w)
+int live_retype(struct live *l, uint32_t number, const void *name, size_t n, struct live_wait *w)
 {
+    struct typed type;
     struct err e = {0};
-    int r = look_check(l, number);
-    struct file *f = r == 0 ? look_materialise(l, number) : NULL;
-    if (!f)
-        return r < 0 ? r : -ENOMEM;
-    if (!f->name || f->kind == FILE_LINK)
-        return f->name ? -EPERM : -ENOENT;
-    bool promoted = f->kind == FILE_HELPER && is_key_by_type(l, f);
-    if (promoted)
+    int r = 0;
+    if (!type_by_name(name, n, &type))
+        return -EINVAL;
+    LOCKED(&l->lock);
+    struct file *f = names_file(&l->names, number);
+    if (!f || !f->name)
+        return -ENOENT;
+    if (f->kind == FILE_LINK)
+        return -EPERM;
+    if (f->kind == FILE_HELPER && is_key_by_type(l, f))
         r = promote(l, f, type, &e);
     else if (type_to_come(f, type))
         return 0;
@@ -339,24 +329,11 @@ static int retype(struct live *l, uint32_t number, struct typed type, struct liv
     return r > 0 ? writer_accepted(l, w) : 0;
 }
 
-int live_retype(struct live *l, uint32_t number, const void *name, size_t n, struct live_wait *w)
-{
-    struct typed type = {.set = true};
-    if (!type_by_name(name, n, &type))
-        return -EINVAL;
-    lock_take(&l->lock);
-    int r = retype(l, number, type, w);
-    lock_drop(&l->lock);
-    return r;
-}
-
 int live_forgive(struct live *l, uint32_t number)
 {
-    lock_take(&l->lock);
-    int r = look_check(l, number);
+    LOCKED(&l->lock);
     struct file *f = names_file(&l->names, number);
-    if (r == 0 && f && f->name)
+    if (f && f->name)
         name_set_error(&l->names, f->name, NULL);
-    lock_drop(&l->lock);
-    return r;
+    return f ? 0 : -ENOENT;
 }

@@ -125,7 +125,7 @@ struct live_list {
 int live_list(struct live *l, struct live_list *list);
 void live_list_free(struct live_list *list);
 /* Entry *i or the next that is still there: 1, and *i is its place; 0: there are no more. With
- * `attrs` all of *ret is set, else number and link only, and no reference is taken. */
+ * `attrs` all of *ret is set, else number, ino and link only, and no reference is taken. */
 int live_list_at(struct live *l, const struct live_list *list, uint64_t *i, bool attrs,
                  char name[TREE_NAME_MAX + 1], struct live_attr *ret);
 

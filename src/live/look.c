@@ -11,51 +11,33 @@
 #include "live/batch.h"
 #include "live/stored.h"
 
-/* ---- by number ---- */
+/* ---- files ---- */
 
-int look_check(const struct live *l, uint32_t number)
+static const struct name *shown_name(const struct file *f)
 {
-    assert(lock_held(&l->lock));
-    bool known = names_file(&l->names, number) ||
-                 names_kv(&l->names, l->newest->view.snap, number) != UINT32_MAX;
-    return known ? 0 : -ENOENT;
+    return f->name ? f->name : f->last;
 }
 
-struct file *look_materialise(struct live *l, uint32_t number)
+struct shown look_shown(const struct live *l, const struct file *f)
 {
     assert(lock_held(&l->lock));
-    struct file *f = names_file(&l->names, number);
-    return f ? f : names_materialise(&l->names, l->newest->view.snap, number);
+    const struct name *x = f->kind == FILE_KEY ? shown_name(f) : NULL;
+    return x ? stored_value(l, x) : SHOWN_NONE;
 }
 
-struct shown look_shown(const struct live *l, uint32_t number)
+struct shown look_attr(const struct live *l, struct file *f, struct live_attr *ret)
 {
     assert(lock_held(&l->lock));
-    const struct file *f = names_file(&l->names, number);
-    struct snapshot *g = l->newest->view.snap;
-    const struct name *x = f && f->kind == FILE_KEY ? f->name ? f->name : f->last : NULL;
-    if (f)
-        return x ? stored_value(l, x) : SHOWN_NONE;
-    uint32_t kv = names_kv(&l->names, g, number);
-    return kv == UINT32_MAX ? SHOWN_NONE : (struct shown){snapshot_ref(g), NULL, kv};
-}
-
-struct shown look_attr(const struct live *l, uint32_t number, struct live_attr *ret)
-{
-    struct file *f = names_file(&l->names, number);
-    assert(lock_held(&l->lock));
-    *ret = (struct live_attr){
-        .number = number, .ino = number, .generation = l->names.at[number].generation};
-    const struct name *x = f ? f->name ? f->name : f->last : NULL;
-    if (x) {
-        ret->ino = x->ino;
+    const struct name *x = shown_name(f);
+    const struct buf *bytes = file_bytes(f);
+    *ret = (struct live_attr){.number = f->number,
+                              .ino = x ? x->ino : f->number,
+                              .generation = l->names.at[f->number].generation,
+                              .size = bytes ? bytes->len : 0,
+                              .link = f->kind == FILE_LINK};
+    if (x)
         ret->mtime = x->mtime;
-        ret->link = f->kind == FILE_LINK;
-    }
-    const struct buf *bytes = f ? file_bytes(f) : NULL;
-    if (bytes)
-        ret->size = bytes->len;
-    return bytes ? SHOWN_NONE : look_shown(l, number);
+    return bytes ? SHOWN_NONE : look_shown(l, f);
 }
 
 void look_measure(struct shown *s, struct live_attr *ret)
@@ -65,39 +47,26 @@ void look_measure(struct shown *s, struct live_attr *ret)
     shown_free(s);
 }
 
-/* The kernel gets a reference. Those to untouched keys are not counted: their numbers stay. */
-static void refer(struct live *l, uint32_t number)
-{
-    struct file *f = names_file(&l->names, number);
-    if (f)
-        f->lookups++;
-}
-
 void live_forget(struct live *l, uint32_t number, uint64_t n)
 {
-    lock_take(&l->lock);
+    LOCKED(&l->lock);
     struct file *f = names_file(&l->names, number);
-    if (f) {
-        struct name *last = f->last;
-        f->lookups -= min_u64(f->lookups, n);
-        file_reap(&l->names, f);
-        if (last)
-            name_reap(&l->names, last);
-    }
-    lock_drop(&l->lock);
+    struct name *last = f ? f->last : NULL;
+    if (!f)
+        return;
+    f->lookups -= min_u64(f->lookups, n);
+    file_reap(&l->names, f);
+    if (last)
+        name_reap(&l->names, last);
 }
 
 /* ---- by name ---- */
 
-uint32_t look_find(const struct live *l, const char *text)
+struct file *look_find(const struct live *l, const char *text)
 {
-    const struct name *x = names_find(&l->names, text);
-    const struct snapshot *g = l->newest->view.snap;
     assert(lock_held(&l->lock));
-    if (x)
-        return x->file ? x->file->number : NUMBER_NONE;
-    uint32_t kv = snapshot_find_key(g, text);
-    return kv == UINT32_MAX ? NUMBER_NONE : names_number(&l->names, g, kv);
+    const struct name *x = names_find(&l->names, text);
+    return x ? x->file : NULL;
 }
 
 static bool is_key(void *ctx, const char *text, size_t n)
@@ -107,7 +76,7 @@ static bool is_key(void *ctx, const char *text, size_t n)
     memcpy(name, text, n);
     name[n] = '\0';
     const struct name *x = names_find(&l->names, name);
-    return x ? x->key != NULL : snapshot_find_key(l->newest->view.snap, name) != UINT32_MAX;
+    return x && x->key;
 }
 
 enum name_class look_classify(const struct live *l, const char *text)
@@ -116,43 +85,39 @@ enum name_class look_classify(const struct live *l, const char *text)
     return name_classify(text, is_key, (void *)l);
 }
 
-static bool has_type(const struct live *l, uint32_t number, uint32_t type, uint32_t elem)
+static bool has_type(const struct live *l, const struct file *f, const struct typed *type)
 {
     struct gguf_value v;
-    CLEANUP(shown_free) struct shown s = look_shown(l, number);
+    CLEANUP(shown_free) struct shown s = look_shown(l, f);
     if (shown_value(&s, &v))
-        return v.type == type && (type != GGUF_ARRAY || v.elem == elem);
-    const struct file *f = names_file(&l->names, number);
+        return v.type == type->type && (v.type != GGUF_ARRAY || v.elem == type->elem);
     struct typed known = f->kind == FILE_KEY ? stored_wanted_type(f->name) : f->typed;
-    return known.set && known.type == type;
+    return known.set && known.type == type->type;
 }
 
 /* KEY:TYPE, by which a key was created, is its name too. */
-static uint32_t find_typed(const struct live *l, const char *text)
+static struct file *find_typed(const struct live *l, const char *text)
 {
     char key[TREE_NAME_MAX + 1];
-    struct typed type = {0};
-    uint32_t found = look_find(l, text);
-    size_t n = found == NUMBER_NONE ? name_typed(text, &type) : 0;
-    if (n == 0)
-        return found;
-    memcpy(key, text, n);
-    key[n] = '\0';
-    found = look_find(l, key);
-    return found != NUMBER_NONE && has_type(l, found, type.type, type.elem) ? found : NUMBER_NONE;
+    struct typed type;
+    struct file *f = look_find(l, text);
+    if (f || !name_typed(text, key, &type))
+        return f;
+    f = look_find(l, key);
+    return f && has_type(l, f, &type) ? f : NULL;
 }
 
 int live_lookup(struct live *l, const char *name, struct live_attr *ret)
 {
     struct shown shown = SHOWN_NONE;
     lock_take(&l->lock);
-    uint32_t found = find_typed(l, name);
-    if (found != NUMBER_NONE) {
-        shown = look_attr(l, found, ret);
-        refer(l, found);
+    struct file *f = find_typed(l, name);
+    if (f) {
+        shown = look_attr(l, f, ret);
+        f->lookups++;
     }
     lock_drop(&l->lock);
-    if (found == NUMBER_NONE)
+    if (!f)
         return -ENOENT;
     look_measure(&shown, ret);
     return 0;
@@ -160,47 +125,39 @@ int live_lookup(struct live *l, const char *name, struct live_attr *ret)
 
 /* ---- listing ---- */
 
-/* The number of key kv's file; NUMBER_NONE: it is not visible. */
-static uint32_t number_of(const struct live *l, const struct snapshot *g, uint32_t kv)
+/* The name of a key. Most often it is the one that was made after that of the key before. */
+static const struct name *name_of(const struct live *l, const struct gguf *g, uint32_t kv,
+                                  const struct name *before)
 {
-    const struct gguf_kv *at = &g->gguf->kv[kv];
-    uint32_t number = names_number(&l->names, g, kv);
-    if (number != NUMBER_NONE)
-        return number;
-    const struct name *x = names_find_key(&l->names, gguf_key(g->gguf, at), at->key_len);
-    return x && x->file ? x->file->number : NUMBER_NONE;
+    size_t n = g->kv[kv].key_len;
+    const char *key = gguf_key(g, &g->kv[kv]);
+    const struct name *x = before ? before->newer : l->names.oldest;
+    bool next = x && x->key && x->key_len == n && memcmp(x->key, key, n) == 0;
+    return next ? x : names_find_key(&l->names, key, n);
 }
 
-static int list_locked(struct live *l, struct live_list *list)
+int live_list(struct live *l, struct live_list *list)
 {
     struct err e = {0};
+    LOCKED(&l->lock);
     int r = batch_freshen(l, &e);
-    if (r < 0)
-        return r;
     const struct snapshot *g = l->newest->view.snap;
-    uint32_t *number = malloc(((size_t)g->gguf->n_kv + l->names.named + 1) * sizeof(*number));
-    size_t n = 0;
+    size_t n = 0, most = (size_t)g->gguf->n_kv + l->names.named;
+    uint32_t *number = r < 0 ? NULL : malloc((most + 1) * sizeof(*number));
     if (!number)
-        return -ENOMEM;
+        return r < 0 ? r : -ENOMEM;
+    const struct name *x = NULL;
     for (uint32_t kv = 0; kv < g->gguf->n_kv; kv++) {
-        uint32_t found = snapshot_shows_key(g, kv) ? number_of(l, g, kv) : NUMBER_NONE;
-        if (found != NUMBER_NONE)
-            number[n++] = found;
+        x = name_of(l, g->gguf, kv, x);
+        if (x && x->file && snapshot_shows_key(g, kv))
+            number[n++] = x->file->number;
     }
-    for (const struct name *x = l->names.oldest; x; x = x->newer)
+    for (x = l->names.oldest; x; x = x->newer)
         if (x->file && x->slot != SLOT_STORED)
             number[n++] = x->file->number;
     live_list_free(list);
     *list = (struct live_list){number, n};
     return 0;
-}
-
-int live_list(struct live *l, struct live_list *list)
-{
-    lock_take(&l->lock);
-    int r = list_locked(l, list);
-    lock_drop(&l->lock);
-    return r;
 }
 
 void live_list_free(struct live_list *list)
@@ -209,17 +166,15 @@ void live_list_free(struct live_list *list)
     *list = (struct live_list){0};
 }
 
-/* False: it has no name any more. */
-static bool name_of(const struct live *l, uint32_t number, char name[TREE_NAME_MAX + 1])
+/* The file of entry *i, or of the next that still has a name; NULL: there are no more. */
+static struct file *next_entry(const struct live *l, const struct live_list *list, uint64_t *i)
 {
-    const struct snapshot *g = l->newest->view.snap;
-    const struct file *f = names_file(&l->names, number);
-    uint32_t kv = f ? UINT32_MAX : names_kv(&l->names, g, number);
-    if (f && f->name)
-        (void)strcpy(name, f->name->text);
-    if (kv != UINT32_MAX)
-        (void)name_encode(gguf_key(g->gguf, &g->gguf->kv[kv]), g->gguf->kv[kv].key_len, name);
-    return (f && f->name) || kv != UINT32_MAX;
+    for (; *i < list->n; ++*i) {
+        struct file *f = names_file(&l->names, list->number[*i]);
+        if (f && f->name)
+            return f;
+    }
+    return NULL;
 }
 
 int live_list_at(struct live *l, const struct live_list *list, uint64_t *i, bool attrs,
@@ -227,16 +182,17 @@ int live_list_at(struct live *l, const struct live_list *list, uint64_t *i, bool
 {
     struct shown shown = SHOWN_NONE;
     lock_take(&l->lock);
-    while (*i < list->n && !name_of(l, list->number[*i], name))
-        ++*i;
-    bool found = *i < list->n;
-    if (found)
-        shown = look_attr(l, list->number[*i], ret);
-    if (found && attrs)
-        refer(l, list->number[*i]);
+    struct file *f = next_entry(l, list, i);
+    if (f) {
+        (void)strcpy(name, f->name->text);
+        *ret = (struct live_attr){
+            .number = f->number, .ino = f->name->ino, .link = f->kind == FILE_LINK};
+    }
+    if (f && attrs) {
+        shown = look_attr(l, f, ret);
+        f->lookups++;
+    }
     lock_drop(&l->lock);
-    if (attrs)
-        look_measure(&shown, ret);
-    shown_free(&shown);
-    return found;
+    look_measure(&shown, ret);
+    return f != NULL;
 }

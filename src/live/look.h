@@ -10,17 +10,13 @@
 #include "live/core.h"
 #include "live/helper.h"
 
-/* The number that a visible name has, NUMBER_NONE for other names. */
-uint32_t look_find(const struct live *l, const char *text);
-/* -ENOENT if there is no file of this number. */
-int look_check(const struct live *l, uint32_t number);
-/* Its file, made for an untouched key. NULL: no memory. */
-struct file *look_materialise(struct live *l, uint32_t number);
-/* The value that it shows, if it is a key's. */
-struct shown look_shown(const struct live *l, uint32_t number);
+/* The file that a visible name has; NULL for other names. */
+struct file *look_find(const struct live *l, const char *text);
+/* The value that a file shows, if it is a key's. */
+struct shown look_shown(const struct live *l, const struct file *f);
 /* Its entry; the size is that of what is returned, to be measured without the lock, if that is a
  * value, else it is set. */
-struct shown look_attr(const struct live *l, uint32_t number, struct live_attr *ret);
+struct shown look_attr(const struct live *l, struct file *f, struct live_attr *ret);
 /* Measure it: without the lock. s is freed. */
 void look_measure(struct shown *s, struct live_attr *ret);
 

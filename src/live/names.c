@@ -11,40 +11,6 @@
 
 #define BUCKETS_LEAST 64
 
-/* A split model shows fewer keys than its first file has. */
-static int number_shown(struct names *n, const struct snapshot *g)
-{
-    n->own = malloc(((size_t)n->first + 1) * sizeof(*n->own));
-    n->number = malloc(((size_t)n->ranked + 1) * sizeof(*n->number));
-    if (!n->own || !n->number)
-        return -ENOMEM;
-    for (uint32_t i = 0; i < n->ranked; i++) {
-        const struct gguf_kv *kv = &g->own->kv[i];
-        n->number[i] = gguf_find_key(g->gguf, gguf_key(g->own, kv), kv->key_len);
-        if (n->number[i] < n->first)
-            n->own[n->number[i]] = i;
-    }
-    return 0;
-}
-
-int names_init(struct names *n, const struct snapshot *first)
-{
-    uint32_t shown = first->gguf->n_kv;
-    size_t cap = (size_t)shown + 1;
-    *n = (struct names){.first = shown,
-                        .ranked = snapshot_own(first)->n_kv,
-                        .numbers = {.given = shown},
-                        .inos = {.given = shown},
-                        .cap = cap,
-                        .buckets = BUCKETS_LEAST};
-    n->at = calloc(cap, sizeof(*n->at));
-    n->bucket = calloc(n->buckets, sizeof(struct name *));
-    if (n->at && n->bucket && (!first->own || number_shown(n, first) == 0))
-        return 0;
-    names_close(n);
-    return -ENOMEM;
-}
-
 static uint32_t pool_take(struct pool *p)
 {
     return p->n_back ? p->back[--p->n_back] : p->given++;
@@ -59,7 +25,6 @@ static void pool_return(struct pool *p, uint32_t number)
 
 static void name_free(struct name *x)
 {
-    free(x->text);
     free(x->key);
     free(x->error);
     free(x);
@@ -70,24 +35,6 @@ static void file_free(struct file *f)
     assert(!f->draft);
     buf_free(&f->content);
     free(f);
-}
-
-void names_close(struct names *n)
-{
-    for (struct name *x = n->oldest, *next; x; x = next) {
-        next = x->newer;
-        name_free(x);
-    }
-    for (uint32_t i = 0; n->at && i < n->numbers.given; i++)
-        if (n->at[i].file)
-            file_free(n->at[i].file);
-    free(n->at);
-    free(n->own);
-    free(n->number);
-    free(n->numbers.back);
-    free(n->inos.back);
-    free((void *)n->bucket);
-    *n = (struct names){0};
 }
 
 /* ---- slots ---- */
@@ -225,23 +172,31 @@ static int set_key(struct name *x, const char *key, size_t len)
 }
 
 /* key NULL: a helper's name. */
-static struct name *make(struct names *n, const char *text, uint32_t ino, const char *key,
-                         size_t len)
+static struct name *make(struct names *n, const char *text, const char *key, size_t len)
 {
-    struct name *x = calloc(1, sizeof(*x));
-    if (!x || (n->named >= n->buckets && grow_buckets(n) < 0)) {
+    size_t size = strlen(text) + 1;
+    struct name *x = calloc(1, sizeof(*x) + size);
+    if (!x || (n->named >= n->buckets && grow_buckets(n) < 0) ||
+        (key && set_key(x, key, len) < 0)) {
         free(x);
         return NULL;
     }
-    x->ino = ino;
     (void)clock_gettime(CLOCK_REALTIME, &x->mtime);
-    x->text = strdup(text);
-    x->hash = hash_name(text, strlen(text));
-    if (!x->text || (key && set_key(x, key, len) < 0)) {
-        name_free(x);
-        return NULL;
-    }
+    (void)memcpy(x->text, text, size);
+    x->hash = hash_name(text, size - 1);
+    x->ino = pool_take(&n->inos);
     enter(n, x);
+    return x;
+}
+
+/* key NULL: as in make(). A helper that has a file keeps its name. */
+static struct name *get(struct names *n, const char *text, const char *key, size_t len)
+{
+    struct name *x = names_find(n, text);
+    if (!x)
+        return make(n, text, key, len);
+    if (key && !x->key && !x->file && set_key(x, key, len) < 0)
+        return NULL;
     return x;
 }
 
@@ -249,13 +204,16 @@ struct name *names_get(struct names *n, const char *text, bool key)
 {
     char decoded[TREE_NAME_MAX + 1];
     size_t len = 0;
-    struct name *x = names_find(n, text);
-    if ((x && (x->key || !key)) || (key && name_decode(text, decoded, &len) < 0))
-        return x;
-    if (!x)
-        return make(n, text, pool_take(&n->inos), key ? decoded : NULL, len);
-    assert(!x->file); /* it was a helper's */
-    return set_key(x, decoded, len) < 0 ? NULL : x;
+    if (key && name_decode(text, decoded, &len) < 0)
+        return names_find(n, text);
+    return get(n, text, key ? decoded : NULL, len);
+}
+
+struct name *names_get_key(struct names *n, const char *key, size_t len)
+{
+    char text[TREE_NAME_MAX + 1];
+    (void)name_encode(key, len, text);
+    return get(n, text, key, len);
 }
 
 void name_unset_key(struct name *x)
@@ -390,93 +348,58 @@ void file_free_content(struct names *n, struct file *f)
     buf_free(&f->content);
 }
 
-/* ---- numbers ---- */
-
 struct file *names_file(const struct names *n, uint32_t number)
 {
     return number < n->numbers.given ? n->at[number].file : NULL;
-}
-
-/* The key of the edited file that has this rank. */
-static uint32_t find_rank(const struct snapshot *g, uint64_t rank)
-{
-    uint32_t low = 0, high = snapshot_own(g)->n_kv;
-    if (!g->rank)
-        return rank <= high ? (uint32_t)rank - 1 : UINT32_MAX;
-    while (low < high) {
-        uint32_t mid = low + (high - low) / 2;
-        if (g->rank[mid] < rank)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low < snapshot_own(g)->n_kv && g->rank[low] == rank ? low : UINT32_MAX;
-}
-
-uint32_t names_kv(const struct names *n, const struct snapshot *g, uint32_t number)
-{
-    const struct gguf *own = snapshot_own(g);
-    if (number >= n->first || n->at[number].file)
-        return UINT32_MAX;
-    uint32_t kv = find_rank(g, (uint64_t)(n->own ? n->own[number] : number) + 1);
-    if (!g->own || kv == UINT32_MAX)
-        return kv;
-    return gguf_find_key(g->gguf, gguf_key(own, &own->kv[kv]), own->kv[kv].key_len);
-}
-
-/* Of keys with one rank (edit/restore.h) only the first can be untouched. */
-uint32_t names_number(const struct names *n, const struct snapshot *g, uint32_t kv)
-{
-    const struct gguf_kv *at = &g->gguf->kv[kv];
-    if (g->own)
-        kv = gguf_find_key(g->own, gguf_key(g->gguf, at), at->key_len);
-    if (kv == UINT32_MAX || (g->rank && kv > 0 && g->rank[kv - 1] == g->rank[kv]))
-        return NUMBER_NONE;
-    uint64_t i = g->rank ? g->rank[kv] - 1 : kv;
-    uint32_t number = i >= n->ranked ? NUMBER_NONE : n->number ? n->number[i] : (uint32_t)i;
-    return number < n->first && !n->at[number].file ? number : NUMBER_NONE;
-}
-
-struct file *names_materialise(struct names *n, const struct snapshot *g, uint32_t number)
-{
-    char text[TREE_NAME_MAX + 1];
-    const struct gguf_kv *kv = &g->gguf->kv[names_kv(n, g, number)];
-    const char *key = gguf_key(g->gguf, kv);
-    (void)name_encode(key, kv->key_len, text);
-    struct file *f = calloc(1, sizeof(*f));
-    struct name *x = f ? make(n, text, number, key, kv->key_len) : NULL;
-    if (!x) {
-        free(f);
-        return NULL;
-    }
-    x->mtime = (struct timespec){0}; /* the model's */
-    f->number = number;
-    n->at[number].file = f;
-    slot_event(n, x, SLOT_BACK);
-    name_take(n, x, f);
-    return f;
-}
-
-struct name *names_get_key(struct names *n, const struct snapshot *g, const char *key, size_t len)
-{
-    char text[TREE_NAME_MAX + 1];
-    (void)name_encode(key, len, text);
-    struct name *x = names_find(n, text);
-    uint32_t kv = x ? UINT32_MAX : gguf_find_key(g->gguf, key, len);
-    uint32_t number = kv == UINT32_MAX ? NUMBER_NONE : names_number(n, g, kv);
-    if (number != NUMBER_NONE) {
-        const struct file *f = names_materialise(n, g, number);
-        return f ? f->name : NULL;
-    }
-    if (!x)
-        return make(n, text, pool_take(&n->inos), key, len);
-    if (!x->key && !x->file && set_key(x, key, len) < 0)
-        return NULL;
-    return x;
 }
 
 bool names_have_room(const struct names *n, uint64_t was, uint64_t len)
 {
     uint64_t others = n->helper_bytes - was;
     return len <= TEXT_MAX && others <= TEXT_MAX - len;
+}
+
+/* ---- begin and end ---- */
+
+void names_close(struct names *n)
+{
+    for (struct name *x = n->oldest, *next; x; x = next) {
+        next = x->newer;
+        name_free(x);
+    }
+    for (uint32_t i = 0; n->at && i < n->numbers.given; i++)
+        if (n->at[i].file)
+            file_free(n->at[i].file);
+    free(n->at);
+    free(n->numbers.back);
+    free(n->inos.back);
+    free((void *)n->bucket);
+    *n = (struct names){0};
+}
+
+/* Name and file of a key of the first snapshot, with the next number of each. */
+static int add_key(struct names *n, const char *key, size_t len)
+{
+    struct name *x = names_get_key(n, key, len);
+    struct file *f = x ? file_new(n, FILE_KEY) : NULL;
+    if (!f)
+        return -ENOMEM;
+    x->mtime = (struct timespec){0}; /* the model's */
+    slot_event(n, x, SLOT_BACK);
+    name_take(n, x, f);
+    return 0;
+}
+
+int names_init(struct names *n, const struct gguf *first)
+{
+    *n = (struct names){.first = first->n_kv, .buckets = BUCKETS_LEAST};
+    while (n->buckets < first->n_kv)
+        n->buckets *= 2;
+    n->bucket = calloc(n->buckets, sizeof(struct name *));
+    int r = n->bucket ? 0 : -ENOMEM;
+    for (uint32_t i = 0; i < first->n_kv && r == 0; i++)
+        r = add_key(n, gguf_key(first, &first->kv[i]), first->kv[i].key_len);
+    if (r < 0)
+        names_close(n);
+    return r;
 }

@@ -7,10 +7,8 @@
  * handles and lookups. A rename moves the pointer; all else moves with the file. What the model has
  * of a key is the slot of the key's name.
  *
- * Of most keys there is nothing but a number: a key of the first snapshot that no edit has
- * touched is in each, is found by its rank (edit/change.h), and has the number that it had in the
- * first. Name and file are made when it is touched: its value, its name or its rank is about to
- * change, or it is opened for writing.
+ * Each key of the first snapshot has a name and a file from the beginning, with the number that it
+ * has there. So editing a model takes memory for each of its keys, some hundred bytes.
  *
  *  M1. A file has at most one name: name->file == f if and only if f->name == name.
  *  M2. A name is visible if and only if it points to a file; no state says it again.
@@ -59,7 +57,6 @@ struct file;
 struct draft;
 
 struct name {
-    char *text; /* owned: the file name */
     uint64_t hash;
     struct name *next;          /* in its bucket */
     struct name *newer, *older; /* in names.newest, names.oldest */
@@ -76,6 +73,7 @@ struct name {
     struct name *next_doomed, **doomed_at; /* DOOMED: in names.doomed */
     struct typed typed; /* the type that a value is to have: of a key that is gone, what it had */
     uint64_t rank;      /* its place among the keys; 0: it has never had one */
+    char text[];        /* the file name */
 };
 
 struct file {
@@ -96,7 +94,7 @@ struct file {
 };
 
 struct number {
-    struct file *file;   /* NULL: an untouched key, or the number is not in use */
+    struct file *file;   /* NULL: the number is not in use */
     uint32_t generation; /* how often it was used before */
 };
 
@@ -108,10 +106,7 @@ struct pool {
 };
 
 struct names {
-    uint32_t first;   /* keys of the first snapshot: their numbers are 0 to first - 1 */
-    uint32_t ranked;  /* keys of its own file: their ranks are 1 to ranked */
-    uint32_t *own;    /* owned, by number: of a split model, the key's in that file; else NULL */
-    uint32_t *number; /* owned: the number of each of those, or NUMBER_NONE; else NULL */
+    uint32_t first; /* keys of the first snapshot: their numbers are 0 to first - 1 */
     struct pool numbers;
     struct number *at; /* owned, by number: all that were given */
     size_t cap;
@@ -125,13 +120,11 @@ struct names {
     uint64_t helper_bytes; /* of all helpers */
 };
 
-#define NUMBER_NONE UINT32_MAX
-
 /* Bytes of a value's text, and of all helpers together: more than any tokenizer's array has. */
 #define TEXT_MAX ((uint64_t)1 << 30)
 
 /* For the first snapshot, whose key i gets number i. 0, -ENOMEM. */
-int names_init(struct names *n, const struct snapshot *first);
+int names_init(struct names *n, const struct gguf *first);
 void names_close(struct names *n);
 
 /* ---- names ---- */
@@ -143,6 +136,8 @@ struct name *names_find_key(const struct names *n, const char *key, size_t len);
  * The name of a key or a helper, made if it does not exist. NULL: no memory, or not a key's name.
  */
 struct name *names_get(struct names *n, const char *text, bool key);
+/* The same by the key, also of one longer than a file name; it stays a helper's that has a file. */
+struct name *names_get_key(struct names *n, const char *key, size_t len);
 /* Free a name that means nothing any more. */
 void name_reap(struct names *n, struct name *x);
 void name_set_error(struct names *n, struct name *x, const char *why); /* NULL: none */
@@ -175,21 +170,8 @@ void file_reap(struct names *n, struct file *f);
 /* What it is from now on. A helper's bytes stay, but no longer count when it is a key's. */
 void file_free_content(struct names *n, struct file *f);
 
-/* ---- numbers ---- */
-
-/* The file of a number; NULL: it is untouched, or means nothing. */
+/* The file of a number; NULL: it means nothing. */
 struct file *names_file(const struct names *n, uint32_t number);
-/* The key of snapshot g that an untouched number means; UINT32_MAX: none. */
-uint32_t names_kv(const struct names *n, const struct snapshot *g, uint32_t number);
-/* The number of an untouched key of g; NUMBER_NONE: it is touched. */
-uint32_t names_number(const struct names *n, const struct snapshot *g, uint32_t kv);
-/* Name and file of an untouched number. NULL: no memory. */
-struct file *names_materialise(struct names *n, const struct snapshot *g, uint32_t number);
-
-/* The name of a key, made if it does not exist, also of one longer than a file name; a helper may have
- * it. NULL: no memory. */
-struct name *names_get_key(struct names *n, const struct snapshot *g, const char *key, size_t len);
-
 /* True if one helper may be `len` bytes instead of `was` (0: a new one): all together have room. */
 bool names_have_room(const struct names *n, uint64_t was, uint64_t len);
 

@@ -23,15 +23,6 @@ static bool stays(const struct name *x)
     return strcmp(x->key, "general.architecture") == 0 || key_is_own(x->key, x->key_len);
 }
 
-/* *ret: the name, which points to a file; NULL: it is not visible. 0, -ENOMEM. */
-static int visible(struct live *l, const char *text, struct name **ret)
-{
-    uint32_t number = look_find(l, text);
-    struct file *f = number == NUMBER_NONE ? NULL : look_materialise(l, number);
-    *ret = f ? f->name : NULL;
-    return number == NUMBER_NONE || f ? 0 : -ENOMEM;
-}
-
 /* ---- unlink ---- */
 
 static void doom(struct live *l, struct name *x, enum slot_event event)
@@ -77,18 +68,15 @@ static int unlink_key(struct live *l, struct name *x, const struct err *unready)
 int live_unlink(struct live *l, const char *text)
 {
     struct err unready;
-    struct name *x;
     writer_ready(l, &unready);
-    lock_take(&l->lock);
-    int r = visible(l, text, &x);
-    if (!x)
-        r = r < 0 ? r : -ENOENT;
-    else if (x->file->kind == FILE_KEY)
-        r = unlink_key(l, x, &unready);
-    else
-        unlink_helper(l, x);
-    lock_drop(&l->lock);
-    return r;
+    LOCKED(&l->lock);
+    struct file *f = look_find(l, text);
+    if (!f)
+        return -ENOENT;
+    if (f->kind == FILE_KEY)
+        return unlink_key(l, f->name, &unready);
+    unlink_helper(l, f->name);
+    return 0;
 }
 
 /* ---- rename ---- */
@@ -364,56 +352,47 @@ static int classify_target(struct live *l, const char *text, bool *key)
 
 #define NOREPLACE (1u << 0) /* RENAME_NOREPLACE of Linux */
 
-static int move(struct move *m, const char *old, const char *text, unsigned flags)
+int live_rename(struct live *l, const char *old, const char *text, unsigned flags,
+                struct live_wait *w)
 {
-    struct live *l = m->l;
     bool key;
-    int r = visible(l, old, &m->from);
-    if (!m->from)
-        return r < 0 ? r : -ENOENT;
+    LOCKED(&l->lock);
+    struct file *f = look_find(l, old);
+    struct move m = {.l = l, .wait = w};
+    if (!f)
+        return -ENOENT;
     if (flags & ~NOREPLACE)
         return -EINVAL;
-    if (flags & NOREPLACE && look_find(l, text) != NUMBER_NONE)
+    if (flags & NOREPLACE && look_find(l, text))
         return -EEXIST;
     if (strcmp(old, text) == 0)
         return 0;
-    r = visible(l, text, &m->to);
-    if (r == 0)
-        r = classify_target(l, text, &key);
+    int r = classify_target(l, text, &key);
     if (r < 0)
         return r;
-    enum file_kind kind = m->from->file->kind;
-    if (key && kind == FILE_LINK)
+    if (key && f->kind == FILE_LINK)
         return -EPERM;
-    m->to = names_get(&l->names, text, key);
-    if (!m->to)
+    m.from = f->name;
+    m.to = names_get(&l->names, text, key);
+    if (!m.to)
         return -ENOMEM;
-    if (kind == FILE_KEY)
-        r = key ? key_to_key(m) : key_to_helper(m);
+    if (f->kind == FILE_KEY)
+        r = key ? key_to_key(&m) : key_to_helper(&m);
     else
-        r = key ? helper_to_key(m) : helper_to_helper(m);
+        r = key ? helper_to_key(&m) : helper_to_helper(&m);
     if (r < 0)
-        name_reap(&l->names, m->to);
-    return r;
-}
-
-int live_rename(struct live *l, const char *name, const char *new_name, unsigned flags,
-                struct live_wait *w)
-{
-    struct move m = {.l = l, .wait = w};
-    lock_take(&l->lock);
-    int r = move(&m, name, new_name, flags);
-    lock_drop(&l->lock);
+        name_reap(&l->names, m.to);
     return r;
 }
 
 /* ---- links ---- */
 
 /* emacs locks a file by a link .#NAME. A key cannot be a link. */
-static int make_link(struct live *l, const char *text, const char *target, struct file **ret)
+int live_symlink(struct live *l, const char *text, const char *target, struct live_attr *ret)
 {
     struct names *n = &l->names;
-    if (look_find(l, text) != NUMBER_NONE)
+    LOCKED(&l->lock);
+    if (look_find(l, text))
         return -EEXIST;
     if (look_classify(l, text) != NAME_HELPER)
         return -EPERM;
@@ -427,7 +406,8 @@ static int make_link(struct live *l, const char *text, const char *target, struc
     }
     if (f && !buf_error(&f->content)) {
         name_take(n, x, f);
-        *ret = f;
+        (void)look_attr(l, f, ret); /* its size is known */
+        f->lookups++;
         return 0;
     }
     if (f)
@@ -437,29 +417,12 @@ static int make_link(struct live *l, const char *text, const char *target, struc
     return -ENOMEM;
 }
 
-int live_symlink(struct live *l, const char *name, const char *target, struct live_attr *ret)
-{
-    struct file *f;
-    lock_take(&l->lock);
-    int r = make_link(l, name, target, &f);
-    if (r == 0) {
-        struct shown none = look_attr(l, f->number, ret); /* its size is known */
-        shown_free(&none);
-        f->lookups++;
-    }
-    lock_drop(&l->lock);
-    return r;
-}
-
 int live_readlink(struct live *l, uint32_t number, struct buf *out)
 {
-    int r = -EINVAL;
-    lock_take(&l->lock);
+    LOCKED(&l->lock);
     const struct file *f = names_file(&l->names, number);
-    if (f && f->kind == FILE_LINK) {
-        buf_add(out, f->content.data, f->content.len);
-        r = buf_error(out);
-    }
-    lock_drop(&l->lock);
-    return r;
+    if (!f || f->kind != FILE_LINK)
+        return -EINVAL;
+    buf_add(out, f->content.data, f->content.len);
+    return buf_error(out);
 }

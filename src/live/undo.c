@@ -27,16 +27,6 @@ static int not_idle(struct err *e)
 
 /* ---- the names of the keys that change ---- */
 
-/*
- * The name of a key, with a file for when it is shown; made if it does not exist. NULL: no memory.
- */
-static struct name *name_of_key(struct live *l, const char *key, size_t n)
-{
-    const struct snapshot *snap = l->newest->view.snap;
-    struct name *x = names_get_key(&l->names, snap, key, n);
-    return x && name_keep_spare(&l->names, x) == 0 ? x : NULL;
-}
-
 /* Note all keys that the change makes, changes or removes. 0, -ENOMEM, -EBUSY. */
 static int note_names(struct live *l, struct err *e)
 {
@@ -44,11 +34,11 @@ static int note_names(struct live *l, struct err *e)
     char shown[SHOW_MAX];
     for (size_t i = 0; i < c->n; i++) {
         const struct edit_slot *s = &c->slot[i];
-        struct name *x = batch_room(l) < 0 ? NULL : name_of_key(l, s->name, s->name_len);
-        if (!x)
-            return err_set(e, -ENOMEM, "no memory for the keys");
-        if (!s->gone && !s->value) /* it only moves: by its rank it is not found any more */
+        if (!s->gone && !s->value) /* it only moves */
             continue;
+        struct name *x = names_get_key(&l->names, s->name, s->name_len);
+        if (!x || batch_room(l) < 0 || name_keep_spare(&l->names, x) < 0)
+            return err_set(e, -ENOMEM, "no memory for the keys");
         if (!x->key)
             return err_set(e, -EBUSY, "%s: a helper file has the name of this key",
                            show(shown, s->name, s->name_len));

@@ -31,7 +31,7 @@ static void begin(struct fixture *x)
     x->model = parse_build(&b, 0);
     CU_ASSERT_EQUAL_FATAL(snapshot_make(x->model.g, 0, &now, &x->snap), 0);
     x->model.g = NULL; /* the generation's */
-    CU_ASSERT_EQUAL_FATAL(names_init(&x->n, x->snap), 0);
+    CU_ASSERT_EQUAL_FATAL(names_init(&x->n, x->snap->gguf), 0);
 }
 
 static void end(struct fixture *x)
@@ -62,9 +62,9 @@ static void check(const struct names *n)
                        n->at[i].file->name->file == n->at[i].file);
 }
 
-static struct name *touch(struct fixture *x, uint32_t i)
+static struct name *first_key(struct fixture *x, uint32_t i)
 {
-    struct file *f = names_materialise(&x->n, x->snap, i);
+    struct file *f = names_file(&x->n, i);
     CU_ASSERT_PTR_NOT_NULL_FATAL(f);
     CU_ASSERT_EQUAL(f->number, i);
     CU_ASSERT_EQUAL(f->name->slot, SLOT_STORED);
@@ -86,34 +86,39 @@ static void test_numbers(void)
     struct fixture x;
     begin(&x);
     for (uint32_t i = 0; i < MODEL_KEYS; i++) {
-        CU_ASSERT_EQUAL(names_kv(&x.n, x.snap, i), i);
-        CU_ASSERT_EQUAL(names_number(&x.n, x.snap, i), i);
+        const struct name *key = first_key(&x, i);
+        CU_ASSERT_EQUAL(key->ino, i);
+        CU_ASSERT_EQUAL(key->mtime.tv_sec, 0);
+        CU_ASSERT_PTR_EQUAL(names_find_key(&x.n, model_keys[i], strlen(model_keys[i])), key);
+        CU_ASSERT_PTR_EQUAL(names_get_key(&x.n, model_keys[i], strlen(model_keys[i])), key);
     }
-    CU_ASSERT_EQUAL(names_kv(&x.n, x.snap, MODEL_KEYS), UINT32_MAX);
-    CU_ASSERT_EQUAL(touch(&x, 2)->ino, 2);
-    CU_ASSERT_EQUAL(names_kv(&x.n, x.snap, 2), UINT32_MAX); /* its name says what it is */
-    CU_ASSERT_EQUAL(names_number(&x.n, x.snap, 2), NUMBER_NONE);
-    CU_ASSERT_PTR_EQUAL(names_find_key(&x.n, "a.two", 5), names_find(&x.n, "a.two"));
-    CU_ASSERT_PTR_EQUAL(names_get_key(&x.n, x.snap, "a.one", 5)->file, names_file(&x.n, 1));
+    CU_ASSERT_PTR_NULL(names_file(&x.n, MODEL_KEYS));
+    CU_ASSERT_EQUAL(x.n.named, MODEL_KEYS);
     check(&x.n);
     end(&x);
 }
 
-/* Of keys that share a rank only the first can be one that no edit has touched. */
-static void test_ranks(void)
+/* A key whose name is longer than a file name has one that is cut; a helper keeps its name. */
+static void test_by_key(void)
 {
     struct fixture x;
+    char key[400], text[TREE_NAME_MAX + 1];
     begin(&x);
-    uint64_t rank[MODEL_KEYS] = {1, 2, 2, 4};
-    x.snap->rank = rank;
-    CU_ASSERT_EQUAL(names_number(&x.n, x.snap, 1), 1);
-    CU_ASSERT_EQUAL(names_number(&x.n, x.snap, 2), NUMBER_NONE);
-    CU_ASSERT_EQUAL(names_kv(&x.n, x.snap, 1), 1);
-    CU_ASSERT_EQUAL(names_kv(&x.n, x.snap, 2), UINT32_MAX);
-    CU_ASSERT_EQUAL(names_kv(&x.n, x.snap, 3), 3);
-    rank[3] = UINT64_MAX; /* a new key, or the reserve */
-    CU_ASSERT_EQUAL(names_number(&x.n, x.snap, 3), NUMBER_NONE);
-    x.snap->rank = NULL;
+    memset(key, 'k', sizeof(key));
+    struct name *cut = names_get_key(&x.n, key, sizeof(key));
+    CU_ASSERT_PTR_NOT_NULL_FATAL(cut);
+    CU_ASSERT_EQUAL(cut->key_len, sizeof(key));
+    CU_ASSERT_EQUAL(name_encode(key, sizeof(key), text), TREE_NAME_MAX);
+    CU_ASSERT_STRING_EQUAL(cut->text, text);
+    CU_ASSERT_PTR_EQUAL(names_get_key(&x.n, key, sizeof(key)), cut);
+    CU_ASSERT_PTR_EQUAL(names_get(&x.n, text, true), cut);
+    struct name *h = helper(&x, "b.one");
+    CU_ASSERT_PTR_EQUAL(names_get_key(&x.n, "b.one", 5), h);
+    CU_ASSERT_PTR_NULL(h->key);
+    file_reap(&x.n, name_leave(h));
+    CU_ASSERT_PTR_EQUAL(names_get_key(&x.n, "b.one", 5), h);
+    CU_ASSERT_STRING_EQUAL(h->key, "b.one");
+    check(&x.n);
     end(&x);
 }
 
@@ -122,7 +127,7 @@ static void test_take(void)
 {
     struct fixture x;
     begin(&x);
-    struct name *key = touch(&x, 1), *h = helper(&x, ".h");
+    struct name *key = first_key(&x, 1), *h = helper(&x, ".h");
     struct file *was = key->file, *f = h->file;
     uint32_t ino = key->ino;
     CU_ASSERT_PTR_EQUAL(name_leave(h), f);
@@ -176,12 +181,11 @@ static void test_first_stay(void)
 {
     struct fixture x;
     begin(&x);
-    struct name *key = touch(&x, 3);
+    struct name *key = first_key(&x, 3);
     struct file *f = name_leave(key);
     slot_event(&x.n, key, SLOT_REMOVED);
     file_reap(&x.n, f);
     CU_ASSERT_PTR_EQUAL(names_file(&x.n, 3), f);
-    CU_ASSERT_EQUAL(names_number(&x.n, x.snap, 3), NUMBER_NONE);
     CU_ASSERT_NOT_EQUAL(helper(&x, ".h")->file->number, 3);
     check(&x.n);
     end(&x);
@@ -203,8 +207,8 @@ static void test_slots(void)
     };
     struct fixture x;
     begin(&x);
-    struct name *key = touch(&x, 1);
-    (void)touch(&x, 2);
+    struct name *key = first_key(&x, 1);
+    (void)first_key(&x, 2);
     for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
         slot_event(&x.n, key, steps[i].event);
         CU_ASSERT_EQUAL(key->slot, steps[i].then);
@@ -219,7 +223,7 @@ static void test_backup(void)
 {
     struct fixture x;
     begin(&x);
-    struct name *key = touch(&x, 1), *h = helper(&x, "a.one~");
+    struct name *key = first_key(&x, 1), *h = helper(&x, "a.one~");
     slot_event(&x.n, key, SLOT_PARK);
     slot_backup(key, h->file);
     CU_ASSERT_PTR_EQUAL(h->file->parked, key);
@@ -240,7 +244,7 @@ static void test_many(void)
         (void)snprintf(text, sizeof(text), ".h%u", i);
         (void)helper(&x, text);
     }
-    CU_ASSERT_EQUAL(x.n.named, MANY);
+    CU_ASSERT_EQUAL(x.n.named, MODEL_KEYS + MANY);
     for (unsigned i = 0; i < MANY; i += 2) {
         (void)snprintf(text, sizeof(text), ".h%u", i);
         struct name *h = names_find(&x.n, text);
@@ -248,7 +252,7 @@ static void test_many(void)
         file_reap(&x.n, name_leave(h));
         name_reap(&x.n, h);
     }
-    CU_ASSERT_EQUAL(x.n.named, MANY / 2);
+    CU_ASSERT_EQUAL(x.n.named, MODEL_KEYS + MANY / 2);
     check(&x.n);
     (void)helper(&x, ".new");
     CU_ASSERT_EQUAL(x.n.numbers.given, MODEL_KEYS + MANY);
@@ -256,8 +260,8 @@ static void test_many(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"numbers of keys that no edit has touched", test_numbers},
-    {"keys that share a rank", test_ranks},
+    {"names, files and numbers of the first keys", test_numbers},
+    {"names by their keys", test_by_key},
     {"a file takes a name, and the name is shown again", test_take},
     {"a number is used again when nothing refers to it", test_reuse},
     {"the number of a first key is not", test_first_stay},
