@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Whether a model can be edited, and editing begun: with the tree, or with the first edit. See
- * tree.h.
+ * Whether a model can be edited, and editing begun with the first edit. See tree.h.
  */
 #include "tree/internal.h"
 
@@ -184,11 +183,10 @@ static int open_live(struct tree *t, struct live **ret)
     return r < 0 ? r : live_open(&t->newest, &t->model.file, &o, ret);
 }
 
-int begin_parsed(struct tree *t)
+void begin_parsed(struct tree *t)
 {
     struct err why = {0};
     struct statvfs fs;
-    struct live *l = NULL;
     t->opened = t->model.file;
     if (fstatvfs(t->model.file.fd, &fs) == 0)
         t->edit.block = (uint32_t)fs.f_bsize;
@@ -196,9 +194,6 @@ int begin_parsed(struct tree *t)
         not_writable(t, t->model.overlay.planted.msg);
     if (t->writable && edit_allowed(snapshot_own(t->newest.view.snap), &why) < 0)
         not_writable(t, why.msg); /* the lock is kept */
-    int r = t->writable && !t->opt.late ? open_live(t, &l) : 0;
-    atomic_store(&t->live, l);
-    return r;
 }
 
 /* ---- the first edit ---- */
@@ -227,29 +222,26 @@ static void note_refusal(struct tree *t, const struct err *e)
 /* With the lock `beginning`. */
 static int begin(struct tree *t, struct err *e)
 {
-    struct live *l = atomic_load(&t->live), *made = NULL;
+    struct live *l = NULL;
     int r = t->locked ? 0 : take_file(t, e);
-    if (r == 0 && !l && open_live(t, &made) < 0)
+    if (r == 0 && open_live(t, &l) < 0)
         r = err_set(e, -ENOMEM, "no memory");
     if (r == 0)
-        r = live_start(l ? l : made, e);
-    if (r < 0) {
-        live_close(made);
-        return r;
-    }
-    if (made)
-        atomic_store(&t->live, made);
-    atomic_store(&t->begun, true);
-    return 0;
+        r = live_start(l, e);
+    if (r < 0)
+        live_close(l);
+    else
+        atomic_store(&t->live, l);
+    return r;
 }
 
 int begin_editing(struct tree *t, struct live **ret)
 {
     struct err e = {0};
     int r = t->writable ? 0 : -EROFS;
-    if (r == 0 && !atomic_load(&t->begun)) {
+    if (r == 0 && !atomic_load(&t->live)) {
         (void)pthread_mutex_lock(&t->beginning);
-        if (!atomic_load(&t->begun))
+        if (!atomic_load(&t->live))
             r = begin(t, &e);
         (void)pthread_mutex_unlock(&t->beginning);
         if (r < 0)

@@ -32,11 +32,10 @@ struct tree {
     struct newest newest;
     struct work *work; /* owned: what is computed of tensors */
     /*
-     * What is edited. NULL: the tree is read-only, or its first edit has not come yet (opt.late). A
+     * What is edited. NULL: the tree is read-only, or its first edit has not come yet. A
      * view that is taken before this is found to be NULL is of the first snapshot.
      */
     _Atomic(struct live *) live;
-    atomic_bool begun;         /* the first edit has come: the writer's thread runs */
     bool locked;               /* the model's file is open for writing, with the lock */
     pthread_mutex_t beginning; /* held while editing begins; protects locked and disk */
     bool busy;                 /* read-only, and another process has the lock */
@@ -52,8 +51,8 @@ struct tree {
 
 /* Open the model's file: for writing if it is to be edited and can be, and not late. */
 int begin_open(struct tree *t, struct err *e);
-/* It is parsed: begin to edit it, if not late; or find that it cannot be edited. 0, -ENOMEM. */
-int begin_parsed(struct tree *t);
+/* It is parsed: it may be one that cannot be edited. */
+void begin_parsed(struct tree *t);
 /*
  * Before each edit: *ret is what is edited. -EROFS, -EBUSY (another process has the lock), -errno.
  */

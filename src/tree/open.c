@@ -37,7 +37,8 @@ static int first_gen(struct tree *t, const struct source *src, struct err *e)
                            &t->newest.file);
     if (r < 0)
         return err_set(e, r, "cannot read: %s", strerror(-r));
-    return begin_parsed(t) < 0 ? err_set(e, -ENOMEM, "no memory") : 0;
+    begin_parsed(t);
+    return 0;
 }
 
 /* The header may be one that an interrupted edit still has to write. */
@@ -247,13 +248,13 @@ static bool is_all_stored(struct live *l)
 bool tree_idle(struct tree *t)
 {
     struct live *l = atomic_load(&t->live);
-    return atomic_load(&t->open) == 0 && (!l || !atomic_load(&t->begun) || is_all_stored(l));
+    return atomic_load(&t->open) == 0 && (!l || is_all_stored(l));
 }
 
 bool tree_edits(struct tree *t, dev_t dev, ino_t ino)
 {
     struct live *l = atomic_load(&t->live);
-    return l && atomic_load(&t->begun) && live_edits(l, dev, ino);
+    return l && live_edits(l, dev, ino);
 }
 
 uint64_t tree_identity(const struct tree *t)
@@ -267,7 +268,7 @@ bool tree_renumbered(struct tree *t)
     (void)pthread_mutex_lock(&t->newest.lock);
     bool same = t->states == 0 || (t->states == 1 && t->state == 0);
     (void)pthread_mutex_unlock(&t->newest.lock);
-    return !same || atomic_load(&t->begun);
+    return !same || atomic_load(&t->live);
 }
 
 int tree_statfs(struct tree *t, struct statvfs *ret)
