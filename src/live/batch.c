@@ -112,8 +112,7 @@ void batch_note(struct live *l, struct name *x, struct name *other)
 
 static void carry(struct live *l, struct name *from, struct name *to)
 {
-    name_take(&l->names, to, name_leave(from));
-    file_set_kind(l, to->file, FILE_KEY);
+    file_set_kind(l, name_move(&l->names, from, to), FILE_KEY);
 }
 
 void batch_move(struct live *l, struct name *from, struct name *to)

@@ -149,10 +149,7 @@ static inline struct store *base_store(const struct live *l)
     return l->flying ? l->flying_store : l->store;
 }
 
-/* Some key has a NUL in it: it may be equal to another up to that. Any thread. */
-bool has_nul_names(const struct gguf *g);
 /* Log a line. Any thread. */
-void live_log(const struct live *l, int priority, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
+#define live_log(l, ...) logger_log(&(l)->opt.log, __VA_ARGS__)
 
 #endif

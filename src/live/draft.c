@@ -83,20 +83,17 @@ static const struct judge *judge_of(const struct live *l, const struct file *f)
 
 /* ---- content ---- */
 
-/* All helpers together are counted. */
-static void count(struct live *l, const struct file *f, size_t was)
+/* Make the content `len` bytes long; what is new is zero. All helpers together are counted. */
+static int set_length(struct live *l, const struct file *f, uint64_t len)
 {
-    if (f->kind == FILE_HELPER)
-        l->names.helper_bytes += f->draft->text.len - was;
-}
-
-/* Make the content `len` bytes long; what is new is zero. */
-static int set_length(struct buf *b, uint64_t len)
-{
-    if (len > b->len)
-        buf_zero(b, (size_t)len - b->len);
+    struct buf *b = &f->draft->text;
+    size_t was = b->len;
+    if (len > was)
+        buf_zero(b, (size_t)len - was);
     else
         b->len = (size_t)len;
+    if (f->kind == FILE_HELPER)
+        l->names.helper_bytes += b->len - was;
     int r = buf_error(b);
     b->err = 0;
     return r;
@@ -105,24 +102,20 @@ static int set_length(struct buf *b, uint64_t len)
 static int put(struct live *l, struct file *f, uint64_t off, const void *bytes, size_t n)
 {
     struct buf *b = &f->draft->text;
-    size_t was = b->len;
     uint64_t end = UINT64_MAX;
     (void)add_u64(off, n, &end);
     int r = judge_of(l, f)->room(l, f, end);
     if (r == 0 && end > b->len)
-        r = set_length(b, end);
+        r = set_length(l, f, end);
     if (r == 0 && n)
         memcpy(b->data + off, bytes, n);
-    count(l, f, was);
     return r;
 }
 
 static void empty(struct live *l, struct file *f)
 {
     struct draft *d = f->draft;
-    size_t was = d->text.len;
-    d->text.len = 0;
-    count(l, f, was);
+    (void)set_length(l, f, 0);
     d->whole = true;
     d->refused = 0;
     draft_event(d, DRAFT_EMPTY);
@@ -230,8 +223,7 @@ int draft_write(struct live *l, struct file *f, bool append, uint64_t off, const
         r = put(l, f, off, bytes, n);
     if (r < 0)
         (void)err_set(&e, r, "cannot be written: %s", strerror(-r));
-    else if (judge->written &&
-             (d->whole || append || !judge->accept)) /* an append keeps the rest */
+    else if (judge->written && (d->whole || append)) /* an append keeps the rest */
         r = judge->written(l, f->name, d, d->text.len == n, &e);
     return r < 0 ? refuse(l, f, &e) : 0;
 }
@@ -248,8 +240,7 @@ int draft_truncate(struct live *l, struct file *f, uint64_t size)
     if (r < 0 || size == 0)
         return r;
     size_t was = d->text.len;
-    r = set_length(&d->text, size);
-    count(l, f, was);
+    r = set_length(l, f, size);
     if (r == 0 && size != was)
         draft_event(d, DRAFT_WRITE);
     d->whole &= size <= was;

@@ -13,6 +13,14 @@
 #include "text/text_infer.h"
 #include "text/text_parse.h"
 
+bool has_nul_names(const struct gguf *g)
+{
+    for (uint32_t i = 0; i < g->n_kv; i++)
+        if (memchr(gguf_key(g, &g->kv[i]), 0, g->kv[i].key_len))
+            return true;
+    return false;
+}
+
 /* ---- values ---- */
 
 /* An empty text has no memory, but an address: there is arithmetic on it. */
@@ -66,26 +74,29 @@ static int set_payload(struct live *l, struct name *x, uint32_t type, struct buf
     return r;
 }
 
-static int not_for_editing(struct err *e)
+int edits_parse(const struct live *l, const struct name *x, const struct buf *text,
+                const struct typed *type, struct buf *payload, struct err *e)
 {
-    return err_set(e, -EPERM, "is not for editing");
+    CLEANUP(shown_free) struct shown old = stored_value(l, x);
+    struct gguf_value v;
+    bool known = shown_value(&old, &v);
+    const struct type_name as = type_to_parse(type);
+    int r = text_parse_as(&l->newest->view.snap->gguf->fmt, &as, bytes_of(text), text->len,
+                          known ? &v : NULL, payload, e);
+    return r == 0 && shown_is(&old, type->type, payload) ? 1 : r;
 }
 
+/* Of what cannot be edited nothing else is worth saying. */
 static int parse_and_set(struct live *l, struct name *x, const struct buf *text, struct err *e)
 {
     CLEANUP(buf_free) struct buf payload = BUF_INIT;
-    CLEANUP(shown_free) struct shown old = stored_value(l, x);
-    struct gguf_value v;
-    bool own = key_is_own(x->key, x->key_len), known = shown_value(&old, &v);
     struct typed type = edits_type(l, x, text);
-    const struct type_name as = type_to_parse(&type);
-    int r = text_parse_as(&l->newest->view.snap->gguf->fmt, &as, bytes_of(text), text->len,
-                          known ? &v : NULL, &payload, e);
-    if (r < 0) /* of what cannot be edited nothing else is worth saying */
-        return own ? not_for_editing(e) : r;
-    if (shown_is(&old, type.type, &payload))
+    int r = edits_parse(l, x, text, &type, &payload, e);
+    if (r > 0)
         return 0;
-    return own ? not_for_editing(e) : set_payload(l, x, type.type, &payload, e);
+    if (key_is_own(x->key, x->key_len))
+        return err_set(e, -EPERM, "is not for editing");
+    return r < 0 ? r : set_payload(l, x, type.type, &payload, e);
 }
 
 int edits_accept(struct live *l, struct name *x, const struct buf *text, struct err *e)

@@ -11,8 +11,13 @@
 #include "live/batch.h"
 #include "live/stored.h"
 
+/* Some key has a NUL in it: it may be equal to another up to that. Any thread. */
+bool has_nul_names(const struct gguf *g);
 /* The type that this text is to have. */
 struct typed edits_type(const struct live *l, const struct name *x, const struct buf *text);
+/* The text as a value of a type. 1: it is what the key has already; 0; -errno. */
+int edits_parse(const struct live *l, const struct name *x, const struct buf *text,
+                const struct typed *type, struct buf *payload, struct err *e);
 
 /*
  * Take a text as the value of a key. 1: it is accepted; 0: it is what the key has already; -errno

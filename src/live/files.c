@@ -240,8 +240,12 @@ int live_write(struct live *l, struct live_file *h, uint64_t off, const void *by
     if (!h->writes)
         return -EBADF;
     LOCKED(&l->lock);
+    struct file *f = h->file;
     h->wrote = true;
-    return draft_write(l, h->file, h->append, off, bytes, n);
+    int r = draft_write(l, f, h->append, off, bytes, n);
+    if (r == 0 && f->kind == FILE_HELPER && f->name)
+        (void)clock_gettime(CLOCK_REALTIME, &f->name->mtime);
+    return r;
 }
 
 static int settle_and_wait(struct live *l, struct file *f, struct live_wait *w)

@@ -44,19 +44,16 @@ static bool looks_whole(const struct typed *type, const struct buf *text)
     return n > 0 && (*p != '[' || p[n - 1] == ']');
 }
 
+/* What is stored is accepted in any case. */
 static int parse(const struct live *l, const struct name *x, const struct buf *text,
                  const struct typed *type, struct err *e)
 {
     CLEANUP(buf_free) struct buf payload = BUF_INIT;
-    CLEANUP(shown_free) struct shown s = stored_value(l, x);
-    const struct gguf *g = l->newest->view.snap->gguf;
-    struct gguf_value old;
-    bool known = shown_value(&s, &old);
-    const struct type_name as = type_to_parse(type);
-    int r = text_parse_as(&g->fmt, &as, text->data, text->len, known ? &old : NULL, &payload, e);
-    if (r < 0 || shown_is(&s, type->type, &payload)) /* what is stored is accepted in any case */
-        return r;
-    return edit_check_value(g, x->key, x->key_len, type->type, payload.data, payload.len, e);
+    int r = edits_parse(l, x, text, type, &payload, e);
+    if (r != 0)
+        return r < 0 ? r : 0;
+    return edit_check_value(l->newest->view.snap->gguf, x->key, x->key_len, type->type,
+                            payload.data, payload.len, e);
 }
 
 /* Bytes that are not UTF-8 may be a part of the text that the file shows: that is always accepted. */
@@ -179,18 +176,6 @@ static int helper_fill(struct live *l, struct file *f, bool empty, struct draft 
     return 0;
 }
 
-static int helper_written(struct live *l, struct name *x, const struct draft *d, bool at_once,
-                          struct err *e)
-{
-    (void)l;
-    (void)d;
-    (void)at_once;
-    (void)e;
-    if (x)
-        (void)clock_gettime(CLOCK_REALTIME, &x->mtime);
-    return 0;
-}
-
 static void helper_end(struct live *l, struct file *f)
 {
     file_free_content(&l->names, f);
@@ -199,7 +184,7 @@ static void helper_end(struct live *l, struct file *f)
 }
 
 static const struct judge judge_helper = {
-    .room = helper_room, .fill = helper_fill, .written = helper_written, .end = helper_end};
+    .room = helper_room, .fill = helper_fill, .end = helper_end};
 
 /* Nothing: of an orphan of a key. */
 static const struct judge judge_orphan = {.room = key_room};

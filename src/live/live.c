@@ -41,26 +41,10 @@ int live_open(struct newest *n, struct edit_file *f, const struct live_options *
     return 0;
 }
 
-int live_start(struct live *l, struct err *e)
-{
-    return writer_start(l, e);
-}
-
-void live_hurry(struct live *l)
-{
-    writer_hurry(l);
-}
-
-int live_finish(struct live *l)
-{
-    return writer_stop(l);
-}
-
 void live_abandon(struct live *l)
 {
-    lock_take(&l->lock);
+    LOCKED(&l->lock);
     l->ending = true;
-    lock_drop(&l->lock);
 }
 
 /* Why what a name was given is not in the model; NULL if it is, or need not be. */
@@ -84,7 +68,7 @@ static void unsaved_tensor(const struct live *l, const struct folder *f, struct 
 
 void live_unsaved(struct live *l, struct buf *out)
 {
-    lock_take(&l->lock);
+    LOCKED(&l->lock);
     for (const struct name *x = l->names.oldest; x; x = x->newer) {
         const char *why = why_unsaved(l, x);
         if (why)
@@ -97,7 +81,6 @@ void live_unsaved(struct live *l, struct buf *out)
         if (!m->gone)
             buf_printf(out, "tensors/%s: %s\n", m->file,
                        m->why.code ? m->why.msg : "a new tensor: nothing was written");
-    lock_drop(&l->lock);
 }
 
 void live_close(struct live *l)
@@ -133,10 +116,8 @@ int live_freshen(struct live *l)
     struct err e = {0};
     if (!live_stale(l))
         return 0;
-    lock_take(&l->lock);
-    int r = batch_freshen(l, &e);
-    lock_drop(&l->lock);
-    return r;
+    LOCKED(&l->lock);
+    return batch_freshen(l, &e);
 }
 
 /* Tensors in the making, and drafts and helpers of tensors: they end with the mount. */
@@ -172,28 +153,23 @@ struct live_counts live_count(struct live *l)
 bool live_edits(struct live *l, dev_t dev, ino_t ino)
 {
     struct edit_file file;
-    lock_take(&l->lock);
-    bool same = writer_file(l, &file) && file.id.dev == dev && file.id.ino == ino;
-    lock_drop(&l->lock);
-    return same;
+    LOCKED(&l->lock);
+    return writer_file(l, &file) && file.id.dev == dev && file.id.ino == ino;
 }
 
 /* ---- facts ---- */
 
 static void type_of(const struct file *f, const struct shown *shown, struct buf *out)
 {
-    struct gguf_value v = {.type = GGUF_STRING};
-    bool known = shown_value(shown, &v), helper = f->kind == FILE_HELPER;
+    struct gguf_value v;
     struct typed type = {0};
-    if (helper && !f->inherited)
-        type = f->typed;
-    else if (f->name && f->kind == FILE_KEY)
-        type = stored_wanted_type(f->name);
-    if (!known && !type.set)
-        return;
-    if (known)
+    if (shown_value(shown, &v))
         type_name_put(&v, out);
-    else
+    else if (f->kind == FILE_HELPER && !f->inherited)
+        type = f->typed;
+    else if (f->kind == FILE_KEY && f->name)
+        type = stored_wanted_type(f->name);
+    if (type.set)
         type_put(&type, out);
 }
 

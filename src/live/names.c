@@ -285,6 +285,13 @@ void name_take(struct names *n, struct name *x, struct file *f)
     }
 }
 
+struct file *name_move(struct names *n, struct name *from, struct name *to)
+{
+    struct file *f = name_leave(from);
+    name_take(n, to, f);
+    return f;
+}
+
 void name_spare(struct name *x, struct file *f)
 {
     if (x->spare)
@@ -329,7 +336,7 @@ struct file *file_new(struct names *n, enum file_kind kind)
     return f;
 }
 
-/* The number of a key of the first snapshot is not used again: it says that the key is touched. */
+/* The number of a key of the first snapshot is not used again: the kernel may know it from before. */
 void file_reap(struct names *n, struct file *f)
 {
     if (f->name || f->opens || f->pins || f->lookups || f->number < n->first)

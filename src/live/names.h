@@ -147,6 +147,8 @@ void name_take(struct names *n, struct name *x, struct file *f);
 /* The name points to no file: returns what it had, now an orphan that file_reap() may free. The
  * orphan of a key shows the value that the key has: a program may have found it by its name. */
 struct file *name_leave(struct name *x);
+/* The file of one name is that of another: returns it. */
+struct file *name_move(struct names *n, struct name *from, struct name *to);
 /* Make sure that the key can be shown again whatever becomes of its file. 0, -ENOMEM. */
 int name_keep_spare(struct names *n, struct name *x);
 /* It is a helper's name again: no key of this name was ever stored. */
@@ -167,7 +169,7 @@ void slot_backup(struct name *key, struct file *helper);
 struct file *file_new(struct names *n, enum file_kind kind);
 /* Free a file that nothing refers to any more; then file->last may be reaped too. */
 void file_reap(struct names *n, struct file *f);
-/* What it is from now on. A helper's bytes stay, but no longer count when it is a key's. */
+/* Drop its bytes, which helpers' room counts. */
 void file_free_content(struct names *n, struct file *f);
 
 /* The file of a number; NULL: it means nothing. */

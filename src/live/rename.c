@@ -83,14 +83,10 @@ int live_unlink(struct live *l, const char *text)
 
 struct move {
     struct live *l;
+    struct names *n;        /* its names */
     struct name *from, *to; /* both are found before anything is changed */
     struct live_wait *wait;
 };
-
-static struct names *names_of(const struct move *m)
-{
-    return &m->l->names;
-}
 
 /* The text as it is shown. */
 static int copy_text(const struct move *m, struct buf *out)
@@ -120,11 +116,10 @@ static int helper_to_helper(const struct move *m)
     m->from->ino = m->to->ino; /* that of a helper goes with it */
     m->to->ino = ino;
     m->to->mtime = m->from->mtime;
-    struct file *f = name_leave(m->from);
-    name_take(names_of(m), m->to, f);
-    name_set_error(names_of(m), m->to, error);
-    name_set_error(names_of(m), m->from, NULL);
-    name_reap(names_of(m), m->from);
+    (void)name_move(m->n, m->from, m->to);
+    name_set_error(m->n, m->to, error);
+    name_set_error(m->n, m->from, NULL);
+    name_reap(m->n, m->from);
     return 0;
 }
 
@@ -132,7 +127,7 @@ static int helper_to_helper(const struct move *m)
 static int key_to_helper(const struct move *m)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
-    struct names *n = names_of(m);
+    struct names *n = m->n;
     struct typed type = stored_known_type(m->l, m->from);
     int r = copy_text(m, &text);
     if (r == 0 && !names_have_room(n, 0, text.len))
@@ -142,8 +137,7 @@ static int key_to_helper(const struct move *m)
     if (r < 0)
         return r;
     replace_helper(m);
-    struct file *f = name_leave(m->from);
-    name_take(n, m->to, f);
+    struct file *f = name_move(n, m->from, m->to);
     file_free_content(n, f);
     f->kind = FILE_HELPER;
     f->typed = type; /* for the new name that it may get as a key */
@@ -165,15 +159,15 @@ static int key_to_helper(const struct move *m)
  * If the new name has no file, the old one gets the reason. */
 static int refused(const struct move *m, const struct err *e)
 {
-    slot_event(names_of(m), m->to, SLOT_REFUSED);
+    slot_event(m->n, m->to, SLOT_REFUSED);
     if (m->to->slot == SLOT_STORED)
-        name_show(names_of(m), m->to);
+        name_show(m->n, m->to);
     if (m->to->file)
         return name_refused(m->l, m->to, e);
     char name[SHOW_MAX];
     live_log(m->l, LOG_WARNING, "%s: refused: %s", show(name, m->to->text, strlen(m->to->text)),
              e->msg);
-    name_set_error(names_of(m), m->from, e->msg);
+    name_set_error(m->n, m->from, e->msg);
     return e->code;
 }
 
@@ -197,10 +191,10 @@ static int unfinished(const struct move *m)
 {
     if (key_is_own(m->to->key, m->to->key_len))
         return -EPERM;
-    struct file *f = name_leave(m->from);
-    f->draft->anew = !m->to->file;
-    slot_event(names_of(m), m->to, SLOT_CREATE);
-    name_take(names_of(m), m->to, f);
+    bool anew = !m->to->file;
+    slot_event(m->n, m->to, SLOT_CREATE);
+    struct file *f = name_move(m->n, m->from, m->to);
+    f->draft->anew = anew;
     file_set_kind(m->l, f, FILE_KEY);
     return 0;
 }
@@ -218,7 +212,7 @@ static int unwritten_to_key(const struct move *m)
             f->draft->typed = f->typed;
         if (parked)
             lost_backup(m->l, parked);
-        name_reap(names_of(m), m->from);
+        name_reap(m->n, m->from);
     }
     shown_free(&before);
     return r;
@@ -227,7 +221,7 @@ static int unwritten_to_key(const struct move *m)
 /* The key's file is what the helper's was; `left`: its bytes, if it is being written. */
 static void become_key(const struct move *m, struct file *f, struct buf *left, bool is_edit)
 {
-    struct names *n = names_of(m);
+    struct names *n = m->n;
     struct shown before = stored_value(m->l, m->to);
     if (is_edit) /* the time goes with it: gedit compares it when it saves again */
         m->to->mtime = m->from->mtime;
@@ -243,8 +237,7 @@ static void become_key(const struct move *m, struct file *f, struct buf *left, b
         batch_move(m->l, m->from, m->to);
         return;
     }
-    (void)name_leave(m->from);
-    name_take(n, m->to, f);
+    (void)name_move(n, m->from, m->to);
     file_set_kind(m->l, f, FILE_KEY);
     if (!f->opens)
         file_free_content(n, f);
@@ -264,7 +257,7 @@ static int helper_to_key(const struct move *m)
         buf_add(&left, text->data, text->len);
     int r = buf_error(&left) < 0 ? buf_error(&left) : batch_room(m->l);
     if (r == 0)
-        r = name_keep_spare(names_of(m), m->from);
+        r = name_keep_spare(m->n, m->from);
     if (r < 0)
         return r;
     r = accept_helper(m, text, &e);
@@ -301,7 +294,7 @@ static int key_over_key(const struct move *m)
         return refused(m, &e);
     }
     if (!m->from->file) /* it is hidden already: the model does not have it any more */
-        name_take(names_of(m), m->from, f);
+        name_take(m->n, m->from, f);
     batch_move(m->l, m->from, m->to);
     return writer_accepted(m->l, m->wait);
 }
@@ -326,10 +319,10 @@ static int key_to_key(const struct move *m)
     if (!stored_has(m->l, m->from)) { /* it was made and has no value yet */
         int r = unfinished(m);
         if (r == 0)
-            name_reap(names_of(m), m->from);
+            name_reap(m->n, m->from);
         return r;
     }
-    int r = name_keep_spare(names_of(m), m->from);
+    int r = name_keep_spare(m->n, m->from);
     if (r == 0)
         r = batch_room(m->l);
     if (r < 0)
@@ -358,7 +351,7 @@ int live_rename(struct live *l, const char *old, const char *text, unsigned flag
     bool key;
     LOCKED(&l->lock);
     struct file *f = look_find(l, old);
-    struct move m = {.l = l, .wait = w};
+    struct move m = {.l = l, .n = &l->names, .wait = w};
     if (!f)
         return -ENOENT;
     if (flags & ~NOREPLACE)

@@ -3,7 +3,7 @@
  * All keys made what they once were, as one edit: see live.h. It is made only while nothing is
  * pending or being written, so that the history has every edit before it.
  */
-#include "live/batch.h"
+#include "live/edits.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -354,7 +354,7 @@ static bool turn(struct crew_job *j, struct timespec *again)
     return more;
 }
 
-int writer_start(struct live *l, struct err *e)
+int live_start(struct live *l, struct err *e)
 {
     int r = l->opt.crew ? 0 : crew_make(LIVE_THREAD, LIVE_PATIENCE, &l->own_crew);
     l->crew = l->opt.crew ? l->opt.crew : l->own_crew;
@@ -368,7 +368,7 @@ int writer_start(struct live *l, struct err *e)
     return err_set(e, r, "cannot start a thread: %s", strerror(-r));
 }
 
-void writer_hurry(struct live *l)
+void live_hurry(struct live *l)
 {
     if (!l->started)
         return;
@@ -378,11 +378,11 @@ void writer_hurry(struct live *l)
     lock_drop(&l->lock);
 }
 
-int writer_stop(struct live *l)
+int live_finish(struct live *l)
 {
     if (!l->started)
         return 0;
-    writer_hurry(l);
+    live_hurry(l);
     crew_leave(l->crew, &l->job);
     crew_free(l->own_crew);
     l->own_crew = NULL;

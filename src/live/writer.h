@@ -13,13 +13,6 @@
 
 #include "live/batch.h"
 
-/* Start and end it: without the lock. Before the end what is pending is written: 0, or why
- * something was not. */
-int writer_start(struct live *l, struct err *e);
-int writer_stop(struct live *l);
-/* Begin with that end, without waiting. */
-void writer_hurry(struct live *l);
-
 /* Whether the model could be edited at this moment; asked before there is an edit, since shells do
  * not look at what close(2) returns. Without the lock: it asks the disk. */
 void writer_ready(struct live *l, struct err *e);
