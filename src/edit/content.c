@@ -37,17 +37,6 @@ int edit_shape_bytes(const struct edit_shape *s, uint64_t *ret, struct err *e)
     return 0;
 }
 
-bool edit_shape_of(const struct gguf *g, const struct gguf_tensor *t, struct edit_shape *ret)
-{
-    const struct quant_type *type = gguf_type(t);
-    if (!type || type->block_len == 0 || t->n_dims > EDIT_MAX_DIMS)
-        return false;
-    *ret = (struct edit_shape){.type = t->type_id, .n_dims = t->n_dims};
-    for (uint32_t i = 0; i < t->n_dims; i++)
-        ret->dims[i] = gguf_dim(g, t, i);
-    return true;
-}
-
 /* ---- drafts ---- */
 
 int edit_draft_open(const struct edit_file *f, struct err *e)

@@ -27,8 +27,6 @@ struct edit_shape {
  * that is not a whole number of blocks, a size that overflows), -EOPNOTSUPP (an unknown type).
  */
 int edit_shape_bytes(const struct edit_shape *s, uint64_t *ret, struct err *e);
-/* The shape of a tensor. False: it cannot be made anew (unknown type, more dimensions). */
-bool edit_shape_of(const struct gguf *g, const struct gguf_tensor *t, struct edit_shape *ret);
 
 /* A draft: a file or memory that does not change any more. */
 struct edit_draft {

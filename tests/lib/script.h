@@ -50,6 +50,7 @@
  *     readlink NAME TARGET; unsaved 'LINE;...'      what the end of the mount would report
  * The history, in scripts that keep one:
  *     undo; undo N           all keys as before the last edits; as in state N
+ *     clear; states TEXT     the states are forgotten; their list has TEXT (none: it is empty)
  *     said TEXT              the line about the last undo has TEXT
  * Waiting and faults:
  *     wait                   for the oldest & operation; =ERRNO is how that ends
@@ -70,6 +71,7 @@
  *     topen H PATH WORD...   as open, of PATH below tensors/; the handle's operations are those above
  *     tput PATH TEXT; tadd PATH TEXT; tfloats PATH 'F...'     printf > PATH; >>; little-endian floats
  *     tpoke H OFFSET 'F...'  floats, there; tnpy H SHAPE 'F...'  a whole .npy
+ *     tdots H N STEP         an X at each STEP, N times; tdotted PATH N STEP: there, and else dots
  *     ttruncate PATH N; trm PATH; trmdir NAME; tmkdir NAME; tmv FROM TO; tmvnew FROM TO
  *     as N                   what follows is done by program N
  *     tlist FOLDER 'NAME...' exactly these; FOLDER may be . (tensors/ itself)

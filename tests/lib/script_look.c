@@ -278,7 +278,7 @@ static int op_fsync(struct run *r, char **arg, struct waiter *w)
     if (w >= r->waiter && w < r->waiter + WAITS)
         return tree_fsync(r->t, f, &w->wait);
     int got = script_wait_here(w, tree_fsync(r->t, f, &w->wait));
-    if (got < 0)
+    if (got < 0 || r->lenient)
         return got;
     struct content now = shown(r);
     if (!script_model_keys(now.bytes, now.n, &keys))
@@ -363,6 +363,17 @@ static int op_heap(struct run *r, char **arg, struct waiter *w)
     return 0;
 }
 
+static int op_states(struct run *r, char **arg, struct waiter *w)
+{
+    CLEANUP(buf_free) struct buf text = BUF_INIT;
+    (void)w;
+    int got = tree_getxattr(r->t, script_folder(), TREE_XATTR_HISTORY, &text);
+    buf_char(&text, '\0');
+    if (got == 0 && (arg[0] ? !strstr((char *)text.data, arg[0]) : text.len > 1))
+        script_fail(r, "they are '%s'", (char *)text.data);
+    return got;
+}
+
 static int op_unsaved(struct run *r, char **arg, struct waiter *w)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
@@ -393,29 +404,17 @@ static int op_readlink(struct run *r, char **arg, struct waiter *w)
 }
 
 const struct script_op script_looks[] = {
-    {"read", op_read, 2, 2, false},
-    {"size", op_size, 2, 2, false},
-    {"fsync", op_fsync, 0, 1, false},
-    {"list", op_list, 0, 11, false},
-    {"files", op_files, 1, 1, false},
-    {"attr", op_attr, 3, 3, false},
-    {"said", op_said, 1, 1, false},
-    {"unsaved", op_unsaved, 0, 1, false},
-    {"readlink", op_readlink, 2, 2, false},
-    {"attrs", op_attrs, 2, 2, false},
-    {"gone", op_gone, 1, 11, false},
-    {"text", op_text, 2, 2, false},
-    {"stat", op_stat, 2, 2, false},
-    {"typed", op_typed, 2, 2, false},
-    {"refused", op_refused, 1, 1, false},
-    {"good", op_good, 1, 1, false},
-    {"shown", op_shown, 1, 1, true},
-    {"file", op_file, 1, 1, true},
-    {"many", op_many, 3, 3, false},
-    {"fill", op_fill, 1, 1, false},
-    {"empty", op_empty, 1, 1, false},
-    {"back", op_back, 3, 3, false},
-    {"heap", op_heap, 1, 1, false},
-    {"time", op_time, 2, 2, false},
-    {0},
+    {"read", op_read, 2, 2, false},       {"size", op_size, 2, 2, false},
+    {"fsync", op_fsync, 0, 1, false},     {"list", op_list, 0, 11, false},
+    {"files", op_files, 1, 1, false},     {"attr", op_attr, 3, 3, false},
+    {"said", op_said, 1, 1, false},       {"states", op_states, 0, 1, false},
+    {"unsaved", op_unsaved, 0, 1, false}, {"readlink", op_readlink, 2, 2, false},
+    {"attrs", op_attrs, 2, 2, false},     {"gone", op_gone, 1, 11, false},
+    {"text", op_text, 2, 2, false},       {"stat", op_stat, 2, 2, false},
+    {"typed", op_typed, 2, 2, false},     {"refused", op_refused, 1, 1, false},
+    {"good", op_good, 1, 1, false},       {"shown", op_shown, 1, 1, true},
+    {"file", op_file, 1, 1, true},        {"many", op_many, 3, 3, false},
+    {"fill", op_fill, 1, 1, false},       {"empty", op_empty, 1, 1, false},
+    {"back", op_back, 3, 3, false},       {"heap", op_heap, 1, 1, false},
+    {"time", op_time, 2, 2, false},       {0},
 };

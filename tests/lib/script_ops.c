@@ -272,24 +272,21 @@ static int op_undo(struct run *r, char **arg, struct waiter *w)
     return tree_setxattr(r->t, script_folder(), TREE_XATTR_UNDO, number, strlen(number), &w->wait);
 }
 
+static int op_clear(struct run *r, char **arg, struct waiter *w)
+{
+    (void)arg;
+    return tree_setxattr(r->t, script_folder(), TREE_XATTR_HISTORY, "clear", 5, &w->wait);
+}
+
 const struct script_op script_edits[] = {
-    {"open", op_open, 3, 8, false},
-    {"write", op_write, 2, 3, false},
-    {"trunc", op_trunc, 2, 2, false},
-    {"allocate", op_allocate, 3, 4, false},
-    {"flush", op_flush, 1, 1, false},
-    {"release", op_release, 1, 1, false},
-    {"close", op_close, 1, 1, false},
-    {"put", op_put, 2, 2, false},
-    {"add", op_add, 2, 2, false},
-    {"truncate", op_truncate, 2, 2, false},
-    {"rm", op_rm, 1, 1, false},
-    {"mv", op_mv, 2, 2, false},
-    {"mvnew", op_mvnew, 2, 2, false},
-    {"link", op_link, 2, 2, false},
-    {"mknod", op_mknod, 1, 1, false},
-    {"type", op_type, 2, 2, false},
-    {"forgive", op_forgive, 1, 2, false},
-    {"undo", op_undo, 0, 1, false},
-    {0},
+    {"open", op_open, 3, 8, false},       {"write", op_write, 2, 3, false},
+    {"trunc", op_trunc, 2, 2, false},     {"allocate", op_allocate, 3, 4, false},
+    {"flush", op_flush, 1, 1, false},     {"release", op_release, 1, 1, false},
+    {"close", op_close, 1, 1, false},     {"put", op_put, 2, 2, false},
+    {"add", op_add, 2, 2, false},         {"truncate", op_truncate, 2, 2, false},
+    {"rm", op_rm, 1, 1, false},           {"mv", op_mv, 2, 2, false},
+    {"mvnew", op_mvnew, 2, 2, false},     {"link", op_link, 2, 2, false},
+    {"mknod", op_mknod, 1, 1, false},     {"type", op_type, 2, 2, false},
+    {"forgive", op_forgive, 1, 2, false}, {"undo", op_undo, 0, 1, false},
+    {"clear", op_clear, 0, 0, false},     {0},
 };

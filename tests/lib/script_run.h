@@ -38,6 +38,7 @@ struct run {
     size_t heap;              /* memory in use at the beginning */
     char op[512];             /* the operation, for messages */
     bool failed;
+    bool lenient; /* an operation may fail with any error: memory is short */
 };
 
 /* An operation: its arguments; where it may have to wait, `w`. 0, -errno, LIVE_PARKED. */

@@ -127,6 +127,17 @@ static int op_tpoke(struct run *r, char **arg, struct waiter *w)
     return h->f ? tree_write(r->t, h->f, script_number(r, arg[1]), bytes, n) : 0;
 }
 
+static int op_tdots(struct run *r, char **arg, struct waiter *w)
+{
+    struct handle *h = script_handle(r, arg[0]);
+    uint64_t n = script_number(r, arg[1]), step = script_number(r, arg[2]);
+    int got = 0;
+    (void)w;
+    for (uint64_t i = 0; h->f && got == 0 && i < n; i++)
+        got = tree_write(r->t, h->f, i * step, "X", 1);
+    return got;
+}
+
 /* A whole .npy of float32, with this shape. */
 static int op_tnpy(struct run *r, char **arg, struct waiter *w)
 {
@@ -261,6 +272,18 @@ static int op_ttext(struct run *r, char **arg, struct waiter *w)
     return 0;
 }
 
+static int op_tdotted(struct run *r, char **arg, struct waiter *w)
+{
+    size_t size, n = (size_t)script_number(r, arg[1]), step = (size_t)script_number(r, arg[2]);
+    char *text = whole(r, arg[0], &size);
+    (void)w;
+    for (size_t i = 0; !r->failed && i < size; i++)
+        if (text[i] != (i % step == 0 && i / step < n ? 'X' : '.'))
+            script_fail(r, "byte %zu is %c", i, text[i]);
+    free(text);
+    return 0;
+}
+
 static int op_tvalues(struct run *r, char **arg, struct waiter *w)
 {
     uint8_t want[4 * FLOATS];
@@ -342,6 +365,8 @@ const struct script_op script_tensors[] = {
     {"tmv", op_tmv, 2, 2, false},
     {"tmvnew", op_tmvnew, 2, 2, false},
     {"as", op_as, 1, 1, false},
+    {"tdots", op_tdots, 3, 3, false},
+    {"tdotted", op_tdotted, 3, 3, false},
     {"tlist", op_tlist, 2, 2, false},
     {"ttext", op_ttext, 2, 2, false},
     {"tvalues", op_tvalues, 2, 2, false},

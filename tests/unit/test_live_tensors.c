@@ -128,6 +128,20 @@ static const struct script scripts[] = {
      "tput b/type F16 =EOPNOTSUPP; ttext b/type 'F32\n'; put a.name two; fsync; tmkdir n;"
      "tput n/shape 1; tfloats n/f32 1; fsync =EOPNOTSUPP; tlist . 'a b c z'",
      A B C},
+    {"so many parts that they are not mapped one by one", "tensors sync",
+     "topen A z/raw w; tdots A 255 70; close A; tdotted z/raw 255 70; topen A z/raw w; tdots A 285 "
+     "70;"
+     "close A; tdotted z/raw 285 70; mv a.name a.nom; tdotted z/raw 285 70; fsync; tdotted z/raw "
+     "285 70;"
+     "tput z/raw x =EINVAL; tdotted z/raw 285 70; trmdir z",
+     A B "c:I8:4=wxyz "},
+    {"in place: parts over what was kept for those that read", "tensors inplace sync",
+     "topen A z/raw r; topen B z/raw w; write B one 4095; close B; fsync; topen C z/raw r;"
+     "topen B z/raw w; write B two 5; close B; ttext z/raw '.....two.{4087}one.{15902}'; fsync;"
+     "topen B z/raw w; write B 3 0; write B 4 19999; close B; ttext z/raw "
+     "'3....two.{4087}one.{15901}4'; mv a.name a.nom; ttext z/raw '3....two.{4087}one.{15901}4';"
+     "fsync; close A; close C; ttext z/raw '3....two.{4087}one.{15901}4'; mv a.nom a.name",
+     A B "c:I8:4=wxyz z:I8:20000=3....two.{4087}one.{15901}4 "},
     /* ---- what is refused in the end ---- */
     {"what was accepted is put back when the rest is refused", "tensors",
      "topen A c/f32 rw; tpoke A 0 '65 66'; flush A; ttext c/raw AByz; tpoke A 8 '1.5'; close A "

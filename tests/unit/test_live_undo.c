@@ -39,7 +39,13 @@ static const struct script scripts[] = {
     {"there is nothing to undo, and no such state", "history auto close sync",
      "undo =ENOENT; put a.name 'two'; fsync; undo 7 =ENOENT; said '7'; text a.name 'two\n'",
      "a.name:string=two " A_COUNT A_OTHER A_LIST},
-    {"no history is kept", NULL, "undo =EOPNOTSUPP; said 'no history is kept'", UNCHANGED},
+    {"no history is kept", NULL,
+     "undo =EOPNOTSUPP; said 'no history is kept'; states =EOPNOTSUPP; clear =EOPNOTSUPP",
+     UNCHANGED},
+    {"the states are listed, and forgotten", "history close",
+     "states; put a.name 'two'; states 'a.name'; clear; states; undo =ENOENT; put a.name 'three';"
+     "states 'a.name'; undo; text a.name 'two\n'",
+     "a.name:string=two " A_COUNT A_OTHER A_LIST},
     {"not while edits are to be written, or are written", "history sync",
      "put a.name 'two'; undo =EBUSY; said 'still being written'; fsync; put a.name 'three';"
      "hold; & fsync; held; undo =EBUSY; go; wait; rm a.count; undo =EBUSY; fsync; undo",

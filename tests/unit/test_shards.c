@@ -107,6 +107,12 @@ static void test_names(void)
         free(path);
         free(name);
     }
+    char *sibling = split_sibling("x-00002-of-00003.gguf", 2, 3);
+    CU_ASSERT_STRING_EQUAL(sibling, "x-00003-of-00003.gguf");
+    free(sibling);
+    sibling = split_sibling("-00002-of-00003.gguf", 0, 3);
+    CU_ASSERT_STRING_EQUAL(sibling, "-00001-of-00003.gguf");
+    free(sibling);
     split_free(&s);
 }
 

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Scripts of edits of which one allocation fails, each in turn. An edit fails or not; the model is
+ * a regular one in the end, nothing lies beside it, and it can be edited again.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "alloc.h"
+#include "cu_main.h"
+#include "live/tensors.h"
+#include "script_run.h"
+
+static const char *const ways[] = {
+    "topen A a/raw rw; write A XY 2; flush A; close A; topen A z/f32 rw; tpoke A 400 '65 66'; "
+    "close A;"
+    "tput b/type 'F16\n'; tput b/shape 6; fsync",
+    "tmv a d; tmkdir n; tput n/type I8; tput n/shape 3; tput n/raw 123; trmdir c; fsync; tmv n m",
+    "tput a/.h 12345678; tmv a/.h a/.k; tmv a/.k a/raw; trm b/raw; tfloats b/f32 '6 5 4 3 2 1'; "
+    "fsync",
+    "put a.name two; mv a.count a.amount; rm a.other; put b.new 5; put .x y; mv .x a.list; type "
+    "b.new u64;"
+    "link .l t; rm .l; fsync",
+    "mv a.name a.name~; put a.name three; rm a.name~; open A a.list w trunc; write A '4\n5\n'; "
+    "close A;"
+    "truncate a.list 0; add a.list 6; fsync",
+};
+
+static void do_all(struct run *r, const char *way)
+{
+    while (*way) {
+        way += strspn(way, " ");
+        size_t n = strcspn(way, ";");
+        char op[80] = "";
+        strncat(op, way, n < 79 ? n : 79);
+        size_t handle = strcspn(op, " ") + 1;
+        bool open = strstr(op, "open ") != NULL;
+        /* What could not be opened cannot be written. */
+        if (open || handle + 1 > strlen(op) || op[handle] < 'A' || op[handle] > 'Z' ||
+            r->handle[op[handle] - 'A'].f)
+            script_do(r, op, strlen(op));
+        way += n + (way[n] == ';');
+    }
+}
+
+/* The other edits of what is there then go well. */
+static void check_after(struct run *r)
+{
+    CLEANUP(buf_free) struct buf text = BUF_INIT;
+    r->lenient = false;
+    struct content now = script_model_file(&r->m);
+    CU_ASSERT_TRUE(script_model_tensors(now.bytes, now.n, &text));
+    CU_ASSERT_TRUE(script_model_alone(&r->m));
+    free(now.bytes);
+    script_start(r);
+    script_do(r, "put z.last 1", 12);
+    script_do(r, "fsync", 5);
+    CU_ASSERT_EQUAL(script_finish(r), 0);
+}
+
+/* False: fewer allocations were made. */
+static bool fails_at(const char *way, unsigned n, enum live_commit commit)
+{
+    static const struct script s = {"memory is short", NULL, "", ""};
+    struct run r = {.s = &s, .mode = way, .lenient = true};
+    r.opt = (struct tree_options){
+        .strategy = EDIT_COPY, .commit = commit, .tensors = true, .log = {.line = script_log}};
+    live_caller(1, NULL);
+    script_model_make(&r.m, SCRIPT_TENSORS);
+    script_start(&r);
+    alloc_arm(n, false);
+    do_all(&r, way);
+    bool hit = alloc_disarm();
+    (void)script_finish(&r);
+    check_after(&r);
+    script_model_drop(&r.m);
+    return hit && !r.failed;
+}
+
+static void test_each(void)
+{
+    static const enum live_commit modes[] = {LIVE_COMMIT_SYNC, LIVE_COMMIT_CLOSE};
+    for (size_t i = 0; i < 2 * sizeof(ways) / sizeof(ways[0]); i++) {
+        unsigned n = 1;
+        while (fails_at(ways[i / 2], n, modes[i % 2]))
+            n++;
+        CU_ASSERT_TRUE(n > 50);
+    }
+}
+
+static CU_TestInfo tests[] = {
+    {"an allocation that fails", test_each},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("live_nomem", tests)
