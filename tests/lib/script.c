@@ -273,7 +273,8 @@ static void run_in(const struct script *s, const char *mode)
     if (s->how && strstr(s->how, "inplace"))
         r.opt.strategy = EDIT_INPLACE;
     live_caller(1, NULL);
-    script_model_make(&r.m, (split ? SCRIPT_SPLIT : 0) | (r.opt.tensors ? SCRIPT_TENSORS : 0));
+    unsigned how = (split ? SCRIPT_SPLIT : 0) | (r.opt.tensors ? SCRIPT_TENSORS : 0);
+    script_model_make(&r.m, how | (s->how && strstr(s->how, "large") ? SCRIPT_LARGE : 0));
     script_log_clear();
     script_start(&r);
     r.heap = script_heap();

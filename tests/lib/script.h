@@ -90,7 +90,8 @@
 struct script {
     const char *name; /* what it shows */
     /* Words: auto, close, sync: in these commit modes only (none: in each); split: the model is
-     * two shards; history: its states are kept; tensors: they can be edited; inplace: in place.
+     * two shards; history: its states are kept; tensors: they can be edited; inplace: in place;
+     * large, with tensors: over 64 MiB.
      * NULL: none. */
     const char *how;
     const char *ops;

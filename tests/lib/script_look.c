@@ -381,8 +381,7 @@ static int op_unsaved(struct run *r, char **arg, struct waiter *w)
     tree_unsaved(r->t, &text);
     buf_char(&text, '\0');
     for (size_t i = 0; i + 1 < text.len; i++)
-        if (text.data[i] == '\n')
-            text.data[i] = ';';
+        text.data[i] = text.data[i] == '\n' ? ';' : text.data[i] == '\'' ? '"' : text.data[i];
     expect(r, (char *)text.data, arg[0] ? arg[0] : "");
     return 0;
 }

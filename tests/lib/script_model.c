@@ -46,9 +46,9 @@ static struct content make_second(unsigned tensors)
     return finish(&b);
 }
 
-static void put_tensors(struct build *b)
+static void put_tensors(struct build *b, bool large)
 {
-    uint8_t values[24], dots[20000];
+    uint8_t values[24];
     for (unsigned i = 0; i < 6; i++) {
         float value = (float)(i + 1);
         uint32_t bits;
@@ -58,8 +58,12 @@ static void put_tensors(struct build *b)
     build_tensor(b, "a", I8, SHAPE(8), "abcdefgh", 8);
     build_tensor(b, "b", F32, SHAPE(3, 2), values, 24);
     build_tensor(b, "c", I8, SHAPE(4), "wxyz", 4);
-    memset(dots, '.', sizeof(dots));
-    build_tensor(b, "z", I8, SHAPE(sizeof(dots)), dots, sizeof(dots));
+    size_t n = large ? SCRIPT_LARGE_SIZE : 20000;
+    uint8_t *dots = malloc(n);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(dots);
+    memset(dots, '.', n);
+    build_tensor(b, large ? "big" : "z", I8, SHAPE(n), dots, n);
+    free(dots);
 }
 
 void script_model_make(struct script_model *m, unsigned how)
@@ -78,7 +82,7 @@ void script_model_make(struct script_model *m, unsigned how)
     if (split)
         put_split(&b, 0, tensors);
     if (how & SCRIPT_TENSORS)
-        put_tensors(&b);
+        put_tensors(&b, how & SCRIPT_LARGE);
     else
         build_tensor(&b, "a", F32, SHAPE(5), NULL, 20);
     if (!split && !(how & SCRIPT_TENSORS))

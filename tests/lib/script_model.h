@@ -13,7 +13,9 @@ struct script_model {
 };
 
 /* Two shards; big-endian; tensors a, c and z of bytes and b of floats, to be edited. */
-enum { SCRIPT_SPLIT = 1, SCRIPT_BIG = 2, SCRIPT_TENSORS = 4 };
+enum { SCRIPT_SPLIT = 1, SCRIPT_BIG = 2, SCRIPT_TENSORS = 4, SCRIPT_LARGE = 8 };
+/* Bytes of the tensor `big` of a large model, which has no z. */
+#define SCRIPT_LARGE_SIZE ((size_t)66 << 20)
 void script_model_make(struct script_model *m, unsigned how);
 /* Drops the folder and all in it. */
 void script_model_drop(struct script_model *m);

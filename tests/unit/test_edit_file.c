@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "edit/file.h"
+#include "edit/temp.h"
 #include "faultsys.h"
 #include "model_dir.h"
 
@@ -231,6 +232,34 @@ static void test_ours(void)
     CU_ASSERT_FALSE(edit_is_ours(&st, &model));
 }
 
+/* Names that are all taken: a hundred are tried. */
+static void test_names_taken(void)
+{
+    struct fixture x;
+    struct faultsys fs;
+    struct err e = {0};
+    struct temp t = TEMP_INIT;
+    setup(&x);
+    struct edit_file f = open_model(&x, calm());
+    faultsys_init(&fs, FAULT_NONE, 0, 0);
+    fs.no_create = -EEXIST;
+    f.sys = &fs.sys;
+    CU_ASSERT_EQUAL(temp_create(&f, &t, &e), -EEXIST);
+    CU_ASSERT_EQUAL(fs.calls, 100);
+    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "cannot create a file beside the model"));
+    CU_ASSERT_EQUAL(t.fd, -1);
+    fs.no_create = -EACCES;
+    CU_ASSERT_EQUAL(temp_create(&f, &t, &e), -EACCES);
+    CU_ASSERT_EQUAL(fs.calls, 101);
+    fs.no_create = 0;
+    CU_ASSERT_EQUAL(temp_create(&f, &t, &e), 0);
+    CU_ASSERT_EQUAL(files(&x), 2);
+    temp_abandon(&f, &t);
+    CU_ASSERT_EQUAL(files(&x), 1);
+    edit_file_close(&f);
+    teardown(&x);
+}
+
 static CU_TestInfo tests[] = {
     {"files that are opened, or not", test_open},
     {"calls that fail while one is opened", test_open_faults},
@@ -239,6 +268,7 @@ static CU_TestInfo tests[] = {
     {"identities", test_id},
     {"names beside a model", test_side_name},
     {"files that are ours", test_ours},
+    {"names that are taken", test_names_taken},
     CU_TEST_INFO_NULL,
 };
 

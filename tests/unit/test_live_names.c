@@ -213,6 +213,20 @@ static const struct script scripts[] = {
      "put .c '12'; mv .c a.count; gone .c; fail EIO; fsync =EIO; fail; text .c '12';"
      "text a.count '7\n'; mv .c a.count; fsync",
      A_NAME "a.count:u32=12 " A_OTHER A_LIST},
+    {"what is not in the model at the end", NULL,
+     "put a.count x =EINVAL; put stray x; put .hidden x; put a.name~ x; link .l somewhere;"
+     "unsaved 'a.count: \"x\" is not an integer;stray: it is not a key name (keys have a dot);';"
+     "forgive a.count; rm stray; unsaved; readlink .l somewhere; readlink a.name x =EINVAL;"
+     "readlink none x =ENOENT; link a.name x =EEXIST; type .l u8 =EPERM",
+     UNCHANGED},
+    {"a new file that has its type before its text", NULL,
+     "open A b.new w creat; type b.new u32; write A 5; close A; typed b.new u32; open A c.new w "
+     "creat;"
+     "type c.new u8; write A 300 =ERANGE; close A =ERANGE; refused c.new; rm c.new; put b.two~ 7; "
+     "type "
+     "b.two~ u16;"
+     "typed b.two~ u16; put a.name~ x; type a.name~ u8 =EINVAL",
+     UNCHANGED "b.new:u32=5 b.two~:u16=7 "},
 };
 
 SCRIPTS_MAIN("live_names", scripts)

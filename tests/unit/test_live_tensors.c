@@ -265,6 +265,12 @@ static const struct script scripts[] = {
      "fail EIO; trmdir a; fsync =EIO; tlist . 'a b c z'; tmkdir n; tput n/shape 1; tfloats n/f32 1;"
      "fsync =EIO; tlist . 'a b c z'; fail; fsync",
      A B C},
+    {"edits of what was new in a write that fails are lost", "tensors sync",
+     "put b.new 5; tmkdir n; tput n/type I8; tput n/shape 1; tput n/raw x; hold; & fsync; held;"
+     "mv b.new b.other; tmv n m; tput c/raw WXYZ; go EIO; wait =EIO; gone b.new; gone b.other;"
+     "tlist . 'a b c z'; ttext c/raw WXYZ; logged 'not written: the edit before it failed'; fsync "
+     "=EIO; fsync",
+     A B "c:I8:4=WXYZ " Z},
     {"hurry: written before the end", "tensors", "tput a/raw 12345678; hurry; finish",
      "a:I8:8=12345678 " B C},
 };
