@@ -222,10 +222,11 @@ static const struct script scripts[] = {
     {"a new file that has its type before its text", NULL,
      "open A b.new w creat; type b.new u32; write A 5; close A; typed b.new u32; open A c.new w "
      "creat;"
-     "type c.new u8; write A 300 =ERANGE; close A =ERANGE; refused c.new; rm c.new; put b.two~ 7; "
+     "type c.new u8; write A 300 =ERANGE; close A =ERANGE; gone c.new; put b.two~ 7; "
      "type "
      "b.two~ u16;"
-     "typed b.two~ u16; put a.name~ x; type a.name~ u8 =EINVAL",
+     "typed b.two~ u16; put a.name~ x; type a.name~ u8; type .h u8 =ENOENT; put .h 5; type .h u8; "
+     "put tmpab 5; type tmpab u8",
      UNCHANGED "b.new:u32=5 b.two~:u16=7 "},
 };
 
