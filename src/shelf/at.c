@@ -29,6 +29,21 @@ void at_leave(struct shelf *s, struct use *u)
         slot_leave(&s->slots, u);
 }
 
+int at_left(struct shelf *s, struct use *u, int r)
+{
+    at_leave(s, u);
+    return r;
+}
+
+int at_given(struct shelf *s, const struct at *at, int r, struct tree_entry *e)
+{
+    if (r == 0)
+        entry_in_slot(at, e);
+    if (r == 0 && !s->one)
+        slot_known(&s->slots, at->slot);
+    return r;
+}
+
 void entry_in_slot(const struct at *at, struct tree_entry *e)
 {
     if (at->shelf->one)

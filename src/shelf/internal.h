@@ -43,6 +43,10 @@ struct at at_node(const struct shelf *s, uint64_t node);
 /* The tree that has a node, opened if it is closed. -errno. Leave it afterwards. */
 int at_enter(struct shelf *s, const struct at *at, struct use *u);
 void at_leave(struct shelf *s, struct use *u);
+/* The same after a call that returned r, which is returned. */
+int at_left(struct shelf *s, struct use *u, int r);
+/* If r is 0 the kernel gets this entry of the tree, and knows its slot from then on. Returns r. */
+int at_given(struct shelf *s, const struct at *at, int r, struct tree_entry *e);
 static inline struct tree *tree_in(const struct use *u)
 {
     return u->tree;

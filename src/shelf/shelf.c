@@ -209,12 +209,7 @@ int shelf_lookup(struct shelf *s, uint64_t parent, const char *name, struct tree
         return r == -ESTALE || r == -ENOMEM || !at.model ? r : -ENOENT;
     r = tree_lookup(tree_in(&u), at.local, name, ret);
     at_leave(s, &u);
-    if (r < 0)
-        return r;
-    entry_in_slot(&at, ret);
-    if (!s->one)
-        slot_known(&s->slots, at.slot);
-    return 0;
+    return at_given(s, &at, r, ret);
 }
 
 bool shelf_never(const struct shelf *s, uint64_t parent)

@@ -152,11 +152,8 @@ int shelf_create(struct shelf *s, uint64_t parent, const char *name, int flags,
         (void)shelf_release(f);
         return r;
     }
-    entry_in_slot(&at, ret);
-    if (!s->one)
-        slot_known(&s->slots, at.slot);
     *file = f;
-    return 0;
+    return at_given(s, &at, 0, ret);
 }
 
 int shelf_write(struct shelf_file *f, uint64_t off, const void *bytes, size_t n)
@@ -184,9 +181,7 @@ int shelf_truncate(struct shelf *s, uint64_t node, struct shelf_file *f, uint64_
     int r = enter_edit(s, node, &at, &u);
     if (r < 0)
         return r;
-    r = tree_truncate(tree_in(&u), at.local, NULL, size, w);
-    at_leave(s, &u);
-    return r;
+    return at_left(s, &u, tree_truncate(tree_in(&u), at.local, NULL, size, w));
 }
 
 int shelf_flush(struct shelf_file *f, struct live_wait *w)
@@ -208,9 +203,7 @@ int shelf_fsyncdir(struct shelf *s, uint64_t node, struct live_wait *w)
     int r = at_enter(s, &at, &u);
     if (r < 0)
         return r;
-    r = tree_fsync(tree_in(&u), NULL, w);
-    at_leave(s, &u);
-    return r;
+    return at_left(s, &u, tree_fsync(tree_in(&u), NULL, w));
 }
 
 static int take_away(struct shelf *s, uint64_t parent, const char *name,
@@ -221,9 +214,7 @@ static int take_away(struct shelf *s, uint64_t parent, const char *name,
     int r = enter_edit(s, parent, &at, &u);
     if (r < 0)
         return r;
-    r = from(tree_in(&u), at.local, name);
-    at_leave(s, &u);
-    return r;
+    return at_left(s, &u, from(tree_in(&u), at.local, name));
 }
 
 int shelf_unlink(struct shelf *s, uint64_t parent, const char *name)
@@ -245,12 +236,7 @@ int shelf_mkdir(struct shelf *s, uint64_t parent, const char *name, struct tree_
         return r;
     r = tree_mkdir(tree_in(&u), at.local, name, ret);
     at_leave(s, &u);
-    if (r < 0)
-        return r;
-    entry_in_slot(&at, ret);
-    if (!s->one)
-        slot_known(&s->slots, at.slot);
-    return 0;
+    return at_given(s, &at, r, ret);
 }
 
 int shelf_rename(struct shelf *s, uint64_t parent, const char *name, uint64_t new_parent,
@@ -267,9 +253,7 @@ int shelf_rename(struct shelf *s, uint64_t parent, const char *name, uint64_t ne
     int r = fixed ? -EPERM : enter_edit(s, parent, &at, &u);
     if (r < 0)
         return r;
-    r = tree_rename(tree_in(&u), at.local, name, to.local, new_name, flags, w);
-    at_leave(s, &u);
-    return r;
+    return at_left(s, &u, tree_rename(tree_in(&u), at.local, name, to.local, new_name, flags, w));
 }
 
 int shelf_symlink(struct shelf *s, uint64_t parent, const char *name, const char *target,
@@ -282,12 +266,7 @@ int shelf_symlink(struct shelf *s, uint64_t parent, const char *name, const char
         return r;
     r = tree_symlink(tree_in(&u), at.local, name, target, ret);
     at_leave(s, &u);
-    if (r < 0)
-        return r;
-    entry_in_slot(&at, ret);
-    if (!s->one)
-        slot_known(&s->slots, at.slot);
-    return 0;
+    return at_given(s, &at, r, ret);
 }
 
 int shelf_setxattr(struct shelf *s, uint64_t node, const char *name, const void *value, size_t n,
@@ -298,9 +277,7 @@ int shelf_setxattr(struct shelf *s, uint64_t node, const char *name, const void 
     int r = enter_edit(s, node, &at, &u);
     if (r < 0)
         return r == -EPERM && !s->one ? -EOPNOTSUPP : r;
-    r = tree_setxattr(tree_in(&u), at.local, name, value, n, w);
-    at_leave(s, &u);
-    return r;
+    return at_left(s, &u, tree_setxattr(tree_in(&u), at.local, name, value, n, w));
 }
 
 int shelf_removexattr(struct shelf *s, uint64_t node, const char *name)
@@ -310,9 +287,7 @@ int shelf_removexattr(struct shelf *s, uint64_t node, const char *name)
     int r = enter_edit(s, node, &at, &u);
     if (r < 0)
         return r == -EPERM && !s->one ? -ENODATA : r;
-    r = tree_removexattr(tree_in(&u), at.local, name);
-    at_leave(s, &u);
-    return r;
+    return at_left(s, &u, tree_removexattr(tree_in(&u), at.local, name));
 }
 
 static void interrupt(struct tree *t, void *request)

@@ -40,9 +40,7 @@ int shelf_getxattr(struct shelf *s, uint64_t node, const char *name, struct buf 
     int r = at_enter(s, &at, &u);
     if (r < 0)
         return r == -ESTALE || r == -ENOMEM ? r : -ENODATA;
-    r = tree_getxattr(tree_in(&u), at.local, name, out);
-    at_leave(s, &u);
-    return r;
+    return at_left(s, &u, tree_getxattr(tree_in(&u), at.local, name, out));
 }
 
 int shelf_listxattr(struct shelf *s, uint64_t node, struct buf *out)
