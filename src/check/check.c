@@ -68,7 +68,7 @@ int check_rules(const struct check_model *m, check_sink *sink, void *arg)
                         .file = m->file,
                         .label = m->label,
                         .shards = m->shards,
-                        .faults_told = m->faults_told,
+                        .faults_reported = m->faults_reported,
                         .padding_left = m->padding_most ? m->padding_most : UINT64_MAX,
                         .sink = sink,
                         .arg = arg};
@@ -79,7 +79,7 @@ int check_rules(const struct check_model *m, check_sink *sink, void *arg)
         c.rule = rules[i].id;
         c.reported = 0;
         r = rules[i].run(&c);
-        tell_rest(&c);
+        report_rest(&c);
     }
     return r;
 }

@@ -48,8 +48,8 @@ struct check_model {
     const char *file;         /* its name without folders; NULL: no name */
     const char *label;        /* names the file in findings */
     enum check_scope scope;
-    size_t shards;    /* files of a split model whose files fit together; else 0 */
-    bool faults_told; /* the parser's findings were already reported */
+    size_t shards;        /* files of a split model whose files fit together; else 0 */
+    bool faults_reported; /* the parser's findings were already reported */
     /*
      * At most so much padding is read, in whole pages; a note reports it if there is more. 0: all.
      */

@@ -96,7 +96,7 @@ static void load(struct job *j, size_t i, const char *path)
         missing(j, i, own, &e);
     else if (r < 0)
         unusable(j, &j->structure, own, &e);
-    tell_rest(&j->structure);
+    report_rest(&j->structure);
     j->part[i] = p->g ? p : NULL;
     if (!p->g) {
         part_free(p);
@@ -114,7 +114,7 @@ static void load(struct job *j, size_t i, const char *path)
 static void end_set(struct job *j, const char *path)
 {
     j->set.label = path;
-    tell_rest(&j->set);
+    report_rest(&j->set);
     j->set.reported = 0;
 }
 
@@ -185,7 +185,7 @@ static void apply_file(struct job *j, const struct part *p)
                             .label = p->m.path,
                             .scope = j->split.n ? CHECK_FILE : CHECK_ALL,
                             .shards = j->split.n,
-                            .faults_told = p->faults};
+                            .faults_reported = p->faults};
     if (edit_overlay_changes(&p->m.overlay))
         check_tell_journal(p->m.path, count_rule, j);
     apply(j, &m);

@@ -13,7 +13,7 @@
 int rule_missing(struct checker *c)
 {
     const struct gguf *g = c->g;
-    if (g->anomalies & GGUF_ANOMALY_PARTIAL && !c->faults_told)
+    if (g->anomalies & GGUF_ANOMALY_PARTIAL && !c->faults_reported)
         report(c, CHECK_ERROR, "end of file", "%" PRIu64 " bytes of data are missing",
                g->data_end - g->file_size);
     return 0;

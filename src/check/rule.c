@@ -18,7 +18,7 @@ void report(struct checker *c, enum check_severity s, const char *where, const c
     c->sink(c->arg, &(struct check_finding){s, c->rule, c->label, what, where});
 }
 
-void tell_rest(const struct checker *c)
+void report_rest(const struct checker *c)
 {
     char what[64];
     if (c->reported <= CHECK_MOST)

@@ -12,7 +12,7 @@ struct checker {
     const char *file;
     const char *label;
     size_t shards;
-    bool faults_told;
+    bool faults_reported;
     uint64_t padding_left; /* bytes of padding that may still be read */
     uint64_t padding_page; /* the end of the last page of padding that was read */
     bool padding_cut;      /* not all padding was read */
@@ -27,7 +27,7 @@ struct checker {
 void report(struct checker *c, enum check_severity s, const char *where, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 /* Report how many findings of the rule were left out. */
-void tell_rest(const struct checker *c);
+void report_rest(const struct checker *c);
 
 /* Places: "key 'x'", "tensor 'x'", "bytes 12 to 31". Return dst. */
 #define WHERE_MAX (SHOW_MAX + 64)

@@ -309,7 +309,7 @@ void scan_tell(const struct gguf *g, const char *label, const struct scan_result
         tell_tensor(&c, i, &found[i]);
         unread += found[i].unread;
     }
-    tell_rest(&c);
+    report_rest(&c);
     c.reported = 0;
     if (unread)
         report(&c, CHECK_NOTE, "tensors",

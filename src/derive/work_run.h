@@ -6,7 +6,7 @@
  * threads, and is answered when it has passed the last tensor whose result is kept. Threads take
  * units of the tasks in turn.
  *
- * Threads: the caller has the lock, but where it says so.
+ * Threads: the caller has the lock, unless a function says otherwise.
  */
 #ifndef DERIVE_WORK_RUN_H
 #define DERIVE_WORK_RUN_H

@@ -86,7 +86,7 @@ int edits_parse(const struct live *l, const struct name *x, const struct buf *te
     return r == 0 && shown_is(&old, type->type, payload) ? 1 : r;
 }
 
-/* Of what cannot be edited nothing else is worth saying. */
+/* That a key is not for editing is reported before any other fault. */
 static int parse_and_set(struct live *l, struct name *x, const struct buf *text, struct err *e)
 {
     CLEANUP(buf_free) struct buf payload = BUF_INIT;
@@ -183,7 +183,7 @@ int edits_remove(struct live *l, struct name *x, struct err *e)
     if (r > 0) {
         slot_event(&l->names, x, SLOT_REMOVED);
         name_hide(l, x);
-        name_set_error(&l->names, x, NULL); /* of a value that nobody misses now */
+        name_set_error(&l->names, x, NULL); /* about a value that is removed */
     }
     return r;
 }

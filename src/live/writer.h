@@ -6,7 +6,7 @@
  * longer than a second, a copy or a disk that does not answer, another thread goes on with the other
  * models: edits of a model wait for no copy of another one.
  *
- * Threads: functions are called with the lock of `struct live`, but where another thing is said.
+ * Threads: functions are called with the lock of `struct live`, unless they say otherwise.
  */
 #ifndef LIVE_WRITER_H
 #define LIVE_WRITER_H

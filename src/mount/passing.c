@@ -65,9 +65,9 @@ static int add_backing(struct passing *p, int device, int fd)
         atomic_store(&p->on, false);
     if (id <= 0)
         return 0;
-    if (!p->told)
+    if (!p->logged)
         log_line(LOG_INFO, "model.gguf: programs read the model's own file (FUSE passthrough)");
-    p->told = true;
+    p->logged = true;
     return id;
 }
 

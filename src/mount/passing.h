@@ -31,7 +31,7 @@ struct passed; /* a node that is open */
 struct passing {
     atomic_bool on;       /* the kernel has agreed, and has not said that this process may not */
     pthread_mutex_t lock; /* protects what follows */
-    bool told;            /* the log says that it is in use */
+    bool logged;          /* the log says that it is in use */
     struct passed *bucket[PASSING_BUCKETS]; /* owned */
 };
 
