@@ -89,15 +89,6 @@ static int text_of(const struct live *l, struct file *f, struct live_text *ret)
     return buf_error(&ret->bytes);
 }
 
-static int open_number(struct live *l, struct live_file *h, uint32_t number, int flags,
-                       const struct err *unready, struct live_text *text)
-{
-    LOCKED(&l->lock);
-    struct file *f = names_file(&l->names, number);
-    int r = f ? open_locked(l, h, f, flags, false, unready) : -ENOENT;
-    return r < 0 || h->writes ? r : text_of(l, f, text);
-}
-
 int live_open_file(struct live *l, uint32_t number, int flags, struct live_file **ret,
                    struct live_text *text)
 {
@@ -107,7 +98,12 @@ int live_open_file(struct live *l, uint32_t number, int flags, struct live_file 
         return -ENOMEM;
     if ((flags & O_ACCMODE) != O_RDONLY)
         writer_ready(l, &unready);
-    int r = open_number(l, h, number, flags, &unready, text);
+    lock_take(&l->lock);
+    struct file *f = names_file(&l->names, number);
+    int r = f ? open_locked(l, h, f, flags, false, &unready) : -ENOENT;
+    if (r == 0 && !h->writes)
+        r = text_of(l, f, text);
+    lock_drop(&l->lock);
     if (r < 0)
         live_release(l, h);
     else
@@ -121,25 +117,20 @@ int live_open_file(struct live *l, uint32_t number, int flags, struct live_file 
 static int make_file(struct live *l, const char *text, struct file **ret)
 {
     struct names *n = &l->names;
-    struct name *x = names_find(n, text);
+    const struct name *x = names_find(n, text);
     bool known = x && x->key;
     enum name_class class = known ? NAME_KEY : look_classify(l, text);
     if (class == NAME_INVALID)
         return -EINVAL;
     if (!known && key_is_own(text, strlen(text)))
         return -EPERM;
-    x = names_get(n, text, class == NAME_KEY);
-    struct file *f = x ? file_new(n, class == NAME_KEY ? FILE_KEY : FILE_HELPER) : NULL;
-    if (!f) {
-        if (x)
-            name_reap(n, x);
+    struct file *f = names_make(n, text, class == NAME_KEY ? FILE_KEY : FILE_HELPER);
+    if (!f)
         return -ENOMEM;
-    }
-    name_take(n, x, f);
-    if (x->key)
-        slot_event(n, x, SLOT_CREATE);
+    if (f->kind == FILE_KEY)
+        slot_event(n, f->name, SLOT_CREATE);
     else
-        (void)clock_gettime(CLOCK_REALTIME, &x->mtime);
+        (void)clock_gettime(CLOCK_REALTIME, &f->name->mtime);
     *ret = f;
     return 0;
 }

@@ -366,6 +366,19 @@ bool names_have_room(const struct names *n, uint64_t was, uint64_t len)
     return len <= TEXT_MAX && others <= TEXT_MAX - len;
 }
 
+/* ---- a file with a name ---- */
+
+struct file *names_make(struct names *n, const char *text, enum file_kind kind)
+{
+    struct name *x = names_get(n, text, kind == FILE_KEY);
+    struct file *f = x ? file_new(n, kind) : NULL;
+    if (f)
+        name_take(n, x, f);
+    else if (x)
+        name_reap(n, x);
+    return f;
+}
+
 /* ---- begin and end ---- */
 
 void names_close(struct names *n)

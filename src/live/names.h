@@ -167,6 +167,8 @@ void slot_backup(struct name *key, struct file *helper);
 
 /* A new file with a new number, an orphan. NULL: no memory. */
 struct file *file_new(struct names *n, enum file_kind kind);
+/* The same with a name that points to no file, which it gets. */
+struct file *names_make(struct names *n, const char *text, enum file_kind kind);
 /* Free a file that nothing refers to any more; then file->last may be reaped too. */
 void file_reap(struct names *n, struct file *f);
 /* Drop its bytes, which helpers' room counts. */

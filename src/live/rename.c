@@ -32,9 +32,11 @@ static void doom(struct live *l, struct name *x, enum slot_event event)
         writer_later(l, WRITER_SOON);
 }
 
-/* The last copy of a key that is parked is gone: that was meant. */
+/* The last copy of a key that is parked is gone: that was meant. NULL: of no key. */
 static void lost_backup(struct live *l, struct name *key)
 {
+    if (!key)
+        return;
     doom(l, key, stays(key) ? SLOT_REFUSED : SLOT_LOST);
     if (key->slot == SLOT_STORED)
         name_show(&l->names, key);
@@ -42,9 +44,7 @@ static void lost_backup(struct live *l, struct name *key)
 
 static void unlink_helper(struct live *l, struct name *x)
 {
-    struct name *parked = x->file->parked;
-    if (parked)
-        lost_backup(l, parked);
+    lost_backup(l, x->file->parked);
     name_set_error(&l->names, x, NULL);
     file_reap(&l->names, name_leave(x));
     name_reap(&l->names, x);
@@ -104,7 +104,7 @@ static int copy_text(const struct move *m, struct buf *out)
 /* Another file takes the helper's name: what had it is gone. */
 static void replace_helper(const struct move *m)
 {
-    if (m->to->file && m->to->file->parked)
+    if (m->to->file)
         lost_backup(m->l, m->to->file->parked);
 }
 
@@ -196,6 +196,7 @@ static int unfinished(const struct move *m)
     struct file *f = name_move(m->n, m->from, m->to);
     f->draft->anew = anew;
     file_set_kind(m->l, f, FILE_KEY);
+    name_reap(m->n, m->from);
     return 0;
 }
 
@@ -203,26 +204,23 @@ static int unfinished(const struct move *m)
 static int unwritten_to_key(const struct move *m)
 {
     struct file *f = m->from->file;
-    struct shown before = stored_value(m->l, m->to);
+    CLEANUP(shown_free) struct shown before = stored_value(m->l, m->to);
     struct name *parked = f->parked;
     int r = unfinished(m);
-    if (r == 0) {
-        draft_to_key(f->draft, &before, true, m->l->losses);
-        if (!f->inherited)
-            f->draft->typed = f->typed;
-        if (parked)
-            lost_backup(m->l, parked);
-        name_reap(m->n, m->from);
-    }
-    shown_free(&before);
-    return r;
+    if (r < 0)
+        return r;
+    draft_to_key(f->draft, &before, true, m->l->losses);
+    if (!f->inherited)
+        f->draft->typed = f->typed;
+    lost_backup(m->l, parked);
+    return 0;
 }
 
 /* The key's file is what the helper's was; `left`: its bytes, if it is being written. */
 static void become_key(const struct move *m, struct file *f, struct buf *left, bool is_edit)
 {
     struct names *n = m->n;
-    struct shown before = stored_value(m->l, m->to);
+    CLEANUP(shown_free) struct shown before = stored_value(m->l, m->to);
     if (is_edit) /* the time goes with it: gedit compares it when it saves again */
         m->to->mtime = m->from->mtime;
     if (f->draft) {
@@ -232,7 +230,6 @@ static void become_key(const struct move *m, struct file *f, struct buf *left, b
         n->helper_bytes += left->len;
         *left = BUF_INIT;
     }
-    shown_free(&before);
     if (is_edit) {
         batch_move(m->l, m->from, m->to);
         return;
@@ -265,8 +262,7 @@ static int helper_to_key(const struct move *m)
         return refused(m, &e);
     struct name *parked = f->parked; /* of another key, which has no other copy */
     become_key(m, f, &left, r > 0);
-    if (parked)
-        lost_backup(m->l, parked);
+    lost_backup(m->l, parked);
     return r > 0 ? writer_accepted(m->l, m->wait) : 0;
 }
 
@@ -316,12 +312,8 @@ static int key_to_key(const struct move *m)
         return -EINVAL;
     if (stays(m->from))
         return -EPERM;
-    if (!stored_has(m->l, m->from)) { /* it was made and has no value yet */
-        int r = unfinished(m);
-        if (r == 0)
-            name_reap(m->n, m->from);
-        return r;
-    }
+    if (!stored_has(m->l, m->from)) /* it was made and has no value yet */
+        return unfinished(m);
     int r = name_keep_spare(m->n, m->from);
     if (r == 0)
         r = batch_room(m->l);
@@ -391,23 +383,18 @@ int live_symlink(struct live *l, const char *text, const char *target, struct li
         return -EPERM;
     if (!names_have_room(n, 0, strlen(target)))
         return -ENOSPC;
-    struct name *x = names_get(n, text, false);
-    struct file *f = x ? file_new(n, FILE_LINK) : NULL;
-    if (f) {
-        buf_str(&f->content, target);
-        n->helper_bytes += f->content.len;
+    struct file *f = names_make(n, text, FILE_LINK);
+    if (!f)
+        return -ENOMEM;
+    buf_str(&f->content, target);
+    n->helper_bytes += f->content.len;
+    if (buf_error(&f->content)) {
+        unlink_helper(l, f->name);
+        return -ENOMEM;
     }
-    if (f && !buf_error(&f->content)) {
-        name_take(n, x, f);
-        (void)look_attr(l, f, ret); /* its size is known */
-        f->lookups++;
-        return 0;
-    }
-    if (f)
-        file_reap(n, f);
-    if (x)
-        name_reap(n, x);
-    return -ENOMEM;
+    (void)look_attr(l, f, ret); /* its size is known */
+    f->lookups++;
+    return 0;
 }
 
 int live_readlink(struct live *l, uint32_t number, struct buf *out)
