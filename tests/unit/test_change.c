@@ -341,7 +341,28 @@ static void test_rebase(void)
     free(image);
 }
 
+/* What was set is still known by its name, but no longer its bytes. */
+static void test_drop_values(void)
+{
+    uint8_t *image;
+    struct gguf *g = model(&image);
+    struct edit_change c;
+    struct err e = {0};
+    edit_change_init(&c, g, NULL);
+    CU_ASSERT_EQUAL(add_op(&c, "= a", &e), 0);
+    CU_ASSERT_EQUAL(add_op(&c, "= new", &e), 0);
+    CU_ASSERT_EQUAL_FATAL(c.n, 2);
+    CU_ASSERT_TRUE(c.slot[0].value && c.slot[1].value);
+    edit_change_drop_values(&c);
+    CU_ASSERT_EQUAL(c.n, 2);
+    CU_ASSERT_TRUE(!c.slot[0].value && !c.slot[1].value);
+    edit_change_free(&c);
+    gguf_free(g);
+    free(image);
+}
+
 static CU_TestInfo tests[] = {
+    {"values that are dropped", test_drop_values},
     {"operations keep places and refuse what they must", test_rows},
     {"general.alignment is a u32 power of two from 8 to 2^20", test_alignment},
     {"names are neither empty nor too long", test_names},

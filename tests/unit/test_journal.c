@@ -267,6 +267,39 @@ static void test_range(void)
     }
 }
 
+/* C1: an edit of a model that has a journal. */
+static void test_commit(void)
+{
+    struct fixture x;
+    struct edit d;
+    struct err e = {0};
+    setup(&x);
+    make_edit(&d, x.g, x.old, x.old_n, EDIT_INPLACE, 'n', 10);
+    /* One that is not done. */
+    struct raw j = whole(&x);
+    put_raw(&x, &j);
+    struct edit_file f = open_model(&x, calm());
+    CU_ASSERT_EQUAL(commit(&f, &d, &(struct edit_result){0}, &e), -ESTALE);
+    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "an interrupted edit must be recovered first"));
+    CU_ASSERT_TRUE(is_old(&x));
+    CU_ASSERT_EQUAL(files(&x), 2);
+    /* One that is not ours. */
+    CU_ASSERT_EQUAL(linkat(x.dir, JOURNAL, x.dir, "other", 0), 0);
+    CU_ASSERT_EQUAL(commit(&f, &d, &(struct edit_result){0}, &e), -ESTALE);
+    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "belongs neither to the model's owner nor to this user"));
+    CU_ASSERT_TRUE(is_old(&x));
+    CU_ASSERT_EQUAL(unlinkat(x.dir, "other", 0), 0);
+    /* One that was not written to its end is removed. */
+    j.bad_sum = true;
+    put_raw(&x, &j);
+    CU_ASSERT_EQUAL(commit(&f, &d, &(struct edit_result){0}, &e), 0);
+    CU_ASSERT_TRUE(is_new(&x, &d));
+    CU_ASSERT_EQUAL(files(&x), 1);
+    edit_file_close(&f);
+    edit_done(&d);
+    teardown(&x);
+}
+
 static CU_TestInfo tests[] = {
     {"whole journals", test_whole},
     {"journals that were not written to their end", test_void},
@@ -274,6 +307,7 @@ static CU_TestInfo tests[] = {
     {"files that are no journals", test_others},
     {"the mode of a journal", test_mode},
     {"the range of a journal", test_range},
+    {"an edit of a model that has a journal", test_commit},
     CU_TEST_INFO_NULL,
 };
 

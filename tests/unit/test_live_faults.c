@@ -56,7 +56,9 @@ static const struct script scripts[] = {
 
     /* ---- a file that changed behind the mount ---- */
     {"a file that changed behind the mount is not written", NULL,
-     "alter; put a.name 'new' =ESTALE; rm a.count =ESTALE; text a.name 'one\n'; restore;"
+     "alter; open A a.name w =ESTALE; open A a.name rw =ESTALE; open A a.name r; read A 'one\n'; "
+     "close A;"
+     "put a.name 'new' =ESTALE; rm a.count =ESTALE; text a.name 'one\n'; restore;"
      "put a.name 'new'",
      "a.name:string=new " A_COUNT A_OTHER A_LIST},
     {"no kind of edit is accepted then", "auto close",
