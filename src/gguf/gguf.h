@@ -3,7 +3,7 @@
  * One GGUF image, parsed: version 1 (as shipped and as first drafted), 2 and 3, either byte order.
  *
  * Calling sequence: a source (file or memory) -> gguf_parse() -> struct gguf, immutable from then
- * on, shared by any number of threads -> gguf_free(). The header's bytes are kept whole in memory;
+ * on, counted and shared by any number of threads -> gguf_free(). The header's bytes are kept whole in memory;
  * keys, values and names are ranges of them. There is no object per array element or string:
  * gguf_walk() and gguf_next() walk values.
  *
@@ -14,6 +14,7 @@
 #ifndef GGUF_GGUF_H
 #define GGUF_GGUF_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -69,6 +70,7 @@ enum gguf_anomaly {
 };
 
 struct gguf {
+    atomic_uint refs;
     struct gguf_format fmt;
     uint8_t *head;      /* owned: bytes [0, head_len) of the file */
     uint64_t head_len;  /* end of the last tensor info (or of the keys, without tensors) */
@@ -114,6 +116,8 @@ int gguf_parse(const struct source *s, unsigned flags, struct gguf **ret, struct
  */
 int gguf_parse_head(const struct source *s, uint8_t *head, uint64_t len, struct gguf **ret,
                     struct err *e);
+struct gguf *gguf_ref(struct gguf *g);
+/* Drop a reference; of the last one, free it. May be NULL. */
 void gguf_free(struct gguf *g);
 
 /*

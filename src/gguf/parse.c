@@ -254,6 +254,7 @@ static int parse_as(struct cursor *c, unsigned flags, struct gguf **ret)
     struct gguf *g = calloc(1, sizeof(*g));
     if (!g)
         return cursor_fail(c, -ENOMEM, "header", 0, "no memory");
+    atomic_init(&g->refs, 1);
     int r = parse_rest(c, g, flags);
     if (r < 0) {
         g->head = NULL; /* still owned by the cursor */
@@ -332,9 +333,15 @@ int gguf_parse_faults(const struct source *s, gguf_fault_fn *fault, void *arg, s
     return r;
 }
 
+struct gguf *gguf_ref(struct gguf *g)
+{
+    atomic_fetch_add(&g->refs, 1);
+    return g;
+}
+
 void gguf_free(struct gguf *g)
 {
-    if (!g)
+    if (!g || atomic_fetch_sub(&g->refs, 1) != 1)
         return;
     index_free(&g->keys);
     index_free(&g->names);

@@ -202,12 +202,29 @@ static void adopt_base(struct live *l)
     adopt(l, snapshot_ref(base_snapshot(l)), store_ref(base_store(l)));
 }
 
+/* What the model's files hold after the plan. */
+static int make_snapshot(struct live *l, struct edit_plan *p, const struct timespec *changed,
+                         struct snapshot **ret, struct err *e)
+{
+    const struct snapshot *base = base_snapshot(l);
+    const size_t n = snapshot_files(base);
+    struct gguf **file = malloc(n * sizeof(struct gguf *));
+    if (!file)
+        return err_set(e, -ENOMEM, "no memory");
+    file[0] = edit_plan_steal(p);
+    for (size_t i = 1; i < n; i++)
+        file[i] = gguf_ref(snapshot_file(base, i));
+    int r = newest_make(l->newest, file, l->snapshots + 1, changed, ret, e);
+    free((void *)file);
+    return r;
+}
+
 static int adopt_plan(struct live *l, struct edit_plan *p, struct err *e)
 {
     struct snapshot *snap;
     struct store *s = NULL;
     struct timespec changed = newest_changed(l->newest);
-    int r = newest_make(l->newest, edit_plan_steal(p), l->snapshots + 1, &changed, &snap, e);
+    int r = make_snapshot(l, p, &changed, &snap, e);
     if (r < 0)
         return r;
     snap->rank = edit_plan_steal_ranks(p);

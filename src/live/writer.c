@@ -163,7 +163,7 @@ static int carry_out(struct live *l, struct job *job, struct snapshot *g, struct
         (void)close(job->result.old_fd);
     /* Readers get the new file. If it cannot be opened, the old one has the same data. */
     if (r == 0 && replaced &&
-        newest_make_store(l->newest, l->file->fd, snapshot_own(g), ret, &job->err) < 0)
+        newest_make_store(g, l->store->file, 0, l->file->fd, ret, &job->err) < 0)
         live_log(l, LOG_WARNING, "the old file is kept open for readers: %s", job->err.msg);
     else if (r == 0 && replaced)
         (*ret)->written = g->number;

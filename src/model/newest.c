@@ -5,8 +5,11 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "model/merge.h"
 
 void newest_init(struct newest *n)
 {
@@ -51,47 +54,87 @@ void newest_touch(struct newest *n)
     (void)pthread_mutex_unlock(&n->lock);
 }
 
-int newest_make(const struct newest *n, struct gguf *own, uint32_t number,
+static void drop_files(struct gguf *const *file, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        gguf_free(file[i]);
+}
+
+/* Its files pass to it. */
+static int make_split(const struct newest *n, struct gguf *const *file, uint32_t number,
+                      const struct timespec *mtime, struct snapshot **ret, struct err *e)
+{
+    const size_t files = n->shards->n;
+    struct gguf *merged = NULL, **all = malloc(files * sizeof(struct gguf *));
+    if (!all)
+        return err_set(e, -ENOMEM, "no memory");
+    memcpy((void *)all, (const void *)file, files * sizeof(struct gguf *));
+    int r = merge_shards((const struct gguf *const *)all, files, &merged, e);
+    if (r == 0 && snapshot_make(merged, number, mtime, ret) < 0)
+        r = err_set(e, -ENOMEM, "no memory");
+    if (r < 0) {
+        gguf_free(merged);
+        free((void *)all);
+        return r;
+    }
+    (*ret)->shard = all;
+    (*ret)->own = all[0];
+    (*ret)->shards = n->shards;
+    return 0;
+}
+
+int newest_make(const struct newest *n, struct gguf *const *file, uint32_t number,
                 const struct timespec *mtime, struct snapshot **ret, struct err *e)
 {
-    struct gguf *merged = NULL;
     struct snapshot *g = NULL;
     int r = number == UINT32_MAX ? err_set(e, -EOVERFLOW, "too many edits; mount it again") : 0;
     if (r == 0 && n->shards)
-        r = shards_merge(n->shards, own, &merged, e);
-    if (r == 0) {
-        r = snapshot_make(merged ? merged : own, number, mtime, &g);
-        if (r < 0)
-            (void)err_set(e, r, "no memory");
-    }
+        r = make_split(n, file, number, mtime, &g, e);
+    else if (r == 0 && snapshot_make(file[0], number, mtime, &g) < 0)
+        r = err_set(e, -ENOMEM, "no memory");
     if (r < 0) {
-        gguf_free(merged);
-        gguf_free(own);
+        drop_files(file, n->shards ? n->shards->n : 1);
         return r;
     }
     if (n->view.snap)
         g->ids = ids_ref(n->view.snap->ids); /* an edit of keys */
-    g->own = merged ? own : NULL;
-    g->shards = n->shards;
     g->file = n->name ? n->name : g->file;
     *ret = g;
     return 0;
 }
 
-int newest_make_store(const struct newest *n, int fd, const struct gguf *own, struct store **ret,
-                      struct err *e)
+/* The store of these files, of which one is new. */
+static int make_store(const struct snapshot *g, struct mapped *const *file, size_t no,
+                      struct mapped *m, struct store **ret)
 {
-    static const struct shards one = {0};
+    const size_t n = snapshot_files(g);
+    struct mapped **all = malloc(n * sizeof(struct mapped *));
+    const struct gguf **of = malloc(n * sizeof(struct gguf *));
+    int r = all && of ? 0 : -ENOMEM;
+    for (size_t i = 0; i < n && r == 0; i++) {
+        all[i] = i == no ? m : file[i];
+        of[i] = snapshot_file(g, i);
+    }
+    if (r == 0)
+        r = store_make(all, of, n, ret);
+    free((void *)all);
+    free((void *)of);
+    return r;
+}
+
+int newest_make_store(const struct snapshot *g, struct mapped *const *file, size_t no, int fd,
+                      struct store **ret, struct err *e)
+{
     struct mapped *m = NULL;
     int own_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
     if (own_fd < 0)
         return err_set(e, -errno, "cannot duplicate: %s", strerror(errno));
-    int r = mapped_open(own_fd, own->file_size, &m, e);
+    int r = mapped_open(own_fd, snapshot_file(g, no)->file_size, &m, e);
     if (r < 0) {
         (void)close(own_fd);
         return r;
     }
-    r = shards_store(n->shards ? n->shards : &one, own, m, ret);
+    r = make_store(g, file, no, m, ret);
     mapped_unref(m);
     return r < 0 ? err_set(e, r, "no memory") : 0;
 }

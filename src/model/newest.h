@@ -44,14 +44,17 @@ struct view newest_view_as(const struct newest *n, struct snapshot *g);
 struct timespec newest_changed(struct newest *n);
 
 /*
- * A snapshot of what the edited file holds, which passes to it in any case: merged with the
- * other shards of a split model.
+ * A snapshot of what the model's file holds, or of what the files of a split model hold, in their
+ * order: references, which pass in any case.
  */
-int newest_make(const struct newest *n, struct gguf *own, uint32_t number,
+int newest_make(const struct newest *n, struct gguf *const *file, uint32_t number,
                 const struct timespec *mtime, struct snapshot **ret, struct err *e);
-/* The store of the edited file, open as fd (which is duplicated) and laid out as in `own`. */
-int newest_make_store(const struct newest *n, int fd, const struct gguf *own, struct store **ret,
-                      struct err *e);
+/*
+ * The store of a snapshot, of which file number `no` is open as fd (which is duplicated). file: all
+ * of them in their order, of which that one is not used.
+ */
+int newest_make_store(const struct snapshot *g, struct mapped *const *file, size_t no, int fd,
+                      struct store **ret, struct err *e);
 
 /* Put a snapshot and a store of its tensors in the place of the newest, whose references are
  * returned; these pass. */

@@ -36,6 +36,14 @@ int shards_find(struct shards *s, const char *path, char **first)
     return -ENOMEM;
 }
 
+void shards_release(struct shards *s)
+{
+    for (size_t i = 0; i < s->n; i++) {
+        mapped_unref(s->file[i]);
+        s->file[i] = NULL;
+    }
+}
+
 void shards_free(struct shards *s)
 {
     for (size_t i = 0; i < s->n; i++) {

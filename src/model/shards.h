@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The files of a split model, opened (model/split.h finds them). The first is the one that is
- * edited; the others are opened once and stay open.
+ * The files of a split model, opened (model/split.h finds them). They pass to the first
+ * snapshot and its store: shards_release().
  *
  * Threads: immutable once opened.
  */
@@ -15,8 +15,8 @@ struct shards {
     size_t n;             /* files; 0: the model is not split */
     struct split split;   /* owned: their paths */
     char **name;          /* owned: file names, of those that were opened */
-    struct gguf **g;      /* owned; that of the first, which changes, is NULL */
-    struct mapped **file; /* owned references; the first is NULL */
+    struct gguf **g;      /* owned references: as they were opened; the first is NULL */
+    struct mapped **file; /* owned references, until shards_release(); the first is NULL */
 };
 
 /*
@@ -25,6 +25,8 @@ struct shards {
  */
 int shards_find(struct shards *s, const char *path, char **first);
 void shards_free(struct shards *s);
+/* A store has the files from now on: one that is replaced is not kept open. */
+void shards_release(struct shards *s);
 
 /* The model that all of them make, when the first holds g; *ret is the caller's. */
 int shards_merge(const struct shards *s, const struct gguf *g, struct gguf **ret, struct err *e);

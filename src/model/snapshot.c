@@ -70,7 +70,9 @@ static void snapshot_free(struct snapshot *g)
     free((void *)g->key_size);
     free((void *)g->row_size);
     gguf_free(g->gguf);
-    gguf_free(g->own);
+    for (size_t i = 0; g->shard && i < g->shards->n; i++)
+        gguf_free(g->shard[i]);
+    free((void *)g->shard);
     ids_unref(g->ids);
     image_unref(g->whole);
     free(g->rank);
@@ -228,9 +230,9 @@ uint64_t snapshot_offset(const struct snapshot *g, uint32_t i, size_t *shard)
 {
     const struct gguf *m = snapshot_own(g);
     *shard = 0;
-    while (g->shards && i >= m->n_tensors) {
+    while (g->shard && i >= m->n_tensors) {
         i -= m->n_tensors;
-        m = g->shards->g[++*shard];
+        m = g->shard[++*shard];
     }
     return m->tensor[i].off;
 }

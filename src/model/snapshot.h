@@ -35,7 +35,8 @@ struct snapshot {
     uint32_t number;             /* 0 for the first snapshot of a mount */
     struct timespec mtime;       /* when it was made; of the first: the model's */
     struct gguf *gguf;           /* owned: what is shown */
-    struct gguf *own;            /* owned: of a split model, what its first file holds; else NULL */
+    struct gguf **shard;         /* owned references: of a split model, what each file holds; else NULL */
+    struct gguf *own;            /* the first of them; or NULL */
     struct ids *ids;             /* a reference: which tensor is which; NULL: see ids.h */
     const char *file;            /* the tree's: what its file is called; "" if that is not known */
     const struct shards *shards; /* the tree's; NULL if the model is not split */
@@ -99,10 +100,21 @@ static inline uint32_t snapshot_tensor_no(const struct snapshot *g, const struct
     return (uint32_t)(t - g->gguf->tensor);
 }
 
-/* What the file that is edited holds. */
+/* What the file with the keys holds: the first of a split model. */
 static inline const struct gguf *snapshot_own(const struct snapshot *g)
 {
     return g->own ? g->own : g->gguf;
+}
+
+/* The files of the model, and what one of them holds. */
+static inline size_t snapshot_files(const struct snapshot *g)
+{
+    return g->shard ? g->shards->n : 1;
+}
+
+static inline struct gguf *snapshot_file(const struct snapshot *g, size_t no)
+{
+    return g->shard ? g->shard[no] : g->gguf;
 }
 
 /* Where tensor i's data lies in its file, and which of the shards that is. */

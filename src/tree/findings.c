@@ -22,12 +22,14 @@ static void add_line(void *arg, const struct check_finding *f)
 static int check_one(const struct view *v, size_t i, const char *name, struct buf *out)
 {
     const struct snapshot *snap = v->snap;
-    const struct gguf *g = i ? snap->shards->g[i] : snapshot_own(snap);
-    /* A later first file is laid out by this program: nothing is looked for between its tensors. */
+    const struct gguf *g = snapshot_file(snap, i);
+    const struct mapped *file = v->store->file[i];
+    /* A file that was edited is laid out by this program: nothing is looked for between its
+     * tensors. */
     struct source src = {0};
-    if (i > 0) {
-        src = mapped_source(snap->shards->file[i]);
-    } else if (v->file) {
+    if (i > 0 && g == snap->shards->g[i] && file->map.size == g->file_size) {
+        src = mapped_source(v->store->file[i]);
+    } else if (i == 0 && v->file) {
         src = image_source(v->file);
         src.fd = v->file->file[0].fd;
     }
@@ -46,9 +48,9 @@ static int check_one(const struct view *v, size_t i, const char *name, struct bu
 void info_text(const struct view *v, const char *file, struct buf *out)
 {
     const struct shards *s = v->snap->shards;
-    uint64_t missing = summary_missing(snapshot_own(v->snap));
-    for (size_t i = 1; s && i < s->n; i++)
-        missing += summary_missing(s->g[i]);
+    uint64_t missing = 0;
+    for (size_t i = 0; i < snapshot_files(v->snap); i++)
+        missing += summary_missing(snapshot_file(v->snap, i));
     summary_text(&(struct summary){v->snap->gguf, file, s ? s->n : 0, missing}, out);
 }
 

@@ -9,6 +9,23 @@
 #include <syslog.h>
 #include <unistd.h>
 
+/* g passes. */
+static int first_snapshot(struct tree *t, struct gguf *g, struct err *e)
+{
+    size_t n = t->shards.n ? t->shards.n : 1;
+    struct gguf **file = malloc(n * sizeof(struct gguf *));
+    if (!file) {
+        gguf_free(g);
+        return err_set(e, -ENOMEM, "no memory");
+    }
+    file[0] = g;
+    for (size_t i = 1; i < n; i++)
+        file[i] = gguf_ref(t->shards.g[i]);
+    int r = newest_make(&t->newest, file, 0, &t->st.st_mtim, &t->newest.view.snap, e);
+    free((void *)file);
+    return r;
+}
+
 static int first_gen(struct tree *t, const struct source *src, struct err *e)
 {
     struct gguf *g = NULL;
@@ -26,13 +43,15 @@ static int first_gen(struct tree *t, const struct source *src, struct err *e)
     t->newest.name = t->name;
     t->newest.shards = t->shards.n ? &t->shards : NULL;
     t->newest.changed = t->st.st_mtim;
-    r = newest_make(&t->newest, g, 0, &t->st.st_mtim, &t->newest.view.snap, e);
+    r = first_snapshot(t, g, e);
     if (r == 0)
         atomic_store(&t->newest.numbers, t->newest.view.snap->gguf->n_tensors);
     if (r == 0)
-        r = newest_make_store(&t->newest, t->model.file.fd, g, &t->newest.view.store, e);
+        r = newest_make_store(t->newest.view.snap, t->shards.file, 0, t->model.file.fd,
+                              &t->newest.view.store, e);
     if (r < 0)
         return r;
+    shards_release(&t->shards);
     r = snapshot_keep_file(t->newest.view.snap, src, t->newest.view.store->file[0],
                            &t->newest.file);
     if (r < 0)
@@ -108,7 +127,7 @@ static int add_rights(struct tree *t, size_t i, const char *path)
     struct stat st;
     char *name = t->shards.n ? split_path(&t->shards.split, i) : strdup(path);
     char *base = !name ? NULL : t->opt.base ? strdup(t->opt.base) : real_folder(name);
-    int fd = i ? t->shards.file[i]->fd : t->model.file.fd;
+    int fd = t->newest.view.store->file[i]->fd;
     int r = base ? rights_add(&t->rights, fd, name, base) : -ENOMEM;
     if (r == 0 && fstat(fd, &st) == 0)
         t->identity = tree_identity_with(t->identity, &st);

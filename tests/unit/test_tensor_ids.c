@@ -131,7 +131,7 @@ static void set_state(struct tree_image *m, struct build *b, const struct tensor
     CU_ASSERT_EQUAL_FATAL(source_fd(other.fd, &src, &e), 0);
     CU_ASSERT_EQUAL_FATAL(gguf_parse(&src, 0, &g, &e), 0);
     uint32_t n = g->n_tensors;
-    CU_ASSERT_EQUAL_FATAL(newest_make(&t->newest, g, now->number + 1, &now->mtime, &snap, &e), 0);
+    CU_ASSERT_EQUAL_FATAL(newest_make(&t->newest, &g, now->number + 1, &now->mtime, &snap, &e), 0);
     ids_unref(snap->ids);
     CU_ASSERT_EQUAL_FATAL(ids_follow(now->ids, now->gguf->n_tensors, from, n, &given, &snap->ids),
                           0);
