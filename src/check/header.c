@@ -23,7 +23,7 @@ static int load(const char *path, struct shards *s, struct gguf **first, struct 
         char shown[SHOW_MAX];
         (void)err_prefix(e, r, "shard %s", show(shown, s->name[0], strlen(s->name[0])));
     }
-    return r == 0 && s->n ? model_open_shards(s, *first, GGUF_PARTIAL, e) : r;
+    return r == 0 && s->n ? model_open_shards(s, *first, GGUF_PARTIAL, NULL, e) : r;
 }
 
 int header_open(const char *path, struct header *ret, struct err *e)

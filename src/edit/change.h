@@ -75,6 +75,7 @@ struct edit_slot {
     uint64_t rank;
     uint32_t old;  /* number in the base; EDIT_NONE: a new one */
     uint32_t next; /* slot in the same bucket */
+    uint64_t born; /* rises with each slot of the process */
     bool gone;     /* removed */
     bool named;    /* found by its name */
     bool again;    /* a tensor that was removed, and another one added under its name */
@@ -83,11 +84,11 @@ struct edit_slot {
 struct edit_undo;
 
 struct edit_change {
-    const struct gguf *base; /* must outlive the change */
-    const uint64_t *rank;    /* of the base's keys, rising, must outlive it too; NULL: number + 1 */
+    const struct gguf *base;  /* must outlive the change */
+    const struct gguf *whole; /* the same: the model whose tensors are edited, see edit_base */
+    const uint64_t *rank; /* of the base's keys, rising, must outlive it too; NULL: number + 1 */
     const uint64_t *tensor_rank; /* the same of its tensors */
     const struct ids *ids;       /* as in struct edit_base */
-    uint32_t first;              /* the same */
     struct edit_slot *slot;      /* owned; in the order in which they were first touched */
     size_t n, cap;
     uint32_t *bucket;  /* owned: first slot of each chain, or EDIT_NONE */
@@ -109,7 +110,8 @@ struct edit_base {
     const uint64_t *rank;        /* as in struct edit_change */
     const uint64_t *tensor_rank; /* the same */
     const struct ids *ids;       /* which tensor is which; NULL as in ids.h */
-    uint32_t first; /* the place in ids of its first tensor: of a file of a split model */
+    const struct gguf
+        *whole; /* of a split model, of which g is the first file, all of it (parts.h); NULL: g */
 };
 
 /* The first, of a model whose tensors are not edited. */

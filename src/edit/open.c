@@ -62,22 +62,24 @@ void model_free(struct model_file *m)
     *m = (struct model_file){.dir = -1, .file = {.fd = -1}};
 }
 
-/* Parse and map file i; the descriptor passes to it. */
+/* Parse and map file i. */
 static int take(struct shards *s, size_t i, struct model_file *m, unsigned flags, struct err *e)
 {
     int r = model_open(m, e);
     if (r == 0)
         r = gguf_parse(&m->src, flags, &s->g[i], e);
+    int fd = r == 0 ? fcntl(m->file.fd, F_DUPFD_CLOEXEC, 0) : -1;
+    if (r == 0 && fd < 0)
+        r = err_set(e, -errno, "cannot duplicate: %s", strerror(errno));
     if (r == 0)
-        r = mapped_open(m->file.fd, m->src.size, &s->file[i], e);
-    if (r == 0) {
-        m->file.fd = -1; /* the mapping has it */
-        r = edit_overlay_map(&m->overlay, &s->file[i]->map, e);
-    }
-    return r;
+        r = mapped_open(fd, m->src.size, &s->file[i], e);
+    if (r < 0 && fd >= 0)
+        (void)close(fd);
+    return r == 0 ? edit_overlay_map(&m->overlay, &s->file[i]->map, e) : r;
 }
 
-static int open_shard(struct shards *s, size_t i, unsigned flags, struct err *e)
+static int open_shard(struct shards *s, size_t i, unsigned flags, const struct model_opener *o,
+                      struct err *e)
 {
     struct model_file m;
     s->name[i] = split_name(&s->split, i);
@@ -85,9 +87,14 @@ static int open_shard(struct shards *s, size_t i, unsigned flags, struct err *e)
     if (!path)
         return err_set(e, -ENOMEM, "no memory");
     int r = model_find(path, &m, e);
+    if (r == 0 && o)
+        r = o->found(o->arg, &m, e);
     if (r == 0)
         r = take(s, i, &m, flags, e);
-    model_free(&m);
+    if (r == 0 && o)
+        o->keep(o->arg, i, &m);
+    else
+        model_free(&m);
     free(path);
     return r;
 }
@@ -119,13 +126,14 @@ static int check_totals(const struct shards *s, const struct gguf *first, size_t
     return 0;
 }
 
-int model_open_shards(struct shards *s, const struct gguf *g, unsigned parse_flags, struct err *e)
+int model_open_shards(struct shards *s, const struct gguf *g, unsigned parse_flags,
+                      const struct model_opener *o, struct err *e)
 {
     char shown[SHOW_MAX];
     size_t i = 0;
     int r = merge_check(g, g, 0, s->n, e);
     while (r == 0 && ++i < s->n) {
-        r = open_shard(s, i, parse_flags, e);
+        r = open_shard(s, i, parse_flags, o, e);
         if (r == 0)
             r = merge_check(g, s->g[i], i, s->n, e);
     }
@@ -137,19 +145,49 @@ int model_open_shards(struct shards *s, const struct gguf *g, unsigned parse_fla
     return check_extra(s, e);
 }
 
-int model_recover(const char *path, struct edit_recovered *ret, struct err *e)
+static int recover_file(const char *path, struct edit_recovered *ret, struct err *e)
 {
     struct model_file m;
-    struct shards s;
-    char *first = NULL;
-    if (shards_find(&s, path, &first) < 0)
-        return err_set(e, -ENOMEM, "no memory");
-    int r = model_find(first ? first : path, &m, e);
+    struct edit_recovered found = {0};
+    int r = model_find(path, &m, e);
     if (r == 0)
         r = edit_file_open(&m.file, &sys_libc, m.dir, m.name, true, e);
     if (r == 0)
-        r = edit_recover(&m.file, ret, e);
+        r = edit_recover(&m.file, &found, e);
     model_free(&m);
+    ret->finished |= found.finished;
+    ret->dropped |= found.dropped;
+    ret->removed += found.removed;
+    return r;
+}
+
+/* Each file by itself: what is wrong with one does not keep the others as they are. */
+static int recover_shards(const struct shards *s, struct edit_recovered *ret, struct err *e)
+{
+    int result = 0;
+    for (size_t i = 0; i < s->n; i++) {
+        char shown[SHOW_MAX], *name = split_name(&s->split, i), *path = split_path(&s->split, i);
+        struct err why = {0};
+        int r = name && path ? recover_file(path, ret, &why) : -ENOMEM;
+        if (r < 0 && result == 0)
+            result = err_set(e, r, "shard %s: %s", name ? show(shown, name, strlen(name)) : "",
+                             why.code ? why.msg : strerror(-r));
+        free(name);
+        free(path);
+        if (r == -ENOENT) /* a name may lie about how many there are */
+            break;
+    }
+    return result;
+}
+
+int model_recover(const char *path, struct edit_recovered *ret, struct err *e)
+{
+    struct shards s;
+    char *first = NULL;
+    *ret = (struct edit_recovered){0};
+    if (shards_find(&s, path, &first) < 0)
+        return err_set(e, -ENOMEM, "no memory");
+    int r = s.n ? recover_shards(&s, ret, e) : recover_file(path, ret, e);
     shards_free(&s);
     free(first);
     return r;

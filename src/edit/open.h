@@ -39,11 +39,23 @@ int model_find(const char *path, struct model_file *m, struct err *e);
 int model_open(struct model_file *m, struct err *e);
 void model_free(struct model_file *m);
 
+/* What opens the files of a split model for writing. */
+struct model_opener {
+    /* A file was found, and is to be read: m->file may be opened before. 0, or -errno with a line, which
+     * ends it all. */
+    int (*found)(void *arg, struct model_file *m, struct err *e);
+    /* File number i was read: m passes. */
+    void (*keep)(void *arg, size_t i, struct model_file *m);
+    void *arg;
+};
+
 /*
  * Open and check all files of a split model but the first, whose content is g; parse_flags as of
- * gguf_parse(). -EBADMSG, -ENOENT, -ENODATA ... with a line that names the file.
+ * gguf_parse(). o: NULL: to be read only. -EBADMSG, -ENOENT, -ENODATA ... with a line that names the
+ * file.
  */
-int model_open_shards(struct shards *s, const struct gguf *g, unsigned parse_flags, struct err *e);
+int model_open_shards(struct shards *s, const struct gguf *g, unsigned parse_flags,
+                      const struct model_opener *o, struct err *e);
 
 /* Finish or undo what a crash interrupted, of the model that `path` names. As edit_recover(). */
 int model_recover(const char *path, struct edit_recovered *ret, struct err *e);

@@ -25,10 +25,7 @@ static uint32_t number_of(const struct rebase *b, uint32_t old)
     if (!b->from->of_tensors)
         return gguf_find_key(b->to->base, name.p, name.n);
     const struct edit_change *now = b->now;
-    uint32_t end = now->first + now->base->n_tensors;
-    struct tensor_id id = ids_of(b->before->ids, b->before->first + old);
-    uint32_t at = ids_find(now->ids, end, id.number);
-    return at != IDS_NONE && at >= now->first && at < end ? at - now->first : EDIT_NONE;
+    return ids_find(now->ids, now->whole->n_tensors, ids_of(b->before->ids, old).number);
 }
 
 /* The slot in `to` of the key or tensor that slot s of `from` came from; EDIT_NONE if it is in
@@ -80,6 +77,7 @@ static int land(struct edit_change *to, const struct edit_slot *s, uint32_t i)
     if (r < 0)
         return r;
     to->slot[i].rank = s->rank;
+    to->slot[i].born = s->born;
     slot_set_value(to, i, s->value);
     slot_set_gone(to, i, false);
     return 0;
@@ -112,6 +110,7 @@ static int land_tensor(const struct rebase *b, const struct edit_slot *s, uint32
         return r;
     slot_set_content(to, i, s->content);
     to->slot[i].rank = s->rank;
+    to->slot[i].born = s->born;
     to->slot[i].again = s->again && to->slot[i].old != EDIT_NONE;
     slot_set_gone(to, i, false);
     return 0;

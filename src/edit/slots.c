@@ -174,11 +174,13 @@ static int make_room(struct edit_change *c)
 
 static int append(struct edit_change *c, struct edit_slot s, struct name name, uint32_t *ret)
 {
+    static _Atomic(uint64_t) count;
     int r = make_room(c);
     if (r == 0)
         r = copy_name(&s, name);
     if (r < 0)
         return r;
+    s.born = atomic_fetch_add(&count, 1) + 1;
     *ret = (uint32_t)c->n;
     c->slot[c->n++] = s;
     enter(c, *ret);
@@ -392,8 +394,9 @@ int slots_of_tensors(struct edit_change *c, struct edit_change **ret)
         struct edit_change *t = calloc(1, sizeof(*t));
         if (!t)
             return -ENOMEM;
-        *t = (struct edit_change){.base = c->base, .rank = c->tensor_rank, .of_tensors = true};
-        for (uint32_t i = 0; i < c->base->n_tensors; i++)
+        *t = (struct edit_change){
+            .base = c->whole, .whole = c->whole, .rank = c->tensor_rank, .of_tensors = true};
+        for (uint32_t i = 0; i < c->whole->n_tensors; i++)
             t->bytes += base_entry(t, i);
         c->tensors = t;
     }
@@ -405,7 +408,7 @@ int slots_of_tensors(struct edit_change *c, struct edit_change **ret)
 
 int edit_check_size(const struct edit_change *c, struct err *e)
 {
-    uint64_t infos = c->tensors ? c->tensors->bytes : c->base->head_len - c->base->info_off;
+    uint64_t infos = c->tensors ? c->tensors->bytes : c->whole->head_len - c->whole->info_off;
     if (c->bytes <= GGUF_MAX_HEADER && infos <= GGUF_MAX_HEADER - c->bytes)
         return 0;
     return err_set(e, -EFBIG, "the header would be over %llu bytes",
@@ -433,7 +436,7 @@ size_t slots_by_rank(const struct edit_change *c, struct ranked *list)
 
 void edit_change_init(struct edit_change *c, const struct gguf *base, const uint64_t *rank)
 {
-    *c = (struct edit_change){.base = base, .rank = rank};
+    *c = (struct edit_change){.base = base, .whole = base, .rank = rank};
     for (uint32_t i = 0; i < base->n_kv; i++)
         if (!name_is(base_name(c, i), KEY_RESERVE)) /* the plan makes a new one */
             c->bytes += base_entry(c, i);
@@ -442,9 +445,9 @@ void edit_change_init(struct edit_change *c, const struct gguf *base, const uint
 void edit_change_on(struct edit_change *c, const struct edit_base *base)
 {
     edit_change_init(c, base->g, base->rank);
+    c->whole = base->whole ? base->whole : base->g;
     c->tensor_rank = base->tensor_rank;
     c->ids = base->ids;
-    c->first = base->first;
 }
 
 void edit_change_drop_values(struct edit_change *c)

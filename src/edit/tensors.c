@@ -52,7 +52,7 @@ static struct edit_tensor of_base(const struct edit_change *c, uint32_t i)
 {
     const uint64_t *rank = c->of_tensors ? c->rank : c->tensor_rank;
     uint64_t at = rank ? rank[i] : (uint64_t)i + 1;
-    return (struct edit_tensor){i, c->base->tensor[i].nbytes, at, NULL};
+    return (struct edit_tensor){i, c->whole->tensor[i].nbytes, at, NULL};
 }
 
 static struct edit_tensor of_slot(const struct edit_change *t, const struct edit_slot *s)
@@ -73,7 +73,7 @@ bool edit_tensor_find(const struct edit_change *c, const void *name, size_t n,
         *ret = of_slot(c->tensors, &c->tensors->slot[i]);
         return true;
     }
-    i = gguf_find_tensor(c->base, name, n);
+    i = gguf_find_tensor(c->whole, name, n);
     if (i != EDIT_NONE)
         *ret = of_base(c, i);
     return i != EDIT_NONE;
@@ -81,7 +81,7 @@ bool edit_tensor_find(const struct edit_change *c, const void *name, size_t n,
 
 bool edit_tensor_name(const struct edit_change *c, uint32_t old, const void **name, size_t *n)
 {
-    const struct gguf *g = c->base;
+    const struct gguf *g = c->whole;
     uint32_t i = c->tensors ? slot_of(c->tensors, old) : EDIT_NONE;
     const struct edit_slot *s = i == EDIT_NONE ? NULL : &c->tensors->slot[i];
     *name = s ? s->name : gguf_name(g, &g->tensor[old]);
@@ -236,7 +236,7 @@ static int reshape(struct op *op, const struct edit_tensor *t, const struct edit
     struct edit_content *k;
     uint64_t nbytes;
     bool made = t->content && t->content->shape.n_dims;
-    uint32_t type = made ? t->content->shape.type : op->c->base->tensor[t->old].type_id;
+    uint32_t type = made ? t->content->shape.type : op->c->whole->tensor[t->old].type_id;
     int r = edit_shape_bytes(shape, &nbytes, op->e);
     if (r < 0)
         return r;
@@ -292,17 +292,17 @@ int edit_change_tensors(const struct edit_change *c, struct edit_info **ret, siz
 {
     const struct edit_change *t = c->tensors;
     size_t touched = t ? t->n : 0, at = 0, count = 0, slots = 0;
-    struct edit_info *info = malloc(((size_t)c->base->n_tensors + touched + 1) * sizeof(*info));
+    struct edit_info *info = malloc(((size_t)c->whole->n_tensors + touched + 1) * sizeof(*info));
     struct ranked *list = malloc((touched + 1) * sizeof(*list));
     if (!info || !list) {
         free(info);
         free(list);
         return -ENOMEM;
     }
-    struct edit_change none = {.base = c->base, .rank = c->tensor_rank, .of_tensors = true};
+    struct edit_change none = {.base = c->whole, .rank = c->tensor_rank, .of_tensors = true};
     t = t ? t : &none;
     slots = slots_by_rank(t, list);
-    for (uint32_t i = 0; i < c->base->n_tensors; i++) {
+    for (uint32_t i = 0; i < c->whole->n_tensors; i++) {
         for (; at < slots && list[at].rank < base_rank(t, i); at++)
             info[count++] = info_of(&t->slot[list[at].slot]);
         struct name name = base_name(t, i);

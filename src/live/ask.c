@@ -5,6 +5,8 @@
  * a disk that hangs holds up only the requests that need it. See writer.h.
  */
 #include "live/makings.h"
+#include "live/parts.h"
+#include "live/tensor.h"
 #include "live/writer.h"
 
 #include <errno.h>
@@ -98,10 +100,12 @@ void writer_later(struct live *l, unsigned seconds)
     crew_call_at(l->crew, &l->job, &l->due);
 }
 
-bool writer_is_small(const struct live *l)
+/* Of a split model whose keys alone are edited it is the first file that counts. */
+bool writer_is_small(const struct batch *b)
 {
-    uint64_t size = l->next.change.base->file_size;
-    return size <= SMALL_MODEL && l->next.change.bytes <= SMALL_MODEL - size;
+    const struct edit_change *c = &b->change;
+    uint64_t size = c->tensors ? c->whole->file_size : c->base->file_size;
+    return size <= SMALL_MODEL && c->bytes <= SMALL_MODEL - size;
 }
 
 static int park(struct live *l, struct live_wait **list, struct live_wait *w, bool own)
@@ -142,31 +146,46 @@ int writer_sync(struct live *l, struct live_wait *w, bool own)
 }
 
 /* What the writer's thread may change while nothing is written (edit_file.clone) is left out. */
-bool writer_file(const struct live *l, struct edit_file *ret)
+bool writer_file(const struct live *l, size_t no, struct edit_file *ret)
 {
+    const struct edit_file *f = l->files[no].file;
     assert(lock_held(&l->lock));
     if (l->flying)
         return false;
-    *ret =
-        (struct edit_file){.sys = l->file->sys, .dir = l->file->dir, .fd = -1, .id = l->file->id};
-    (void)strcpy(ret->name, l->file->name);
+    *ret = (struct edit_file){.sys = f->sys, .dir = f->dir, .fd = -1, .id = f->id};
+    (void)strcpy(ret->name, f->name);
     return true;
 }
 
 /* The file may be replaced while it is asked about: its descriptor is kept open. A write that is
- * under way finds out by itself. */
-void writer_ready(struct live *l, struct err *e)
+ * under way finds out by itself. With the lock, which is given up meanwhile. */
+static void ask_ready(struct live *l, uint32_t no, struct err *e)
 {
     struct edit_file f;
     *e = (struct err){0};
-    lock_take(&l->lock);
-    bool idle = writer_file(l, &f);
+    bool idle = writer_file(l, no, &f);
     struct store *s = store_ref(l->newest->view.store);
     lock_drop(&l->lock);
-    f.fd = s->file[0]->fd;
+    f.fd = s->file[no]->fd;
     if (idle)
         (void)edit_possible(&f, &l->opt.edit, e);
     store_unref(s);
+    lock_take(&l->lock);
+}
+
+void writer_ready(struct live *l, struct err *e)
+{
+    lock_take(&l->lock);
+    ask_ready(l, 0, e);
+    lock_drop(&l->lock);
+}
+
+void writer_ready_tensor(struct live *l, uint32_t tensor, struct err *e)
+{
+    struct tensor_now t;
+    lock_take(&l->lock);
+    ask_ready(l, tensor_of_number(l, tensor, &t) < 0 ? 0 : tensor_file(l, t.old), e);
+    lock_drop(&l->lock);
 }
 
 /*
@@ -184,7 +203,7 @@ int writer_accepted(struct live *l, struct live_wait *w)
         writer_later(l, WRITER_SOON);
         return 0;
     }
-    if (mode == LIVE_COMMIT_CLOSE || (mode == LIVE_COMMIT_AUTO && writer_is_small(l)))
+    if (mode == LIVE_COMMIT_CLOSE || (mode == LIVE_COMMIT_AUTO && writer_is_small(p)))
         return park(l, &p->waits, w, true);
     bool busy = l->flying && (l->flight.slow || mode == LIVE_COMMIT_SYNC);
     if (busy || l->freeing) {
@@ -197,38 +216,50 @@ int writer_accepted(struct live *l, struct live_wait *w)
 
 /* ---- the question ---- */
 
-/* Whether what was answered for this batch before still holds, but for the room. */
+/* Whether what was answered for this batch before still holds, but for the room. Of a tensor of a
+ * split model it may have been of another file. */
 static bool is_known(const struct live *l)
 {
     const struct batch *p = &l->next;
     const struct gguf *g = p->change.base;
     uint64_t infos = g->head_len - g->info_off;
-    if (!p->asked || p->how == EDIT_AUTO)
+    if (!p->asked || p->how == EDIT_AUTO || (p->change.tensors && l->n_files > 1))
         return false;
     return p->how != EDIT_INPLACE || p->change.bytes + infos + EDIT_HEAD_FIXED <= g->data_off;
 }
 
-/* Ask without the lock. The plan is out of reach of others meanwhile. */
+/* The slowest of the strategies. */
+static int ask_parts(struct live *l, const struct parts *p, enum edit_strategy *ret, struct err *e)
+{
+    enum edit_strategy how = EDIT_AUTO, one;
+    int r = 0;
+    for (size_t i = 0; i < p->n && r == 0; i++) {
+        r = edit_prepare(l->files[p->part[i].file].file, &p->part[i].plan, &l->opt.edit, &one, e);
+        how = r == 0 && one > how ? one : how;
+    }
+    if (r == 0)
+        *ret = how;
+    return r;
+}
+
+/* Ask without the lock. The plans are out of reach of others meanwhile. */
 static int ask_all(struct live *l, enum edit_strategy *how, struct err *e)
 {
     struct batch *p = &l->next;
     int r = batch_freshen(l, e);
     if (r < 0)
         return r;
-    struct snapshot *snap = snapshot_ref(l->newest->view.snap); /* whose head is the plan's */
-    struct edit_plan plan = p->plan;
-    uint64_t planned = p->planned, batch = p->number;
-    p->plan = EDIT_PLAN_INIT;
-    p->planned = 0;
+    struct snapshot *snap = snapshot_ref(l->newest->view.snap); /* whose heads are the plans' */
+    struct parts parts = p->parts;
+    uint64_t batch = p->number;
+    p->parts = (struct parts){0};
     lock_drop(&l->lock);
-    r = edit_prepare(l->file, &plan, &l->opt.edit, how, e);
+    r = ask_parts(l, &parts, how, e);
     lock_take(&l->lock);
-    if (p->number == batch && p->planned == 0) {
-        p->plan = plan;
-        p->planned = planned;
-    } else {
-        edit_plan_free(&plan);
-    }
+    if (p->number == batch && !p->parts.part)
+        p->parts = parts;
+    else
+        parts_free(&parts);
     snapshot_unref(snap);
     return r;
 }

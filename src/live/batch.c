@@ -7,17 +7,21 @@
 #include <string.h>
 #include <syslog.h>
 
+#include "live/parts.h"
 #include "live/preview.h"
 #include "live/stored.h"
 #include "live/tensor.h"
 
 /* ---- begin, end ---- */
 
-/* The file that is edited is the first of a split model. */
+/* Keys are those of the first file of a split model, tensors those of all. */
 static struct edit_base base_of(const struct snapshot *g)
 {
-    return (struct edit_base){
-        .g = snapshot_own(g), .rank = g->rank, .tensor_rank = g->tensor_rank, .ids = g->ids};
+    return (struct edit_base){.g = snapshot_own(g),
+                              .whole = g->gguf,
+                              .rank = g->rank,
+                              .tensor_rank = g->tensor_rank,
+                              .ids = g->ids};
 }
 
 void batch_begin(struct live *l)
@@ -72,7 +76,7 @@ void batch_free(struct batch *b)
     b->step = NULL;
     b->cap_step = 0;
     edit_change_free(&b->change);
-    edit_plan_free(&b->plan);
+    parts_free(&b->parts);
     preview_free(&b->preview);
 }
 
@@ -202,46 +206,12 @@ static void adopt_base(struct live *l)
     adopt(l, snapshot_ref(base_snapshot(l)), store_ref(base_store(l)));
 }
 
-/* What the model's files hold after the plan. */
-static int make_snapshot(struct live *l, struct edit_plan *p, const struct timespec *changed,
-                         struct snapshot **ret, struct err *e)
-{
-    const struct snapshot *base = base_snapshot(l);
-    const size_t n = snapshot_files(base);
-    struct gguf **file = malloc(n * sizeof(struct gguf *));
-    if (!file)
-        return err_set(e, -ENOMEM, "no memory");
-    file[0] = edit_plan_steal(p);
-    for (size_t i = 1; i < n; i++)
-        file[i] = gguf_ref(snapshot_file(base, i));
-    int r = newest_make(l->newest, file, l->snapshots + 1, changed, ret, e);
-    free((void *)file);
-    return r;
-}
-
-static int adopt_plan(struct live *l, struct edit_plan *p, struct err *e)
-{
-    struct snapshot *snap;
-    struct store *s = NULL;
-    struct timespec changed = newest_changed(l->newest);
-    int r = make_snapshot(l, p, &changed, &snap, e);
-    if (r < 0)
-        return r;
-    snap->rank = edit_plan_steal_ranks(p);
-    r = preview_make(l, p, snap, &s, e);
-    if (r < 0) {
-        snapshot_unref(snap);
-        return r;
-    }
-    l->snapshots++;
-    adopt(l, snap, s);
-    return 0;
-}
-
 int batch_freshen(struct live *l, struct err *e)
 {
     struct batch *b = &l->next;
-    struct edit_plan plan = EDIT_PLAN_INIT;
+    struct parts parts = {0};
+    struct snapshot *snap = NULL;
+    struct store *s = NULL;
     assert(lock_held(&l->lock));
     if (!atomic_load(&l->stale))
         return 0;
@@ -249,16 +219,19 @@ int batch_freshen(struct live *l, struct err *e)
         adopt_base(l);
         return 0;
     }
-    int r = edit_plan_make(&b->change, &l->opt.edit, &plan, e);
+    int r = parts_plan(l, &parts, e);
     if (r == 0)
-        r = adopt_plan(l, &plan, e);
+        r = parts_snapshot(l, &parts, &snap, e);
+    if (r == 0)
+        r = preview_make(l, &parts, snap, &s, e);
     if (r < 0) {
-        edit_plan_free(&plan);
+        snapshot_unref(snap);
+        parts_free(&parts);
         return r;
     }
-    edit_plan_free(&b->plan);
-    b->plan = plan;
-    b->planned = b->change.version;
+    adopt(l, snap, s);
+    parts_free(&b->parts);
+    b->parts = parts;
     return 0;
 }
 
@@ -356,7 +329,7 @@ void batch_drop(struct live *l)
     l->next.waits = old.waits;
     play_all_back(l, &old, 0);
     adopt_base(l);
-    tensors_lost(l, &old.change);
+    tensors_lost(l, &old);
     tensors_follow(l);
     batch_follow(l, &old.change);
     follow_steps(l, &old, 0);
@@ -403,9 +376,10 @@ void batch_rebase(struct live *l, struct batch *failed)
     CLEANUP(buf_free) struct buf lost = BUF_INIT;
     l->losses++;
     play_all_back(l, b, 0);
-    play_all_back(l, failed, 0);
-    tensors_lost(l, &failed->change);
-    tensors_lost(l, &b->change);
+    if (!batch_landed(failed, 0)) /* the file with the keys */
+        play_all_back(l, failed, 0);
+    tensors_lost(l, failed);
+    tensors_lost(l, b);
     int r = edit_change_is_empty(&b->change) ? 0 : move_change(l, &lost);
     preview_forget_bytes(&b->preview);
     if (r < 0) {

@@ -48,7 +48,10 @@ int live_helper_create(struct live *l, uint32_t tensor, const char *name, int fl
                        struct live_view **ret, uint32_t *node)
 {
     struct err e = {0};
-    int fd = temp_unnamed(l->file, &e);
+    lock_take(&l->lock);
+    const struct edit_file *f = tensor_beside(l, tensor);
+    lock_drop(&l->lock);
+    int fd = temp_unnamed(f, &e);
     if (fd < 0)
         return fd;
     lock_take(&l->lock);

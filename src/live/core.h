@@ -52,10 +52,26 @@ struct preview {
     struct ids *ids; /* a reference: the snapshot's */
 };
 
+/* What a batch makes of one file of the model. */
+struct batch_part {
+    uint32_t file;
+    bool landed;           /* it is on the disk */
+    struct edit_plan plan; /* owned */
+    struct buf notes;      /* owned; in flight: what is done to each key and tensor, for the log */
+    struct err why;        /* it was not written: why; else code 0 */
+};
+
+/* By their first edits. */
+struct parts {
+    struct batch_part *part; /* owned */
+    size_t n;
+    uint32_t *
+        of; /* owned: of each file of the model its part, or EDIT_NONE; NULL: nothing was planned */
+};
+
 struct batch {
     struct edit_change change; /* since `flight` if that is set, else since `disk` */
-    struct edit_plan plan;     /* of the change, if `planned` is its version */
-    uint64_t planned;
+    struct parts parts;        /* of the change, as it was when a snapshot was made of it last */
     struct preview preview;
     uint64_t number;   /* differs for each batch */
     struct step *step; /* owned; of those that the disk was asked for, only what moved a file */
@@ -69,6 +85,12 @@ struct batch {
     enum edit_strategy how;   /* what it said */
     uint64_t restored;        /* it is an undo: the state that it goes back to; else 0 */
     bool slow;                /* in flight: it is a copy of a large model */
+};
+
+/* A mapping of a file of the model that goes on in place. */
+struct old_map {
+    struct mapped *m; /* a reference */
+    uint32_t file;
 };
 
 struct judge;
@@ -86,9 +108,12 @@ struct ended {
 enum { LIVE_KNOWN = 1024 };
 
 struct live {
-    struct live_options opt; /* constant */
-    struct newest *newest;   /* not owned */
-    struct edit_file *file;  /* not owned; the writer's: while nothing is written, under the lock */
+    struct live_options opt;   /* constant */
+    struct newest *newest;     /* not owned */
+    struct live_target *files; /* owned: those that can be edited */
+    size_t n_files;
+    struct edit_file *file; /* the first, and so are all: not owned; the writer's: while nothing is
+                               written, under the lock */
     const struct judge *const *judge; /* of drafts: constant */
     bool nul_names;                   /* some key has a NUL in it; constant */
     struct lock lock;                 /* comes before that of `newest` */
@@ -102,7 +127,7 @@ struct live {
     struct snapshot *flying;    /* a reference: what is being written, or NULL */
     struct store *store;        /* a reference: of the tensors of `disk` */
     struct store *flying_store; /* a reference: of those of `flying`; or NULL */
-    struct mapped **old;        /* owned references: of the model's file, for stores of before */
+    struct old_map *old;        /* owned: of files of the model, for stores of before */
     size_t n_old, cap_old;
     struct folders folders;
     struct places places;   /* of tensors that were removed in this mount */
@@ -141,6 +166,26 @@ struct live {
 static inline struct snapshot *base_snapshot(const struct live *l)
 {
     return l->flying ? l->flying : l->disk;
+}
+
+/* The file of the model that a tensor of the base is in; EDIT_NONE: one that is new. */
+static inline uint32_t tensor_file(const struct live *l, uint32_t old)
+{
+    return old == EDIT_NONE || l->n_files == 1 ? 0 : l->store->place[old].shard;
+}
+
+/* What a batch makes of a file; NULL: nothing. */
+static inline struct batch_part *batch_part(const struct batch *b, uint32_t file)
+{
+    uint32_t i = b->parts.of ? b->parts.of[file] : EDIT_NONE;
+    return i == EDIT_NONE ? NULL : &b->parts.part[i];
+}
+
+/* True if what a batch makes of a file is on the disk. */
+static inline bool batch_landed(const struct batch *b, uint32_t file)
+{
+    const struct batch_part *p = batch_part(b, file);
+    return p && p->landed;
 }
 
 /* Where the tensors are of what an edit that is made now is based on. */

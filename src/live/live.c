@@ -16,18 +16,23 @@
 
 /* ---- begin and end ---- */
 
-int live_open(struct newest *n, struct edit_file *f, const struct live_options *o,
-              struct live **ret)
+int live_open(struct newest *n, const struct live_target *file, size_t files,
+              const struct live_options *o, struct live **ret)
 {
     struct live *l = calloc(1, sizeof(*l));
+    struct live_target *all = malloc(files * sizeof(*all));
     const struct gguf *own = snapshot_own(n->view.snap);
-    if (!l || names_init(&l->names, n->view.snap->gguf) < 0) {
+    if (!l || !all || names_init(&l->names, n->view.snap->gguf) < 0) {
         free(l);
+        free(all);
         return -ENOMEM;
     }
+    memcpy(all, file, files * sizeof(*all));
     l->opt = *o;
     l->newest = n;
-    l->file = f;
+    l->files = all;
+    l->n_files = files;
+    l->file = all[0].file;
     l->nul_names = has_nul_names(own);
     l->ranks = own->n_kv;
     l->disk = snapshot_ref(n->view.snap);
@@ -101,6 +106,7 @@ void live_close(struct live *l)
     snapshot_unref(l->disk);
     store_unref(l->store);
     lock_destroy(&l->lock);
+    free(l->files);
     free(l);
 }
 
@@ -131,30 +137,43 @@ static size_t unfinished(const struct live *l)
     return n;
 }
 
-struct live_counts live_count(struct live *l)
+/* True if another program changed a file of the model. The disk is asked. */
+static bool is_changed(struct live *l, size_t no)
 {
     struct edit_file file;
+    lock_take(&l->lock);
+    bool idle = writer_file(l, no, &file);
+    lock_drop(&l->lock);
+    if (!idle || edit_file_fresh(&file, NULL) != -ESTALE)
+        return false;
+    /* An edit of our own may have replaced the file meanwhile. */
+    lock_take(&l->lock);
+    bool changed = !l->flying && edit_id_equal(&file.id, &l->files[no].file->id);
+    lock_drop(&l->lock);
+    return changed;
+}
+
+struct live_counts live_count(struct live *l)
+{
     lock_take(&l->lock);
     struct live_counts c = {.pending = edit_change_count(&l->next.change, LIVE_COUNT_MOST) +
                                        l->names.n_doomed + l->folders.n_doomed + unfinished(l) +
                                        l->flight_edits,
                             .refused = l->names.n_errors + l->folders.n_errors};
-    bool idle = writer_file(l, &file);
     lock_drop(&l->lock);
-    if (!idle || edit_file_fresh(&file, NULL) != -ESTALE)
-        return c;
-    /* An edit of our own may have replaced the file meanwhile. */
-    lock_take(&l->lock);
-    c.changed = !l->flying && edit_id_equal(&file.id, &l->file->id);
-    lock_drop(&l->lock);
+    for (size_t i = 0; i < l->n_files && !c.changed; i++)
+        c.changed = is_changed(l, i);
     return c;
 }
 
 bool live_edits(struct live *l, dev_t dev, ino_t ino)
 {
     struct edit_file file;
+    bool same = false;
     LOCKED(&l->lock);
-    return writer_file(l, &file) && file.id.dev == dev && file.id.ino == ino;
+    for (size_t i = 0; i < l->n_files && !same; i++)
+        same = writer_file(l, i, &file) && file.id.dev == dev && file.id.ino == ino;
+    return same;
 }
 
 /* ---- facts ---- */

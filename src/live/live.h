@@ -39,6 +39,12 @@ enum live_commit { LIVE_COMMIT_AUTO, LIVE_COMMIT_CLOSE, LIVE_COMMIT_SYNC };
 #define LIVE_THREAD "writer"
 #define LIVE_PATIENCE 1000
 
+/* A file of the model that edits are written to. */
+struct live_target {
+    struct edit_file *file; /* not owned: open for writing */
+    uint32_t block;         /* bytes of its file system's block, see edit_options */
+};
+
 struct live_options {
     enum live_commit commit;
     struct edit_options edit;
@@ -57,12 +63,13 @@ struct live_wait {
 #define LIVE_PARKED 1
 
 /*
- * Edit the model that `n` has as its newest state, and as what is on the disk; `f` is its file,
- * open for writing. Both must outlive it, and nobody else changes them. Key i has number i to begin
+ * Edit the model that `n` has as its newest state, and as what is on the disk; `file` is its file
+ * (a copy of the list is kept), of a split model whose tensors are edited all of them in their order,
+ * else the first. All must outlive it, and nobody else changes them. Key i has number i to begin
  * with. 0, -ENOMEM.
  */
-int live_open(struct newest *n, struct edit_file *f, const struct live_options *o,
-              struct live **ret);
+int live_open(struct newest *n, const struct live_target *file, size_t files,
+              const struct live_options *o, struct live **ret);
 /* Start the thread that writes, or use that of the options: before the first edit. */
 int live_start(struct live *l, struct err *e);
 /* Begin to write what is pending; for live_finish() of many models. No edit comes after that. */
@@ -90,11 +97,11 @@ int live_freshen(struct live *l);
 struct live_counts {
     size_t pending; /* edits that are not written */
     size_t refused; /* files whose last write was refused */
-    bool changed;   /* another program changed the model's file. The disk is asked. */
+    bool changed;   /* another program changed a file of the model. The disk is asked. */
 };
 struct live_counts live_count(struct live *l);
 
-/* True if it has nothing to write, and this is the file that it edits. */
+/* True if it has nothing to write, and this is a file that it edits. */
 bool live_edits(struct live *l, dev_t dev, ino_t ino);
 
 /* ---- names ---- */

@@ -64,10 +64,10 @@ static int make_changed(struct live *l, struct preview_tensor *t, struct edit_co
 {
     const struct store *store = base_store(l);
     struct preview_tensor *was = known(&l->next.preview, k, at);
-    struct below b = {0};
+    struct below b = {.f = l->files[tensor_file(l, t->old)].file};
     bool new = t->old == EDIT_NONE;
     if (!new)
-        b = (struct below){store->file[store->place[t->old].file], store->place[t->old].off};
+        b = (struct below){store->file[store->place[t->old].file], store->place[t->old].off, b.f};
     t->content = edit_content_ref(k);
     int r = 0;
     uint32_t made = new && !was ? tensor_made(l, k) : IDS_NONE;
@@ -85,24 +85,43 @@ static int make_changed(struct live *l, struct preview_tensor *t, struct edit_co
         t->of_model = was->of_model;
         return 0;
     }
-    return preview_map(l, k, &b, t, e);
+    return preview_map(k, &b, t, e);
 }
 
-static int fill(struct live *l, const struct edit_plan *p, struct preview *ret, struct err *e)
+/* The tensors of a file whose plan changes some, from `first` on. */
+static int fill_part(struct live *l, const struct edit_plan *p, uint32_t first, uint32_t n,
+                     struct preview *ret, uint32_t *last, struct err *e)
 {
     const struct snapshot *base = base_snapshot(l);
-    uint32_t own = snapshot_own(base)->n_tensors, others = base->gguf->n_tensors - own;
-    uint32_t last = UINT32_MAX - 1;
     size_t content = 0;
     int r = 0;
-    for (uint32_t i = 0; i < ret->n && r == 0; i++) {
-        struct preview_tensor *t = &ret->of[i];
-        bool ours = i < ret->n - others;
-        t->old = ours ? p->tensor[i].old : own + (i - (ret->n - others));
+    for (uint32_t i = 0; i < n && r == 0; i++) {
+        struct preview_tensor *t = &ret->of[first + i];
+        t->old = p->tensor[i].old == EDIT_NONE ? EDIT_NONE : first + p->tensor[i].old;
         if (t->old != EDIT_NONE)
             t->id = ids_of(base->ids, t->old);
-        if (ours && p->tensor[i].changed)
-            r = make_changed(l, t, p->content[content++], &last, e);
+        if (p->tensor[i].changed)
+            r = make_changed(l, t, p->content[content++], last, e);
+    }
+    return r;
+}
+
+/* Of a split model the number of tensors stays, so that those of the other files stay in place. */
+static int fill(struct live *l, const struct parts *p, const struct snapshot *snap,
+                struct preview *ret, struct err *e)
+{
+    const struct snapshot *base = base_snapshot(l);
+    uint32_t last = UINT32_MAX - 1;
+    int r = 0;
+    for (uint32_t i = 0; i < ret->n && snapshot_files(base) > 1; i++) {
+        ret->of[i].old = i;
+        ret->of[i].id = ids_of(base->ids, i);
+    }
+    for (size_t i = 0; i < p->n && r == 0; i++) {
+        const uint32_t file = p->part[i].file;
+        if (p->part[i].plan.tensor)
+            r = fill_part(l, &p->part[i].plan, snapshot_first(base, file),
+                          snapshot_file(snap, file)->n_tensors, ret, &last, e);
     }
     return r;
 }
@@ -157,7 +176,8 @@ static int make_store(const struct store *base, const struct preview *p, struct 
             place[i] = base->place[t->old];
             continue;
         }
-        place[i] = (struct place_in_store){t->off, (uint32_t)files, 0};
+        uint32_t shard = t->old == EDIT_NONE ? 0 : base->place[t->old].shard;
+        place[i] = (struct place_in_store){t->off, (uint32_t)files, shard};
         file[files++] = t->m;
     }
     if (r == 0)
@@ -167,13 +187,13 @@ static int make_store(const struct store *base, const struct preview *p, struct 
     return r;
 }
 
-static int make_all(struct live *l, struct edit_plan *p, struct preview *v, struct store **ret,
-                    struct err *e)
+static int make_all(struct live *l, const struct parts *p, const struct snapshot *snap,
+                    struct preview *v, struct store **ret, struct err *e)
 {
     v->of = calloc((size_t)v->n + 1, sizeof(*v->of));
     if (!v->of)
         return err_set(e, -ENOMEM, "no memory");
-    int r = fill(l, p, v, e);
+    int r = fill(l, p, snap, v, e);
     if (r < 0)
         return r;
     r = make_ids(l, v);
@@ -182,36 +202,50 @@ static int make_all(struct live *l, struct edit_plan *p, struct preview *v, stru
     return r < 0 ? err_set(e, r, "no memory") : 0;
 }
 
-int preview_make(struct live *l, struct edit_plan *p, struct snapshot *snap, struct store **ret,
-                 struct err *e)
+/* All tensors are those of the base. */
+static int make_same(const struct live *l, struct snapshot *snap, struct store **ret, struct err *e)
 {
     const struct snapshot *base = base_snapshot(l);
+    uint32_t n = base->gguf->n_tensors;
+    snap->ids = ids_ref(base->ids);
+    if (base->tensor_rank) {
+        snap->tensor_rank = malloc(((size_t)n + 1) * sizeof(*snap->tensor_rank));
+        if (!snap->tensor_rank)
+            return err_set(e, -ENOMEM, "no memory");
+        memcpy(snap->tensor_rank, base->tensor_rank, n * sizeof(*snap->tensor_rank));
+    }
+    *ret = store_ref(base_store(l));
+    return 0;
+}
+
+/* The ranks of tensors, of a model that is one file: in a split one they stay in their places. */
+static uint64_t *take_ranks(struct parts *p, const struct snapshot *snap)
+{
+    uint64_t *rank = snapshot_files(snap) > 1 ? NULL : p->part[0].plan.tensor_rank;
+    if (rank)
+        p->part[0].plan.tensor_rank = NULL;
+    return rank;
+}
+
+int preview_make(struct live *l, struct parts *p, struct snapshot *snap, struct store **ret,
+                 struct err *e)
+{
     assert(lock_held(&l->lock));
     struct preview v = {.n = snap->gguf->n_tensors};
-    uint32_t n = snapshot_own(base)->n_tensors;
+    bool changed = false;
     ids_unref(snap->ids);
     snap->ids = NULL;
-    if (!p->tensor) {
-        snap->ids = ids_ref(base->ids);
-        *ret = store_ref(base_store(l));
-        if (!base->tensor_rank)
-            return 0;
-        snap->tensor_rank = malloc(((size_t)n + 1) * sizeof(*snap->tensor_rank));
-        if (!snap->tensor_rank) {
-            store_unref(*ret);
-            return err_set(e, -ENOMEM, "no memory");
-        }
-        memcpy(snap->tensor_rank, base->tensor_rank, n * sizeof(*snap->tensor_rank));
-        return 0;
-    }
-    int r = make_all(l, p, &v, ret, e);
+    for (size_t i = 0; i < p->n; i++)
+        changed |= p->part[i].plan.tensor != NULL;
+    if (!changed)
+        return make_same(l, snap, ret, e);
+    int r = make_all(l, p, snap, &v, ret, e);
     if (r < 0) {
         preview_free(&v);
         return r;
     }
     snap->ids = ids_ref(v.ids);
-    snap->tensor_rank = p->tensor_rank;
-    p->tensor_rank = NULL;
+    snap->tensor_rank = take_ranks(p, snap);
     preview_free(&l->next.preview);
     l->next.preview = v;
     return 0;
@@ -229,40 +263,44 @@ int preview_store(struct live *l, struct store **ret)
 
 /* ---- what is overwritten ---- */
 
-static bool has_file(const struct store *s, const struct mapped *m)
+static bool has_file(const struct store *s, uint32_t no, const struct mapped *m)
 {
-    return s && s->file[0] == m;
+    return s && s->file[no] == m;
 }
 
-/* Others than `live`, and requests for what is newest, read from the store of what is on the disk. */
-static bool is_read(const struct live *l)
+/* Others than `live`, and requests for what is newest, read from the store of what is on the disk.
+ * then: the store for when the file cannot be had. */
+static bool is_read(const struct live *l, uint32_t no, const struct store *then)
 {
-    const struct store *of[] = {l->store, l->flying_store, l->newest->view.store};
-    const struct image *file = l->newest->file;
-    struct mapped *m = l->store->file[0];
+    const struct store *of[] = {l->store, l->flying_store, l->newest->view.store, then};
+    const struct image *file = no == 0 ? l->newest->file : NULL;
+    struct mapped *m = l->store->file[no];
     unsigned stores = 0, maps = file ? 1 : 0;
     for (size_t i = 0; i < COUNT(of); i++) {
         bool again = false;
         for (size_t k = 0; k < i; k++)
             again |= of[k] == of[i];
         stores += of[i] == l->store;
-        maps += !again && has_file(of[i], m);
+        maps += !again && has_file(of[i], no, m);
     }
     return atomic_load(&l->store->refs) > stores || atomic_load(&m->refs) > maps ||
            (file && atomic_load(&file->refs) > 1);
 }
 
-/* Of the mappings of the file that were kept those that are still in use. */
-static void reap_old(struct live *l)
+/* Of the mappings of files that were kept those that are still in use. How many are of this file. */
+static size_t reap_old(struct live *l, uint32_t no)
 {
-    size_t n = 0;
+    size_t n = 0, ours = 0;
     for (size_t i = 0; i < l->n_old; i++) {
-        if (atomic_load(&l->old[i]->refs) > 1)
+        if (atomic_load(&l->old[i].m->refs) > 1) {
+            ours += l->old[i].file == no;
             l->old[n++] = l->old[i];
-        else
-            mapped_unref(l->old[i]);
+        } else {
+            mapped_unref(l->old[i].m);
+        }
     }
     l->n_old = n;
+    return ours;
 }
 
 static int freeze(struct mapped *m, const struct edit_plan *p, int fd, uint64_t *at)
@@ -280,53 +318,71 @@ static int freeze(struct mapped *m, const struct edit_plan *p, int fd, uint64_t 
     return r;
 }
 
-int preview_keep_old(struct live *l, struct edit_plan *p, struct err *e)
+int preview_keep_old(struct live *l, const struct batch_part *part, const struct store *then,
+                     struct err *e)
 {
+    struct edit_file *f = l->files[part->file].file;
+    const struct edit_plan *p = &part->plan;
     enum edit_strategy how = EDIT_AUTO;
     uint64_t at = 0;
     lock_take(&l->lock);
-    reap_old(l);
-    bool read = is_read(l);
+    size_t ours = reap_old(l, part->file);
+    bool read = is_read(l, part->file, then);
     lock_drop(&l->lock);
-    if (!p->patch || !p->changed || !(read || l->n_old) ||
-        edit_prepare(l->file, p, &l->opt.edit, &how, e) < 0 || how != EDIT_INPLACE)
+    if (!p->patch || !p->changed || !(read || ours) ||
+        edit_prepare(f, p, &l->opt.edit, &how, e) < 0 || how != EDIT_INPLACE)
         return 0;
-    int fd = temp_unnamed(l->file, e);
+    int fd = temp_unnamed(f, e);
     if (fd < 0)
         return fd;
-    int r = read ? freeze(l->store->file[0], p, fd, &at) : 0;
+    int r = read ? freeze(l->store->file[part->file], p, fd, &at) : 0;
     for (size_t i = 0; i < l->n_old && r == 0; i++)
-        r = freeze(l->old[i], p, fd, &at);
+        if (l->old[i].file == part->file)
+            r = freeze(l->old[i].m, p, fd, &at);
     (void)close(fd);
     return r < 0 ? err_set(e, r, "cannot keep the bytes of open files: %s", strerror(-r)) : 0;
 }
 
-static void keep_map(struct live *l, struct mapped *m)
+static void keep_map(struct live *l, uint32_t file, struct mapped *m)
 {
-    if (array_grow(&l->old, &l->cap_old, l->n_old + 1, sizeof(struct mapped *)) == 0)
-        l->old[l->n_old++] = mapped_ref(m);
+    if (array_grow(&l->old, &l->cap_old, l->n_old + 1, sizeof(*l->old)) == 0)
+        l->old[l->n_old++] = (struct old_map){mapped_ref(m), file};
 }
 
-void preview_landed(struct live *l, const struct batch *b, bool replaced)
+/* The file was replaced: no mapping of it is needed any more. */
+static void drop_old(struct live *l, uint32_t file)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < l->n_old; i++) {
+        if (l->old[i].file == file)
+            mapped_unref(l->old[i].m);
+        else
+            l->old[n++] = l->old[i];
+    }
+    l->n_old = n;
+}
+
+void preview_landed(struct live *l, const struct batch *b, const struct batch_part *part,
+                    bool replaced)
 {
     assert(lock_held(&l->lock));
-    for (size_t i = 0; i < l->n_old && replaced; i++)
-        mapped_unref(l->old[i]);
     if (replaced)
-        l->n_old = 0;
-    if (replaced || !b->plan.patch)
+        drop_old(l, part->file);
+    if (replaced || !part->plan.patch)
         return;
-    keep_map(l, l->store->file[0]);
-    for (uint32_t i = 0; i < b->preview.n && b->preview.of; i++)
-        if (b->preview.of[i].m && b->preview.of[i].of_model)
-            keep_map(l, b->preview.of[i].m);
+    keep_map(l, part->file, l->store->file[part->file]);
+    for (uint32_t i = 0; i < b->preview.n && b->preview.of; i++) {
+        const struct preview_tensor *t = &b->preview.of[i];
+        if (t->m && t->of_model && tensor_file(l, t->old) == part->file)
+            keep_map(l, part->file, t->m);
+    }
 }
 
 void preview_free_old(struct live *l)
 {
     for (size_t i = 0; i < l->n_old; i++)
-        mapped_unref(l->old[i]);
-    free((void *)l->old);
+        mapped_unref(l->old[i].m);
+    free(l->old);
     l->old = NULL;
     l->n_old = l->cap_old = 0;
 }

@@ -16,10 +16,10 @@
 #include "live/core.h"
 
 /*
- * For a snapshot that was made of the plan of l->next: set its table of tensors and their ranks (the
+ * For a snapshot that was made of the plans of l->next: set its table of tensors and their ranks (the
  * plan's, which pass), and make its store. 0; -ENOMEM, -EOVERFLOW, -errno with a line.
  */
-int preview_make(struct live *l, struct edit_plan *p, struct snapshot *snap, struct store **ret,
+int preview_make(struct live *l, struct parts *p, struct snapshot *snap, struct store **ret,
                  struct err *e);
 /* The store of the newest snapshot again, which may be one of l->next, over base_store(). 0,
  * -ENOMEM. */
@@ -30,13 +30,15 @@ void preview_free(struct preview *p);
 
 /*
  * Before a plan is carried out that overwrites bytes of tensors: what others still read of the store
- * of what is on the disk keeps its bytes. Without the lock; only the writer's thread calls it. 0,
- * -ENOSPC, -errno.
+ * of what is on the disk keeps its bytes. then: the store for when the file cannot be had (parts.h).
+ * Without the lock; only the writer's thread calls it. 0, -ENOSPC, -errno.
  */
-int preview_keep_old(struct live *l, struct edit_plan *p, struct err *e);
-/* A batch is on the disk, before its store takes the place of l->store: mappings of a file that goes
- * on are kept in sight. */
-void preview_landed(struct live *l, const struct batch *b, bool replaced);
+int preview_keep_old(struct live *l, const struct batch_part *part, const struct store *then,
+                     struct err *e);
+/* Part of a batch is on the disk, before its store takes the place of l->store: mappings of a file that
+ * goes on are kept in sight. */
+void preview_landed(struct live *l, const struct batch *b, const struct batch_part *part,
+                    bool replaced);
 void preview_free_old(struct live *l);
 
 #endif

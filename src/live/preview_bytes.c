@@ -165,10 +165,10 @@ static int copy_pieces(const struct edit_content *k, int fd, uint8_t *room)
 }
 
 /* The whole tensor in a file without a name. */
-static int map_copy(struct live *l, const struct edit_content *k, const struct below *b,
-                    struct mapped **ret, struct err *e)
+static int map_copy(const struct edit_content *k, const struct below *b, struct mapped **ret,
+                    struct err *e)
 {
-    int fd = temp_unnamed(l->file, e);
+    int fd = temp_unnamed(b->f, e);
     if (fd < 0)
         return fd;
     uint8_t *room = malloc(COPY_ROOM);
@@ -187,10 +187,10 @@ static int map_copy(struct live *l, const struct edit_content *k, const struct b
     return r;
 }
 
-int preview_map(struct live *l, const struct edit_content *k, const struct below *below,
-                struct preview_tensor *t, struct err *e)
+int preview_map(const struct edit_content *k, const struct below *below, struct preview_tensor *t,
+                struct err *e)
 {
-    struct below b = edit_content_covers(k) ? (struct below){0} : *below;
+    struct below b = edit_content_covers(k) ? (struct below){.f = below->f} : *below;
     if (k->n == 0) { /* another shape for the bytes that there are */
         t->m = mapped_ref(b.m);
         t->off = b.off;
@@ -205,7 +205,7 @@ int preview_map(struct live *l, const struct edit_content *k, const struct below
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), in = below->m ? below->off & (page - 1) : 0;
     bool plain = !b.m || !atomic_load(&b.m->frozen);
     if (!plain || !can_map(k, in))
-        return map_copy(l, k, &b, &t->m, e);
+        return map_copy(k, &b, &t->m, e);
     t->of_model = b.m;
     return map_pages(k, &b, in, &t->m, &t->off, e);
 }

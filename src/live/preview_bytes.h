@@ -13,10 +13,11 @@
 struct below {
     struct mapped *m; /* NULL: it is new */
     uint64_t off;
+    const struct edit_file *f; /* beside which a copy of it is made */
 };
 
 /* Map what a content makes of them: t->m, off, of_model. 0, -errno with a line. */
-int preview_map(struct live *l, const struct edit_content *k, const struct below *below,
-                struct preview_tensor *t, struct err *e);
+int preview_map(const struct edit_content *k, const struct below *below, struct preview_tensor *t,
+                struct err *e);
 
 #endif

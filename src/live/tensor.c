@@ -36,18 +36,10 @@ int tensor_find(const struct live *l, const char *file, struct tensor_now *ret)
     int r = decode(l, file, ret);
     if (r < 0)
         return -ENOENT;
-    ret->elsewhere = false;
-    if (edit_tensor_find(&l->next.change, ret->name, ret->len, &t)) {
-        ret->old = t.old;
-        ret->number = t.old == EDIT_NONE ? IDS_NONE : ids_of(base->ids, t.old).number;
-        return 0;
-    }
-    uint32_t i = base->own ? gguf_find_tensor(base->gguf, ret->name, ret->len) : UINT32_MAX;
-    if (i == UINT32_MAX || i < base->own->n_tensors)
+    if (!edit_tensor_find(&l->next.change, ret->name, ret->len, &t))
         return -ENOENT;
-    ret->old = EDIT_NONE;
-    ret->elsewhere = true;
-    ret->number = ids_of(base->ids, i).number;
+    ret->old = t.old;
+    ret->number = t.old == EDIT_NONE ? IDS_NONE : ids_of(base->ids, t.old).number;
     return 0;
 }
 
@@ -58,19 +50,25 @@ int tensor_of_number(const struct live *l, uint32_t number, struct tensor_now *r
     assert(lock_held(&l->lock));
     uint32_t i = ids_find(base->ids, base->gguf->n_tensors, number);
     *ret = (struct tensor_now){.old = EDIT_NONE, .number = number};
-    if (i != IDS_NONE && i < snapshot_own(base)->n_tensors) {
+    if (i != IDS_NONE) {
         ret->old = i;
         bool there = edit_tensor_name(&l->next.change, i, &name, &ret->len);
         ret->name = name;
         return there ? 0 : -ENOENT;
     }
-    ret->elsewhere = i != IDS_NONE;
     i = ids_find(now->ids, now->gguf->n_tensors, number);
     if (i == IDS_NONE)
         return -ENOENT;
     ret->name = gguf_name(now->gguf, &now->gguf->tensor[i]);
     ret->len = now->gguf->tensor[i].name_len;
     return 0;
+}
+
+const struct edit_file *tensor_beside(const struct live *l, uint32_t number)
+{
+    struct tensor_now t;
+    assert(lock_held(&l->lock));
+    return tensor_of_number(l, number, &t) < 0 ? l->file : l->files[tensor_file(l, t.old)].file;
 }
 
 uint32_t tensor_made(struct live *l, const struct edit_content *k)
@@ -139,18 +137,20 @@ static void lose(struct live *l, const struct edit_change *c, uint32_t old)
         lose_all(l);
         return;
     }
-    struct folder *f = folders_find(&l->folders, ids_of(c->ids, c->first + old).number);
+    struct folder *f = folders_find(&l->folders, ids_of(c->ids, old).number);
     if (!f)
         return;
     f->losses++;
     folder_changed(f, l->snapshots); /* what was accepted since still shows */
 }
 
-void tensors_lost(struct live *l, const struct edit_change *c)
+void tensors_lost(struct live *l, const struct batch *b)
 {
+    const struct edit_change *c = &b->change;
     assert(lock_held(&l->lock));
     for (size_t i = 0; c->tensors && i < c->tensors->n; i++)
-        lose(l, c, c->tensors->slot[i].old);
+        if (!batch_landed(b, tensor_file(l, c->tensors->slot[i].old)))
+            lose(l, c, c->tensors->slot[i].old);
 }
 
 static void report(struct live *l, uint32_t number, const struct err *e)
@@ -160,13 +160,16 @@ static void report(struct live *l, uint32_t number, const struct err *e)
         folder_set_error(&l->folders, f, e->msg);
 }
 
-void tensors_failed(struct live *l, const struct edit_change *c, const struct err *e)
+void tensors_failed(struct live *l, const struct batch *b, const struct err *e)
 {
+    const struct edit_change *c = &b->change;
     assert(lock_held(&l->lock));
     for (size_t i = 0; c->tensors && i < c->tensors->n; i++) {
         const struct edit_slot *s = &c->tensors->slot[i];
-        if (s->old != EDIT_NONE)
-            report(l, ids_of(c->ids, c->first + s->old).number, e);
+        const struct batch_part *p = batch_part(b, tensor_file(l, s->old));
+        const struct err *why = e ? e : p && !p->landed ? &p->why : NULL;
+        if (s->old != EDIT_NONE && why)
+            report(l, ids_of(c->ids, s->old).number, why);
     }
 }
 
@@ -205,7 +208,7 @@ void tensors_taken_back(struct live *l, const struct tensor_mark *mark, size_t n
             continue;
         lose(l, c, mark[i].old);
         if (mark[i].old != EDIT_NONE)
-            report(l, ids_of(c->ids, c->first + mark[i].old).number, e);
+            report(l, ids_of(c->ids, mark[i].old).number, e);
     }
     if (!mark && c->tensors && c->tensors->n)
         lose_all(l);

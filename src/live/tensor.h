@@ -15,7 +15,6 @@ struct tensor_now {
     char text[TREE_NAME_MAX + 1];
     uint32_t old;    /* its place in the base; EDIT_NONE: it is new */
     uint32_t number; /* IDS_NONE: it is new, and batch_freshen() gives it one */
-    bool elsewhere;  /* in another file of a split model than the one that is edited */
 };
 
 /* The tensor of a folder's name, also if it is doomed. -ENOENT. */
@@ -26,6 +25,9 @@ int tensor_of_number(const struct live *l, uint32_t number, struct tensor_now *r
 uint32_t tensor_made(struct live *l, const struct edit_content *k);
 /* Remove it from the model: as edit_tensor_remove(). Where it stood is kept. */
 int tensor_drop(struct live *l, const char *name, size_t n, struct err *e);
+/* The file of the model that it is in, by its number, beside which drafts of it are made; constant but
+ * for the writer's thread. Of one that is not in the model yet, the first. */
+const struct edit_file *tensor_beside(const struct live *l, uint32_t number);
 /* Its folder. NULL: no memory. */
 struct folder *tensor_folder(struct live *l, uint32_t number);
 /* An edit was refused: for the log and for user.gguf.error. f may be NULL. Returns e->code. */
@@ -34,10 +36,12 @@ int tensor_refused(struct live *l, struct folder *f, const char *name, size_t n,
 
 /* Edits were given up: which tensors are there follows from what is stored now. */
 void tensors_follow(struct live *l);
-/* Drafts that were begun from what a change gave its tensors can be accepted no more. */
-void tensors_lost(struct live *l, const struct edit_change *c);
-/* A change was not written: the tensors that it names show why. */
-void tensors_failed(struct live *l, const struct edit_change *c, const struct err *e);
+/* Drafts that were begun from what a batch gave its tensors can be accepted no more, but of parts that
+ * landed. */
+void tensors_lost(struct live *l, const struct batch *b);
+/* A batch was not written, or some of its parts: the tensors that it names show why. e NULL: what its
+ * parts say. */
+void tensors_failed(struct live *l, const struct batch *b, const struct err *e);
 
 /* The edit of one of this name was given up, if there is a tensor of this name. */
 void tensor_lost(struct live *l, const char *name, size_t n, const struct err *e);

@@ -46,7 +46,7 @@ static int find_shown(struct live *l, const char *file, struct tensor_now *ret)
 {
     const struct making *m = making_named(l, file);
     if (m) {
-        *ret = (struct tensor_now){m->name, m->len, "", EDIT_NONE, m->number, false};
+        *ret = (struct tensor_now){m->name, m->len, "", EDIT_NONE, m->number};
         return 0;
     }
     int r = tensor_find(l, file, ret);
@@ -124,11 +124,25 @@ static int room(struct live *l, uint32_t number, struct folder **ret)
     return *ret ? batch_room(l) : -ENOMEM;
 }
 
-static int elsewhere(struct err *e)
+/* True if the file of another tensor of the model has this name in this state. */
+static bool holds(const struct live *l, const struct snapshot *g, uint32_t old,
+                  const struct tensor_now *to)
 {
-    return err_set(e, -EOPNOTSUPP,
-                   "it is in another file of the split model than the first: merge the model first "
-                   "(copy model.gguf out of the mount)");
+    uint32_t i = g ? gguf_find_tensor(g->gguf, to->name, to->len) : UINT32_MAX;
+    return i != UINT32_MAX && tensor_file(l, i) != tensor_file(l, old);
+}
+
+/*
+ * The files of a split model are written one after another, and each may fail: a name passes from one
+ * to another only once it is free on the disk.
+ */
+static int check_held(const struct live *l, const struct tensor_now *t, const struct tensor_now *to,
+                      struct err *e)
+{
+    if (!holds(l, l->disk, t->old, to) && !holds(l, l->flying, t->old, to))
+        return 0;
+    return err_set(e, -EBUSY,
+                   "another file of the model has the new name until its edits are written");
 }
 
 /* What was removed a moment ago under the new name goes at once. */
@@ -184,9 +198,8 @@ static int rename_locked(struct live *l, const char *from, const char *to, unsig
     if (r < 0)
         return r;
     size_t mark = edit_mark(c);
-    if (t.elsewhere)
-        r = elsewhere(&e);
-    else if (cleared)
+    r = check_held(l, &t, &now, &e);
+    if (r == 0 && cleared)
         r = clear_name(l, &now, &e);
     if (r == 0) {
         (void)places_take(&l->places, t.name, t.len, EDIT_LAST);
@@ -215,7 +228,7 @@ static int try_remove(struct live *l, const struct tensor_now *t, struct err *e)
 {
     struct edit_change *c = &l->next.change;
     size_t mark = edit_mark(c);
-    int r = t->elsewhere ? elsewhere(e) : edit_tensor_remove(c, t->name, t->len, e);
+    int r = edit_tensor_remove(c, t->name, t->len, e);
     if (r == 0)
         edit_undo(c, mark);
     return r;

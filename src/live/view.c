@@ -22,10 +22,10 @@ int view_base(struct live *l, uint32_t tensor, struct tensor_base **ret)
     int r = tensor_of_number(l, tensor, &t);
     if (r < 0)
         return r;
-    if (t.elsewhere || !edit_tensor_find(c, t.name, t.len, &now))
-        return t.elsewhere ? -EOPNOTSUPP : -ENOENT;
+    if (!edit_tensor_find(c, t.name, t.len, &now))
+        return -ENOENT;
     bool new = now.old == EDIT_NONE;
-    return tensor_base_make(c->base, now.old, new ? NULL : base_store(l), now.old,
+    return tensor_base_make(c->whole, now.old, new ? NULL : base_store(l), now.old,
                             (struct edit_content *)now.content, ret);
 }
 
@@ -55,9 +55,10 @@ static void on_progress(void *arg, uint64_t done, uint64_t all)
 struct round {
     struct live *l;
     struct view_draft *d;
-    struct tensor_base *base; /* of a text: a reference */
-    struct buf text;          /* a copy of it */
-    int taken;                /* -errno: the two could not be made */
+    struct tensor_base *base;  /* of a text: a reference */
+    const struct edit_file *f; /* of a text: beside which its drafts are */
+    struct buf text;           /* a copy of it */
+    int taken;                 /* -errno: the two could not be made */
     struct tensor_edit edit;
     struct err e;
 };
@@ -93,7 +94,7 @@ static int judge_type(struct round *o, bool end, const struct units_watch *watch
     int r = tensor_type_parse(b->data ? (const char *)b->data : "", b->len, end, &type, &o->e);
     if (r != 0)
         return r == TENSOR_TEXT_MORE ? TENSOR_SHORT : r;
-    return tensor_convert(o->base, type, o->l->file, watch, &o->edit, &o->e);
+    return tensor_convert(o->base, type, o->f, watch, &o->edit, &o->e);
 }
 
 static int judge_shape(struct round *o, bool end)
@@ -264,6 +265,7 @@ static int take_text(struct round *o)
         return d->why.code;
     view_event(&d->state, VIEW_JUDGE);
     o->taken = view_base(o->l, d->tensor, &o->base);
+    o->f = tensor_beside(o->l, d->tensor);
     buf_add(&o->text, d->text.data, d->text.len);
     if (o->taken == 0)
         o->taken = buf_error(&o->text);

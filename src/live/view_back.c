@@ -151,9 +151,10 @@ void view_put_back(struct live *l, struct view_draft *d)
         r = view_base(l, d->tensor, &now);
     if (now)
         before = tensor_base_ref(d->before);
+    const struct edit_file *f = tensor_beside(l, d->tensor);
     lock_drop(&l->lock);
     if (now)
-        r = make(before, now, l->file, &edit, &e);
+        r = make(before, now, f, &edit, &e);
     lock_take(&l->lock);
     if (now && r == 0)
         r = accept(l, d, &edit, &e);

@@ -78,7 +78,7 @@ int view_make(struct live *l, uint32_t tensor, uint32_t row, enum live_view_kind
             : m ? tensor_base_none(l->newest->view.snap->gguf->fmt.big, &base)
                 : view_base(l, tensor, &base);
     if (r == 0 && kind <= LIVE_F16_NPY)
-        r = tensor_draft_make(l->file, base, (enum tensor_view)kind, &d->data, &e);
+        r = tensor_draft_make(tensor_beside(l, tensor), base, (enum tensor_view)kind, &d->data, &e);
     if (r == 0)
         view_text(kind, base, &d->text);
     tensor_base_unref(base);
@@ -175,14 +175,14 @@ int live_view_open(struct live *l, uint32_t tensor, uint32_t row, enum live_view
     *direct = false;
     if (kind == LIVE_ASIDE)
         return open_aside(flags, ret, direct);
-    writer_ready(l, &unready);
+    writer_ready_tensor(l, tensor, &unready);
     if (unready.code)
         return unready.code;
     lock_take(&l->lock);
     struct view_draft *d = NULL;
     struct tensor_now t;
     struct looker *k = find_looker(l, tensor, row);
-    int r = tensor_of_number(l, tensor, &t) < 0 ? -ESTALE : t.elsewhere ? -EOPNOTSUPP : 0;
+    int r = tensor_of_number(l, tensor, &t) < 0 ? -ESTALE : 0;
     if (r == 0 && view_is_busy(l, tensor, row))
         r = -EBUSY;
     if (r == 0 && (!tensor_folder(l, tensor)))
@@ -206,7 +206,7 @@ int live_view_create(struct live *l, uint32_t tensor, uint32_t row, enum live_vi
                      struct live_view **ret, uint32_t *node)
 {
     struct err unready = {0};
-    writer_ready(l, &unready);
+    writer_ready_tensor(l, tensor, &unready);
     if (unready.code)
         return unready.code;
     lock_take(&l->lock);

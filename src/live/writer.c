@@ -20,6 +20,7 @@
 #include "base/count.h"
 #include "live/edits.h"
 #include "live/makings.h"
+#include "live/parts.h"
 #include "live/preview.h"
 #include "live/tensor_batch.h"
 
@@ -27,11 +28,11 @@
 
 /* A batch that is in flight, for the thread alone. */
 struct job {
-    struct edit_result result;
-    struct err err;
-    struct timespec begin;
-    struct buf notes;  /* what it does, for the log */
-    uint64_t reported; /* seconds after which progress was logged last */
+    struct snapshot *base;     /* a reference: what the batch is based on */
+    struct edit_result result; /* of the part that was written last */
+    struct timespec begin;     /* of a part */
+    uint64_t reported;         /* seconds after which progress was logged last */
+    struct store *made;        /* not owned: of the last part; NULL: none */
 };
 
 static uint64_t elapsed_ms(const struct job *b)
@@ -66,71 +67,39 @@ static void on_progress(uint64_t done, uint64_t total, void *arg)
              (unsigned long long)(total >> 20));
 }
 
-static void log_batch(const struct live *l, const struct job *b, int r)
+static void log_part(const struct live *l, const struct job *b, const struct batch_part *p, int r)
 {
     unsigned long long ms = elapsed_ms(b);
-    const char *at = buf_text(&b->notes), *end = buf_text_end(&b->notes);
-    for (; at && at < end && !buf_error(&b->notes); at += strlen(at) + 1) {
+    const char *at = buf_text(&p->notes), *end = buf_text_end(&p->notes);
+    for (; at && at < end && !buf_error(&p->notes); at += strlen(at) + 1) {
         if (r == 0)
             live_log(l, LOG_INFO, "%s; %s, %llu ms", at, edit_strategy_name(b->result.strategy),
                      ms);
         else
-            live_log(l, LOG_ERR, "%s: not written: %s", at, b->err.msg);
+            live_log(l, LOG_ERR, "%s: not written: %s", at, p->why.msg);
     }
 }
 
 /* The keys of a batch that failed show why. */
-static void mark_failed(struct live *l, const struct edit_change *c, const struct err *e)
+static void mark_keys(struct live *l, const struct edit_change *c, const struct err *e)
 {
     for (size_t i = 0; i < c->n; i++) {
         struct name *x = names_find_key(&l->names, c->slot[i].name, c->slot[i].name_len);
         if (x)
             name_set_error(&l->names, x, e->msg);
     }
-    tensors_failed(l, c, e);
 }
 
-/* What is not needed any more once a batch is on the disk: references. */
-struct retired {
-    struct snapshot *snap;
-    struct store *store[3];
-};
-
-static void retire(struct retired *r)
+/* Of what is in flight, what was not written shows why. */
+static void mark_failed(struct live *l, const struct batch *b)
 {
-    snapshot_unref(r->snap);
-    for (size_t i = 0; i < COUNT(r->store); i++)
-        store_unref(r->store[i]);
-    *r = (struct retired){0};
+    const struct batch_part *keys = batch_part(b, 0);
+    if (keys && !keys->landed)
+        mark_keys(l, &b->change, &keys->why);
+    tensors_failed(l, b, NULL);
 }
 
-/*
- * The batch is on disk: so is the snapshot that was in flight. s: the store of the new file; NULL:
- * the one before serves on. What is not needed any more is let go of without the lock, and of a
- * large model after the waiting requests are answered: freeing a file takes a good part of the time
- * that its copy took.
- */
-static struct retired landed(struct live *l, struct store *s, bool replaced)
-{
-    struct store *now = NULL;
-    preview_landed(l, &l->flight, replaced);
-    struct retired ret = {.store = {l->store, s ? l->flying_store : NULL}};
-    snapshot_unref(l->disk);
-    l->disk = l->flying;
-    l->flying = NULL;
-    l->store = s ? s : l->flying_store;
-    l->flying_store = NULL;
-    if (preview_store(l, &now) < 0) /* it goes on with what it has */
-        now = store_ref(l->newest->view.store);
-    struct view before = newest_put_view(l->newest, snapshot_ref(l->newest->view.snap), now);
-    ret.snap = before.snap;
-    ret.store[2] = before.store;
-    if (s)
-        newest_drop_file(l->newest);
-    return ret;
-}
-
-static void failed(struct live *l, const struct job *job, int r)
+static void failed(struct live *l, int r)
 {
     struct snapshot *flying = l->flying; /* what was accepted since is based on it */
     struct store *store = l->flying_store;
@@ -139,34 +108,71 @@ static void failed(struct live *l, const struct job *job, int r)
     batch_rebase(l, &l->flight);
     snapshot_unref(flying);
     store_unref(store);
-    mark_failed(l, &l->flight.change, &job->err);
+    mark_failed(l, &l->flight);
     if (!l->flight.waits)
         l->failed = r;
 }
 
-/* Carry a batch out, without the lock. *ret is the new store, or NULL if the old one serves on. */
-static int carry_out(struct live *l, struct job *job, struct snapshot *g, struct store **ret)
+/* Carry a part out, without the lock. *ret is the new store, or NULL if it could not be had. *replaced: the
+ * file is another one now. */
+static int carry_out(struct live *l, struct job *job, struct batch_part *part,
+                     const struct part_state *state, struct store **ret, bool *replaced)
 {
+    struct edit_file *f = l->files[part->file].file;
+    struct keeper *keeper = part->file == 0 ? l->opt.history : NULL; /* it has the keys */
     struct progress p = {l, job};
-    struct edit_hooks hooks = {
-        .cancel = &l->cancel, .progress = on_progress, .ready = on_ready, .arg = &p};
+    struct edit_hooks hooks = {.cancel = &l->cancel,
+                               .progress = on_progress,
+                               .ready = keeper ? on_ready : NULL,
+                               .arg = &p};
     job->result = (struct edit_result){.old_fd = -1};
-    if (l->opt.history)
-        keeper_plan(l->opt.history, l->disk, g, l->flight.restored);
-    int r = preview_keep_old(l, &l->flight.plan, &job->err);
+    if (keeper)
+        keeper_plan(keeper, l->disk, state->snap, l->flight.restored);
+    int r = preview_keep_old(l, part, state->store, &part->why);
     if (r == 0)
-        r = edit_commit(l->file, &l->flight.plan, &l->opt.edit, &hooks, &job->result, &job->err);
-    if (l->opt.history)
-        keeper_end(l->opt.history, r == 0);
-    bool replaced = job->result.old_fd >= 0 || (l->flight.plan.tensor && !l->flight.plan.same);
-    if (job->result.old_fd >= 0)
+        r = edit_commit(f, &part->plan, &l->opt.edit, &hooks, &job->result, &part->why);
+    if (keeper)
+        keeper_end(keeper, r == 0);
+    *replaced = job->result.old_fd >= 0;
+    bool other = *replaced || (part->plan.tensor && !part->plan.same);
+    if (*replaced)
         (void)close(job->result.old_fd);
     /* Readers get the new file. If it cannot be opened, the old one has the same data. */
-    if (r == 0 && replaced &&
-        newest_make_store(g, l->store->file, 0, l->file->fd, ret, &job->err) < 0)
-        live_log(l, LOG_WARNING, "the old file is kept open for readers: %s", job->err.msg);
-    else if (r == 0 && replaced)
-        (*ret)->written = g->number;
+    struct err e = {0};
+    if (r == 0 && other &&
+        newest_make_store(state->snap, l->store->file, part->file, f->fd, ret, &e) < 0)
+        live_log(l, LOG_WARNING, "the old file is kept open for readers: %s", e.msg);
+    else if (r == 0 && other)
+        (*ret)->written = state->snap->number;
+    return r;
+}
+
+/* Write one part of what is in flight. The lock is given up meanwhile. What is not needed any more is
+ * let go of here, but for the last part (*old). */
+static int write_part(struct live *l, struct job *job, size_t i, struct parts_retired *old)
+{
+    struct batch_part *p = &l->flight.parts.part[i];
+    struct part_state state = {0};
+    struct store *s = NULL;
+    bool replaced = false;
+    job->reported = 0;
+    (void)clock_gettime(CLOCK_MONOTONIC, &job->begin);
+    int r = part_state_make(l, i, &state, &p->why);
+    lock_drop(&l->lock);
+    parts_retire(old);
+    if (r == 0)
+        r = carry_out(l, job, p, &state, &s, &replaced);
+    else if (l->opt.history)
+        keeper_drop(l->opt.history);
+    log_part(l, job, p, r);
+    lock_take(&l->lock);
+    if (r == 0) {
+        preview_landed(l, &l->flight, p, replaced);
+        part_landed(l, i, &state, s, old);
+    }
+    job->made = r == 0 ? s : NULL;
+    snapshot_unref(state.snap);
+    store_unref(state.store);
     return r;
 }
 
@@ -182,12 +188,11 @@ static void take(struct live *l, struct job *job, struct live_wait **answered)
     waits_join(slow ? answered : &b->waits, b->asking);
     b->asking = NULL;
     batch_keep(l, edit_mark(&b->change), b->n_step);
-    b->slow = b->asked && b->how == EDIT_COPY && !writer_is_small(l);
+    b->slow = b->asked && b->how == EDIT_COPY && !writer_is_small(b);
     l->flight_edits = edit_change_count(&b->change, SIZE_MAX);
-    *job = (struct job){0};
-    notes_of(&b->change, &job->notes);
+    *job = (struct job){.base = snapshot_ref(base_snapshot(l))};
+    notes_of(l, b);
     edit_change_drop_values(&b->change);
-    (void)clock_gettime(CLOCK_MONOTONIC, &job->begin);
     l->due_set = false;
     l->flight = *b;
     l->flying = snapshot_ref(l->newest->view.snap);
@@ -219,7 +224,8 @@ static int plan_pending(struct live *l, struct err *e)
     if (k)
         keeper_begin(k, l->disk, l->next.restored);
     int r = batch_freshen(l, e);
-    if (k && r < 0)
+    /* Another file may be first, which takes as long as it takes. */
+    if (k && (r < 0 || l->next.parts.part[0].file != 0))
         keeper_drop(k);
     return r;
 }
@@ -227,12 +233,14 @@ static int plan_pending(struct live *l, struct err *e)
 /* What is accepted cannot even be planned. */
 static void give_up(struct live *l, const struct err *e)
 {
-    struct job job = {.err = *e};
-    (void)clock_gettime(CLOCK_MONOTONIC, &job.begin);
-    notes_of(&l->next.change, &job.notes);
-    log_batch(l, &job, e->code);
-    buf_free(&job.notes);
-    mark_failed(l, &l->next.change, e);
+    struct buf notes = BUF_INIT;
+    notes_all(&l->next.change, &notes);
+    const char *at = buf_text(&notes), *end = buf_text_end(&notes);
+    for (; at && at < end && !buf_error(&notes); at += strlen(at) + 1)
+        live_log(l, LOG_ERR, "%s: not written: %s", at, e->msg);
+    buf_free(&notes);
+    mark_keys(l, &l->next.change, e);
+    tensors_failed(l, &l->next, e);
     waits_join(&l->next.waits, l->next.asking);
     l->next.asking = NULL;
     batch_drop(l);
@@ -240,15 +248,12 @@ static void give_up(struct live *l, const struct err *e)
 }
 
 /* The batch is done, and those that wait are answered. */
-static void finish(struct live *l, struct job *job, struct store *s, int r)
+static void finish(struct live *l, struct job *job, struct parts_retired *old, int r)
 {
-    struct retired old = {0};
-    if (r == 0)
-        old = landed(l, s, job->result.old_fd >= 0);
-    else
-        failed(l, job, r);
+    if (r < 0)
+        failed(l, r);
     struct live_wait *waits = l->flight.waits; /* more may have joined */
-    bool freeing = l->freeing = s && !writer_is_small(l);
+    bool freeing = l->freeing = job->made && !writer_is_small(&l->flight);
     batch_end_steps(l, &l->flight);
     struct batch done = l->flight;
     l->flight = (struct batch){0};
@@ -257,11 +262,11 @@ static void finish(struct live *l, struct job *job, struct store *s, int r)
         r = writer_take_failure(l);
     lock_drop(&l->lock);
     if (!freeing)
-        retire(&old);
+        parts_retire(old);
     waits_answer(waits, r);
-    retire(&old);
-    buf_free(&job->notes);
+    parts_retire(old);
     batch_free(&done);
+    snapshot_unref(job->base);
     lock_take(&l->lock);
     l->freeing = false;
 }
@@ -271,7 +276,7 @@ static void write_pending(struct live *l)
 {
     struct job job;
     struct err e = {0};
-    struct store *s = NULL;
+    struct parts_retired old = {0};
     int r = edits_remove_due(l);
     if (r < 0)
         l->failed = r;
@@ -292,13 +297,15 @@ static void write_pending(struct live *l)
     }
     struct live_wait *answered = NULL;
     take(l, &job, &answered);
-    struct snapshot *flying = l->flying;
     lock_drop(&l->lock);
     waits_answer(answered, 0);
-    r = carry_out(l, &job, flying, &s);
-    log_batch(l, &job, r);
     lock_take(&l->lock);
-    finish(l, &job, s, r);
+    r = 0;
+    for (size_t i = 0; i < l->flight.parts.n; i++) {
+        int part = write_part(l, &job, i, &old);
+        r = r < 0 ? r : part;
+    }
+    finish(l, &job, &old, r);
 }
 
 static bool is_due(const struct live *l)

@@ -16,9 +16,11 @@
 /* Whether the model could be edited at this moment; asked before there is an edit, since shells do
  * not look at what close(2) returns. Without the lock: it asks the disk. */
 void writer_ready(struct live *l, struct err *e);
-/* What identifies the model's file, to ask the disk about it without the lock. False while an edit
- * is being written; ret->fd is not set. */
-bool writer_file(const struct live *l, struct edit_file *ret);
+/* The same of the file that a tensor is in, by its number. */
+void writer_ready_tensor(struct live *l, uint32_t tensor, struct err *e);
+/* What identifies file number `no` of the model, to ask the disk about it without the lock. False while
+ * an edit is being written; ret->fd is not set. */
+bool writer_file(const struct live *l, size_t no, struct edit_file *ret);
 
 /* Something was accepted: wait until it is durable, or until the disk was asked whether it can be
  * written, by the commit mode. w NULL: no request waits. 0, LIVE_PARKED. */
@@ -38,8 +40,8 @@ void writer_later(struct live *l, unsigned seconds);
 void writer_ask(struct live *l);
 /* True if something is to be written. */
 bool writer_has_work(const struct live *l);
-/* True if the model is so small that it is written at once, whatever the strategy. */
-bool writer_is_small(const struct live *l);
+/* True if the model is so small that a batch is written at once, whatever the strategy. */
+bool writer_is_small(const struct batch *b);
 /* A failure that was not reported yet. */
 int writer_take_failure(struct live *l);
 
@@ -49,6 +51,8 @@ void waits_answer(struct live_wait *list, int result);
 void waits_join(struct live_wait **list, struct live_wait *more);
 
 /* What a change does to each key and tensor: a line for each, NUL-terminated. Any thread. */
-void notes_of(const struct edit_change *c, struct buf *out);
+void notes_all(const struct edit_change *c, struct buf *out);
+/* The same for each part of a batch. With the lock. */
+void notes_of(const struct live *l, struct batch *b);
 
 #endif

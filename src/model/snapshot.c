@@ -226,6 +226,14 @@ uint32_t snapshot_find_tensor(const struct snapshot *g, const char *file)
     return find(g, false, file);
 }
 
+uint32_t snapshot_first(const struct snapshot *g, size_t no)
+{
+    uint32_t first = 0;
+    while (no > 0)
+        first += snapshot_file(g, --no)->n_tensors;
+    return first;
+}
+
 uint64_t snapshot_offset(const struct snapshot *g, uint32_t i, size_t *shard)
 {
     const struct gguf *m = snapshot_own(g);

@@ -32,15 +32,15 @@ enum { SNAPSHOT_PARTS = 8 };
 
 struct snapshot {
     atomic_uint refs;
-    uint32_t number;             /* 0 for the first snapshot of a mount */
-    struct timespec mtime;       /* when it was made; of the first: the model's */
-    struct gguf *gguf;           /* owned: what is shown */
-    struct gguf **shard;         /* owned references: of a split model, what each file holds; else NULL */
-    struct gguf *own;            /* the first of them; or NULL */
-    struct ids *ids;             /* a reference: which tensor is which; NULL: see ids.h */
-    const char *file;            /* the tree's: what its file is called; "" if that is not known */
-    const struct shards *shards; /* the tree's; NULL if the model is not split */
-    _Atomic(struct image *) whole;                        /* owned: snapshot_whole() */
+    uint32_t number;       /* 0 for the first snapshot of a mount */
+    struct timespec mtime; /* when it was made; of the first: the model's */
+    struct gguf *gguf;     /* owned: what is shown */
+    struct gguf **shard;   /* owned references: of a split model, what each file holds; else NULL */
+    struct gguf *own;      /* the first of them; or NULL */
+    struct ids *ids;       /* a reference: which tensor is which; NULL: see ids.h */
+    const char *file;      /* the tree's: what its file is called; "" if that is not known */
+    const struct shards *shards;   /* the tree's; NULL if the model is not split */
+    _Atomic(struct image *) whole; /* owned: snapshot_whole() */
     _Atomic(struct snapshot_part *) part[SNAPSHOT_PARTS]; /* owned: snapshot_part() */
     uint64_t *rank;        /* owned: of own's keys (edit/change.h); NULL: their numbers + 1 */
     uint64_t *tensor_rank; /* owned: the same of its tensors */
@@ -116,6 +116,13 @@ static inline struct gguf *snapshot_file(const struct snapshot *g, size_t no)
 {
     return g->shard ? g->shard[no] : g->gguf;
 }
+
+/* What each file holds, as a list; and the number of the first tensor of one. */
+static inline struct gguf *const *snapshot_all(const struct snapshot *g)
+{
+    return g->shard ? g->shard : &g->gguf;
+}
+uint32_t snapshot_first(const struct snapshot *g, size_t no);
 
 /* Where tensor i's data lies in its file, and which of the shards that is. */
 uint64_t snapshot_offset(const struct snapshot *g, uint32_t i, size_t *shard);

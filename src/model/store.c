@@ -220,6 +220,31 @@ int store_of(struct mapped *const *file, size_t files, const struct place_in_sto
     return 0;
 }
 
+int store_with(const struct store *base, const struct store *to, uint32_t no, size_t n,
+               struct store **ret)
+{
+    const size_t files = base->files + (to->files - n);
+    struct mapped **file = malloc(files * sizeof(struct mapped *));
+    struct place_in_store *place = malloc((base->n + 1) * sizeof(*place));
+    int r = file && place ? 0 : -ENOMEM;
+    if (r == 0) {
+        memcpy((void *)file, (const void *)base->file, base->files * sizeof(struct mapped *));
+        memcpy((void *)(file + base->files), (const void *)(to->file + n),
+               (to->files - n) * sizeof(struct mapped *));
+        file[no] = to->file[no];
+    }
+    for (size_t i = 0; r == 0 && i < base->n; i++) {
+        place[i] = base->place[i].shard == no ? to->place[i] : base->place[i];
+        if (base->place[i].shard == no && place[i].file >= n)
+            place[i].file += (uint32_t)(base->files - n);
+    }
+    if (r == 0)
+        r = store_of(file, files, place, base->n, ret);
+    free((void *)file);
+    free(place);
+    return r;
+}
+
 struct store *store_ref(struct store *s)
 {
     atomic_fetch_add(&s->refs, 1);

@@ -85,6 +85,12 @@ int store_make(struct mapped *const *file, const struct gguf *const *g, size_t n
 /* One of these files and places (copied), with references of its own. 0, -ENOMEM. */
 int store_of(struct mapped *const *file, size_t files, const struct place_in_store *place, size_t n,
              struct store **ret);
+/*
+ * `base`, in which file `no` and the places of the tensors that belong to it are those of `to`: both
+ * have the same tensors, and the model's n files first. 0, -ENOMEM.
+ */
+int store_with(const struct store *base, const struct store *to, uint32_t no, size_t n,
+               struct store **ret);
 struct store *store_ref(struct store *s);
 void store_unref(struct store *s);
 

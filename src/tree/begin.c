@@ -6,25 +6,28 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <syslog.h>
 #include <unistd.h>
 
 #include "check/filename.h"
 #include "edit/commit.h"
 
-/* Why the model is not to be edited, before it was opened; NULL: it may be edited. */
-static const char *reason(const struct tree *t)
+/* Why a file of the model is not to be edited, before it was opened; NULL: it may be edited. */
+static const char *reason(const struct tree *t, const struct model_file *m)
 {
     if (t->opt.read_only)
         return t->opt.why ? t->opt.why : "asked for by -o ro";
     if (t->opt.partial)
         return "nothing is edited with -o partial";
-    if (file_name_is_hash(t->model.name) && !t->opt.edit_hash_names)
+    if (file_name_is_hash(m->name) && !t->opt.edit_hash_names)
         return "its name is a hash of its content (-o hashnames=edit allows edits)";
-    if (faccessat(t->model.dir, ".", W_OK, AT_EACCESS) < 0)
+    if (faccessat(m->dir, ".", W_OK, AT_EACCESS) < 0)
         return "its folder is not writable";
-    if (faccessat(t->model.dir, ".", R_OK, AT_EACCESS) < 0) /* leftovers are not to be found */
+    if (faccessat(m->dir, ".", R_OK, AT_EACCESS) < 0) /* leftovers are not to be found */
         return "its folder is not readable";
     return NULL;
 }
@@ -35,15 +38,15 @@ static void not_writable(struct tree *t, const char *why)
     (void)show_in(t->why, sizeof(t->why), why, strlen(why));
 }
 
-static int open_file(const struct tree *t, struct edit_file *f, bool write, struct err *e)
+static int open_file(const struct model_file *m, struct edit_file *f, bool write, struct err *e)
 {
-    return edit_file_open(f, &sys_libc, t->model.dir, t->model.name, write, e);
+    return edit_file_open(f, &sys_libc, m->dir, m->name, write, e);
 }
 
 /* Wait for a process that holds the lock and is about to end. */
-static bool wait_for_lock(const struct tree *t, bool busy, struct err *why)
+static bool wait_for_lock(const struct tree *t, const struct model_file *m, bool busy,
+                          struct err *why)
 {
-    const struct model_file *m = &t->model;
     return t->opt.wait && t->opt.wait(t->opt.wait_arg, m->dir, m->name, busy, why);
 }
 
@@ -54,19 +57,18 @@ static bool wait_for_tree(const struct tree *t, const struct edit_file *of, stru
 }
 
 /* What every edit needs but one in place, tried before the file is opened for writing. */
-static int try_attributes(const struct tree *t, struct err *e)
+static int try_attributes(const struct tree *t, const struct model_file *m, struct err *e)
 {
     struct edit_file f = {.fd = -1};
-    if (t->opt.strategy == EDIT_INPLACE || open_file(t, &f, false, NULL) < 0)
+    if (t->opt.strategy == EDIT_INPLACE || open_file(m, &f, false, NULL) < 0)
         return 0;
     int r = edit_try_attributes(&f, e);
     edit_file_close(&f);
     return edit_try_failed(r) ? r : 0;
 }
 
-/* Finish or undo what a crash interrupted; and whether a new file could take the model's place: any
- * edit needs that but one in place. */
-static int prepare(const struct tree *t, struct edit_file *f, struct err *e)
+/* Finish or undo what a crash interrupted. */
+static int recover(const struct tree *t, struct edit_file *f, struct err *e)
 {
     struct edit_recovered found;
     int r = edit_recover(f, &found, e);
@@ -74,6 +76,14 @@ static int prepare(const struct tree *t, struct edit_file *f, struct err *e)
         logger_log(&t->opt.log, LOG_NOTICE, "an edit that was interrupted has been finished");
     if (found.removed)
         logger_log(&t->opt.log, LOG_NOTICE, "%u leftover files were removed", found.removed);
+    return r;
+}
+
+/* The same; and whether a new file could take the model's place: any
+ * edit needs that but one in place. */
+static int prepare(const struct tree *t, struct edit_file *f, struct err *e)
+{
+    int r = recover(t, f, e);
     if (r < 0 || t->opt.strategy == EDIT_INPLACE)
         return r;
     r = edit_try_new(f, e);
@@ -82,14 +92,14 @@ static int prepare(const struct tree *t, struct edit_file *f, struct err *e)
 
 /* Open the file for writing, with the lock, if all that edits need is there; else f stays closed.
  * of: the file that it must be; NULL: any. */
-static int open_for_editing(const struct tree *t, const struct edit_file *of, struct edit_file *f,
-                            struct err *e)
+static int open_for_editing(const struct tree *t, const struct model_file *m,
+                            const struct edit_file *of, struct edit_file *f, struct err *e)
 {
-    int r = try_attributes(t, e);
+    int r = try_attributes(t, m, e);
     if (r == 0)
-        r = open_file(t, f, true, e);
-    while (r == -EWOULDBLOCK && (of ? wait_for_tree(t, of, e) : wait_for_lock(t, true, e)))
-        r = open_file(t, f, true, e);
+        r = open_file(m, f, true, e);
+    while (r == -EWOULDBLOCK && (of ? wait_for_tree(t, of, e) : wait_for_lock(t, m, true, e)))
+        r = open_file(m, f, true, e);
     if (r < 0)
         return r;
     r = edit_try_handle(f, e);
@@ -108,24 +118,114 @@ static int open_late(struct tree *t, const char *no, struct err *e)
     t->writable = !no && faccessat(m->dir, m->name, W_OK, AT_EACCESS) == 0;
     if (!t->writable)
         not_writable(t, no ? no : strerror(errno));
-    return open_file(t, &m->file, false, e);
+    return open_file(m, &m->file, false, e);
 }
 
 int begin_open(struct tree *t, struct err *e)
 {
     struct err why = {0};
-    const char *no = reason(t);
+    const char *no = reason(t, &t->model);
     if (t->opt.late)
         return open_late(t, no, e);
-    int r = no ? -EROFS : open_for_editing(t, NULL, &t->model.file, &why);
+    int r = no ? -EROFS : open_for_editing(t, &t->model, NULL, &t->model.file, &why);
     t->locked = t->writable = r == 0;
     t->busy = r == -EWOULDBLOCK;
     if (t->writable)
         return 0;
     if (no)
-        (void)wait_for_lock(t, false, &why);
+        (void)wait_for_lock(t, &t->model, false, &why);
     not_writable(t, no ? no : why.msg);
-    return open_file(t, &t->model.file, false, e);
+    return open_file(&t->model, &t->model.file, false, e);
+}
+
+/* ---- the other files of a split model ---- */
+
+/* Tensors are edited in all files: if one of them cannot be, none is. The others are unlocked. */
+static void shard_not_writable(struct tree *t, const char *name, const char *why)
+{
+    char line[sizeof(t->why)], shown[SHOW_MAX];
+    if (!t->writable)
+        return;
+    (void)snprintf(line, sizeof(line), "shard %s: %s", show(shown, name, strlen(name)), why);
+    not_writable(t, line);
+    if (t->locked)
+        (void)flock(t->model.file.fd, LOCK_UN);
+    t->locked = false;
+    begin_close(t);
+}
+
+/* Keys are in the first file: of the others only what a crash left is looked for. Reading does not
+ * need that. */
+static void recover_shard(const struct tree *t, const struct model_file *m)
+{
+    struct edit_file f = {.fd = -1};
+    if (edit_file_open(&f, &sys_libc, m->dir, m->name, true, NULL) < 0)
+        return;
+    (void)recover(t, &f, NULL);
+    edit_file_close(&f);
+}
+
+static int found_shard(void *arg, struct model_file *m, struct err *e)
+{
+    struct tree *t = arg;
+    struct err why = {0};
+    (void)e;
+    if (!t->writable)
+        return 0;
+    if (!t->opt.tensors) {
+        if (!t->opt.late)
+            recover_shard(t, m);
+        return 0;
+    }
+    const char *no = reason(t, m);
+    int r = no ? -EROFS : 0;
+    if (r == 0 && !t->opt.late)
+        r = open_for_editing(t, m, NULL, &m->file, &why);
+    else if (r == 0 && faccessat(m->dir, m->name, W_OK, AT_EACCESS) < 0)
+        r = err_set(&why, -errno, "%s", strerror(errno));
+    if (r < 0)
+        shard_not_writable(t, m->name, no ? no : why.msg);
+    return 0;
+}
+
+static void keep_shard(void *arg, size_t i, struct model_file *m)
+{
+    struct tree *t = arg;
+    if (t->writable && m->overlay.planted.code && t->opt.tensors)
+        shard_not_writable(t, m->name, m->overlay.planted.msg);
+    edit_overlay_free(&m->overlay);
+    if (t->writable && t->opt.tensors && !t->shard)
+        t->shard = calloc(t->shards.n, sizeof(*t->shard));
+    if (!t->writable || !t->shard) {
+        if (t->opt.tensors)
+            shard_not_writable(t, m->name, "no memory");
+        model_free(m);
+        return;
+    }
+    t->shard[i] = *m;
+    t->n_shard = i + 1;
+}
+
+struct model_opener begin_opener(struct tree *t)
+{
+    return (struct model_opener){found_shard, keep_shard, t};
+}
+
+void begin_close(struct tree *t)
+{
+    for (size_t i = 1; i < t->n_shard; i++)
+        model_free(&t->shard[i]);
+    free(t->shard);
+    t->shard = NULL;
+    t->n_shard = 0;
+}
+
+bool begin_is_changed(const struct tree *t)
+{
+    bool changed = edit_file_fresh(&t->opened, NULL) == -ESTALE;
+    for (size_t i = 1; i < t->n_shard && !changed; i++)
+        changed = edit_file_fresh(&t->shard[i].file, NULL) == -ESTALE;
+    return changed;
 }
 
 /* ---- the model's own file for programs ---- */
@@ -168,6 +268,13 @@ bool begin_shows_disk(struct tree *t)
 
 /* ---- editing begins ---- */
 
+static struct live_target target_of(struct tree *t, size_t i)
+{
+    struct edit_file *f = i ? &t->shard[i].file : &t->model.file;
+    struct statvfs fs;
+    return (struct live_target){f, fstatvfs(f->fd, &fs) == 0 ? (uint32_t)fs.f_bsize : 0};
+}
+
 static int open_live(struct tree *t, struct live **ret)
 {
     settle_disk(t);
@@ -176,11 +283,18 @@ static int open_live(struct tree *t, struct live **ret)
                              .crew = t->opt.crew,
                              .tensors = t->opt.tensors,
                              .log = t->opt.log};
-    int r = 0;
-    if (t->opt.history && !t->history)
+    const size_t n = t->n_shard ? t->n_shard : 1;
+    struct live_target *file = malloc(n * sizeof(*file));
+    int r = file ? 0 : -ENOMEM;
+    if (r == 0 && t->opt.history && !t->history)
         r = keeper_open(t->model.real, t->opt.history, &sys_libc, &t->opt.log, &t->history);
     o.history = t->history;
-    return r < 0 ? r : live_open(&t->newest, &t->model.file, &o, ret);
+    for (size_t i = 0; i < n && r == 0; i++)
+        file[i] = target_of(t, i);
+    if (r == 0)
+        r = live_open(&t->newest, file, n, &o, ret);
+    free(file);
+    return r;
 }
 
 void begin_parsed(struct tree *t)
@@ -198,17 +312,36 @@ void begin_parsed(struct tree *t)
 
 /* ---- the first edit ---- */
 
-/* Open the file for writing in the place of the one that is open for reading. */
-static int take_file(struct tree *t, struct err *e)
+/* Open a file for writing in the place of the one that is open for reading. */
+static int take_file(struct tree *t, struct model_file *m, struct err *e)
 {
-    struct edit_file f = {.fd = -1}, old = t->model.file;
-    int r = open_for_editing(t, &old, &f, e);
+    struct edit_file f = {.fd = -1}, old = m->file;
+    int r = open_for_editing(t, m, &old, &f, e);
     if (r < 0)
         return r == -EWOULDBLOCK ? -EBUSY : r;
-    t->locked = true;
-    t->model.file = f;
+    m->file = f;
     edit_file_close(&old);
     return 0;
+}
+
+/* All that are edited: else none of them stays locked. */
+static int take_files(struct tree *t, struct err *e)
+{
+    char shown[SHOW_MAX];
+    size_t taken = 1;
+    int r = take_file(t, &t->model, e);
+    if (r < 0)
+        return r;
+    for (; taken < t->n_shard && r == 0; taken++) {
+        const char *name = t->shard[taken].name;
+        r = take_file(t, &t->shard[taken], e);
+        if (r < 0)
+            (void)err_prefix(e, r, "shard %s", show(shown, name, strlen(name)));
+    }
+    t->locked = r == 0;
+    for (size_t i = 0; r < 0 && i + 1 < taken; i++)
+        (void)flock(i ? t->shard[i].file.fd : t->model.file.fd, LOCK_UN);
+    return r;
 }
 
 static void note_refusal(struct tree *t, const struct err *e)
@@ -223,7 +356,7 @@ static void note_refusal(struct tree *t, const struct err *e)
 static int begin(struct tree *t, struct err *e)
 {
     struct live *l = NULL;
-    int r = t->locked ? 0 : take_file(t, e);
+    int r = t->locked ? 0 : take_files(t, e);
     if (r == 0 && open_live(t, &l) < 0)
         r = err_set(e, -ENOMEM, "no memory");
     if (r == 0)

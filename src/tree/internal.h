@@ -17,14 +17,17 @@ enum { ROOT_METADATA = 0, ROOT_TENSORS = 1 };
 
 struct tree {
     struct tree_options opt;
-    struct model_file model; /* its file, or the first of them; if it is edited that of `live` */
-    struct edit_file opened; /* what that was when it was opened; its fd is not to be used */
-    char *name;              /* owned: what the file was called, by a link perhaps */
-    struct shards shards;    /* if the model is split */
-    struct stat st;          /* of the model when it was opened */
-    struct rights rights;    /* owners and bits of what is shown; as it was opened */
-    bool writable;           /* metadata can be edited */
-    char why[512];           /* why it is not; as long as a line of struct err */
+    struct model_file model;  /* its file, or the first of them; if it is edited that of `live` */
+    struct edit_file opened;  /* what that was when it was opened; its fd is not to be used */
+    char *name;               /* owned: what the file was called, by a link perhaps */
+    struct shards shards;     /* if the model is split */
+    struct model_file *shard; /* owned: the same of each file but the first, if tensors are edited;
+                                 number 0 is not used */
+    size_t n_shard;           /* so many are there, with the first; else 0 */
+    struct stat st;           /* of the model when it was opened */
+    struct rights rights;     /* owners and bits of what is shown; as it was opened */
+    bool writable;            /* metadata can be edited */
+    char why[512];            /* why it is not; as long as a line of struct err */
     struct edit_options edit;
     struct texts texts; /* that open files show */
     atomic_uint open;   /* files and folders */
@@ -51,6 +54,11 @@ struct tree {
 
 /* Open the model's file: for writing if it is to be edited and can be, and not late. */
 int begin_open(struct tree *t, struct err *e);
+/* The same of the other files of a split model, for model_open_shards(). */
+struct model_opener begin_opener(struct tree *t);
+void begin_close(struct tree *t);
+/* True if another program changed a file of the model that is not edited yet. The disk is asked. */
+bool begin_is_changed(const struct tree *t);
 /* It is parsed: it may be one that cannot be edited. */
 void begin_parsed(struct tree *t);
 /*

@@ -214,7 +214,8 @@ void tree_let_go(struct tree *t, struct held *h)
 
 static struct live_counts counts(struct tree *t)
 {
-    return state_counts(atomic_load(&t->live), &t->opened);
+    struct live *l = atomic_load(&t->live);
+    return l ? live_count(l) : (struct live_counts){.changed = begin_is_changed(t)};
 }
 
 bool tree_changed(struct tree *t)

@@ -31,8 +31,9 @@ static int first_gen(struct tree *t, const struct source *src, struct err *e)
     struct gguf *g = NULL;
     unsigned flags = t->opt.partial ? GGUF_PARTIAL : 0;
     int r = gguf_parse(src, flags, &g, e);
+    const struct model_opener opener = begin_opener(t);
     if (r == 0 && t->shards.n)
-        r = model_open_shards(&t->shards, g, flags, e);
+        r = model_open_shards(&t->shards, g, flags, &opener, e);
     if (r < 0) {
         gguf_free(g);
         return r;
@@ -205,6 +206,7 @@ void tree_close(struct tree *t)
     keeper_close(t->history); /* while the model is locked: the next writer finds it complete */
     newest_free(&t->newest);
     (void)pthread_mutex_destroy(&t->beginning);
+    begin_close(t);
     shards_free(&t->shards);
     rights_free(&t->rights);
     model_free(&t->model);

@@ -14,13 +14,6 @@ static unsigned clamp(size_t n)
     return n < COUNT_MAX ? (unsigned)n : COUNT_MAX;
 }
 
-struct live_counts state_counts(struct live *l, const struct edit_file *opened)
-{
-    if (l)
-        return live_count(l);
-    return (struct live_counts){.changed = edit_file_fresh(opened, NULL) == -ESTALE};
-}
-
 uint32_t state_number(const struct live_counts *c)
 {
     return clamp(c->pending) | clamp(c->refused) << COUNT_BITS | (c->changed ? CHANGED : 0);

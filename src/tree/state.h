@@ -10,13 +10,9 @@
 #ifndef TREE_STATE_H
 #define TREE_STATE_H
 
-#include "edit/file.h"
 #include "live/live.h"
 
-/* What there is to say: of what is edited; or, if that is NULL, of the file as it was opened. Takes
- * the lock of live; asks the disk without it. */
-struct live_counts state_counts(struct live *l, const struct edit_file *opened);
-/* The same as a number. */
+/* What there is to say as a number. */
 uint32_t state_number(const struct live_counts *c);
 
 /* What people ask about the mount: how to save a copy, and the state, as the last line:

@@ -235,7 +235,7 @@ static void check_end(struct run *r)
     struct content now = script_model_file(&r->m);
     if (!r->failed && ended < 0)
         script_fail(r, "%s", strerror(-ended));
-    else if (!r->failed && !(r->opt.tensors ? script_model_tensors(now.bytes, now.n, &keys)
+    else if (!r->failed && !(r->opt.tensors ? script_model_tensors(&r->m, &keys)
                                             : script_model_keys(now.bytes, now.n, &keys)))
         script_fail(r, "the file is not a regular model");
     else if (!r->failed && strcmp((char *)keys.data, r->s->saved) != 0)

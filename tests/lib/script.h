@@ -77,7 +77,7 @@
  *     tlist FOLDER 'NAME...' exactly these; FOLDER may be . (tensors/ itself)
  *     ttext PATH TEXT; tvalues PATH 'F...' (at its end); tstat PATH SIZE; tgone PATH
  *     terror NAME TEXT       its user.gguf.error has TEXT; tforgive NAME
- *     tfile NAME:TYPE:SHAPE=VALUES...    the tensors of the file on the disk
+ *     tfile NAME:TYPE:SHAPE=VALUES...    the tensors of the file on the disk, or of both
  *
  * After each fsync that succeeds the file holds what model.gguf shows. After the script the file
  * has the keys that `saved` says and the tensors, and nothing lies beside it.
@@ -90,8 +90,8 @@
 struct script {
     const char *name; /* what it shows */
     /* Words: auto, close, sync: in these commit modes only (none: in each); split: the model is
-     * two shards; history: its states are kept; tensors: they can be edited; inplace: in place;
-     * large, with tensors: over 64 MiB.
+     * two shards, with tensors the second has `other`, 9001 dashes; history: its states are kept;
+     * tensors: they can be edited; inplace: in place; large, with tensors: over 64 MiB.
      * NULL: none. */
     const char *how;
     const char *ops;

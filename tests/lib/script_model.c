@@ -40,9 +40,12 @@ static struct content finish(struct build *b)
 static struct content make_second(unsigned tensors)
 {
     struct build b;
+    uint8_t dashes[9001];
+    memset(dashes, '-', sizeof(dashes));
     build_init(&b, 3, false);
     put_split(&b, 1, tensors);
-    build_tensor(&b, tensors > 2 ? "other" : "b", I8, SHAPE(9001), NULL, 9001);
+    build_tensor(&b, tensors > 2 ? "other" : "b", I8, SHAPE(sizeof(dashes)), dashes,
+                 sizeof(dashes));
     return finish(&b);
 }
 
@@ -193,18 +196,17 @@ static void put_tensor(const struct gguf *g, const struct gguf_tensor *t, const 
     buf_char(out, ' ');
 }
 
-bool script_model_tensors(const void *bytes, size_t n, struct buf *out)
+static bool put_file_tensors(const struct content *file, struct buf *out)
 {
     struct gguf *g = NULL;
-    struct source s = source_mem(bytes, n);
+    struct source s = source_mem(file->bytes, file->n);
     if (gguf_parse(&s, 0, &g, NULL) < 0)
         return false;
     for (uint32_t i = 0; i < g->n_tensors; i++)
-        put_tensor(g, &g->tensor[i], (const uint8_t *)bytes + g->tensor[i].off, out);
-    buf_char(out, '\0');
+        put_tensor(g, &g->tensor[i], (const uint8_t *)file->bytes + g->tensor[i].off, out);
     bool good = g->anomalies == 0;
     gguf_free(g);
-    return good && buf_error(out) == 0;
+    return good;
 }
 
 static struct content read_back(const struct script_model *m, const char *name)
@@ -217,6 +219,18 @@ static struct content read_back(const struct script_model *m, const char *name)
 struct content script_model_file(const struct script_model *m)
 {
     return read_back(m, m->other.bytes ? FIRST : NAME);
+}
+
+bool script_model_tensors(const struct script_model *m, struct buf *out)
+{
+    struct content first = script_model_file(m), second = {0};
+    if (m->other.bytes)
+        second = read_back(m, SECOND);
+    bool good = put_file_tensors(&first, out) && (!second.bytes || put_file_tensors(&second, out));
+    buf_char(out, '\0');
+    free(first.bytes);
+    free(second.bytes);
+    return good && buf_error(out) == 0;
 }
 
 bool script_model_whole(const struct script_model *m)

@@ -24,8 +24,8 @@ void script_model_drop(struct script_model *m);
  * commas. False: the bytes are not a model, or not a regular one. */
 bool script_model_keys(const void *bytes, size_t n, struct buf *out);
 /* "NAME:TYPE:SHAPE=VALUES " of each tensor: bytes of I8 as they are, floats of F32 with commas, the
- * number of bytes of others. */
-bool script_model_tensors(const void *bytes, size_t n, struct buf *out);
+ * number of bytes of others. Of all files, as they are now. */
+bool script_model_tensors(const struct script_model *m, struct buf *out);
 /* Bytes as text, from nine equal ones on as X{N}. */
 void script_model_brief(struct buf *out, const void *bytes, size_t n);
 /* The file that has the keys, as it is now. free() its bytes. */

@@ -337,17 +337,15 @@ static int op_tforgive(struct run *r, char **arg, struct waiter *w)
     return got < 0 ? got : tree_removexattr(r->t, e.node, "user.gguf.error");
 }
 
-/* The tensors of the file on the disk. */
+/* The tensors of the files on the disk. */
 static int op_tfile(struct run *r, char **arg, struct waiter *w)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
-    struct content now = script_model_file(&r->m);
     (void)w;
-    if (!script_model_tensors(now.bytes, now.n, &text))
+    if (!script_model_tensors(&r->m, &text))
         script_fail(r, "the file is not a regular model");
     else
         expect(r, (char *)text.data, arg[0]);
-    free(now.bytes);
     return 0;
 }
 

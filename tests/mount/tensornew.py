@@ -306,8 +306,7 @@ class Split(unittest.TestCase):
                          gguf.encode(kv, whole[:2] if i == 1 else whole[2:]))
         with mountlib.Mount(mountlib.path('x-00001-of-00002.gguf'), *EDIT) as at:
             tensors = os.path.join(at, 'tensors')
-            for call, *names in ((os.mkdir, 'new'), (os.rmdir, 'a.weight'), (os.rmdir, 'd.weight'),
-                                 (os.rename, 'd.weight', 'x')):
+            for call, *names in ((os.mkdir, 'new'), (os.rmdir, 'a.weight'), (os.rmdir, 'd.weight')):
                 with self.assertRaises(OSError) as caught:
                     call(*[os.path.join(tensors, name) for name in names])
                 self.assertEqual(caught.exception.errno, errno.EOPNOTSUPP)

@@ -242,13 +242,46 @@ static const struct script scripts[] = {
      "close C;"
      "close A; close B; as 0; topen A a/raw w; topen B c/raw w; close A; close B",
      "a:I8:8=12cdefgh " B "c:I8:4=wxyz z:I8:20000=x.{19999} "},
-    {"a split model: tensors of the first file only", "tensors split",
-     "tlist . 'a b c z other'; tput a/raw 12345678; tput other/raw x =EOPNOTSUPP; tmv other o "
-     "=EOPNOTSUPP;"
-     "trmdir other =EOPNOTSUPP; trmdir a =EOPNOTSUPP; tmkdir n =EOPNOTSUPP; tmv c k; terror other "
-     "'merge';"
-     "fsync",
-     "a:I8:8=12345678 " B "k:I8:4=wxyz " Z},
+    /* ---- split models ---- */
+    {"a split model: tensors of both files, their number stays", "tensors split",
+     "tlist . 'a b c z other'; tput a/raw 12345678; tput other/raw x =EINVAL; tmv other o;"
+     "topen A o/raw w; write A XY 8999; close A;"
+     "trmdir o =EOPNOTSUPP; trmdir a =EOPNOTSUPP; tmkdir n =EOPNOTSUPP; tmv c k; terror o 'merge';"
+     "tlist . 'a b k z o'; fsync; tput o/type F32; tput o/shape '1 9001'; tstat o/raw 36004;"
+     "tput o/type I8; fsync",
+     "a:I8:8=12345678 " B "k:I8:4=wxyz " Z "o:I8:1x9001=-{8999}XY "},
+    {"a name passes from one file to another", "tensors split sync",
+     "tmv other z =ENOTEMPTY; tmv other o; tmv a other =EBUSY; terror a 'until its edits are "
+     "written';"
+     "tmv a b =ENOTEMPTY; tmv o other; tmv other o; fsync; tmv a other; tlist . 'other b c z o';"
+     "tmv o a =EBUSY; hold; & fsync; held; tmv o a =EBUSY; go; wait; tmv o a; fsync",
+     "other:I8:8=abcdefgh " B C "a:I8:9001=-{9001} "},
+    {"the first of two files cannot be written", "tensors split sync",
+     "topen A other/raw w; write A X 0; close A; tput a/raw 12345678; put a.name two;"
+     "hold; & fsync; held; go EIO; wait =EIO; ttext a/raw 12345678; terror other 'cannot copy';"
+     "topen A other/raw r; size A 9001; close A; text a.name 'two\n'; unsaved 'tensors/other: "
+     "cannot copy the tensors: Input/output error;';"
+     "tfile a:I8:8=12345678 " B C "other:I8:9001=-{9001} ; tmv other o; tmv c k; fsync",
+     "a:I8:8=12345678 " B "k:I8:4=wxyz " Z "o:I8:9001=-{9001} "},
+    {"the second of two files cannot be written", "tensors split sync",
+     "topen A other/raw w; write A X 0; close A; tmv other o; tput a/raw 12345678; put a.name two;"
+     "tmv c k; alter; fsync =ESTALE; tlist . 'a b c z o'; ttext a/raw abcdefgh; text a.name "
+     "'one\n';"
+     "terror a 'changed'; terror c 'changed'; refused a.name;"
+     "tfile a:I8:8=abcdefgh " B C "o:I8:9001=X-{9000} ; restore; tput a/raw 12345678; fsync",
+     "a:I8:8=12345678 " B C "o:I8:9001=X-{9000} "},
+    {"edits while two files are written", "tensors split sync",
+     "topen A other/raw w; write A X 0; close A; tput a/raw 12345678; hold; & fsync; held;"
+     "topen A other/raw w; write A Y 1; close A; tmv a d; put a.count 9; go; wait;"
+     "tlist . 'd b c z other'; ttext d/raw 12345678; text a.count '9\n';"
+     "tfile a:I8:8=12345678 " B C "other:I8:9001=X-{9000} ; fsync",
+     "d:I8:8=12345678 " B C "other:I8:9001=XY-{8999} "},
+    {"edits while two files are written, of which one fails", "tensors split sync",
+     "topen A other/raw w; write A X 0; close A; tput a/raw 12345678; hold; & fsync; held;"
+     "topen A other/raw w; write A Y 5000; close A; tmv a d; put a.count 9; tmv other o; go EIO;"
+     "wait =EIO; tlist . 'd b c z o'; ttext d/raw 12345678; text a.count '9\n';"
+     "tfile a:I8:8=12345678 " B C "other:I8:9001=-{9001} ; fsync",
+     "d:I8:8=12345678 " B C "o:I8:9001=-{5000}Y-{4000} "},
     /* ---- failures ---- */
     {"edits that follow one that fails", "tensors sync",
      "tput a/raw 12345678; hold; & fsync; held; tput c/raw WXYZ; tmv a d; tput b/shape 6; go EIO; "

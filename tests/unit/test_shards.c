@@ -293,7 +293,7 @@ static int open_all(int n, struct shard first, char line[512])
     CU_ASSERT_STRING_EQUAL(s.name[0], name);
     free(path);
     struct parsed p = parse_shard(first);
-    int r = model_open_shards(&s, p.g, 0, &e);
+    int r = model_open_shards(&s, p.g, 0, NULL, &e);
     (void)strcpy(line, e.msg);
     if (r == 0) {
         CU_ASSERT_TRUE(!s.g[0] && !s.file[0]);
@@ -408,7 +408,7 @@ static void test_store(void)
     CU_ASSERT_STRING_EQUAL(path, in("x-00001-of-00002.gguf"));
     free(path);
     struct parsed p = parse_shard(good);
-    CU_ASSERT_EQUAL_FATAL(model_open_shards(&s, p.g, 0, &e), 0);
+    CU_ASSERT_EQUAL_FATAL(model_open_shards(&s, p.g, 0, NULL, &e), 0);
     CU_ASSERT_EQUAL_FATAL(shards_merge(&s, p.g, &merged, &e), 0);
     CU_ASSERT_EQUAL(merged->n_tensors, 2);
     /* any mapped file can be the first */
