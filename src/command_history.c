@@ -94,7 +94,7 @@ static int undo_file(const char *operand, const char *number, struct buf *said, 
     (void)show(name, operand, strlen(operand));
     const struct tree_options o = {.commit = LIVE_COMMIT_CLOSE,
                                    .reserve = EDIT_RESERVE_AUTO,
-                                   .history = HISTORY_KEEP,
+                                   .history = HISTORY_KEEP_SAME,
                                    .wait = holder_wait,
                                    .wait_arg = name,
                                    .log = {.line = print_warning}};

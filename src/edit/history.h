@@ -19,9 +19,10 @@
  *  H1. A state appears whole: written and synced under another name, renamed, the folder synced.
  *  H2. Numbers of a model rise, and none is used twice: where the last file of a model goes, an empty
  *      file keeps the largest number so dropped of all models, as a floor for new ones.
- *  H3. After history_prune() a model has at most `keep` states and all models at most
- *      HISTORY_BYTES_MAX; the oldest go first. Each counts as the blocks that it takes, so that names
- *      are bounded too. What is not pruned, because the process was killed, is so with the next state.
+ *  H3. After history_prune() a model has at most `keep` states (HISTORY_KEEP_SAME: no more than before
+ *      its newest), and all models at most HISTORY_BYTES_MAX; the oldest go first. Each counts as the
+ *      blocks that it takes, so that names are bounded too. What is not pruned, because the process was
+ *      killed, is so with the next state.
  *  H4. Files that are not this user's regular files with one name are not read, and none but files
  *      with names of ours is removed.
  *  H5. What changes the set of files holds the folder's lock.
@@ -31,11 +32,15 @@
 #ifndef EDIT_HISTORY_H
 #define EDIT_HISTORY_H
 
+#include <limits.h>
+
 #include "edit/history_place.h"
 #include "edit/history_state.h"
 
 #define HISTORY_KEEP 20       /* states of a model, by default */
 #define HISTORY_KEEP_MAX 1000 /* more than anybody reads */
+/* As many as there are, at least HISTORY_KEEP: for a caller that does not have the user's number. */
+#define HISTORY_KEEP_SAME UINT_MAX
 #define HISTORY_BYTES_MAX ((uint64_t)256 << 20)
 #define HISTORY_BLOCK 4096 /* what the smallest file takes on most file systems */
 

@@ -193,12 +193,14 @@ static int prune_all(struct history *h, struct history_names *l, const struct hi
 static int prune_model(struct history *h, struct history_names *l, const struct history_name *kept,
                        struct err *e)
 {
-    size_t own = gather(l, of_model, kept);
+    size_t own = gather(l, of_model, kept), keep = h->keep;
     int r = 0;
-    if (own <= h->keep)
+    if (keep == HISTORY_KEEP_SAME)
+        keep = own > HISTORY_KEEP ? own - 1 : HISTORY_KEEP;
+    if (own <= keep)
         return 0;
     qsort(l->name, own, sizeof(*l->name), by_number);
-    size_t n = own - h->keep;
+    size_t n = own - keep;
     for (size_t i = 0; i < n && r == 0; i++) {
         l->bytes -= blocks(l->name[i].size);
         r = remove_name(h, &l->name[i], e);

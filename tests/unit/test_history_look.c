@@ -260,6 +260,30 @@ static void test_clock(void)
     home_teardown(&x);
 }
 
+/* A command that undoes does not have the number of a mount: it drops only the oldest one. */
+static void test_keep_same(void)
+{
+    struct home x;
+    struct err e = {0};
+    home_setup(&x);
+    struct gguf *g = keys_of("one");
+    struct history many, same;
+    CU_ASSERT_EQUAL(open_history(&x, &many, "/models/m.gguf", 30), 0);
+    CU_ASSERT_EQUAL(open_history(&x, &same, "/models/m.gguf", HISTORY_KEEP_SAME), 0);
+    for (unsigned i = 1; i <= 22; i++)
+        CU_ASSERT_EQUAL(save(&same, g, i * 100, &e), i);
+    CU_ASSERT_TRUE(numbers_are(&same, 3, 22));
+    for (unsigned i = 23; i <= 40; i++)
+        CU_ASSERT_EQUAL(save(&many, g, i * 100, &e), i);
+    CU_ASSERT_TRUE(numbers_are(&same, 11, 40));
+    CU_ASSERT_EQUAL(save(&same, g, 5000, &e), 41);
+    CU_ASSERT_TRUE(numbers_are(&same, 12, 41));
+    history_close(&many);
+    history_close(&same);
+    gguf_free(g);
+    home_teardown(&x);
+}
+
 static CU_TestInfo tests[] = {
     {"which state an undo restores", test_pick},
     {"keys that another program wrote", test_foreign},
@@ -269,6 +293,7 @@ static CU_TestInfo tests[] = {
     {"a history as text", test_text},
     {"differences in words", test_describe},
     {"a clock that goes back", test_clock},
+    {"a command keeps as many states as a mount has kept", test_keep_same},
     CU_TEST_INFO_NULL,
 };
 
