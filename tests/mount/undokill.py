@@ -1,0 +1,183 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: MIT
+"""The daemon is killed before each of its system calls that change files, of the model and of its history, while an
+edit or an undo is written by each strategy: the model is the old or the new one, whole, and an undo takes back what it
+holds. And random edits and undos by reflinks, on a file system that has them."""
+import contextlib
+import os
+import shutil
+import subprocess
+import unittest
+import unittest.mock
+
+import disks
+import editlib
+import ggufmodel as gguf
+import mountlib
+import samples
+from disks import figure
+from editlib import write
+from historycase import ALL, entries
+from mountlib import GGUFS, get, run
+from undolib import Player
+
+KILLER = os.environ.get('GGUFS_KILLER', '')
+MOST = 200  # calls of one commit and its history: far more than there are
+
+
+class Kills(unittest.TestCase):
+    """At first `before` was edited, so that there is one state; then the model holds `now`."""
+
+    def setUp(self):
+        self.state = mountlib.path('state')
+        self.kept = mountlib.path('kept')
+
+    def tensors(self):
+        return [(t.name, t.type_id, t.dims, t.data) for t in editlib.strict(get(self.model)).tensors]
+
+    def calm(self, *words):
+        done = run(GGUFS, *words, self.model)
+        self.assertEqual((done.returncode, done.err), (0, ''))
+        return done.out
+
+    def prepare(self, folder):
+        home = os.path.join(folder, 'home')
+        os.makedirs(home)
+        shutil.rmtree(self.state, ignore_errors=True)
+        shutil.rmtree(self.kept, ignore_errors=True)
+        self.model = os.path.join(home, 'model.gguf')
+        with open(self.model, 'wb') as out:
+            out.write(gguf.encode(ALL, samples.small() + [gguf.Tensor(b'large', 24, (200000,), bytes(200000))]))
+        with mountlib.Mount(self.model, '-o', 'relayout=copy,reserve=65536,history=0') as at:
+            write(at, 'general.name', 'room')
+        self.before, self.untouched = entries(self.model), self.tensors()
+        with mountlib.Mount(self.model, *self.options) as at:
+            write(at, 'general.name', 'edited')
+            write(at, 'odd.nul', 'edited')
+        self.now, self.data = entries(self.model), get(self.model)
+        self.calm('--undo')  # no later edit joins that state
+        self.calm('--undo')
+        self.assertEqual(entries(self.model), self.now)
+        os.rename(self.state, self.kept)
+
+    def edit(self, at):
+        """A state of its own: the one before is an undo's."""
+        with contextlib.suppress(OSError):
+            write(at, 'x.new', '7\n')
+            return True
+        return False
+
+    def undo(self, at):
+        return run(GGUFS, '--undo=1', at).returncode == 0
+
+    def put_back(self):
+        with open(self.model, 'wb') as out:
+            out.write(self.data)
+        shutil.rmtree(self.state, ignore_errors=True)
+        shutil.copytree(self.kept, self.state)
+
+    def one(self, change, number):
+        """(whether it was acknowledged, whether the daemon was killed)"""
+        self.put_back()
+        count = mountlib.path('count')
+        mount = mountlib.Foreground(self.model, *self.options)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(count)
+        with unittest.mock.patch.dict(os.environ, KILL_AT=count, LD_PRELOAD=KILLER):
+            at, process = mount.__enter__()
+        with open(count + '.new', 'w', encoding='ascii') as out:
+            out.write(f'{number}\n')
+        os.rename(count + '.new', count)
+        done = change(at)
+        if process.poll() is None and done:
+            with contextlib.suppress(AssertionError):
+                mountlib.unmount(at)
+        status = process.wait(mountlib.LIMIT)
+        subprocess.run(['umount', '-l', at], check=False, stderr=subprocess.DEVNULL)
+        log = mount.log()
+        mount.err.close()
+        self.assertIn(status, (0, -9), log)
+        return done, status != 0
+
+    def kills(self, folder, way, change):
+        self.options = ('-o', f'relayout={way},commit=close')
+        self.prepare(folder)
+        self.put_back()
+        with mountlib.Mount(self.model, *self.options) as at:
+            self.assertTrue(change(at))
+        new = entries(self.model)
+        self.assertNotEqual(new, self.now)
+        for number in range(1, MOST):
+            done, killed = self.one(change, number)
+            disks.recover(self.model, number % 2 == 0)
+            found = entries(self.model)
+            self.assertIn(found, [new] if done else [self.now, new], f'{way}, call {number}')
+            self.assertEqual(self.tensors(), self.untouched)
+            self.assertEqual(os.listdir(os.path.dirname(self.model)), ['model.gguf'])
+            # What was done last is taken back: the undo before this, or what is killed here.
+            self.calm('--undo')
+            self.assertEqual(entries(self.model), self.now if found == new else self.before, f'{way}, call {number}')
+            self.calm('--undo')
+            self.assertEqual(entries(self.model), found)
+            self.calm('--undo=1')
+            self.assertEqual(entries(self.model), self.before)
+            self.assertEqual(self.tensors(), self.untouched)
+            self.assertNotIn('.new', os.listdir(self.state + '/ggufs/history'))
+            self.assertNotIn('cannot be restored', self.calm('--history'))
+            if not killed:
+                self.assertGreater(number, 10)
+                return
+            figure(f'kills at a system call of an {change.__name__} and its history, {way}')
+        self.fail('it was killed each time')
+
+    def both(self, folder, way):
+        for change in (self.edit, self.undo):
+            with self.subTest(change=change.__name__):
+                self.kills(os.path.join(folder, change.__name__), way, change)
+
+    def test_copy(self):
+        self.both(mountlib.path('copy'), 'copy')
+
+    def test_inplace(self):
+        self.both(mountlib.path('inplace'), 'inplace')
+
+    def test_reflink(self):
+        with disks.Disk('xfs') as folder:
+            self.both(folder, 'reflink')
+
+
+class Reflinks(unittest.TestCase):
+    def play(self, kind, tensors):
+        shutil.rmtree(mountlib.path('state'), ignore_errors=True)
+        with disks.Disk(kind) as folder:
+            model = os.path.join(folder, 'm.gguf')
+            with open(model, 'wb') as out:
+                out.write(gguf.encode(ALL, samples.small() + [gguf.Tensor(b'large', 24, (300000,), bytes(300000))]))
+            how = 'auto' if tensors else 'reflink'
+            player = Player(self, model, [model], (f'relayout={how}',), f'1 {kind} {tensors}', tensors)
+            player.aligns = tensors
+            with mountlib.Mount(model, '-o', 'relayout=copy,reserve=200000,history=0') as at:
+                write(at, 'general.name', 'room')
+            player.edit_much(8)
+            self.assertGreater(player.back_to_all(), 8)
+            self.assertEqual(os.listdir(folder), ['m.gguf'])
+
+    def test_xfs(self):
+        self.play('xfs', False)
+
+    def test_btrfs(self):
+        self.play('btrfs', False)
+
+    def test_xfs_with_tensors(self):
+        self.play('xfs', True)
+
+
+def tearDownModule():
+    disks.print_figures()
+
+
+if __name__ == '__main__':
+    disks.own_namespace()
+    if not os.path.exists(KILLER) or mountlib.sanitized('asan'):
+        mountlib.skip('no way to kill it')
+    mountlib.main(limit=280)
