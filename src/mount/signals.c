@@ -52,18 +52,25 @@ static void *kick(void *arg)
     return NULL;
 }
 
-void signals_begin(struct fuse_session *se)
+/* `flags`: what becomes of a call that a signal interrupts. */
+static void handle(int flags)
 {
-    struct sigaction act = {.sa_handler = on_signal};
+    struct sigaction act = {.sa_handler = on_signal, .sa_flags = flags};
     (void)sigemptyset(&act.sa_mask);
-    (void)sem_init(&s.wake, 0, 0);
-    atomic_store(&s.came, 0);
-    atomic_store(&s.se, se);
     for (size_t i = 0; i < ENDING; i++) {
         struct sigaction was;
         if (sigaction(ending[i], NULL, &was) == 0 && was.sa_handler != SIG_IGN) /* as of nohup(1) */
             (void)sigaction(ending[i], &act, NULL);
     }
+}
+
+void signals_begin(struct fuse_session *se)
+{
+    (void)sem_init(&s.wake, 0, 0);
+    atomic_store(&s.came, 0);
+    atomic_store(&s.se, se);
+    /* libfuse takes a helper that it cannot wait for as a failed mount. */
+    handle(SA_RESTART);
     (void)signal(SIGPIPE, SIG_IGN);
     /* A write over the limit on file sizes is an error (EFBIG), and must not end the process. */
     (void)signal(SIGXFSZ, SIG_IGN);
@@ -73,6 +80,7 @@ int signals_serve(struct err *e)
 {
     sigset_t all, old;
     s.looping = pthread_self();
+    handle(0);
     atomic_store(&s.serves, true);
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &old);

@@ -3,6 +3,7 @@
  * Signals that end a session: SIGTERM, SIGINT, SIGHUP. Each makes the session's loop return,
  * whenever it comes; it never ends the process. libfuse's own handlers set a flag that its loop
  * checks before it waits: a signal between the two would have no effect until the next request.
+ * Until the session is served a signal interrupts no call: what mounts finishes, and the loop ends at once.
  *
  *     signals_begin(se);            before the process detaches: from here on no signal is lost
  *     signals_serve(&e);            in the process that serves; this thread is the one that loops

@@ -123,12 +123,28 @@ static int arrive(struct walk *w, int fd, char *path, struct found *ret)
     return out && w->reach->strict && w->foreign ? -EACCES : 0;
 }
 
+/* As RESOLVE_NO_XDEV, by the list of mounts: for kernels before 5.6, and where a filter forbids openat2. */
+static int open_listed(const struct walk *w, const char *name)
+{
+    bool up = strcmp(name, "..") == 0;
+    char *path = path_in(w->path, name);
+    int fd = !path ? -errno : reach_is_mount_point(w->reach, up ? w->path : path) ? -EXDEV : 0;
+    if (fd == 0) {
+        fd = openat(w->fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+        fd = fd < 0 ? -errno : fd;
+    }
+    free(path);
+    return fd;
+}
+
 /* -EXDEV before another disk is asked anything: RESOLVE_NO_XDEV stops in front of a mount point. */
 static int open_name(const struct walk *w, const char *name)
 {
     struct open_how how = {.flags = O_PATH | O_NOFOLLOW | O_CLOEXEC, .resolve = RESOLVE_NO_XDEV};
     int fd = w->near ? (int)syscall(SYS_openat2, w->fd, name, &how, sizeof(how))
                      : openat(w->fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    if (w->near && fd < 0 && (errno == ENOSYS || errno == EPERM))
+        return open_listed(w, name);
     return fd < 0 ? -errno : fd;
 }
 
@@ -212,7 +228,7 @@ bool reach_is_near(struct reach *r, const struct found *dir, const char *name)
     struct found f = FOUND_NONE;
     int e = walk_from(r, dir->fd, dir->path, name, REACH_LINKS, true, &f);
     reach_close(&f);
-    return e != -EXDEV && e != -ENOSYS;
+    return e != -EXDEV;
 }
 
 bool reach_holds(const struct reach *r, const char *path)

@@ -107,6 +107,8 @@ bool reach_holds(const struct reach *r, const char *path);
 bool reach_barred(struct reach *r, dev_t dev);
 /* Read the list of mounts if it may have changed since it was read. 0, -errno. */
 int reach_see_mounts(struct reach *r);
+/* True if something is mounted at this real path, or if the list of mounts cannot be read. */
+bool reach_is_mount_point(struct reach *r, const char *path);
 /* Names of the mount points in the folder with this real path, each with its end and, before it, '!'
  * for a mount of ggufs, else ' '. 0, -errno. */
 int reach_mounts_in(struct reach *r, const char *path, struct buf *names);

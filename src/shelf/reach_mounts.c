@@ -61,6 +61,16 @@ bool reach_barred(struct reach *r, dev_t dev)
     return barred;
 }
 
+bool reach_is_mount_point(struct reach *r, const char *path)
+{
+    (void)pthread_mutex_lock(&r->lock);
+    bool found = see_mounts(r) < 0;
+    for (size_t i = 0; i < r->n_seen && !found; i++)
+        found = strcmp(r->seen[i].at, path) == 0;
+    (void)pthread_mutex_unlock(&r->lock);
+    return found;
+}
+
 int reach_mounts_in(struct reach *r, const char *path, struct buf *names)
 {
     size_t n = strlen(path) - (path[1] == '\0'); /* "/" ends in a slash */

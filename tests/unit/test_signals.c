@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT */
+/* mount/signals: which calls a signal interrupts, before a session is served and while it is. */
+#include "cu_main.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "mount/signals.h"
+
+/* In a child: send a signal once the parent waits. */
+static _Noreturn void send_to_parent(int number)
+{
+    char path[64], line[512];
+    (void)snprintf(path, sizeof(path), "/proc/%ld/stat", (long)getppid());
+    for (bool waits = false; !waits;) {
+        FILE *f = fopen(path, "re");
+        const char *end = f && fgets(line, sizeof(line), f) ? strrchr(line, ')') : NULL;
+        waits = end && end[2] == 'S';
+        if (f)
+            (void)fclose(f);
+    }
+    _exit(kill(getppid(), number) == 0 ? 7 : 1);
+}
+
+static pid_t sender(int number)
+{
+    pid_t pid = fork();
+    if (pid == 0)
+        send_to_parent(number);
+    CU_ASSERT_FATAL(pid > 0);
+    return pid;
+}
+
+static const int ending[] = {SIGTERM, SIGINT, SIGHUP};
+
+/* A shell starts its jobs in the background with SIGINT ignored; signals_end() ignores all. */
+static void by_default(void)
+{
+    for (size_t i = 0; i < sizeof(ending) / sizeof(ending[0]); i++)
+        (void)signal(ending[i], SIG_DFL);
+}
+
+/* libfuse waits for a helper while it mounts: that it has ended is what it learns, not that a signal came. */
+static void test_before(void)
+{
+    for (size_t i = 0; i < sizeof(ending) / sizeof(ending[0]); i++) {
+        int status = 0;
+        by_default();
+        signals_begin(NULL);
+        pid_t pid = sender(ending[i]);
+        CU_ASSERT_EQUAL(waitpid(pid, &status, 0), pid);
+        CU_ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+        CU_ASSERT_TRUE(signals_served()); /* it is not lost */
+        signals_end();
+    }
+}
+
+/* A read of the loop ends. */
+static void test_serving(void)
+{
+    int ends[2], status = 0;
+    char byte;
+    CU_ASSERT_EQUAL_FATAL(pipe(ends), 0);
+    by_default();
+    signals_begin(NULL);
+    CU_ASSERT_EQUAL_FATAL(signals_serve(NULL), 0);
+    pid_t pid = sender(SIGTERM);
+    CU_ASSERT_EQUAL(read(ends[0], &byte, 1), -1);
+    CU_ASSERT_EQUAL(errno, EINTR);
+    CU_ASSERT_TRUE(signals_served());
+    signals_end();
+    CU_ASSERT_EQUAL(waitpid(pid, &status, 0), pid);
+    CU_ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+    (void)close(ends[0]);
+    (void)close(ends[1]);
+}
+
+/* nohup(1) has a program ignore SIGHUP. */
+static void test_ignored(void)
+{
+    struct sigaction now;
+    by_default();
+    (void)signal(SIGHUP, SIG_IGN);
+    signals_begin(NULL);
+    CU_ASSERT_EQUAL_FATAL(signals_serve(NULL), 0);
+    CU_ASSERT_EQUAL(sigaction(SIGHUP, NULL, &now), 0);
+    CU_ASSERT_TRUE(now.sa_handler == SIG_IGN);
+    CU_ASSERT_FALSE(signals_served());
+    signals_end();
+    by_default();
+}
+
+static CU_TestInfo tests[] = {
+    {"while it is mounted", test_before},
+    {"while it is served", test_serving},
+    {"a signal that is ignored", test_ignored},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("signals", tests)
