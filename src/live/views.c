@@ -66,8 +66,9 @@ static uint32_t node_for(const struct live *l, uint32_t tensor, uint32_t row)
     return node && !view_of_node(l, node) ? node : atomic_fetch_add(&l->newest->numbers, 1);
 }
 
-int view_make(struct live *l, uint32_t tensor, uint32_t row, enum live_view_kind kind,
-              struct view_draft **ret)
+/* node 0: a new one. */
+static int make_with(struct live *l, uint32_t node, uint32_t tensor, uint32_t row,
+                     enum live_view_kind kind, struct view_draft **ret)
 {
     struct tensor_base *base = NULL;
     struct err e = {0};
@@ -90,7 +91,7 @@ int view_make(struct live *l, uint32_t tensor, uint32_t row, enum live_view_kind
         free(d);
         return r;
     }
-    d->node = node_for(l, tensor, row);
+    d->node = node ? node : node_for(l, tensor, row);
     d->tensor = tensor;
     d->row = row;
     d->kind = kind;
@@ -102,6 +103,12 @@ int view_make(struct live *l, uint32_t tensor, uint32_t row, enum live_view_kind
     view_draft_add(l, d);
     *ret = d;
     return 0;
+}
+
+int view_make(struct live *l, uint32_t tensor, uint32_t row, enum live_view_kind kind,
+              struct view_draft **ret)
+{
+    return make_with(l, 0, tensor, row, kind, ret);
 }
 
 /* ---- programs that look again ---- */
@@ -235,10 +242,7 @@ static int draft_of_node(struct live *l, uint32_t node, struct view_draft **ret)
     const struct ended *x = d ? NULL : view_ended(l, node);
     if (d || !x || x->row == VIEW_NO_ROW || view_find(l, x->tensor, x->row))
         return d ? 0 : -ESTALE;
-    int r = view_make(l, x->tensor, x->row, (enum live_view_kind)x->kind, ret);
-    if (r == 0)
-        (*ret)->node = node;
-    return r;
+    return make_with(l, node, x->tensor, x->row, (enum live_view_kind)x->kind, ret);
 }
 
 int live_view_open_node(struct live *l, uint32_t node, int flags, struct live_view **ret,

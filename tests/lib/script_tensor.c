@@ -73,6 +73,27 @@ static int op_topen(struct run *r, char **arg, struct waiter *w)
     return open_tensor(r, arg[1], script_flags(r, arg + 2), h);
 }
 
+static uint64_t noted;
+
+static int op_tnote(struct run *r, char **arg, struct waiter *w)
+{
+    (void)w;
+    noted = script_handle(r, arg[0])->node;
+    return 0;
+}
+
+/* By its node: as through /proc/self/fd, the kernel does not look a name up. */
+static int op_tnode(struct run *r, char **arg, struct waiter *w)
+{
+    struct handle *h = &r->handle[(arg[0][0] - 'A') % HANDLES];
+    (void)w;
+    *h = (struct handle){.node = noted};
+    int got = tree_open_file(r->t, noted, script_flags(r, arg + 1), &h->f);
+    if (got < 0)
+        *h = (struct handle){0};
+    return got;
+}
+
 static int put_bytes(struct run *r, const char *path, int flags, const void *bytes, size_t n,
                      struct waiter *w)
 {
@@ -351,6 +372,8 @@ static int op_tfile(struct run *r, char **arg, struct waiter *w)
 
 const struct script_op script_tensors[] = {
     {"topen", op_topen, 3, 8, false},
+    {"tnote", op_tnote, 1, 1, false},
+    {"tnode", op_tnode, 2, 8, false},
     {"tput", op_tput, 2, 2, false},
     {"tadd", op_tadd, 2, 2, false},
     {"tfloats", op_tfloats, 2, 2, false},

@@ -282,7 +282,38 @@ static const struct script scripts[] = {
      "wait =EIO; tlist . 'd b c z o'; ttext d/raw 12345678; text a.count '9\n';"
      "tfile a:I8:8=12345678 " B C "other:I8:9001=-{9001} ; fsync",
      "d:I8:8=12345678 " B C "o:I8:9001=-{5000}Y-{4000} "},
+    /* ---- by nodes ---- */
+    {"opened again by its descriptor", "tensors",
+     "topen A a/raw r; tnote A; tnode B rw =ESTALE; tnode B rw; write B X; read A abcdefgh; close "
+     "B;"
+     "ttext a/raw Xbcdefgh; size A 8; read A abcdefgh; tnode B w =ESTALE; tnode B w; write B Y 1; "
+     "close B;"
+     "close A; ttext a/raw XYcdefgh; tnode A r =ESTALE",
+     "a:I8:8=XYcdefgh " B C},
+    {"a draft that has ended, by its node", "tensors",
+     "topen A a/raw w; tnote A; tnode B w; write B X; write A Y 1; close A; close B; tnode A w; "
+     "write A Z 2;"
+     "topen B c/raw w; write B 1; close B; close A; trmdir a; tnode A w; write A 1; close A",
+     B "c:I8:4=1xyz " Z},
+    {"a tensor that another file has edited since it was opened", "tensors",
+     "topen A a/raw w; tput a/shape '2 4'; write A X; close A =ESTALE; terror a 'edited by another "
+     "file';"
+     "topen A a/f32 w; topen B a/raw w; write B Y; close B; tpoke A 4 '65'; close A =ESTALE;"
+     "ttext a/raw Ybcdefgh",
+     "a:I8:2x4=Ybcdefgh " B C},
+    {"a new tensor that is removed while it is written", "tensors",
+     "tmkdir n; topen A n/raw creat w; write A 1; fsync A; topen B n/type creat w; write B I; "
+     "trmdir n;"
+     "tmkdir n; tput n/type I8; tput n/shape 1; tput n/raw 2; write A 3 1; close A; close B "
+     "=EINVAL; fsync;"
+     "ttext n/raw 2; topen A n/raw r; read A 2; close A",
+     A B C "n:I8:1=2 "},
     /* ---- failures ---- */
+    {"a file that is open while the write before it fails", "tensors sync",
+     "tput a/raw 12345678; hold; & fsync; held; topen A a/f32 rw; tpoke A 0 '65'; go EIO; wait "
+     "=EIO;"
+     "close A =EIO; terror a 'failed'; ttext a/raw abcdefgh",
+     A B C},
     {"edits that follow one that fails", "tensors sync",
      "tput a/raw 12345678; hold; & fsync; held; tput c/raw WXYZ; tmv a d; tput b/shape 6; go EIO; "
      "wait =EIO;"
