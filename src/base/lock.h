@@ -98,7 +98,7 @@ static inline void lock_leave(struct lock *const *l)
 }
 
 #define LOCKED(l) \
-    __attribute__((cleanup(lock_leave))) struct lock *const held_to_the_end = lock_enter(l)
+    __attribute__((unused, cleanup(lock_leave))) struct lock *const held_to_the_end = lock_enter(l)
 
 /* Wait for a condition, at most until a time if there is one. The lock is given up meanwhile. */
 static inline void lock_wait(struct lock *l, pthread_cond_t *c, const struct timespec *until)
