@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/when.h"
 
 struct crew {
     const char *name;
@@ -35,11 +36,6 @@ struct crew {
     bool freed;             /* by the last thread */
 };
 
-static bool is_before(const struct timespec *a, const struct timespec *b)
-{
-    return a->tv_sec < b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec < b->tv_nsec);
-}
-
 /* ---- jobs that have a time ---- */
 
 static void put(struct crew *c, size_t i, struct crew_job *j)
@@ -52,7 +48,7 @@ static void put(struct crew *c, size_t i, struct crew_job *j)
 static void lift(struct crew *c, struct crew_job *j)
 {
     size_t i = j->place;
-    for (size_t up; i && is_before(&j->at, &c->timed[up = (i - 1) / 2]->at); i = up)
+    for (size_t up; i && when_before(&j->at, &c->timed[up = (i - 1) / 2]->at); i = up)
         put(c, i, c->timed[up]);
     put(c, i, j);
 }
@@ -62,9 +58,9 @@ static void sink(struct crew *c, struct crew_job *j)
 {
     size_t i = j->place;
     for (size_t down; (down = 2 * i + 1) < c->n_timed; i = down) {
-        if (down + 1 < c->n_timed && is_before(&c->timed[down + 1]->at, &c->timed[down]->at))
+        if (down + 1 < c->n_timed && when_before(&c->timed[down + 1]->at, &c->timed[down]->at))
             down++;
-        if (!is_before(&c->timed[down]->at, &j->at))
+        if (!when_before(&c->timed[down]->at, &j->at))
             break;
         put(c, i, c->timed[down]);
     }
@@ -202,9 +198,9 @@ static void *work(void *arg)
     (void)pthread_mutex_lock(&c->lock);
     while (more) {
         (void)clock_gettime(CLOCK_MONOTONIC, &now);
-        bool held = c->latest && is_before(&now, &c->until);
+        bool held = c->latest && when_before(&now, &c->until);
         /* Just before the next turn: all that are due by then, in the order of their times. */
-        while (!held && c->n_timed && !is_before(&now, &c->timed[0]->at))
+        while (!held && c->n_timed && !when_before(&now, &c->timed[0]->at))
             enqueue(c, c->timed[0]);
         if (c->first && !held)
             take_turn(c, &now);
@@ -286,7 +282,7 @@ void crew_call_at(struct crew *c, struct crew_job *j, const struct timespec *whe
     j->again = true;
     if (j->state == CREW_RESTS) {
         time_add(c, j, when);
-    } else if (j->state == CREW_TIMED && is_before(when, &j->at)) {
+    } else if (j->state == CREW_TIMED && when_before(when, &j->at)) {
         j->at = *when;
         lift(c, j);
     }

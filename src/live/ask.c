@@ -12,6 +12,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/when.h"
+
 /* Seconds without another edit after which what no request waits for is written. */
 #define LATER 2
 /* A model of at most this many bytes is written at once, whatever the strategy. */
@@ -78,11 +80,6 @@ void live_interrupt(struct live *l, const void *request)
         w->done(w, -EINTR);
 }
 
-static bool is_before(const struct timespec *a, const struct timespec *b)
-{
-    return a->tv_sec < b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec < b->tv_nsec);
-}
-
 void writer_later(struct live *l, unsigned seconds)
 {
     assert(lock_held(&l->lock));
@@ -94,7 +91,7 @@ void writer_later(struct live *l, unsigned seconds)
     struct timespec latest = l->first;
     latest.tv_sec += WRITER_LATEST;
     l->due.tv_sec += (time_t)seconds;
-    if (is_before(&latest, &l->due))
+    if (when_before(&latest, &l->due))
         l->due = latest;
     l->due_set = true;
     crew_call_at(l->crew, &l->job, &l->due);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/when.h"
 
 void folders_free(struct folders *s)
 {
@@ -112,25 +113,16 @@ void folders_untie(struct folders *s, struct folder *f)
     s->n_doomed--;
 }
 
-/* Seconds since, at least; false: not that many. */
-static bool is_past(const struct timespec *t, time_t seconds)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    now.tv_sec -= seconds;
-    return now.tv_sec > t->tv_sec || (now.tv_sec == t->tv_sec && now.tv_nsec >= t->tv_nsec);
-}
-
 bool folders_due(const struct folders *s)
 {
-    return s->n_doomed > 0 && (s->now || is_past(&s->due, 0));
+    return s->n_doomed > 0 && (s->now || when_past(&s->due, 0));
 }
 
 /* ---- views that were unlinked ---- */
 
 uint32_t folder_hidden(struct folder *f)
 {
-    if (f->hidden && is_past(&f->hidden_at, FOLDERS_VIEWS))
+    if (f->hidden && when_past(&f->hidden_at, FOLDERS_VIEWS))
         f->hidden = 0;
     return f->hidden;
 }

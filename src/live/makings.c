@@ -7,6 +7,8 @@
 #include <string.h>
 #include <syslog.h>
 
+#include "base/when.h"
+
 #include "live/batch.h"
 #include "live/tensor_new.h"
 #include "live/tensor_text.h"
@@ -43,16 +45,11 @@ int making_text(struct live *l, struct view_draft *d, bool end, struct err *e)
 
 static bool is_due(const struct live *l, const struct making *m)
 {
-    struct timespec now;
     if (m->gone || m->judging || !m->dirty)
         return false;
     if (l->stop)
         return true;
-    if (m->open)
-        return false;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return l->folders.now || now.tv_sec > m->last.tv_sec + MAKING_QUIET ||
-           (now.tv_sec == m->last.tv_sec + MAKING_QUIET && now.tv_nsec >= m->last.tv_nsec);
+    return !m->open && (l->folders.now || when_past(&m->last, MAKING_QUIET));
 }
 
 bool makings_due(const struct live *l)

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/count.h"
+#include "base/when.h"
 #include "live/edits.h"
 #include "live/makings.h"
 #include "live/parts.h"
@@ -310,19 +311,12 @@ static void write_pending(struct live *l)
 
 static bool is_due(const struct live *l)
 {
-    struct timespec now;
-    if (!l->due_set)
-        return false;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec > l->due.tv_sec ||
-           (now.tv_sec == l->due.tv_sec && now.tv_nsec >= l->due.tv_nsec);
+    return l->due_set && when_past(&l->due, 0);
 }
 
 static const struct timespec *sooner(const struct timespec *a, const struct timespec *b)
 {
-    if (!a || !b)
-        return a ? a : b;
-    return a->tv_sec < b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec < b->tv_nsec) ? a : b;
+    return !b || (a && when_before(a, b)) ? a : b;
 }
 
 /* When something is due; NULL: nothing is. */

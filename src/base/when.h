@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+/* Times of CLOCK_MONOTONIC, compared with each other and with now. Threads: any. */
+#ifndef BASE_WHEN_H
+#define BASE_WHEN_H
+
+#include <stdbool.h>
+#include <time.h>
+
+static inline bool when_before(const struct timespec *a, const struct timespec *b)
+{
+    return a->tv_sec < b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec < b->tv_nsec);
+}
+
+/* True if it was at least so many seconds ago. */
+static inline bool when_past(const struct timespec *t, time_t seconds)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    now.tv_sec -= seconds;
+    return !when_before(&now, t);
+}
+
+#endif
