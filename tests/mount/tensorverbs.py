@@ -236,7 +236,7 @@ class Verbs(Model):
             with self.subTest(how=how, commit=commit):
                 self.build(big=commit == 'close')
                 verbs = None
-                if how == 'inplace':  # what keeps the data's place
+                if how in ('inplace', 'reflink'):  # what keeps the data's place
                     verbs = (self.replace, self.values, self.shape, self.back)
                 self.play('-o', f'relayout={how},commit={commit}', sync=commit == 'sync', verbs=verbs)
                 self.keep()
