@@ -11,8 +11,6 @@
 
 /* The kernel takes no more at a time: its usual readahead, which a file system may raise, not lower. */
 #define PIECE ((uint64_t)128 << 10)
-/* Reads in order may arrive in another order, by so many bytes: the requests of one readahead. */
-#define SLACK ((uint64_t)2 << 20)
 
 /* As statfs(2) returns them; linux/magic.h has only some. */
 static const uint32_t far_types[] = {
@@ -49,40 +47,19 @@ void far_exact(int fd, bool exact)
     (void)posix_fadvise(fd, 0, 0, exact ? POSIX_FADV_RANDOM : POSIX_FADV_NORMAL);
 }
 
-void far_init(struct far *a, const struct map *m)
+void far_init(struct runs *r, const struct map *m)
 {
-    *a = (struct far){0};
-    (void)pthread_mutex_init(&a->lock, NULL);
+    runs_init(r, 0, FAR_AHEAD);
     if (m->size > 0)
         (void)madvise((void *)(uintptr_t)m->data, (size_t)m->size, MADV_RANDOM);
 }
 
-void far_free(struct far *a)
+void far_want(struct runs *r, const struct map *m, uint64_t off, uint64_t n)
 {
-    (void)pthread_mutex_destroy(&a->lock);
-}
-
-/* As much ahead as was read in order so far: what a short run costs is bounded by what it read. */
-uint64_t far_note(struct far *a, uint64_t off, uint64_t n, uint64_t size)
-{
-    uint64_t end = off + n, old;
-    (void)pthread_mutex_lock(&a->lock);
-    old = a->next;
-    if (off > old + SLACK || off + SLACK < old)
-        a->begin = old = a->next = a->upto = off;
-    a->next = max_u64(old, end);
-    uint64_t more = min_u64(old - a->begin, FAR_AHEAD);
-    if (a->next > old && a->upto < a->next + more / 2)
-        end = a->upto = min_u64(a->next + more, size);
-    (void)pthread_mutex_unlock(&a->lock);
-    return end;
-}
-
-void far_want(struct far *a, const struct map *m, uint64_t off, uint64_t n)
-{
+    uint64_t from;
     if (off > m->size || n > m->size - off)
         return;
-    uint64_t end = far_note(a, off, n, m->size);
+    uint64_t end = runs_note(r, off, n, m->size, &from);
     for (; off < end; off += PIECE)
         (void)posix_fadvise(m->fd, (off_t)off, (off_t)min_u64(PIECE, end - off),
                             POSIX_FADV_WILLNEED);

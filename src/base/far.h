@@ -11,22 +11,14 @@
 #ifndef BASE_FAR_H
 #define BASE_FAR_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/map.h"
+#include "base/runs.h"
 
 /* Bytes that are fetched ahead, at most. */
 #define FAR_AHEAD ((uint64_t)2 << 20)
-
-/* Where reads in order have come to: begin <= next <= upto. */
-struct far {
-    pthread_mutex_t lock;
-    uint64_t begin; /* of the first read */
-    uint64_t next;  /* the furthest end of a read */
-    uint64_t upto;  /* the end of what was asked for ahead */
-};
 
 /*
  * True if the file is served by another machine, or by a process that may be in touch with one: NFS,
@@ -36,16 +28,11 @@ bool far_file(int fd);
 /* Have exactly what pread(2) asks for read from fd, or what the kernel finds right. */
 void far_exact(int fd, bool exact);
 
-/* For a mapping of a file that is far. */
-void far_init(struct far *a, const struct map *m);
-void far_free(struct far *a);
+/* For a mapping of a file that is far: what is read of it in order. */
+void far_init(struct runs *r, const struct map *m);
 
-/*
- * Note a read of bytes [off, off + n) of a file of `size`. Returns the end of what is to be fetched,
- * from off on: the read, or more if it continues earlier ones. Any thread.
- */
-uint64_t far_note(struct far *a, uint64_t off, uint64_t n, uint64_t size);
-/* Note such a read, and ask the kernel for the pages. Does not wait for them. Any thread. */
-void far_want(struct far *a, const struct map *m, uint64_t off, uint64_t n);
+/* Note a read of bytes [off, off + n), and ask the kernel for the pages, of these or of more. Does not
+ * wait for them. Any thread. */
+void far_want(struct runs *r, const struct map *m, uint64_t off, uint64_t n);
 
 #endif

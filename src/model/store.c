@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
+#include "base/fetch.h"
 #include "base/sys.h"
 
 /* Bytes that are copied at a time. */
@@ -26,9 +27,11 @@ int mapped_open(int fd, uint64_t size, struct mapped **ret, struct err *e)
     }
     atomic_init(&m->refs, 1);
     m->fd = fd;
-    m->is_far = far_file(fd);
-    if (m->is_far)
-        far_init(&m->far, &m->map);
+    m->from = far_file(fd) ? MAPPED_FAR : MAPPED_DISK;
+    if (m->from == MAPPED_FAR)
+        far_init(&m->runs, &m->map);
+    else
+        runs_init(&m->runs, MAPPED_AHEAD_LEAST, MAPPED_AHEAD);
     *ret = m;
     return 0;
 }
@@ -56,17 +59,34 @@ void mapped_unref(struct mapped *m)
 {
     if (!m || atomic_fetch_sub(&m->refs, 1) != 1)
         return;
-    if (m->is_far)
-        far_free(&m->far);
+    if (m->from != MAPPED_PAGES)
+        runs_free(&m->runs);
     map_close(&m->map);
     (void)close(m->fd);
     free(m);
 }
 
+static void release(void *owner)
+{
+    mapped_unref(owner);
+}
+
+static void want_pages(struct mapped *m, uint64_t off, uint64_t n)
+{
+    uint64_t from, end;
+    if (off > m->map.size || n > m->map.size - off)
+        return;
+    end = runs_note(&m->runs, off, n, m->map.size, &from);
+    if (from < end && !fetch_pages(&m->map, from, end - from, mapped_ref(m), release))
+        mapped_unref(m);
+}
+
 void mapped_want(struct mapped *m, uint64_t off, uint64_t n)
 {
-    if (m->is_far)
-        far_want(&m->far, &m->map, off, n);
+    if (m->from == MAPPED_FAR)
+        far_want(&m->runs, &m->map, off, n);
+    else if (m->from == MAPPED_DISK)
+        want_pages(m, off, n);
 }
 
 int mapped_check(struct mapped *m, uint64_t end)

@@ -17,13 +17,21 @@
 #include "base/map.h"
 #include "gguf/gguf.h"
 
+/* Bytes that are fetched ahead of reads in order, from a disk of this machine; and how many are read
+ * before that begins. */
+#define MAPPED_AHEAD ((uint64_t)8 << 20)
+#define MAPPED_AHEAD_LEAST ((uint64_t)1 << 20)
+
+/* Where its bytes come from: memory; a disk of this machine; another machine. */
+enum mapped_from { MAPPED_PAGES, MAPPED_DISK, MAPPED_FAR };
+
 /* An open file, mapped whole. Counted. */
 struct mapped {
     atomic_uint refs;
     int fd;          /* owned */
     atomic_bool cut; /* a check has failed: the file is shorter than it was */
-    bool is_far;     /* reads are announced, by `far` */
-    struct far far;
+    enum mapped_from from;
+    struct runs runs; /* of reads in order, unless its pages are not a file's */
     struct map map;
     uint64_t base;      /* of its first byte in the file */
     atomic_bool frozen; /* some pages are not the file's: mapped_freeze(), mapped_of_pages() */
@@ -34,8 +42,8 @@ int mapped_open(int fd, uint64_t size, struct mapped **ret, struct err *e);
 struct mapped *mapped_ref(struct mapped *m);
 void mapped_unref(struct mapped *m);
 /*
- * Announce that bytes [off, off + n) are about to be read through the mapping. Without it they are
- * read as well, but from another machine page by page.
+ * Announce that bytes [off, off + n) are about to be read through the mapping: what follows is fetched
+ * ahead of reads in order. Without it they are read as well, but from another machine page by page.
  */
 void mapped_want(struct mapped *m, uint64_t off, uint64_t n);
 /*

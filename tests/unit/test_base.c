@@ -14,7 +14,6 @@
 #include "base/buf.h"
 #include "base/bytes.h"
 #include "base/err.h"
-#include "base/far.h"
 #include "base/hash.h"
 #include "base/map.h"
 
@@ -179,35 +178,6 @@ static void test_map_guard(void)
 #define K ((uint64_t)1 << 10)
 #define M (K << 10)
 
-/* Reads of 64 KiB in order from `at` on; returns how far beyond them was fetched. */
-static uint64_t read_in_order(struct far *f, uint64_t at, uint64_t n, uint64_t size)
-{
-    uint64_t upto = at, end = at + n;
-    for (; at < end; at += 64 * K)
-        upto = max_u64(upto, far_note(f, at, 64 * K, size));
-    return upto - end;
-}
-
-static void test_far(void)
-{
-    struct map none = {.fd = -1};
-    struct far f;
-    far_init(&f, &none);
-    /* A single read costs itself, wherever it is, and also repeated. */
-    CU_ASSERT_EQUAL(far_note(&f, 900 * M, 16 * K, 999 * M), 900 * M + 16 * K);
-    CU_ASSERT_EQUAL(far_note(&f, 900 * M, 16 * K, 999 * M), 900 * M + 16 * K);
-    CU_ASSERT_EQUAL(far_note(&f, 300 * M, 3 * M, 999 * M), 303 * M);
-    /* Reads in order cost at most as much again, and 2 MiB. */
-    CU_ASSERT_EQUAL(read_in_order(&f, 500 * M, 64 * K, 999 * M), 0);
-    uint64_t more = read_in_order(&f, 400 * M, 256 * K, 999 * M);
-    CU_ASSERT_TRUE(more > 0 && more <= 256 * K);
-    more = read_in_order(&f, 100 * M, 30 * M, 999 * M);
-    CU_ASSERT_TRUE(more >= M && more <= 2 * M);
-    /* Nothing is fetched beyond the end. */
-    CU_ASSERT_EQUAL(read_in_order(&f, 990 * M, 9 * M, 999 * M), 0);
-    far_free(&f);
-}
-
 static CU_TestInfo tests[] = {
     {"bytes in both orders, unaligned", test_bytes},
     {"arithmetic that overflows is refused", test_checked},
@@ -218,7 +188,6 @@ static CU_TestInfo tests[] = {
     {"xxh64 equals its reference", test_xxh64},
     {"the index finds what was put in and nothing else", test_index},
     {"a page that is gone is EIO, again and again", test_map_guard},
-    {"what is fetched from another machine is bounded by what is read", test_far},
     CU_TEST_INFO_NULL,
 };
 
