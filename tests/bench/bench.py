@@ -7,7 +7,7 @@ all rounds and, in brackets, the least and the most. WHAT is any of
   decode      decoders on one core, against memcpy and plain C (bench_decode)
   encode      encoders on one core, against plain C (bench_encode)
   sequential  `f32` of every type and `raw`, in order, against a FUSE server of ready bytes
-  whole       the same of model.safetensors and model.f32.safetensors
+  whole       the same of model.safetensors and model.f32.safetensors, of few and of many tensors
   disk        `sequential` with the model file not in the page cache
   passthrough model.gguf against the model's file, where the kernel reads that
   cached      second read of a file of the mount against a native file
@@ -51,22 +51,18 @@ import copies
 import derived
 import edits
 import folders
-import ggufmodel
 import passing
 import programs
+import reading
 import shards
 import states
 import tensors
-from benchlib import Table, ggufs, goal, quiet, ready, show_ms, show_ratio, speed_ratio, timed, turns
+from benchlib import MIB, VALUES, Table, goal, quiet, show_ms, timed
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SOURCE = os.path.dirname(os.path.dirname(HERE))
 
-MIB = 1 << 20
-VALUES = 64 * MIB  # bytes of each tensor's float32 values in the model of all types
 LARGE = 176  # MiB of each tensor's float32 values in the model of 2 GB
-TYPES = [name for _, (name, _, _) in sorted(ggufmodel.GEOMETRY.items())]
-READAHEADS = (128, 1024)  # KiB: what FUSE mounts get, and what root may set (the default then)
 
 
 class Run:
@@ -84,8 +80,16 @@ class Run:
             os.rename(path + '.new', path)
         return path
 
-    def types(self):
-        return self.made('types.gguf', sys.executable, os.path.join(HERE, 'make-types'))
+    def types(self, mib=VALUES // MIB):
+        """The model of all types, with tensors of so many MiB as float32."""
+        name = 'types.gguf' if mib == VALUES // MIB else f'types-{mib}.gguf'
+        return self.made(name, sys.executable, os.path.join(HERE, 'make-types'), '--mib', str(mib))
+
+    def many(self):
+        """The same with many small tensors."""
+        count, kib = reading.MANY
+        return self.made(f'types-{count}x{kib}.gguf', sys.executable, os.path.join(HERE, 'make-types'),
+                         '--count', str(count), '--kib', str(kib))
 
     def large(self):
         """The same with 2 GB of data."""
@@ -129,182 +133,7 @@ class Run:
         yield None
 
 
-def warm(path):
-    """Read it anew in order, so that its pages lie as they do after that."""
-    with open(path, 'rb', buffering=0) as file:
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-        buffer = bytearray(MIB)
-        while file.readinto(buffer):
-            pass
-
-
-def tensor(at, name, file='f32'):
-    return os.path.join(at, 'tensors', name, file)
-
-
-# ---- the benchmarks: each yields tables ----
-
-def compare(table, base, path, label, bound, rounds):
-    """Two files of one size."""
-    base_s, own_s = turns([base, path], '-c', rounds=rounds)
-    ratio = speed_ratio(base_s, own_s)
-    size = os.stat(path).st_size
-    assert os.stat(base).st_size == size
-    table.add(label, benchlib.gb_per_s(size, base_s), benchlib.gb_per_s(size, own_s),
-              show_ratio(ratio), goal(round(ratio[0], 2), bound) if bound else '')
-
-
-@contextlib.contextmanager
-def both(run, kib):
-    """The model of all types and the server of ready bytes, mounted alike."""
-    options = run.args.mount_options
-    warm(run.types())
-    with ggufs(run.work, run.types(), *options, readahead=kib) as (own, _), \
-            ready(run.work, VALUES, *options, readahead=kib) as (base, _):
-        if benchlib.set_readahead(own, kib) and benchlib.set_readahead(base, kib):
-            yield own, os.path.join(base, 'hot0')
-        else:
-            yield None, None
-
-
-def sequential(run):
-    for kib in READAHEADS:
-        table = Table(f'Sequential read, readahead {kib} KiB, model in the page cache',
-                      'file', 'ready bytes GB/s', 'ggufs GB/s', 'ratio', 'goal')
-        with both(run, kib) as (own, base):
-            if not own:
-                continue
-            far = base.replace('hot', 'far')
-            compare(table, base, far, '(ready bytes in 64 MiB of memory)', None, run.rounds)
-            for name in run.args.types or TYPES:
-                compare(table, base, tensor(own, name), f'f32 of {name}',
-                        0.95 if name == 'F32' else 0.9, run.rounds)
-            compare(table, base, tensor(own, 'F32', 'raw'), 'raw of F32', 0.95, run.rounds)
-            compare(table, far, tensor(own, 'F32', 'raw'), 'raw of F32, to 64 MiB of memory', None,
-                    run.rounds)
-        yield table
-
-
-def whole(run):
-    """Views of the whole, against ready bytes in memory as large as they are."""
-    for kib in READAHEADS:
-        table = Table(f'Sequential read of a view of the whole, readahead {kib} KiB, model in the page cache',
-                      'file', 'ready bytes GB/s', 'ggufs GB/s', 'ratio', 'goal')
-        with both(run, kib) as (own, _):
-            for name in ('model.safetensors', 'model.f32.safetensors') if own else ():
-                path = os.path.join(own, name)
-                with ready(run.work, os.stat(path).st_size, *run.args.mount_options, readahead=kib) as (base, _):
-                    benchlib.set_readahead(base, kib)
-                    compare(table, os.path.join(base, 'far0'), path, f'{name}, all types', 0.9, run.rounds)
-        yield table
-
-
-DISK = (('F32', 'raw'), ('F32', 'f32'), ('Q8_0', 'f32'), ('Q4_K', 'f32'))
-
-
-def disk_once(run, kib, name, file):
-    """Pages that the daemon has mapped cannot be dropped: each turn is a mount of its own."""
-    model = run.types()
-    with open(model, 'rb') as opened:
-        os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-    with ggufs(run.work, model, *run.args.mount_options, readahead=kib) as (own, _):
-        return turns([tensor(own, name, file)], '-c', rounds=1)[0][0]
-
-
-def disk(run):
-    """Against a native file of the size of the values that is not in the page cache either."""
-    native, sizes = run.native(), {name: row for name, *row in ggufmodel.GEOMETRY.values()}
-    for kib in READAHEADS:
-        table = Table(f'Sequential read, readahead {kib} KiB, model not in the page cache',
-                      'file', 'native GB/s', 'ggufs GB/s', 'ratio', 'GB/s of the model file')
-        for name, file in DISK:
-            pairs = [(turns([native], '-c', rounds=1)[0][0], disk_once(run, kib, name, file))
-                     for _ in range(max(3, run.rounds // 2))]
-            base, seconds = zip(*pairs)
-            block_len, block_bytes = sizes[name]
-            table.add(f'{file} of {name}', benchlib.gb_per_s(VALUES, base),
-                      benchlib.gb_per_s(VALUES, seconds), show_ratio(speed_ratio(base, seconds)),
-                      benchlib.gb_per_s(VALUES // 4 // block_len * block_bytes, seconds))
-        yield table
-
-
-def cached(run):
-    table = Table('Second read, from the page cache', 'file', 'native GB/s', 'with single pages GB/s',
-                  'ggufs GB/s', 'of native', 'of native with single pages', 'goal')
-    native = run.native()
-    with run.small_pages() as small:
-        for kib in READAHEADS:
-            with both(run, kib) as (own, hot):
-                for label, path in (('(of the server of ready bytes)', hot),
-                                    ('f32 of F32', tensor(own, 'F32')),
-                                    ('f32 of Q4_K', tensor(own, 'Q4_K'))) if own else ():
-                    warm(native)
-                    times = turns([native, small or native, path], rounds=2 * run.rounds)
-                    ratios = [speed_ratio(base, times[2]) for base in times[:2]]
-                    table.add(f'{label}, filled by readahead of {kib} KiB',
-                              *(benchlib.gb_per_s(VALUES, t) for t in times),
-                              *(show_ratio(ratio) for ratio in ratios),
-                              goal(round(ratios[1][0], 2), 0.95) if path != hot else '')
-    yield table
-
-
-RANDOM = (  # case, options of bench_read for the mount, for the native file, places, goal
-    ('warm', (), (), 16384, None),
-    ('the mount cold, the model and the native file warm', ('-c',), (), 4096, None),
-    ('the mount and the native file cold, the model warm', ('-c',), ('-c',), 4096, None),
-)
-SINGLE_PAGES = ('warm, the native file with single pages', (), (), 16384, 0.95)
-
-
-def random(run):
-    table = Table('4 KiB at random places through mmap', 'case', 'file', 'native us', 'ggufs us',
-                  'ratio', 'goal')
-    with ggufs(run.work, run.types(), *run.args.mount_options) as (own, _), \
-            run.small_pages() as small:
-        for case in RANDOM:
-            random_rows(run, table, own, run.native(), case)
-        if small:
-            random_rows(run, table, own, small, SINGLE_PAGES)
-    yield table
-
-
-def random_rows(run, table, own, native, case):
-    label, options, native_options, places, bound = case
-    for name in ('F32', 'Q4_K'):
-        for path in (run.types(), native, tensor(own, name)):
-            warm(path)
-        pairs = [tuple(turns([path], '-m', str(places), *extra, rounds=1)[0][0]
-                       for path, extra in ((native, native_options),
-                                           (tensor(own, name), options)))
-                 for _ in range(run.rounds)]
-        base, seconds = zip(*pairs)
-        ratio = speed_ratio(base, seconds)
-        table.add(label, f'f32 of {name}', *(f'{benchlib.spread(s)[0] / places * 1e6:.2f}'
-                                             for s in (base, seconds)),
-                  show_ratio(ratio), goal(round(ratio[0], 2), bound) if bound else '')
-
-
-PARALLEL = ('Q4_K', 'Q6_K', 'Q8_0', 'Q5_K', 'Q4_0', 'Q5_0', 'IQ4_XS', 'Q3_K')
-
-
-def parallel(run):
-    for kib in READAHEADS:
-        table = Table(f'Parallel readers of f32, a type each, readahead {kib} KiB', 'readers',
-                      'ready bytes GB/s', 'ggufs GB/s', 'ratio')
-        with both(run, kib) as (own, base):
-            if not own:
-                continue
-            for n in (1, 2, 4, 8):
-                ready_paths = ','.join(base[:-1] + str(i) for i in range(n))
-                paths = ','.join(tensor(own, name) for name in PARALLEL[:n])
-                base_s, seconds = turns([ready_paths, paths], '-c', rounds=run.rounds)
-                table.add(n, benchlib.gb_per_s(n * VALUES, base_s),
-                          benchlib.gb_per_s(n * VALUES, seconds),
-                          show_ratio(speed_ratio(base_s, seconds)))
-        yield table
-
-
-# ---- mounting ----
+# ---- the benchmarks: each yields tables; here those of mounting ----
 
 def daemon_of(at):
     """The process whose command line ends in this mount point."""
@@ -423,7 +252,8 @@ def vocabulary(run):
 
 
 BENCHES = {f.__name__: f for f in (
-    programs.decode, programs.encode, sequential, whole, disk, passing.passthrough, cached, random, parallel, start,
+    programs.decode, programs.encode, reading.sequential, reading.whole, reading.disk, passing.passthrough,
+    reading.cached, reading.random, reading.parallel, start,
     vocabulary, edits.edit, copies.copy, copies.during, shards.split, shards.check, bounds.many, states.history,
     bounds.memory, bounds.latency, bounds.hanging, derived.stats, derived.hashes, before.before, folders.folders, tensors.tensors)}
 
@@ -446,6 +276,7 @@ def arguments():
     parser.add_argument('--work', default=os.path.join(os.getcwd(), 'bench-work'))
     parser.add_argument('--tsv')
     parser.add_argument('--types', nargs='*', help='of `sequential`')
+    parser.add_argument('--mib', nargs='*', type=int, help='of `sequential`: of each tensor, as float32')
     parser.add_argument('--keys', type=int, default=20000, help='of `many`; a quarter of them of `memory`')
     parser.add_argument('--writes', type=int, default=100, help='of the large string of `memory`')
     parser.add_argument('--tokens', type=int, default=1000000, help='of `latency`')
@@ -465,13 +296,16 @@ def main():
     args = arguments()
     run = Run(args)
     os.environ['XDG_STATE_HOME'] = os.path.join(run.work, 'state')
+    missed = []
     tsv = open(args.tsv or os.path.join(run.work, 'results.tsv'), 'w', encoding='utf-8')
     print(machine())
     for what in args.what or BENCHES:
         for table in BENCHES[what](run):
             print('\n' + (table.markdown() if args.markdown else table.plain()), flush=True)
             print(table.tsv(), file=tsv, flush=True)
+            missed += [f'{table.title}: {row[0]}: {row[-1]}' for row in table.rows if row[-1].endswith('MISSED')]
     print(machine(), file=tsv)
+    print('\n' + '\n'.join(['goals that were missed:', *missed] if missed else ['no goal was missed']))
     for name in os.listdir(run.work):
         if name.startswith('mnt-'):
             with contextlib.suppress(OSError):

@@ -2,7 +2,7 @@
 /*
  * Reads files in turns and prints how long each turn took: the stop-watch of scripts/bench.
  *
- *     bench_read [-r ROUNDS] [-b BYTES] [-m N] [-c] FILE...
+ *     bench_read [-r ROUNDS] [-b BYTES] [-m N] [-c] [-w] [-t N] FILE...
  *
  * A FILE may be several paths joined by commas: they are read at the same time, each by a process
  * of its own. A round reads each FILE once, in an order that moves on by one from round to round, so that a
@@ -14,8 +14,11 @@
  *        copy the 4 KiB there
  *   -c   cold: before each turn the kernel drops the file's pages. On a mount that empties the
  *        mount's own cache and leaves the cache of the model file, which is another file, as it is
- *
- * Without -c a turn that is not timed comes first for each file.
+ *   -w   warm: a turn that is not timed comes first for each file; without -c it always does
+ *   -t   touch: before each turn, touch N times as much memory as the file has bytes, and free it. In
+ *        a virtual machine whose host takes back free memory, the first use of a page costs several
+ *        times as much as later ones. With this the kernel takes the pages of its cache from memory
+ *        that is there
  */
 #include <fcntl.h>
 #include <stdbool.h>
@@ -37,6 +40,8 @@ struct how {
     size_t chunk;  /* bytes of a read */
     size_t places; /* of random access; 0: read in order */
     bool cold;     /* drop the file's pages before each turn */
+    bool warm;     /* a turn that is not timed */
+    size_t touch;  /* how many times the file's size of memory is touched before each turn */
 };
 
 /* What a turn reads. */
@@ -52,6 +57,22 @@ static void drop_pages(const char *path)
     if (fd < 0 || posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) != 0)
         die(path);
     (void)close(fd);
+}
+
+/* Not in huge pages: the kernel's cache of a mount has none. */
+static void touch_memory(const char *path, size_t times)
+{
+    struct stat st;
+    if (stat(path, &st) < 0 || st.st_size < 1)
+        die(path);
+    size_t n = (size_t)st.st_size * times;
+    uint8_t *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED)
+        die("memory");
+    (void)madvise(p, n, MADV_NOHUGEPAGE);
+    for (size_t i = 0; i < n; i += PAGE)
+        p[i] = 1;
+    (void)munmap(p, n);
 }
 
 static uint64_t read_in_order(int fd, const struct how *h, void *buffer)
@@ -134,6 +155,8 @@ static void turn(unsigned round, const struct file *f, const struct how *h, void
     const uint64_t seed = 88172645463325252u + round;
     for (size_t i = 0; h->cold && i < f->n; i++)
         drop_pages(f->path[i]);
+    for (size_t i = 0; h->touch && i < f->n; i++)
+        touch_memory(f->path[i], h->touch);
     double seconds = f->n > 1 ? time_many(f, h, buffer, seed) : time_one(f, h, buffer, seed);
     (void)printf("%u\t%d\t%.9f\n", round, f->number, seconds);
 }
@@ -146,7 +169,8 @@ static void split(char *arg, struct file *f)
 
 static int usage(void)
 {
-    (void)fprintf(stderr, "usage: bench_read [-r ROUNDS] [-b BYTES] [-m N] [-c] FILE...\n");
+    (void)fprintf(stderr,
+                  "usage: bench_read [-r ROUNDS] [-b BYTES] [-m N] [-c] [-w] [-t N] FILE...\n");
     return 2;
 }
 
@@ -157,7 +181,7 @@ static unsigned long number_of(const char *text)
 
 static bool parse(int argc, char **argv, struct how *h)
 {
-    for (int c; (c = getopt(argc, argv, "r:b:m:c")) != -1;) {
+    for (int c; (c = getopt(argc, argv, "r:b:m:cwt:")) != -1;) {
         if (c == 'r')
             h->rounds = (unsigned)number_of(optarg);
         else if (c == 'b')
@@ -166,6 +190,10 @@ static bool parse(int argc, char **argv, struct how *h)
             h->places = number_of(optarg);
         else if (c == 'c')
             h->cold = true;
+        else if (c == 't')
+            h->touch = number_of(optarg);
+        else if (c == 'w')
+            h->warm = true;
         else
             return false;
     }
@@ -188,7 +216,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < files; i++) {
         file[i].number = i;
         split(argv[optind + i], &file[i]);
-        for (size_t k = 0; !h.cold && k < file[i].n; k++)
+        for (size_t k = 0; (!h.cold || h.warm) && k < file[i].n; k++)
             (void)read_file(file[i].path[k], &h, buffer, 1);
     }
     for (unsigned round = 0; round < h.rounds; round++)

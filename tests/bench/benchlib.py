@@ -14,6 +14,8 @@ import time
 
 GGUFS = os.environ.get('GGUFS', 'ggufs')
 PROGRAMS = os.environ.get('BENCH_PROGRAMS', '.')
+MIB = 1 << 20
+VALUES = 64 * MIB  # bytes of each tensor's float32 values in the model of all types
 LIMIT = 60  # seconds for a mount to appear or to end
 
 
