@@ -171,6 +171,22 @@ static int op_reopen(struct run *r, char **arg, struct waiter *w)
     return got;
 }
 
+/* Which file it edits; and whether another program has changed it. */
+static int op_edits(struct run *r, char **arg, struct waiter *w)
+{
+    struct stat st;
+    (void)w;
+    if (stat(r->m.place.model, &st) < 0)
+        return -errno;
+    bool own = tree_edits(r->t, st.st_dev, st.st_ino);
+    if (!own || tree_edits(r->t, st.st_dev + 1, st.st_ino) ||
+        tree_edits(r->t, st.st_dev, st.st_ino + 1))
+        script_fail(r, own ? "it edits another file" : "it does not edit the model");
+    if (tree_changed(r->t) != (strcmp(arg[0], "changed") == 0))
+        script_fail(r, "it is not %s", arg[0]);
+    return 0;
+}
+
 static int op_hurry(struct run *r, char **arg, struct waiter *w)
 {
     (void)arg;
@@ -180,11 +196,19 @@ static int op_hurry(struct run *r, char **arg, struct waiter *w)
 }
 
 const struct script_op script_faults[] = {
-    {"wait", op_wait, 0, 0, false},     {"interrupt", op_interrupt, 0, 0, false},
-    {"hold", op_hold, 0, 0, false},     {"held", op_held, 0, 0, false},
-    {"go", op_go, 0, 1, false},         {"fail", op_fail, 0, 1, false},
-    {"alter", op_alter, 0, 0, false},   {"restore", op_restore, 0, 0, false},
-    {"hurry", op_hurry, 0, 0, false},   {"finish", op_finish, 0, 0, false},
-    {"reopen", op_reopen, 0, 0, false}, {"logged", op_logged, 1, 1, false},
-    {"quiet", op_quiet, 0, 0, false},   {0},
+    {"wait", op_wait, 0, 0, false},
+    {"interrupt", op_interrupt, 0, 0, false},
+    {"hold", op_hold, 0, 0, false},
+    {"held", op_held, 0, 0, false},
+    {"go", op_go, 0, 1, false},
+    {"fail", op_fail, 0, 1, false},
+    {"alter", op_alter, 0, 0, false},
+    {"restore", op_restore, 0, 0, false},
+    {"edits", op_edits, 1, 1, false},
+    {"hurry", op_hurry, 0, 0, false},
+    {"finish", op_finish, 0, 0, false},
+    {"reopen", op_reopen, 0, 0, false},
+    {"logged", op_logged, 1, 1, false},
+    {"quiet", op_quiet, 0, 0, false},
+    {0},
 };

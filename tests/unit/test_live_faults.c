@@ -56,7 +56,8 @@ static const struct script scripts[] = {
 
     /* ---- a file that changed behind the mount ---- */
     {"a file that changed behind the mount is not written", NULL,
-     "alter; open A a.name w =ESTALE; open A a.name rw =ESTALE; open A a.name r; read A 'one\n'; "
+     "alter; open A a.name w =ESTALE; open A a.name rw =ESTALE; open A "
+     "a.name r; read A 'one\n'; "
      "close A;"
      "put a.name 'new' =ESTALE; rm a.count =ESTALE; text a.name 'one\n'; restore;"
      "put a.name 'new'",

@@ -13,16 +13,22 @@ static const struct script scripts[] = {
      "a.name:string=two a.count:u32=9 a.other:u32=8 " A_LIST "; fsync; put a.count x =EINVAL",
      "d:I8:8=abcdefgh " B "c:I8:4=WXYZ " BIG},
     {"a large model: many parts", "tensors large sync",
-     "topen A big/raw rw; tdots A 300 8192; close A; tdotted big/raw 300 8192; fsync; topen A "
+     "topen A big/raw rw; tdots A 264 262144; close A; tdotted big/raw 264 262144; fsync; topen A "
      "big/raw w;"
      "write A . 0; close A; ttext a/raw abcdefgh; trmdir big",
      "a:I8:8=abcdefgh " B "c:I8:4=wxyz "},
     {"a large model that another program has changed", "tensors large auto",
-     "put a.name two; fsync; alter; put a.name three =ESTALE; tput c/raw WXYZ =ESTALE; restore;"
+     "put a.name two; fsync; edits same; alter; edits changed; put a.name three =ESTALE; tput "
+     "c/raw WXYZ =ESTALE; restore;"
      "text a.name 'two\n'; ttext c/raw wxyz; put a.name four; tput c/raw 1234; fail EIO; fsync "
      "=EIO;"
      "text a.name 'two\n'; ttext c/raw wxyz; fail",
      "a:I8:8=abcdefgh " B "c:I8:4=wxyz " BIG},
+    {"a large model in place: waited for", "tensors large inplace auto",
+     "put a.name two; file a.name:string=two " A_COUNT A_OTHER A_LIST
+     "; tput a/raw 12345678; tfile "
+     "a:I8:8=12345678 " B "c:I8:4=wxyz " BIG "; edits same; put a.name one; put a.name one",
+     "a:I8:8=12345678 " B "c:I8:4=wxyz " BIG},
 };
 
 SCRIPTS_MAIN("live_large", scripts)

@@ -225,9 +225,10 @@ static const struct script scripts[] = {
      "type c.new u8; write A 300 =ERANGE; close A =ERANGE; gone c.new; put b.two~ 7; "
      "type "
      "b.two~ u16;"
-     "typed b.two~ u16; put a.name~ x; type a.name~ u8; type .h u8 =ENOENT; put .h 5; type .h u8; "
+     "typed b.two~ u16; put b.two~ 8; put a.name~ x; type a.name~ u8; type .h u8 =ENOENT; put .h "
+     "5; type .h u8; "
      "put tmpab 5; type tmpab u8",
-     UNCHANGED "b.new:u32=5 b.two~:u16=7 "},
+     UNCHANGED "b.new:u32=5 b.two~:u16=8 "},
 };
 
 SCRIPTS_MAIN("live_names", scripts)
