@@ -4,10 +4,12 @@
 commit mode; the other files stay byte for byte. Several files in one gathering; names that pass from
 one file to another; what is refused."""
 import errno
+import fcntl
 import itertools
 import os
 import shutil
 import unittest
+import unittest.mock
 
 import ggufmodel as gguf
 import mountlib
@@ -165,6 +167,7 @@ class Files(Split):
     def test_one_gathering(self):
         """Edits of all files and of keys are accepted, shown, and written by one fsync; what was open
         keeps the bytes that it had."""
+        checked = run(GGUFS, '--check', self.model).out
         self.mount('-o', 'commit=sync')
         with open(self.tensor('bytes', 'raw'), 'rb') as old:
             self.change(b'bytes')
@@ -181,6 +184,7 @@ class Files(Split):
             self.check()
             self.check_places()
             self.assertEqual(old.read(), bytes(range(15)))
+        self.assertEqual(run(GGUFS, '--check', self.shards[2]).out, checked)
         self.assertIn('  read-write\n', mountlib.get(os.path.join(self.at, 'info')).decode())
         self.end()
         self.check()
@@ -232,6 +236,48 @@ class Files(Split):
         self.check()
         self.end()
         self.check()
+
+    def test_undo(self):
+        """Keys are back; tensors stay as they are."""
+        home = unittest.mock.patch.dict(os.environ, XDG_STATE_HOME=mountlib.path('state'))
+        before = entries(mountlib.get(self.model))[0]
+        with home, mountlib.Mount(self.model, '-o', 'tensors=edit,commit=close') as self.at:
+            self.change(b'last')
+            os.unlink(os.path.join(self.at, 'metadata/last.key'))
+            self.sync()
+            done = run(GGUFS, '--undo', self.shards[1])
+            self.assertEqual((done.returncode, done.err), (0, ''))
+            self.change(b'half')
+        data = mountlib.get(self.model)
+        self.assertEqual([e for e in entries(data)[0] if e.key != RESERVE], [e for e in before if e.key != RESERVE])
+        self.file[0] = (), None
+        self.check()
+
+    def test_in_a_folder(self):
+        """In a mount of a folder of models."""
+        with mountlib.Mount(self.folder, '-o', 'tensors=edit,commit=close') as top:
+            self.at = os.path.join(top, 'model.gguf')
+            self.change(b'last')
+            self.change(b'blocks')
+            os.rename(self.tensor('half'), self.tensor('whole'))
+            self.set(b'half', new=b'whole')
+            self.raises(errno.EOPNOTSUPP, os.mkdir, self.tensor('new'))
+            self.check()
+            self.check_places()
+            done = run('flock', '-n', self.shards[2], 'true')
+            self.assertEqual(done.returncode, 1)
+        self.check()
+
+    def test_in_a_folder_locked(self):
+        """Another process has a file: the first edit is EBUSY, and no other file stays locked."""
+        with mountlib.Mount(self.folder, '-o', 'tensors=edit,commit=close') as top:
+            self.at = os.path.join(top, 'model.gguf')
+            with open(self.shards[1], 'rb') as other:
+                fcntl.flock(other, fcntl.LOCK_EX)
+                self.raises(errno.EBUSY, self.put_raw, 'last', self.want[4][3])
+                self.assertEqual(run('flock', '-n', self.model, 'true').returncode, 0)
+            self.change(b'last')
+            self.check()
 
     def test_read_only(self):
         """A file that cannot be edited, or whose folder cannot: nothing is, and the reason names it."""
