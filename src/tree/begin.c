@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -140,14 +139,23 @@ int begin_open(struct tree *t, struct err *e)
 
 /* ---- the other files of a split model ---- */
 
-/* Tensors are edited in all files: if one of them cannot be, none is. The others are unlocked. */
-static void shard_not_writable(struct tree *t, const char *name, const char *why)
+/* A line about one of them, which goes by the name that it was looked for by. */
+static int shard_prefix(const struct model_file *m, int r, struct err *e)
 {
-    char line[sizeof(t->why)], shown[SHOW_MAX];
+    char shown[SHOW_MAX];
+    const char *slash = strrchr(m->path, '/'), *name = slash ? slash + 1 : m->path;
+    return err_prefix(e, r, "shard %s", show(shown, name, strlen(name)));
+}
+
+/* Tensors are edited in all files: if one of them cannot be, none is. The others are unlocked. */
+static void shard_not_writable(struct tree *t, const struct model_file *m, const char *why)
+{
+    struct err e = {0};
     if (!t->writable)
         return;
-    (void)snprintf(line, sizeof(line), "shard %s: %s", show(shown, name, strlen(name)), why);
-    not_writable(t, line);
+    (void)err_set(&e, -EROFS, "%s", why);
+    (void)shard_prefix(m, -EROFS, &e);
+    not_writable(t, e.msg);
     if (t->locked)
         (void)flock(t->model.file.fd, LOCK_UN);
     t->locked = false;
@@ -184,7 +192,7 @@ static int found_shard(void *arg, struct model_file *m, struct err *e)
     else if (r == 0 && faccessat(m->dir, m->name, W_OK, AT_EACCESS) < 0)
         r = err_set(&why, -errno, "%s", strerror(errno));
     if (r < 0)
-        shard_not_writable(t, m->name, no ? no : why.msg);
+        shard_not_writable(t, m, no ? no : why.msg);
     return 0;
 }
 
@@ -192,13 +200,13 @@ static void keep_shard(void *arg, size_t i, struct model_file *m)
 {
     struct tree *t = arg;
     if (t->writable && m->overlay.planted.code && t->opt.tensors)
-        shard_not_writable(t, m->name, m->overlay.planted.msg);
+        shard_not_writable(t, m, m->overlay.planted.msg);
     edit_overlay_free(&m->overlay);
     if (t->writable && t->opt.tensors && !t->shard)
         t->shard = calloc(t->shards.n, sizeof(*t->shard));
     if (!t->writable || !t->shard) {
         if (t->opt.tensors)
-            shard_not_writable(t, m->name, "no memory");
+            shard_not_writable(t, m, "no memory");
         model_free(m);
         return;
     }
@@ -327,16 +335,14 @@ static int take_file(struct tree *t, struct model_file *m, struct err *e)
 /* All that are edited: else none of them stays locked. */
 static int take_files(struct tree *t, struct err *e)
 {
-    char shown[SHOW_MAX];
     size_t taken = 1;
     int r = take_file(t, &t->model, e);
     if (r < 0)
         return r;
     for (; taken < t->n_shard && r == 0; taken++) {
-        const char *name = t->shard[taken].name;
         r = take_file(t, &t->shard[taken], e);
         if (r < 0)
-            (void)err_prefix(e, r, "shard %s", show(shown, name, strlen(name)));
+            (void)shard_prefix(&t->shard[taken], r, e);
     }
     t->locked = r == 0;
     for (size_t i = 0; r < 0 && i + 1 < taken; i++)

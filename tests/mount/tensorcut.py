@@ -48,7 +48,8 @@ class Recording(powercut.Recording):
     def shape(self, at, row, _):
         row[1] = (len(row[2]),) if len(row[1]) > 1 else (10, len(row[2]) // 10)
         text = ' '.join(str(dim) for dim in reversed(row[1])) + '\n'
-        put(os.path.join(at, 'tensors', LARGE, 'shape'), text.encode())
+        with open(os.path.join(at, 'tensors', LARGE, 'shape'), 'wb', buffering=0) as out:
+            out.write(text.encode())
 
     def name(self, at, row, _):
         first = self.states[self.edit][0]
