@@ -99,19 +99,6 @@ static int set_length(struct live *l, const struct file *f, uint64_t len)
     return r;
 }
 
-static int put(struct live *l, struct file *f, uint64_t off, const void *bytes, size_t n)
-{
-    struct buf *b = &f->draft->text;
-    uint64_t end = UINT64_MAX;
-    (void)add_u64(off, n, &end);
-    int r = judge_of(l, f)->room(l, f, end);
-    if (r == 0 && end > b->len)
-        r = set_length(l, f, end);
-    if (r == 0 && n)
-        memcpy(b->data + off, bytes, n);
-    return r;
-}
-
 static void empty(struct live *l, struct file *f)
 {
     struct draft *d = f->draft;
@@ -212,15 +199,21 @@ int draft_write(struct live *l, struct file *f, bool append, uint64_t off, const
     struct draft *d = f->draft;
     const struct judge *judge = judge_of(l, f);
     struct err e = {0};
+    uint64_t end = UINT64_MAX;
     assert(lock_held(&l->lock));
     d->closed = false;
     if (append)
         off = d->text.len;
+    (void)add_u64(off, n, &end);
     int r = reach(l, f, off);
     d->whole &= off <= d->text.len;
     draft_event(d, DRAFT_WRITE);
     if (r == 0)
-        r = put(l, f, off, bytes, n);
+        r = judge->room(l, f, end);
+    if (r == 0 && end > d->text.len)
+        r = set_length(l, f, end);
+    if (r == 0 && n)
+        memcpy(d->text.data + off, bytes, n);
     if (r < 0)
         (void)err_set(&e, r, "cannot be written: %s", strerror(-r));
     else if (judge->written && (d->whole || append)) /* an append keeps the rest */

@@ -188,15 +188,6 @@ int edits_remove(struct live *l, struct name *x, struct err *e)
     return r;
 }
 
-/* A removal that cannot be: the key is back. */
-static int keep_key(struct live *l, struct name *x, const struct err *e)
-{
-    slot_event(&l->names, x, SLOT_REFUSED);
-    name_show(&l->names, x);
-    x->typed.set = false;
-    return name_refused(l, x, e);
-}
-
 int edits_remove_due(struct live *l)
 {
     assert(lock_held(&l->lock));
@@ -204,8 +195,12 @@ int edits_remove_due(struct live *l)
     while (l->names.doomed) {
         struct name *x = l->names.doomed;
         struct err e = {0};
-        if (edits_remove(l, x, &e) < 0)
-            result = keep_key(l, x, &e);
+        if (edits_remove(l, x, &e) >= 0)
+            continue;
+        slot_event(&l->names, x, SLOT_REFUSED); /* the key is back */
+        name_show(&l->names, x);
+        x->typed.set = false;
+        result = name_refused(l, x, &e);
     }
     return result;
 }

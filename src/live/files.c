@@ -39,19 +39,15 @@ static int open_locked(struct live *l, struct live_file *h, struct file *f, int 
     return 0;
 }
 
-static void log_stray(const struct live *l, const struct name *x)
-{
-    char shown[SHOW_MAX];
-    live_log(l, LOG_WARNING, "%s: not saved: " LOOK_STRAY, show(shown, x->text, strlen(x->text)));
-}
-
 /* What a file was as a helper is not needed any more; a key without a value goes. */
 static void release_locked(struct live *l, struct live_file *h)
 {
     struct file *f = h->file;
     struct name *x = f->name, *last = f->last;
+    char shown[SHOW_MAX];
     if (h->writes && x && f->kind == FILE_HELPER && look_classify(l, x->text) == NAME_STRAY)
-        log_stray(l, x);
+        live_log(l, LOG_WARNING, "%s: not saved: " LOOK_STRAY,
+                 show(shown, x->text, strlen(x->text)));
     if (h->writes)
         draft_leave(l, f);
     f->opens--;

@@ -55,41 +55,32 @@ static const enum slot slot_table[SLOTS][SLOT_EVENTS] = {
 };
 // clang-format on
 
-static void enter_doomed(struct names *n, struct name *x)
-{
-    x->next_doomed = n->doomed;
-    x->doomed_at = &n->doomed;
-    if (n->doomed)
-        n->doomed->doomed_at = &x->next_doomed;
-    n->doomed = x;
-    n->n_doomed++;
-}
-
-static void leave_doomed(struct names *n, struct name *x)
-{
-    *x->doomed_at = x->next_doomed;
-    if (x->next_doomed)
-        x->next_doomed->doomed_at = x->doomed_at;
-    x->next_doomed = NULL;
-    x->doomed_at = NULL;
-    n->n_doomed--;
-}
-
+/* What comes with a state: its place in the list of all that are DOOMED, its backup while PARKED. */
 void slot_event(struct names *n, struct name *x, enum slot_event event)
 {
     enum slot to = slot_table[x->slot][event];
     assert(x->key && to != NEVER);
     if (to == x->slot)
         return;
-    if (x->slot == SLOT_DOOMED)
-        leave_doomed(n, x);
+    if (x->slot == SLOT_DOOMED) {
+        *x->doomed_at = x->next_doomed;
+        if (x->next_doomed)
+            x->next_doomed->doomed_at = x->doomed_at;
+        n->n_doomed--;
+    }
     if (x->slot == SLOT_PARKED && x->backup) {
         x->backup->parked = NULL;
         x->backup = NULL;
     }
     x->slot = to;
-    if (to == SLOT_DOOMED)
-        enter_doomed(n, x);
+    if (to == SLOT_DOOMED) {
+        x->next_doomed = n->doomed;
+        x->doomed_at = &n->doomed;
+        if (n->doomed)
+            n->doomed->doomed_at = &x->next_doomed;
+        n->doomed = x;
+        n->n_doomed++;
+    }
 }
 
 void slot_backup(struct name *key, struct file *helper)
