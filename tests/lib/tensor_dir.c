@@ -52,8 +52,10 @@ void tensor_dir_make(struct tensor_dir *x, uint32_t type, bool big, const uint64
     struct edit_shape s = {.type = type, .n_dims = n_dims};
     uint64_t n;
     memset(x, 0, sizeof(*x));
-    memcpy(s.dims, dims, n_dims * sizeof(*dims));
-    CU_ASSERT_EQUAL_FATAL(edit_shape_bytes(&s, &n, NULL), 0);
+    struct edit_shape sized = {.type = type, .n_dims = 1, .dims = {1}}; /* without dimensions */
+    if (n_dims)
+        memcpy(s.dims, dims, n_dims * sizeof(*dims));
+    CU_ASSERT_EQUAL_FATAL(edit_shape_bytes(n_dims ? &s : &sized, &n, NULL), 0);
     x->n = (size_t)n;
     x->raw = malloc(x->n);
     for (size_t i = 0; i < x->n; i++)

@@ -298,7 +298,30 @@ static void test_bounds(void)
     teardown(&x);
 }
 
+/* An edit that is given up while its journal is written leaves nothing. */
+static void test_interrupted(void)
+{
+    struct work w;
+    struct edit_result res = {0};
+    struct err e = {0};
+    atomic_bool cancel = true;
+    const struct edit_hooks hooks = {.cancel = &cancel};
+    begin(&w, EDIT_BYTES);
+    CU_ASSERT_EQUAL(unlinkat(w.x.dir, JOURNAL, 0), 0);
+    struct edit_file f = open_model(&w.x, calm());
+    CU_ASSERT_EQUAL(edit_commit(&f, &w.d.p, &w.d.o, &hooks, &res, &e), -EINTR);
+    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "the edit was interrupted"));
+    CU_ASSERT_EQUAL(files(&w.x), 1);
+    CU_ASSERT_TRUE(is_old(&w.x));
+    atomic_store(&cancel, false);
+    CU_ASSERT_EQUAL(edit_commit(&f, &w.d.p, &w.d.o, &hooks, &res, &e), 0);
+    CU_ASSERT_TRUE(is_new(&w.x, &w.d));
+    edit_file_close(&f);
+    end(&w);
+}
+
 static CU_TestInfo tests[] = {
+    {"an edit that is given up", test_interrupted},
     {"a torn model is finished, and read as finished", test_torn},
     {"a journal that is cut or damaged", test_void},
     {"a journal that does not fit is left alone", test_foreign},

@@ -319,6 +319,31 @@ static void test_npy_reshape(void)
     tensor_dir_free(&x);
 }
 
+/* A tensor without dimensions: NumPy has an array of one value for it, which is no other shape. */
+static void test_npy_scalar(void)
+{
+    static const struct {
+        uint64_t dims[2];
+        uint32_t n_dims;
+        bool shaped;
+    } rows[] = {{{1, 0}, 1, false}, {{1, 1}, 2, true}};
+    for (size_t i = 0; i < 2; i++) {
+        struct tensor_dir x;
+        struct tensor_edit edit = TENSOR_EDIT_INIT;
+        uint8_t bytes[256];
+        tensor_dir_make(&x, F32, false, NULL, 0, NULL);
+        struct tensor_draft *d = draft(&x, TENSOR_F32_NPY);
+        size_t n = array(bytes, "<f4", rows[i].dims, rows[i].n_dims, 1234.5f);
+        cut(d, 0);
+        put(d, 0, bytes, n);
+        CU_ASSERT_EQUAL(tensor_draft_judge(d, NULL, &edit, NULL), TENSOR_CHANGED);
+        CU_ASSERT_EQUAL(edit.shaped, rows[i].shaped);
+        tensor_edit_free(&edit);
+        tensor_draft_free(d);
+        tensor_dir_free(&x);
+    }
+}
+
 /* A header of 192 bytes. */
 static void header(uint8_t dst[192], const char *dict)
 {
@@ -399,6 +424,7 @@ static CU_TestInfo tests[] = {
     {"lengths", test_lengths},
     {"NumPy: another shape", test_npy_shape},
     {"NumPy: as many values in another shape", test_npy_reshape},
+    {"NumPy: no dimensions", test_npy_scalar},
     {"NumPy: a header in place", test_npy_in_place},
     {"NumPy: refused", test_npy_refused},
     CU_TEST_INFO_NULL,
