@@ -247,7 +247,7 @@ void view_draft_end(struct view_draft *d)
 struct view_draft *view_draft_reap(struct live *l, struct view_draft *d)
 {
     struct view_draft **at;
-    bool kept = !d->unlinked && (d->helper || (d->making && !d->making->gone));
+    bool kept = !d->unlinked && (d->helper || d->begun || (d->making && !d->making->gone));
     assert(lock_held(&l->lock));
     if (d->handles || d->users || kept)
         return NULL;

@@ -186,6 +186,16 @@ static int report(struct round *o, struct folder *f, int r)
     return r;
 }
 
+/* Its program opens it again (numpy's open_memmap). With the lock. */
+static int leave_begun(struct round *o, struct folder *f)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    o->d->begun = now.tv_sec;
+    folder_set_error(&o->l->folders, f, "of a NumPy array only the header was written");
+    return 0;
+}
+
 /* What a verdict means. With the lock. */
 static int settle(struct round *o, int r, bool end)
 {
@@ -202,6 +212,8 @@ static int settle(struct round *o, int r, bool end)
         return report(o, f, r);
     if (changed)
         return 1;
+    if (r == TENSOR_BEGUN && end && f && !d->before)
+        return leave_begun(o, f);
     if (r == TENSOR_SHORT || (r == TENSOR_BEGUN && end)) {
         if (!o->e.code)
             (void)err_set(&o->e, -EINVAL, "it is too short");

@@ -55,9 +55,13 @@ struct view_draft {
     bool accepted;                 /* something was accepted since a request waited for it */
     unsigned handles, users;       /* open ones; and calls that use it without the lock */
     unsigned writers;              /* of the handles */
-    bool unclosed;                 /* some writer went without a flush */
-    unsigned edits;                /* of the folder, when it was begun or passed */
-    unsigned losses;               /* of the folder, the same */
+    uint64_t program;              /* whose thread opened it last; 0: not known */
+    /* When its last writer went and left a NumPy header alone: CLOCK_MONOTONIC; 0: it did not. That
+     * program opens it again, and goes on. */
+    time_t begun;
+    bool unclosed;   /* some writer went without a flush */
+    unsigned edits;  /* of the folder, when it was begun or passed */
+    unsigned losses; /* of the folder, the same */
     /* What the tensor was when some of it was accepted first since it has writers: a reference. NULL:
      * nothing was. */
     struct tensor_base *before;
@@ -123,6 +127,8 @@ struct view_draft *view_drafts(const struct live *l, uint32_t tensor);
 /* Take one out that nothing needs any more: for view_draft_end(); or NULL. The kernel may still ask for
  * its attributes. With the lock. */
 struct view_draft *view_draft_reap(struct live *l, struct view_draft *d);
+/* Seconds for which a draft that holds a NumPy header alone waits for its program. */
+#define VIEW_BEGUN 10
 void view_draft_end(struct view_draft *d);
 /* All of a tensor in the making that nothing needs any more. With the lock. */
 void view_drafts_reap(struct live *l, const struct making *m);

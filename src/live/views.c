@@ -22,13 +22,27 @@ void live_caller(uint64_t program, const void *request)
 
 /* ---- drafts ---- */
 
+static time_t seconds(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec;
+}
+
+/* It waits for its program, which is not this one, or has waited long enough. */
+static bool is_left(const struct view_draft *d)
+{
+    return d->begun && d->handles == 0 &&
+           (!caller_program || d->program != caller_program || seconds() - d->begun > VIEW_BEGUN);
+}
+
 /* What it was begun from is no longer what the tensor is: it is never accepted. */
 static bool is_outdated(const struct live *l, const struct view_draft *d)
 {
     const struct folder *f = folders_find(&l->folders, d->tensor);
     if (d->making)
         return d->making->gone;
-    if (view_state(d) == VIEW_DROPPED)
+    if (view_state(d) == VIEW_DROPPED || is_left(d))
         return true;
     return d->data && f && (d->edits != f->edits || d->losses != f->losses);
 }
@@ -52,7 +66,7 @@ bool view_is_busy(const struct live *l, uint32_t tensor, uint32_t row)
     if (row == VIEW_NO_ROW)
         return false;
     for (const struct view_draft *d = view_drafts(l, tensor); d; d = d->inside)
-        if (!d->making && d->tensor == tensor && d->row != row &&
+        if (!d->making && d->handles && d->tensor == tensor && d->row != row &&
             view_is_unaccepted(view_state(d)) && !is_outdated(l, d))
             return true;
     return false;
@@ -148,6 +162,10 @@ int view_join(struct view_draft *d, int flags, struct live_view **ret)
         .d = d, .writes = (flags & O_ACCMODE) != O_RDONLY, .append = flags & O_APPEND};
     d->handles++;
     d->writers += h->writes;
+    if (h->writes) {
+        d->program = caller_program;
+        d->begun = 0;
+    }
     if (d->making)
         d->making->open += h->writes;
     *ret = h;
@@ -375,6 +393,20 @@ static struct tensor_base *end_writing(struct live *l, struct view_draft *d)
     return before;
 }
 
+/* Drafts that have waited for their program long enough. With the lock. */
+static void reap_begun(struct live *l)
+{
+    for (struct view_draft *d = l->views, *next; d; d = next) {
+        next = d->next;
+        if (!d->begun || seconds() - d->begun <= VIEW_BEGUN)
+            continue;
+        d->begun = 0;
+        struct view_draft *dead = view_draft_reap(l, d);
+        if (dead)
+            view_draft_end(dead);
+    }
+}
+
 /* The last writer goes: what was written is judged, unless a program still had it open when the
  * mount was ended. */
 void live_view_release(struct live *l, struct live_view *h)
@@ -402,6 +434,8 @@ void live_view_release(struct live *l, struct live_view *h)
         }
         if (d->accepted && judged)
             (void)writer_accepted(l, NULL);
+        if (d->begun)
+            reap_begun(l);
         dead = view_draft_reap(l, d);
         lock_drop(&l->lock);
     }

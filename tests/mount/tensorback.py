@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""Drafts of tensors that are refused after an earlier part of them was accepted."""
+"""Drafts of tensors that come in parts: what is refused after an earlier part was accepted, headers that come first."""
 import errno
 import os
 
@@ -62,6 +62,24 @@ class Back(tensorviews.Values):
         self.set(b'q.weight', data=new)
         self.end()
         self.check()
+
+
+class Header(tensorviews.Values):
+    def test_open_memmap(self):
+        """It writes the header alone first, and opens the file again."""
+        for shape in ((8, 8), (16, 4), (4, 64)):
+            with self.subTest(shape):
+                self.setUp()
+                self.mount()
+                values = np.arange(np.prod(shape), dtype='<f4').reshape(shape)
+                array = np.lib.format.open_memmap(self.tensor('f.weight', 'f32.npy'), 'w+', '<f4', shape)
+                array[:] = values
+                array.flush()
+                self.assertEqual(self.get('f.weight', 'shape'), f'{shape[0]} {shape[1]}\n'.encode())
+                del array
+                self.set(b'f.weight', dims=shape[::-1], data=values.tobytes())
+                self.end()
+                self.check()
 
 
 if __name__ == '__main__':

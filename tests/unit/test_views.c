@@ -277,6 +277,66 @@ static void test_put_back(void)
     end(&x);
 }
 
+/* ---- NumPy arrays ---- */
+
+/* A header of 128 bytes for an array of 4 rows of 1024 values. */
+static void make_header(uint8_t head[128])
+{
+    static const char text[] = "{'descr':'<f4','fortran_order':False,'shape':(4,1024)}";
+    memset(head, ' ', 128);
+    memcpy(head, "\x93NUMPY\x01\x00\x76\x00", 10);
+    memcpy(head + 10, text, sizeof(text) - 1);
+    head[127] = '\n';
+}
+
+/* What open_memmap(path, 'w+') does: the header, a close, and a write of the last byte by another handle.
+ * Nobody else sees the header alone. */
+static void test_header_first(void)
+{
+    struct room x;
+    struct viewfile v, other;
+    uint8_t head[128], seen[128];
+    begin(&x, LIVE_COMMIT_CLOSE);
+    make_header(head);
+    CU_ASSERT_EQUAL(viewfile_put(x.t, "q", "f32.npy", head, sizeof(head)), 0);
+    CU_ASSERT_TRUE(has_error(&x, "tensors/q"));
+    viewfile_program = 2;
+    CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "q", "f32.npy", O_RDWR, &other), 0);
+    CU_ASSERT_EQUAL(viewfile_size(&other), 128 + 4 * VALUES);
+    CU_ASSERT_EQUAL(viewfile_close(&other), 0);
+    viewfile_program = 1;
+    CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "q", "f32.npy", O_RDWR, &v), 0);
+    CU_ASSERT_EQUAL(viewfile_size(&v), 128);
+    CU_ASSERT_EQUAL(viewfile_pread(&v, 0, seen, 128), 0);
+    CU_ASSERT_EQUAL(memcmp(head, seen, 128), 0);
+    CU_ASSERT_EQUAL(viewfile_pwrite(&v, 127 + 4 * 4096, "", 1), 0);
+    CU_ASSERT_EQUAL(viewfile_close(&v), 0);
+    text_is(&x, "tensors/q/shape", "4 1024\n");
+    CU_ASSERT_FALSE(has_error(&x, "tensors/q"));
+    end(&x);
+}
+
+/* Without more it is no edit, and does not keep others from the tensor. */
+static void test_header_alone(void)
+{
+    struct room x;
+    uint8_t head[128];
+    CLEANUP(buf_free) struct buf lost = BUF_INIT;
+    begin(&x, LIVE_COMMIT_CLOSE);
+    make_header(head);
+    CU_ASSERT_EQUAL(viewfile_put(x.t, "q", "f32.npy", head, sizeof(head)), 0);
+    text_is(&x, "tensors/q/shape", "2 2048\n");
+    CU_ASSERT_EQUAL(viewfile_put(x.t, "q", "type", "BF16\n", 5), 0);
+    CU_ASSERT_EQUAL(viewfile_put(x.t, "q", "f32.npy", head, sizeof(head)), 0);
+    CU_ASSERT_EQUAL(tree_finish(x.t), 0);
+    tree_unsaved(x.t, &lost);
+    buf_char(&lost, '\0');
+    CU_ASSERT_PTR_NOT_NULL(strstr((const char *)lost.data, "only the header"));
+    text_is(&x, "tensors/q/type", "BF16\n");
+    tree_close(x.t);
+    drop_place(&x.p);
+}
+
 /* ---- texts ---- */
 
 /* A text that is opened without being truncated shows what it was, to its writer too. */
@@ -370,6 +430,8 @@ static CU_TestInfo tests[] = {
     {"a reader of a draft that was refused in the end", test_reader_stays},
     {"a reader of a draft that is too short in the end", test_short_reader_stays},
     {"what was accepted before is put back", test_put_back},
+    {"a NumPy header, and then the rest", test_header_first},
+    {"a NumPy header alone", test_header_alone},
     {"a text shows what it was", test_text_shown},
     {"a text is written over", test_text_over},
     {"a conversion is interrupted", test_text_interrupted},
