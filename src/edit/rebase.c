@@ -42,13 +42,35 @@ static int origin(const struct rebase *b, const struct edit_slot *s, uint32_t *r
     return r;
 }
 
-/* Its edit does not apply: it stays as the new base has it, if its name is free. Returns 1. */
-static int leave_as_is(struct edit_change *to, uint32_t i)
+/* The slot that has the name which slot i has in the new base; EDIT_NONE: the name is free. */
+static uint32_t in_the_way(const struct edit_change *to, uint32_t i)
 {
     uint32_t taken;
-    if (i != EDIT_NONE && !slots_find(to, slot_name(&to->slot[i]), &taken))
-        slot_set_gone(to, i, false);
-    return 1;
+    return slots_find(to, base_name(to, to->slot[i].old), &taken) && taken != i ? taken : EDIT_NONE;
+}
+
+/*
+ * Its edit does not apply: it stays as the new base has it. What was given its name meanwhile loses
+ * that: a new key or tensor is gone, and one of the base gets its own name back, from which another
+ * one may have to give way in turn. None is lost so that the new base has. Returns 1; -ENOMEM.
+ */
+static int leave_as_is(const struct rebase *b, uint32_t i)
+{
+    struct edit_change *to = b->to;
+    int r = 0;
+    for (uint32_t next; i != EDIT_NONE && r == 0; i = next) {
+        next = in_the_way(to, i);
+        if (next != EDIT_NONE)
+            b->lost(b->arg, to->slot[next].name, to->slot[next].name_len);
+        if (next != EDIT_NONE && to->slot[next].old == EDIT_NONE) {
+            slot_set_gone(to, next, true);
+            next = EDIT_NONE;
+        }
+        r = slot_rename(to, i, base_name(to, to->slot[i].old));
+        if (r == 0)
+            slot_set_gone(to, i, false);
+    }
+    return r < 0 ? r : 1;
 }
 
 /* The key that the new base has under this name gets the value of one that was made anew. */
@@ -62,8 +84,9 @@ static int join(struct edit_change *to, const struct edit_slot *s, uint32_t i)
 
 /* What the change makes of a key; i: the slot of the key that it came from. 1: it does not apply.
  * 0, -ENOMEM. */
-static int land(struct edit_change *to, const struct edit_slot *s, uint32_t i)
+static int land(const struct rebase *b, const struct edit_slot *s, uint32_t i)
 {
+    struct edit_change *to = b->to;
     uint32_t taken;
     if (s->gone)
         return 0;
@@ -71,7 +94,7 @@ static int land(struct edit_change *to, const struct edit_slot *s, uint32_t i)
     if (there && i == EDIT_NONE && s->value)
         return join(to, s, taken);
     if (there || (i == EDIT_NONE && !s->value))
-        return leave_as_is(to, i);
+        return leave_as_is(b, i);
     int r =
         i == EDIT_NONE ? slot_add(to, slot_name(s), s->rank, &i) : slot_rename(to, i, slot_name(s));
     if (r < 0)
@@ -104,7 +127,7 @@ static int land_tensor(const struct rebase *b, const struct edit_slot *s, uint32
         name = base_name(to, to->slot[i].old);
     if (slots_find(to, name, &taken) || (i == EDIT_NONE && !whole) ||
         (i != EDIT_NONE && !whole && !fits(to, to->slot[i].old, s->content)))
-        return leave_as_is(to, i);
+        return leave_as_is(b, i);
     int r = i == EDIT_NONE ? slot_add(to, name, s->rank, &i) : slot_rename(to, i, name);
     if (r < 0)
         return r;
@@ -125,7 +148,7 @@ static int move_slots(const struct rebase *b)
         r = origin(b, &from->slot[i], &at[i]);
     for (size_t i = 0; i < from->n && r >= 0; i++) {
         const struct edit_slot *s = &from->slot[i];
-        r = from->of_tensors ? land_tensor(b, s, at[i]) : land(b->to, s, at[i]);
+        r = from->of_tensors ? land_tensor(b, s, at[i]) : land(b, s, at[i]);
         if (r > 0)
             b->lost(b->arg, s->name, s->name_len);
     }

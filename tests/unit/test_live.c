@@ -219,6 +219,11 @@ static const struct script scripts[] = {
      "put general.alignment '32'",
      UNCHANGED "general.alignment:u32=32 "},
 
+    {"names that changed places after an edit that fails: no key is lost", "sync",
+     "mv a.name a.x; hold; & fsync; held; mv a.count a.y; mv a.other a.name; mv a.y a.other; go "
+     "EIO;"
+     "wait =EIO; text a.other '8\n'; text a.count '7\n'; fsync =EIO; fsync",
+     UNCHANGED},
     /* ---- split models ---- */
     {"keys of a split model are edited in its first file", "split",
      "list a.name a.count a.other a.list; put a.name 'new'; put a.new '5'; rm a.other; fsync;"

@@ -320,6 +320,10 @@ static const struct script scripts[] = {
      "tlist . 'd b c z'; ttext d/raw abcdefgh; ttext c/raw WXYZ; terror d 'cannot copy the "
      "tensors'; fsync",
      "d:I8:8=abcdefgh b:F32:6=1,2,3,4,5,6 c:I8:4=WXYZ " Z},
+    {"names that changed places after an edit that fails: no tensor is lost", "tensors sync",
+     "tmv a x; hold; & fsync; held; tmv b y; tmv c a; tmv y c; go EIO; wait =EIO;"
+     "tlist . 'a b c z'; ttext c/raw wxyz; fsync =EIO; fsync",
+     A B C},
     {"bytes over bytes whose write fails", "tensors sync",
      "topen A a/raw w; write A 1; flush A; hold; & fsync; held; write A 2 1; flush A; go EIO; wait "
      "=EIO;"
