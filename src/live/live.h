@@ -188,7 +188,7 @@ int live_undo(struct live *l, uint64_t number, struct live_wait *w);
 /* A line about the last live_undo(); nothing if there was none. 0, -ENOMEM. */
 int live_undo_said(struct live *l, struct buf *out);
 /* The states as text (history_text()). 0, -EOPNOTSUPP, -errno. */
-int live_history(struct live *l, struct buf *out);
+int live_history(struct live *l, struct buf *out, struct err *e);
 /* Forget them. 0, -EOPNOTSUPP, -errno. */
 int live_history_clear(struct live *l);
 

@@ -134,6 +134,12 @@ static void close_history(struct history *h)
     history_close(h);
 }
 
+/* What the folder of histories refuses must not be taken for a request that the kernel refused. */
+static int of_folder(int r)
+{
+    return r == -EPERM || r == -EACCES || r == -EROFS ? -EIO : r;
+}
+
 static int pick(struct live *l, uint64_t number, const struct snapshot *seen,
                 struct history_pick *ret, struct err *e)
 {
@@ -141,7 +147,9 @@ static int pick(struct live *l, uint64_t number, const struct snapshot *seen,
     if (!l->opt.history)
         return no_history(e);
     int r = keeper_history(l->opt.history, &h, e);
-    return r < 0 ? r : history_pick(&h, number, snapshot_own(seen), ret, e);
+    if (r == 0)
+        r = history_pick(&h, number, snapshot_own(seen), ret, e);
+    return of_folder(r);
 }
 
 int live_undo(struct live *l, uint64_t number, struct live_wait *w)
@@ -169,17 +177,17 @@ int live_undo_said(struct live *l, struct buf *out)
     return buf_error(out);
 }
 
-int live_history(struct live *l, struct buf *out)
+int live_history(struct live *l, struct buf *out, struct err *e)
 {
     CLEANUP(close_history) struct history h = {.place = HISTORY_PLACE_INIT};
     if (!l->opt.history)
-        return -EOPNOTSUPP;
+        return no_history(e);
     lock_take(&l->lock);
     struct snapshot *disk = snapshot_ref(l->disk);
     lock_drop(&l->lock);
-    int r = keeper_history(l->opt.history, &h, NULL);
+    int r = keeper_history(l->opt.history, &h, e);
     if (r == 0)
-        r = history_text(&h, snapshot_own(disk), out, NULL);
+        r = history_text(&h, snapshot_own(disk), out, e);
     snapshot_unref(disk);
     return r;
 }
@@ -191,5 +199,7 @@ int live_history_clear(struct live *l)
     if (!l->opt.history)
         return -EOPNOTSUPP;
     int r = keeper_history(l->opt.history, &h, NULL);
-    return r < 0 ? r : history_clear(&h, &n, NULL);
+    if (r == 0)
+        r = history_clear(&h, &n, NULL);
+    return of_folder(r);
 }

@@ -136,7 +136,8 @@ static int look(const void *arg, int out)
     char *folder = metadata_of(arg);
     int r = !folder ? ENOMEM : getxattr(folder, TREE_XATTR_HISTORY, NULL, 0) >= 0 ? 0 : errno;
     free(folder);
-    return r ? ERRNO + r : OFFERED;
+    return r && r != EIO ? ERRNO + r
+                         : OFFERED; /* EIO: it cannot be read; what is asked for says why */
 }
 
 static int not_answered(struct err *e)
@@ -290,12 +291,23 @@ int channel_undo(const char *folder, const char *number, struct buf *said, struc
     return err_set(e, r, "%s", shown);
 }
 
+/* The states cannot be read: the daemon's reason. */
+static int not_read(const char *folder, int r, struct err *e)
+{
+    CLEANUP(buf_free) struct buf why = BUF_INIT;
+    char shown[512];
+    int asked = request(&(struct request){.folder = folder, .get = TREE_XATTR_HISTORY_ERROR}, &why);
+    if (asked < 0 || why.len == 0)
+        return err_set(e, r, "cannot read the history: %s", strerror(-r));
+    return err_set(e, r, "%s", show_in(shown, sizeof(shown), (const char *)why.data, why.len));
+}
+
 int channel_history(const char *folder, struct buf *out, struct err *e)
 {
     int r = request(&(struct request){.folder = folder, .get = TREE_XATTR_HISTORY}, out);
     if (r == -ETIMEDOUT)
         return not_answered(e);
-    return r < 0 ? err_set(e, r, "cannot read the history: %s", strerror(-r)) : 0;
+    return r < 0 ? not_read(folder, r, e) : 0;
 }
 
 int channel_clear(const char *folder, struct err *e)

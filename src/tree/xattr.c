@@ -19,20 +19,32 @@
 static bool is_history_xattr(const struct node *n, const char *name)
 {
     return n->kind == NODE_DIR && n->row == ROOT_METADATA &&
-           (strcmp(name, TREE_XATTR_HISTORY) == 0 || strcmp(name, TREE_XATTR_UNDO) == 0);
+           (strcmp(name, TREE_XATTR_HISTORY) == 0 || strcmp(name, TREE_XATTR_UNDO) == 0 ||
+            strcmp(name, TREE_XATTR_HISTORY_ERROR) == 0);
 }
 
-static int states(struct tree *t, struct live *l, struct buf *out)
+/* What the disk says must not be taken for a folder without such an attribute: -EIO. */
+static int states(struct tree *t, struct live *l, struct buf *out, struct err *e)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
-    int r = l ? live_history(l, &text) : tree_history(t, &text, NULL);
+    int r = l ? live_history(l, &text, e) : tree_history(t, &text, e);
     if (r < 0)
-        return r;
+        return r == -EOPNOTSUPP && l && !t->opt.history ? r : -EIO;
     const char *at = buf_text(&text), *end = buf_text_end(&text);
     while (end - at > (ptrdiff_t)TEXT_MOST)
         at = (const char *)memchr(at, '\n', (size_t)(end - at)) + 1;
     if (text.len)
         buf_add(out, at, (size_t)(end - at));
+    return buf_error(out);
+}
+
+static int why_no_states(struct tree *t, struct live *l, struct buf *out)
+{
+    CLEANUP(buf_free) struct buf text = BUF_INIT;
+    struct err e = {0};
+    if (states(t, l, &text, &e) == 0)
+        return -ENODATA;
+    buf_str(out, e.msg);
     return buf_error(out);
 }
 
@@ -42,7 +54,9 @@ static int history_getxattr(struct tree *t, const char *name, struct buf *out)
     if (!t->writable)
         return -EROFS;
     if (strcmp(name, TREE_XATTR_HISTORY) == 0)
-        return states(t, l, out);
+        return states(t, l, out, NULL);
+    if (strcmp(name, TREE_XATTR_HISTORY_ERROR) == 0)
+        return why_no_states(t, l, out);
     int r = l ? live_undo_said(l, out) : 0;
     return r == 0 && out->len == 0 ? -ENODATA : r;
 }

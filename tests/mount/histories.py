@@ -24,7 +24,8 @@ ROOT = os.getuid() == 0
 class Homes(Case):
     """Where no state can be kept, edits work, and the log says so once."""
 
-    def edit(self, home, why):
+    def edit(self, home, why, readable=False):
+        """`readable`: there is nothing that could not be read either."""
         self.addCleanup(os.environ.pop, 'GGUFS_TEST_STATE', None)
         os.environ['GGUFS_TEST_STATE'] = home
         mount = Foreground(self.model)
@@ -32,6 +33,10 @@ class Homes(Case):
             write(at, 'general.name', 'x')
             write(at, 'general.name', 'y')
             log = mount.log()
+            for words in (('--undo', at), ('--undo=1', at)) + (() if readable else (('--history', at),)):
+                self.assertIn('no' if readable else why, self.command(*words, status=1))
+            if readable:
+                self.assertEqual(self.history(at), [])
         self.assertEqual(log.count('history: the keys before this edit are not kept'), 1, log)
         self.assertIn(why, log)
         self.want.set(b'general.name', Value('string', b'y'))
@@ -39,6 +44,12 @@ class Homes(Case):
 
     def test_no_folder(self):
         self.edit(mountlib.put('file', b'') + '/state', 'Not a directory')
+
+    @unittest.skipIf(ROOT, 'root has /var/lib')
+    def test_no_home(self):
+        home = os.environ.pop('HOME', None)
+        self.addCleanup(lambda: home is not None and os.environ.update(HOME=home))
+        self.edit('', 'neither XDG_STATE_HOME nor HOME is set')
 
     def test_of_others(self):
         home = mountlib.path('open')
@@ -63,7 +74,7 @@ class Homes(Case):
             self.addCleanup(subprocess.run, ['umount', '-l', home], check=True)
         else:
             os.chmod(home, 0o500)
-        self.edit(home, 'Read-only file system' if ROOT else 'Permission denied')
+        self.edit(home, 'Read-only file system' if ROOT else 'Permission denied', True)
 
     @unittest.skipUnless(ROOT, 'mounts a small file system')
     def test_full(self):
@@ -77,7 +88,7 @@ class Homes(Case):
             ALL + [(b'long.text', Value('string', bytes(random.Random(1).randbytes(9000))))],
             samples.small()))
         self.want = Want(get(self.model))
-        self.edit(home, 'No space left on device')
+        self.edit(home, 'No space left on device', True)
         self.assertEqual(os.listdir(home + '/ggufs/history'), [])
 
     def test_hangs(self):
