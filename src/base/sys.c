@@ -59,10 +59,10 @@ static int do_fsync(const struct sys *s, int fd)
     return result(fsync(fd));
 }
 
-static int do_begin_sync(const struct sys *s, int fd)
+static int do_begin_sync(const struct sys *s, int fd, uint64_t off, uint64_t n)
 {
     (void)s;
-    return result(sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE));
+    return result(sync_file_range(fd, (off64_t)off, (off64_t)n, SYNC_FILE_RANGE_WRITE));
 }
 
 static int do_flock(const struct sys *s, int fd, int how)
@@ -268,10 +268,10 @@ int sys_sync(const struct sys *s, int fd)
     return r;
 }
 
-void sys_begin_sync(const struct sys *s, int fd)
+void sys_begin_sync(const struct sys *s, int fd, uint64_t off, uint64_t n)
 {
     if (s->begin_sync)
-        (void)s->begin_sync(s, fd);
+        (void)s->begin_sync(s, fd, off, n);
 }
 
 int sys_sync_dir(const struct sys *s, int dir)

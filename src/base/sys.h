@@ -25,8 +25,8 @@ struct sys {
     ssize_t (*pwrite)(const struct sys *s, int fd, const void *src, size_t n, uint64_t off);
     int (*ftruncate)(const struct sys *s, int fd, uint64_t size);
     int (*fsync)(const struct sys *s, int fd);
-    /* sync_file_range() of the file: begin to write it out. Tables for tests may have NULL. */
-    int (*begin_sync)(const struct sys *s, int fd);
+    /* sync_file_range(): begin to write it out. Tables for tests may have NULL. */
+    int (*begin_sync)(const struct sys *s, int fd, uint64_t off, uint64_t n);
     int (*flock)(const struct sys *s, int fd, int how);
     /* SEEK_DATA or SEEK_HOLE: *ret is the offset that was found. */
     int (*seek)(const struct sys *s, int fd, uint64_t off, int whence, uint64_t *ret);
@@ -62,8 +62,9 @@ int sys_write_all(const struct sys *s, int fd, const void *src, size_t n, uint64
 /* fsync, repeated after EINTR. */
 int sys_sync(const struct sys *s, int fd);
 
-/* Begin to write out what an fsync will wait for. A hint: nothing is durable after it. */
-void sys_begin_sync(const struct sys *s, int fd);
+/* Begin to write out what an fsync will wait for, of n bytes, or of all from `off` on (n is 0). A hint:
+ * nothing is durable after it. */
+void sys_begin_sync(const struct sys *s, int fd, uint64_t off, uint64_t n);
 
 /* fsync of a folder; 0 on file systems that cannot do that. */
 int sys_sync_dir(const struct sys *s, int dir);

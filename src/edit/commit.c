@@ -252,6 +252,24 @@ static int overwrite_patch(struct edit_file *f, const struct patch *p, int undo,
     return torn(f, r, "the model", e);
 }
 
+/* Readers go on with the old bytes. */
+static int call_keep(const struct job *j, const struct patch *p, int undo, struct err *e)
+{
+    struct edit_kept kept = {undo, p->n_range, NULL};
+    if (!j->h || !j->h->keep)
+        return 0;
+    struct edit_kept_range *range = malloc((p->n_range + 1) * sizeof(*range));
+    if (!range)
+        return err_set(e, -ENOMEM, "no memory");
+    for (size_t i = 0; i < p->n_range; i++)
+        range[i] =
+            (struct edit_kept_range){p->range[i].lo, p->range[i].n, p->range[i].unit * PATCH_UNIT};
+    kept.range = range;
+    int r = j->h->keep(&kept, j->h->arg, e);
+    free(range);
+    return r;
+}
+
 /* The journal is there, open as fd, and empty. */
 static int patch_with(struct job *j, int *fd, int undo, struct err *e)
 {
@@ -259,8 +277,10 @@ static int patch_with(struct job *j, int *fd, int undo, struct err *e)
     int r = patch_write(j->f, j->p, j->h, *fd, undo, &p, e);
     if (r == 0) {
         *fd = -1;
-        r = edit_file_fresh(j->f, e);
+        r = call_keep(j, &p, undo, e);
     }
+    if (r == 0)
+        r = edit_file_fresh(j->f, e);
     if (r < 0)
         journal_remove(j->f);
     return r < 0 ? r : overwrite_patch(j->f, &p, undo, e);

@@ -22,7 +22,8 @@
  *  C1. The path names a whole file at every moment (temp.h), or for inplace a file that the journal
  *      makes whole (journal.h). No journal is there when a commit begins.
  *  C2. Bytes of tensors are written in place only where the journal holds the new ones, and a file
- *      without a name the old ones, until the edit is done or undone.
+ *      without a name the old ones, until the edit is done or undone. Readers that are to go on with
+ *      the old ones take them from that file: they are copied once.
  *  C3. 0 is returned only when the new state is durable: file synced, then folder synced.
  *  C4. On failure the model is the old one, bit for bit, f is as before (for inplace its mtime may
  *      differ) and no file of ours is left. Two exceptions, for which a medium must fail twice (or
@@ -45,12 +46,25 @@
 #include "edit/file.h"
 #include "edit/plan.h"
 
+/* What the model has where it is about to be overwritten, in a file without a name, which lasts as long as
+ * a mapping of it. `at` and `lo` are multiples of a page. */
+struct edit_kept {
+    int fd;
+    size_t n;
+    const struct edit_kept_range {
+        uint64_t lo, n; /* of the model: some of it may be behind its end */
+        uint64_t at;    /* in the file */
+    } * range;
+};
+
 /* Any may be NULL. Called from the thread that commits. */
 struct edit_hooks {
     const atomic_bool *cancel;                                  /* set: a copy stops, -EINTR */
     void (*progress)(uint64_t done, uint64_t total, void *arg); /* bytes of tensor data */
     void (*ready)(void *arg); /* the edit is about to be done: before its journal, or its new file
                                  takes the model's place. It may wait */
+    /* The model is about to be changed in place, and can still be left alone. 0, -errno with a line. */
+    int (*keep)(const struct edit_kept *kept, void *arg, struct err *e);
     void *arg;
 };
 

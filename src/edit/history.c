@@ -119,7 +119,7 @@ static int begin_locked(struct history *h, struct history_record *r, const struc
     done = fill(h, head, keys);
     if (done < 0)
         return failed(h, r->number, done, "write it", e);
-    sys_begin_sync(h->sys, h->fd);
+    sys_begin_sync(h->sys, h->fd, 0, 0);
     return 0;
 }
 

@@ -328,7 +328,7 @@ int journal_load(const struct edit_file *f, enum journal_state *state, struct jo
 static int redo(const struct edit_file *f, const struct journal *j)
 {
     if (j->patch.sys)
-        return patch_apply(f, &j->patch);
+        return patch_redo(f, &j->patch);
     int r = sys_write_all(f->sys, f->fd, j->new, (size_t)j->n, j->lo);
     return r < 0 ? r : sys_sync(f->sys, f->fd);
 }

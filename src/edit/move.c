@@ -164,9 +164,30 @@ static int fd_of(const struct move *m, const struct segment *s)
     return is_old(s) ? m->from : m->plan->image->file[s->no].fd;
 }
 
+/*
+ * A range of a draft, which stays as it is: its whole blocks are cloned, if they can be. Their bytes are
+ * then written once, for the draft.
+ */
+static int clone_draft(struct move *m, const struct segment *s)
+{
+    const uint64_t mask = m->plan->block - 1;
+    uint64_t lo = (s->at + mask) & ~mask, hi = (s->at + s->len) & ~mask;
+    int from = fd_of(m, s), r = -EOPNOTSUPP;
+    if (m->clones && ((s->at ^ s->src) & mask) == 0 && lo < hi)
+        r = m->sys->clone_range(m->sys, from, s->src + (lo - s->at), m->to, lo, hi - lo);
+    if (r < 0) /* whatever it is: to copy them shows */
+        return 1;
+    advance(m, hi - lo);
+    r = copy_bytes(m, from, s->src, s->at, lo - s->at);
+    return r < 0 ? r : copy_bytes(m, from, s->src + (hi - s->at), hi, s->at + s->len - hi);
+}
+
 /* A segment without any byte in the new file yet: a hole there. */
 static int fill(struct move *m, const struct segment *s)
 {
+    int r = s->from == IMAGE_FILE && !is_old(s) ? clone_draft(m, s) : 1;
+    if (r <= 0)
+        return r;
     if (s->from == IMAGE_FILE)
         return copy_sparse(m, fd_of(m, s), s->src, s->at, s->len);
     return s->from == IMAGE_MEMORY ? write_memory(m, s->bytes, s->at, s->len) : 0;
@@ -275,10 +296,11 @@ static int finish_segment(struct move *m, const struct segment *s, const struct 
         return fill(m, s);
     if (s->from == IMAGE_MEMORY)
         return write_memory(m, s->bytes, s->at, s->len);
+    int r = is_old(s) ? 1 : clone_draft(m, s);
     if (!is_old(s)) /* over what was cloned, its holes too */
-        return copy_bytes(m, fd_of(m, s), s->src, s->at, s->len);
+        return r <= 0 ? r : copy_bytes(m, fd_of(m, s), s->src, s->at, s->len);
     advance(m, hi - lo);
-    int r = copy_bytes(m, m->from, s->src, s->at, lo - s->at);
+    r = copy_bytes(m, m->from, s->src, s->at, lo - s->at);
     return r < 0 ? r : copy_bytes(m, m->from, s->src + (hi - s->at), hi, end - hi);
 }
 
@@ -297,6 +319,7 @@ int move_clone(struct move *m, struct err *e)
 {
     const struct image *im = m->plan->image;
     int r = begin(m, e);
+    m->clones = true;
     for (size_t i = 1; i < im->n && r == 0;) {
         if (is_old(&im->seg[i]))
             r = clone_run(m, &i);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The journal of bytes of tensors: see patch.h. */
-#include "edit/patch.h"
+#include "edit/patch_units.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -9,9 +9,6 @@
 
 #include "base/bytes.h"
 #include "base/hash.h"
-
-#define FIXED 48
-#define ROW ((size_t)(PATCH_UNIT / PATCH_SECTOR * 8)) /* bytes of a row of the table */
 
 static const uint64_t sum_key[2] = {0x6a6f75726e616c20, 0x6f66206767756673}; /* any, but fixed */
 
@@ -26,235 +23,95 @@ void patch_free(struct patch *p)
 
 /* ---- units ---- */
 
-/* One unit, in memory. */
-struct unit {
-    uint64_t no, at; /* in the journal, and of its first byte in the model */
-    size_t n, old_n; /* its bytes after and before */
-    uint8_t row[ROW];
-    uint8_t old[PATCH_UNIT], new[PATCH_UNIT];
-};
-
-typedef int unit_fn(void *arg, struct unit *u);
-
-/* Call fn with each unit, until it returns other than 0. */
-static int each_unit(const struct patch *p, unit_fn *fn, void *arg)
+void patch_find(const struct patch *p, uint64_t i, struct patch_stretch *u)
 {
-    struct unit *u = calloc(1, sizeof(*u));
+    size_t lo = 0, hi = p->n_range;
+    while (hi - lo > 1) {
+        size_t mid = lo + (hi - lo) / 2;
+        if (p->range[mid].stretch <= i)
+            lo = mid;
+        else
+            hi = mid;
+    }
+    const struct patch_range *range = &p->range[lo];
+    const uint64_t off = (i - range->stretch) * PATCH_STRETCH;
+    u->no = range->unit + off / PATCH_UNIT;
+    u->at = range->lo + off;
+    u->n = (size_t)min_u64(PATCH_STRETCH, range->n - off);
+    u->old_n = (size_t)within_u64(u->at, u->n, p->before);
+    u->units = (u->n + PATCH_UNIT - 1) / PATCH_UNIT;
+}
+
+int patch_each(const struct patch *p, patch_fn *fn, void *arg)
+{
+    struct patch_stretch *u = malloc(sizeof(*u));
     int r = u ? 0 : -ENOMEM;
-    for (size_t i = 0; i < p->n_range && r == 0; i++) {
-        const struct patch_range *range = &p->range[i];
-        for (uint64_t off = 0; off < range->n && r == 0; off += PATCH_UNIT) {
-            u->no = range->unit + off / PATCH_UNIT;
-            u->at = range->lo + off;
-            u->n = (size_t)min_u64(PATCH_UNIT, range->n - off);
-            u->old_n = (size_t)within_u64(u->at, u->n, p->before);
-            r = fn(arg, u);
-        }
+    for (uint64_t i = 0; i < p->stretches && r == 0; i++) {
+        patch_find(p, i, u);
+        r = fn(arg, u);
     }
     free(u);
     return r;
 }
 
-/* The sum of the old bytes of sector i of a unit. */
-static uint64_t sector_sum(const uint8_t *old, size_t n, size_t i)
+uint64_t patch_sum(const void *bytes, size_t n)
+{
+    return siphash(sum_key, bytes, n);
+}
+
+uint64_t patch_sector_sum(const uint8_t *old, size_t n, size_t i)
 {
     size_t at = i * PATCH_SECTOR;
     return at < n ? siphash(sum_key, old + at, (size_t)min_u64(PATCH_SECTOR, n - at)) : 0;
 }
 
-static uint64_t unit_sum(const struct unit *u)
+uint64_t patch_unit_sum(const struct patch_stretch *u, size_t i)
 {
-    return siphash_two(sum_key, u->row, ROW, u->new, u->n);
+    size_t at = i * PATCH_UNIT;
+    return siphash_two(sum_key, u->row + i * PATCH_ROW, PATCH_ROW, u->new + at,
+                       (size_t)min_u64(PATCH_UNIT, u->n - at));
 }
 
-static int read_journal(const struct sys *s, const struct patch *p, struct unit *u)
+/* False: the journal's bytes are not those that its head speaks of. */
+static bool sums_fit(const struct patch *p, const struct patch_stretch *u)
 {
-    int r = sys_read_all(s, p->fd, u->row, ROW, p->table + u->no * ROW);
-    return r < 0 ? r : sys_read_all(s, p->fd, u->new, u->n, p->data + u->no * PATCH_UNIT);
+    bool fit = true;
+    for (size_t i = 0; i < u->units && fit; i++)
+        fit = patch_unit_sum(u, i) == p->sum[u->no + i];
+    return fit;
 }
 
-/* ---- the ranges of a plan ---- */
-
-static int add_range(struct patch *p, uint64_t lo, uint64_t hi)
+static int read_new(const struct sys *s, const struct patch *p, struct patch_stretch *u)
 {
-    struct patch_range *last = p->n_range ? &p->range[p->n_range - 1] : NULL;
-    lo &= ~(PATCH_UNIT - 1);
-    hi = min_u64((hi + PATCH_UNIT - 1) & ~(PATCH_UNIT - 1), p->after);
-    if (last && lo <= last->lo + last->n) {
-        last->n = max_u64(last->lo + last->n, hi) - last->lo;
-        return 0;
-    }
-    int r = array_grow(&p->range, &p->cap_range, p->n_range, sizeof(*p->range));
-    if (r == 0)
-        p->range[p->n_range++] = (struct patch_range){.lo = lo, .n = hi - lo};
-    return r;
+    return sys_read_all(s, p->fd, u->new, u->n, p->data + u->no * PATCH_UNIT);
 }
 
-static void number_units(struct patch *p)
+static int read_journal(const struct sys *s, const struct patch *p, struct patch_stretch *u)
 {
-    p->units = 0;
+    int r = sys_read_all(s, p->fd, u->row, u->units * PATCH_ROW, p->table + u->no * PATCH_ROW);
+    return r < 0 ? r : read_new(s, p, u);
+}
+
+void patch_number(struct patch *p)
+{
+    p->units = p->stretches = 0;
     for (size_t i = 0; i < p->n_range; i++) {
         p->range[i].unit = p->units;
+        p->range[i].stretch = p->stretches;
         p->units += (p->range[i].n + PATCH_UNIT - 1) / PATCH_UNIT;
+        p->stretches += (p->range[i].n + PATCH_STRETCH - 1) / PATCH_STRETCH;
     }
 }
 
-/* The header, what comes from drafts, and what was not in the old file. */
-static int find_ranges(const struct edit_plan *plan, struct patch *p)
+uint64_t patch_head_bytes(const struct patch *p, size_t name_len)
 {
-    *p = (struct patch){.before = plan->old_size, .after = plan->image->size};
-    int r = add_range(p, 0, plan->head.len);
-    for (size_t i = 1; i < plan->image->n && r == 0; i++) {
-        const struct segment *s = &plan->image->seg[i];
-        bool old = s->from == IMAGE_FILE && s->no == EDIT_OLD_FILE;
-        if (s->from == IMAGE_MEMORY || (s->from == IMAGE_FILE && !old))
-            r = add_range(p, s->at, s->at + s->len);
-    }
-    if (r == 0 && p->after > p->before)
-        r = add_range(p, p->before, p->after);
-    number_units(p);
-    return r;
+    return PATCH_FIXED + p->n_range * 16 + p->units * 8 + name_len + 8;
 }
 
-int patch_bytes(const struct edit_plan *plan, uint64_t *ret)
+void patch_place(struct patch *p, size_t name_len)
 {
-    struct patch p;
-    int r = find_ranges(plan, &p);
-    *ret = p.units * PATCH_UNIT;
-    free(p.range);
-    return r;
-}
-
-/* ---- written ---- */
-
-struct writing {
-    const struct edit_file *f;
-    const struct edit_plan *plan;
-    const struct edit_hooks *hooks;
-    struct patch *p;
-    int undo;
-};
-
-/* What of a segment lies in the unit. */
-static int put_segment(const struct writing *w, const struct segment *s, struct unit *u)
-{
-    uint64_t lo = max_u64(s->at, u->at), hi = min_u64(s->at + s->len, u->at + u->n);
-    uint8_t *dst = u->new + (lo - u->at);
-    size_t n = (size_t)(hi - lo);
-    if (s->from == IMAGE_MEMORY)
-        memcpy(dst, s->bytes + (lo - s->at), n);
-    else if (s->from == IMAGE_ZERO)
-        memset(dst, 0, n);
-    else if (s->no != EDIT_OLD_FILE)
-        return sys_read_all(w->f->sys, w->plan->image->file[s->no].fd, dst, n,
-                            s->src + (lo - s->at));
-    return 0;
-}
-
-static int make_new(const struct writing *w, struct unit *u)
-{
-    const struct image *im = w->plan->image;
-    const struct segment *last = im->seg + im->n;
-    int r = 0;
-    memcpy(u->new, u->old, u->old_n);
-    memset(u->new + u->old_n, 0, u->n - u->old_n);
-    for (const struct segment *s = image_at(im, u->at); s < last && s->at < u->at + u->n && r == 0;
-         s++)
-        r = put_segment(w, s, u);
-    return r;
-}
-
-static int write_unit(void *arg, struct unit *u)
-{
-    struct writing *w = arg;
-    const struct sys *s = w->f->sys;
-    if (w->hooks && w->hooks->cancel && atomic_load(w->hooks->cancel))
-        return -EINTR;
-    int r = sys_read_all(s, w->f->fd, u->old, u->old_n, u->at);
-    if (r == 0)
-        r = make_new(w, u);
-    for (size_t i = 0; i < ROW / 8; i++)
-        put_u64(u->row + 8 * i, sector_sum(u->old, u->old_n, i), false);
-    w->p->sum[u->no] = unit_sum(u);
-    if (r == 0)
-        r = sys_write_all(s, w->undo, u->old, u->old_n, u->no * PATCH_UNIT);
-    if (r == 0)
-        r = sys_write_all(s, w->p->fd, u->row, ROW, w->p->table + u->no * ROW);
-    if (r == 0)
-        r = sys_write_all(s, w->p->fd, u->new, u->n, w->p->data + u->no * PATCH_UNIT);
-    if (r == 0 && w->hooks && w->hooks->progress)
-        w->hooks->progress(min_u64((u->no + 1) * PATCH_UNIT, w->plan->changed), w->plan->changed,
-                           w->hooks->arg);
-    return r;
-}
-
-static uint64_t head_bytes(const struct patch *p, size_t name_len)
-{
-    return FIXED + p->n_range * 16 + p->units * 8 + name_len + 8;
-}
-
-static void place_parts(struct patch *p, size_t name_len)
-{
-    p->table = head_bytes(p, name_len);
-    p->data = (p->table + p->units * ROW + PATCH_UNIT - 1) & ~(PATCH_UNIT - 1);
-}
-
-static int write_head(const struct writing *w)
-{
-    const struct patch *p = w->p;
-    CLEANUP(buf_free) struct buf b = BUF_INIT;
-    size_t name_len = strlen(w->f->name);
-    buf_str(&b, PATCH_MAGIC);
-    buf_uint(&b, PATCH_UNIT, 4, false);
-    buf_uint(&b, name_len, 4, false);
-    buf_uint(&b, p->before, 8, false);
-    buf_uint(&b, p->after, 8, false);
-    buf_uint(&b, p->n_range, 8, false);
-    buf_uint(&b, p->units, 8, false);
-    for (size_t i = 0; i < p->n_range; i++) {
-        buf_uint(&b, p->range[i].lo, 8, false);
-        buf_uint(&b, p->range[i].n, 8, false);
-    }
-    for (uint64_t i = 0; i < p->units; i++)
-        buf_uint(&b, p->sum[i], 8, false);
-    buf_add(&b, w->f->name, name_len);
-    if (!buf_error(&b))
-        buf_uint(&b, siphash(sum_key, b.data, b.len), 8, false);
-    return buf_error(&b) ? buf_error(&b) : sys_write_all(w->f->sys, p->fd, b.data, b.len, 0);
-}
-
-/* All of step 1 but for the files being made. */
-static int fill(struct writing *w)
-{
-    struct patch *p = w->p;
-    place_parts(p, strlen(w->f->name));
-    p->sum = malloc((size_t)(p->units + 1) * sizeof(*p->sum));
-    int r = p->sum ? each_unit(p, write_unit, w) : -ENOMEM;
-    if (r == 0)
-        r = write_head(w);
-    if (r == 0)
-        r = sys_sync(w->f->sys, p->fd);
-    return r < 0 ? r : sys_sync_dir(w->f->sys, w->f->dir);
-}
-
-int patch_write(const struct edit_file *f, const struct edit_plan *plan,
-                const struct edit_hooks *hooks, int fd, int undo, struct patch *ret, struct err *e)
-{
-    struct patch p = PATCH_INIT;
-    struct writing w = {f, plan, hooks, &p, undo};
-    int r = find_ranges(plan, &p);
-    p.fd = fd;
-    if (r == 0)
-        r = fill(&w);
-    if (r == 0) {
-        p.sys = f->sys;
-        *ret = p;
-        return 0;
-    }
-    patch_free(&p);
-    if (r == -EINTR)
-        return err_set(e, r, "the edit was interrupted");
-    return err_set(e, r, "cannot write the journal: %s", strerror(-r));
+    p->table = patch_head_bytes(p, name_len);
+    p->data = (p->table + p->units * PATCH_ROW + PATCH_UNIT - 1) & ~(PATCH_UNIT - 1);
 }
 
 /* ---- applied ---- */
@@ -263,25 +120,41 @@ struct applying {
     const struct edit_file *f;
     const struct patch *p;
     int undo;
+    bool known; /* the journal was just written: its sums are right */
 };
 
-static int apply_unit(void *arg, struct unit *u)
+static int apply_stretch(void *arg, struct patch_stretch *u)
 {
     const struct applying *a = arg;
-    int r = read_journal(a->f->sys, a->p, u);
-    if (r == 0 && unit_sum(u) != a->p->sum[u->no])
+    const struct sys *s = a->f->sys;
+    int r = a->known ? read_new(s, a->p, u) : read_journal(s, a->p, u);
+    if (r == 0 && !a->known && !sums_fit(a->p, u))
         r = -EIO;
-    return r < 0 ? r : sys_write_all(a->f->sys, a->f->fd, u->new, u->n, u->at);
+    if (r == 0)
+        r = sys_write_all(s, a->f->fd, u->new, u->n, u->at);
+    if (r == 0)
+        sys_begin_sync(s, a->f->fd, u->at, u->n);
+    return r;
+}
+
+static int apply(const struct edit_file *f, const struct patch *p, bool known)
+{
+    struct applying a = {f, p, -1, known};
+    int r = patch_each(p, apply_stretch, &a);
+    return r < 0 ? r : sys_sync(f->sys, f->fd);
 }
 
 int patch_apply(const struct edit_file *f, const struct patch *p)
 {
-    struct applying a = {f, p, -1};
-    int r = each_unit(p, apply_unit, &a);
-    return r < 0 ? r : sys_sync(f->sys, f->fd);
+    return apply(f, p, true);
 }
 
-static int undo_unit(void *arg, struct unit *u)
+int patch_redo(const struct edit_file *f, const struct patch *p)
+{
+    return apply(f, p, false);
+}
+
+static int undo_stretch(void *arg, struct patch_stretch *u)
 {
     const struct applying *a = arg;
     int r = sys_read_all(a->f->sys, a->undo, u->old, u->old_n, u->no * PATCH_UNIT);
@@ -294,13 +167,13 @@ static int undo_unit(void *arg, struct unit *u)
 
 int patch_undo(const struct edit_file *f, const struct patch *p, int undo)
 {
-    struct applying a = {f, p, undo};
+    struct applying a = {f, p, undo, false};
     struct stat st;
     int r = f->sys->fstat(f->sys, f->fd, &st);
     if (r == 0 && (uint64_t)st.st_size > p->before)
         r = f->sys->ftruncate(f->sys, f->fd, p->before);
     if (r == 0)
-        r = each_unit(p, undo_unit, &a);
+        r = patch_each(p, undo_stretch, &a);
     return r < 0 ? r : sys_sync(f->sys, f->fd);
 }
 
@@ -315,7 +188,7 @@ static bool decode(const uint8_t *b, size_t n, struct patch *p, uint32_t name_le
     if (p->before > p->after || p->after > INT64_MAX || ranges > n / 16 || units > n / 8)
         return false;
     for (size_t i = 0; i < ranges; i++) {
-        const uint8_t *at = b + FIXED + 16 * i;
+        const uint8_t *at = b + PATCH_FIXED + 16 * i;
         uint64_t lo = get_u64(at, false), len = get_u64(at + 8, false), hi;
         if (lo % PATCH_UNIT || len == 0 || lo < end || !add_u64(lo, len, &hi) || hi > p->after ||
             (len % PATCH_UNIT && hi != p->after))
@@ -327,10 +200,10 @@ static bool decode(const uint8_t *b, size_t n, struct patch *p, uint32_t name_le
     if (p->after > p->before &&
         (ranges == 0 || end != p->after || p->range[p->n_range - 1].lo > p->before))
         return false;
-    number_units(p);
-    if (p->units != units || head_bytes(p, name_len) != n)
+    patch_number(p);
+    if (p->units != units || patch_head_bytes(p, name_len) != n)
         return false;
-    place_parts(p, name_len);
+    patch_place(p, name_len);
     return units > 0;
 }
 
@@ -342,28 +215,27 @@ static uint64_t journal_bytes(const struct patch *p)
 }
 
 /* The length of the head, by its first bytes; 0 if they are not one. */
-static uint64_t head_length(const uint8_t fixed[FIXED], uint64_t file)
+static uint64_t head_length(const uint8_t fixed[PATCH_FIXED], uint64_t file)
 {
     uint64_t n, ranges, units;
     bool fits = get_u32(fixed + 8, false) == PATCH_UNIT &&
                 mul_u64(get_u64(fixed + 32, false), 16, &ranges) &&
                 mul_u64(get_u64(fixed + 40, false), 8, &units) && add_u64(ranges, units, &n) &&
-                add_u64(n, (uint64_t)FIXED + get_u32(fixed + 12, false) + 8, &n);
+                add_u64(n, (uint64_t)PATCH_FIXED + get_u32(fixed + 12, false) + 8, &n);
     return fits && n <= file ? n : 0;
 }
 
 static int load_head(const struct sys *s, int fd, uint64_t file, struct buf *b)
 {
-    uint8_t fixed[FIXED];
-    int r = file < FIXED ? 0 : sys_read_all(s, fd, fixed, FIXED, 0);
-    uint64_t n = r < 0 || file < FIXED ? 0 : head_length(fixed, file);
+    uint8_t fixed[PATCH_FIXED];
+    int r = file < PATCH_FIXED ? 0 : sys_read_all(s, fd, fixed, PATCH_FIXED, 0);
+    uint64_t n = r < 0 || file < PATCH_FIXED ? 0 : head_length(fixed, file);
     uint8_t *at = n ? buf_extend(b, (size_t)n) : NULL;
     if (r == 0)
         r = buf_error(b);
     if (r == 0 && at)
         r = sys_read_all(s, fd, at, b->len, 0);
-    if (r == 0 && b->len &&
-        get_u64(b->data + b->len - 8, false) != siphash(sum_key, b->data, b->len - 8))
+    if (r == 0 && b->len && get_u64(b->data + b->len - 8, false) != patch_sum(b->data, b->len - 8))
         b->len = 0;
     return r;
 }
@@ -373,7 +245,7 @@ static int decode_head(const struct buf *b, const char *name, uint64_t size, str
 {
     uint32_t name_len = get_u32(b->data + 12, false);
     uint64_t ranges = get_u64(b->data + 32, false), units = get_u64(b->data + 40, false);
-    const uint8_t *sums = b->data + FIXED + ranges * 16, *own = sums + units * 8;
+    const uint8_t *sums = b->data + PATCH_FIXED + ranges * 16, *own = sums + units * 8;
     p->range = calloc((size_t)ranges + 1, sizeof(*p->range));
     p->sum = calloc((size_t)units + 1, sizeof(*p->sum));
     if (!p->range || !p->sum)
@@ -426,8 +298,9 @@ static bool all_zero(const uint8_t *p, size_t n)
     return n == 0 || (p[0] == 0 && memcmp(p, p + 1, n - 1) == 0);
 }
 
-/* `have`: bytes of the unit that the model has now. What it did not have before is new or zero. */
-static void compare_sector(const struct comparing *c, const struct unit *u, size_t have, size_t i)
+/* `have`: bytes of the stretch that the model has now. What it did not have before is new or zero. */
+static void compare_sector(const struct comparing *c, const struct patch_stretch *u, size_t have,
+                           size_t i)
 {
     size_t at = i * PATCH_SECTOR, end = (size_t)min_u64(at + PATCH_SECTOR, u->n);
     size_t mid = (size_t)min_u64(max_u64(at, u->old_n), end); /* up to here it was there before */
@@ -435,19 +308,19 @@ static void compare_sector(const struct comparing *c, const struct unit *u, size
     if (end > have || memcmp(u->old + at, u->new + at, end - at) != 0)
         *c->done = false;
     if (memcmp(u->old + at, u->new + at, mid - at) != 0 &&
-        sector_sum(u->old, u->old_n, i) != get_u64(u->row + 8 * i, false))
+        patch_sector_sum(u->old, u->old_n, i) != get_u64(u->row + 8 * i, false))
         *c->fits = false;
     if (memcmp(u->old + mid, u->new + mid, last - mid) != 0 && !all_zero(u->old + mid, last - mid))
         *c->fits = false;
 }
 
 /* u->old: what the model has there now. */
-static int compare_unit(void *arg, struct unit *u)
+static int compare_stretch(void *arg, struct patch_stretch *u)
 {
     const struct comparing *c = arg;
     size_t have = (size_t)within_u64(u->at, u->n, c->size);
     int r = read_journal(c->f->sys, c->p, u);
-    if (r == 0 && unit_sum(u) != c->p->sum[u->no]) {
+    if (r == 0 && !sums_fit(c->p, u)) {
         *c->whole = false;
         return 1;
     }
@@ -467,7 +340,7 @@ int patch_compare(const struct edit_file *f, const struct patch *p, bool *whole,
     int r = f->sys->fstat(f->sys, f->fd, &st);
     c.size = r == 0 ? (uint64_t)st.st_size : 0;
     if (r == 0)
-        r = each_unit(p, compare_unit, &c);
+        r = patch_each(p, compare_stretch, &c);
     return r < 0 ? err_set(e, r, "cannot compare the journal with the model: %s", strerror(-r)) : 0;
 }
 

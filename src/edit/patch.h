@@ -36,8 +36,9 @@
 #define PATCH_SECTOR 512 /* as JOURNAL_SECTOR */
 
 struct patch_range {
-    uint64_t lo, n; /* of the model */
-    uint64_t unit;  /* number of its first unit */
+    uint64_t lo, n;   /* of the model */
+    uint64_t unit;    /* number of its first unit */
+    uint64_t stretch; /* and of its first stretch (patch_units.h) */
 };
 
 struct patch {
@@ -46,7 +47,7 @@ struct patch {
     uint64_t before, after;
     struct patch_range *range; /* owned */
     size_t n_range, cap_range;
-    uint64_t units;
+    uint64_t units, stretches;
     uint64_t *sum;        /* owned: of each unit */
     uint64_t table, data; /* where in the journal they begin */
 };
@@ -64,8 +65,10 @@ int patch_bytes(const struct edit_plan *plan, uint64_t *ret);
  */
 int patch_write(const struct edit_file *f, const struct edit_plan *plan,
                 const struct edit_hooks *hooks, int fd, int undo, struct patch *ret, struct err *e);
-/* Step 2: write the new bytes into the model and sync it; or, from `undo`, the old ones back. */
+/* Step 2: write the new bytes into the model and sync it: of a journal that was just written, or that was
+ * found; or, from `undo`, the old ones back. */
 int patch_apply(const struct edit_file *f, const struct patch *p);
+int patch_redo(const struct edit_file *f, const struct patch *p);
 int patch_undo(const struct edit_file *f, const struct patch *p, int undo);
 
 /*

@@ -287,59 +287,64 @@ static bool is_read(const struct live *l, uint32_t no, const struct store *then)
            (file && atomic_load(&file->refs) > 1);
 }
 
-/* Of the mappings of files that were kept those that are still in use. How many are of this file. */
-static size_t reap_old(struct live *l, uint32_t no)
+/* Of the mappings of files that were kept those that are still in use. */
+static void reap_old(struct live *l)
 {
-    size_t n = 0, ours = 0;
+    size_t n = 0;
     for (size_t i = 0; i < l->n_old; i++) {
-        if (atomic_load(&l->old[i].m->refs) > 1) {
-            ours += l->old[i].file == no;
+        if (atomic_load(&l->old[i].m->refs) > 1)
             l->old[n++] = l->old[i];
-        } else {
+        else
             mapped_unref(l->old[i].m);
-        }
     }
     l->n_old = n;
-    return ours;
 }
 
-static int freeze(struct mapped *m, const struct edit_plan *p, int fd, uint64_t *at)
+/* A copy of its own, where it has others than the file already. *fd: where to, from *at on; made here. */
+static int freeze(const struct edit_file *f, struct mapped *m, const struct edit_kept *k, int *fd,
+                  uint64_t *at)
 {
     uint64_t n;
     int r = 0;
-    for (size_t i = 0; i < p->image->n && r == 0; i++) {
-        const struct segment *s = &p->image->seg[i];
-        bool stays = s->from == IMAGE_FILE && s->no == EDIT_OLD_FILE && s->src == s->at;
-        if (stays || s->at >= p->old_size)
-            continue;
-        r = mapped_freeze(m, s->at, min_u64(s->len, p->old_size - s->at), fd, *at, &n);
+    if (*fd < 0)
+        r = *fd = temp_unnamed(f, NULL);
+    for (size_t i = 0; i < k->n && r >= 0; i++) {
+        r = mapped_freeze(m, k->range[i].lo, k->range[i].n, *fd, *at, &n);
         *at += n;
     }
+    return r < 0 ? r : 0;
+}
+
+static int lay(struct mapped *m, const struct edit_kept *k)
+{
+    int r = 0;
+    for (size_t i = 0; i < k->n && r == 0; i++)
+        r = mapped_lay(m, k->range[i].lo, k->range[i].n, k->fd, k->range[i].at);
     return r;
 }
 
-int preview_keep_old(struct live *l, const struct batch_part *part, const struct store *then,
-                     struct err *e)
+static int keep(const struct live *l, uint32_t file, struct mapped *m, const struct edit_kept *k,
+                int *fd, uint64_t *at)
 {
-    struct edit_file *f = l->files[part->file].file;
-    const struct edit_plan *p = &part->plan;
-    enum edit_strategy how = EDIT_AUTO;
+    return atomic_load(&m->frozen) ? freeze(l->files[file].file, m, k, fd, at) : lay(m, k);
+}
+
+int preview_keep_old(struct live *l, uint32_t file, const struct store *then,
+                     const struct edit_kept *kept, struct err *e)
+{
     uint64_t at = 0;
+    int fd = -1, r = 0;
     lock_take(&l->lock);
-    size_t ours = reap_old(l, part->file);
-    bool read = is_read(l, part->file, then);
+    reap_old(l);
+    bool read = is_read(l, file, then);
     lock_drop(&l->lock);
-    if (!p->patch || !p->changed || !(read || ours) ||
-        edit_prepare(f, p, &l->opt.edit, &how, e) < 0 || how != EDIT_INPLACE)
-        return 0;
-    int fd = temp_unnamed(f, e);
-    if (fd < 0)
-        return fd;
-    int r = read ? freeze(l->store->file[part->file], p, fd, &at) : 0;
+    if (read)
+        r = keep(l, file, l->store->file[file], kept, &fd, &at);
     for (size_t i = 0; i < l->n_old && r == 0; i++)
-        if (l->old[i].file == part->file)
-            r = freeze(l->old[i].m, p, fd, &at);
-    (void)close(fd);
+        if (l->old[i].file == file)
+            r = keep(l, file, l->old[i].m, kept, &fd, &at);
+    if (fd >= 0)
+        (void)close(fd);
     return r < 0 ? err_set(e, r, "cannot keep the bytes of open files: %s", strerror(-r)) : 0;
 }
 

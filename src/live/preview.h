@@ -8,7 +8,7 @@
  * that have others too are copies in memory. Where that would be too many, the whole tensor is copied
  * to a file without a name beside the model.
  *
- * Threads: all functions are called with the lock of `struct live`.
+ * Threads: all functions are called with the lock of `struct live`, but where it says so.
  */
 #ifndef LIVE_PREVIEW_H
 #define LIVE_PREVIEW_H
@@ -29,12 +29,12 @@ void preview_forget_bytes(struct preview *p);
 void preview_free(struct preview *p);
 
 /*
- * Before a plan is carried out that overwrites bytes of tensors: what others still read of the store
- * of what is on the disk keeps its bytes. then: the store for when the file cannot be had (parts.h).
- * Without the lock; only the writer's thread calls it. 0, -ENOSPC, -errno.
+ * Before bytes of tensors of a file are overwritten: what others still read of the store of what is on
+ * the disk keeps those that it has. then: the store for when the file cannot be had (parts.h). Without
+ * the lock; only the writer's thread calls it. 0, -ENOSPC, -errno.
  */
-int preview_keep_old(struct live *l, const struct batch_part *part, const struct store *then,
-                     struct err *e);
+int preview_keep_old(struct live *l, uint32_t file, const struct store *then,
+                     const struct edit_kept *kept, struct err *e);
 /* Part of a batch is on the disk, before its store takes the place of l->store: mappings of a file that
  * goes on are kept in sight. */
 void preview_landed(struct live *l, const struct batch *b, const struct batch_part *part,

@@ -159,13 +159,23 @@ static size_t find_piece(const struct edit_content *k, uint64_t off)
     return lo;
 }
 
+/* From here on to copy it by a system call is faster than to touch its pages. */
+#define MUCH ((size_t)32 << 10)
+
 static int read_store(const struct tensor_base *b, uint64_t off, void *dst, size_t n)
 {
     uint64_t at;
     if (!b->store || b->place >= b->store->n)
         return -EIO;
     const struct place_in_store *p = &b->store->place[b->place];
-    return add_u64(p->off, off, &at) ? mapped_copy(b->store->file[p->file], at, dst, n) : -EIO;
+    struct mapped *m = b->store->file[p->file];
+    if (!add_u64(p->off, off, &at))
+        return -EIO;
+    if (n < MUCH || m->from != MAPPED_DISK || atomic_load(&m->frozen))
+        return mapped_copy(m, at, dst, n);
+    const struct source file = mapped_source(m);
+    int r = file.read(&file, at, dst, n);
+    return r == -EIO ? mapped_copy(m, at, dst, n) : r; /* it notes that the file was cut */
 }
 
 static int read_raw(const struct tensor_base *b, uint64_t off, uint8_t *dst, size_t n)

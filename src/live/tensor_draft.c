@@ -10,20 +10,25 @@
 
 enum { GRANULE = TENSOR_GRANULE };
 
+/* Bytes of `raw` lie in the file as they lie in the model, up to a multiple of it: no page is larger, and
+ * no block that can be cloned. */
+#define SHIFT ((uint64_t)64 << 10)
+
 static uint64_t granules(uint64_t bytes)
 {
-    return bytes / GRANULE + (bytes % GRANULE > 0);
+    return tensor_granules(bytes);
 }
 
 /* ---- read ---- */
 
 /* Bytes of the file; behind its end they are zeros. */
-static int read_file(const struct tensor_draft *d, uint64_t off, uint8_t *dst, size_t n)
+static int read_file(const struct tensor_draft *d, const struct edit_draft *file, uint64_t off,
+                     uint8_t *dst, size_t n)
 {
     const struct sys *sys = d->f->sys;
     size_t done = 0;
     while (done < n) {
-        ssize_t r = sys->pread(sys, d->fd, dst + done, n - done, off + done);
+        ssize_t r = sys->pread(sys, file->src.fd, dst + done, n - done, d->shift + off + done);
         if (r < 0 && r != -EINTR)
             return (int)r;
         if (r == 0)
@@ -35,32 +40,53 @@ static int read_file(const struct tensor_draft *d, uint64_t off, uint8_t *dst, s
 }
 
 /* What stands where nothing was written. */
-static int read_below(struct tensor_base *base, enum tensor_view view, uint64_t cut, uint64_t off,
-                      uint8_t *dst, size_t n)
-{
-    size_t of_base = off < cut ? (size_t)min_u64(n, cut - off) : 0;
-    memset(dst + of_base, 0, n - of_base);
-    return of_base ? tensor_view_read(base, view, off, dst, of_base) : 0;
-}
-
-/* A stretch of a draft that comes from one place. */
-struct stretch {
-    bool present;
-    size_t len;
-    uint64_t cut;
+struct below {
     struct tensor_base *base; /* a reference */
+    struct tensor_seal *seal; /* a reference: what was sealed of the draft lies over it; or NULL */
+    enum tensor_view view;
+    uint64_t cut;
 };
 
-/* Under the lock: the stretch at `off`, at most n bytes. */
-static struct stretch stretch_at(struct tensor_draft *d, uint64_t off, size_t n)
+static void below_free(struct below *b)
+{
+    tensor_base_unref(b->base);
+    tensor_seal_unref(b->seal);
+}
+
+/* Under `lock`. */
+static struct below below_of(const struct tensor_draft *d)
+{
+    return (struct below){tensor_base_ref(d->base), tensor_seal_ref(d->seal), d->view, d->cut};
+}
+
+/* Without it. */
+static struct below find_below(struct tensor_draft *d)
+{
+    lock_take(&d->lock);
+    struct below ret = below_of(d);
+    lock_drop(&d->lock);
+    return ret;
+}
+
+static int read_below(const struct below *b, uint64_t off, uint8_t *dst, size_t n)
+{
+    size_t there = off < b->cut ? (size_t)min_u64(n, b->cut - off) : 0;
+    memset(dst + there, 0, n - there);
+    if (there == 0)
+        return 0;
+    return b->seal ? tensor_seal_read(b->seal, off, dst, there)
+                   : tensor_view_read(b->base, b->view, off, dst, there);
+}
+
+/* The stretch at `off` that comes from one place, at most n bytes; *present: the file. Under either
+ * lock. */
+static size_t stretch_at(const struct tensor_draft *d, uint64_t off, size_t n, bool *present)
 {
     uint64_t lo, hi, end;
-    struct stretch s = {.cut = d->cut, .base = tensor_base_ref(d->base)};
     bool any = bits_next(&d->present, off / GRANULE, &lo, &hi);
-    s.present = any && lo <= off / GRANULE;
-    end = s.present ? hi : any ? lo : UINT64_MAX / GRANULE;
-    s.len = (size_t)min_u64(n, end * GRANULE - off);
-    return s;
+    *present = any && lo <= off / GRANULE;
+    end = *present ? hi : any ? lo : UINT64_MAX / GRANULE;
+    return (size_t)min_u64(n, end * GRANULE - off);
 }
 
 int tensor_draft_read(struct tensor_draft *d, uint64_t off, void *dst, size_t n, size_t *got)
@@ -70,16 +96,20 @@ int tensor_draft_read(struct tensor_draft *d, uint64_t off, void *dst, size_t n,
     while (r == 0 && done < n) {
         lock_take(&d->lock);
         uint64_t at = off + done, left = at < d->size ? d->size - at : 0;
-        struct stretch s = stretch_at(d, at, (size_t)min_u64(n - done, left));
+        bool present;
+        size_t len = stretch_at(d, at, (size_t)min_u64(n - done, left), &present);
+        struct edit_draft *file = present ? edit_draft_ref(d->file) : NULL;
+        struct below below = below_of(d);
         lock_drop(&d->lock);
         uint8_t *to = (uint8_t *)dst + done;
-        if (s.present)
-            r = read_file(d, at, to, s.len);
+        if (present)
+            r = read_file(d, file, at, to, len);
         else
-            r = read_below(s.base, d->view, s.cut, at, to, s.len);
-        tensor_base_unref(s.base);
-        done += s.len;
-        if (s.len == 0)
+            r = read_below(&below, at, to, len);
+        below_free(&below);
+        edit_draft_unref(file);
+        done += len;
+        if (len == 0)
             break;
     }
     if (r == 0)
@@ -87,34 +117,55 @@ int tensor_draft_read(struct tensor_draft *d, uint64_t off, void *dst, size_t n,
     return r;
 }
 
-/* ---- written: all under the lock ---- */
+/* ---- written: one at a time, with `io` ---- */
 
 /* Its file is made when something is to stand there: views are opened under a lock. */
 static int need_file(struct tensor_draft *d)
 {
-    if (d->fd < 0)
-        d->fd = edit_draft_open(d->f, NULL);
-    return d->fd < 0 ? d->fd : 0;
+    struct edit_draft *file = NULL;
+    assert(lock_held(&d->io));
+    if (d->file)
+        return 0;
+    int fd = edit_draft_open(d->f, NULL);
+    int r = fd < 0 ? fd : edit_draft_file(fd, &file, NULL);
+    if (fd >= 0 && r < 0)
+        sys_close(d->f->sys, &fd);
+    lock_take(&d->lock);
+    d->file = file;
+    lock_drop(&d->lock);
+    return r;
 }
 
 static int put(struct tensor_draft *d, const void *bytes, size_t n, uint64_t off)
 {
     int r = need_file(d);
-    return r < 0 ? r : sys_write_all(d->f->sys, d->fd, bytes, n, off);
+    return r < 0 ? r : sys_write_all(d->f->sys, d->file->src.fd, bytes, n, d->shift + off);
 }
 
-/* Fill a granule that is not in the file with what the draft shows there. */
-static int fill(struct tensor_draft *d, uint64_t granule)
+/* Granules are in the file from now on. */
+static int add_present(struct tensor_draft *d, uint64_t first, uint64_t last)
+{
+    lock_take(&d->lock);
+    int r = bits_add(&d->present, first, last);
+    lock_drop(&d->lock);
+    d->untidy |= r < 0;
+    return r;
+}
+
+int tensor_draft_fill(struct tensor_draft *d, uint64_t granule)
 {
     uint8_t bytes[GRANULE];
     uint64_t at = granule * GRANULE;
+    assert(lock_held(&d->io));
     if (bits_has(&d->present, granule) || at >= d->size)
         return 0;
     size_t n = (size_t)min_u64(GRANULE, d->size - at);
-    int r = read_below(d->base, d->view, d->cut, at, bytes, n);
+    struct below below = find_below(d);
+    int r = read_below(&below, at, bytes, n);
+    below_free(&below);
     if (r == 0)
         r = put(d, bytes, n, at);
-    return r ? r : bits_add(&d->present, granule, granule + 1);
+    return r ? r : add_present(d, granule, granule + 1);
 }
 
 /* Fill the granules that a write covers in part. */
@@ -122,46 +173,36 @@ static int fill_edges(struct tensor_draft *d, uint64_t off, uint64_t end)
 {
     int r = 0;
     if (off % GRANULE)
-        r = fill(d, off / GRANULE);
+        r = tensor_draft_fill(d, off / GRANULE);
     if (r == 0 && end % GRANULE && end < d->size)
-        r = fill(d, end / GRANULE);
+        r = tensor_draft_fill(d, end / GRANULE);
     return r;
 }
 
 static int too_long(const struct tensor_draft *d, struct err *e)
 {
-    if (d->limit == TENSOR_DRAFT_MAX)
+    unsigned long long limit = atomic_load(&d->limit);
+    if (limit == TENSOR_DRAFT_MAX)
         return err_set(e, -EFBIG, "longer than any tensor");
     return err_set(e, -EFBIG, "%s of this tensor has %llu bytes, no more",
-                   tensor_view_name(d->view), (unsigned long long)d->limit);
-}
-
-/* The bytes that the draft shows, which is not read by others meanwhile. */
-static int show_bytes(const struct tensor_draft *d, uint8_t *dst, size_t n)
-{
-    int r = 0;
-    for (uint64_t at = 0; r == 0 && at < n; at += GRANULE) {
-        size_t len = (size_t)min_u64(GRANULE, n - at);
-        if (bits_has(&d->present, at / GRANULE))
-            r = read_file(d, at, dst + at, len);
-        else
-            r = read_below(d->base, d->view, d->cut, at, dst + at, len);
-    }
-    return r;
+                   tensor_view_name(d->view), limit);
 }
 
 /* A NumPy header, as far as it is there, must be one. */
 static int parse_header(struct tensor_draft *d, size_t most, struct err *e)
 {
     uint8_t *head = malloc(NPY_MAX_HEADER);
-    size_t n = (size_t)min_u64(most, d->size);
+    size_t n = 0;
+    struct npy npy = {0};
     if (!head)
         return err_set(e, -ENOMEM, "no memory");
-    d->npy = (struct npy){0};
-    int r = show_bytes(d, head, n);
+    int r = tensor_draft_read(d, 0, head, most, &n);
     r = r < 0 ? err_set(e, r, "cannot read a draft: %s", strerror(-r))
-              : npy_parse(head, n, &d->npy, e);
+              : npy_parse(head, n, &npy, e);
     free(head);
+    lock_take(&d->lock);
+    d->npy = npy;
+    lock_drop(&d->lock);
     return r;
 }
 
@@ -189,14 +230,18 @@ static int check_header(struct tensor_draft *d, uint64_t off, struct err *e)
     return r < 0 ? r : 0;
 }
 
-/* It ends at `end` from now on, if that is more. */
-static int grow(struct tensor_draft *d, uint64_t end)
+/* Granules [first, last) are to be judged, and it ends at `end` from now on, if that is more. */
+static int note_written(struct tensor_draft *d, uint64_t first, uint64_t last, uint64_t end)
 {
-    if (end <= d->size)
-        return 0;
-    int r = bits_add(&d->fresh, d->size / GRANULE, granules(end));
+    lock_take(&d->lock);
+    int r = bits_add(&d->fresh, first, last);
+    if (r == 0 && end > d->size)
+        r = bits_add(&d->fresh, d->size / GRANULE, granules(end));
     if (r == 0)
-        d->size = end;
+        d->size = max_u64(d->size, end);
+    if (r == 0)
+        view_event(&d->state, VIEW_WRITE);
+    lock_drop(&d->lock);
     return r;
 }
 
@@ -204,7 +249,7 @@ static int write_at(struct tensor_draft *d, uint64_t off, const void *bytes, siz
                     struct err *e)
 {
     uint64_t end;
-    if (!add_u64(off, n, &end) || end > d->limit)
+    if (!add_u64(off, n, &end) || end > atomic_load(&d->limit))
         return too_long(d, e);
     if (n == 0)
         return 0;
@@ -216,50 +261,48 @@ static int write_at(struct tensor_draft *d, uint64_t off, const void *bytes, siz
                        "cannot read the tensor around it, or write a draft beside the model: %s",
                        strerror(-r));
     if (r == 0)
-        r = bits_add(&d->present, off / GRANULE, granules(end));
-    if (r == 0)
-        r = bits_add(&d->fresh, off / GRANULE, granules(end));
-    if (r == 0)
         r = put(d, bytes, n, off);
     if (r == 0)
-        r = grow(d, end);
-    if (r < 0)
-        return err_set(e, r, "cannot write a draft beside the model: %s", strerror(-r));
-    view_event(&d->state, VIEW_WRITE);
-    return 0;
+        r = add_present(d, off / GRANULE, granules(end));
+    else
+        d->untidy = true;
+    if (r == 0)
+        r = note_written(d, off / GRANULE, granules(end), end);
+    return r < 0 ? err_set(e, r, "cannot write a draft beside the model: %s", strerror(-r)) : 0;
 }
 
 int tensor_draft_write(struct tensor_draft *d, bool append, uint64_t off, const void *bytes,
                        size_t n, struct err *e)
 {
-    lock_take(&d->lock);
+    lock_take(&d->io);
     off = append ? d->size : off;
     int r = write_at(d, off, bytes, n, e);
     if (r == 0 && tensor_view_is_npy(d->view))
         r = check_header(d, off, e);
-    lock_drop(&d->lock);
+    lock_drop(&d->io);
     return r;
 }
 
 /* What it grows by are zeros, as if they were written: cp(1) leaves out those of a sparse file. */
 static int extend(struct tensor_draft *d, uint64_t end, struct err *e)
 {
-    bool longer = end > d->size;
-    if (grow(d, end) < 0)
-        return err_set(e, -ENOMEM, "no memory for a draft");
-    if (longer)
-        view_event(&d->state, VIEW_WRITE);
-    return 0;
+    uint64_t size = d->size;
+    if (end <= size)
+        return 0;
+    int r = note_written(d, size / GRANULE, granules(end), end);
+    return r < 0 ? err_set(e, -ENOMEM, "no memory for a draft") : 0;
 }
 
 static int truncate_to(struct tensor_draft *d, uint64_t size, struct err *e)
 {
-    if (size > d->limit)
+    if (size > atomic_load(&d->limit))
         return too_long(d, e);
     if (size < d->size) {
-        int r = d->fd < 0 ? 0 : d->f->sys->ftruncate(d->f->sys, d->fd, size);
+        int fd = d->file ? d->file->src.fd : -1;
+        int r = fd < 0 ? 0 : d->f->sys->ftruncate(d->f->sys, fd, d->shift + size);
         if (r < 0)
             return err_set(e, r, "cannot truncate a draft: %s", strerror(-r));
+        lock_take(&d->lock);
         bits_remove(&d->present, granules(size), BITS_MAX);
         bits_remove(&d->fresh, granules(size), BITS_MAX);
         d->cut = min_u64(d->cut, size);
@@ -267,15 +310,16 @@ static int truncate_to(struct tensor_draft *d, uint64_t size, struct err *e)
         d->truncations++;
         d->size = size;
         view_event(&d->state, VIEW_CUT);
+        lock_drop(&d->lock);
     }
     return extend(d, size, e);
 }
 
 int tensor_draft_truncate(struct tensor_draft *d, uint64_t size, struct err *e)
 {
-    lock_take(&d->lock);
+    lock_take(&d->io);
     int r = truncate_to(d, size, e);
-    lock_drop(&d->lock);
+    lock_drop(&d->io);
     return r;
 }
 
@@ -283,11 +327,11 @@ int tensor_draft_allocate(struct tensor_draft *d, uint64_t off, uint64_t n, bool
                           struct err *e)
 {
     uint64_t end;
-    lock_take(&d->lock);
-    int r = !add_u64(off, n, &end) || end > d->limit ? too_long(d, e) : 0;
+    lock_take(&d->io);
+    int r = !add_u64(off, n, &end) || end > atomic_load(&d->limit) ? too_long(d, e) : 0;
     if (r == 0 && !keep_size)
         r = extend(d, end, e);
-    lock_drop(&d->lock);
+    lock_drop(&d->io);
     return r;
 }
 
@@ -301,21 +345,35 @@ static uint64_t limit_of(const struct tensor_base *base, enum tensor_view view)
     return tensor_view_size(base, view);
 }
 
+static uint64_t values_of(const struct tensor_base *base, enum tensor_view view)
+{
+    return base->n_elem * tensor_view_form(view)->width;
+}
+
+/* Where its bytes are in the model's file. */
+static uint64_t place_of(const struct tensor_base *b)
+{
+    return b->store && b->place < b->store->n ? b->store->place[b->place].off : 0;
+}
+
 int tensor_draft_make(const struct edit_file *f, struct tensor_base *base, enum tensor_view view,
                       struct tensor_draft **ret, struct err *e)
 {
     struct tensor_draft *d = calloc(1, sizeof(*d));
     if (!d)
         return err_set(e, -ENOMEM, "no memory for a draft");
-    d->fd = -1;
     d->f = f;
     d->view = view;
+    lock_init(&d->io);
     lock_init(&d->lock);
     d->base = tensor_base_ref(base);
-    d->limit = limit_of(base, view);
+    atomic_init(&d->limit, limit_of(base, view));
     d->size = d->cut = tensor_view_size(base, view);
-    /* Without a header that can be taken (of more dimensions, of a model that was cut) writes find out. */
-    if (tensor_view_is_npy(view) && d->size > 0 && find_header(d, NULL) == -ENOMEM) {
+    d->shift = view == TENSOR_RAW ? place_of(base) % SHIFT : 0;
+    /* The header alone is not read from the model. Without one that can be taken (of more dimensions)
+     * writes find out. */
+    if (tensor_view_is_npy(view) && d->size > 0 &&
+        parse_header(d, (size_t)(d->size - values_of(base, view)), NULL) == -ENOMEM) {
         tensor_draft_free(d);
         return err_set(e, -ENOMEM, "no memory for a draft");
     }
@@ -327,12 +385,14 @@ void tensor_draft_free(struct tensor_draft *d)
 {
     if (!d)
         return;
-    sys_close(d->f->sys, &d->fd);
+    edit_draft_unref(d->file);
+    tensor_seal_unref(d->seal);
     tensor_base_unref(d->base);
     bits_free(&d->present);
     bits_free(&d->fresh);
     bits_free(&d->judging);
     spool_free(&d->spool);
+    lock_destroy(&d->io);
     lock_destroy(&d->lock);
     free(d);
 }
@@ -356,99 +416,42 @@ void tensor_draft_drop(struct tensor_draft *d)
 
 void tensor_draft_limit(struct tensor_draft *d, uint64_t limit)
 {
-    lock_take(&d->lock);
-    d->limit = limit;
-    lock_drop(&d->lock);
+    atomic_store(&d->limit, limit);
 }
 
-/* ---- judged ---- */
-
-int tensor_draft_give(struct tensor_draft *d, struct edit_draft **ret, struct err *e)
-{
-    int r = need_file(d);
-    if (r == 0)
-        r = d->f->sys->ftruncate(d->f->sys, d->fd, d->size);
-    if (r < 0)
-        return err_set(e, r, "cannot truncate a draft: %s", strerror(-r));
-    r = edit_draft_file(d->fd, ret, e);
-    if (r == 0)
-        d->fd = -1;
-    return r;
-}
-
-bool tensor_draft_begin(struct tensor_draft *d, struct tensor_round *ret)
-{
-    lock_take(&d->lock);
-    bool any = view_is_due(d->state);
-    if (any) {
-        struct bits none = d->judging;
-        *ret = (struct tensor_round){tensor_base_ref(d->base), d->size, d->cut, d->truncations};
-        d->judging = d->fresh;
-        d->fresh = none;
-        view_event(&d->state, VIEW_JUDGE);
-    }
-    lock_drop(&d->lock);
-    return any;
-}
+/* ---- for judges ---- */
 
 int tensor_draft_hold(struct tensor_draft *d, uint64_t lo, uint64_t hi)
 {
     int r = 0;
     for (uint64_t i = lo / GRANULE; r == 0 && i < granules(hi); i++) {
-        lock_take(&d->lock);
+        lock_take(&d->io);
         if (i * GRANULE < d->cut) /* else they are zeros in any case */
-            r = fill(d, i);
-        lock_drop(&d->lock);
+            r = tensor_draft_fill(d, i);
+        lock_drop(&d->io);
     }
     return r;
 }
 
-int tensor_draft_detach(struct tensor_draft *d, struct tensor_round *round)
+static int give(struct tensor_draft *d, struct edit_draft **ret, struct err *e)
 {
-    int r = tensor_draft_hold(d, 0, round->cut);
-    lock_take(&d->lock);
+    int r = need_file(d);
     if (r == 0)
-        r = bits_add(&d->judging, 0, granules(d->size));
-    if (r == 0)
-        round->cut = d->cut = 0;
+        r = d->f->sys->ftruncate(d->f->sys, d->file->src.fd, d->shift + d->size);
+    if (r < 0)
+        return err_set(e, r, "cannot truncate a draft: %s", strerror(-r));
+    d->file->src.size = d->shift + d->size;
+    lock_take(&d->lock);
+    *ret = d->file;
+    d->file = NULL;
     lock_drop(&d->lock);
+    return 0;
+}
+
+int tensor_draft_give(struct tensor_draft *d, struct edit_draft **ret, struct err *e)
+{
+    lock_take(&d->io);
+    int r = give(d, ret, e);
+    lock_drop(&d->io);
     return r;
-}
-
-/* All that was judged is to be judged again. */
-static void put_back(struct tensor_draft *d, enum view_event event)
-{
-    bits_join(&d->fresh, &d->judging);
-    view_event(&d->state, event);
-}
-
-int tensor_draft_end(struct tensor_draft *d, struct tensor_round *round, bool keep, int r)
-{
-    lock_take(&d->lock);
-    bool gone = d->truncations != round->truncations;
-    if (keep && gone)
-        r = -EAGAIN;
-    if (!keep || gone)
-        put_back(d, r < 0 && r != -EAGAIN ? VIEW_REFUSE : VIEW_LEAVE);
-    lock_drop(&d->lock);
-    tensor_base_unref(round->base);
-    return r;
-}
-
-void tensor_draft_passed(struct tensor_draft *d, struct tensor_base *now)
-{
-    lock_take(&d->lock);
-    struct tensor_base *before = d->base;
-    d->base = tensor_base_ref(now);
-    bits_free(&d->judging);
-    view_event(&d->state, VIEW_PASS);
-    lock_drop(&d->lock);
-    tensor_base_unref(before);
-}
-
-void tensor_draft_failed(struct tensor_draft *d)
-{
-    lock_take(&d->lock);
-    put_back(d, VIEW_REFUSE);
-    lock_drop(&d->lock);
 }

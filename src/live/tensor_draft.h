@@ -24,9 +24,14 @@
  * goes on from the new base; all values of each block that it changed are in its file, so that
  * judging them again gives the same bytes.
  *
+ * Much of `raw` that was written is not copied: the file is sealed when it is judged
+ * (tensor_seal.h), and what is written meanwhile goes to a new one over it. Passed, the base has the bytes
+ * of the seal, and the draft does without; else the two become one file again before it is judged anew.
+ *
  * Threads: any. One judges at a time, up to passed() or failed(). Others may read and write
- * meanwhile: what they write is part of this judgement or of the next. The lock is held for one
- * write, but not while values are compared and encoded.
+ * meanwhile: what they write is part of this judgement or of the next. Of two locks `io` is held for one
+ * write, and while the disk is asked, but not while values are compared and encoded; `lock` is only held
+ * for a look at what it protects, and comes after all others.
  */
 #ifndef LIVE_TENSOR_DRAFT_H
 #define LIVE_TENSOR_DRAFT_H
@@ -37,6 +42,7 @@
 #include "live/spool.h"
 #include "live/tensor_base.h"
 #include "live/tensor_edit.h"
+#include "live/tensor_seal.h"
 #include "live/view_state.h"
 
 /* Bytes of a draft whose length is not bounded by a tensor: more than any tensor has. The bits of as
@@ -44,21 +50,26 @@
 #define TENSOR_DRAFT_MAX ((uint64_t)1 << 43)
 
 struct tensor_draft {
-    const struct edit_file *f; /* not owned; constant, as what follows up to the lock */
+    const struct edit_file *f; /* not owned; constant, as what follows up to the locks */
     enum tensor_view view;
-    struct lock lock;
-    /* Protected by the lock: */
-    int fd;                   /* owned; -1: there is no file yet. Constant once it is made */
-    struct tensor_base *base; /* a reference */
-    uint64_t limit;           /* no write may end behind it */
+    uint64_t shift; /* of the view's first byte in the file */
+    struct lock io, lock;
+    /* Changed with both locks: */
+    struct edit_draft *file; /* owned; NULL: not made yet */
     _Atomic uint64_t size;
-    uint64_t cut;         /* bytes from here on are not the base's */
+    uint64_t cut;         /* bytes from here on are not those below */
     struct bits present;  /* granules that are in the file */
-    struct bits fresh;    /* not judged yet: of them, and of zeros by which it grew */
-    struct bits judging;  /* what is being judged */
     unsigned truncations; /* how often it was cut: a judgement of what is gone does not count */
     struct npy npy;       /* of a NumPy view: its header, if npy.header is not 0 */
+    bool untidy;          /* the file may have bytes in other granules: for `io` alone */
+    /* Protected by `lock`: what is below the file, and */
+    struct tensor_base *base; /* a reference */
+    struct tensor_seal *seal; /* a reference: over the base; NULL: nothing is */
+    struct bits fresh;        /* not judged yet: of the granules, and of zeros by which it grew */
+    struct bits judging;      /* what is being judged */
     _Atomic enum view_state state;
+    /* Any thread: */
+    _Atomic(uint64_t) limit; /* no write may end behind it */
     /* The judge's: */
     struct spool spool;
 };
@@ -121,20 +132,26 @@ void tensor_draft_failed(struct tensor_draft *d);
 
 /* ---- for judges ---- */
 
-#define TENSOR_GRANULE 4096
+static inline uint64_t tensor_granules(uint64_t bytes)
+{
+    return bytes / TENSOR_GRANULE + (bytes % TENSOR_GRANULE > 0);
+}
 
 /* What is judged, as it was when that began. */
 struct tensor_round {
     struct tensor_base *base; /* a reference */
+    struct tensor_seal *seal; /* a reference: all of it; NULL: what the draft shows is judged */
     uint64_t size;
     uint64_t cut;
     unsigned truncations;
 };
 
-/* False: nothing was written. Then nothing has to follow; else _end() must. */
-bool tensor_draft_begin(struct tensor_draft *d, struct tensor_round *ret);
+/* 0: nothing was written. 1: then _end() must follow. -errno. */
+int tensor_draft_begin(struct tensor_draft *d, struct tensor_round *ret);
 /* All of it is to be judged, and nothing of the base shows any more. 0, -errno. */
 int tensor_draft_detach(struct tensor_draft *d, struct tensor_round *round);
+/* Put a granule into the file, if it is not there, with what the draft shows. With `io`. 0, -errno. */
+int tensor_draft_fill(struct tensor_draft *d, uint64_t granule);
 /* Bytes [lo, hi) are in the file from now on. 0, -errno. */
 int tensor_draft_hold(struct tensor_draft *d, uint64_t lo, uint64_t hi);
 /*

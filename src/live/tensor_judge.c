@@ -24,7 +24,8 @@ enum {
 struct job {
     struct tensor_draft *d;
     const struct tensor_base *base;
-    const struct quant_type *type; /* NULL: bytes are judged, not values */
+    const struct tensor_seal *seal; /* what is judged; NULL: what the draft shows */
+    const struct quant_type *type;  /* NULL: bytes are judged, not values */
     enum quant_view view;
     uint64_t head;        /* bytes of the draft before the first value */
     uint64_t unit, block; /* bytes of the view in a unit, in a block */
@@ -55,19 +56,39 @@ static int hold(const struct job *j, uint64_t first, uint64_t n)
     return tensor_draft_hold(j->d, lo, min_u64(lo + n * j->block, j->head + j->size));
 }
 
-/* Stored bytes [at, at + n) are to be these. */
-static int add_piece(struct job *j, uint64_t at, const uint8_t *bytes, size_t n)
+static int add_at(struct job *j, uint64_t at, uint64_t n, uint64_t src)
 {
-    uint64_t src = j->room + (at - j->low);
-    int r = spool_fill(&j->d->spool, src, bytes, n);
-    if (r < 0)
-        return r;
     lock_take(&j->lock);
-    r = array_grow(&j->piece, &j->cap, j->n, sizeof(*j->piece));
+    int r = array_grow(&j->piece, &j->cap, j->n, sizeof(*j->piece));
     if (r == 0)
         j->piece[j->n++] = (struct edit_piece){at, n, src, NULL};
     lock_drop(&j->lock);
     return r;
+}
+
+/* What the file does not have is equal. */
+static int add_sealed(struct job *j, uint64_t at, uint64_t n)
+{
+    const struct tensor_seal *s = j->seal;
+    int r = 0;
+    while (r == 0 && n > 0) {
+        bool held;
+        uint64_t len = tensor_seal_stretch(s, at, n, &held);
+        r = held ? add_at(j, at, len, s->shift + at) : 0;
+        at += len;
+        n -= len;
+    }
+    return r;
+}
+
+/* Stored bytes [at, at + n) are to be these. */
+static int add_piece(struct job *j, uint64_t at, const uint8_t *bytes, size_t n)
+{
+    uint64_t src = j->room + (at - j->low);
+    if (j->seal)
+        return add_sealed(j, at, n);
+    int r = spool_fill(&j->d->spool, src, bytes, n);
+    return r < 0 ? r : add_at(j, at, n, src);
 }
 
 /* n bytes, of blocks that are compared as one; the last may be shorter. */
@@ -122,6 +143,8 @@ static int cannot_read(int r, struct err *e)
 static int read_draft(struct job *j, uint64_t at, uint8_t *dst, size_t n)
 {
     size_t got = 0;
+    if (j->seal)
+        return tensor_seal_read(j->seal, at, dst, n);
     int r = tensor_draft_read(j->d, j->head + at, dst, n, &got);
     memset(dst + got, 0, r == 0 ? n - got : 0);
     return r;
@@ -215,7 +238,7 @@ static void reserve(struct job *j)
     const struct tensor_base *b = j->base;
     uint64_t lo = 0, hi = j->size;
     bool stored = b->store && b->place < b->store->n;
-    if (!written_in(j, &lo, &hi))
+    if (j->seal || !written_in(j, &lo, &hi))
         return;
     if (j->type) {
         lo = lo / j->block * j->raw_block;
@@ -229,10 +252,12 @@ static void reserve(struct job *j)
 /* The pieces as an edit. */
 static int collect(struct job *j, struct tensor_edit *ret, struct err *e)
 {
-    struct edit_draft *d;
-    if (j->n == 0)
+    struct edit_draft *d = j->seal ? edit_draft_ref(j->seal->file) : NULL;
+    if (j->n == 0) {
+        edit_draft_unref(d);
         return 0;
-    int r = spool_end(&j->d->spool, &d);
+    }
+    int r = d ? 0 : spool_end(&j->d->spool, &d);
     if (r < 0)
         return err_set(e, r, "no memory");
     qsort(j->piece, j->n, sizeof(*j->piece), by_place);
@@ -274,6 +299,7 @@ static struct job make_job(struct tensor_draft *d, const struct tensor_round *ro
     const uint64_t head = npy ? npy->header : 0;
     const struct tensor_base *base = round->base;
     struct job j = {.d = d, .base = base, .head = head, .size = round->size - head};
+    j.seal = round->seal;
     if (d->view == TENSOR_RAW) {
         j.unit = RAW_UNIT;
         j.block = RAW_BLOCK;
@@ -430,9 +456,12 @@ int tensor_draft_judge(struct tensor_draft *d, const struct units_watch *watch,
 {
     struct tensor_edit edit = TENSOR_EDIT_INIT;
     struct tensor_round round;
-    if (!tensor_draft_begin(d, &round))
-        return TENSOR_SAME;
-    int r = spool_begin(&d->spool, d->f, e);
+    int r = tensor_draft_begin(d, &round);
+    if (r <= 0)
+        return r == 0 ? TENSOR_SAME : cannot_read(r, e);
+    const bool spooled = !round.seal;
+    r = spooled ? spool_begin(&d->spool, d->f, e) : 0;
+    const bool begun = spooled && r == 0;
     if (r == 0)
         r = judge(d, &round, watch, &edit, e);
     if (r == 0 && (edit.n > 0 || edit.shaped))
@@ -445,6 +474,7 @@ int tensor_draft_judge(struct tensor_draft *d, const struct units_watch *watch,
         return r;
     }
     tensor_edit_free(&edit);
-    spool_back(&d->spool);
+    if (begun)
+        spool_back(&d->spool);
     return r;
 }

@@ -45,9 +45,18 @@ static uint64_t elapsed_ms(const struct job *b)
 }
 
 struct progress {
-    const struct live *l;
+    struct live *l;
     struct job *b;
+    uint32_t file;
+    const struct store *then; /* for when the file cannot be had */
 };
+
+/* Open files go on with the bytes that are overwritten. */
+static int on_keep(const struct edit_kept *kept, void *arg, struct err *e)
+{
+    const struct progress *p = arg;
+    return preview_keep_old(p->l, p->file, p->then, kept, e);
+}
 
 /* The keys before the edit are kept before it is done. */
 static void on_ready(void *arg)
@@ -121,17 +130,16 @@ static int carry_out(struct live *l, struct job *job, struct batch_part *part,
 {
     struct edit_file *f = l->files[part->file].file;
     struct keeper *keeper = part->file == 0 ? l->opt.history : NULL; /* it has the keys */
-    struct progress p = {l, job};
+    struct progress p = {l, job, part->file, state->store};
     struct edit_hooks hooks = {.cancel = &l->cancel,
                                .progress = on_progress,
                                .ready = keeper ? on_ready : NULL,
+                               .keep = on_keep,
                                .arg = &p};
     job->result = (struct edit_result){.old_fd = -1};
     if (keeper)
         keeper_plan(keeper, l->disk, state->snap, l->flight.restored);
-    int r = preview_keep_old(l, part, state->store, &part->why);
-    if (r == 0)
-        r = edit_commit(f, &part->plan, &l->opt.edit, &hooks, &job->result, &part->why);
+    int r = edit_commit(f, &part->plan, &l->opt.edit, &hooks, &job->result, &part->why);
     if (keeper)
         keeper_end(keeper, r == 0);
     *replaced = job->result.old_fd >= 0;

@@ -120,6 +120,18 @@ int mapped_copy(struct mapped *m, uint64_t off, void *dst, size_t n)
     return r < 0 ? r : cut;
 }
 
+int mapped_lay(struct mapped *m, uint64_t off, uint64_t n, int fd, uint64_t at)
+{
+    if (off >= m->map.size)
+        return 0;
+    void *to = (void *)(uintptr_t)(m->map.data + off);
+    n = min_u64(n, m->map.size - off);
+    if (mmap(to, (size_t)n, PROT_READ, MAP_SHARED | MAP_FIXED, fd, (off_t)at) == MAP_FAILED)
+        return -errno;
+    atomic_store(&m->frozen, true);
+    return 0;
+}
+
 int mapped_freeze(struct mapped *m, uint64_t off, uint64_t n, int fd, uint64_t at, uint64_t *copied)
 {
     const struct sys *s = &sys_libc;

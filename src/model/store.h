@@ -58,6 +58,9 @@ struct mapped *mapped_of_pages(int fd, uint64_t base, const void *pages, uint64_
  */
 int mapped_freeze(struct mapped *m, uint64_t off, uint64_t n, int fd, uint64_t at,
                   uint64_t *copied);
+/* The same of a mapping of the whole file that is not frozen: `fd` has its bytes. off, like `at`,
+ * is a multiple of a page, and the file is longer by so much that it ends with a page. */
+int mapped_lay(struct mapped *m, uint64_t off, uint64_t n, int fd, uint64_t at);
 /* 0 if the file still has its first `end` bytes, else -EIO. */
 int mapped_check(struct mapped *m, uint64_t end);
 /* Copy bytes [off, off + n), under map_guard(). 0, -EIO (the file has been cut, or ends before). */

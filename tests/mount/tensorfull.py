@@ -70,7 +70,7 @@ class Full(Case):
     def test_at_the_commit(self):
         """The old file stays, and the close says so."""
         self.mount('-o', 'relayout=copy,commit=close')
-        self.fill(95 * MIB)
+        self.fill(60 * MIB)
         fd = os.open(self.tensor('large', 'raw'), os.O_WRONLY)
         for _ in range(40):
             os.write(fd, b'x' * MIB)

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+/* The units of a journal of bytes of tensors, for the files that implement patch.h. */
+#ifndef EDIT_PATCH_UNITS_H
+#define EDIT_PATCH_UNITS_H
+
+#include "edit/patch.h"
+
+#define PATCH_FIXED 48 /* bytes of the head before its ranges */
+#define PATCH_ROW ((size_t)(PATCH_UNIT / PATCH_SECTOR * 8)) /* bytes of a row of the table */
+
+/* Units that are read, summed and written at once. */
+#define PATCH_UNITS ((size_t)16)
+#define PATCH_STRETCH (PATCH_UNITS * PATCH_UNIT)
+
+/* Units of one range, in memory. */
+struct patch_stretch {
+    uint64_t no, at; /* of its first unit in the journal, and of its first byte in the model */
+    size_t n, old_n; /* its bytes after and before */
+    size_t units;
+    uint8_t row[PATCH_UNITS * PATCH_ROW];
+    uint8_t old[PATCH_STRETCH], new[PATCH_STRETCH];
+};
+
+typedef int patch_fn(void *arg, struct patch_stretch *u);
+
+/* Stretches from which on all processors write them. */
+#define PATCH_LARGE 8
+
+/* Which units stretch i is of. */
+void patch_find(const struct patch *p, uint64_t i, struct patch_stretch *u);
+/* Call fn with all units in order, until it returns other than 0. 0, -ENOMEM, what fn returned. */
+int patch_each(const struct patch *p, patch_fn *fn, void *arg);
+
+/* The sums of n bytes; of the old bytes of sector i of a stretch (n: all that it has); of its unit i. */
+uint64_t patch_sum(const void *bytes, size_t n);
+uint64_t patch_sector_sum(const uint8_t *old, size_t n, size_t i);
+uint64_t patch_unit_sum(const struct patch_stretch *u, size_t i);
+
+/* Number the units, and stretches, of the ranges; then, where the parts of the journal lie. */
+void patch_number(struct patch *p);
+uint64_t patch_head_bytes(const struct patch *p, size_t name_len);
+void patch_place(struct patch *p, size_t name_len);
+
+#endif
