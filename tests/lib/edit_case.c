@@ -85,12 +85,7 @@ static struct tree *start(const struct place *p, const struct edit_case *c, stru
                              .reserve = EDIT_RESERVE_AUTO,
                              .commit = LIVE_COMMIT_CLOSE,
                              .tensors = c->suite->tensors};
-    struct tree *t = NULL;
-    struct err e = {0};
-    int r = tree_open(p->model, &o, &t, &e);
-    if (r < 0)
-        (void)printf("\n%s\n", e.msg);
-    CU_ASSERT_EQUAL_FATAL(r, 0);
+    struct tree *t = image_tree(p->model, &o);
     CU_ASSERT_TRUE_FATAL(tree_writable(t));
     t->model.file.sys = &fs->sys;
     return t;

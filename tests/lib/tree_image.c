@@ -61,6 +61,17 @@ void image_close(struct tree_image *m)
     *m = (struct tree_image){.fd = -1};
 }
 
+struct tree *image_tree(const char *path, const struct tree_options *o)
+{
+    struct tree *t = NULL;
+    struct err e = {0};
+    int r = tree_open(path, o, &t, &e);
+    if (r < 0)
+        (void)printf("\n%s\n", e.msg);
+    CU_ASSERT_EQUAL_FATAL(r, 0);
+    return t;
+}
+
 uint64_t image_node(const struct tree_image *m, const char *path)
 {
     uint64_t node = INO_ROOT;

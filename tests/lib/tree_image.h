@@ -30,6 +30,8 @@ struct tree_image image_open(struct build *b, const struct tree_options *o);
 int image_try(const void *bytes, size_t n, const struct tree_options *o, struct tree_image *m,
               struct err *e);
 void image_close(struct tree_image *m);
+/* The model at a path as a tree. Fatal unless it opens. */
+struct tree *image_tree(const char *path, const struct tree_options *o);
 
 /* The node at a path of names, 0 if there is none. "" is the root. */
 uint64_t image_node(const struct tree_image *m, const char *path);

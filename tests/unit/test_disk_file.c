@@ -38,17 +38,6 @@ static struct place new_place(uint64_t size)
     return p;
 }
 
-static struct tree *open_tree(const struct place *p, const struct tree_options *o)
-{
-    struct tree *t = NULL;
-    struct err e = {0};
-    int r = tree_open(p->model, o, &t, &e);
-    if (r < 0)
-        (void)printf("\n%s\n", e.msg);
-    CU_ASSERT_EQUAL_FATAL(r, 0);
-    return t;
-}
-
 /* The file that a handle of model.gguf, opened now, may be read from: its inode; 0: none. */
 static ino_t disk_file(struct tree *t)
 {
@@ -92,7 +81,7 @@ static void test_options(void)
     };
     struct place p = new_place(0);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        struct tree *t = open_tree(&p, &cases[i].o);
+        struct tree *t = image_tree(p.model, &cases[i].o);
         CU_ASSERT_EQUAL(disk_file(t), cases[i].shown ? inode(&p) : 0);
         CU_ASSERT_EQUAL(disk_file(t), cases[i].shown ? inode(&p) : 0);
         tree_close(t);
@@ -108,7 +97,7 @@ static void test_edits(void)
         {.pass = true, .commit = LIVE_COMMIT_SYNC, .late = true, .reserve = EDIT_RESERVE_AUTO}};
     for (size_t i = 0; i < 2; i++) {
         struct place p = new_place(0);
-        struct tree *t = open_tree(&p, &all[i]);
+        struct tree *t = image_tree(p.model, &all[i]);
         const struct tree_image m = {.t = t};
         for (int round = 0; round < 3; round++) {
             ino_t before = inode(&p);
@@ -135,17 +124,17 @@ static void test_behind(void)
     const struct tree_options o = {.pass = true};
     struct place p = new_place(0), other = new_place(0);
     struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = 1}};
-    struct tree *t = open_tree(&p, &o);
+    struct tree *t = image_tree(p.model, &o);
     ino_t was = inode(&p);
     CU_ASSERT_EQUAL(rename(other.model, p.model), 0);
     CU_ASSERT_EQUAL(disk_file(t), was);
     tree_close(t);
-    t = open_tree(&p, &o);
+    t = image_tree(p.model, &o);
     CU_ASSERT_EQUAL(utimensat(AT_FDCWD, p.model, times, 0), 0);
     CU_ASSERT_EQUAL(disk_file(t), 0);
     tree_close(t);
-    t = open_tree(&p, &o);
-    struct tree *second = open_tree(&p, &o); /* the first may edit it in place */
+    t = image_tree(p.model, &o);
+    struct tree *second = image_tree(p.model, &o); /* the first may edit it in place */
     CU_ASSERT_FALSE(tree_writable(second));
     CU_ASSERT_EQUAL(disk_file(second), 0);
     tree_close(second);
@@ -164,7 +153,7 @@ static void test_large(void)
         struct place p = new_place(LARGE);
         o.late = late;
         o.pass = true;
-        struct tree *t = open_tree(&p, &o);
+        struct tree *t = image_tree(p.model, &o);
         CU_ASSERT_EQUAL(do_write(t, "general.name", "makes the reserve", 17), 0);
         ino_t before = inode(&p), shown = disk_file(t);
         CU_ASSERT_TRUE(shown == 0 || shown == before);
@@ -206,7 +195,7 @@ static void test_keep_bytes(void)
 {
     const struct tree_options o = {.strategy = EDIT_COPY, .reserve = EDIT_RESERVE_AUTO};
     struct place p = new_place(LARGE);
-    struct tree *t = open_tree(&p, &o);
+    struct tree *t = image_tree(p.model, &o);
     CU_ASSERT_EQUAL(do_write(t, "general.name", "makes the reserve", 17), 0);
     CU_ASSERT_EQUAL(tree_finish(t), 0);
     tree_close(t);

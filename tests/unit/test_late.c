@@ -58,17 +58,6 @@ static struct place new_place(const char *name)
     return p;
 }
 
-static struct tree *open_tree(const struct place *p, const struct tree_options *o)
-{
-    struct tree *t = NULL;
-    struct err e = {0};
-    int r = tree_open(p->model, o, &t, &e);
-    if (r < 0)
-        (void)printf("\n%s\n", e.msg);
-    CU_ASSERT_EQUAL_FATAL(r, 0);
-    return t;
-}
-
 static void text_is(struct tree *t, const char *path, const char *want)
 {
     const struct tree_image m = {.t = t};
@@ -80,7 +69,7 @@ static void text_is(struct tree *t, const char *path, const char *want)
 
 static bool locked(const struct place *p)
 {
-    struct tree *t = open_tree(p, &early);
+    struct tree *t = image_tree(p->model, &early);
     bool is = !tree_writable(t);
     tree_close(t);
     return is;
@@ -100,7 +89,7 @@ static void error_has(struct tree *t, const char *path, const char *words)
 static void test_first_edit(void)
 {
     struct place p = new_place("one");
-    struct tree *t = open_tree(&p, &late);
+    struct tree *t = image_tree(p.model, &late);
     const struct tree_image m = {.t = t};
     uint64_t node = image_node(&m, "metadata/a.b");
     CU_ASSERT_TRUE(tree_writable(t));
@@ -114,7 +103,7 @@ static void test_first_edit(void)
     CU_ASSERT_EQUAL(tree_finish(t), 0);
     tree_close(t);
     CU_ASSERT_FALSE(locked(&p));
-    t = open_tree(&p, &late);
+    t = image_tree(p.model, &late);
     text_is(t, "metadata/a.c", "2\n");
     tree_close(t);
     drop_place(&p);
@@ -126,7 +115,7 @@ static void test_what_begins(void)
     struct place p = new_place("one");
     struct tree_entry e;
     for (int i = 0; i < 7; i++) {
-        struct tree *t = open_tree(&p, &late);
+        struct tree *t = image_tree(p.model, &late);
         const struct tree_image m = {.t = t};
         struct tree_file *f = NULL;
         CU_ASSERT_EQUAL(do_sync(t), 0);
@@ -151,7 +140,7 @@ static void test_what_begins(void)
         CU_ASSERT_EQUAL(tree_finish(t), 0);
         tree_close(t);
         if (i == 3) { /* back */
-            t = open_tree(&p, &early);
+            t = image_tree(p.model, &early);
             CU_ASSERT_EQUAL(do_retype(t, "a.b", "u32"), 0);
             CU_ASSERT_EQUAL(tree_finish(t), 0);
             tree_close(t);
@@ -164,7 +153,7 @@ static void test_what_begins(void)
 static void test_busy(void)
 {
     struct place p = new_place("one");
-    struct tree *t = open_tree(&p, &late), *other = open_tree(&p, &early);
+    struct tree *t = image_tree(p.model, &late), *other = image_tree(p.model, &early);
     logged[0] = '\0';
     error_has(t, "metadata/a.b", NULL);
     CU_ASSERT_EQUAL(do_write(t, "a.b", "2\n", 2), -EBUSY);
@@ -184,7 +173,7 @@ static void test_busy(void)
 static void test_changed(void)
 {
     struct place p = new_place("one");
-    struct tree *t = open_tree(&p, &late), *other = open_tree(&p, &early);
+    struct tree *t = image_tree(p.model, &late), *other = image_tree(p.model, &early);
     CU_ASSERT_EQUAL(do_write(other, "a.b", "3\n", 2), 0);
     CU_ASSERT_EQUAL(tree_finish(other), 0);
     tree_close(other);
@@ -206,7 +195,7 @@ static void test_meanwhile(void)
     uint64_t cookie = 0;
     uint8_t scratch[64];
     struct place p = new_place("one");
-    struct tree *t = open_tree(&p, &late);
+    struct tree *t = image_tree(p.model, &late);
     const struct tree_image m = {.t = t};
     CU_ASSERT_EQUAL_FATAL(tree_opendir(t, ino_row(0), &d), 0);
     CU_ASSERT_EQUAL_FATAL(tree_open_file(t, image_node(&m, "metadata/a.b"), O_RDONLY, &f), 0);
@@ -243,7 +232,7 @@ static void test_journal(void)
     CU_ASSERT_EQUAL_FATAL(journal_write(&f, 0, old.bytes, new.bytes, old.n, &e), 0);
     edit_file_close(&f);
     (void)close(dir);
-    struct tree *t = open_tree(&p, &late);
+    struct tree *t = image_tree(p.model, &late);
     CU_ASSERT_TRUE(tree_writable(t));
     text_is(t, "metadata/general.name", "new!\n");
     CU_ASSERT_TRUE(file_is(&p, &old));
@@ -254,7 +243,7 @@ static void test_journal(void)
     CU_ASSERT_EQUAL(do_write(t, "a.b", "2\n", 2), 0);
     CU_ASSERT_EQUAL(tree_finish(t), 0);
     tree_close(t);
-    t = open_tree(&p, &late);
+    t = image_tree(p.model, &late);
     text_is(t, "metadata/general.name", "new!\n");
     text_is(t, "metadata/a.b", "2\n");
     tree_close(t);
@@ -268,7 +257,7 @@ static void test_read_only(void)
     struct place p = new_place("one");
     struct tree_options o = late;
     o.read_only = true;
-    struct tree *t = open_tree(&p, &o);
+    struct tree *t = image_tree(p.model, &o);
     CU_ASSERT_FALSE(tree_writable(t));
     CU_ASSERT_EQUAL(do_write(t, "a.b", "2\n", 2), -EROFS);
     CU_ASSERT_FALSE(locked(&p));
@@ -283,7 +272,7 @@ static void test_idle(void)
     struct tree_options o = late;
     struct tree_dir *d = NULL;
     o.commit = LIVE_COMMIT_SYNC;
-    struct tree *t = open_tree(&p, &o);
+    struct tree *t = image_tree(p.model, &o);
     const struct tree_image m = {.t = t};
     struct tree_file *f = NULL;
     CU_ASSERT_TRUE(tree_idle(t));
@@ -316,7 +305,7 @@ static void test_idle(void)
 static void test_again(void)
 {
     struct place p = new_place("one");
-    struct tree *t = open_tree(&p, &late), *again = open_tree(&p, &late);
+    struct tree *t = image_tree(p.model, &late), *again = image_tree(p.model, &late);
     const struct tree_image m = {.t = t}, n = {.t = again};
     (void)image_node(&m, "info");
     (void)image_node(&m, "tensors/t/f32");
@@ -328,7 +317,7 @@ static void test_again(void)
     CU_ASSERT_EQUAL(do_write(t, "a.b", "2\n", 2), 0);
     CU_ASSERT_TRUE(tree_renumbered(t));
     CU_ASSERT_EQUAL(tree_finish(t), 0);
-    again = open_tree(&p, &late);
+    again = image_tree(p.model, &late);
     CU_ASSERT_NOT_EQUAL(tree_identity(t), tree_identity(again));
     tree_close(again);
     tree_close(t);
@@ -344,7 +333,7 @@ static void test_many(void)
     char text[16];
     for (int i = 0; i < MANY; i++) {
         p[i] = new_place("one");
-        t[i] = open_tree(&p[i], &late);
+        t[i] = image_tree(p[i].model, &late);
     }
     for (int i = 0; i < MANY; i += 2) {
         (void)snprintf(text, sizeof(text), "%d\n", i + 100);
@@ -410,7 +399,7 @@ static void test_threads(void)
         pthread_barrier_t line;
         struct worker w[WORKERS];
         struct place p = new_place("one");
-        struct tree *t = open_tree(&p, &late);
+        struct tree *t = image_tree(p.model, &late);
         CU_ASSERT_EQUAL_FATAL(pthread_barrier_init(&line, NULL, WORKERS), 0);
         for (int i = 0; i < WORKERS; i++) {
             w[i] = (struct worker){.line = &line, .t = t, .key = keys[i]};
