@@ -297,6 +297,26 @@ class Files(Split):
         os.rename(hashed, self.shards[1])
         self.check()
 
+    @unittest.skipIf(os.geteuid() == 0, 'root may write everything')
+    def test_not_permitted(self):
+        """A file, or the folder of a file, that this user may not write: read-only, which is told at once."""
+        os.chmod(self.shards[1], 0o444)
+        mount = mountlib.Foreground(self.model, '-o', 'tensors=edit')
+        with mount as (at, _):
+            self.assertIn(f'shard {os.path.basename(self.shards[1])}: ', os.getxattr(at, 'user.gguf.readonly').decode())
+            self.raises(errno.EROFS, open, os.path.join(at, 'tensors/half/raw'), 'r+b')
+            self.assertIn('mounted read-only: shard ', mount.log())
+        os.chmod(self.shards[1], 0o644)
+        other = mountlib.path('not-writable')
+        os.mkdir(other)
+        moved = os.path.join(other, 'third.gguf')
+        os.rename(self.shards[2], moved)
+        os.symlink(moved, self.shards[2])
+        os.chmod(other, 0o555)
+        with mountlib.Mount(self.model, '-o', 'tensors=edit') as at:
+            self.assertIn('its folder is not writable', os.getxattr(at, 'user.gguf.readonly').decode())
+        os.chmod(other, 0o755)
+
     def test_locked(self):
         """Another mount writes all files."""
         self.mount('-o', 'commit=sync')
