@@ -18,6 +18,7 @@ void patch_free(struct patch *p)
         sys_close(p->sys, &p->fd);
     free(p->range);
     free(p->sum);
+    free(p->room);
     *p = PATCH_INIT;
 }
 
@@ -44,13 +45,14 @@ void patch_find(const struct patch *p, uint64_t i, struct patch_stretch *u)
 
 int patch_each(const struct patch *p, patch_fn *fn, void *arg)
 {
-    struct patch_stretch *u = malloc(sizeof(*u));
+    struct patch_stretch *u = p->room ? p->room : malloc(sizeof(*u));
     int r = u ? 0 : -ENOMEM;
     for (uint64_t i = 0; i < p->stretches && r == 0; i++) {
         patch_find(p, i, u);
         r = fn(arg, u);
     }
-    free(u);
+    if (u != p->room)
+        free(u);
     return r;
 }
 

@@ -50,6 +50,9 @@ struct patch {
     uint64_t units, stretches;
     uint64_t *sum;        /* owned: of each unit */
     uint64_t table, data; /* where in the journal they begin */
+    /* Owned; NULL: patch_each() makes it. Of a journal that was written: so that memory is needed neither
+     * to apply it nor to undo that. */
+    struct patch_stretch *room;
 };
 
 #define PATCH_INIT ((struct patch){0})

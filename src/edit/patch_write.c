@@ -257,8 +257,9 @@ int patch_write(const struct edit_file *f, const struct edit_plan *plan,
     if (r == 0)
         r = find_ranges(plan, &p);
     p.fd = fd;
+    p.room = malloc(sizeof(*p.room));
     if (r == 0)
-        r = fill(&w);
+        r = p.room ? fill(&w) : -ENOMEM;
     if (r == 0) {
         p.sys = f->sys;
         *ret = p;

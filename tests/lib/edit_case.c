@@ -240,10 +240,7 @@ static bool no_memory_at(const struct edit_case *c, unsigned n, bool rest)
 
 static void no_memory(const struct edit_case *c)
 {
-    /* A journal of bytes of tensors takes memory to be applied, and to be undone: without any it is left
-     * for the recovery. */
-    int most = c->suite->tensors && c->way->strategy == EDIT_INPLACE ? 1 : 2;
-    for (int rest = 0; rest < most; rest++) {
+    for (int rest = 0; rest < 2; rest++) {
         unsigned n = 1;
         while (no_memory_at(c, n, rest))
             n++;
