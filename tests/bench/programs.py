@@ -4,6 +4,7 @@ import os
 import subprocess
 
 import benchlib
+import ggufmodel
 from benchlib import Table
 
 
@@ -30,11 +31,27 @@ def encode(run):
         yield table
 
 
+# Of memcpy, in the cache: types with a scale and a least value for each group, with a code book, with blocks.
+GOALS = {'avx512': (0.8, 0.4, 0.55), 'avx2': (0.6, 0.3, 0.4)}
+BLOCKS = {name for name, length, _ in ggufmodel.GEOMETRY.values() if length > 1}
+
+
+def decode_goal(name, kind, ratio):
+    if kind not in GOALS or name not in BLOCKS:
+        return ''
+    which = 0 if name in ('Q4_K', 'Q5_K') else 1 if name.startswith(('IQ1', 'IQ2', 'IQ3')) else 2
+    return benchlib.goal(float(ratio), GOALS[kind][which])
+
+
 def decode_table(rows):
-    """Of each type and case the last set, which is the one that is used on this machine."""
+    """Of each type the sets that have goals, and the one that is used on this machine, the last."""
     table = Table('Decoders, one core', 'type', 'set', 'in cache GB/s', 'of memcpy', 'of plain C',
-                  'in memory GB/s', 'of memcpy', 'of plain C')
-    best = {(name, case): (kind, *figures) for name, case, kind, *figures in rows}
-    for name in dict.fromkeys(row[0] for row in rows):
-        table.add(name, *best[name, 'cache'], *best.get((name, 'stream'), ('',) * 4)[1:])
+                  'in memory GB/s', 'of memcpy', 'of plain C', 'goal')
+    figures = {(name, kind, case): rest for name, case, kind, *rest in rows}
+    last = {row[0]: row[2] for row in rows}
+    for name, kind in dict.fromkeys((row[0], row[2]) for row in rows):
+        if kind in GOALS or kind == last[name]:
+            cache = figures[name, kind, 'cache']
+            table.add(name, kind, *cache, *figures.get((name, kind, 'stream'), ('',) * 3),
+                      decode_goal(name, kind, cache[1]))
     return table
