@@ -17,16 +17,46 @@ import mountlib
 import samples
 from disks import figure
 from editlib import write
-from historycase import ALL, entries
+from ggufmodel import Value
+from historycase import ALL
 from mountlib import GGUFS, get, run
-from undolib import Player
+from undolib import Player, own
 
 KILLER = os.environ.get('GGUFS_KILLER', '')
+LARGE = gguf.Tensor(b'large', 24, (200000,), bytes(200000))
 MOST = 200  # calls of one commit and its history: far more than there are
+
+
+def entries(file):
+    """Without the program's own keys, which no state holds: the others keep their order."""
+    return [entry for entry in editlib.entries(get(file))[0] if not own(entry.key)]
+
+
+def whole(home):
+    """The model of one file, and no others."""
+    model = os.path.join(home, 'model.gguf')
+    with open(model, 'wb') as out:
+        out.write(gguf.encode(ALL, samples.small() + [LARGE]))
+    return model
+
+
+def split(home):
+    """The first of three files: it has the keys."""
+    tensors = samples.small() + [LARGE]
+    paths = [os.path.join(home, f'model-{no:05}-of-00003.gguf') for no in (1, 2, 3)]
+    for no, (path, part) in enumerate(zip(paths, (tensors[-2:], tensors[:3], tensors[3:-2]))):
+        keys = [(b'split.no', Value('u16', no)), (b'split.count', Value('u16', 3)),
+                (b'split.tensors.count', Value('i32', len(tensors)))]
+        with open(path, 'wb') as out:
+            out.write(gguf.encode((ALL if no == 0 else []) + keys, part))
+    return paths[0]
 
 
 class Kills(unittest.TestCase):
     """At first `before` was edited, so that there is one state; then the model holds `now`."""
+
+    make = staticmethod(whole)
+    label = ''
 
     def setUp(self):
         self.state = mountlib.path('state')
@@ -34,6 +64,12 @@ class Kills(unittest.TestCase):
 
     def tensors(self):
         return [(t.name, t.type_id, t.dims, t.data) for t in editlib.strict(get(self.model)).tensors]
+
+    def read_others(self):
+        """What else lies in the model's folder: its other files, which no edit of keys changes."""
+        folder = os.path.dirname(self.model)
+        return {name: get(os.path.join(folder, name)) for name in os.listdir(folder)
+                if name != os.path.basename(self.model)}
 
     def calm(self, *words):
         done = run(GGUFS, *words, self.model)
@@ -45,9 +81,8 @@ class Kills(unittest.TestCase):
         os.makedirs(home)
         shutil.rmtree(self.state, ignore_errors=True)
         shutil.rmtree(self.kept, ignore_errors=True)
-        self.model = os.path.join(home, 'model.gguf')
-        with open(self.model, 'wb') as out:
-            out.write(gguf.encode(ALL, samples.small() + [gguf.Tensor(b'large', 24, (200000,), bytes(200000))]))
+        self.model = self.make(home)
+        self.others = self.read_others()
         with mountlib.Mount(self.model, '-o', 'relayout=copy,reserve=65536,history=0') as at:
             write(at, 'general.name', 'room')
         self.before, self.untouched = entries(self.model), self.tensors()
@@ -113,7 +148,7 @@ class Kills(unittest.TestCase):
             found = entries(self.model)
             self.assertIn(found, [new] if done else [self.now, new], f'{way}, call {number}')
             self.assertEqual(self.tensors(), self.untouched)
-            self.assertEqual(os.listdir(os.path.dirname(self.model)), ['model.gguf'])
+            self.assertEqual(self.read_others(), self.others)
             # What was done last is taken back: the undo before this, or what is killed here.
             self.calm('--undo')
             self.assertEqual(entries(self.model), self.now if found == new else self.before, f'{way}, call {number}')
@@ -127,7 +162,7 @@ class Kills(unittest.TestCase):
             if not killed:
                 self.assertGreater(number, 10)
                 return
-            figure(f'kills at a system call of an {change.__name__} and its history, {way}')
+            figure(f'kills at a system call of an {change.__name__} and its history, {way}{self.label}')
         self.fail('it was killed each time')
 
     def both(self, folder, way):
@@ -136,14 +171,21 @@ class Kills(unittest.TestCase):
                 self.kills(os.path.join(folder, change.__name__), way, change)
 
     def test_copy(self):
-        self.both(mountlib.path('copy'), 'copy')
+        self.both(mountlib.path('copy' + self.label), 'copy')
 
     def test_inplace(self):
-        self.both(mountlib.path('inplace'), 'inplace')
+        self.both(mountlib.path('inplace' + self.label), 'inplace')
 
     def test_reflink(self):
         with disks.Disk('xfs') as folder:
             self.both(folder, 'reflink')
+
+
+class SplitKills(Kills):
+    """The same of a split model, whose other files stay as they are."""
+
+    make = staticmethod(split)
+    label = ', split'
 
 
 class Reflinks(unittest.TestCase):
