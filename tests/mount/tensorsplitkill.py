@@ -27,7 +27,7 @@ ORDER = 2, 0, 1  # files are edited in this order
 SIZE = 70000
 
 
-class Parts(tensorkill.Kills):
+class Parts:
     """Three files with a tensor that is changed and one that is not in each."""
 
     def put(self, folder):
@@ -78,7 +78,7 @@ class Parts(tensorkill.Kills):
         return self.states()
 
 
-class Kills(Parts):
+class Kills(Parts, tensorkill.Kills):
     def kills(self, folder, way, edit):
         options = ('-o', f'relayout={way},reserve=65536')
         source = self.put(folder)
@@ -101,7 +101,7 @@ class Kills(Parts):
         self.fail('it was killed each time')
 
 
-class Failures(Parts):
+class Failures(Parts, tensorkill.Kills):
     """The same calls fail, one after the other; the mount goes on."""
 
     def test_reflink(self):
