@@ -121,6 +121,17 @@ static size_t resident(const struct map *m)
     return n;
 }
 
+/* Linux has it since 5.14; what stands in for Linux may not. */
+static bool can_populate(const struct map *m)
+{
+#ifdef MADV_POPULATE_READ
+    return madvise((void *)(uintptr_t)m->data, 1, MADV_POPULATE_READ) == 0;
+#else
+    (void)m;
+    return false;
+#endif
+}
+
 /* All pages are there when it is reported; what is there already, or not in the file, begins nothing. */
 static void test_fetch(void)
 {
@@ -140,8 +151,9 @@ static void test_fetch(void)
     CU_ASSERT_FALSE(fetch_pages(&m, 0, 0, &done, post));
     CU_ASSERT_FALSE(fetch_pages(&m, size, 1, &done, post));
     CU_ASSERT_FALSE(fetch_pages(&m, 1, size, &done, post));
+    bool can = can_populate(&m);
     CU_ASSERT_EQUAL(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED), 0);
-    if (resident(&m) == 0) { /* else it is kept in memory alone */
+    if (can && resident(&m) == 0) { /* else it is kept in memory alone */
         CU_ASSERT_TRUE(fetch_pages(&m, 1, size - 1, &done, post));
         CU_ASSERT_EQUAL(sem_wait(&done), 0);
         CU_ASSERT_EQUAL(resident(&m), 1024);
