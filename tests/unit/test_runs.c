@@ -121,15 +121,20 @@ static size_t resident(const struct map *m)
     return n;
 }
 
-/* Linux has it since 5.14; what stands in for Linux may not. */
-static bool can_populate(const struct map *m)
+/* Linux has it since 5.14; what stands in for Linux may not. A mapped page stays in memory: so not
+ * by one of the file's. */
+static bool can_populate(size_t page)
 {
+    bool can = false;
 #ifdef MADV_POPULATE_READ
-    return madvise((void *)(uintptr_t)m->data, 1, MADV_POPULATE_READ) == 0;
+    void *at = mmap(NULL, page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CU_ASSERT_TRUE_FATAL(at != MAP_FAILED);
+    can = madvise(at, page, MADV_POPULATE_READ) == 0;
+    CU_ASSERT_EQUAL(munmap(at, page), 0);
 #else
-    (void)m;
-    return false;
+    (void)page;
 #endif
+    return can;
 }
 
 /* All pages are there when it is reported; what is there already, or not in the file, begins nothing. */
@@ -151,14 +156,14 @@ static void test_fetch(void)
     CU_ASSERT_FALSE(fetch_pages(&m, 0, 0, &done, post));
     CU_ASSERT_FALSE(fetch_pages(&m, size, 1, &done, post));
     CU_ASSERT_FALSE(fetch_pages(&m, 1, size, &done, post));
-    bool can = can_populate(&m);
     CU_ASSERT_EQUAL(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED), 0);
-    if (can && resident(&m) == 0) { /* else it is kept in memory alone */
+    if (can_populate(page) && resident(&m) == 0) { /* else it is kept in memory alone */
         CU_ASSERT_TRUE(fetch_pages(&m, 1, size - 1, &done, post));
         CU_ASSERT_EQUAL(sem_wait(&done), 0);
         CU_ASSERT_EQUAL(resident(&m), 1024);
     }
-    CU_ASSERT_FALSE(fetch_pages(&m, 0, size, &done, post));
+    if (resident(&m) == 1024)
+        CU_ASSERT_FALSE(fetch_pages(&m, 0, size, &done, post));
     /* A file that was cut is nothing that the thread could fail of. */
     CU_ASSERT_EQUAL(ftruncate(fd, 0), 0);
     if (fetch_pages(&m, 0, size, &done, post))
