@@ -11,6 +11,7 @@
 #include <syslog.h>
 #include <time.h>
 
+#include "base/when.h"
 #include "edit/recorder.h"
 #include "edit/restore.h"
 
@@ -72,12 +73,6 @@ static struct timespec deadline(unsigned seconds_from_now)
     (void)clock_gettime(CLOCK_MONOTONIC, &t);
     t.tv_sec += (time_t)seconds_from_now;
     return t;
-}
-
-static bool is_over(const struct timespec *t)
-{
-    struct timespec now = deadline(0);
-    return now.tv_sec > t->tv_sec || (now.tv_sec == t->tv_sec && now.tv_nsec >= t->tv_nsec);
 }
 
 static void change_drop(struct change *c)
@@ -259,7 +254,7 @@ static bool work(struct keeper *k)
         record_begin(k);
     else if (k->dropped)
         record_drop(k);
-    else if (k->due_set && (k->stop || k->hurry || is_over(&k->due)))
+    else if (k->due_set && (k->stop || k->hurry || when_past(&k->due, 0)))
         settle(k);
     else
         return k->hurry = false;
