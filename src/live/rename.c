@@ -205,14 +205,13 @@ static int unwritten_to_key(const struct move *m)
 {
     struct file *f = m->from->file;
     CLEANUP(shown_free) struct shown before = stored_value(m->l, m->to);
-    struct name *parked = f->parked;
     int r = unfinished(m);
     if (r < 0)
         return r;
     draft_to_key(f->draft, &before, true, m->l->losses);
     if (!f->inherited)
         f->draft->typed = f->typed;
-    lost_backup(m->l, parked);
+    lost_backup(m->l, f->parked); /* of another key: a key that has a file again is not parked */
     return 0;
 }
 

@@ -169,6 +169,26 @@ static const struct script scripts[] = {
      "write B 'x' =EINVAL; close B =EINVAL; text a.count '9\n'; release A; text a.count '9\n';"
      "fsync",
      A_NAME "a.count:u32=9 " A_OTHER A_LIST},
+    {"a write behind what is stored is not the whole text: the close refuses it", NULL,
+     "open A a.count w; write A 'x\n' 2; close A =EINVAL; open A a.count w trunc; write A '1';"
+     "flush A; open B a.count w; write B 'x\n' 2; release A; close B =EINVAL; text a.count '1\n';"
+     "put a.count '7'; open A a.count rw; mv a.count .x; mv .x a.count; write A 'x\n' 2;"
+     "close A =EINVAL; text a.count '7\n';",
+     UNCHANGED},
+    {"truncated, renamed to a helper and back before it is written", NULL,
+     "open A a.count w trunc; mv a.count .x; mv .x a.count; write A 'x\n' =EINVAL;"
+     "close A =EINVAL; text a.count '7\n'; open A a.count w trunc; mv a.count .x; mv .x a.count;"
+     "write A '9'; close A; text a.count '9\n'; gone .x",
+     A_NAME "a.count:u32=9 " A_OTHER A_LIST},
+    {"a text that was made longer is not a whole one, a shorter one is", NULL,
+     "open A a.count w trunc; trunc A 3; write A 'x\n'; close A =EINVAL; open A a.count w trunc;"
+     "write A '1'; trunc A 1; write A 'x' =EINVAL; close A =EINVAL; open A a.count w trunc;"
+     "write A '12'; trunc A 1; write A 'x' 1 =EINVAL; close A =EINVAL; text a.count '7\n'",
+     UNCHANGED},
+    {"a type that was set after a close that changed nothing is not put back", NULL,
+     "open A a.count w trunc; write A '7'; flush A; type a.count u64; write A 'x' =EINVAL;"
+     "close A =EINVAL; text a.count '7\n'; typed a.count u64",
+     A_NAME "a.count:u64=7 " A_OTHER A_LIST},
     {"a handle whose write was refused does not truncate either", NULL,
      "open A a.list w trunc; write A 'x' =EINVAL; release A; text a.list '1\n2\n3\n'", UNCHANGED},
     {"the reason can be forgotten, and no other attribute", NULL,
@@ -194,6 +214,12 @@ static const struct script scripts[] = {
      "type a.count u64; type a.other f32; type a.name u8 =EINVAL; type a.list array[u8];"
      "type a.list u8 =EINVAL; type a.count nonsense =EINVAL; text a.other '8\n'; refused a.name",
      A_NAME "a.count:u64=7 a.other:f32=8 a.list:array[u8]=1,2,3 "},
+    {"a helper that is given a type stays one where its name can be no key's", NULL,
+     "put .y '5'; mv .y split.count~; type split.count~ u32; text split.count~ '5'; put .x~ '5'; "
+     "type .x~ u32;"
+     "text .x~ '5'; put tmpx~ '5'; type tmpx~ u32; text tmpx~ '5'; fsync; text split.count~ '5';"
+     "attrs tmpx~ user.gguf.type; attrs .x~ user.gguf.type",
+     UNCHANGED},
     {"a type that is set while the key is written is that of its text", NULL,
      "open A a.new w creat; write A '1'; type a.new u64; close A; open A a.count w trunc;"
      "write A '9'; type a.count f64; write A '.5'; close A",
