@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include "build_gguf.h"
@@ -420,30 +421,31 @@ static void test_own_keys(void)
     free(file);
 }
 
-/* ---- where it is ---- */
-
-static void home_is(const char *state, const char *home, int r, const char *is)
+static int no_lock(const struct sys *s, int fd, int how)
 {
+    (void)s;
+    (void)fd;
+    return how == LOCK_UN ? 0 : -ENOLCK;
+}
+
+/* A folder that cannot be locked: nothing is kept in it. */
+static void test_no_lock(void)
+{
+    struct home x;
     struct err e = {0};
-    char *got = NULL;
-    state ? setenv("XDG_STATE_HOME", state, 1) : unsetenv("XDG_STATE_HOME");
-    home ? setenv("HOME", home, 1) : unsetenv("HOME");
-    CU_ASSERT_EQUAL(history_home(&got, &e), r);
-    if (r == 0 && is)
-        CU_ASSERT_STRING_EQUAL(got, is);
-    free(got);
+    home_setup(&x);
+    struct gguf *g = keys_of("one");
+    struct sys sys = *x.h.sys;
+    sys.flock = no_lock;
+    x.h.sys = &sys;
+    CU_ASSERT_EQUAL(save(&x.h, g, 1000, &e), -ENOLCK);
+    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "cannot lock it: "));
+    CU_ASSERT_EQUAL(home_files(&x), 0);
+    gguf_free(g);
+    home_teardown(&x);
 }
 
-static void test_home(void)
-{
-    int none = geteuid() == 0 ? 0 : -ENOENT;
-    home_is("/s", "/h", 0, "/s");
-    home_is("relative", "/h", 0, "/h/.local/state");
-    home_is("", "/h", 0, "/h/.local/state");
-    home_is(NULL, "/h", 0, "/h/.local/state");
-    home_is(NULL, "", none, "/var/lib");
-    home_is(NULL, NULL, none, "/var/lib");
-}
+/* ---- where it is ---- */
 
 /* A home that is missing is made as far as it can be; one that is no folder is refused. */
 static void test_no_home(void)
@@ -484,7 +486,7 @@ static CU_TestInfo tests[] = {
     {"every damaged bit is noticed", test_damage},
     {"a damaged newest state is not joined", test_newest_damaged},
     {"the program's own keys are left out", test_own_keys},
-    {"the home by the environment", test_home},
+    {"a folder that cannot be locked", test_no_lock},
     {"a home that is missing", test_no_home},
     CU_TEST_INFO_NULL,
 };

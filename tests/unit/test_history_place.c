@@ -52,7 +52,9 @@ static void test_home(void)
     home_is("/state", "/home/me", "/state");
     home_is("state", "/home/me", "/home/me/.local/state");
     home_is(NULL, "/home/me", "/home/me/.local/state");
+    home_is("", "/home/me", "/home/me/.local/state");
     home_is("", "me", NULL);
+    home_is(NULL, "", NULL);
     home_is(NULL, NULL, NULL);
 }
 
