@@ -2,6 +2,7 @@
 /* edit/commit: a large model, most of which is a hole. */
 #include "cu_main.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -103,6 +104,41 @@ static void test_holes(void)
     teardown(&x);
 }
 
+/* The file system is asked for data once and answers so; then it goes on as it can. */
+static int data_error;
+
+static int no_data(const struct sys *s, int fd, uint64_t off, int from, uint64_t *ret)
+{
+    (void)s;
+    int r = data_error;
+    data_error = from == SEEK_DATA ? 0 : r;
+    return r ? r : sys_libc.seek(&sys_libc, fd, off, from, ret);
+}
+
+/* What is no error of the call's own is one of the copy; what cannot be asked is data. */
+static void test_no_data(void)
+{
+    static const int errors[] = {-EIO, -EINVAL, -EOPNOTSUPP};
+    for (size_t i = 0; i < 3; i++) {
+        struct fixture x;
+        struct edit d;
+        struct edit_result res;
+        setup(&x);
+        struct faultsys fs;
+        faultsys_init(&fs, FAULT_NONE, 0, 0);
+        fs.sys.seek = no_data;
+        struct edit_file f = open_model(&x, &fs.sys);
+        make_edit(&d, x.g, x.old, x.old_n, EDIT_COPY, 'n', 10);
+        data_error = errors[i];
+        CU_ASSERT_EQUAL(commit(&f, &d, &res, NULL), i ? 0 : -EIO);
+        CU_ASSERT_TRUE(i ? is_new(&x, &d) : is_old(&x));
+        CU_ASSERT_EQUAL(files(&x), 1);
+        edit_file_close(&f);
+        edit_done(&d);
+        teardown(&x);
+    }
+}
+
 /* What EDIT_AUTO takes for a large model. */
 static void test_large(void)
 {
@@ -129,6 +165,7 @@ static void test_large(void)
 
 static CU_TestInfo tests[] = {
     {"holes stay holes, a copy reports and can be stopped", test_holes},
+    {"where data is cannot be found out", test_no_data},
     {"a large model is edited in place", test_large},
     CU_TEST_INFO_NULL,
 };

@@ -4,10 +4,13 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/sys.h"
+#include "live/core.h"
 #include "live/folders.h"
+#include "live/makings.h"
 #include "model/store.h"
 
 enum { MANY = 1000 };
@@ -71,6 +74,42 @@ static void test_hidden(void)
     folders_free(&s);
 }
 
+/* Tensors in the making are judged two quiet seconds after the first of those that wait, rounded up. */
+static void test_makings_due(void)
+{
+    static struct live l;
+    struct making m[5] = {{.dirty = true, .gone = true},
+                          {.dirty = true, .open = 1},
+                          {.dirty = false},
+                          {.dirty = true, .last = {200, 999999999}},
+                          {.dirty = true, .last = {100, 5}}};
+    CU_ASSERT_PTR_NULL(makings_due_at(&l));
+    for (size_t i = 0; i < 5; i++) {
+        m[i].next = l.makings;
+        l.makings = &m[i];
+        const struct timespec *due = makings_due_at(&l);
+        CU_ASSERT_EQUAL(due != NULL, i >= 3);
+        CU_ASSERT(i < 3 || (due->tv_sec == (i == 3 ? 203 : 103) && due->tv_nsec == 0));
+    }
+    m[4].judging = true;
+    m[3].gone = true;
+    CU_ASSERT_FALSE(makings_due(&l));
+    m[4].judging = false;
+    CU_ASSERT_TRUE(makings_due(&l)); /* that was long ago */
+    m[4].open = 1;
+    l.folders.now = true;
+    CU_ASSERT_FALSE(makings_due(&l)); /* not while it is written */
+    l.stop = true;
+    CU_ASSERT_TRUE(makings_due(&l));
+    l.stop = false;
+    m[4].open = 0;
+    (void)clock_gettime(CLOCK_MONOTONIC, &m[4].last);
+    m[4].last.tv_sec += 1000;
+    CU_ASSERT_TRUE(makings_due(&l)); /* a sync of the folder does not wait */
+    l.folders.now = false;
+    CU_ASSERT_FALSE(makings_due(&l));
+}
+
 static int file_of(size_t size, int byte)
 {
     char name[] = "/tmp/ggufs-folders-XXXXXX";
@@ -115,6 +154,7 @@ static CU_TestInfo tests[] = {
     {"folders are found by number", test_found},
     {"removed ones wait, and come back as others", test_removed},
     {"views that were unlinked, and errors", test_hidden},
+    {"when tensors in the making are judged", test_makings_due},
     {"a mapping keeps what is overwritten", test_frozen},
     CU_TEST_INFO_NULL,
 };

@@ -15,6 +15,7 @@
 #include "edit/history_names.h"
 #include "edit/recorder.h"
 #include "edit/restore.h"
+#include "faultsys.h"
 #include "history_dir.h"
 
 /* ---- kept and read ---- */
@@ -435,9 +436,10 @@ static void test_no_lock(void)
     struct err e = {0};
     home_setup(&x);
     struct gguf *g = keys_of("one");
-    struct sys sys = *x.h.sys;
-    sys.flock = no_lock;
-    x.h.sys = &sys;
+    struct faultsys fs;
+    faultsys_init(&fs, FAULT_NONE, 0, 0);
+    fs.sys.flock = no_lock;
+    x.h.sys = &fs.sys;
     CU_ASSERT_EQUAL(save(&x.h, g, 1000, &e), -ENOLCK);
     CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "cannot lock it: "));
     CU_ASSERT_EQUAL(home_files(&x), 0);

@@ -278,13 +278,70 @@ static void test_store(void)
     free_two(&t);
 }
 
+/* One file of several is another one now; a later version of the other has one more, for bytes to come. */
+static void test_with(void)
+{
+    struct two t = make_two();
+    struct store *to = NULL, *both = NULL;
+    struct mapped *now[2] = {made(PAGE), made(PAGE)}, *more = made(PAGE);
+    struct mapped *files[3] = {now[0], now[1], more};
+    const struct place_in_store places[3] = {{10, 0, 0}, {20, 2, 0}, {30, 1, 1}};
+    CU_ASSERT_EQUAL_FATAL(store_of(files, 3, places, 3, &to), 0);
+    CU_ASSERT_EQUAL_FATAL(store_with(t.s, to, 0, 2, &both), 0);
+    CU_ASSERT_EQUAL(both->files, 3);
+    CU_ASSERT_EQUAL(both->n, 3);
+    CU_ASSERT_PTR_EQUAL(both->file[0], now[0]);
+    CU_ASSERT_PTR_EQUAL(both->file[1], t.file[1]);
+    CU_ASSERT_PTR_EQUAL(both->file[2], more);
+    CU_ASSERT(both->place[0].off == 10 && both->place[0].file == 0 && both->place[0].shard == 0);
+    CU_ASSERT(both->place[1].off == 20 && both->place[1].file == 2 && both->place[1].shard == 0);
+    CU_ASSERT_EQUAL(memcmp(&both->place[2], &t.s->place[2], sizeof(both->place[2])), 0);
+    store_unref(both);
+    /* Over a store that has one more of its own: those of the other come behind it. */
+    struct store *base = to;
+    CU_ASSERT_EQUAL_FATAL(store_with(base, to, 0, 2, &both), 0);
+    CU_ASSERT_EQUAL(both->files, 4);
+    CU_ASSERT_EQUAL(both->place[0].file, 0);
+    CU_ASSERT_EQUAL(both->place[1].file, 3);
+    CU_ASSERT_EQUAL(both->place[2].file, 1);
+    CU_ASSERT_PTR_EQUAL(both->file[3], more);
+    store_unref(both);
+    store_unref(to);
+    CU_ASSERT_EQUAL(atomic_load(&more->refs), 1);
+    mapped_unref(now[0]);
+    mapped_unref(now[1]);
+    mapped_unref(more);
+    free_two(&t);
+}
+
+/* Pages of another file are laid over those of a mapping, as far as it goes. */
+static void test_lay(void)
+{
+    struct mapped *m = made(2 * PAGE + 100);
+    int fd = memfd_create("laid", MFD_CLOEXEC);
+    fill_file(fd, 3 * PAGE, 0x55);
+    CU_ASSERT_EQUAL(mapped_lay(m, 3 * PAGE, PAGE, fd, 0), 0); /* behind its end */
+    CU_ASSERT_EQUAL(mapped_lay(m, 2 * PAGE + 100, PAGE, fd, 0), 0);
+    CU_ASSERT_FALSE(atomic_load(&m->frozen));
+    CU_ASSERT_EQUAL(mapped_lay(m, PAGE, PAGE, -1, 0), -EBADF);
+    CU_ASSERT_FALSE(atomic_load(&m->frozen));
+    CU_ASSERT_EQUAL(mapped_lay(m, PAGE, 10 * PAGE, fd, PAGE), 0);
+    CU_ASSERT_TRUE(atomic_load(&m->frozen));
+    for (size_t i = 0; i < 2 * PAGE + 100; i++)
+        CU_ASSERT_EQUAL(m->map.data[i], byte_at(i) ^ (i < PAGE ? 0 : 0x55));
+    mapped_unref(m);
+    (void)close(fd);
+}
+
 static CU_TestInfo tests[] = {
     {"what is frozen stays", test_freeze},
     {"a source of frozen pages", test_frozen_source},
     {"pages that cannot be frozen", test_freeze_fails},
     {"pages from the middle of a file", test_pages},
     {"copies of what is mapped", test_copy},
+    {"pages that are laid over others", test_lay},
     {"tensors in two files", test_store},
+    {"tensors in two files, one of which is another", test_with},
     CU_TEST_INFO_NULL,
 };
 
