@@ -401,7 +401,7 @@ void keeper_plan(struct keeper *k, struct snapshot *before, struct snapshot *aft
         return;
     (void)pthread_mutex_lock(&k->lock);
     int r = e.code ? e.code : plan(k, &(struct change){before, after}, restored);
-    if (r < 0 && !e.code)
+    if (!e.code)
         e = k->err;
     (void)pthread_mutex_unlock(&k->lock);
     k->begun = false;

@@ -273,6 +273,32 @@ static void test_put_back(void)
     end(&x);
 }
 
+/* It cannot be put back: it stays, and the tensor shows why. */
+static void test_not_put_back(void)
+{
+    static const char why[] = "what was accepted of it before cannot be put back: ";
+    CLEANUP(buf_free) struct buf error = BUF_INIT;
+    struct room x;
+    struct viewfile v;
+    begin(&x, LIVE_COMMIT_CLOSE);
+    const struct tree_image m = {.t = x.t};
+    uint8_t old = byte_at(&x, 5);
+    CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "b", "raw", O_RDWR, &v), 0);
+    CU_ASSERT_EQUAL(viewfile_pwrite(&v, 7, "z", 1), 0);
+    CU_ASSERT_EQUAL(viewfile_flush(&v), 0);
+    CU_ASSERT_EQUAL(viewfile_pwrite(&v, 5, "z", 1), 0);
+    arm(&x, FAULT_BROKEN, 1, -EIO);
+    CU_ASSERT_EQUAL(viewfile_flush(&v), -EIO);
+    viewfile_release(&v);
+    disarm(&x);
+    CU_ASSERT_EQUAL(tree_getxattr(x.t, image_node(&m, "tensors/b"), "user.gguf.error", &error), 0);
+    CU_ASSERT_TRUE(error.len > sizeof(why) && memcmp(error.data, why, sizeof(why) - 1) == 0);
+    CU_ASSERT_EQUAL(byte_at(&x, 7), 'z');
+    check_not_accepted(&x, old);
+    CU_ASSERT_FALSE(has_error(&x, "tensors/b"));
+    end(&x);
+}
+
 /* ---- NumPy arrays ---- */
 
 /* A header of 128 bytes for an array of 4 rows of 1024 values. */
@@ -426,6 +452,7 @@ static CU_TestInfo tests[] = {
     {"a reader of a draft that was refused in the end", test_reader_stays},
     {"a reader of a draft that is too short in the end", test_short_reader_stays},
     {"what was accepted before is put back", test_put_back},
+    {"what was accepted before cannot be put back", test_not_put_back},
     {"a NumPy header, and then the rest", test_header_first},
     {"a NumPy header alone", test_header_alone},
     {"a text shows what it was", test_text_shown},
