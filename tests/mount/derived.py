@@ -316,6 +316,63 @@ class Faults(unittest.TestCase):
                 self.assertEqual(mountlib.get(f'{at}/tensors/a/{name}'), known[name])
 
 
+class Edited(unittest.TestCase):
+    """What is computed follows the tensors, before and after their edits are written."""
+
+    def right(self, at):
+        """All that is computed is what the values and the bytes of now give."""
+        names = os.listdir(f'{at}/tensors')
+        table = mountlib.get(f'{at}/stats.tsv').decode().splitlines()[1:]
+        self.assertEqual([line.split('\t')[0] for line in table], names)
+        hashes = []
+        for name in names:
+            folder = f'{at}/tensors/{name}'
+            want, _ = expected(np.load(f'{folder}/f32.npy'))
+            got = dict(line.split()[:2] for line in mountlib.get(f'{folder}/stats').decode().splitlines()[:9])
+            for column, value in want.items():
+                self.assertTrue(close(float(got[column]), float(value)), (name, column))
+            if has('heatmap.png'):
+                picture_now = png(mountlib.get(f'{folder}/heatmap.png'))
+                self.assertTrue((picture_now == picture(np.load(f'{folder}/f32.npy'))).all(), name)
+            hashes.append(hashlib.sha256(mountlib.get(f'{folder}/raw')).hexdigest())
+        if has('sha256'):
+            self.assertEqual([mountlib.get(f'{at}/tensors/{name}/sha256').decode().strip() for name in names], hashes)
+            lines = mountlib.get(f'{at}/hashes').decode().splitlines()
+            self.assertEqual([line.split()[1:] for line in lines],
+                             [[sha, f'edited.gguf:{name}'] for sha, name in zip(hashes, names)])
+        return names, hashes
+
+    def edits(self, at):
+        values = floats((5, 33), 20)
+        np.save(f'{at}/tensors/plain/f32.npy', values)
+        yield values
+        with open(f'{at}/tensors/half/raw', 'r+b', buffering=0) as file:
+            os.pwrite(file.fileno(), np.float16(-7).tobytes(), 10)
+        yield None
+        with open(f'{at}/tensors/wide/type', 'w', encoding='ascii') as file:
+            file.write('F16\n')
+        yield None
+        os.rename(f'{at}/tensors/line', f'{at}/tensors/renamed')
+        yield None
+        with open(f'{at}/tensors/cube/shape', 'w', encoding='ascii') as file:
+            file.write('50 12\n')
+        yield None
+
+    def test_edits(self):
+        made = [t for t in tensors() if t.name in (b'plain', b'half', b'wide', b'line', b'cube')]
+        for mode in ('sync', 'close'):
+            model = mountlib.put('edited.gguf', gguf.encode(samples.ARCH, made))
+            with mountlib.Mount(model, '-o', f'tensors=edit,commit={mode},views=all') as at:
+                seen = [self.right(at)]
+                for values in self.edits(at):
+                    if values is not None:
+                        self.assertTrue((np.load(f'{at}/tensors/plain/f32.npy') == values).all())
+                    seen.append(self.right(at))
+                self.assertEqual(len({repr(names_and_hashes) for names_and_hashes in seen}), 5)  # a shape is in neither
+            with mountlib.Mount(model, '-o', 'ro,views=all') as at:
+                self.assertEqual(self.right(at), seen[-1])
+
+
 class Long(unittest.TestCase):
     """A sparse terabyte: what would take an hour must not be begun unasked, and can be left."""
 
