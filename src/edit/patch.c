@@ -187,7 +187,7 @@ static bool decode(const uint8_t *b, size_t n, struct patch *p, uint32_t name_le
     uint64_t end = 0, ranges = get_u64(b + 32, false), units = get_u64(b + 40, false);
     p->before = get_u64(b + 16, false);
     p->after = get_u64(b + 24, false);
-    if (p->before > p->after || p->after > INT64_MAX || ranges > n / 16 || units > n / 8)
+    if (p->before > p->after || p->after > INT64_MAX)
         return false;
     for (size_t i = 0; i < ranges; i++) {
         const uint8_t *at = b + PATCH_FIXED + 16 * i;
@@ -237,7 +237,9 @@ static int load_head(const struct sys *s, int fd, uint64_t file, struct buf *b)
         r = buf_error(b);
     if (r == 0 && at)
         r = sys_read_all(s, fd, at, b->len, 0);
-    if (r == 0 && b->len && get_u64(b->data + b->len - 8, false) != patch_sum(b->data, b->len - 8))
+    /* It may have been changed since its length was read. */
+    if (r == 0 && at &&
+        (memcmp(at, fixed, PATCH_FIXED) != 0 || get_u64(at + n - 8, false) != patch_sum(at, n - 8)))
         b->len = 0;
     return r;
 }

@@ -17,6 +17,7 @@
 #include "edit/journal.h"
 #include "edit/recover.h"
 #include "edit/temp.h"
+#include "faultsys.h"
 #include "model_dir.h"
 
 static const uint64_t sum_key[2] = {0x6a6f75726e616c20, 0x6f66206767756673};
@@ -320,6 +321,45 @@ static void test_interrupted(void)
     end(&w);
 }
 
+static unsigned reads;
+
+/* The second read finds a head with so many more units that it is not all there. */
+static ssize_t read_other(const struct sys *s, int fd, void *dst, size_t n, uint64_t off)
+{
+    (void)s;
+    uint8_t *p = dst;
+    ssize_t r = sys_libc.pread(&sys_libc, fd, dst, n, off);
+    if (++reads == 2 && r == (ssize_t)n) {
+        put_u64(p + 40, 1 << 24, false);
+        put_u64(p + n - 8, siphash(sum_key, p, n - 8), false);
+    }
+    return r;
+}
+
+/* A journal that is changed while it is read is not one. */
+static void test_changed(void)
+{
+    struct work w;
+    struct faultsys fs;
+    const char *foreign = "?";
+    bool whole = true;
+    begin(&w, EDIT_BYTES);
+    faultsys_init(&fs, FAULT_NONE, 0, 0);
+    fs.sys.pread = read_other;
+    reads = 0;
+    struct patch p = PATCH_INIT;
+    int fd = openat(w.x.dir, JOURNAL, O_RDONLY | O_CLOEXEC);
+    CU_ASSERT_EQUAL(patch_load(&fs.sys, fd, NAME, w.x.old_n, &p, &whole, &foreign), 0);
+    CU_ASSERT_EQUAL(reads, 2);
+    CU_ASSERT_FALSE(whole);
+    CU_ASSERT_PTR_NULL(foreign);
+    CU_ASSERT_EQUAL(patch_load(calm(), fd, NAME, w.x.old_n, &p, &whole, &foreign), 0);
+    CU_ASSERT_TRUE(whole);
+    patch_free(&p);
+    (void)close(fd);
+    end(&w);
+}
+
 static CU_TestInfo tests[] = {
     {"an edit that is given up", test_interrupted},
     {"a torn model is finished, and read as finished", test_torn},
@@ -327,6 +367,7 @@ static CU_TestInfo tests[] = {
     {"a journal that does not fit is left alone", test_foreign},
     {"numbers over all bounds", test_huge},
     {"how much is changed in place", test_bounds},
+    {"a journal that is changed while it is read", test_changed},
     CU_TEST_INFO_NULL,
 };
 
