@@ -220,6 +220,14 @@ static const struct script scripts[] = {
      "text .x~ '5'; put tmpx~ '5'; type tmpx~ u32; text tmpx~ '5'; fsync; text split.count~ '5';"
      "attrs tmpx~ user.gguf.type; attrs .x~ user.gguf.type",
      UNCHANGED},
+    {"a name that is no key's becomes one when it is given a type: written, or while it is", NULL,
+     "put foo '5'; type foo u8; typed foo u8; text foo '5\n'; put x~ 'abc'; type x~ u32 =EINVAL;"
+     "text x~ 'abc'; refused x~; open A bar w creat; write A '6'; type bar u16; write A '7'; close "
+     "A;"
+     "typed bar u16; text bar '67\n'; open A baz w creat; write A 'x'; type baz u16; close A "
+     "=EINVAL;"
+     "gone baz; fsync; list a.name a.count a.other a.list foo bar x~",
+     UNCHANGED "foo:u8=5 bar:u16=67 "},
     {"a type that is set while the key is written is that of its text", NULL,
      "open A a.new w creat; write A '1'; type a.new u64; close A; open A a.count w trunc;"
      "write A '9'; type a.count f64; write A '.5'; close A",
