@@ -6,6 +6,7 @@
  */
 #include "live/makings.h"
 #include "live/parts.h"
+#include "live/preview_copy.h"
 #include "live/tensor.h"
 #include "live/writer.h"
 
@@ -243,7 +244,10 @@ static int ask_parts(struct live *l, const struct parts *p, enum edit_strategy *
 static int ask_all(struct live *l, enum edit_strategy *how, struct err *e)
 {
     struct batch *p = &l->next;
-    int r = batch_freshen(l, e);
+    int r;
+    do
+        r = batch_freshen(l, e);
+    while (preview_again(l, &r, e));
     if (r < 0)
         return r;
     struct snapshot *snap = snapshot_ref(l->newest->view.snap); /* whose heads are the plans' */

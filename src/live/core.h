@@ -18,6 +18,7 @@
 
 #include <stdatomic.h>
 
+#include "base/hash.h"
 #include "base/lock.h"
 #include "edit/commit.h"
 #include "live/folders.h"
@@ -93,6 +94,21 @@ struct old_map {
     uint32_t file;
 };
 
+/* A tensor's bytes, copied to a file: see preview_copy.h. */
+struct preview_copy {
+    struct edit_content *content; /* a reference */
+    struct mapped *base;          /* a reference: what it lies over; or NULL */
+    uint64_t off;                 /* in there */
+    const struct edit_file *f;    /* beside which: not owned */
+    struct mapped *m;             /* a reference: the copy; NULL: not made yet */
+};
+
+struct preview_copies {
+    struct preview_copy *of; /* owned */
+    size_t n, cap;
+    struct index find; /* by their contents, once they are made */
+};
+
 struct judge;
 struct view_draft;
 struct making;
@@ -132,7 +148,7 @@ struct live {
     struct folders folders;
     struct places places;   /* of tensors that were removed in this mount */
     struct making *makings; /* owned list: tensors that are not whole yet, and those that were */
-    pthread_cond_t made;    /* one was judged */
+    pthread_cond_t made;    /* one was judged; or `copying` ended */
     struct making *makings_end;             /* the last of them */
     struct making *made_last;               /* the one that tensor_made() found last */
     struct making *made_name[LIVE_KNOWN];   /* the same by the hash of the folder's name */
@@ -142,6 +158,8 @@ struct live {
     struct ended ended[LIVE_KNOWN];
     struct tensor_id given[LIVE_KNOWN]; /* versions of tensors; number: 1 + the tensor's; 0: none */
     uint32_t first_numbers;             /* below it, versions are numbers of tensors */
+    struct preview_copies copies, missing; /* for the next snapshot */
+    bool copying;                          /* a request makes some, without the lock */
     struct batch next;
     struct batch flight;     /* if `flying` is set; its plan and waits as they were taken */
     size_t flight_edits;     /* keys that it changes */

@@ -46,7 +46,7 @@ static int accepted(struct live *l, struct name *x, struct name *other, size_t m
     bool aligns = strcmp(x->key, "general.alignment") == 0;
     batch_note(l, x, other);
     int r = aligns || l->nul_names ? batch_freshen(l, e) : 0;
-    if (r == 0)
+    if (r == 0 || r == -EAGAIN) /* bytes of tensors are to be copied: it is planned */
         return 1;
     edit_undo(&l->next.change, mark);
     return r;

@@ -11,6 +11,7 @@
 #include "live/look.h"
 #include "live/makings.h"
 #include "live/preview.h"
+#include "live/preview_copy.h"
 #include "live/view.h"
 #include "live/writer.h"
 
@@ -103,6 +104,8 @@ void live_close(struct live *l)
     folders_free(&l->folders);
     places_free(&l->places);
     preview_free_old(l);
+    preview_copies_free(&l->copies);
+    preview_copies_free(&l->missing);
     snapshot_unref(l->disk);
     store_unref(l->store);
     lock_destroy(&l->lock);
@@ -123,7 +126,11 @@ int live_freshen(struct live *l)
     if (!live_stale(l))
         return 0;
     LOCKED(&l->lock);
-    return batch_freshen(l, &e);
+    int r;
+    do
+        r = batch_freshen(l, &e);
+    while (preview_again(l, &r, &e));
+    return r;
 }
 
 /* Tensors in the making, and drafts and helpers of tensors: they end with the mount. */

@@ -85,7 +85,7 @@ static int make_changed(struct live *l, struct preview_tensor *t, struct edit_co
         t->of_model = was->of_model;
         return 0;
     }
-    return preview_map(k, &b, t, e);
+    return preview_map(l, k, &b, t, e);
 }
 
 /* The tensors of a file whose plan changes some, from `first` on. */
@@ -94,6 +94,7 @@ static int fill_part(struct live *l, const struct edit_plan *p, uint32_t first, 
 {
     const struct snapshot *base = base_snapshot(l);
     size_t content = 0;
+    bool again = false;
     int r = 0;
     for (uint32_t i = 0; i < n && r == 0; i++) {
         struct preview_tensor *t = &ret->of[first + i];
@@ -102,8 +103,10 @@ static int fill_part(struct live *l, const struct edit_plan *p, uint32_t first, 
             t->id = ids_of(base->ids, t->old);
         if (p->tensor[i].changed)
             r = make_changed(l, t, p->content[content++], last, e);
+        again |= r == -EAGAIN;
+        r = r == -EAGAIN ? 0 : r;
     }
-    return r;
+    return r == 0 && again ? -EAGAIN : r;
 }
 
 /* Of a split model the number of tensors stays, so that those of the other files stay in place. */
@@ -117,13 +120,16 @@ static int fill(struct live *l, const struct parts *p, const struct snapshot *sn
         ret->of[i].old = i;
         ret->of[i].id = ids_of(base->ids, i);
     }
+    bool again = false; /* all copies that are missing are to be known */
     for (size_t i = 0; i < p->n && r == 0; i++) {
         const uint32_t file = p->part[i].file;
         if (p->part[i].plan.tensor)
             r = fill_part(l, &p->part[i].plan, snapshot_first(base, file),
                           snapshot_file(snap, file)->n_tensors, ret, &last, e);
+        again |= r == -EAGAIN;
+        r = r == -EAGAIN ? 0 : r;
     }
-    return r;
+    return r == 0 && again ? -EAGAIN : r;
 }
 
 static bool is_table(const struct ids *s, const struct preview *p)
@@ -233,6 +239,7 @@ int preview_make(struct live *l, struct parts *p, struct snapshot *snap, struct 
     assert(lock_held(&l->lock));
     struct preview v = {.n = snap->gguf->n_tensors};
     bool changed = false;
+    preview_copies_begin(l);
     ids_unref(snap->ids);
     snap->ids = NULL;
     for (size_t i = 0; i < p->n; i++)

@@ -6,7 +6,7 @@
  * A batch is planned again and again; a tensor whose content is the same one as in the snapshot
  * before keeps number, version and bytes. New bytes are mapped from their draft, by whole pages; pages
  * that have others too are copies in memory. Where that would be too many, the whole tensor is copied
- * to a file without a name beside the model.
+ * to a file without a name beside the model, without the lock (preview_copy.h).
  *
  * Threads: all functions are called with the lock of `struct live`, but where it says so.
  */
@@ -17,7 +17,8 @@
 
 /*
  * For a snapshot that was made of the plans of l->next: set its table of tensors and their ranks (the
- * plan's, which pass), and make its store. 0; -ENOMEM, -EOVERFLOW, -errno with a line.
+ * plan's, which pass), and make its store. 0; -EAGAIN (copies are missing: preview_copy.h); -ENOMEM,
+ * -EOVERFLOW, -errno with a line.
  */
 int preview_make(struct live *l, struct parts *p, struct snapshot *snap, struct store **ret,
                  struct err *e);

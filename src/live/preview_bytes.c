@@ -10,14 +10,11 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
-#include "edit/temp.h"
 
 /* Changed bytes of a tensor up to this are kept in memory, as the pages that have them. */
 #define IN_MEMORY ((uint64_t)16 << 20)
 /* And so many ranges of drafts are mapped: a process has some 65,000 mappings. */
 #define MOST_RUNS 256
-/* Bytes that are copied at a time. */
-#define COPY_ROOM ((size_t)1 << 20)
 
 /* Ranges of drafts that continue each other. */
 struct run {
@@ -67,17 +64,6 @@ static bool can_map(const struct edit_content *k, uint64_t in)
     return copied <= IN_MEMORY && runs <= MOST_RUNS;
 }
 
-static int read_draft(const struct edit_draft *d, uint64_t from, void *dst, size_t n)
-{
-    const struct source *s = &d->src;
-    if (s->fd < 0) {
-        if (n > 0)
-            memcpy(dst, (const uint8_t *)s->mem + from, n);
-        return 0;
-    }
-    return sys_read_all(&sys_libc, s->fd, dst, n, from);
-}
-
 /* All bytes are one range of a draft's file. */
 static int map_draft(const struct run *run, struct mapped **ret, uint64_t *off, struct err *e)
 {
@@ -97,12 +83,12 @@ static int map_run(const struct run *r, uint64_t in, uint8_t *pages)
     uint64_t lo, hi;
     uint8_t *to = pages + in + r->at;
     whole_pages(r, in, &lo, &hi);
-    int err = read_draft(r->draft, r->src, to, (size_t)lo);
+    int err = preview_read(r->draft, r->src, to, (size_t)lo);
     if (err == 0 && hi > lo &&
         mmap(to + lo, (size_t)(hi - lo), PROT_READ, MAP_PRIVATE | MAP_FIXED, r->draft->src.fd,
              (off_t)(r->src + lo)) == MAP_FAILED)
         err = -errno;
-    return err < 0 ? err : read_draft(r->draft, r->src + hi, to + hi, (size_t)(r->len - hi));
+    return err < 0 ? err : preview_read(r->draft, r->src + hi, to + hi, (size_t)(r->len - hi));
 }
 
 /* The pages of the base, with a copy in the place of each that is changed; or new pages. The tensor
@@ -137,58 +123,8 @@ static int map_pages(const struct edit_content *k, const struct below *b, uint64
                    strerror(r < 0 ? -r : ENOMEM));
 }
 
-static int copy_below(const struct below *b, uint64_t n, int fd, uint8_t *room)
-{
-    int r = 0;
-    for (uint64_t at = 0; at < n && r == 0; at += COPY_ROOM) {
-        size_t k = (size_t)min_u64(COPY_ROOM, n - at);
-        r = mapped_copy(b->m, b->off + at, room, k);
-        if (r == 0)
-            r = sys_write_all(&sys_libc, fd, room, k, at);
-    }
-    return r;
-}
-
-static int copy_pieces(const struct edit_content *k, int fd, uint8_t *room)
-{
-    int r = 0;
-    for (size_t i = 0; i < k->n && r == 0; i++) {
-        const struct edit_piece *p = &k->piece[i];
-        for (uint64_t at = 0; at < p->len && r == 0; at += COPY_ROOM) {
-            size_t n = (size_t)min_u64(COPY_ROOM, p->len - at);
-            r = read_draft(p->draft, p->src + at, room, n);
-            if (r == 0)
-                r = sys_write_all(&sys_libc, fd, room, n, p->at + at);
-        }
-    }
-    return r;
-}
-
-/* The whole tensor in a file without a name. */
-static int map_copy(const struct edit_content *k, const struct below *b, struct mapped **ret,
-                    struct err *e)
-{
-    int fd = temp_unnamed(b->f, e);
-    if (fd < 0)
-        return fd;
-    uint8_t *room = malloc(COPY_ROOM);
-    int r = room ? 0 : -ENOMEM;
-    if (r == 0 && b->m)
-        r = copy_below(b, k->nbytes, fd, room);
-    if (r == 0)
-        r = copy_pieces(k, fd, room);
-    free(room);
-    if (r < 0)
-        (void)err_set(e, r, "cannot keep changed bytes: %s", strerror(-r));
-    else
-        r = mapped_open(fd, k->nbytes, ret, e);
-    if (r < 0)
-        (void)close(fd);
-    return r;
-}
-
-int preview_map(const struct edit_content *k, const struct below *below, struct preview_tensor *t,
-                struct err *e)
+int preview_map(struct live *l, struct edit_content *k, const struct below *below,
+                struct preview_tensor *t, struct err *e)
 {
     struct below b = edit_content_covers(k) ? (struct below){.f = below->f} : *below;
     if (k->n == 0) { /* another shape for the bytes that there are */
@@ -205,7 +141,7 @@ int preview_map(const struct edit_content *k, const struct below *below, struct 
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), in = below->m ? below->off & (page - 1) : 0;
     bool plain = !b.m || !atomic_load(&b.m->frozen);
     if (!plain || !can_map(k, in))
-        return map_copy(k, &b, &t->m, e);
+        return preview_copied(l, k, &b, &t->m, e);
     t->of_model = b.m;
     return map_pages(k, &b, in, &t->m, &t->off, e);
 }

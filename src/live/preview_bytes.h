@@ -7,17 +7,11 @@
 #ifndef LIVE_PREVIEW_BYTES_H
 #define LIVE_PREVIEW_BYTES_H
 
-#include "live/core.h"
+#include "live/preview_copy.h"
 
-/* A tensor's bytes in the base. */
-struct below {
-    struct mapped *m; /* NULL: it is new */
-    uint64_t off;
-    const struct edit_file *f; /* beside which a copy of it is made */
-};
-
-/* Map what a content makes of them: t->m, off, of_model. 0, -errno with a line. */
-int preview_map(const struct edit_content *k, const struct below *below, struct preview_tensor *t,
-                struct err *e);
+/* Map what a content makes of them: t->m, off, of_model. 0; -EAGAIN (they are to be copied first:
+ * preview_copy.h); -errno with a line. */
+int preview_map(struct live *l, struct edit_content *k, const struct below *below,
+                struct preview_tensor *t, struct err *e);
 
 #endif

@@ -8,11 +8,12 @@
 #include <syslog.h>
 
 #include "live/makings.h"
+#include "live/preview_copy.h"
 #include "live/tensor_batch.h"
 
 /* ---- looked at ---- */
 
-/* A number for a tensor that is new, by a snapshot that has it. */
+/* A number for a tensor that is new, by a snapshot that has it. -EAGAIN as of batch_freshen(). */
 static int number_of_new(struct live *l, const char *file, uint32_t *number)
 {
     struct err e = {0};
@@ -41,7 +42,7 @@ static bool is_doomed(const struct live *l, uint32_t number)
     return f && f->doomed;
 }
 
-/* A tensor that can be seen. */
+/* A tensor that can be seen. -EAGAIN as of batch_freshen(). */
 static int find_shown(struct live *l, const char *file, struct tensor_now *ret)
 {
     const struct making *m = making_named(l, file);
@@ -58,8 +59,12 @@ static int find_shown(struct live *l, const char *file, struct tensor_now *ret)
 int live_tensor_find(struct live *l, const char *file, uint32_t *number)
 {
     struct tensor_now t;
+    struct err e = {0};
+    int r;
     lock_take(&l->lock);
-    int r = find_shown(l, file, &t);
+    do
+        r = find_shown(l, file, &t);
+    while (preview_again(l, &r, &e));
     lock_drop(&l->lock);
     if (r == 0)
         *number = t.number;
@@ -76,7 +81,9 @@ int live_tensor_folder(struct live *l, uint32_t number, bool fresh, struct live_
     lock_take(&l->lock);
     struct folder *f = folders_find(&l->folders, number);
     if (f && fresh && f->stale && f->since == l->snapshots) {
-        r = batch_freshen(l, &e);
+        do
+            r = batch_freshen(l, &e);
+        while (preview_again(l, &r, &e));
         f->stale = r < 0;
     }
     if (f)
@@ -215,8 +222,12 @@ static int rename_locked(struct live *l, const char *from, const char *to, unsig
 int live_tensor_rename(struct live *l, const char *from, const char *to, unsigned flags,
                        struct live_wait *w)
 {
+    struct err e = {0};
+    int r;
     lock_take(&l->lock);
-    int r = rename_locked(l, from, to, flags, w);
+    do
+        r = rename_locked(l, from, to, flags, w);
+    while (preview_again(l, &r, &e));
     lock_drop(&l->lock);
     return r;
 }
@@ -259,8 +270,12 @@ static int remove_locked(struct live *l, const char *file)
 
 int live_tensor_remove(struct live *l, const char *file)
 {
+    struct err e = {0};
+    int r;
     lock_take(&l->lock);
-    int r = remove_locked(l, file);
+    do
+        r = remove_locked(l, file);
+    while (preview_again(l, &r, &e));
     lock_drop(&l->lock);
     return r;
 }
@@ -318,11 +333,14 @@ int tensors_remove_due(struct live *l)
 {
     struct edit_change *c = &l->next.change;
     struct err e = {0};
-    size_t mark = edit_mark(c);
+    int r;
     assert(lock_held(&l->lock));
-    if (!l->folders.doomed || !(l->stop || folders_due(&l->folders)))
-        return 0;
-    int r = batch_freshen(l, &e);
+    do {
+        if (!l->folders.doomed || !(l->stop || folders_due(&l->folders)))
+            return 0;
+        r = batch_freshen(l, &e);
+    } while (preview_again(l, &r, &e));
+    size_t mark = edit_mark(c);
     if (r == 0)
         r = batch_room(l);
     struct folder *all = folders_take(&l->folders);

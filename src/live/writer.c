@@ -23,6 +23,7 @@
 #include "live/makings.h"
 #include "live/parts.h"
 #include "live/preview.h"
+#include "live/preview_copy.h"
 #include "live/tensor_batch.h"
 
 /* ---- writing ---- */
@@ -296,11 +297,14 @@ static void write_pending(struct live *l)
     if (r < 0)
         l->failed = r;
     l->folders.now = false;
-    if (edit_change_is_empty(&l->next.change)) {
-        answer_without(l, 0);
-        return;
-    }
-    if (plan_pending(l, &e) < 0) {
+    do { /* what is pending may be taken back while its bytes are copied */
+        if (edit_change_is_empty(&l->next.change)) {
+            answer_without(l, 0);
+            return;
+        }
+        r = plan_pending(l, &e);
+    } while (preview_again(l, &r, &e));
+    if (r < 0) {
         give_up(l, &e);
         return;
     }
