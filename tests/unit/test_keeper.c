@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: MIT */
+/* edit/keeper.h: a state folder that hangs, and none at all. Edits go on, and it is logged once. */
+#include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "edit/keeper.h"
+#include "edit/restore.h"
+#include "faultsys.h"
+#include "history_dir.h"
+
+static char logged[4096];
+
+static void take_line(int priority, const char *line)
+{
+    size_t at = strlen(logged);
+    (void)priority;
+    (void)snprintf(logged + at, sizeof(logged) - at, "%s\n", line);
+}
+
+static const struct logger into = {.line = take_line};
+
+/* How often the log has these words. */
+static unsigned times(const char *words)
+{
+    unsigned n = 0;
+    for (const char *at = strstr(logged, words); at; at = strstr(at + 1, words))
+        n++;
+    return n;
+}
+
+static struct snapshot *snapshot_of(const char *text, uint32_t number)
+{
+    const struct timespec now = {0};
+    struct snapshot *s = NULL;
+    CU_ASSERT_EQUAL_FATAL(snapshot_make(keys_of(text), number, &now, &s), 0);
+    return s;
+}
+
+static void edit(struct keeper *k, struct snapshot *before, struct snapshot *after)
+{
+    keeper_begin(k, before, 0);
+    keeper_plan(k, before, after, 0);
+    keeper_wait(k);
+    keeper_end(k, true);
+}
+
+/* The folder can be locked once for each time that this is posted. */
+static sem_t answers;
+
+static int lock_slowly(const struct sys *s, int fd, int how)
+{
+    (void)s;
+    while (how != LOCK_UN && sem_wait(&answers) < 0)
+        ;
+    return sys_libc.flock(&sys_libc, fd, how);
+}
+
+/* An edit waits for a state once; the next ones do not, until it is there. */
+static void test_hangs(void)
+{
+    struct home x;
+    struct faultsys fs;
+    struct keeper *k = NULL;
+    struct history h;
+    struct history_record rec;
+    char state[80];
+    logged[0] = '\0';
+    home_setup(&x);
+    (void)snprintf(state, sizeof(state), "%s/state", x.path);
+    (void)setenv("XDG_STATE_HOME", state, 1);
+    (void)sem_init(&answers, 0, 0);
+    faultsys_init(&fs, FAULT_NONE, 0, 0);
+    fs.sys.flock = lock_slowly;
+    struct snapshot *one = snapshot_of("one", 0), *two = snapshot_of("two", 1),
+                    *three = snapshot_of("three", 2);
+    CU_ASSERT_EQUAL_FATAL(keeper_open("/models/m.gguf", 20, &fs.sys, &into, &k), 0);
+    edit(k, one, two);
+    CU_ASSERT_EQUAL(times("not kept: this takes over 1 s; the edit does not wait"), 1);
+    edit(k, two, three);
+    edit(k, three, two);
+    CU_ASSERT_EQUAL(times("\n"), 1);
+    CU_ASSERT_EQUAL(home_files(&x), 0);
+    for (unsigned i = 0; i < 100; i++)
+        (void)sem_post(&answers);
+    CU_ASSERT_EQUAL(keeper_history(k, &h, NULL), 0);
+    history_close(&h);
+    CU_ASSERT_EQUAL(home_files(&x), 1);
+    edit(k, two, three);
+    CU_ASSERT_EQUAL(times("\n"), 1);
+    keeper_close(k);
+    CU_ASSERT_TRUE(numbers_are(&x.h, 1, 1)); /* they are edits in a row */
+    CU_ASSERT_EQUAL(history_read(&x.h, 1, &rec, NULL, NULL), 0);
+    CU_ASSERT_EQUAL(rec.before, edit_keys_id(snapshot_own(one)));
+    CU_ASSERT_EQUAL(rec.landed, edit_keys_id(snapshot_own(three)));
+    snapshot_unref(one);
+    snapshot_unref(two);
+    snapshot_unref(three);
+    (void)sem_destroy(&answers);
+    home_teardown(&x);
+}
+
+/* Nowhere to keep anything: said once, and only of an edit that changes keys. */
+static void test_no_home(void)
+{
+    struct keeper *k = NULL;
+    struct history h;
+    struct err e = {0};
+    bool root = geteuid() == 0;
+    logged[0] = '\0';
+    (void)unsetenv("XDG_STATE_HOME");
+    (void)unsetenv("HOME");
+    CU_ASSERT_TRUE_FATAL(!root || seteuid(65534) == 0); /* root has a folder in any case */
+    int r = keeper_open("/models/m.gguf", 20, &sys_libc, &into, &k);
+    CU_ASSERT_TRUE_FATAL(!root || seteuid(0) == 0);
+    CU_ASSERT_EQUAL_FATAL(r, 0);
+    struct snapshot *one = snapshot_of("one", 0), *same = snapshot_of("one", 1),
+                    *two = snapshot_of("two", 2);
+    edit(k, one, same);
+    CU_ASSERT_EQUAL(times("\n"), 0);
+    edit(k, one, two);
+    edit(k, two, one);
+    CU_ASSERT_EQUAL(times("\n"), 1);
+    CU_ASSERT_EQUAL(times("not kept: neither XDG_STATE_HOME nor HOME is set"), 1);
+    CU_ASSERT_EQUAL(keeper_history(k, &h, &e), -ENOENT);
+    CU_ASSERT_STRING_EQUAL(e.msg, "neither XDG_STATE_HOME nor HOME is set");
+    history_close(&h);
+    keeper_close(k);
+    snapshot_unref(one);
+    snapshot_unref(same);
+    snapshot_unref(two);
+}
+
+static CU_TestInfo tests[] = {
+    {"a state folder that hangs", test_hangs},
+    {"no state folder", test_no_home},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("keeper", tests)
