@@ -20,6 +20,7 @@
 #include "place.h"
 #include "tree_edit.h"
 #include "tree_image.h"
+#include "viewfile.h"
 
 static char logged[4096];
 
@@ -272,6 +273,7 @@ static void test_idle(void)
     struct tree_options o = late;
     struct tree_dir *d = NULL;
     o.commit = LIVE_COMMIT_SYNC;
+    o.tensors = true;
     struct tree *t = image_tree(p.model, &o);
     const struct tree_image m = {.t = t};
     struct tree_file *f = NULL;
@@ -295,6 +297,10 @@ static void test_idle(void)
     CU_ASSERT_EQUAL(do_write(t, "stray", "text\n", 5), 0);
     CU_ASSERT_FALSE(tree_idle(t));
     CU_ASSERT_EQUAL(do_unlink(t, "stray"), 0);
+    CU_ASSERT_TRUE(tree_idle(t));
+    CU_ASSERT_EQUAL(do_mkdir_tensor(t, "made"), 0);
+    CU_ASSERT_FALSE(tree_idle(t));
+    CU_ASSERT_EQUAL(do_rmdir_tensor(t, "made"), 0);
     CU_ASSERT_TRUE(tree_idle(t));
     CU_ASSERT_EQUAL(tree_finish(t), 0);
     tree_close(t);

@@ -365,6 +365,11 @@ static const struct script scripts[] = {
      "put a.deep:array[array[u8]] '[1, 2]\n[3]\n'; open A a.deep w trunc; write A '[4]]\n';"
      "close A =EINVAL; text a.deep '[1, 2]\n[3]\n'; fsync",
      UNCHANGED "a.deep:array[array]=[1, 2],[3] "},
+    {"a helper has the types of inner arrays that it is given", "auto",
+     "put .x 'x'; type .x array[array[u8]]; typed .x array[array[u8]]; type .x array[array[u16]];"
+     "typed .x array[array[u16]]; type .x array[u8]; typed .x array[u8]; type .x array[array[u8]];"
+     "typed .x array[array[u8]]",
+     UNCHANGED},
     {"the types of inner arrays", NULL,
      "put a.deep:array[array[u8]] '[1, 2]\n[3]\n'; typed a.deep array[array[u8]];"
      "put a.deep '[256]\n' =ERANGE; fsync; reopen; put a.deep '[4]\n';"

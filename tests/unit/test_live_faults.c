@@ -6,6 +6,10 @@
 #include "script.h"
 
 static const struct script scripts[] = {
+    {"a helper that became a key is one again, though the key is being written anew", "sync",
+     "put .x '9'; mv .x a.count; text a.count '9\n'; gone .x; open A a.count rw; write A '5';"
+     "fail EIO; fsync =EIO; fail; text .x '9'; text a.count '5\n'; close A; fsync; rm .x",
+     A_NAME "a.count:u32=5 " A_OTHER A_LIST},
     /* ---- the commit fails ---- */
     {"a failed write leaves the old value, shown and saved", "auto close",
      "fail EIO; put a.name 'new' =EIO; text a.name 'one\n'; refused a.name; shown " UNCHANGED

@@ -8,6 +8,8 @@
 #define C "c:I8:4=wxyz " Z
 #define BA "b:F32:2x3="
 
+#define BYTES_60 "012345678901234567890123456789012345678901234567890123456789"
+
 static const struct script scripts[] = {
     {"mv: a tensor has another name, and its bytes", "tensors",
      "tlist . 'a b c z'; tmv a d; tlist . 'd b c z'; ttext d/raw 'abcdefgh'; tgone a; fsync;"
@@ -196,6 +198,16 @@ static const struct script scripts[] = {
      "tmkdir x%zz =EINVAL; tmkdir 'x%00y' =EINVAL; tmkdir "
      "'0123456789012345678901234567890123456789012345678901234567890123456789' =ENAMETOOLONG",
      A B C "n:I8:2=12 "},
+    {"names of new tensors: 63 bytes, of which none is a NUL", "tensors",
+     "tmkdir n; tmkdir m; tmv n % =EINVAL; tmv n 'x%00y' =EINVAL; tmv n x%zz =EINVAL;"
+     "tmv n " BYTES_60 "0123 =ENAMETOOLONG; tmv n " BYTES_60 BYTES_60 BYTES_60 BYTES_60
+     "0123456789abcdef =EINVAL; tmv n " BYTES_60
+     "%~0123456789abcdef =ENAMETOOLONG; tmv n m =ENOTEMPTY;"
+     "tmkdir " BYTES_60 "0123 =ENAMETOOLONG; tmkdir " BYTES_60 "%~0123456789abcdef =ENAMETOOLONG;"
+     "tmkdir " BYTES_60 "012; tmv n " BYTES_60 "210; tlist . 'a b c z " BYTES_60 "210 m " BYTES_60
+     "012'; tgone n; tmv m n; tgone m; trmdir " BYTES_60 "210; trmdir " BYTES_60 "012; trmdir n;"
+     "tlist . 'a b c z'; fsync",
+     A B C},
     {"a new tensor that is left unfinished", "tensors",
      "tmkdir n; tput n/type I8; unsaved 'tensors/n: a new tensor: nothing was written;'; fsync",
      A B C},

@@ -90,6 +90,21 @@ static void test_names(void)
     }
 }
 
+/* A type is shown by its name, one that is not known, or is no more, by its number. */
+static void test_type_shown(void)
+{
+    static const struct {
+        uint32_t id;
+        const char *text;
+    } rows[] = {{Q8_0_ID, "Q8_0\n"}, {4, "unknown:4\n"}, {1000, "unknown:1000\n"}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        CLEANUP(buf_free) struct buf out = BUF_INIT;
+        tensor_type_text(&(struct tensor_base){.type = rows[i].id}, &out);
+        buf_char(&out, '\0');
+        CU_ASSERT_STRING_EQUAL((const char *)out.data, rows[i].text);
+    }
+}
+
 static void test_shape(void)
 {
     static const struct row rows[] = {
@@ -167,6 +182,7 @@ static void test_reshape(void)
 static CU_TestInfo tests[] = {
     {"type", test_type},
     {"the names of all types", test_names},
+    {"a type is shown", test_type_shown},
     {"shape", test_shape},
     {"shape of a scalar", test_scalar},
     {"another shape of a tensor", test_reshape},
