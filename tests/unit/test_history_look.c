@@ -3,12 +3,15 @@
 #include "cu_main.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "build_gguf.h"
 #include "edit/history_look.h"
+#include "edit/history_names.h"
 #include "edit/recorder.h"
 #include "edit/restore.h"
 #include "history_dir.h"
@@ -284,6 +287,63 @@ static void test_keep_same(void)
     home_teardown(&x);
 }
 
+/* A state's file gets the name of another number, or ends `cut` bytes earlier. */
+static void damage(struct history *h, const char *from, uint64_t number, size_t cut)
+{
+    struct history_name n;
+    char to[HISTORY_NAME_MAX];
+    CU_ASSERT_TRUE_FATAL(history_name_get(from, &n));
+    if (cut) {
+        int fd = openat(h->place.dir, from, O_RDWR | O_CLOEXEC);
+        CU_ASSERT_EQUAL(ftruncate(fd, (off_t)(n.size - cut)), 0);
+        (void)close(fd);
+    }
+    n.number = number;
+    history_name_put(&n, to);
+    CU_ASSERT_EQUAL(renameat(h->place.dir, from, h->place.dir, to), 0);
+}
+
+static int damage_one(void *arg, const char *name)
+{
+    struct history *h = arg;
+    struct history_name n;
+    if (history_name_get(name, &n) && n.hash == h->hash && n.number <= 2)
+        damage(h, name, n.number == 1 ? 7 : 2, n.number - 1);
+    return 0;
+}
+
+/* Damaged states are in the list, with the reason, and are not restored; the others are. */
+static void test_damaged(void)
+{
+    struct three t;
+    struct err e = {0};
+    struct history_pick p;
+    CLEANUP(buf_free) struct buf out = BUF_INIT;
+    three_setup(&t);
+    CU_ASSERT_EQUAL(save(&t.x.h, t.a, 1000, &e), 1);
+    CU_ASSERT_EQUAL(save(&t.x.h, t.b, 2000, &e), 2);
+    CU_ASSERT_EQUAL(save(&t.x.h, t.c, 3000, &e), 3);
+    CU_ASSERT_EQUAL(sys_libc.list(&sys_libc, t.x.h.place.dir, damage_one, &t.x.h), 0);
+    CU_ASSERT_EQUAL(history_text(&t.x.h, t.a, &out, &e), 0);
+    buf_char(&out, '\0');
+    const char *text = (const char *)out.data;
+    const char *two = strstr(text, "2\tcannot be restored: state 2 in "),
+               *three = strstr(text, "3\t19"),
+               *seven = strstr(text, "7\tcannot be restored: state 7 in ");
+    CU_ASSERT_TRUE_FATAL(two == text && three && seven && two < three && three < seven);
+    CU_ASSERT_PTR_NOT_NULL(strstr(two, ": it is damaged: "));
+    CU_ASSERT_PTR_NOT_NULL(strstr(two, " bytes, its name says "));
+    CU_ASSERT_PTR_NOT_NULL(strstr(seven, ": it is damaged: its number is another\n"));
+    CU_ASSERT_EQUAL(history_pick(&t.x.h, 2, t.a, &p, &e), -EBADMSG);
+    history_pick_free(&p);
+    CU_ASSERT_EQUAL(history_pick(&t.x.h, 7, t.a, &p, &e), -EBADMSG);
+    history_pick_free(&p);
+    CU_ASSERT_EQUAL(history_pick(&t.x.h, 0, t.a, &p, &e), -EBADMSG); /* the last edit's */
+    history_pick_free(&p);
+    CU_ASSERT_EQUAL(picks(&t.x.h, 3, t.a, t.c, false), 0);
+    three_free(&t);
+}
+
 static CU_TestInfo tests[] = {
     {"which state an undo restores", test_pick},
     {"keys that another program wrote", test_foreign},
@@ -292,6 +352,7 @@ static CU_TestInfo tests[] = {
     {"a state whose edit is given up", test_given_up},
     {"a history as text", test_text},
     {"differences in words", test_describe},
+    {"states that are damaged", test_damaged},
     {"a clock that goes back", test_clock},
     {"a command keeps as many states as a mount has kept", test_keep_same},
     CU_TEST_INFO_NULL,
