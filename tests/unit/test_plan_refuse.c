@@ -72,6 +72,8 @@ static void test_refused_values(void)
     static const uint8_t text[] = {3, 0, 0, 0, 0, 0, 0, 0, 'a', 'b', 'c', 0, 0, 0};
     static const uint8_t list[] = {4, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 9, 9, 9, 9};
     static const uint8_t wrong[] = {99, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 9, 9, 9, 9};
+    /* a u32, and a key "q" with another one */
+    static const uint8_t two[] = {1, 2, 3, 4, 1, 0, 0, 0, 0, 0, 0, 0, 'q', 4, 0, 0, 0, 5, 6, 7, 8};
     static const struct {
         const char *op;
         const void *value;
@@ -82,15 +84,17 @@ static void test_refused_values(void)
         {"u", "", 0, -EINVAL},    {"s", text, 11, 0},       {"s", text, 10, -EINVAL},
         {"s", text, 12, -EINVAL}, {"s", text, 7, -EINVAL},  {"a", list, 16, 0},
         {"a", list, 12, -EINVAL}, {"a", list, 15, -EINVAL}, {"a", wrong, 16, -EINVAL},
+        {"u", two, 4, 0},         {"u", two, 21, -EINVAL},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-        for (int more = 0; more < 2; more++) {
+        for (int more = 0; more < 4; more++) {
             struct build b;
             build_init(&b, 3, false);
             build_u32(&b, "key", 1);
-            if (more) /* whose bytes a value that is too short would eat */
+            if (more % 2) /* whose bytes a value that is too short would eat */
                 build_str(&b, "z", "zzzzzzzzzzzzzzzzzzzz");
-            put_regular(&b);
+            if (more < 2)
+                put_regular(&b);
             CU_ASSERT_EQUAL(refuse(&b, cases[i].op, cases[i].value, cases[i].n, 0, 0),
                             cases[i].code);
         }
