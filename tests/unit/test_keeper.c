@@ -93,11 +93,14 @@ static void test_hangs(void)
     CU_ASSERT_EQUAL(home_files(&x), 1);
     edit(k, two, three);
     CU_ASSERT_EQUAL(times("\n"), 1);
-    keeper_close(k);
-    CU_ASSERT_TRUE(numbers_are(&x.h, 1, 1)); /* they are edits in a row */
-    CU_ASSERT_EQUAL(history_read(&x.h, 1, &rec, NULL, NULL), 0);
+    /* A request for the states finds what has become of the edit. */
+    CU_ASSERT_EQUAL(keeper_history(k, &h, NULL), 0);
+    CU_ASSERT_TRUE(numbers_are(&h, 1, 1)); /* they are edits in a row */
+    CU_ASSERT_EQUAL(history_read(&h, 1, &rec, NULL, NULL), 0);
     CU_ASSERT_EQUAL(rec.before, edit_keys_id(snapshot_own(one)));
     CU_ASSERT_EQUAL(rec.landed, edit_keys_id(snapshot_own(three)));
+    history_close(&h);
+    keeper_close(k);
     snapshot_unref(one);
     snapshot_unref(two);
     snapshot_unref(three);
