@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -321,6 +322,39 @@ static void test_interrupted(void)
     end(&w);
 }
 
+/* The journal's bytes are laid over a mapping as far as that goes, and nothing behind it. */
+static void test_mapped(void)
+{
+    enum { SIZE = 2 * PATCH_UNIT };
+    struct patch_range range[] = {{.lo = PATCH_UNIT, .n = 3 * PATCH_UNIT, .unit = 0},
+                                  {.lo = SIZE, .n = PATCH_UNIT, .unit = 3}};
+    struct patch p = PATCH_INIT;
+    static uint8_t bytes[4 * PATCH_UNIT];
+    uint8_t *pages =
+        mmap(NULL, 4 * PATCH_UNIT, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    int fd = memfd_create("journal", MFD_CLOEXEC);
+    CU_ASSERT_TRUE_FATAL(pages != MAP_FAILED && fd >= 0);
+    memset(pages, 'm', 4 * PATCH_UNIT);
+    memset(bytes, 'j', sizeof(bytes));
+    CU_ASSERT_EQUAL(pwrite(fd, bytes, sizeof(bytes), 0), (ssize_t)sizeof(bytes));
+    p.range = range;
+    p.n_range = 2;
+    p.before = PATCH_UNIT + 7;
+    struct map m = {.fd = -1, .data = pages, .size = SIZE};
+    p.fd = -1;
+    CU_ASSERT_EQUAL(patch_map(&p, &m), -EBADF);
+    p.fd = fd;
+    CU_ASSERT_EQUAL(patch_map(&p, &m), 0);
+    CU_ASSERT_EQUAL(m.own, PATCH_UNIT + 7);
+    for (size_t i = 0; i < 4; i++)
+        CU_ASSERT_EQUAL(pages[i * PATCH_UNIT], i == 1 ? 'j' : 'm');
+    p.before = SIZE + 1;
+    CU_ASSERT_EQUAL(patch_map(&p, &m), 0);
+    CU_ASSERT_EQUAL(m.own, SIZE);
+    CU_ASSERT_EQUAL(munmap(pages, 4 * PATCH_UNIT), 0);
+    (void)close(fd);
+}
+
 static unsigned reads;
 
 /* The second read finds a head with so many more units that it is not all there. */
@@ -367,6 +401,7 @@ static CU_TestInfo tests[] = {
     {"a journal that does not fit is left alone", test_foreign},
     {"numbers over all bounds", test_huge},
     {"how much is changed in place", test_bounds},
+    {"a journal over a mapping", test_mapped},
     {"a journal that is changed while it is read", test_changed},
     CU_TEST_INFO_NULL,
 };
