@@ -62,7 +62,7 @@ int live_helper_create(struct live *l, uint32_t tensor, const char *name, int fl
         fd = r == 0 ? -1 : fd;
     }
     if (r == 0)
-        r = view_join(d, O_RDWR | flags, ret);
+        r = view_join(l, d, O_RDWR | flags, ret);
     if (r == 0)
         *node = d->node;
     lock_drop(&l->lock);
@@ -163,7 +163,7 @@ static int open_view(struct live *l, uint32_t tensor, uint32_t row, enum live_vi
         return -EBUSY;
     d = view_find(l, tensor, row);
     int r = d ? 0 : view_make(l, tensor, row, kind, &d);
-    return r < 0 ? r : view_join(d, O_WRONLY, ret);
+    return r < 0 ? r : view_join(l, d, O_WRONLY, ret);
 }
 
 /* Over a view; `from` is in use. */

@@ -50,7 +50,8 @@ struct preview_tensor {
 struct preview {
     struct preview_tensor *of; /* owned; NULL: no snapshot of it was made that changes tensors */
     uint32_t n;
-    struct ids *ids; /* a reference: the snapshot's */
+    struct ids *ids;   /* a reference: the snapshot's */
+    struct index find; /* of those with a content, by that */
 };
 
 /* What a batch makes of one file of the model. */
@@ -146,14 +147,17 @@ struct live {
     struct old_map *old;        /* owned: of files of the model, for stores of before */
     size_t n_old, cap_old;
     struct folders folders;
-    struct places places;   /* of tensors that were removed in this mount */
-    struct making *makings; /* owned list: tensors that are not whole yet, and those that were */
-    pthread_cond_t made;    /* one was judged; or `copying` ended */
-    struct making *makings_end;             /* the last of them */
-    struct making *made_last;               /* the one that tensor_made() found last */
-    struct making *made_name[LIVE_KNOWN];   /* the same by the hash of the folder's name */
-    struct view_draft *by_node[LIVE_KNOWN]; /* of views, by their nodes */
-    struct view_draft *views;               /* owned list: of tensors, that are open for writing */
+    struct places places;    /* of tensors that were removed in this mount */
+    struct making **makings; /* owned: tensors that are not whole yet, in the order in which they
+                                were made; NULL: it is no more */
+    size_t n_makings, cap_makings, makings_left; /* left: those that are not NULL */
+    struct making *makings_gone;                 /* owned list: those that were */
+    struct making *due_making, *due_last;        /* list of those to be judged: makings.h */
+    pthread_cond_t made;                         /* one was judged; or `copying` ended */
+    struct making *made_name[LIVE_KNOWN];    /* those that are by the hash of the folder's name */
+    struct making *made_content[LIVE_KNOWN]; /* those that were by the hash of their content */
+    struct view_draft *by_node[LIVE_KNOWN];  /* of views, by their nodes */
+    struct view_draft *views;                /* owned list: of tensors, that are open for writing */
     struct looker *lookers; /* owned list: programs that are to look a view up again */
     struct ended ended[LIVE_KNOWN];
     struct tensor_id given[LIVE_KNOWN]; /* versions of tensors; number: 1 + the tensor's; 0: none */

@@ -83,10 +83,12 @@ void live_unsaved(struct live *l, struct buf *out)
     for (const struct folder *f = l->folders.first; f; f = f->next)
         if (f->error)
             unsaved_tensor(l, f, out);
-    for (const struct making *m = l->makings; m; m = m->next)
-        if (!m->gone)
+    for (size_t i = 0; i < l->n_makings; i++) {
+        const struct making *m = l->makings[i];
+        if (m)
             buf_printf(out, "tensors/%s: %s\n", m->file,
                        m->why.code ? m->why.msg : "a new tensor: nothing was written");
+    }
 }
 
 void live_close(struct live *l)
@@ -136,9 +138,7 @@ int live_freshen(struct live *l)
 /* Tensors in the making, and drafts and helpers of tensors: they end with the mount. */
 static size_t unfinished(const struct live *l)
 {
-    size_t n = 0;
-    for (const struct making *m = l->makings; m; m = m->next)
-        n += !m->gone;
+    size_t n = l->makings_left;
     for (const struct view_draft *d = l->views; d; d = d->next)
         n += !d->making && (d->helper || d->writers);
     return n;

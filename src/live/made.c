@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/hash.h"
 
 struct making *making_of(const struct live *l, uint32_t number)
@@ -22,7 +23,7 @@ static struct making **bucket_of(struct making *const *bucket, const char *file)
 struct making *making_named(const struct live *l, const char *file)
 {
     struct making *m = *bucket_of(l->made_name, file);
-    while (m && (m->gone || strcmp(m->file, file) != 0))
+    while (m && strcmp(m->file, file) != 0)
         m = m->same;
     return m;
 }
@@ -33,6 +34,32 @@ static void add_name(struct live *l, struct making *m, const char *file)
     (void)strcpy(m->file, file);
     m->same = *at;
     *at = m;
+}
+
+static void drop_name(struct live *l, struct making *m)
+{
+    struct making **at = bucket_of(l->made_name, m->file);
+    while (*at != m)
+        at = &(*at)->same;
+    *at = m->same;
+}
+
+void making_end(struct live *l, struct making *m)
+{
+    assert(lock_held(&l->lock) && !m->gone);
+    m->gone = true;
+    making_queue(l, m);
+    drop_name(l, m);
+    l->makings[m->place] = NULL;
+    if (--l->makings_left == 0)
+        l->n_makings = 0;
+    m->next = l->makings_gone;
+    l->makings_gone = m;
+    if (m->content) {
+        struct making **at = &l->made_content[making_bucket(m->content)];
+        m->same = *at;
+        *at = m;
+    }
 }
 
 void making_wait(struct live *l, const struct making *m)
@@ -86,6 +113,8 @@ int making_make(struct live *l, const char *file, uint32_t *number)
 {
     struct making *m = calloc(1, sizeof(*m));
     int r = m ? check_name(l, file, m) : -ENOMEM;
+    if (r == 0)
+        r = array_grow((void *)&l->makings, &l->cap_makings, l->n_makings, sizeof(*l->makings));
     if (r < 0) {
         free(m);
         return r;
@@ -99,8 +128,9 @@ int making_make(struct live *l, const char *file, uint32_t *number)
     add_name(l, m, file);
     f->making = m;
     (void)clock_gettime(CLOCK_REALTIME, &f->mtime);
-    *(l->makings ? &l->makings_end->next : &l->makings) = m;
-    l->makings_end = m;
+    m->place = l->n_makings;
+    l->makings[l->n_makings++] = m;
+    l->makings_left++;
     newest_touch(l->newest);
     *number = m->number;
     return 0;
@@ -112,10 +142,7 @@ int making_rename(struct live *l, struct making *m, const char *file, const char
         return -EINVAL;
     if (n > EDIT_MAX_TENSOR_NAME)
         return -ENAMETOOLONG;
-    struct making **at = bucket_of(l->made_name, m->file);
-    while (*at != m)
-        at = &(*at)->same;
-    *at = m->same;
+    drop_name(l, m);
     memcpy(m->name, name, n);
     m->len = n;
     add_name(l, m, file);
@@ -125,7 +152,8 @@ int making_rename(struct live *l, struct making *m, const char *file, const char
 int making_drop(struct live *l, struct making *m)
 {
     making_wait(l, m);
-    m->gone = true;
+    if (!m->gone)
+        making_end(l, m);
     view_drafts_reap(l, m);
     newest_touch(l->newest);
     return 0;
@@ -162,12 +190,12 @@ bool live_making(struct live *l, uint32_t number, uint32_t *views)
     return m;
 }
 
-bool live_making_at(struct live *l, uint64_t i, char name[TREE_NAME_MAX + 1], uint32_t *number)
+bool live_making_at(struct live *l, uint64_t *i, char name[TREE_NAME_MAX + 1], uint32_t *number)
 {
     lock_take(&l->lock);
-    const struct making *m = l->makings;
-    for (; m && (m->gone || i > 0); m = m->next)
-        i -= !m->gone;
+    while (*i < l->n_makings && !l->makings[*i])
+        ++*i;
+    const struct making *m = *i < l->n_makings ? l->makings[*i] : NULL;
     if (m) {
         (void)strcpy(name, m->file);
         *number = m->number;

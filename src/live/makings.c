@@ -18,6 +18,8 @@ void making_touch(struct live *l, struct making *m)
     assert(lock_held(&l->lock));
     m->dirty = true;
     (void)clock_gettime(CLOCK_MONOTONIC, &m->last);
+    making_unqueue(l, m);
+    making_queue(l, m);
     struct timespec due = m->last;
     due.tv_sec += MAKING_QUIET + 1;
     due.tv_nsec = 0;
@@ -43,30 +45,24 @@ int making_text(struct live *l, struct view_draft *d, bool end, struct err *e)
 
 /* ---- judged ---- */
 
-static bool is_due(const struct live *l, const struct making *m)
+/* The one to be judged first; NULL: none. The one that is being judged may have been written since. */
+static struct making *next_due(const struct live *l)
 {
-    if (m->gone || m->judging || !m->dirty)
-        return false;
-    if (l->stop)
-        return true;
-    return !m->open && (l->folders.now || when_past(&m->last, MAKING_QUIET));
+    struct making *m = l->due_making;
+    if (m && m->judging)
+        m = m->due_next;
+    return m && (l->stop || l->folders.now || when_past(&m->last, MAKING_QUIET)) ? m : NULL;
 }
 
 bool makings_due(const struct live *l)
 {
-    struct making *m = l->makings;
-    while (m && !is_due(l, m))
-        m = m->next;
-    return m;
+    return next_due(l);
 }
 
 const struct timespec *makings_due_at(const struct live *l)
 {
     static _Thread_local struct timespec at;
-    const struct making *first = NULL;
-    for (const struct making *m = l->makings; m; m = m->next)
-        if (!m->gone && m->dirty && !m->open && (!first || m->last.tv_sec < first->last.tv_sec))
-            first = m;
+    const struct making *first = l->due_making;
     if (!first)
         return NULL;
     at = first->last;
@@ -112,7 +108,7 @@ static int add(struct live *l, struct making *m, const struct tensor_edit *edit,
     }
     if (edit_tensor_find(c, m->name, m->len, &t))
         m->content = edit_content_ref((struct edit_content *)t.content);
-    m->gone = true;
+    making_end(l, m);
     folder_changed(f, l->snapshots);
     (void)clock_gettime(CLOCK_REALTIME, &f->mtime);
     batch_note(l, NULL, NULL);
@@ -135,6 +131,7 @@ static int judge(struct live *l, struct making *m)
     }
     m->judging = true;
     m->dirty = false;
+    making_queue(l, m);
     lock_drop(&l->lock);
     int r = tensor_new_judge(&t, l->file, NULL, &edit, &e);
     lock_take(&l->lock);
@@ -154,21 +151,35 @@ static int judge(struct live *l, struct making *m)
 int makings_judge(struct live *l)
 {
     int result = 0;
+    struct timespec begun;
+    struct making *m;
     assert(lock_held(&l->lock));
-    for (struct making *m = l->makings; m; m = m->next) {
-        int r = is_due(l, m) ? judge(l, m) : 0;
+    (void)clock_gettime(CLOCK_MONOTONIC, &begun);
+    while ((m = next_due(l)) && !when_before(&begun, &m->last)) { /* each one once */
+        int r = judge(l, m);
         if (r < 0)
             result = r;
     }
     return result;
 }
 
+static void free_making(struct making *m)
+{
+    if (m)
+        edit_content_unref(m->content);
+    free(m);
+}
+
 void makings_free(struct live *l)
 {
-    for (struct making *m = l->makings, *next; m; m = next) {
+    for (size_t i = 0; i < l->n_makings; i++)
+        free_making(l->makings[i]);
+    for (struct making *m = l->makings_gone, *next; m; m = next) {
         next = m->next;
-        edit_content_unref(m->content);
-        free(m);
+        free_making(m);
     }
+    free((void *)l->makings);
     l->makings = NULL;
+    l->makings_gone = NULL;
+    l->n_makings = 0;
 }

@@ -15,8 +15,12 @@
 #define MAKING_QUIET 2
 
 struct making {
-    struct making *next; /* in live.makings, in the order in which they were made */
-    struct making *same; /* in its bucket of live.made_name */
+    size_t place;        /* in live.makings */
+    struct making *next; /* in live.makings_gone */
+    struct making
+        *same; /* in its bucket of live.made_name; of live.made_content, once it is gone */
+    struct making *due_next, *due_before; /* in live.due_making, if it is ... */
+    bool due;                             /* ... in there */
     uint32_t number;
     char file[TREE_NAME_MAX + 1]; /* the folder's name */
     char name[TREE_NAME_MAX + 1];
@@ -35,6 +39,12 @@ struct making {
         *content; /* a reference: of the tensor that it became, to give that its number */
 };
 
+/* Of those that are tensors, in live.made_content. */
+static inline size_t making_bucket(const struct edit_content *k)
+{
+    return hash_name((const void *)&k, sizeof(k)) % LIVE_KNOWN;
+}
+
 struct making *making_named(const struct live *l, const char *file);
 /* Its draft of a view; NULL: nothing was written to that. */
 struct view_draft *making_draft(const struct live *l, const struct making *m,
@@ -51,6 +61,15 @@ bool making_leaves(const struct live *l, const struct making *m, enum live_view_
 int making_make(struct live *l, const char *file, uint32_t *number);
 int making_rename(struct live *l, struct making *m, const char *file, const char *name, size_t n);
 int making_drop(struct live *l, struct making *m);
+
+/* It is not in the making any more: a tensor, with a content, or removed. */
+void making_end(struct live *l, struct making *m);
+/* Its handles or the end of the mount may change whether it is to be judged: those that were written, and
+ * that no handle may write, or all at the end, are in a list in the order of `last`. */
+void making_queue(struct live *l, struct making *m);
+void making_unqueue(struct live *l, struct making *m);
+/* The end of the mount has come. */
+void makings_hurry(struct live *l);
 
 /* When one is to be judged; NULL: none is. */
 const struct timespec *makings_due_at(const struct live *l);

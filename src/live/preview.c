@@ -27,23 +27,41 @@ void preview_free(struct preview *p)
     for (uint32_t i = 0; i < p->n && p->of; i++)
         edit_content_unref(p->of[i].content);
     free(p->of);
+    index_free(&p->find);
     ids_unref(p->ids);
     *p = (struct preview){0};
 }
 
 /* ---- the table ---- */
 
-/* What the snapshot before had of the tensor with this content. *at: where to look first, and then
- * behind it, since both have the same order. */
-static struct preview_tensor *known(const struct preview *p, const struct edit_content *k,
-                                    uint32_t *at)
+static uint64_t hash_content(const struct edit_content *k)
 {
-    for (uint32_t n = 0; n < p->n && p->of; n++) {
-        *at = *at + 1 < p->n ? *at + 1 : 0;
-        if (p->of[*at].content == k)
-            return &p->of[*at];
-    }
+    return hash_name((const void *)&k, sizeof(k));
+}
+
+/* What the snapshot before had of the tensor with this content. */
+static struct preview_tensor *known(const struct preview *p, const struct edit_content *k)
+{
+    uint32_t i;
+    if (!p->of)
+        return NULL;
+    for (struct probe at = index_probe(&p->find, hash_content(k)); index_next(&p->find, &at, &i);)
+        if (p->of[i].content == k)
+            return &p->of[i];
     return NULL;
+}
+
+/* For known(), from the snapshot after on. */
+static int make_index(struct preview *p)
+{
+    size_t n = 0;
+    for (uint32_t i = 0; i < p->n; i++)
+        n += p->of[i].content != NULL;
+    int r = index_init(&p->find, n);
+    for (uint32_t i = 0; i < p->n && r == 0; i++)
+        if (p->of[i].content)
+            index_insert(&p->find, hash_content(p->of[i].content), i);
+    return r;
 }
 
 static int give(struct live *l, struct tensor_id *id, bool new)
@@ -60,10 +78,10 @@ static int give(struct live *l, struct tensor_id *id, bool new)
 
 /* A tensor with a content of the change, which may have been known. */
 static int make_changed(struct live *l, struct preview_tensor *t, struct edit_content *k,
-                        uint32_t *at, struct err *e)
+                        struct err *e)
 {
     const struct store *store = base_store(l);
-    struct preview_tensor *was = known(&l->next.preview, k, at);
+    struct preview_tensor *was = known(&l->next.preview, k);
     struct below b = {.f = l->files[tensor_file(l, t->old)].file};
     bool new = t->old == EDIT_NONE;
     if (!new)
@@ -90,7 +108,7 @@ static int make_changed(struct live *l, struct preview_tensor *t, struct edit_co
 
 /* The tensors of a file whose plan changes some, from `first` on. */
 static int fill_part(struct live *l, const struct edit_plan *p, uint32_t first, uint32_t n,
-                     struct preview *ret, uint32_t *last, struct err *e)
+                     struct preview *ret, struct err *e)
 {
     const struct snapshot *base = base_snapshot(l);
     size_t content = 0;
@@ -102,7 +120,7 @@ static int fill_part(struct live *l, const struct edit_plan *p, uint32_t first, 
         if (t->old != EDIT_NONE)
             t->id = ids_of(base->ids, t->old);
         if (p->tensor[i].changed)
-            r = make_changed(l, t, p->content[content++], last, e);
+            r = make_changed(l, t, p->content[content++], e);
         again |= r == -EAGAIN;
         r = r == -EAGAIN ? 0 : r;
     }
@@ -114,7 +132,6 @@ static int fill(struct live *l, const struct parts *p, const struct snapshot *sn
                 struct preview *ret, struct err *e)
 {
     const struct snapshot *base = base_snapshot(l);
-    uint32_t last = UINT32_MAX - 1;
     int r = 0;
     for (uint32_t i = 0; i < ret->n && snapshot_files(base) > 1; i++) {
         ret->of[i].old = i;
@@ -125,7 +142,7 @@ static int fill(struct live *l, const struct parts *p, const struct snapshot *sn
         const uint32_t file = p->part[i].file;
         if (p->part[i].plan.tensor)
             r = fill_part(l, &p->part[i].plan, snapshot_first(base, file),
-                          snapshot_file(snap, file)->n_tensors, ret, &last, e);
+                          snapshot_file(snap, file)->n_tensors, ret, e);
         again |= r == -EAGAIN;
         r = r == -EAGAIN ? 0 : r;
     }
@@ -203,6 +220,8 @@ static int make_all(struct live *l, const struct parts *p, const struct snapshot
     if (r < 0)
         return r;
     r = make_ids(l, v);
+    if (r == 0)
+        r = make_index(v);
     if (r == 0)
         r = make_store(base_store(l), v, ret);
     return r < 0 ? err_set(e, r, "no memory") : 0;

@@ -71,16 +71,11 @@ const struct edit_file *tensor_beside(const struct live *l, uint32_t number)
     return tensor_of_number(l, number, &t) < 0 ? l->file : l->files[tensor_file(l, t.old)].file;
 }
 
-uint32_t tensor_made(struct live *l, const struct edit_content *k)
+uint32_t tensor_made(const struct live *l, const struct edit_content *k)
 {
-    /* They are looked for in the order in which they were made. */
-    struct making *first = l->made_last ? l->made_last : l->makings, *m = first;
-    while (m && m->content != k) {
-        m = m->next ? m->next : l->makings;
-        if (m == first)
-            return IDS_NONE;
-    }
-    l->made_last = m;
+    const struct making *m = l->made_content[making_bucket(k)];
+    while (m && m->content != k)
+        m = m->same;
     return m ? m->number : IDS_NONE;
 }
 
@@ -111,6 +106,45 @@ int tensor_refused(struct live *l, struct folder *f, const char *name, size_t n,
     if (f)
         folder_set_error(&l->folders, f, e->msg);
     return e->code;
+}
+
+/* ---- in the making: to be judged ---- */
+
+void making_unqueue(struct live *l, struct making *m)
+{
+    if (!m->due)
+        return;
+    *(m->due_before ? &m->due_before->due_next : &l->due_making) = m->due_next;
+    *(m->due_next ? &m->due_next->due_before : &l->due_last) = m->due_before;
+    m->due_next = m->due_before = NULL;
+    m->due = false;
+}
+
+/* It was written last; or the end has come, and the order does not count. */
+static void append(struct live *l, struct making *m)
+{
+    m->due_before = l->due_last;
+    *(l->due_last ? &l->due_last->due_next : &l->due_making) = m;
+    l->due_last = m;
+    m->due = true;
+}
+
+void making_queue(struct live *l, struct making *m)
+{
+    bool due = m->dirty && !m->gone && (!m->open || l->stop);
+    assert(lock_held(&l->lock));
+    if (due && !m->due)
+        append(l, m);
+    else if (!due)
+        making_unqueue(l, m);
+}
+
+void makings_hurry(struct live *l)
+{
+    assert(lock_held(&l->lock));
+    for (size_t i = 0; i < l->n_makings; i++)
+        if (l->makings[i])
+            making_queue(l, l->makings[i]);
 }
 
 /* ---- after a failure ---- */

@@ -22,7 +22,7 @@ int tensor_find(const struct live *l, const char *file, struct tensor_now *ret);
 /* The same by its number, of a tensor that the newest snapshot has, or the base. */
 int tensor_of_number(const struct live *l, uint32_t number, struct tensor_now *ret);
 /* The number of one that was in the making and was added with this content; IDS_NONE. */
-uint32_t tensor_made(struct live *l, const struct edit_content *k);
+uint32_t tensor_made(const struct live *l, const struct edit_content *k);
 /* Remove it from the model: as edit_tensor_remove(). Where it stood is kept. */
 int tensor_drop(struct live *l, const char *name, size_t n, struct err *e);
 /* The file of the model that it is in, by its number, beside which drafts of it are made; constant but

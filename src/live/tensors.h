@@ -49,8 +49,9 @@ int live_tensor_folder(struct live *l, uint32_t number, bool fresh, struct live_
 int live_tensor_make(struct live *l, const char *file, uint32_t *number);
 /* True if it is one still. *views: the rows that were written. */
 bool live_making(struct live *l, uint32_t number, uint32_t *views);
-/* Number i of them, in the order in which they were made. False: there are no more. */
-bool live_making_at(struct live *l, uint64_t i, char name[TREE_NAME_MAX + 1], uint32_t *number);
+/* From place *i on the next of them, in the order in which they were made; *i is its place then. False:
+ * there are no more. */
+bool live_making_at(struct live *l, uint64_t *i, char name[TREE_NAME_MAX + 1], uint32_t *number);
 /* The number of the node of a view that was written; it is left aside if it is the tensor's own.
  * -ENOENT. */
 int live_making_view(struct live *l, uint32_t number, uint32_t row, uint32_t *node);

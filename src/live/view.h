@@ -113,7 +113,7 @@ bool view_is_busy(const struct live *l, uint32_t tensor, uint32_t row);
 /* A new draft of a view; one more handle of one. With the lock. */
 int view_make(struct live *l, uint32_t tensor, uint32_t row, enum live_view_kind kind,
               struct view_draft **ret);
-int view_join(struct view_draft *d, int flags, struct live_view **ret);
+int view_join(struct live *l, struct view_draft *d, int flags, struct live_view **ret);
 /* The draft that has a node, and the one that had it before it ended; or NULL. With the lock. */
 struct view_draft *view_of_node(const struct live *l, uint32_t node);
 const struct ended *view_ended(const struct live *l, uint32_t node);

@@ -153,7 +153,7 @@ uint32_t live_view_node(struct live *l, uint32_t tensor, uint32_t row)
 /* ---- open ---- */
 
 /* One more handle of a draft. */
-int view_join(struct view_draft *d, int flags, struct live_view **ret)
+int view_join(struct live *l, struct view_draft *d, int flags, struct live_view **ret)
 {
     struct live_view *h = calloc(1, sizeof(*h));
     if (!h)
@@ -166,8 +166,10 @@ int view_join(struct view_draft *d, int flags, struct live_view **ret)
         d->program = caller_program;
         d->begun = 0;
     }
-    if (d->making)
+    if (d->making) {
         d->making->open += h->writes;
+        making_queue(l, d->making);
+    }
     *ret = h;
     return 0;
 }
@@ -219,7 +221,7 @@ int live_view_open(struct live *l, uint32_t tensor, uint32_t row, enum live_view
     if (r == 0 && !(d = view_find(l, tensor, row)))
         r = view_make(l, tensor, row, kind, &d);
     if (r == 0)
-        r = view_join(d, flags, ret);
+        r = view_join(l, d, flags, ret);
     if (r == 0)
         looker_done(&l->lookers, k);
     lock_drop(&l->lock);
@@ -244,7 +246,7 @@ int live_view_create(struct live *l, uint32_t tensor, uint32_t row, enum live_vi
     if (r == 0 && !d)
         r = view_make(l, tensor, row, kind, &d);
     if (r == 0)
-        r = view_join(d, O_RDWR, ret);
+        r = view_join(l, d, O_RDWR, ret);
     if (r == 0) {
         folder_unhide(f, row);
         *node = d->node;
@@ -280,7 +282,7 @@ int live_view_open_node(struct live *l, uint32_t node, int flags, struct live_vi
         r = -EBUSY;
     *first = r == 0 && d->handles == 0;
     if (r == 0)
-        r = view_join(d, flags, ret);
+        r = view_join(l, d, flags, ret);
     if (r == 0)
         looker_done(&l->lookers, find_looker(l, d->tensor, d->row));
     lock_drop(&l->lock);

@@ -387,6 +387,7 @@ void live_hurry(struct live *l)
         return;
     lock_take(&l->lock);
     l->stop = true;
+    makings_hurry(l);
     crew_call(l->crew, &l->job);
     lock_drop(&l->lock);
 }

@@ -213,10 +213,12 @@ static uint64_t next_tensor(struct tree *t, const struct snapshot *g, uint64_t *
             break;
     }
     struct live *l = *i >= m->n_tensors ? tensors_live(t) : NULL;
-    if (l && live_making_at(l, *i - m->n_tensors, name, &n.number))
-        return ino_of(&n);
-    if (*i >= m->n_tensors)
-        return 0;
+    if (*i >= m->n_tensors) {
+        uint64_t at = *i - m->n_tensors;
+        bool made = l && live_making_at(l, &at, name, &n.number);
+        *i = m->n_tensors + at;
+        return made ? ino_of(&n) : 0;
+    }
     (void)name_encode(gguf_name(m, &m->tensor[*i]), m->tensor[*i].name_len, name);
     return ino_of(&n);
 }

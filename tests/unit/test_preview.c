@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "faultsys.h"
+#include "live/makings.h"
 #include "model_dir.h"
 #include "place.h"
 #include "tree/internal.h"
@@ -114,9 +115,108 @@ static void test_copy_fails(void)
     end(&x);
 }
 
+/* ---- lists that grow with what is edited ---- */
+
+/* A tensor whose content is the same keeps its node when the batch is planned anew; found by an index. */
+static void test_planned_again(void)
+{
+    struct room x;
+    begin(&x, LIVE_COMMIT_SYNC);
+    const struct tree_image m = {.t = x.t};
+    write_one(&x);
+    CU_ASSERT_EQUAL(byte_at(&x, BYTES - 1), 'Y');
+    uint64_t node = image_node(&m, "tensors/b/raw");
+    const struct preview *p = &atomic_load(&x.t->live)->next.preview;
+    const struct edit_content *k = p->of[0].content;
+    CU_ASSERT_PTR_NOT_NULL_FATAL(p->find.slot);
+    CU_ASSERT_EQUAL(do_write(x.t, "general.name", "new\n", 4), 0);
+    CU_ASSERT_EQUAL(tree_freshen(x.t), 0);
+    CU_ASSERT_PTR_EQUAL(p->of[0].content, k);
+    CU_ASSERT_EQUAL(image_node(&m, "tensors/b/raw"), node);
+    end(&x);
+}
+
+static void make(struct room *x, const char *name, bool whole)
+{
+    CU_ASSERT_EQUAL(do_mkdir_tensor(x->t, name), 0);
+    CU_ASSERT_EQUAL(viewfile_put_with(x->t, name, "type", O_CREAT, "I8\n", 3), 0);
+    if (whole)
+        CU_ASSERT_EQUAL(viewfile_put_with(x->t, name, "shape", O_CREAT, "4\n", 2), 0);
+    CU_ASSERT_EQUAL(viewfile_put_with(x->t, name, "raw", O_CREAT, "1234", 4), 0);
+}
+
+/* The numbers of the list of those to be judged. */
+static unsigned due_now(const struct live *l)
+{
+    unsigned n = 0;
+    const struct making *last = NULL;
+    for (const struct making *m = l->due_making; m; last = m, m = m->due_next, n++)
+        CU_ASSERT_PTR_EQUAL(m->due_before, last);
+    CU_ASSERT_PTR_EQUAL(l->due_last, last);
+    return n;
+}
+
+/* What is a tensor, or removed, is in no list that is walked; what is judged, and not whole, not in that of
+ * those to be judged. */
+static void test_makings_end(void)
+{
+    struct room x;
+    struct viewfile v;
+    begin(&x, LIVE_COMMIT_SYNC);
+    const struct tree_image m = {.t = x.t};
+    make(&x, "one", true);
+    make(&x, "two", false);
+    make(&x, "three", true);
+    make(&x, "four", true);
+    const struct live *l = atomic_load(&x.t->live);
+    CU_ASSERT_EQUAL(l->makings_left, 4);
+    CU_ASSERT_EQUAL(due_now(l), 4);
+    CU_ASSERT_EQUAL(do_rmdir_tensor(x.t, "three"), 0);
+    CU_ASSERT_EQUAL(due_now(l), 3);
+    CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "one", "raw", O_WRONLY, &v), 0);
+    CU_ASSERT_EQUAL(due_now(l), 2);
+    CU_ASSERT_EQUAL(viewfile_close(&v), 0);
+    CU_ASSERT_EQUAL(due_now(l), 3);
+    char *names = image_list(&m, "tensors");
+    CU_ASSERT_STRING_EQUAL(names, "b\none\ntwo\nfour\n");
+    free(names);
+    CU_ASSERT_EQUAL(do_sync(x.t), 0);
+    CU_ASSERT_EQUAL(l->makings_left, 1);
+    CU_ASSERT_EQUAL(due_now(l), 0);
+    names = image_list(&m, "tensors");
+    CU_ASSERT_STRING_EQUAL(names, "b\nfour\none\ntwo\n");
+    free(names);
+    CU_ASSERT_EQUAL(do_rmdir_tensor(x.t, "two"), 0);
+    CU_ASSERT_EQUAL(l->n_makings, 0);
+    make(&x, "two", true);
+    CU_ASSERT_EQUAL(do_sync(x.t), 0);
+    CU_ASSERT_EQUAL(l->n_makings, 0);
+    end(&x);
+}
+
+/* At the end also what a handle may write still is judged. */
+static void test_makings_at_the_end(void)
+{
+    struct room x;
+    struct viewfile v;
+    begin(&x, LIVE_COMMIT_SYNC);
+    make(&x, "one", true);
+    const struct live *l = atomic_load(&x.t->live);
+    CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "one", "raw", O_WRONLY, &v), 0);
+    CU_ASSERT_EQUAL(due_now(l), 0);
+    tree_hurry(x.t);
+    CU_ASSERT_EQUAL(do_sync(x.t), 0);
+    CU_ASSERT_EQUAL(l->makings_left, 0);
+    viewfile_release(&v);
+    end(&x);
+}
+
 static CU_TestInfo tests[] = {
     {"edited while bytes are copied to be shown", test_edited_while_copied},
     {"bytes cannot be copied to be shown", test_copy_fails},
+    {"planned again: the same content, the same node", test_planned_again},
+    {"tensors in the making end", test_makings_end},
+    {"tensors in the making at the end of the mount", test_makings_at_the_end},
     CU_TEST_INFO_NULL,
 };
 
