@@ -7,18 +7,16 @@ import contextlib
 import errno
 import os
 import shutil
-import subprocess
 import unittest
-import unittest.mock
 
 import disks
 import editlib
 import ggufmodel as gguf
+import killlib
 import mountlib
 from disks import figure
 from editlib import RESERVE, entries, opened, strict, sync, write
 
-KILLER = os.environ.get('GGUFS_KILLER', '')
 MOST = 400  # calls of one commit: far more than there are
 LARGE = 'large.weight'
 
@@ -49,18 +47,11 @@ class Kills(unittest.TestCase):
         names = [name for name in os.listdir(os.path.join(at, 'tensors')) if name != 'renamed']
         shutil.rmtree(os.path.join(at, 'tensors', names[0]))
 
-    def begin(self, source, options, number, failure=''):
-        """A mount of which the calls are counted from now on: (mount, its folder, its process)."""
-        count = mountlib.path('count')
-        mount = mountlib.Foreground(source, '-o', 'tensors=edit,commit=sync', *options)
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(count)
-        with unittest.mock.patch.dict(os.environ, KILL_AT=count, LD_PRELOAD=KILLER):
-            at, process = mount.__enter__()
-        with open(count + '.new', 'w', encoding='ascii') as out:
-            out.write(f'{number} {failure}\n')
-        os.rename(count + '.new', count)
-        return mount, at, process
+    def begin(self, source, options, number):
+        return killlib.begin(source, ('-o', 'tensors=edit,commit=sync', *options), number)
+
+    def failing(self, source, options, number):
+        return killlib.failing(source, ('-o', 'tensors=edit,commit=sync', *options), number, errno.EIO)
 
     def one(self, source, options, edit, number):
         """With a kill before so many calls: (whether fsync returned, whether it was killed)."""
@@ -70,15 +61,7 @@ class Kills(unittest.TestCase):
             edit(at)
             sync(at, 'tensors')
             synced = True
-        if process.poll() is None and synced:
-            with contextlib.suppress(AssertionError):
-                mountlib.unmount(at)
-        status = process.wait(mountlib.LIMIT)
-        subprocess.run(['umount', '-l', at], check=False, stderr=subprocess.DEVNULL)
-        log = mount.log()
-        mount.err.close()
-        self.assertIn(status, (0, -9), log)
-        return synced, status != 0
+        return synced, killlib.end(mount, at, process, synced)
 
     def new_state(self, source, options, edit):
         with mountlib.Mount(source, '-o', 'tensors=edit,commit=sync', *options) as at:
@@ -140,15 +123,8 @@ class Failures(Kills):
 
     def one(self, source, options, edit, number):
         """Whether fsync returned, what the model is then, and whether the call was reached."""
-        mount, at, process = self.begin(source, options, number, errno.EIO)
-        try:
+        with self.failing(source, options, number) as (mount, at):
             result = self.fail_one(source, at, mount, edit)
-        except BaseException:
-            process.kill()
-            process.wait(mountlib.LIMIT)
-            subprocess.run(['umount', '-l', at], check=False)
-            raise
-        mount.__exit__(None, None, None)
         self.assertEqual(os.listdir(os.path.dirname(source)), ['model.gguf'])
         return result
 
@@ -202,6 +178,6 @@ def tearDownModule():
 
 if __name__ == '__main__':
     disks.own_namespace()
-    if not os.path.exists(KILLER) or mountlib.sanitized('asan'):
+    if not os.path.exists(killlib.KILLER) or mountlib.sanitized('asan'):
         mountlib.skip('no way to kill it')
     mountlib.main(limit=280)

@@ -299,7 +299,7 @@ class Files(Split):
 
     @unittest.skipIf(os.geteuid() == 0, 'root may write everything')
     def test_not_permitted(self):
-        """A file, or the folder of a file, that this user may not write: read-only, which is told at once."""
+        """A file, or the folder of a file, that this user may not write: read-only, which is reported at once."""
         os.chmod(self.shards[1], 0o444)
         mount = mountlib.Foreground(self.model, '-o', 'tensors=edit')
         with mount as (at, _):

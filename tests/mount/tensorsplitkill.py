@@ -8,11 +8,11 @@ import errno
 import os
 import random
 import shutil
-import subprocess
 import unittest
 
 import disks
 import ggufmodel as gguf
+import killlib
 import mountlib
 import samples
 import tensorkill
@@ -124,15 +124,8 @@ class Failures(Parts, tensorkill.Kills):
             figure(f'failed system calls during edits of a split model, {way}')
 
     def fail_call(self, source, options, number, old, new):
-        mount, at, process = self.begin(source, options, number, errno.EIO)
-        try:
+        with self.failing(source, options, number) as (mount, at):
             reached = self.fail_one(at, mount, old, new)
-        except BaseException:
-            process.kill()
-            process.wait(mountlib.LIMIT)
-            subprocess.run(['umount', '-l', at], check=False)
-            raise
-        mount.__exit__(None, None, None)
         self.is_clean(number)
         return reached
 
@@ -338,6 +331,6 @@ def tearDownModule():
 
 if __name__ == '__main__':
     disks.own_namespace()
-    if not os.path.exists(tensorkill.KILLER) or mountlib.sanitized('asan'):
+    if not os.path.exists(killlib.KILLER) or mountlib.sanitized('asan'):
         mountlib.skip('no way to kill it')
     mountlib.main(limit=280 + 60 * (SOAK - 1))

@@ -6,13 +6,12 @@ holds. And random edits and undos by reflinks, on a file system that has them.""
 import contextlib
 import os
 import shutil
-import subprocess
 import unittest
-import unittest.mock
 
 import disks
 import editlib
 import ggufmodel as gguf
+import killlib
 import mountlib
 import samples
 from disks import figure
@@ -22,7 +21,6 @@ from historycase import ALL
 from mountlib import GGUFS, get, run
 from undolib import Player, own
 
-KILLER = os.environ.get('GGUFS_KILLER', '')
 LARGE = gguf.Tensor(b'large', 24, (200000,), bytes(200000))
 MOST = 200  # calls of one commit and its history: far more than there are
 
@@ -114,25 +112,9 @@ class Kills(unittest.TestCase):
     def one(self, change, number):
         """(whether it was acknowledged, whether the daemon was killed)"""
         self.put_back()
-        count = mountlib.path('count')
-        mount = mountlib.Foreground(self.model, *self.options)
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(count)
-        with unittest.mock.patch.dict(os.environ, KILL_AT=count, LD_PRELOAD=KILLER):
-            at, process = mount.__enter__()
-        with open(count + '.new', 'w', encoding='ascii') as out:
-            out.write(f'{number}\n')
-        os.rename(count + '.new', count)
+        mount, at, process = killlib.begin(self.model, self.options, number)
         done = change(at)
-        if process.poll() is None and done:
-            with contextlib.suppress(AssertionError):
-                mountlib.unmount(at)
-        status = process.wait(mountlib.LIMIT)
-        subprocess.run(['umount', '-l', at], check=False, stderr=subprocess.DEVNULL)
-        log = mount.log()
-        mount.err.close()
-        self.assertIn(status, (0, -9), log)
-        return done, status != 0
+        return done, killlib.end(mount, at, process, done)
 
     def kills(self, folder, way, change):
         self.options = ('-o', f'relayout={way},commit=close')
@@ -220,6 +202,6 @@ def tearDownModule():
 
 if __name__ == '__main__':
     disks.own_namespace()
-    if not os.path.exists(KILLER) or mountlib.sanitized('asan'):
+    if not os.path.exists(killlib.KILLER) or mountlib.sanitized('asan'):
         mountlib.skip('no way to kill it')
     mountlib.main(limit=280)
