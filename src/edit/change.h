@@ -110,8 +110,7 @@ struct edit_base {
     const uint64_t *rank;        /* as in struct edit_change */
     const uint64_t *tensor_rank; /* the same */
     const struct ids *ids;       /* which tensor is which; NULL as in ids.h */
-    const struct gguf
-        *whole; /* of a split model, of which g is the first file, all of it (parts.h); NULL: g */
+    const struct gguf *whole;    /* all files of a split model, merged (parts.h); NULL: g is all */
 };
 
 /* The first, of a model whose tensors are not edited. */

@@ -29,8 +29,8 @@ struct part_state {
 };
 int part_state_make(struct live *l, size_t i, struct part_state *ret, struct err *e);
 
-/* Part i is on the disk. s: the store of it, which passes; NULL: it could not be had, or is the same. What is not needed any
- * more is returned in `old`, of which each may be NULL. */
+/* Part i is on the disk. s: its store, which passes; NULL: it could not be made, or is the same. What is no longer needed
+ * is returned in `old`; any member may be NULL. */
 struct parts_retired {
     struct snapshot *snap;
     struct store *store[3];

@@ -103,7 +103,7 @@ int newest_make(const struct newest *n, struct gguf *const *file, uint32_t numbe
     return 0;
 }
 
-/* The store of these files, of which one is new. */
+/* The store of these files; one of them is new. */
 static int make_store(const struct snapshot *g, struct mapped *const *file, size_t no,
                       struct mapped *m, struct store **ret)
 {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A daemon that is killed before one of its system calls, or of which one fails (tests/lib/killer.c)."""
+"""A daemon that is killed before one of its system calls, or whose system call fails (tests/lib/killer.c)."""
 import contextlib
 import os
 import subprocess
@@ -39,7 +39,7 @@ def end(mount, at, process, done):
 
 @contextlib.contextmanager
 def failing(source, options, number, error):
-    """A mount of which a call fails with the error; it goes on, and is unmounted. Killed if the test fails."""
+    """A mount whose call fails with the error; it goes on, and is unmounted. It is killed if the test fails."""
     mount, at, process = begin(source, options, number, error)
     try:
         yield mount, at
