@@ -58,9 +58,9 @@ class Remote(unittest.TestCase):
         self.model = os.path.join(self.store, 'model.gguf')
         self.far = os.path.join(self.at, 'model.gguf')
 
-    def look(self, data):
+    def look(self, data, model=None):
         """Mount, ls, info, one small tensor."""
-        with Mount(self.far, '-o', 'ro') as at:
+        with Mount(model or self.far, '-o', 'ro') as at:
             for folder in (at, at + '/metadata', at + '/tensors', f'{at}/tensors/{SMALL.decode()}'):
                 for entry in os.scandir(folder):
                     entry.stat()
@@ -278,6 +278,23 @@ class Remote(unittest.TestCase):
                     self.rclone(port, *options):
                 self.look(data)
                 self.assertLessEqual(sent[0], begin + SMALL_SIZE + more)
+
+    @unittest.skipUnless(shutil.which('rclone'), 'no rclone')
+    def test_rclone_folder(self):
+        """Over a folder that counts, with each cache mode. Without --vfs-fast-fingerprint the mode `full`
+        reads the whole model, for its hash."""
+        begin, data = large(self.model)
+        near, cache = mountlib.path('near'), mountlib.path('cache')
+        for mode in ('off', 'minimal', 'writes', 'full'):
+            for options, more in (((), 128 << 20),
+                                  (('--buffer-size', '0', '--vfs-read-chunk-size', '1M'), 2 * MORE)):
+                with self.subTest(mode=mode, options=options), self.counted() as sizes, \
+                        served(['rclone', 'mount', f':local:{self.at}', near, '--config', '/dev/null',
+                                '--read-only', '--vfs-cache-mode', mode, '--vfs-fast-fingerprint',
+                                '--cache-dir', cache, *options], near):
+                    self.look(data, os.path.join(near, 'model.gguf'))
+                    self.assertLessEqual(sum(sizes()), begin + SMALL_SIZE + more)
+                shutil.rmtree(cache, ignore_errors=True)
 
     @unittest.skipUnless(shutil.which('rclone'), 'no rclone')
     def test_rclone_http_read_only(self):
