@@ -4,10 +4,13 @@
 
 #include <CUnit/Basic.h>
 #include <dirent.h>
+#include <sched.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "soak.h"
 
-/* The thread sanitizer asks: tests of faults go on in children, some of which start threads. */
+/* The thread sanitizer asks: children of tests of faults start threads. */
 const char *__tsan_default_options(void);
 const char *__tsan_default_options(void)
 {
@@ -39,6 +42,22 @@ static void after_test(void)
     CU_ASSERT_EQUAL(open_files(), files_before);
 }
 
+/* The threads of this process, and of an emulator or a sanitizer that it runs under. */
+static nlink_t threads(void)
+{
+    struct stat st;
+    return stat("/proc/self/task", &st) == 0 ? st.st_nlink : 0;
+}
+
+static nlink_t threads_before;
+
+pid_t cu_fork(void)
+{
+    while (threads() > threads_before)
+        (void)sched_yield();
+    return fork();
+}
+
 int cu_run(const char *suite, CU_TestInfo *tests)
 {
     CU_SuiteInfo suites[] = {
@@ -46,6 +65,7 @@ int cu_run(const char *suite, CU_TestInfo *tests)
         CU_SUITE_INFO_NULL};
     if (CU_initialize_registry() != CUE_SUCCESS || CU_register_suites(suites) != CUE_SUCCESS)
         return 1;
+    threads_before = threads();
     CU_basic_set_mode(CU_BRM_VERBOSE);
     int ok = CU_basic_run_tests() == CUE_SUCCESS && CU_get_number_of_tests_run() > 0 &&
              CU_get_number_of_failures() == 0;

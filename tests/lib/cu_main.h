@@ -13,9 +13,17 @@
 #define TESTS_LIB_CU_MAIN_H
 
 #include <CUnit/CUnit.h>
+#include <sys/types.h>
 
 /* Runs the table; 0 if all passed, else 1. */
 int cu_run(const char *suite, CU_TestInfo *tests);
+
+/*
+ * fork() for a child that goes on with the test: with one thread a child may call anything, with
+ * more only what a signal handler may. Waits until threads that are ending have ended; the caller
+ * must have asked all of them to end.
+ */
+pid_t cu_fork(void);
 
 #define CU_MAIN(suite, tests)        \
     int main(void)                   \

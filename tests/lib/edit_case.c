@@ -260,7 +260,7 @@ static int die(const struct place *p, const struct edit_case *c, enum fault_mode
                uint64_t seed)
 {
     int status = 0;
-    pid_t child = fork();
+    pid_t child = cu_fork();
     CU_ASSERT_TRUE_FATAL(child >= 0);
     if (child == 0) {
         struct faultsys fs;

@@ -249,7 +249,7 @@ static bool die_at(const struct way *w, enum fault_mode mode, unsigned n, uint64
     int status = 0;
     setup_with(&x, w->pad_byte);
     make_way(&d, w, x.g, x.old, x.old_n, 'n');
-    pid_t child = fork();
+    pid_t child = cu_fork();
     CU_ASSERT_TRUE_FATAL(child >= 0);
     if (child == 0) {
         struct faultsys fs;
@@ -388,7 +388,7 @@ static bool cut_pair(const struct way *first, const struct way *second, unsigned
     int status = 0;
     make_pair(&p, first, second);
     int *acked = mmap(NULL, sizeof(int), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    pid_t child = fork();
+    pid_t child = cu_fork();
     CU_ASSERT_TRUE_FATAL(child >= 0);
     if (child == 0)
         run_pair(&p, n, seed, acked);

@@ -434,7 +434,7 @@ static bool die_at(const struct way *way, enum kind kind, enum fault_mode mode, 
     struct world w;
     int status = 0;
     world_make(&w, way, kind);
-    pid_t child = fork();
+    pid_t child = cu_fork();
     CU_ASSERT_TRUE_FATAL(child >= 0);
     if (child == 0) {
         struct faultsys fs;

@@ -3,35 +3,37 @@
 #include "cu_main.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "mount/signals.h"
 
-/* In a child: send a signal once the parent waits. */
-static _Noreturn void send_to_parent(int number)
+/* In a child of several threads, so nothing but system calls: send a signal once the parent waits. */
+static _Noreturn void send_to_parent(const char *stat, int number)
 {
-    char path[64], line[512];
-    (void)snprintf(path, sizeof(path), "/proc/%ld/stat", (long)getppid());
+    char line[512];
     for (bool waits = false; !waits;) {
-        FILE *f = fopen(path, "re");
-        const char *end = f && fgets(line, sizeof(line), f) ? strrchr(line, ')') : NULL;
-        waits = end && end[2] == 'S';
-        if (f)
-            (void)fclose(f);
+        int fd = open(stat, O_RDONLY | O_CLOEXEC);
+        ssize_t n = fd < 0 ? -1 : read(fd, line, sizeof(line));
+        const char *end = n < 0 ? NULL : memrchr(line, ')', (size_t)n);
+        waits = end && line + n - end > 2 && end[2] == 'S';
+        if (fd >= 0)
+            (void)close(fd);
     }
     _exit(kill(getppid(), number) == 0 ? 7 : 1);
 }
 
 static pid_t sender(int number)
 {
+    char stat[64];
+    (void)snprintf(stat, sizeof(stat), "/proc/%ld/stat", (long)getpid());
     pid_t pid = fork();
     if (pid == 0)
-        send_to_parent(number);
+        send_to_parent(stat, number);
     CU_ASSERT_FATAL(pid > 0);
     return pid;
 }
