@@ -241,18 +241,16 @@ void batch_keep(struct live *l, size_t ops, size_t steps)
 {
     assert(lock_held(&l->lock));
     struct batch *b = &l->next;
-    size_t kept = b->kept;
+    size_t left = b->kept, later = b->n_step - steps;
     edit_keep(&b->change, ops);
-    for (size_t i = b->kept; i < steps; i++) {
-        if (b->step[i].file)
-            b->step[kept++] = b->step[i];
+    for (size_t i = b->kept; i < b->n_step; i++) {
+        if (i >= steps || b->step[i].file)
+            b->step[left++] = b->step[i];
         else
             step_end(l, &b->step[i]);
     }
-    if (steps > kept)
-        memmove(b->step + kept, b->step + steps, (b->n_step - steps) * sizeof(*b->step));
-    b->n_step -= steps - kept;
-    b->kept = kept;
+    b->n_step = left;
+    b->kept = left - later;
 }
 
 static void follow(struct live *l, struct name *x)

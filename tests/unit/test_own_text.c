@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 
 #include "build_gguf.h"
+#include "history_dir.h"
 #include "model_dir.h"
 #include "place.h"
 #include "tree_edit.h"
@@ -94,34 +95,81 @@ static void test_own_text(void)
     }
 }
 
-/* A key that a reader of C strings takes for another is refused when it is made, also where nothing
- * is written yet, and takes no other edit down with it. */
-static void test_equal_up_to_nul(void)
+/* A model whose key `some.key`, a NUL and an x, a reader of C strings takes for another. */
+static void make_nul_model(struct place *p, struct content *odd)
 {
     struct build b;
-    struct content odd;
-    struct place p;
-    struct tree_options o = {.strategy = EDIT_COPY, .commit = LIVE_COMMIT_SYNC};
-    struct tree *t = NULL;
     build_init(&b, 3, false);
     build_str(&b, "general.architecture", "test");
     build_raw(&b, "some.key\0x", 10, GGUF_U32, "abcd", 4);
     build_u32(&b, "other.key", 1);
     build_tensor(&b, "a", F32, SHAPE(5), NULL, 20);
-    odd.bytes = build_finish(&b, &odd.n);
-    make_place(&p, &odd);
+    odd->bytes = build_finish(&b, &odd->n);
+    make_place(p, odd);
+}
+
+static void lists(struct tree *t, const char *want)
+{
+    const struct tree_image m = {.t = t};
+    char *names = image_list(&m, "metadata");
+    CU_ASSERT_STRING_EQUAL(names, want);
+    free(names);
+}
+
+/* Such a key is refused when it is made, also where nothing is written yet, and takes no other edit
+ * down with it. */
+static void test_equal_up_to_nul(void)
+{
+    struct content odd;
+    struct place p;
+    struct tree_options o = {.strategy = EDIT_COPY, .commit = LIVE_COMMIT_SYNC};
+    struct tree *t = NULL;
+    make_nul_model(&p, &odd);
     CU_ASSERT_EQUAL_FATAL(tree_open(p.model, &o, &t, NULL), 0);
     CU_ASSERT_EQUAL(do_write(t, "other.key", "2\n", 2), 0);
     CU_ASSERT_EQUAL(do_write(t, "some.key:u32", "3\n", 2), -EINVAL);
     CU_ASSERT_EQUAL(do_rename(t, "other.key", "some.key"), -EINVAL);
     CU_ASSERT_EQUAL(do_write(t, "new.key", "4\n", 2), 0);
     CU_ASSERT_EQUAL(do_sync(t), 0);
-    const struct tree_image m = {.t = t};
-    char *names = image_list(&m, "metadata");
-    CU_ASSERT_STRING_EQUAL(names, "general.architecture\nsome.key%00x\nother.key\nnew.key\n");
-    free(names);
+    lists(t, "general.architecture\nsome.key%00x\nother.key\nnew.key\n");
     CU_ASSERT_EQUAL(tree_finish(t), 0);
     tree_close(t);
+    drop_place(&p);
+    free(odd.bytes);
+}
+
+static int undo(struct tree *t)
+{
+    struct tree_wait w;
+    return tree_waited(&w, tree_setxattr(t, ino_row(0), TREE_XATTR_UNDO, "", 0, tree_wait(&w)));
+}
+
+/* So it is where no key had a NUL when the mount began, and an undo brings one back. */
+static void test_nul_comes_back(void)
+{
+    struct content odd;
+    struct place p;
+    struct home x;
+    struct tree_options o = {.strategy = EDIT_COPY, .commit = LIVE_COMMIT_SYNC, .history = 20};
+    struct tree *t = NULL;
+    make_nul_model(&p, &odd);
+    home_setup(&x);
+    (void)setenv("XDG_STATE_HOME", x.path, 1);
+    CU_ASSERT_EQUAL_FATAL(tree_open(p.model, &o, &t, NULL), 0);
+    CU_ASSERT_EQUAL(do_unlink(t, "some.key%00x"), 0);
+    CU_ASSERT_EQUAL(do_sync(t), 0);
+    CU_ASSERT_EQUAL(tree_finish(t), 0);
+    tree_close(t);
+    CU_ASSERT_EQUAL_FATAL(tree_open(p.model, &o, &t, NULL), 0);
+    lists(t, "general.architecture\nother.key\n");
+    CU_ASSERT_EQUAL(undo(t), 0);
+    lists(t, "general.architecture\nsome.key%00x\nother.key\n");
+    CU_ASSERT_EQUAL(do_write(t, "other.key", "2\n", 2), 0);
+    CU_ASSERT_EQUAL(do_write(t, "some.key:u32", "3\n", 2), -EINVAL);
+    CU_ASSERT_EQUAL(do_sync(t), 0);
+    CU_ASSERT_EQUAL(tree_finish(t), 0);
+    tree_close(t);
+    home_teardown(&x);
     drop_place(&p);
     free(odd.bytes);
 }
@@ -129,6 +177,7 @@ static void test_equal_up_to_nul(void)
 static CU_TestInfo tests[] = {
     {"each file takes its own text back", test_own_text},
     {"a name that equals another up to a NUL is refused alone", test_equal_up_to_nul},
+    {"an undo brings such a name back", test_nul_comes_back},
     CU_TEST_INFO_NULL,
 };
 
