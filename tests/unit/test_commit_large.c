@@ -12,6 +12,7 @@
 
 #include "build_gguf.h"
 #include "changes.h"
+#include "edit/tensors.h"
 #include "faultsys.h"
 #include "model_dir.h"
 
@@ -163,10 +164,80 @@ static void test_large(void)
     teardown(&x);
 }
 
+#define WRITTEN ((uint64_t)9 << 20) /* of the tensor, from byte 5 on: all processors write that */
+
+static uint8_t written_at(uint64_t i)
+{
+    return (uint8_t)(i * 7 + i / 256 + 1);
+}
+
+static void plan_write(const struct fixture *x, const struct edit_options *o, struct edit_plan *p)
+{
+    CLEANUP(edit_change_free) struct edit_change c;
+    struct buf b = BUF_INIT;
+    for (uint64_t i = 0; i < WRITTEN; i++)
+        buf_char(&b, (char)written_at(i));
+    struct edit_draft *d = edit_draft_memory(&b);
+    const struct edit_piece piece = {5, WRITTEN, 0, d};
+    edit_change_init(&c, x->g, NULL);
+    CU_ASSERT_EQUAL(edit_tensor_write(&c, "large", 5, &piece, 1, NULL), 0);
+    CU_ASSERT_EQUAL_FATAL(edit_plan_make(&c, o, p, NULL), 0);
+    edit_draft_unref(d);
+}
+
+/* The tensor's first bytes, and how much it takes on the disk. */
+static void check_written(const struct fixture *x, const struct edit_file *f, bool is)
+{
+    struct stat st;
+    size_t n = (size_t)WRITTEN + 10, data_off = x->old_n - LARGE_DATA;
+    uint8_t *got = malloc(n);
+    CU_ASSERT_EQUAL(sys_read_all(&sys_libc, f->fd, got, n, data_off), 0);
+    bool same = memcmp(got, x->old + data_off, 5) == 0;
+    for (uint64_t i = 0; i < WRITTEN + 5 && same; i++) {
+        uint8_t old = 5 + i < LARGE_DATA ? x->old[data_off + 5 + i] : 0;
+        same = got[5 + i] == (is && i < WRITTEN ? written_at(i) : old);
+    }
+    CU_ASSERT_TRUE(same);
+    free(got);
+    CU_ASSERT_EQUAL(fstat(f->fd, &st), 0);
+    CU_ASSERT_EQUAL((uint64_t)st.st_size, data_off + LARGE);
+    CU_ASSERT_TRUE((uint64_t)st.st_blocks * 512 < WRITTEN + ((uint64_t)2 << 20));
+    CU_ASSERT_EQUAL(files(x), 1);
+}
+
+/* In place, many bytes: reported, stopped before anything of the model is changed, and carried out. */
+static void test_much_in_place(void)
+{
+    struct fixture x;
+    struct edit_result res;
+    struct watch w = {.monotonic = true};
+    atomic_bool cancel = true;
+    struct edit_hooks h = {.cancel = &cancel, .progress = watch_progress, .arg = &w};
+    CLEANUP(edit_plan_free) struct edit_plan p = EDIT_PLAN_INIT;
+    const struct edit_options o = {.strategy = EDIT_INPLACE, .reserve = EDIT_RESERVE_AUTO};
+    setup_large(&x);
+    plan_write(&x, &o, &p);
+    struct edit_file f = open_model(&x, calm());
+    CU_ASSERT_EQUAL(edit_commit(&f, &p, &o, &h, &res, NULL), -EINTR);
+    check_written(&x, &f, false);
+    cancel = false;
+    CU_ASSERT_EQUAL(edit_commit(&f, &p, &o, &h, &res, NULL), 0);
+    CU_ASSERT_TRUE(res.strategy == EDIT_INPLACE && res.old_fd == -1);
+    CU_ASSERT_TRUE(w.monotonic && w.last == WRITTEN && w.total == WRITTEN);
+    check_written(&x, &f, true);
+    h = (struct edit_hooks){0}; /* without any: the same bytes again */
+    CU_ASSERT_EQUAL(edit_commit(&f, &p, &o, &h, &res, NULL), 0);
+    CU_ASSERT_EQUAL(edit_commit(&f, &p, &o, NULL, &res, NULL), 0);
+    check_written(&x, &f, true);
+    edit_file_close(&f);
+    teardown(&x);
+}
+
 static CU_TestInfo tests[] = {
     {"holes stay holes, a copy reports and can be stopped", test_holes},
     {"where data is cannot be found out", test_no_data},
     {"a large model is edited in place", test_large},
+    {"many bytes of a tensor are replaced in place", test_much_in_place},
     CU_TEST_INFO_NULL,
 };
 
