@@ -293,7 +293,6 @@ static int promote(struct live *l, struct file *f, struct typed type, struct err
         return 0;
     }
     if (f->draft) {
-        f->draft->anew = true;
         f->draft->typed = type;
         slot_event(n, x, SLOT_CREATE);
     } else {

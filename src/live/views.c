@@ -50,7 +50,7 @@ static bool is_outdated(const struct live *l, const struct view_draft *d)
 struct view_draft *view_find(const struct live *l, uint32_t tensor, uint32_t row)
 {
     struct view_draft *d = view_drafts(l, tensor);
-    while (d && (d->unlinked || d->tensor != tensor || d->row != row || is_outdated(l, d)))
+    while (d && (d->unlinked || d->row != row || is_outdated(l, d)))
         d = d->inside;
     return d;
 }
@@ -66,8 +66,8 @@ bool view_is_busy(const struct live *l, uint32_t tensor, uint32_t row)
     if (row == VIEW_NO_ROW)
         return false;
     for (const struct view_draft *d = view_drafts(l, tensor); d; d = d->inside)
-        if (!d->making && d->handles && d->tensor == tensor && d->row != row &&
-            view_is_unaccepted(view_state(d)) && !is_outdated(l, d))
+        if (!d->making && d->handles && d->row != row && view_is_unaccepted(view_state(d)) &&
+            !is_outdated(l, d))
             return true;
     return false;
 }

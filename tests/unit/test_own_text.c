@@ -174,10 +174,48 @@ static void test_nul_comes_back(void)
     free(odd.bytes);
 }
 
+static void said(struct tree *t, const char *want)
+{
+    CLEANUP(buf_free) struct buf text = BUF_INIT;
+    CU_ASSERT_EQUAL(tree_getxattr(t, ino_row(0), TREE_XATTR_UNDO, &text), 0);
+    buf_char(&text, '\0');
+    CU_ASSERT_PTR_NOT_NULL(strstr((char *)text.data, want));
+}
+
+/* An alignment that a model had, and that no edit can give it: the undo says so, and changes nothing. */
+static void test_alignment_stays(void)
+{
+    struct content odd = odd_model(1U << 21, false);
+    struct place p;
+    struct home x;
+    struct tree_options o = {.strategy = EDIT_COPY, .commit = LIVE_COMMIT_CLOSE, .history = 20};
+    struct tree *t = NULL;
+    make_place(&p, &odd);
+    home_setup(&x);
+    (void)setenv("XDG_STATE_HOME", x.path, 1);
+    CU_ASSERT_EQUAL_FATAL(tree_open(p.model, &o, &t, NULL), 0);
+    CU_ASSERT_EQUAL(do_write(t, "general.alignment", "64\n", 3), 0);
+    CU_ASSERT_EQUAL(undo(t), -EFBIG);
+    said(t, "general.alignment is 2097152: files with more than 1 MiB are not edited");
+    CU_ASSERT_EQUAL(do_write(t, "odd.texts", "[\"x\"]\n", 6), 0);
+    CU_ASSERT_EQUAL(undo(t), -EFBIG);
+    const struct tree_image m = {.t = t};
+    size_t n;
+    char *text = image_text(&m, "metadata/general.alignment", &n);
+    CU_ASSERT_STRING_EQUAL(text, "64\n");
+    free(text);
+    CU_ASSERT_EQUAL(tree_finish(t), 0);
+    tree_close(t);
+    drop_place(&p);
+    home_teardown(&x);
+    free(odd.bytes);
+}
+
 static CU_TestInfo tests[] = {
     {"each file takes its own text back", test_own_text},
     {"a name that equals another up to a NUL is refused alone", test_equal_up_to_nul},
     {"an undo brings such a name back", test_nul_comes_back},
+    {"an undo to an alignment that no edit can give", test_alignment_stays},
     CU_TEST_INFO_NULL,
 };
 
