@@ -90,7 +90,6 @@ static bool wants_inplace(const struct draft *d)
 struct lean {
     uint64_t *weight; /* by multiple of the alignment below the block: bytes */
     uint64_t best;    /* the heaviest of them, in bytes */
-    bool still;       /* all of them lie where they lay, counted from the data's beginning */
 };
 
 /* How many bytes of a tensor are the old ones. */
@@ -102,25 +101,24 @@ static uint64_t kept_bytes(const struct draft *d, const struct edit_info *t)
     return n;
 }
 
+/* A tensor without old bytes weighs nothing. Without any the data begins as before, as far as it can. */
 static void weigh(const struct draft *d, struct lean *l)
 {
     uint64_t block = d->p->block, align = d->keys->alignment, at = 0;
-    bool any = false;
+    if (align >= block)
+        return;
+    l->best = d->g->data_off & (block - 1) & ~(align - 1);
     for (size_t i = 0; i < d->n; i++) {
         uint64_t kept = kept_bytes(d, &d->info[i]);
         uint64_t old = kept ? d->g->tensor[d->info[i].place].off : 0;
-        if (kept && (old - at) % align == 0 && align < block) {
+        if ((old - at) % align == 0) {
             uint64_t lean = (old - at) & (block - 1);
             l->weight[lean / align] += kept;
-            if (!any || l->weight[lean / align] > l->weight[l->best / align])
+            if (l->weight[lean / align] > l->weight[l->best / align])
                 l->best = lean;
-            any = true;
         }
-        l->still &= kept == 0 || old - at == d->g->data_off;
         at = (at + info_size(d, &d->info[i]) + align - 1) & ~(align - 1);
     }
-    if (!any && align < block)
-        l->best = d->g->data_off & (block - 1) & ~(align - 1);
 }
 
 /* R1. Padding that a huge alignment has put before the data is not used for a reserve. */
@@ -129,9 +127,9 @@ static bool keep_data_off(struct draft *d, const struct lean *l)
     uint64_t old = d->g->data_off, n;
     if (d->g->alignment > EDIT_MAX_ALIGNMENT)
         return false;
-    if (!l->still && (old & (d->p->block - 1)) != l->best)
+    if (old % d->keys->alignment || (old & (d->p->block - 1)) != l->best)
         return false;
-    if (old % d->keys->alignment || !fit_reserve(d, old, &n))
+    if (!fit_reserve(d, old, &n))
         return false;
     if (!wants_inplace(d) && n < wanted_reserve(d) / 2)
         return false;
@@ -162,9 +160,8 @@ int lay_data(struct draft *d)
     d->data_off = d->n ? (d->bare + align - 1) & ~(align - 1) : d->bare;
     if (!reserve_in_use(d))
         return 0;
-    struct lean l = {.still = true,
-                     .weight =
-                         calloc(d->p->block / min_u64(align, d->p->block) + 1, sizeof(*l.weight))};
+    struct lean l = {.weight =
+                         calloc(d->p->block / min_u64(align, d->p->block), sizeof(*l.weight))};
     if (!l.weight)
         return -ENOMEM;
     weigh(d, &l);

@@ -33,8 +33,7 @@ int view_base(struct live *l, uint32_t tensor, struct tensor_base **ret)
 
 struct progress {
     const struct live *l;
-    const struct view_draft *d;
-    time_t last;
+    time_t last; /* seconds; 0: none yet */
 };
 
 static void on_progress(void *arg, uint64_t done, uint64_t all)
@@ -44,7 +43,7 @@ static void on_progress(void *arg, uint64_t done, uint64_t all)
     (void)clock_gettime(CLOCK_MONOTONIC, &now);
     if (now.tv_sec == p->last)
         return;
-    if (p->last && all)
+    if (p->last)
         live_log(p->l, LOG_INFO, "encoding: %llu %%", (unsigned long long)(done * 100 / all));
     p->last = now.tv_sec;
 }
@@ -248,7 +247,7 @@ static int finish(struct round *o, int r, bool end)
 int view_data_judge(struct live *l, struct view_draft *d, bool end, const void *request)
 {
     struct round o = {.l = l, .d = d, .edit = TENSOR_EDIT_INIT};
-    struct progress p = {l, d, 0};
+    struct progress p = {l, 0};
     const struct units_watch watch = {&d->cancel, on_progress, &p};
     (void)pthread_mutex_lock(&d->judging);
     lock_take(&l->lock);
@@ -297,7 +296,7 @@ static int judge_text(struct round *o, bool end, const struct units_watch *watch
 int view_text_judge(struct live *l, struct view_draft *d, bool end, const void *request)
 {
     struct round o = {.l = l, .d = d, .text = BUF_INIT, .edit = TENSOR_EDIT_INIT};
-    struct progress p = {l, d, 0};
+    struct progress p = {l, 0};
     const struct units_watch watch = {&d->cancel, on_progress, &p};
     (void)pthread_mutex_lock(&d->judging);
     lock_take(&l->lock);

@@ -289,6 +289,7 @@ static void run_in(const struct script *s, const char *mode)
         (void)script_finish(&r);
     else
         check_end(&r);
+    script_time_runs();
     script_model_drop(&r.m);
     if (r.opt.history)
         CU_ASSERT_EQUAL(nftw(state, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);

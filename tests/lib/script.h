@@ -58,6 +58,8 @@
  *     hold; held; go         copies of the model stop at their beginning; wait for one that has; on.
  *                            go ERRNO: those that stopped fail
  *     fail ERRNO; fail       copies of the model fail; no longer
+ *     later N                so many seconds have passed
+ *     hasty; still           one more at each look at the clock; it stands but for `later`
  *     alter; restore         another program touches the model; it is as it was again
  *     logged TEXT; quiet     the log has TEXT since the last `logged`; it has no warning
  *     fill N; empty N        put n.0 ... n.N-1; and look at them and remove them

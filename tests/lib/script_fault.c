@@ -3,10 +3,66 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <syslog.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "script_run.h"
+
+/* ---- the time ---- */
+
+static atomic_long ahead; /* seconds by which the clock that does not jump is ahead */
+static atomic_bool hasty; /* and each look at it is a second more */
+static atomic_long still; /* not 0: it stands there, in seconds */
+
+/* In place of the C library's. */
+int clock_gettime(clockid_t clock, struct timespec *ret)
+{
+    int r = (int)syscall(SYS_clock_gettime, clock, ret);
+    if (r < 0 || clock != CLOCK_MONOTONIC)
+        return r;
+    if (atomic_load(&still))
+        *ret = (struct timespec){atomic_load(&still), 0};
+    ret->tv_sec += atomic_load(&hasty) ? atomic_fetch_add(&ahead, 1) : atomic_load(&ahead);
+    return 0;
+}
+
+void script_time_runs(void)
+{
+    atomic_store(&hasty, false);
+    atomic_store(&still, 0);
+    atomic_store(&ahead, 0);
+}
+
+static int op_later(struct run *r, char **arg, struct waiter *w)
+{
+    (void)w;
+    atomic_fetch_add(&ahead, (long)script_number(r, arg[0]));
+    return 0;
+}
+
+static int op_hasty(struct run *r, char **arg, struct waiter *w)
+{
+    (void)r;
+    (void)arg;
+    (void)w;
+    atomic_store(&hasty, true);
+    return 0;
+}
+
+static int op_still(struct run *r, char **arg, struct waiter *w)
+{
+    struct timespec now;
+    (void)r;
+    (void)arg;
+    (void)w;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    atomic_store(&still, now.tv_sec);
+    return 0;
+}
 
 /* ---- the log ---- */
 
@@ -196,19 +252,13 @@ static int op_hurry(struct run *r, char **arg, struct waiter *w)
 }
 
 const struct script_op script_faults[] = {
-    {"wait", op_wait, 0, 0, false},
-    {"interrupt", op_interrupt, 0, 0, false},
-    {"hold", op_hold, 0, 0, false},
-    {"held", op_held, 0, 0, false},
-    {"go", op_go, 0, 1, false},
-    {"fail", op_fail, 0, 1, false},
-    {"alter", op_alter, 0, 0, false},
-    {"restore", op_restore, 0, 0, false},
-    {"edits", op_edits, 1, 1, false},
-    {"hurry", op_hurry, 0, 0, false},
-    {"finish", op_finish, 0, 0, false},
-    {"reopen", op_reopen, 0, 0, false},
-    {"logged", op_logged, 1, 1, false},
-    {"quiet", op_quiet, 0, 0, false},
-    {0},
+    {"wait", op_wait, 0, 0, false},           {"later", op_later, 1, 1, false},
+    {"hasty", op_hasty, 0, 0, false},         {"still", op_still, 0, 0, false},
+    {"interrupt", op_interrupt, 0, 0, false}, {"hold", op_hold, 0, 0, false},
+    {"held", op_held, 0, 0, false},           {"go", op_go, 0, 1, false},
+    {"fail", op_fail, 0, 1, false},           {"alter", op_alter, 0, 0, false},
+    {"restore", op_restore, 0, 0, false},     {"edits", op_edits, 1, 1, false},
+    {"hurry", op_hurry, 0, 0, false},         {"finish", op_finish, 0, 0, false},
+    {"reopen", op_reopen, 0, 0, false},       {"logged", op_logged, 1, 1, false},
+    {"quiet", op_quiet, 0, 0, false},         {0},
 };

@@ -83,6 +83,8 @@ int script_redirect(struct run *r, const char *name, int flags, const char *text
 /* Takes the lines of the tree's log; any thread. */
 void script_log(int priority, const char *line);
 void script_log_clear(void);
+/* The clock is as it is: the end of `later`, `hasty` and `still`. */
+void script_time_runs(void);
 /* Memory in use. */
 size_t script_heap(void);
 /* The end of what mknod made. */

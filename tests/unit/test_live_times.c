@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+/* What comes with time, as scripts: views that come back, drafts that wait, lines of progress. */
+#include "script.h"
+
+#define A "a:I8:8=abcdefgh "
+#define B "b:F32:2x3=1,2,3,4,5,6 "
+#define C "c:I8:4=wxyz "
+#define Z "z:I8:20000=.{20000} "
+
+static const struct script scripts[] = {
+    {"views that were unlinked are back after a second", "tensors",
+     "still; trm a/raw; tgone a/raw; trm a/raw =ENOENT; later 1; ttext a/raw abcdefgh; trm a/raw;"
+     "trm a/f32; tgone a/raw; tgone a/f32; later 1; ttext a/raw abcdefgh; tstat a/f32 32; trm "
+     "a/f32;"
+     "ttext a/raw abcdefgh; tgone a/f32",
+     A B C Z},
+    {"a header alone waits for its program", "tensors",
+     "topen A b/f32.npy w trunc; tnpy A '2, 3' ''; close A;"
+     "terror b 'of a NumPy array only the header was written'; later 8; topen A b/f32.npy rw;"
+     "size A 128; tpoke A 128 '6 5 4 3 2 1'; close A; tvalues b/f32 '6 5 4 3 2 1'",
+     A "b:F32:2x3=6,5,4,3,2,1 " C Z},
+    {"not for another program", "tensors",
+     "topen A b/f32.npy w trunc; tnpy A '2, 3' ''; close A; as 2; topen B b/f32.npy rw; size B 152;"
+     "tpoke B 128 '9'; close B; tvalues b/f32 '9 2 3 4 5 6'",
+     A "b:F32:2x3=9,2,3,4,5,6 " C Z},
+    {"nor for longer", "tensors",
+     "topen A b/f32.npy w trunc; tnpy A '2, 3' ''; close A; later 11; topen B b/f32.npy rw;"
+     "size B 152; tpoke B 128 '9'; close B; tvalues b/f32 '9 2 3 4 5 6'",
+     A "b:F32:2x3=9,2,3,4,5,6 " C Z},
+    {"many that waited too long", "tensors",
+     "topen A b/f32.npy w trunc; tnpy A '2, 3' ''; close A; topen A a/f32.npy w trunc;"
+     "tnpy A '8,' ''; close A; later 11; topen A c/f32.npy w trunc; tnpy A '4,' ''; close A;"
+     "topen A a/f32.npy r; size A 160; close A; topen A c/f32.npy rw; size A 128;"
+     "tpoke A 128 '1 2 3 4'; close A; tvalues c/f32 '1 2 3 4'",
+     A B "c:I8:4=\1\2\3\4 " Z},
+    {"the progress of a conversion, and of a copy", "tensors large auto",
+     "hasty; tput big/type 'F16\n'; logged 'encoding: '; put a.name two; fsync;"
+     "logged 'copying: 128 of 132 MiB'",
+     A B C "big:F16:69206016=138412032 "},
+};
+
+SCRIPTS_MAIN("live_times", scripts)
