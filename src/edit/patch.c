@@ -105,14 +105,9 @@ void patch_number(struct patch *p)
     }
 }
 
-uint64_t patch_head_bytes(const struct patch *p, size_t name_len)
-{
-    return PATCH_FIXED + p->n_range * 16 + p->units * 8 + name_len + 8;
-}
-
 void patch_place(struct patch *p, size_t name_len)
 {
-    p->table = patch_head_bytes(p, name_len);
+    p->table = PATCH_FIXED + p->n_range * 16 + p->units * 8 + name_len + 8;
     p->data = (p->table + p->units * PATCH_ROW + PATCH_UNIT - 1) & ~(PATCH_UNIT - 1);
 }
 
@@ -182,7 +177,7 @@ int patch_undo(const struct edit_file *f, const struct patch *p, int undo)
 /* ---- loaded ---- */
 
 /* The head, whose sum is right. False: it means nothing, or not what a journal of ours says. */
-static bool decode(const uint8_t *b, size_t n, struct patch *p, uint32_t name_len)
+static bool decode(const uint8_t *b, struct patch *p, uint32_t name_len)
 {
     uint64_t end = 0, ranges = get_u64(b + 32, false), units = get_u64(b + 40, false);
     p->before = get_u64(b + 16, false);
@@ -203,7 +198,7 @@ static bool decode(const uint8_t *b, size_t n, struct patch *p, uint32_t name_le
         (ranges == 0 || end != p->after || p->range[p->n_range - 1].lo > p->before))
         return false;
     patch_number(p);
-    if (p->units != units || patch_head_bytes(p, name_len) != n)
+    if (p->units != units)
         return false;
     patch_place(p, name_len);
     return units > 0;
@@ -254,7 +249,7 @@ static int decode_head(const struct buf *b, const char *name, uint64_t size, str
     p->sum = calloc((size_t)units + 1, sizeof(*p->sum));
     if (!p->range || !p->sum)
         return -ENOMEM;
-    if (!decode(b->data, b->len, p, name_len))
+    if (!decode(b->data, p, name_len))
         *foreign = "its ranges lie outside";
     else if (name_len != strlen(name) || memcmp(own, name, name_len) != 0)
         *foreign = "it names another file";

@@ -38,7 +38,6 @@ uint64_t patch_unit_sum(const struct patch_stretch *u, size_t i);
 
 /* Number the units, and stretches, of the ranges; then, where the parts of the journal lie. */
 void patch_number(struct patch *p);
-uint64_t patch_head_bytes(const struct patch *p, size_t name_len);
 void patch_place(struct patch *p, size_t name_len);
 
 #endif
