@@ -28,7 +28,7 @@ struct edit_value *edit_value_make(uint32_t type, struct buf *bytes)
     if (!v)
         return NULL;
     atomic_init(&v->refs, 1);
-    v->id = atomic_fetch_add(&count, 1) + 1;
+    v->id = atomic_fetch_add(&count, 1);
     v->type = type;
     v->bytes = *bytes;
     *bytes = BUF_INIT;
@@ -180,7 +180,7 @@ static int append(struct edit_change *c, struct edit_slot s, struct name name, u
         r = copy_name(&s, name);
     if (r < 0)
         return r;
-    s.born = atomic_fetch_add(&count, 1) + 1;
+    s.born = atomic_fetch_add(&count, 1);
     *ret = (uint32_t)c->n;
     c->slot[c->n++] = s;
     enter(c, *ret);
