@@ -27,7 +27,13 @@ static int not_idle(struct err *e)
 
 /* ---- the names of the keys that change ---- */
 
-/* Note all keys that the change makes, changes or removes. 0, -ENOMEM, -EBUSY. */
+static int no_memory(struct err *e)
+{
+    return err_set(e, -ENOMEM, "no memory for the keys");
+}
+
+/* Note all keys that the change makes, changes or removes; there is room for one step more then. 0,
+ * -ENOMEM, -EBUSY. */
 static int note_names(struct live *l, struct err *e)
 {
     struct edit_change *c = &l->next.change;
@@ -38,7 +44,7 @@ static int note_names(struct live *l, struct err *e)
             continue;
         struct name *x = names_get_key(&l->names, s->name, s->name_len);
         if (!x || batch_room(l) < 0 || name_keep_spare(&l->names, x) < 0)
-            return err_set(e, -ENOMEM, "no memory for the keys");
+            return no_memory(e);
         if (!x->key)
             return err_set(e, -EBUSY, "%s: a helper file has the name of this key",
                            show(shown, s->name, s->name_len));
@@ -46,7 +52,7 @@ static int note_names(struct live *l, struct err *e)
         (void)clock_gettime(CLOCK_REALTIME, &x->mtime);
         name_set_error(&l->names, x, NULL);
     }
-    return 0;
+    return batch_room(l) < 0 ? no_memory(e) : 0;
 }
 
 static void raise_ranks(struct live *l)
@@ -73,10 +79,11 @@ static int restore(struct live *l, const struct history_pick *p, struct err *e)
     l->nul_names |= has_nul_names(p->keys);
     next->restored = p->rec.number;
     r = note_names(l, e);
-    batch_note(l, NULL, NULL); /* also where keys only move */
-    next->edits = 1;           /* the caller's, which may be interrupted */
-    if (r == 0)
+    if (r == 0) {
+        batch_note(l, NULL, NULL); /* also where keys only move */
+        next->edits = 1;           /* the caller's, which may be interrupted */
         r = batch_freshen(l, e);
+    }
     if (r < 0) {
         batch_drop(l);
         return r;

@@ -8,6 +8,7 @@
 
 #include "alloc.h"
 #include "cu_main.h"
+#include "history_dir.h"
 #include "live/tensors.h"
 #include "script_run.h"
 
@@ -24,6 +25,8 @@ static const char *const ways[] = {
     "mv a.name a.name~; put a.name three; rm a.name~; open A a.list w trunc; write A '4\n5\n'; "
     "close A;"
     "truncate a.list 0; add a.list 6; fsync",
+    /* With a history. */
+    "put a.name two; put b.new 5; rm a.count; fsync; undo; undo; undo 1",
     /* The last: of a model in two files. */
     "topen A other/raw w; write A XY 8999; close A; tput a/raw ABCDEFGH; put a.name two; tmv other "
     "o;"
@@ -67,8 +70,14 @@ static bool fails_at(const char *way, unsigned n, enum live_commit commit)
 {
     static const struct script s = {"memory is short", NULL, "", ""};
     struct run r = {.s = &s, .mode = way, .lenient = true};
-    r.opt = (struct tree_options){
-        .strategy = EDIT_COPY, .commit = commit, .tensors = true, .log = {.line = script_log}};
+    struct home x;
+    r.opt = (struct tree_options){.strategy = EDIT_COPY,
+                                  .commit = commit,
+                                  .tensors = true,
+                                  .history = strstr(way, "undo") ? 20 : 0,
+                                  .log = {.line = script_log}};
+    home_setup(&x);
+    (void)setenv("XDG_STATE_HOME", x.path, 1);
     live_caller(1, NULL);
     script_model_make(&r.m, SCRIPT_TENSORS | (way == ways[WAYS - 1] ? SCRIPT_SPLIT : 0));
     script_start(&r);
@@ -78,6 +87,7 @@ static bool fails_at(const char *way, unsigned n, enum live_commit commit)
     (void)script_finish(&r);
     check_after(&r);
     script_model_drop(&r.m);
+    home_teardown(&x);
     return hit && !r.failed;
 }
 

@@ -69,6 +69,15 @@ static const struct script scripts[] = {
      "put a.name 'two'; put a.count '9'; fsync; hold; & undo; held; put a.count '11'; go; wait;"
      "text a.name 'one\n'; text a.count '11\n'; fsync",
      A_NAME "a.count:u32=11 " A_OTHER A_LIST},
+    {"keys that only move are not changed", "history close",
+     "rm a.name; reopen; put a.name 'one'; list a.count a.other a.list a.name;"
+     "put a.count x =EINVAL; time noted a.count; undo 1; said 'back to state 1: changed the order';"
+     "list a.name a.count a.other a.list; time same a.count; refused a.count",
+     UNCHANGED},
+    {"a key that comes back last has its place from then on", "history close",
+     "rm a.list; reopen; undo; put b.new '5'; rm a.list; rm b.new; fsync; put b.new '6'; fsync;"
+     "put a.list '[4]'; list a.name a.count a.other a.list b.new",
+     A_NAME A_COUNT A_OTHER "a.list:array[i32]=4 b.new:u32=6 "},
 };
 
 SCRIPTS_MAIN("live_undo", scripts)
