@@ -30,7 +30,7 @@ struct walk {
     bool near; /* no other disk is entered, nor asked: -EXDEV */
 };
 
-static int stat_path_fd(int fd, struct stat *ret, bool *link)
+static int stat_path_fd(int fd, struct stat *ret)
 {
     struct statx st;
     if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC | AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS,
@@ -39,7 +39,6 @@ static int stat_path_fd(int fd, struct stat *ret, bool *link)
     ret->st_dev = makedev(st.stx_dev_major, st.stx_dev_minor);
     ret->st_uid = st.stx_uid;
     ret->st_mode = st.stx_mode;
-    *link = S_ISLNK(st.stx_mode);
     return 0;
 }
 
@@ -92,8 +91,7 @@ static int follow(struct walk *w, int fd, const char *rest, uid_t owner)
         return 0;
     int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     struct stat st = {0};
-    bool link;
-    int r = root < 0 ? -errno : stat_path_fd(root, &st, &link);
+    int r = root < 0 ? -errno : stat_path_fd(root, &st);
     if (r == 0)
         r = step_into(w, root, strdup("/"), st.st_dev);
     if (r < 0 && root >= 0)
@@ -153,13 +151,13 @@ static int step(struct walk *w, enum reach_flags flags, struct found *ret)
 {
     char *name, *rest, *path;
     struct stat st = {0};
-    bool link, more = next_name(w, &name, &rest), last = rest[strspn(rest, "/")] == '\0';
+    bool more = next_name(w, &name, &rest), last = rest[strspn(rest, "/")] == '\0';
     if (!more)
         return -ENOENT; /* "" */
-    int fd = open_name(w, name), r = fd < 0 ? fd : stat_path_fd(fd, &st, &link);
+    int fd = open_name(w, name), r = fd < 0 ? fd : stat_path_fd(fd, &st);
     if (r == 0 && st.st_dev != w->dev && reach_barred(w->reach, st.st_dev))
         r = -EXDEV;
-    if (r == 0 && link) {
+    if (r == 0 && S_ISLNK(st.st_mode)) {
         r = flags == REACH_LINKS ? follow(w, fd, rest, st.st_uid) : -ELOOP;
         (void)close(fd);
         return r < 0 ? r : 1;
@@ -188,14 +186,13 @@ static int walk_from(struct reach *r, int fd, const char *path, const char *name
                      enum reach_flags flags, bool near, struct found *ret)
 {
     struct stat st = {0};
-    bool link;
     struct walk w = {.reach = r,
                      .fd = fcntl(fd, F_DUPFD_CLOEXEC, 0),
                      .path = strdup(path),
                      .rest = strdup(names),
                      .near = near};
     struct found f = FOUND_NONE;
-    int e = w.fd < 0 ? -errno : !w.path || !w.rest ? -ENOMEM : stat_path_fd(w.fd, &st, &link);
+    int e = w.fd < 0 ? -errno : !w.path || !w.rest ? -ENOMEM : stat_path_fd(w.fd, &st);
     w.dev = st.st_dev;
     if (e == 0)
         do
