@@ -56,7 +56,8 @@
  *     wait                   for the oldest & operation; =ERRNO is how that ends
  *     interrupt              a signal to the program that waits for the newest & operation
  *     hold; held; go         copies of the model stop at their beginning; wait for one that has; on.
- *                            go ERRNO: those that stopped fail
+ *                            go ERRNO: those that stopped fail. hold room: questions how much
+ *                            room there is stop
  *     fail ERRNO; fail       copies of the model fail; no longer
  *     later N                so many seconds have passed
  *     hasty; still           one more at each look at the clock; it stands but for `later`

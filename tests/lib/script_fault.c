@@ -145,10 +145,10 @@ static int op_interrupt(struct run *r, char **arg, struct waiter *w)
 
 static int op_hold(struct run *r, char **arg, struct waiter *w)
 {
-    (void)r;
-    (void)arg;
     (void)w;
-    script_copies_hold();
+    if (arg[0] && strcmp(arg[0], "room") != 0)
+        script_fail(r, "%s cannot be held", arg[0]);
+    script_copies_hold(arg[0]);
     return 0;
 }
 
@@ -254,7 +254,7 @@ static int op_hurry(struct run *r, char **arg, struct waiter *w)
 const struct script_op script_faults[] = {
     {"wait", op_wait, 0, 0, false},           {"later", op_later, 1, 1, false},
     {"hasty", op_hasty, 0, 0, false},         {"still", op_still, 0, 0, false},
-    {"interrupt", op_interrupt, 0, 0, false}, {"hold", op_hold, 0, 0, false},
+    {"interrupt", op_interrupt, 0, 0, false}, {"hold", op_hold, 0, 1, false},
     {"held", op_held, 0, 0, false},           {"go", op_go, 0, 1, false},
     {"fail", op_fail, 0, 1, false},           {"alter", op_alter, 0, 0, false},
     {"restore", op_restore, 0, 0, false},     {"edits", op_edits, 1, 1, false},

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statfs.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -252,21 +254,23 @@ bool script_model_alone(const struct script_model *m)
     return files_in(&m->place) == 1 + (m->other.bytes != NULL);
 }
 
-/* ---- copies, held and failed ---- */
+/* ---- copies and questions about room, held and failed ---- */
 
-static struct {
+static struct gate {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool hold;
-    unsigned held; /* copies that wait */
+    bool room;     /* what is held is the question how much room there is, and not copies */
+    unsigned held; /* that wait */
     int spoilt;    /* how those end that waited; 0: well */
-    int error;     /* how all end */
+    int error;     /* how all copies end */
 } gate = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
-void script_copies_hold(void)
+void script_copies_hold(bool room)
 {
     (void)pthread_mutex_lock(&gate.lock);
     gate.hold = true;
+    gate.room = room;
     (void)pthread_mutex_unlock(&gate.lock);
 }
 
@@ -299,12 +303,11 @@ void script_copies_fail(int error)
     (void)pthread_mutex_unlock(&gate.lock);
 }
 
-/* In place of the C library's: a copy that was held moves one byte, so that it is not over yet. */
-ssize_t copy_file_range(int from, off64_t *from_off, int to, off64_t *to_off, size_t n,
-                        unsigned flags)
+/* Waits while such a call is held: true. *error: how it is to end. */
+static bool pass(bool room, int *error)
 {
     (void)pthread_mutex_lock(&gate.lock);
-    bool held = gate.hold;
+    bool held = gate.hold && gate.room == room;
     if (held) {
         gate.held++;
         (void)pthread_cond_broadcast(&gate.changed);
@@ -312,11 +315,39 @@ ssize_t copy_file_range(int from, off64_t *from_off, int to, off64_t *to_off, si
             (void)pthread_cond_wait(&gate.changed, &gate.lock);
         gate.held--;
     }
-    int error = held && gate.spoilt ? gate.spoilt : gate.error;
+    *error = held && gate.spoilt ? gate.spoilt : room ? 0 : gate.error;
     (void)pthread_mutex_unlock(&gate.lock);
+    return held;
+}
+
+/* In place of the C library's: a copy that was held moves one byte, so that it is not over yet. */
+ssize_t copy_file_range(int from, off64_t *from_off, int to, off64_t *to_off, size_t n,
+                        unsigned flags)
+{
+    int error;
+    bool held = pass(false, &error);
     if (error) {
         errno = error;
         return -1;
     }
     return syscall(SYS_copy_file_range, from, from_off, to, to_off, held ? 1 : n, flags);
+}
+
+int fstatvfs(int fd, struct statvfs *ret)
+{
+    struct statfs st;
+    int error;
+    (void)pass(true, &error);
+    if (error) {
+        errno = error;
+        return -1;
+    }
+    if (fstatfs(fd, &st) < 0)
+        return -1;
+    *ret = (struct statvfs){.f_bsize = (unsigned long)st.f_bsize,
+                            .f_frsize = (unsigned long)st.f_frsize,
+                            .f_blocks = st.f_blocks,
+                            .f_bfree = st.f_bfree,
+                            .f_bavail = st.f_bavail};
+    return 0;
 }

@@ -12,6 +12,10 @@ static const struct script scripts[] = {
      "file "
      "a.name:string=two a.count:u32=9 a.other:u32=8 " A_LIST "; fsync; put a.count x =EINVAL",
      "d:I8:8=abcdefgh " B "c:I8:4=WXYZ " BIG},
+    {"a large model is written by itself after some time", "tensors large auto",
+     "put a.name two; later 20; hold; put a.count 9; put a.other 10; held; text a.other '10\n'; go;"
+     "fsync; file a.name:string=two a.count:u32=9 a.other:u32=10 " A_LIST,
+     "a:I8:8=abcdefgh " B "c:I8:4=wxyz " BIG},
     {"a large model: many parts", "tensors large sync",
      "topen A big/raw rw; tdots A 264 262144; close A; tdotted big/raw 264 262144; fsync; topen A "
      "big/raw w;"

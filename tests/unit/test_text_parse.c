@@ -345,6 +345,43 @@ static void test_changed_bytes(void)
     CU_ASSERT_EQUAL(parse(&v3, GGUF_STRING, 0, "b\xff\n\n", &old, &got, NULL), -EILSEQ);
 }
 
+/* A NaN keeps its bits, beside a value that is one too: neither the largest finite ones nor infinity are. */
+static void test_nans(void)
+{
+    static const struct {
+        uint32_t type;
+        uint64_t was;
+        const char *text;
+        uint64_t want;
+    } rows[] = {
+        {GGUF_F32, 0x3fc00000, "2.5", 0x40200000},
+        {GGUF_F32, 0x7f800001, "nan", 0x7f800001},
+        {GGUF_F32, 0xff800001, "nan", 0xff800001},
+        {GGUF_F32, 0x7f800000, "nan", 0x7fc00000},
+        {GGUF_F32, 0x7fc00001, "inf", 0x7f800000},
+        {GGUF_F32, 0x7fc00001, "-inf", 0xff800000},
+        {GGUF_F32, 0x7fc00001, "-1", 0xbf800000},
+        {GGUF_F64, 0x3ff8000000000000, "2.5", 0x4004000000000000},
+        {GGUF_F64, 0x7ff0000000000001, "nan", 0x7ff0000000000001},
+        {GGUF_F64, 0xfff0000000000001, "nan", 0xfff0000000000001},
+        {GGUF_F64, 0x7ff0000000000000, "nan", 0x7ff8000000000000},
+        {GGUF_F64, 0x7ff8000000000001, "inf", 0x7ff0000000000000},
+        {GGUF_F64, 0x7ff8000000000001, "-inf", 0xfff0000000000000},
+        {GGUF_F64, 0x7ff8000000000001, "-1", 0xbff0000000000000},
+    };
+    for (size_t i = 0; i < FORMATS * sizeof(rows) / sizeof(rows[0]); i++) {
+        const struct gguf_format *fmt = formats[i % FORMATS];
+        CLEANUP(buf_free) struct buf a = BUF_INIT, b = BUF_INIT, got = BUF_INIT;
+        const unsigned width = rows[i / FORMATS].type == GGUF_F32 ? 4 : 8;
+        buf_uint(&a, rows[i / FORMATS].was, width, fmt->big);
+        buf_uint(&b, rows[i / FORMATS].want, width, fmt->big);
+        struct gguf_value old = gguf_value_at(fmt, rows[i / FORMATS].type, a.data);
+        const char *text = rows[i / FORMATS].text;
+        CU_ASSERT_EQUAL(parse(fmt, rows[i / FORMATS].type, 0, text, &old, &got, NULL), 0);
+        same(&got, &b, text);
+    }
+}
+
 static void odd_array(struct buf *b, const struct gguf_format *fmt)
 {
     put(b, fmt, "a444", GGUF_F32, 3u, 0x3f800000u, 0x7fc0beefu, 0xffc00000u);
@@ -427,6 +464,7 @@ static CU_TestInfo tests[] = {
     {"arrays of arrays", test_nested},
     {"errors in arrays of arrays", test_nested_errors},
     {"the text that is shown changes no byte", test_unchanged},
+    {"numbers that are not one", test_nans},
     {"a changed string must be UTF-8", test_changed_bytes},
     {"elements that stay keep their bytes", test_array_unchanged},
     {"inner arrays that stay keep their bytes and types", test_nested_unchanged},

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/* Requests that wait for the disk's answer, or for a write, as scripts: more come, and signals. */
+#include "script.h"
+
+static const struct script scripts[] = {
+    {"a signal to what waits for the write that others began", "sync",
+     "put a.name two; hold; & fsync; held; & fsync; interrupt; go; wait; wait =EINTR; fsync",
+     "a.name:string=two " A_COUNT A_OTHER A_LIST},
+    {"a signal to what waits for the next write", "sync",
+     "put a.name two; hold; & fsync; held; put a.count 9; & fsync; interrupt; go; wait;"
+     "wait =EINTR; text a.count '9\n'; fsync",
+     "a.name:string=two a.count:u32=9 " A_OTHER A_LIST},
+    {"a signal while the disk is asked", "sync",
+     "open A a.name w trunc; write A two; hold room; & flush A; held; text a.name 'two\n';"
+     "interrupt; go; wait =EINTR; release A; text a.name 'one\n'; fsync; put a.count 9; fsync",
+     A_NAME "a.count:u32=9 " A_OTHER A_LIST},
+    {"a signal while the disk is asked about an edit before", "sync",
+     "open A a.name w trunc; write A two; hold room; & flush A; held; open B a.count w trunc;"
+     "write B 9; & flush B; interrupt; go; wait; wait =EINTR; release A; release B;"
+     "text a.name 'two\n'; text a.count '9\n'; fsync",
+     "a.name:string=two a.count:u32=9 " A_OTHER A_LIST},
+    {"an edit that comes after one was interrupted is asked about by itself", "sync",
+     "open A a.name w trunc; write A two; hold room; & flush A; held; interrupt; open B a.count w "
+     "trunc;"
+     "write B 9; & flush B; go; wait =EINTR; wait; release A; release B; text a.name 'one\n';"
+     "text a.count '9\n'; fsync",
+     A_NAME "a.count:u32=9 " A_OTHER A_LIST},
+    {"more edits while the disk is asked: each is answered", "sync",
+     "open A a.name w trunc; write A two; hold room; & flush A; held; open B a.count w trunc;"
+     "write B 9; & flush B; open C a.other w trunc; write C 10; & flush C; rm a.list; go; wait;"
+     "wait; wait; release A; release B; release C; file " UNCHANGED "; fsync",
+     "a.name:string=two a.count:u32=9 a.other:u32=10 "},
+    {"the answer is no: also to those that were not asked for yet, and to a wait for them", "sync",
+     "open A a.name w trunc; write A two; hold room; & flush A; held; open B a.count w trunc;"
+     "write B 9; & flush B; & fsync; go ENOSPC; wait =ENOSPC; wait =ENOSPC; wait =ENOSPC;"
+     "refused a.name; refused a.count; release A; release B; text a.name 'one\n';"
+     "text a.count '7\n'; put a.other 10; fsync",
+     A_NAME A_COUNT "a.other:u32=10 " A_LIST},
+    {"what was kept before stays when the answer is no", "sync",
+     "put a.name two; hold room; open A a.count w trunc; write A 9; & flush A; held; go ENOSPC;"
+     "wait =ENOSPC; release A; text a.name 'two\n'; text a.count '7\n'; refused a.count;"
+     "good a.name; fsync",
+     "a.name:string=two " A_COUNT A_OTHER A_LIST},
+    {"nothing is written by itself in mode sync", "sync",
+     "put a.name two; later 20; put a.count 9; put a.other 10; put a.name three; rm a.list;"
+     "put a.count 10; put a.other 11; file " UNCHANGED,
+     "a.name:string=three a.count:u32=10 a.other:u32=11 "},
+};
+
+SCRIPTS_MAIN("live_ask", scripts)
