@@ -167,13 +167,28 @@ int mapped_freeze(struct mapped *m, uint64_t off, uint64_t n, int fd, uint64_t a
     return 0;
 }
 
+/* Bytes from which on to ask whether they are a hole is quicker than to read one: that fills pages of memory. */
+#define HOLE_LEAST ((size_t)64 << 10)
+
+/* True: a hole, with data behind it. Without data behind it the file may have been cut. */
+static bool is_hole(int fd, uint64_t off, size_t n)
+{
+    uint64_t data = off;
+    return n >= HOLE_LEAST && sys_libc.seek(&sys_libc, fd, off, SEEK_DATA, &data) == 0 &&
+           data - off >= n;
+}
+
 /*
  * By pread(2): on a file system in memory, reading a hole through a mapping fills it with a page.
  */
 static int read_mapped(const struct source *s, uint64_t off, void *dst, size_t n)
 {
     struct mapped *m = (struct mapped *)(uintptr_t)s->mem;
-    int r = sys_read_all(&sys_libc, s->fd, dst, n, off);
+    int r = 0;
+    if (is_hole(s->fd, off, n))
+        memset(dst, 0, n);
+    else
+        r = sys_read_all(&sys_libc, s->fd, dst, n, off);
     /* The file may have been changed before or while it was read. */
     return atomic_load(&m->frozen) ? mapped_copy(m, off, dst, n) : r;
 }

@@ -114,6 +114,28 @@ static void test_frozen_source(void)
     (void)close(fd);
 }
 
+/* A hole is zeros, with data behind it; and no bytes at all once the file is cut. */
+static void test_hole(void)
+{
+    enum { HOLE = 3 * (64 << 10) };
+    struct mapped *m = NULL;
+    uint8_t *bytes = malloc(HOLE + 1);
+    int fd = memfd_create("model", MFD_CLOEXEC);
+    CU_ASSERT_TRUE_FATAL(fd >= 0);
+    CU_ASSERT_EQUAL(pwrite(fd, "x", 1, HOLE), 1);
+    CU_ASSERT_EQUAL_FATAL(mapped_open(fd, HOLE + 1, &m, NULL), 0);
+    const struct source s = mapped_source(m);
+    memset(bytes, 1, HOLE + 1);
+    CU_ASSERT_EQUAL(s.read(&s, 0, bytes, HOLE), 0);
+    CU_ASSERT_TRUE(bytes[0] == 0 && memcmp(bytes, bytes + 1, HOLE - 1) == 0);
+    CU_ASSERT_EQUAL(s.read(&s, 0, bytes, HOLE + 1), 0);
+    CU_ASSERT_EQUAL(bytes[HOLE], 'x');
+    CU_ASSERT_EQUAL(ftruncate(fd, PAGE), 0);
+    CU_ASSERT_EQUAL(s.read(&s, 0, bytes, HOLE), -EIO);
+    mapped_unref(m);
+    free(bytes);
+}
+
 /* A copy that cannot be written or mapped leaves all as it was. */
 static void test_freeze_fails(void)
 {
@@ -334,6 +356,7 @@ static void test_lay(void)
 }
 
 static CU_TestInfo tests[] = {
+    {"a hole is read without its pages", test_hole},
     {"what is frozen stays", test_freeze},
     {"a source of frozen pages", test_frozen_source},
     {"pages that cannot be frozen", test_freeze_fails},
