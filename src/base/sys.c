@@ -164,6 +164,14 @@ static int do_unlinkat(const struct sys *s, int dir, const char *name)
     return result(unlinkat(dir, name, 0));
 }
 
+static int do_link(const struct sys *s, int fd, int dir, const char *name)
+{
+    char path[32];
+    (void)s;
+    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    return result(linkat(AT_FDCWD, path, dir, name, AT_SYMLINK_FOLLOW));
+}
+
 static int do_mkdirat(const struct sys *s, int dir, const char *name, mode_t mode)
 {
     (void)s;
@@ -223,6 +231,7 @@ const struct sys sys_libc = {
     .fremovexattr = do_fremovexattr,
     .rename = do_rename,
     .unlinkat = do_unlinkat,
+    .link = do_link,
     .mkdirat = do_mkdirat,
     .list = do_list,
 };

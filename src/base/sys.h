@@ -46,6 +46,8 @@ struct sys {
     int (*fremovexattr)(const struct sys *s, int fd, const char *name);
     int (*rename)(const struct sys *s, int dir, const char *from, const char *to, unsigned flags);
     int (*unlinkat)(const struct sys *s, int dir, const char *name);
+    /* linkat: give a file that has no name one. */
+    int (*link)(const struct sys *s, int fd, int dir, const char *name);
     int (*mkdirat)(const struct sys *s, int dir, const char *name, mode_t mode);
     /* Call fn for each name except "." and "..", until fn returns other than 0; return that. */
     int (*list)(const struct sys *s, int dir, int (*fn)(void *arg, const char *name), void *arg);

@@ -270,11 +270,12 @@ static int call_keep(const struct job *j, const struct patch *p, int undo, struc
     return r;
 }
 
-/* The journal is there, open as fd, and empty. */
-static int patch_with(struct job *j, int *fd, int undo, struct err *e)
+/* The journal is there, open as fd: of the draft that lent it, or empty. */
+static int patch_with(struct job *j, const struct edit_draft *lent, int *fd, int undo,
+                      struct err *e)
 {
     CLEANUP(patch_free) struct patch p = PATCH_INIT;
-    int r = patch_write(j->f, j->p, j->h, *fd, undo, &p, e);
+    int r = patch_write(j->f, j->p, j->h, lent, *fd, undo, &p, e);
     if (r == 0) {
         *fd = -1;
         r = call_keep(j, &p, undo, e);
@@ -288,9 +289,14 @@ static int patch_with(struct job *j, int *fd, int undo, struct err *e)
 
 static int patch_run(struct job *j, struct err *e)
 {
+    struct edit_draft *lent = j->p->lender;
     int undo = temp_unnamed(j->f, e);
-    int fd = undo < 0 ? undo : journal_create(j->f, e);
-    int r = fd < 0 ? fd : patch_with(j, &fd, undo, e);
+    int fd = undo < 0 || !lent ? -1 : journal_adopt(j->f, lent);
+    if (fd < 0)
+        lent = NULL;
+    if (undo >= 0 && !lent)
+        fd = journal_create(j->f, e);
+    int r = undo < 0 ? undo : fd < 0 ? fd : patch_with(j, lent, &fd, undo, e);
     if (undo >= 0)
         sys_close(j->f->sys, &undo);
     if (fd >= 0)

@@ -34,7 +34,12 @@ struct edit_draft {
     struct source src;        /* fd -1: src.mem points to all bytes */
     struct buf bytes;         /* owned */
     struct edit_draft *whole; /* a reference: the draft whose file it is; NULL: it owns src.fd */
+    /* Its file may become a journal (journal_adopt()), once: it has no name, its first EDIT_DRAFT_ROOM
+     * bytes are not used, and it ends where src does. */
+    atomic_bool lends;
 };
+
+#define EDIT_DRAFT_ROOM ((uint64_t)64 << 10)
 
 struct edit_file;
 /*

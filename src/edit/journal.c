@@ -106,6 +106,24 @@ int journal_create(const struct edit_file *f, struct err *e)
     return fd;
 }
 
+int journal_adopt(const struct edit_file *f, struct edit_draft *d)
+{
+    char name[NAME_MAX + 1];
+    if (!atomic_exchange(&d->lends, false))
+        return -EBUSY;
+    int fd = fcntl(d->src.fd, F_DUPFD_CLOEXEC, 0);
+    if (fd < 0)
+        return -errno;
+    edit_side_name(name, f->name, EDIT_JOURNAL_SUFFIX);
+    int r = f->sys->link(f->sys, fd, f->dir, name);
+    if (r < 0) {
+        sys_close(f->sys, &fd);
+        return r;
+    }
+    give_to_owner(f, fd);
+    return fd;
+}
+
 int journal_write(const struct edit_file *f, uint64_t lo, const uint8_t *old, const uint8_t *new,
                   uint64_t n, struct err *e)
 {

@@ -10,8 +10,6 @@
 #include "base/bytes.h"
 #include "base/hash.h"
 
-static const uint64_t sum_key[2] = {0x6a6f75726e616c20, 0x6f66206767756673}; /* any, but fixed */
-
 void patch_free(struct patch *p)
 {
     if (p->sys)
@@ -38,6 +36,7 @@ void patch_find(const struct patch *p, uint64_t i, struct patch_stretch *u)
     const uint64_t off = (i - range->stretch) * PATCH_STRETCH;
     u->no = range->unit + off / PATCH_UNIT;
     u->at = range->lo + off;
+    u->src = range->src + off;
     u->n = (size_t)min_u64(PATCH_STRETCH, range->n - off);
     u->old_n = (size_t)within_u64(u->at, u->n, p->before);
     u->units = (u->n + PATCH_UNIT - 1) / PATCH_UNIT;
@@ -56,22 +55,22 @@ int patch_each(const struct patch *p, patch_fn *fn, void *arg)
     return r;
 }
 
-uint64_t patch_sum(const void *bytes, size_t n)
+uint64_t patch_sum(uint64_t before, const void *bytes, size_t n)
 {
-    return siphash(sum_key, bytes, n);
+    return xxh64(before, bytes, n);
 }
 
 uint64_t patch_sector_sum(const uint8_t *old, size_t n, size_t i)
 {
     size_t at = i * PATCH_SECTOR;
-    return at < n ? siphash(sum_key, old + at, (size_t)min_u64(PATCH_SECTOR, n - at)) : 0;
+    return at < n ? patch_sum(0, old + at, (size_t)min_u64(PATCH_SECTOR, n - at)) : 0;
 }
 
 uint64_t patch_unit_sum(const struct patch_stretch *u, size_t i)
 {
     size_t at = i * PATCH_UNIT;
-    return siphash_two(sum_key, u->row + i * PATCH_ROW, PATCH_ROW, u->new + at,
-                       (size_t)min_u64(PATCH_UNIT, u->n - at));
+    return patch_sum(patch_sum(0, u->row + i * PATCH_ROW, PATCH_ROW), u->new + at,
+                     (size_t)min_u64(PATCH_UNIT, u->n - at));
 }
 
 /* False: the journal's bytes are not those that its head speaks of. */
@@ -85,7 +84,7 @@ static bool sums_fit(const struct patch *p, const struct patch_stretch *u)
 
 static int read_new(const struct sys *s, const struct patch *p, struct patch_stretch *u)
 {
-    return sys_read_all(s, p->fd, u->new, u->n, p->data + u->no * PATCH_UNIT);
+    return sys_read_all(s, p->fd, u->new, u->n, u->src);
 }
 
 static int read_journal(const struct sys *s, const struct patch *p, struct patch_stretch *u)
@@ -105,10 +104,9 @@ void patch_number(struct patch *p)
     }
 }
 
-void patch_place(struct patch *p, size_t name_len)
+uint64_t patch_rest_bytes(const struct patch *p, size_t name_len)
 {
-    p->table = PATCH_FIXED + p->n_range * 16 + p->units * 8 + name_len + 8;
-    p->data = (p->table + p->units * PATCH_ROW + PATCH_UNIT - 1) & ~(PATCH_UNIT - 1);
+    return p->n_range * PATCH_RANGE + p->units * 8 + name_len + 8;
 }
 
 /* ---- applied ---- */
@@ -176,86 +174,92 @@ int patch_undo(const struct edit_file *f, const struct patch *p, int undo)
 
 /* ---- loaded ---- */
 
-/* The head, whose sum is right. False: it means nothing, or not what a journal of ours says. */
-static bool decode(const uint8_t *b, struct patch *p, uint32_t name_len)
+/* The first part of the head. */
+struct fixed {
+    uint64_t name_len, ranges, units, rest;
+    uint64_t n; /* bytes of the rest */
+    uint64_t sum;
+};
+
+/* False: the sum is wrong, or the rest does not lie in a file of that size. */
+static bool decode_fixed(const uint8_t b[PATCH_FIXED], uint64_t file, struct fixed *h,
+                         struct patch *p)
 {
-    uint64_t end = 0, ranges = get_u64(b + 32, false), units = get_u64(b + 40, false);
+    uint64_t ranges, units, end;
+    *h = (struct fixed){get_u32(b + 12, false),
+                        get_u64(b + 32, false),
+                        get_u64(b + 40, false),
+                        get_u64(b + 48, false),
+                        0,
+                        patch_sum(0, b, PATCH_FIXED - 8)};
     p->before = get_u64(b + 16, false);
     p->after = get_u64(b + 24, false);
+    p->rest = h->rest;
+    return get_u64(b + PATCH_FIXED - 8, false) == h->sum && get_u32(b + 8, false) == PATCH_UNIT &&
+           mul_u64(h->ranges, PATCH_RANGE, &ranges) && mul_u64(h->units, 8, &units) &&
+           add_u64(ranges, units, &h->n) && add_u64(h->n, h->name_len + 8, &h->n) &&
+           add_u64(h->rest, h->n, &end) && end <= file;
+}
+
+/* The rest, whose sum is right. False: it means nothing, or not what a journal of ours says. */
+static bool decode_rest(const uint8_t *b, const struct fixed *h, uint64_t file, struct patch *p)
+{
+    uint64_t end = 0;
     if (p->before > p->after || p->after > INT64_MAX)
         return false;
-    for (size_t i = 0; i < ranges; i++) {
-        const uint8_t *at = b + PATCH_FIXED + 16 * i;
-        uint64_t lo = get_u64(at, false), len = get_u64(at + 8, false), hi;
-        if (lo % PATCH_UNIT || len == 0 || lo < end || !add_u64(lo, len, &hi) || hi > p->after ||
-            (len % PATCH_UNIT && hi != p->after))
+    for (size_t i = 0; i < h->ranges; i++, b += PATCH_RANGE) {
+        struct patch_range r = {
+            .lo = get_u64(b, false), .n = get_u64(b + 8, false), .src = get_u64(b + 16, false)};
+        uint64_t hi, src_end;
+        if (r.lo % PATCH_UNIT || r.n == 0 || r.lo < end || !add_u64(r.lo, r.n, &hi) ||
+            hi > p->after || (r.n % PATCH_UNIT && hi != p->after))
             return false;
-        p->range[p->n_range++] = (struct patch_range){.lo = lo, .n = len};
+        if (r.src % PATCH_UNIT || r.src == 0 || !add_u64(r.src, r.n, &src_end) || src_end > file)
+            return false;
+        p->range[p->n_range++] = r;
         end = hi;
     }
     /* What was not there before is in the journal, to the last byte. */
     if (p->after > p->before &&
-        (ranges == 0 || end != p->after || p->range[p->n_range - 1].lo > p->before))
+        (h->ranges == 0 || end != p->after || p->range[p->n_range - 1].lo > p->before))
         return false;
     patch_number(p);
-    if (p->units != units)
-        return false;
-    patch_place(p, name_len);
-    return units > 0;
+    p->table = h->rest + h->n;
+    return p->units == h->units && p->units > 0;
 }
 
-/* Bytes of the journal. */
-static uint64_t journal_bytes(const struct patch *p)
-{
-    uint64_t last = (p->range[p->n_range - 1].n - 1) % PATCH_UNIT + 1;
-    return p->data + (p->units - 1) * PATCH_UNIT + last;
-}
-
-/* The length of the head, by its first bytes; 0 if they are not one. */
-static uint64_t head_length(const uint8_t fixed[PATCH_FIXED], uint64_t file)
-{
-    uint64_t n, ranges, units;
-    bool fits = get_u32(fixed + 8, false) == PATCH_UNIT &&
-                mul_u64(get_u64(fixed + 32, false), 16, &ranges) &&
-                mul_u64(get_u64(fixed + 40, false), 8, &units) && add_u64(ranges, units, &n) &&
-                add_u64(n, (uint64_t)PATCH_FIXED + get_u32(fixed + 12, false) + 8, &n);
-    return fits && n <= file ? n : 0;
-}
-
-static int load_head(const struct sys *s, int fd, uint64_t file, struct buf *b)
+/* Read the head. b is empty: it was not written to its end. */
+static int load_head(const struct sys *s, int fd, uint64_t file, struct fixed *h, struct patch *p,
+                     struct buf *b)
 {
     uint8_t fixed[PATCH_FIXED];
     int r = file < PATCH_FIXED ? 0 : sys_read_all(s, fd, fixed, PATCH_FIXED, 0);
-    uint64_t n = r < 0 || file < PATCH_FIXED ? 0 : head_length(fixed, file);
-    uint8_t *at = n ? buf_extend(b, (size_t)n) : NULL;
-    if (r == 0)
-        r = buf_error(b);
+    if (r < 0 || file < PATCH_FIXED || !decode_fixed(fixed, file, h, p))
+        return r;
+    uint8_t *at = buf_extend(b, (size_t)h->n);
+    r = buf_error(b);
     if (r == 0 && at)
-        r = sys_read_all(s, fd, at, b->len, 0);
-    /* It may have been changed since its length was read. */
-    if (r == 0 && at &&
-        (memcmp(at, fixed, PATCH_FIXED) != 0 || get_u64(at + n - 8, false) != patch_sum(at, n - 8)))
+        r = sys_read_all(s, fd, at, b->len, h->rest);
+    if (r == 0 && at && get_u64(at + h->n - 8, false) != patch_sum(h->sum, at, (size_t)h->n - 8))
         b->len = 0;
     return r;
 }
 
-static int decode_head(const struct buf *b, const char *name, uint64_t size, struct patch *p,
-                       const char **foreign)
+static int decode_head(const struct buf *b, const struct fixed *h, uint64_t file, const char *name,
+                       uint64_t size, struct patch *p, const char **foreign)
 {
-    uint32_t name_len = get_u32(b->data + 12, false);
-    uint64_t ranges = get_u64(b->data + 32, false), units = get_u64(b->data + 40, false);
-    const uint8_t *sums = b->data + PATCH_FIXED + ranges * 16, *own = sums + units * 8;
-    p->range = calloc((size_t)ranges + 1, sizeof(*p->range));
-    p->sum = calloc((size_t)units + 1, sizeof(*p->sum));
+    const uint8_t *sums = b->data + h->ranges * PATCH_RANGE, *own = sums + h->units * 8;
+    p->range = calloc((size_t)h->ranges + 1, sizeof(*p->range));
+    p->sum = calloc((size_t)h->units + 1, sizeof(*p->sum));
     if (!p->range || !p->sum)
         return -ENOMEM;
-    if (!decode(b->data, p, name_len))
+    if (!decode_rest(b->data, h, file, p))
         *foreign = "its ranges lie outside";
-    else if (name_len != strlen(name) || memcmp(own, name, name_len) != 0)
+    else if (h->name_len != strlen(name) || memcmp(own, name, h->name_len) != 0)
         *foreign = "it names another file";
     else if (size < p->before || size > p->after)
         *foreign = "it is for a file of another size";
-    for (uint64_t i = 0; i < units; i++)
+    for (uint64_t i = 0; i < h->units; i++)
         p->sum[i] = get_u64(sums + 8 * i, false);
     return 0;
 }
@@ -265,16 +269,18 @@ int patch_load(const struct sys *s, int fd, const char *name, uint64_t size, str
 {
     CLEANUP(buf_free) struct buf b = BUF_INIT;
     struct patch p = PATCH_INIT;
+    struct fixed h = {0};
     struct stat st;
     *whole = false;
     *foreign = NULL;
     int r = s->fstat(s, fd, &st);
+    const uint64_t file = r == 0 ? (uint64_t)st.st_size : 0;
     if (r == 0)
-        r = load_head(s, fd, (uint64_t)st.st_size, &b);
+        r = load_head(s, fd, file, &h, &p, &b);
     if (r < 0 || b.len == 0)
         return r;
-    r = decode_head(&b, name, size, &p, foreign);
-    *whole = r == 0 && (*foreign || journal_bytes(&p) == (uint64_t)st.st_size);
+    r = decode_head(&b, &h, file, name, size, &p, foreign);
+    *whole = r == 0 && (*foreign || p.table + p.units * PATCH_ROW == file);
     if (!*whole) {
         patch_free(&p);
         return r;
@@ -348,11 +354,10 @@ int patch_map(const struct patch *p, struct map *m)
     for (size_t i = 0; i < p->n_range; i++) {
         const struct patch_range *r = &p->range[i];
         void *at = (void *)(uintptr_t)(m->data + r->lo);
-        uint64_t off = p->data + r->unit * PATCH_UNIT;
         if (r->lo >= m->size)
             continue;
         size_t n = (size_t)min_u64(r->n, m->size - r->lo);
-        if (mmap(at, n, PROT_READ, MAP_SHARED | MAP_FIXED, p->fd, (off_t)off) == MAP_FAILED)
+        if (mmap(at, n, PROT_READ, MAP_SHARED | MAP_FIXED, p->fd, (off_t)r->src) == MAP_FAILED)
             return -errno;
     }
     m->own = min_u64(m->size, p->before);

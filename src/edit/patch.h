@@ -12,14 +12,23 @@
  *     8  u32 bytes of a unit          12  u32 bytes of the name
  *    16  u64 size of the model before, 24  u64 after: not less, for tensors may be added at the end
  *    32  u64 ranges                   40  u64 n
- *    48  the ranges: u64 first byte, u64 bytes; in order, disjoint
+ *    48  u64 where the rest of the head begins
+ *    56  u64 sum of everything before
+ *     -  new bytes, from 64 KiB on
+ *     -  the rest of the head:
+ *        the ranges: u64 first byte, u64 bytes, u64 where in the journal their new bytes begin; in
+ *        order, disjoint
  *        u64 for each unit: sum of its row of the table, and of its new bytes
  *        the model's name
- *        u64 sum of everything before
- *     -  the table: for each unit a row of 128 u64, the sums of the old bytes of its sectors
- *     -  from the next multiple of 64 KiB on: the new bytes
+ *        u64 sum of both parts of the head
+ *     -  the table, to the end: for each unit a row of 128 u64, the sums of the old bytes of its sectors
  *
- * The part before the table is all that is held in memory: 8 bytes for 64 KiB of the model.
+ * The head is all that is held in memory: 8 bytes for 64 KiB of the model.
+ *
+ * A large draft need not be written twice: its file has no name, and becomes the journal
+ * (journal_adopt()). New bytes then stay where they are in the draft, if they lie there as they are to
+ * lie in the model; the rest of the journal is written before and behind them.
+ *
  * Bytes that the model did not have before are missing, zero or new until the edit is done; a file
  * that has grown is cut back if the edit fails.
  *
@@ -37,6 +46,7 @@
 
 struct patch_range {
     uint64_t lo, n;   /* of the model */
+    uint64_t src;     /* where in the journal its new bytes begin */
     uint64_t unit;    /* number of its first unit */
     uint64_t stretch; /* and of its first stretch (patch_units.h) */
 };
@@ -48,8 +58,10 @@ struct patch {
     struct patch_range *range; /* owned */
     size_t n_range, cap_range;
     uint64_t units, stretches;
-    uint64_t *sum;        /* owned: of each unit */
-    uint64_t table, data; /* where in the journal they begin */
+    uint64_t *sum;  /* owned: of each unit */
+    uint64_t own;   /* new bytes that lie before it in the journal are the draft's */
+    uint64_t rest;  /* where the rest of the head begins */
+    uint64_t table; /* and the table */
     /* Owned; NULL: patch_each() makes it. Of a journal that was written: so that memory is needed neither
      * to apply it nor to undo that. */
     struct patch_stretch *room;
@@ -62,12 +74,13 @@ void patch_free(struct patch *p);
 int patch_bytes(const struct edit_plan *plan, uint64_t *ret);
 
 /*
- * Step 1: fill and sync a new journal, open as `fd`, for a plan that is a `patch`. What the model has
- * there now is kept in the file `undo`. Both stay the caller's on failure; else fd passes to *ret.
- * 0, -EINTR (hooks), -errno.
+ * Step 1: fill and sync a new journal, open as `fd`, for a plan that is a `patch`. `lent`: the draft of
+ * the plan that has become the journal; NULL: none. What the model has there now is kept in the file
+ * `undo`. Both stay the caller's on failure; else fd passes to *ret. 0, -EINTR (hooks), -errno.
  */
 int patch_write(const struct edit_file *f, const struct edit_plan *plan,
-                const struct edit_hooks *hooks, int fd, int undo, struct patch *ret, struct err *e);
+                const struct edit_hooks *hooks, const struct edit_draft *lent, int fd, int undo,
+                struct patch *ret, struct err *e);
 /* Step 2: write the new bytes into the model and sync it: of a journal that was just written, or that was
  * found; or, from `undo`, the old ones back. */
 int patch_apply(const struct edit_file *f, const struct patch *p);

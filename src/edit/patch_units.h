@@ -5,7 +5,8 @@
 
 #include "edit/patch.h"
 
-#define PATCH_FIXED 48 /* bytes of the head before its ranges */
+#define PATCH_FIXED 64 /* bytes of the first part of the head */
+#define PATCH_RANGE 24 /* and of a range */
 #define PATCH_ROW ((size_t)(PATCH_UNIT / PATCH_SECTOR * 8)) /* bytes of a row of the table */
 
 /* Units that are read, summed and written at once. */
@@ -15,6 +16,7 @@
 /* Units of one range, in memory. */
 struct patch_stretch {
     uint64_t no, at; /* of its first unit in the journal, and of its first byte in the model */
+    uint64_t src;    /* of its first new byte in the journal */
     size_t n, old_n; /* its bytes after and before */
     size_t units;
     uint8_t row[PATCH_UNITS * PATCH_ROW];
@@ -31,13 +33,14 @@ void patch_find(const struct patch *p, uint64_t i, struct patch_stretch *u);
 /* Call fn with all units in order, until it returns other than 0. 0, -ENOMEM, what fn returned. */
 int patch_each(const struct patch *p, patch_fn *fn, void *arg);
 
-/* The sums of n bytes; of the old bytes of sector i of a stretch (n: all that it has); of its unit i. */
-uint64_t patch_sum(const void *bytes, size_t n);
+/* The sums of n bytes, as a continuation of another sum or of 0; of the old bytes of sector i of a stretch (n: all that it has); of its unit i. */
+uint64_t patch_sum(uint64_t before, const void *bytes, size_t n);
 uint64_t patch_sector_sum(const uint8_t *old, size_t n, size_t i);
 uint64_t patch_unit_sum(const struct patch_stretch *u, size_t i);
 
-/* Number the units, and stretches, of the ranges; then, where the parts of the journal lie. */
+/* Number the units, and stretches, of the ranges. */
 void patch_number(struct patch *p);
-void patch_place(struct patch *p, size_t name_len);
+/* Bytes of the rest of the head. */
+uint64_t patch_rest_bytes(const struct patch *p, size_t name_len);
 
 #endif

@@ -11,29 +11,59 @@
 
 /* ---- the ranges of a plan ---- */
 
+_Static_assert(EDIT_DRAFT_ROOM >= PATCH_UNIT, "the head of a journal fits before a draft");
+
+static uint64_t round_up(uint64_t n)
+{
+    return (n + PATCH_UNIT - 1) & ~(PATCH_UNIT - 1);
+}
+
+static int new_range(struct patch *p, struct patch_range range)
+{
+    int r = array_grow(&p->range, &p->cap_range, p->n_range, sizeof(*p->range));
+    if (r == 0)
+        p->range[p->n_range++] = range;
+    return r;
+}
+
+/* The units with these bytes: the journal gets new bytes of its own for them. */
 static int add_range(struct patch *p, uint64_t lo, uint64_t hi)
 {
     struct patch_range *last = p->n_range ? &p->range[p->n_range - 1] : NULL;
     lo &= ~(PATCH_UNIT - 1);
-    hi = min_u64((hi + PATCH_UNIT - 1) & ~(PATCH_UNIT - 1), p->after);
-    if (last && lo <= last->lo + last->n) {
+    hi = min_u64(round_up(hi), p->after);
+    if (last && last->src == 0 && lo <= last->lo + last->n) {
         last->n = max_u64(last->lo + last->n, hi) - last->lo;
         return 0;
     }
-    int r = array_grow(&p->range, &p->cap_range, p->n_range, sizeof(*p->range));
+    return new_range(p, (struct patch_range){.lo = lo, .n = hi - lo});
+}
+
+/* A segment of the draft that has become the journal: its whole units stay where they are, if they lie
+ * there as in the model. */
+static int add_lent(struct patch *p, const struct segment *s)
+{
+    const uint64_t end = s->at + s->len;
+    uint64_t lo = round_up(s->at), hi = min_u64(end, p->before) & ~(PATCH_UNIT - 1);
+    if ((s->at ^ s->src) & (PATCH_UNIT - 1) || s->src < PATCH_UNIT || lo >= hi)
+        return add_range(p, s->at, end);
+    int r = lo > s->at ? add_range(p, s->at, lo) : 0;
     if (r == 0)
-        p->range[p->n_range++] = (struct patch_range){.lo = lo, .n = hi - lo};
-    return r;
+        r = new_range(p,
+                      (struct patch_range){.lo = lo, .n = hi - lo, .src = s->src + (lo - s->at)});
+    return r == 0 && hi < end ? add_range(p, hi, end) : r;
 }
 
 /* What comes from drafts, and what was not in the old file, behind the ranges of the header. */
-static int find_ranges(const struct edit_plan *plan, struct patch *p)
+static int find_ranges(const struct edit_plan *plan, const struct edit_draft *lent, struct patch *p)
 {
     int r = 0;
     for (size_t i = 1; i < plan->image->n && r == 0; i++) {
         const struct segment *s = &plan->image->seg[i];
-        bool old = s->from == IMAGE_FILE && s->no == EDIT_OLD_FILE;
-        if (s->from == IMAGE_MEMORY || (s->from == IMAGE_FILE && !old))
+        bool file = s->from == IMAGE_FILE && s->no != EDIT_OLD_FILE;
+        if (file && lent && plan->image->file[s->no].fd == lent->src.fd)
+            r = add_lent(p, s);
+        else if (file || s->from == IMAGE_MEMORY)
             r = add_range(p, s->at, s->at + s->len);
     }
     if (r == 0 && p->after > p->before)
@@ -68,7 +98,7 @@ int patch_bytes(const struct edit_plan *plan, uint64_t *ret)
     struct patch p = make_patch(plan);
     int r = add_range(&p, 0, plan->head.len);
     if (r == 0)
-        r = find_ranges(plan, &p);
+        r = find_ranges(plan, NULL, &p);
     *ret = p.units * PATCH_UNIT;
     free(p.range);
     return r;
@@ -149,7 +179,6 @@ static int keep_old(const struct writing *w, struct patch_stretch *u)
 static int write_stretch(const struct writing *w, struct patch_stretch *u)
 {
     const struct sys *s = w->f->sys;
-    const uint64_t at = w->p->data + u->no * PATCH_UNIT;
     int r = keep_old(w, u);
     if (r == 0)
         r = make_new(w, u);
@@ -158,10 +187,10 @@ static int write_stretch(const struct writing *w, struct patch_stretch *u)
     if (r == 0)
         r = sys_write_all(s, w->p->fd, u->row, u->units * PATCH_ROW,
                           w->p->table + u->no * PATCH_ROW);
+    if (r == 0 && u->src >= w->p->own)
+        r = sys_write_all(s, w->p->fd, u->new, u->n, u->src);
     if (r == 0)
-        r = sys_write_all(s, w->p->fd, u->new, u->n, at);
-    if (r == 0)
-        sys_begin_sync(s, w->p->fd, at, u->n);
+        sys_begin_sync(s, w->p->fd, u->src, u->n);
     return r;
 }
 
@@ -207,35 +236,68 @@ static int write_all(struct writing *w)
     return units_run(&c, &watch);
 }
 
+/* Where the parts of the journal lie. */
+static void place(struct patch *p, size_t name_len)
+{
+    uint64_t at = p->own;
+    for (size_t i = 0; i < p->n_range; i++)
+        if (p->range[i].src == 0) {
+            p->range[i].src = at;
+            at += round_up(p->range[i].n);
+        }
+    p->rest = at;
+    p->table = at + patch_rest_bytes(p, name_len);
+}
+
+static void put_sum(struct buf *b, uint64_t before)
+{
+    if (!buf_error(b))
+        buf_uint(b, patch_sum(before, b->data, b->len), 8, false);
+}
+
+static void put_fixed(struct buf *b, const struct patch *p, size_t name_len)
+{
+    buf_str(b, PATCH_MAGIC);
+    buf_uint(b, PATCH_UNIT, 4, false);
+    buf_uint(b, name_len, 4, false);
+    buf_uint(b, p->before, 8, false);
+    buf_uint(b, p->after, 8, false);
+    buf_uint(b, p->n_range, 8, false);
+    buf_uint(b, p->units, 8, false);
+    buf_uint(b, p->rest, 8, false);
+    put_sum(b, 0);
+}
+
 static int write_head(const struct writing *w)
 {
     const struct patch *p = w->p;
-    CLEANUP(buf_free) struct buf b = BUF_INIT;
+    const struct sys *s = w->f->sys;
+    CLEANUP(buf_free) struct buf fixed = BUF_INIT, b = BUF_INIT;
     size_t name_len = strlen(w->f->name);
-    buf_str(&b, PATCH_MAGIC);
-    buf_uint(&b, PATCH_UNIT, 4, false);
-    buf_uint(&b, name_len, 4, false);
-    buf_uint(&b, p->before, 8, false);
-    buf_uint(&b, p->after, 8, false);
-    buf_uint(&b, p->n_range, 8, false);
-    buf_uint(&b, p->units, 8, false);
+    put_fixed(&fixed, p, name_len);
     for (size_t i = 0; i < p->n_range; i++) {
         buf_uint(&b, p->range[i].lo, 8, false);
         buf_uint(&b, p->range[i].n, 8, false);
+        buf_uint(&b, p->range[i].src, 8, false);
     }
     for (uint64_t i = 0; i < p->units; i++)
         buf_uint(&b, p->sum[i], 8, false);
     buf_add(&b, w->f->name, name_len);
-    if (!buf_error(&b))
-        buf_uint(&b, patch_sum(b.data, b.len), 8, false);
-    return buf_error(&b) ? buf_error(&b) : sys_write_all(w->f->sys, p->fd, b.data, b.len, 0);
+    int r = buf_error(&fixed);
+    if (r == 0) {
+        put_sum(&b, patch_sum(0, fixed.data, PATCH_FIXED - 8));
+        r = buf_error(&b);
+    }
+    if (r == 0)
+        r = sys_write_all(s, p->fd, b.data, b.len, p->rest);
+    return r < 0 ? r : sys_write_all(s, p->fd, fixed.data, fixed.len, 0);
 }
 
 /* All of step 1 but for the files being made. */
 static int fill(struct writing *w)
 {
     struct patch *p = w->p;
-    patch_place(p, strlen(w->f->name));
+    place(p, strlen(w->f->name));
     p->sum = malloc((size_t)(p->units + 1) * sizeof(*p->sum));
     int r = p->sum ? write_all(w) : -ENOMEM;
     if (r == 0) /* with its holes */
@@ -248,14 +310,16 @@ static int fill(struct writing *w)
 }
 
 int patch_write(const struct edit_file *f, const struct edit_plan *plan,
-                const struct edit_hooks *hooks, int fd, int undo, struct patch *ret, struct err *e)
+                const struct edit_hooks *hooks, const struct edit_draft *lent, int fd, int undo,
+                struct patch *ret, struct err *e)
 {
     static const uint8_t zeros[PATCH_SECTOR];
     struct patch p = make_patch(plan);
     struct writing w = {f, plan, hooks, &p, undo, patch_sector_sum(zeros, PATCH_SECTOR, 0)};
     int r = find_header(f, plan, &p);
     if (r == 0)
-        r = find_ranges(plan, &p);
+        r = find_ranges(plan, lent, &p);
+    p.own = lent ? round_up(lent->src.size) : PATCH_UNIT;
     p.fd = fd;
     p.room = malloc(sizeof(*p.room));
     if (r == 0)

@@ -125,7 +125,8 @@ static uint64_t padding_after(const struct draft *d, size_t i)
 /* A draft is a file of the image, or memory. */
 static void add_draft(const struct draft *d, const struct edit_piece *piece)
 {
-    struct image *im = d->p->image;
+    struct edit_plan *p = d->p;
+    struct image *im = p->image;
     const struct source *src = &piece->draft->src;
     if (src->fd < 0) {
         image_add_memory(im, (const uint8_t *)src->mem + piece->src, piece->len);
@@ -134,7 +135,11 @@ static void add_draft(const struct draft *d, const struct edit_piece *piece)
         uint32_t no = last ? (uint32_t)im->files - 1 : image_file(im, *src);
         image_add_file(im, no, piece->src, piece->len);
     }
-    d->p->changed += piece->len;
+    p->changed += piece->len;
+    if (piece->len > p->lends && atomic_load(&piece->draft->lends)) {
+        p->lends = piece->len;
+        p->lender = piece->draft;
+    }
 }
 
 static void add_old(const struct draft *d, const struct edit_info *t, uint64_t lo, uint64_t hi)

@@ -94,6 +94,8 @@ struct edit_plan {
     uint64_t *tensor_rank;
     struct edit_content **content; /* owned references: drafts that the image reads */
     size_t n_content;
+    struct edit_draft *lender; /* one of theirs that `lends`, with the longest piece; or NULL */
+    uint64_t lends;            /* bytes of that piece */
 };
 
 #define EDIT_PLAN_INIT ((struct edit_plan){0})

@@ -115,7 +115,7 @@ static int add_patch(struct image *im, const struct patch *p, uint32_t no, struc
     uint32_t from = image_file(im, journal);
     for (size_t i = 0; i < p->n_range; i++) {
         image_add_file(im, no, at, p->range[i].lo - at);
-        image_add_file(im, from, p->data + p->range[i].unit * PATCH_UNIT, p->range[i].n);
+        image_add_file(im, from, p->range[i].src, p->range[i].n);
         at = p->range[i].lo + p->range[i].n;
     }
     image_add_file(im, no, at, p->after - at);

@@ -369,7 +369,7 @@ int tensor_draft_make(const struct edit_file *f, struct tensor_base *base, enum 
     d->base = tensor_base_ref(base);
     atomic_init(&d->limit, limit_of(base, view));
     d->size = d->cut = tensor_view_size(base, view);
-    d->shift = view == TENSOR_RAW ? place_of(base) % SHIFT : 0;
+    d->shift = view == TENSOR_RAW && base->exists ? EDIT_DRAFT_ROOM + place_of(base) % SHIFT : 0;
     /* The header alone is not read from the model. Without one that can be taken (of more dimensions)
      * writes find out. */
     if (tensor_view_is_npy(view) && d->size > 0 &&

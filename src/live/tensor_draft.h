@@ -26,7 +26,8 @@
  *
  * Much of `raw` that was written is not copied: the file is sealed when it is judged
  * (tensor_seal.h), and what is written meanwhile goes to a new one over it. Passed, the base has the bytes
- * of the seal, and the draft does without; else the two become one file again before it is judged anew.
+ * of the seal, and the draft does without; else the two become one file again before it is judged anew. A sealed
+ * file may become the journal of the edit, and has room for it before its bytes (EDIT_DRAFT_ROOM).
  *
  * Threads: any. One judges at a time, up to passed() or failed(). Others may read and write
  * meanwhile: what they write is part of this judgement or of the next. Of two locks `io` is held for one

@@ -33,6 +33,7 @@ static void seal(struct tensor_draft *d)
         return;
     (void)tensor_base_ref(d->base);
     d->file->src.size = d->shift + d->size;
+    atomic_store(&d->file->lends, true);
     d->file = NULL;
     d->cut = d->size;
 }
@@ -100,6 +101,7 @@ static int unseal(struct tensor_draft *d)
     lock_take(&d->lock);
     edit_draft_unref(d->file);
     d->file = edit_draft_ref(s->file);
+    atomic_store(&d->file->lends, false);
     bits_free(&d->present);
     d->present = present;
     d->cut = min_u64(d->cut, s->cut);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* System calls that fail at a chosen call: see faultsys.h. */
-#include "faultsys.h"
+#include "faultlog.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,26 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SECTOR 512
 #define SHORT_MAX 1000
-
-struct fault_write {
-    struct fault_write *next;
-    int fd;                  /* a duplicate */
-    uint64_t ino, off, size; /* size: of the file before */
-    size_t n;                /* bytes before, of which `was` are kept; beyond the old size: zeros */
-    uint8_t was[];
-};
-
-/* How a change of the folder is undone: by a rename, or (to is empty) by removing `from`. */
-struct fault_entry {
-    struct fault_entry *next; /* the one before */
-    bool lost;
-    int dir;
-    unsigned flags;
-    char from[256], to[256];
-    char kept[64]; /* what the change removed: gets the name `from` back, or goes with the sync */
-};
 
 static struct faultsys *self(const struct sys *s)
 {
@@ -36,157 +17,6 @@ static struct faultsys *self(const struct sys *s)
 }
 
 static const struct sys *real = &sys_libc;
-
-/* The lot: splitmix64. */
-static uint64_t lot(struct faultsys *fs)
-{
-    uint64_t z = fs->seed += 0x9E3779B97F4A7C15;
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9;
-    z = (z ^ z >> 27) * 0x94D049BB133111EB;
-    return z ^ z >> 31;
-}
-
-/* The log of FAULT_POWER. */
-
-static void log_write(struct faultsys *fs, int fd, uint64_t off, size_t n)
-{
-    struct stat st;
-    if (fs->mode != FAULT_POWER || real->fstat(real, fd, &st) < 0)
-        return;
-    struct fault_write *w = calloc(1, sizeof(*w) + n);
-    if (!w)
-        abort();
-    char path[64];
-    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    w->fd = open(path, O_RDWR | O_CLOEXEC); /* the fd itself may be write-only */
-    w->ino = st.st_ino;
-    w->off = off;
-    w->size = (uint64_t)st.st_size;
-    w->n = n;
-    if (w->fd < 0 || (n && pread(w->fd, w->was, n, (off_t)off) < 0))
-        abort();
-    w->next = fs->writes;
-    fs->writes = w;
-}
-
-static struct fault_entry *log_entry(struct faultsys *fs, int dir, const char *from, const char *to)
-{
-    struct fault_entry *e = calloc(1, sizeof(*e));
-    if (!e)
-        abort();
-    e->dir = dir;
-    (void)snprintf(e->from, sizeof(e->from), "%s", from);
-    (void)snprintf(e->to, sizeof(e->to), "%s", to);
-    e->next = fs->entries;
-    fs->entries = e;
-    return e;
-}
-
-static void forget_writes(struct faultsys *fs, uint64_t ino)
-{
-    for (struct fault_write **at = &fs->writes; *at;) {
-        struct fault_write *w = *at;
-        if (w->ino != ino) {
-            at = &w->next;
-            continue;
-        }
-        *at = w->next;
-        (void)close(w->fd);
-        free(w);
-    }
-}
-
-static void forget_entry(struct fault_entry *e)
-{
-    if (e->kept[0])
-        (void)unlinkat(e->dir, e->kept, 0);
-    free(e);
-}
-
-static void forget_entries(struct faultsys *fs)
-{
-    while (fs->entries) {
-        struct fault_entry *e = fs->entries;
-        fs->entries = e->next;
-        forget_entry(e);
-    }
-}
-
-/* Of the folder that was synced. */
-static void sync_entries(struct faultsys *fs, const struct stat *synced)
-{
-    for (struct fault_entry **at = &fs->entries; *at;) {
-        struct fault_entry *e = *at;
-        struct stat st;
-        if (fstat(e->dir, &st) == 0 &&
-            (st.st_dev != synced->st_dev || st.st_ino != synced->st_ino)) {
-            at = &e->next;
-            continue;
-        }
-        *at = e->next;
-        forget_entry(e);
-    }
-}
-
-static void undo_entry(const struct fault_entry *e)
-{
-    if (e->to[0])
-        (void)renameat2(e->dir, e->from, e->dir, e->to, e->flags);
-    else if (!e->kept[0])
-        (void)unlinkat(e->dir, e->from, 0);
-    if (e->kept[0])
-        (void)renameat(e->dir, e->kept, e->dir, e->from);
-}
-
-static void lose_write(struct faultsys *fs, const struct fault_write *w)
-{
-    for (size_t i = 0; i < w->n; i += SECTOR)
-        if (lot(fs) & 1) {
-            size_t n = w->n - i < SECTOR ? w->n - i : SECTOR;
-            if (pwrite(w->fd, w->was + i, n, (off_t)(w->off + i)) < 0)
-                abort();
-        }
-    if (w->n == 0 && (lot(fs) & 1) && ftruncate(w->fd, (off_t)w->size) < 0)
-        abort();
-}
-
-static bool names(const struct fault_entry *e, const char *name)
-{
-    return strcmp(e->from, name) == 0 || (name[0] && strcmp(e->to, name) == 0);
-}
-
-/* Has an earlier change of one of its names been lost? */
-static bool lost_before(const struct fault_entry *e)
-{
-    for (const struct fault_entry *p = e->next; p; p = p->next)
-        if (p->lost && (names(p, e->from) || names(p, e->to)))
-            return true;
-    return false;
-}
-
-/* From the oldest on, which is the last of the list. */
-static void choose_lost(struct faultsys *fs, struct fault_entry *e)
-{
-    if (!e)
-        return;
-    choose_lost(fs, e->next);
-    bool unlucky = lot(fs) & 1;
-    e->lost = unlucky || lost_before(e);
-}
-
-void faultsys_power_cut(struct faultsys *fs)
-{
-    for (struct fault_write *w = fs->writes; w; w = w->next)
-        lose_write(fs, w);
-    choose_lost(fs, fs->entries);
-    /* The newest first. A change that stays has no name in common with a lost one before it. */
-    for (struct fault_entry *e = fs->entries; e; e = e->next)
-        if (e->lost) {
-            undo_entry(e);
-            e->kept[0] = '\0';
-        }
-    forget_entries(fs);
-}
 
 /* Count a call; true if it must return *ret instead of being made. */
 static bool fault(const struct sys *s, const char *what, int *ret)
@@ -240,7 +70,7 @@ static int f_openat(const struct sys *s, int dir, const char *name, int flags, m
         self(s)->created++;
         self(s)->fresh = fd;
         if (self(s)->mode == FAULT_POWER)
-            (void)log_entry(self(s), dir, name, "");
+            (void)fault_log_entry(self(s), dir, name, "");
     }
     return fd;
 }
@@ -265,14 +95,14 @@ static ssize_t f_pwrite(const struct sys *s, int fd, const void *src, size_t n, 
     FAULT("pwrite");
     if (self(s)->frozen && fd == self(s)->frozen)
         return -EPERM;
-    log_write(self(s), fd, off, n);
+    fault_log_write(self(s), fd, off, n);
     return real->pwrite(real, fd, src, shorten(s, n), off);
 }
 
 static int f_ftruncate(const struct sys *s, int fd, uint64_t size)
 {
     FAULT("ftruncate");
-    log_write(self(s), fd, 0, 0);
+    fault_log_write(self(s), fd, 0, 0);
     return real->ftruncate(real, fd, size);
 }
 
@@ -283,9 +113,9 @@ static int f_fsync(const struct sys *s, int fd)
     if (real->fstat(real, fd, &st) < 0)
         return -EBADF;
     if (S_ISDIR(st.st_mode))
-        sync_entries(self(s), &st);
+        fault_synced_folder(self(s), &st);
     else
-        forget_writes(self(s), st.st_ino);
+        fault_synced(self(s), st.st_ino);
     return 0;
 }
 
@@ -307,7 +137,7 @@ static ssize_t f_copy_range(const struct sys *s, int from, uint64_t from_off, in
     FAULT("copy_file_range");
     if (self(s)->no_range)
         return self(s)->no_range;
-    log_write(self(s), to, to_off, n);
+    fault_log_write(self(s), to, to_off, n);
     return real->copy_range(real, from, from_off, to, to_off, shorten(s, n));
 }
 
@@ -323,7 +153,7 @@ static int clone_by_copy(struct faultsys *fs, int from, uint64_t from_off, int t
     if (from_off % 4096 || to_off % 4096 || from_off + n > size ||
         (n % 4096 && from_off + n != size))
         return -EINVAL;
-    log_write(fs, to, to_off, (size_t)n);
+    fault_log_write(fs, to, to_off, (size_t)n);
     uint8_t *bytes = malloc((size_t)n + 1);
     int r = bytes ? sys_read_all(real, from, bytes, (size_t)n, from_off) : -ENOMEM;
     if (r == 0)
@@ -428,7 +258,7 @@ static int f_rename(const struct sys *s, int dir, const char *from, const char *
         keep(fs, dir, to, kept);
     int r = real->rename(real, dir, from, to, flags);
     if (r == 0 && fs->mode == FAULT_POWER) {
-        struct fault_entry *e = log_entry(fs, dir, to, from);
+        struct fault_entry *e = fault_log_entry(fs, dir, to, from);
         e->flags = flags;
         memcpy(e->kept, kept, sizeof(kept));
     }
@@ -447,7 +277,17 @@ static int f_unlinkat(const struct sys *s, int dir, const char *name)
         keep(fs, dir, name, kept);
     int r = real->unlinkat(real, dir, name);
     if (r == 0 && fs->mode == FAULT_POWER)
-        memcpy(log_entry(fs, dir, name, "")->kept, kept, sizeof(kept));
+        memcpy(fault_log_entry(fs, dir, name, "")->kept, kept, sizeof(kept));
+    return r;
+}
+
+static int f_link(const struct sys *s, int fd, int dir, const char *name)
+{
+    FAULT("linkat");
+    note_name(s, dir, name);
+    int r = self(s)->no_link ? self(s)->no_link : real->link(real, fd, dir, name);
+    if (r == 0 && self(s)->mode == FAULT_POWER)
+        (void)fault_log_entry(self(s), dir, name, "");
     return r;
 }
 
@@ -489,6 +329,7 @@ void faultsys_init(struct faultsys *fs, enum fault_mode mode, unsigned n, int er
                 .fremovexattr = f_fremovexattr,
                 .rename = f_rename,
                 .unlinkat = f_unlinkat,
+                .link = f_link,
                 .mkdirat = f_mkdirat,
                 .list = f_list},
         .mode = mode,

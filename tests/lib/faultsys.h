@@ -58,6 +58,7 @@ struct faultsys {
     int no_range;     /* copy_file_range fails with this */
     /* Stores that are no disks. Each is an error that the call then always gives, or 0. */
     int no_tmpfile; /* making a file without a name */
+    int no_link;    /* giving one a name */
     int no_create;  /* making one with a name */
     int no_list;    /* listing extended attributes */
     int no_read;    /* reading through a handle that may write */

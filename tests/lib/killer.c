@@ -124,6 +124,13 @@ int renameat2(int dir, const char *from, int into, const char *to, unsigned flag
     return (int)syscall(SYS_renameat2, dir, from, into, to, flags);
 }
 
+int linkat(int from, const char *name, int dir, const char *to, int flags)
+{
+    if (step())
+        return -1;
+    return (int)syscall(SYS_linkat, from, name, dir, to, flags);
+}
+
 int unlinkat(int dir, const char *name, int flags)
 {
     if (step())

@@ -37,9 +37,12 @@ uint8_t *get_file(int dir, const char *name, size_t *n)
     return bytes;
 }
 
+enum { SMALL = 20001, LARGE = 200001 }; /* bytes of b */
+
 /* Tensors large enough to have whole blocks, at no block's beginning; room in the header. */
-static uint8_t *make_model(uint8_t pad_byte, size_t *n)
+static uint8_t *make_model(uint8_t pad_byte, uint64_t b_len, size_t *n)
 {
+    static const uint8_t zeros[LARGE];
     struct build b;
     build_init(&b, 3, false);
     b.pad_byte = pad_byte;
@@ -50,7 +53,7 @@ static uint8_t *make_model(uint8_t pad_byte, size_t *n)
     memset(spaces, ' ', sizeof(spaces));
     build_str_n(&b, KEY_RESERVE, spaces, 3000);
     build_tensor(&b, "a", F32, SHAPE(5), NULL, 20);
-    build_tensor(&b, "b", I8, SHAPE(20001), NULL, 20001);
+    build_tensor(&b, "b", I8, SHAPE(b_len), b_len == LARGE ? zeros : NULL, (size_t)b_len);
     build_tensor(&b, "c", I8, SHAPE(7003), NULL, 7003);
     return build_finish(&b, n);
 }
@@ -67,19 +70,29 @@ static const char *memory(void)
     return access("/dev/shm", R_OK | W_OK | X_OK) == 0 ? "/dev/shm" : "/tmp";
 }
 
-void setup_at(struct fixture *x, const char *root, uint8_t pad_byte)
+static void setup_model(struct fixture *x, const char *root, uint8_t pad_byte, uint64_t b_len)
 {
     (void)snprintf(x->path, sizeof(x->path), "%s/ggufs-test-XXXXXX", root);
     CU_ASSERT_PTR_NOT_NULL_FATAL(mkdtemp(x->path));
     x->dir = open(x->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    x->old = make_model(pad_byte, &x->old_n);
+    x->old = make_model(pad_byte, b_len, &x->old_n);
     put_file(x->dir, NAME, x->old, x->old_n);
     parse_old(x);
+}
+
+void setup_at(struct fixture *x, const char *root, uint8_t pad_byte)
+{
+    setup_model(x, root, pad_byte, SMALL);
 }
 
 void setup_with(struct fixture *x, uint8_t pad_byte)
 {
     setup_at(x, memory(), pad_byte);
+}
+
+void setup_long(struct fixture *x)
+{
+    setup_model(x, memory(), 0, LARGE);
 }
 
 void setup(struct fixture *x)
@@ -162,6 +175,24 @@ static struct edit_draft *make_draft(size_t n, bool file)
     return d;
 }
 
+/* A draft without a name on the file system of setup_long(): all but the edges of b, whose bytes lie in it
+ * as in the model. */
+static struct edit_piece make_lent(const struct gguf *g)
+{
+    enum { EDGE = 11 };
+    const struct gguf_tensor *b = &g->tensor[1];
+    struct edit_piece p = {EDGE, b->nbytes - 2 * EDGE, 0, NULL};
+    CLEANUP(buf_free) struct buf bytes = BUF_INIT;
+    p.src = EDIT_DRAFT_ROOM + (b->off + EDGE) % EDIT_DRAFT_ROOM;
+    for (size_t i = 0; i < p.len; i++)
+        buf_char(&bytes, (char)(i * 5 + i / 256 + 1));
+    int fd = open(memory(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    CU_ASSERT_EQUAL_FATAL(sys_write_all(&sys_libc, fd, bytes.data, bytes.len, p.src), 0);
+    CU_ASSERT_EQUAL_FATAL(edit_draft_file(fd, &p.draft, NULL), 0);
+    atomic_store(&p.draft->lends, true);
+    return p;
+}
+
 void make_tensor_edit(struct edit *d, const struct gguf *g, const uint8_t *old, size_t old_n,
                       enum edit_strategy s, unsigned what)
 {
@@ -173,6 +204,11 @@ void make_tensor_edit(struct edit *d, const struct gguf *g, const uint8_t *old, 
     edit_change_init(&c, g, NULL);
     if (what & EDIT_BYTES)
         CU_ASSERT_EQUAL(edit_tensor_write(&c, "b", 1, bytes, 3, NULL), 0);
+    if (what & EDIT_LENT) {
+        struct edit_piece lent = make_lent(g);
+        CU_ASSERT_EQUAL(edit_tensor_write(&c, "b", 1, &lent, 1, NULL), 0);
+        edit_draft_unref(lent.draft);
+    }
     if (what & EDIT_MADE)
         CU_ASSERT_EQUAL(edit_tensor_set(&c, "a", 1, &short_one, &made, 1, NULL), 0);
     if (what & EDIT_RENAMED)

@@ -19,6 +19,7 @@ from editlib import RESERVE, entries, opened, strict, sync, write
 
 MOST = 400  # calls of one commit: far more than there are
 LARGE = 'large.weight'
+SIZE, MORE = 200000, 1200000  # of it; from 1 MiB on what is written is not copied
 
 
 def state(file):
@@ -36,11 +37,19 @@ class Kills(unittest.TestCase):
         finally:
             os.close(fd)
 
-    def in_place(self, at):
+    def in_place(self, at, edit=None):
         """What leaves all offsets as they are."""
-        self.bytes(at)
+        (edit or self.bytes)(at)
         os.rename(os.path.join(at, 'tensors', LARGE), os.path.join(at, 'tensors', 'renamed'))
         write(at, 'general.name', 'changed')
+
+    def more(self, at):
+        with opened(os.path.join(at, 'tensors', LARGE, 'raw'), os.O_WRONLY) as fd:
+            os.pwrite(fd, b'more bytes' * 110000, 5001)
+
+    def most(self, at):
+        """So much that the draft becomes the journal."""
+        self.in_place(at, self.more)
 
     def anything(self, at):
         self.in_place(at)
@@ -69,17 +78,17 @@ class Kills(unittest.TestCase):
             sync(at, 'tensors')
         return state(mountlib.get(source))
 
-    def put(self, folder):
+    def put(self, folder, size):
         home = os.path.join(folder, 'home')
         os.makedirs(home, exist_ok=True)
-        source = disks.put_model(home, 200000)
+        source = disks.put_model(home, size)
         disks.log_of(source, '-o', 'relayout=copy,reserve=65536')
         return source
 
-    def kills(self, folder, way, edit):
+    def kills(self, folder, way, edit, size=SIZE):
         """Until one is not reached any more."""
         options = ('-o', f'relayout={way},reserve=65536')
-        source = self.put(folder)
+        source = self.put(folder, size)
         data = mountlib.get(source)
         old, new = state(data), self.new_state(source, options, edit)
         self.assertNotEqual(old, new)
@@ -103,6 +112,9 @@ class Kills(unittest.TestCase):
     def test_in_place(self):
         self.kills(mountlib.folder, 'inplace', self.in_place)
 
+    def test_most_in_place(self):
+        self.kills(mountlib.folder, 'inplace', self.most, MORE)
+
     def test_reflink(self):
         with disks.Disk('xfs') as folder:
             self.kills(folder, 'reflink', self.in_place)
@@ -110,6 +122,9 @@ class Kills(unittest.TestCase):
 
 class Failures(Kills):
     """The same calls fail, one after the other; the mount goes on."""
+
+    def anything(self, at):
+        self.in_place(at)
 
     def later(self, at, found):
         """An edit of what the model is by then, of which nothing fails: what it then has to be."""
@@ -144,16 +159,16 @@ class Failures(Kills):
         self.assertTrue(state(mountlib.get(os.path.join(at, 'model.gguf'))) == want, mount.log())
         return synced, found, reached
 
-    def kills(self, folder, way, edit):
+    def kills(self, folder, way, edit, size=SIZE):
         options = ('-o', f'relayout={way},reserve=65536')
-        source = self.put(folder)
+        source = self.put(folder, size)
         data = mountlib.get(source)
-        old, new = state(data), self.new_state(source, options, self.in_place)
+        old, new = state(data), self.new_state(source, options, edit)
         for number in range(1, MOST):
             with open(source, 'wb') as out:
                 out.write(data)
             with self.subTest(way=way, call=number):
-                synced, found, reached = self.one(source, options, self.in_place, number)
+                synced, found, reached = self.one(source, options, edit, number)
                 self.parts(found, old, new)
                 if synced:
                     self.assertEqual(found, new)

@@ -92,7 +92,7 @@ static void test_patch_read(void)
     make_tensor_edit(&d, x.g, x.old, x.old_n, EDIT_INPLACE, EDIT_BYTES | EDIT_ADDED);
     struct edit_file f = open_model(&x, calm());
     int fd = journal_create(&f, NULL), undo = temp_unnamed(&f, NULL);
-    CU_ASSERT_EQUAL_FATAL(patch_write(&f, &d.p, NULL, fd, undo, &p, NULL), 0);
+    CU_ASSERT_EQUAL_FATAL(patch_write(&f, &d.p, NULL, NULL, fd, undo, &p, NULL), 0);
     patch_free(&p);
     (void)close(undo);
     edit_file_close(&f);

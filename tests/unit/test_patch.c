@@ -16,31 +16,41 @@
 #include "build_gguf.h"
 #include "cu_main.h"
 #include "edit/journal.h"
+#include "edit/patch_units.h"
 #include "edit/recover.h"
 #include "edit/temp.h"
 #include "faultsys.h"
 #include "model_dir.h"
-
-static const uint64_t sum_key[2] = {0x6a6f75726e616c20, 0x6f66206767756673};
 
 /* A model, an edit of it in place that is in the journal, and nothing of it in the model. */
 struct work {
     struct fixture x;
     struct edit d;
     uint8_t *journal;
-    size_t n, head; /* bytes of it, and of what its first sum covers */
+    size_t n, rest, table; /* bytes of it, and where the rest of its head and its table begin */
 };
+
+/* A journal in a file of its own, or of the draft that lends itself. */
+static int make_journal(const struct edit_file *f, const struct edit_plan *p)
+{
+    return p->lender ? journal_adopt(f, p->lender) : journal_create(f, NULL);
+}
 
 static void begin(struct work *w, unsigned what)
 {
     struct patch p;
-    setup_with(&w->x, 0);
+    if (what & EDIT_LENT)
+        setup_long(&w->x);
+    else
+        setup_with(&w->x, 0);
     make_tensor_edit(&w->d, w->x.g, w->x.old, w->x.old_n, EDIT_INPLACE, what);
     CU_ASSERT_TRUE_FATAL(w->d.p.patch);
     struct edit_file f = open_model(&w->x, calm());
-    int fd = journal_create(&f, NULL), undo = temp_unnamed(&f, NULL);
-    CU_ASSERT_EQUAL_FATAL(patch_write(&f, &w->d.p, NULL, fd, undo, &p, NULL), 0);
-    w->head = (size_t)p.table;
+    CU_ASSERT_EQUAL(w->d.p.lender != NULL, (what & EDIT_LENT) != 0);
+    int fd = make_journal(&f, &w->d.p), undo = temp_unnamed(&f, NULL);
+    CU_ASSERT_EQUAL_FATAL(patch_write(&f, &w->d.p, NULL, w->d.p.lender, fd, undo, &p, NULL), 0);
+    w->rest = (size_t)p.rest;
+    w->table = (size_t)p.table;
     patch_free(&p);
     (void)close(undo);
     edit_file_close(&f);
@@ -56,7 +66,10 @@ static void end(struct work *w)
 
 static void seal(struct work *w)
 {
-    put_u64(w->journal + w->head - 8, siphash(sum_key, w->journal, w->head - 8), false);
+    uint64_t sum = xxh64(0, w->journal, 56);
+    put_u64(w->journal + 56, sum, false);
+    sum = xxh64(sum, w->journal + w->rest, w->table - 8 - w->rest);
+    put_u64(w->journal + w->table - 8, sum, false);
 }
 
 /* What edit_recover() makes of the journal. */
@@ -99,12 +112,13 @@ static void tear(const struct work *w)
 static void test_torn(void)
 {
     static const unsigned edits[] = {EDIT_BYTES, EDIT_BYTES | EDIT_RENAMED,
-                                     EDIT_ADDED | EDIT_RENAMED};
-    for (size_t i = 0; i < 60; i++) {
+                                     EDIT_ADDED | EDIT_RENAMED, EDIT_LENT,
+                                     EDIT_LENT | EDIT_ADDED | EDIT_RENAMED};
+    for (size_t i = 0; i < 100; i++) {
         struct work w;
         struct edit_recovered found;
-        begin(&w, edits[i % 3]);
-        if (i >= 3)
+        begin(&w, edits[i % 5]);
+        if (i >= 5)
             tear(&w);
         check_read_through(&w.x, &w.d);
         CU_ASSERT_EQUAL(recover(&w, &found), 0);
@@ -123,16 +137,17 @@ static void test_torn(void)
 
 /* ---- what was not written to its end ---- */
 
-static void test_void(void)
+static void damage(unsigned what)
 {
     struct work w;
     struct edit_recovered found;
-    begin(&w, EDIT_BYTES | EDIT_ADDED);
+    begin(&w, what);
     for (size_t i = 0; i < 300; i++) {
         size_t n = i < 100 ? draw() % w.n : w.n, at = draw() % w.n;
         uint8_t was = w.journal[at];
-        if (i >= 100 && i % 2) /* near its beginning */
-            at = draw() % (w.head + 4096), was = w.journal[at];
+        if (i >= 100 && i % 4) /* in its head and the table's beginning */
+            at = i % 2 ? w.rest + draw() % (w.table + 4096 - w.rest) : draw() % PATCH_FIXED;
+        was = w.journal[at];
         w.journal[at] ^= (uint8_t)(i < 100 ? 0 : 1 << draw() % 8);
         put_file(w.x.dir, JOURNAL, w.journal, n);
         w.journal[at] = was;
@@ -146,9 +161,73 @@ static void test_void(void)
     end(&w);
 }
 
+static void test_void(void)
+{
+    damage(EDIT_BYTES | EDIT_ADDED);
+    damage(EDIT_LENT);
+}
+
+/* ---- the draft that becomes the journal ---- */
+
+/* Whole units stay where they are in the draft; the journal has new bytes of its own for the others. */
+static void test_lent(void)
+{
+    struct work w;
+    struct patch p;
+    struct stat draft, journal;
+    bool whole;
+    const char *foreign;
+    begin(&w, EDIT_LENT);
+    CU_ASSERT_EQUAL(fstat(w.d.p.lender->src.fd, &draft), 0);
+    CU_ASSERT_EQUAL(fstatat(w.x.dir, JOURNAL, &journal, AT_SYMLINK_NOFOLLOW), 0);
+    CU_ASSERT_EQUAL(draft.st_ino, journal.st_ino);
+    CU_ASSERT_EQUAL(journal.st_nlink, 1);
+    int fd = openat(w.x.dir, JOURNAL, O_RDONLY | O_CLOEXEC);
+    CU_ASSERT_EQUAL_FATAL(patch_load(calm(), fd, NAME, w.x.old_n, &p, &whole, &foreign), 0);
+    CU_ASSERT_EQUAL_FATAL(p.n_range, 3);
+    CU_ASSERT_EQUAL(p.range[1].lo, PATCH_UNIT);
+    CU_ASSERT_EQUAL(p.range[1].n, 2 * PATCH_UNIT);
+    CU_ASSERT_TRUE(p.range[1].src + p.range[1].n <= w.d.p.lender->src.size);
+    CU_ASSERT_TRUE(p.range[0].src >= w.d.p.lender->src.size);
+    CU_ASSERT_EQUAL(p.range[2].src, p.range[0].src + PATCH_UNIT);
+    patch_free(&p);
+    /* It is lent once. */
+    struct edit_file f = open_model(&w.x, calm());
+    CU_ASSERT_EQUAL(unlinkat(w.x.dir, JOURNAL, 0), 0);
+    CU_ASSERT_EQUAL(journal_adopt(&f, w.d.p.lender), -EBUSY);
+    edit_file_close(&f);
+    end(&w);
+}
+
+/* Where a file without a name cannot get one, and where the draft was a journal before. */
+static void test_not_lent(void)
+{
+    for (int i = 0; i < 2; i++) {
+        struct fixture x;
+        struct edit d;
+        struct faultsys fs;
+        struct edit_result res;
+        setup_long(&x);
+        make_tensor_edit(&d, x.g, x.old, x.old_n, EDIT_INPLACE, EDIT_LENT | EDIT_RENAMED);
+        atomic_store(&d.p.lender->lends, i == 0);
+        faultsys_init(&fs, FAULT_NONE, 0, 0);
+        fs.no_link = -ENOENT;
+        struct edit_file f = open_model(&x, &fs.sys);
+        CU_ASSERT_EQUAL(commit(&f, &d, &res, NULL), 0);
+        CU_ASSERT_EQUAL(res.strategy, EDIT_INPLACE);
+        CU_ASSERT_EQUAL(fs.created, 1);
+        CU_ASSERT_TRUE(is_new(&x, &d));
+        CU_ASSERT_EQUAL(files(&x), 1);
+        edit_file_close(&f);
+        edit_done(&d);
+        teardown(&x);
+    }
+}
+
 /* ---- what does not fit ---- */
 
-/* A field of the head, with a sum that is right. */
+/* A field of the head, with a sum that is right. `at` from REST on: of the rest. */
+enum { REST = 1000 };
 struct field {
     size_t at, width;
     uint64_t value;
@@ -163,12 +242,16 @@ static void test_foreign(void)
         {16, 8, UINT64_MAX, range},
         {24, 8, 0, range},
         {24, 8, UINT64_MAX, range},
-        {48, 8, 1, range},
-        {48, 8, 1 << 16, range},
-        {48, 8, (uint64_t)-65536, range},
-        {56, 8, 0, range},
-        {56, 8, UINT64_MAX, range},
-        {56, 8, 65537, range},
+        {REST, 8, 1, range},
+        {REST, 8, 1 << 16, range},
+        {REST, 8, (uint64_t)-65536, range},
+        {REST + 8, 8, 0, range},
+        {REST + 8, 8, UINT64_MAX, range},
+        {REST + 8, 8, 65537, range},
+        {REST + 16, 8, 0, range},
+        {REST + 16, 8, 65537, range},
+        {REST + 16, 8, 1 << 20, range},
+        {REST + 16, 8, (uint64_t)-65536, range},
         {7, 1, '3', "later version"},
         {7, 1, '9', "later version"},
     };
@@ -177,8 +260,9 @@ static void test_foreign(void)
     begin(&w, EDIT_BYTES);
     for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
         const struct field *t = &fields[i];
-        uint64_t was = get_uint(w.journal + t->at, t->width, false);
-        put_uint(w.journal + t->at, t->value, t->width, false);
+        uint8_t *at = w.journal + (t->at < REST ? t->at : w.rest + t->at - REST);
+        uint64_t was = get_uint(at, t->width, false);
+        put_uint(at, t->value, t->width, false);
         seal(&w);
         put_file(w.x.dir, JOURNAL, w.journal, w.n);
         struct err e = {0};
@@ -190,14 +274,14 @@ static void test_foreign(void)
         edit_file_close(&f);
         CU_ASSERT_TRUE(is_old(&w.x));
         CU_ASSERT_EQUAL(files(&w.x), 2);
-        put_uint(w.journal + t->at, was, t->width, false);
+        put_uint(at, was, t->width, false);
     }
     /* Another name. */
-    w.journal[w.head - 9] ^= 1;
+    w.journal[w.table - 9] ^= 1;
     seal(&w);
     put_file(w.x.dir, JOURNAL, w.journal, w.n);
     CU_ASSERT_EQUAL(recover(&w, &found), -ESTALE);
-    w.journal[w.head - 9] ^= 1;
+    w.journal[w.table - 9] ^= 1;
     seal(&w);
     put_file(w.x.dir, JOURNAL, w.journal, w.n);
     /* A model with a sector that is neither. */
@@ -214,6 +298,7 @@ static void test_huge(void)
     static const struct field fields[] = {
         {12, 4, UINT32_MAX, ""}, {32, 8, UINT64_MAX, ""},        {32, 8, (uint64_t)1 << 60, ""},
         {40, 8, UINT64_MAX, ""}, {40, 8, (uint64_t)1 << 61, ""}, {8, 4, 512, ""},
+        {48, 8, UINT64_MAX, ""}, {48, 8, (uint64_t)1 << 40, ""}, {48, 8, 0, ""},
     };
     struct work w;
     struct edit_recovered found;
@@ -326,8 +411,8 @@ static void test_interrupted(void)
 static void test_mapped(void)
 {
     enum { SIZE = 2 * PATCH_UNIT };
-    struct patch_range range[] = {{.lo = PATCH_UNIT, .n = 3 * PATCH_UNIT, .unit = 0},
-                                  {.lo = SIZE, .n = PATCH_UNIT, .unit = 3}};
+    struct patch_range range[] = {{.lo = PATCH_UNIT, .n = 3 * PATCH_UNIT, .src = 0},
+                                  {.lo = SIZE, .n = PATCH_UNIT, .src = 3 * PATCH_UNIT}};
     struct patch p = PATCH_INIT;
     static uint8_t bytes[4 * PATCH_UNIT];
     uint8_t *pages =
@@ -357,16 +442,14 @@ static void test_mapped(void)
 
 static unsigned reads;
 
-/* The second read finds a head with so many more units that it is not all there. */
+/* The second read finds the rest of another head, whose own sum is right. */
 static ssize_t read_other(const struct sys *s, int fd, void *dst, size_t n, uint64_t off)
 {
     (void)s;
     uint8_t *p = dst;
     ssize_t r = sys_libc.pread(&sys_libc, fd, dst, n, off);
-    if (++reads == 2 && r == (ssize_t)n) {
-        put_u64(p + 40, 1 << 24, false);
-        put_u64(p + n - 8, siphash(sum_key, p, n - 8), false);
-    }
+    if (++reads == 2 && r == (ssize_t)n)
+        put_u64(p + n - 8, xxh64(7, p, n - 8), false);
     return r;
 }
 
@@ -398,6 +481,8 @@ static CU_TestInfo tests[] = {
     {"an edit that is given up", test_interrupted},
     {"a torn model is finished, and read as finished", test_torn},
     {"a journal that is cut or damaged", test_void},
+    {"a draft that becomes the journal", test_lent},
+    {"a draft that cannot", test_not_lent},
     {"a journal that does not fit is left alone", test_foreign},
     {"numbers over all bounds", test_huge},
     {"how much is changed in place", test_bounds},

@@ -46,30 +46,35 @@ static size_t ranges_of(const struct head *h, uint64_t *units)
 /* The journal as a file. */
 static int write_head(const struct head *h)
 {
-    CLEANUP(buf_free) struct buf b = BUF_INIT;
-    uint64_t units, named_units;
+    CLEANUP(buf_free) struct buf fixed = BUF_INIT, b = BUF_INIT;
+    uint64_t units, named_units, src = U;
     size_t n = ranges_of(h, &units);
+    const uint64_t rest = units > 100 ? U : U + units * U;
     named_units = units > 100 ? 1 : units + (uint64_t)h->more;
     const char *name = h->name ? h->name : NAME;
-    buf_str(&b, PATCH_MAGIC);
-    buf_uint(&b, U, 4, false);
-    buf_uint(&b, strlen(name), 4, false);
-    buf_uint(&b, h->before, 8, false);
-    buf_uint(&b, h->after, 8, false);
-    buf_uint(&b, n, 8, false);
-    buf_uint(&b, named_units, 8, false);
+    buf_str(&fixed, PATCH_MAGIC);
+    buf_uint(&fixed, U, 4, false);
+    buf_uint(&fixed, strlen(name), 4, false);
+    buf_uint(&fixed, h->before, 8, false);
+    buf_uint(&fixed, h->after, 8, false);
+    buf_uint(&fixed, n, 8, false);
+    buf_uint(&fixed, named_units, 8, false);
+    buf_uint(&fixed, rest, 8, false);
+    buf_uint(&fixed, patch_sum(0, fixed.data, fixed.len), 8, false);
     for (size_t i = 0; i < n; i++) {
         buf_uint(&b, h->range[i].lo, 8, false);
         buf_uint(&b, h->range[i].n, 8, false);
+        buf_uint(&b, src, 8, false);
+        src += (h->range[i].n + U - 1) / U * U;
     }
     for (uint64_t i = 0; i < named_units; i++)
         buf_uint(&b, 1000 + i, 8, false);
     buf_str(&b, name);
-    buf_uint(&b, patch_sum(b.data, b.len), 8, false);
+    buf_uint(&b, patch_sum(patch_sum(0, fixed.data, fixed.len - 8), b.data, b.len), 8, false);
     int fd = memfd_create("journal", MFD_CLOEXEC);
-    CU_ASSERT_EQUAL_FATAL(pwrite(fd, b.data, b.len, 0), (ssize_t)b.len);
-    uint64_t data = (b.len + units * PATCH_ROW + U - 1) / U * U, last = n ? h->range[n - 1].n : 0;
-    uint64_t size = units ? data + (units - 1) * U + (last % U ? last % U : U) : b.len;
+    CU_ASSERT_EQUAL_FATAL(pwrite(fd, fixed.data, fixed.len, 0), (ssize_t)fixed.len);
+    CU_ASSERT_EQUAL_FATAL(pwrite(fd, b.data, b.len, (off_t)rest), (ssize_t)b.len);
+    uint64_t size = rest + b.len + units * PATCH_ROW;
     if (units <= 100)
         CU_ASSERT_EQUAL(ftruncate(fd, (off_t)size + h->longer), 0);
     return fd;
@@ -169,17 +174,19 @@ static void test_heads(void)
     }
 }
 
-/* Files that are too short for a head. */
+/* Files that are too short for the first part of a head, for its rest, or for the table. */
 static void test_short(void)
 {
     int fd = write_head(&heads[0]);
-    for (off_t n = 0; n < PATCH_FIXED + 60; n++) {
+    const off_t size = lseek(fd, 0, SEEK_END);
+    static uint8_t bytes[3 * U];
+    CU_ASSERT_TRUE_FATAL(size > (off_t)(2 * U) && size < (off_t)sizeof(bytes));
+    CU_ASSERT_EQUAL(pread(fd, bytes, (size_t)size, 0), size);
+    for (off_t n = 0; n < size; n = n == PATCH_FIXED + 60 ? (off_t)(2 * U - 10) : n + 1) {
         struct patch p;
         bool whole = true;
         const char *foreign = "?";
         int part = memfd_create("part", MFD_CLOEXEC);
-        uint8_t bytes[PATCH_FIXED + 60];
-        CU_ASSERT_EQUAL(pread(fd, bytes, (size_t)n, 0), n);
         CU_ASSERT_EQUAL(pwrite(part, bytes, (size_t)n, 0), n);
         CU_ASSERT_EQUAL(patch_load(&sys_libc, part, NAME, 3 * U + 100, &p, &whole, &foreign), 0);
         CU_ASSERT_FALSE(whole);
@@ -189,16 +196,18 @@ static void test_short(void)
     (void)close(fd);
 }
 
-/* A row for each stretch: its first unit, its place in the model, its bytes, and those of before. */
+/* A row for each stretch: its first unit, its place in the model, its bytes, those of before, and its place in the
+ * journal. */
 static const struct {
     uint64_t no, at;
     size_t n, old_n, units;
+    uint64_t src;
 } stretches[] = {
-    {0, 0, U, U, 1},
-    {1, 2 * U, S, S, PATCH_UNITS},
-    {1 + PATCH_UNITS, 2 * U + S, U, U, 1},
-    {2 + PATCH_UNITS, 40 * U, S, 5 * U + 3, PATCH_UNITS},
-    {2 + 2 * PATCH_UNITS, 40 * U + S, 1, 0, 1},
+    {0, 0, U, U, 1, 9 * U},
+    {1, 2 * U, S, S, PATCH_UNITS, U},
+    {1 + PATCH_UNITS, 2 * U + S, U, U, 1, U + S},
+    {2 + PATCH_UNITS, 40 * U, S, 5 * U + 3, PATCH_UNITS, 99 * U},
+    {2 + 2 * PATCH_UNITS, 40 * U + S, 1, 0, 1, 99 * U + S},
 };
 
 static int seen_stretches;
@@ -209,13 +218,15 @@ static int see(void *arg, struct patch_stretch *u)
     CU_ASSERT_TRUE(u->no == stretches[i].no && u->at == stretches[i].at);
     CU_ASSERT_TRUE(u->n == stretches[i].n && u->old_n == stretches[i].old_n);
     CU_ASSERT_EQUAL(u->units, stretches[i].units);
+    CU_ASSERT_EQUAL(u->src, stretches[i].src);
     return i == *(int *)arg ? 7 : 0;
 }
 
 static void test_stretches(void)
 {
-    struct patch_range range[] = {
-        {.lo = 0, .n = U}, {.lo = 2 * U, .n = S + U}, {.lo = 40 * U, .n = S + 1}};
+    struct patch_range range[] = {{.lo = 0, .n = U, .src = 9 * U},
+                                  {.lo = 2 * U, .n = S + U, .src = U},
+                                  {.lo = 40 * U, .n = S + 1, .src = 99 * U}};
     struct patch p = {.range = range, .n_range = 3, .before = 45 * U + 3};
     int stop = -1;
     patch_number(&p);
@@ -227,13 +238,8 @@ static void test_stretches(void)
     stop = 2;
     CU_ASSERT_EQUAL(patch_each(&p, see, &stop), 7);
     CU_ASSERT_EQUAL(seen_stretches, 3);
-    /* the head: what is fixed, a range, sums, the name, its own sum; then rows of a page of sums */
-    patch_place(&p, 10);
-    CU_ASSERT_EQUAL(p.table, 48 + 3 * 16 + p.units * 8 + 10 + 8);
-    CU_ASSERT_EQUAL(p.data, U); /* 35 rows of 1 KiB */
-    p.units = 64;
-    patch_place(&p, 10);
-    CU_ASSERT_EQUAL(p.data, 2 * U);
+    /* The rest of the head: ranges, sums, the name, its own sum. */
+    CU_ASSERT_EQUAL(patch_rest_bytes(&p, 10), 3 * 24 + p.units * 8 + 10 + 8);
 }
 
 static CU_TestInfo tests[] = {

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT */
+/* What a power cut loses: see faultlog.h. */
+#include "faultlog.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SECTOR 512
+
+static const struct sys *real = &sys_libc;
+
+/* The lot: splitmix64. */
+static uint64_t lot(struct faultsys *fs)
+{
+    uint64_t z = fs->seed += 0x9E3779B97F4A7C15;
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9;
+    z = (z ^ z >> 27) * 0x94D049BB133111EB;
+    return z ^ z >> 31;
+}
+
+void fault_log_write(struct faultsys *fs, int fd, uint64_t off, size_t n)
+{
+    struct stat st;
+    if (fs->mode != FAULT_POWER || real->fstat(real, fd, &st) < 0)
+        return;
+    struct fault_write *w = calloc(1, sizeof(*w) + n);
+    if (!w)
+        abort();
+    char path[64];
+    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    w->fd = open(path, O_RDWR | O_CLOEXEC); /* the fd itself may be write-only */
+    w->ino = st.st_ino;
+    w->off = off;
+    w->size = (uint64_t)st.st_size;
+    w->n = n;
+    if (w->fd < 0 || (n && pread(w->fd, w->was, n, (off_t)off) < 0))
+        abort();
+    w->next = fs->writes;
+    fs->writes = w;
+}
+
+struct fault_entry *fault_log_entry(struct faultsys *fs, int dir, const char *from, const char *to)
+{
+    struct fault_entry *e = calloc(1, sizeof(*e));
+    if (!e)
+        abort();
+    e->dir = dir;
+    (void)snprintf(e->from, sizeof(e->from), "%s", from);
+    (void)snprintf(e->to, sizeof(e->to), "%s", to);
+    e->next = fs->entries;
+    fs->entries = e;
+    return e;
+}
+
+void fault_synced(struct faultsys *fs, uint64_t ino)
+{
+    for (struct fault_write **at = &fs->writes; *at;) {
+        struct fault_write *w = *at;
+        if (w->ino != ino) {
+            at = &w->next;
+            continue;
+        }
+        *at = w->next;
+        (void)close(w->fd);
+        free(w);
+    }
+}
+
+static void forget_entry(struct fault_entry *e)
+{
+    if (e->kept[0])
+        (void)unlinkat(e->dir, e->kept, 0);
+    free(e);
+}
+
+static void forget_entries(struct faultsys *fs)
+{
+    while (fs->entries) {
+        struct fault_entry *e = fs->entries;
+        fs->entries = e->next;
+        forget_entry(e);
+    }
+}
+
+/* Of the folder that was synced. */
+void fault_synced_folder(struct faultsys *fs, const struct stat *synced)
+{
+    for (struct fault_entry **at = &fs->entries; *at;) {
+        struct fault_entry *e = *at;
+        struct stat st;
+        if (fstat(e->dir, &st) == 0 &&
+            (st.st_dev != synced->st_dev || st.st_ino != synced->st_ino)) {
+            at = &e->next;
+            continue;
+        }
+        *at = e->next;
+        forget_entry(e);
+    }
+}
+
+static void undo_entry(const struct fault_entry *e)
+{
+    if (e->to[0])
+        (void)renameat2(e->dir, e->from, e->dir, e->to, e->flags);
+    else if (!e->kept[0])
+        (void)unlinkat(e->dir, e->from, 0);
+    if (e->kept[0])
+        (void)renameat(e->dir, e->kept, e->dir, e->from);
+}
+
+static void lose_write(struct faultsys *fs, const struct fault_write *w)
+{
+    for (size_t i = 0; i < w->n; i += SECTOR)
+        if (lot(fs) & 1) {
+            size_t n = w->n - i < SECTOR ? w->n - i : SECTOR;
+            if (pwrite(w->fd, w->was + i, n, (off_t)(w->off + i)) < 0)
+                abort();
+        }
+    if (w->n == 0 && (lot(fs) & 1) && ftruncate(w->fd, (off_t)w->size) < 0)
+        abort();
+}
+
+static bool names(const struct fault_entry *e, const char *name)
+{
+    return strcmp(e->from, name) == 0 || (name[0] && strcmp(e->to, name) == 0);
+}
+
+/* Has an earlier change of one of its names been lost? */
+static bool lost_before(const struct fault_entry *e)
+{
+    for (const struct fault_entry *p = e->next; p; p = p->next)
+        if (p->lost && (names(p, e->from) || names(p, e->to)))
+            return true;
+    return false;
+}
+
+/* From the oldest on, which is the last of the list. */
+static void choose_lost(struct faultsys *fs, struct fault_entry *e)
+{
+    if (!e)
+        return;
+    choose_lost(fs, e->next);
+    bool unlucky = lot(fs) & 1;
+    e->lost = unlucky || lost_before(e);
+}
+
+void faultsys_power_cut(struct faultsys *fs)
+{
+    for (struct fault_write *w = fs->writes; w; w = w->next)
+        lose_write(fs, w);
+    choose_lost(fs, fs->entries);
+    /* The newest first. A change that stays has no name in common with a lost one before it. */
+    for (struct fault_entry *e = fs->entries; e; e = e->next)
+        if (e->lost) {
+            undo_entry(e);
+            e->kept[0] = '\0';
+        }
+    forget_entries(fs);
+}

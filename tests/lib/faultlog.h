@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/* What is not synced yet, for FAULT_POWER: see faultsys.h. */
+#ifndef TESTS_LIB_FAULTLOG_H
+#define TESTS_LIB_FAULTLOG_H
+
+#include "faultsys.h"
+
+struct fault_write {
+    struct fault_write *next;
+    int fd;                  /* a duplicate */
+    uint64_t ino, off, size; /* size: of the file before */
+    size_t n;                /* bytes before, of which `was` are kept; beyond the old size: zeros */
+    uint8_t was[];
+};
+
+/* How a change of the folder is undone: by a rename, or (to is empty) by removing `from`. */
+struct fault_entry {
+    struct fault_entry *next; /* the one before */
+    bool lost;
+    int dir;
+    unsigned flags;
+    char from[256], to[256];
+    char kept[64]; /* what the change removed: gets the name `from` back, or goes with the sync */
+};
+
+/* n bytes at `off` are about to be written, or (n is 0) the file to be truncated. */
+void fault_log_write(struct faultsys *fs, int fd, uint64_t off, size_t n);
+struct fault_entry *fault_log_entry(struct faultsys *fs, int dir, const char *from, const char *to);
+/* A file, or a folder, was synced. */
+void fault_synced(struct faultsys *fs, uint64_t ino);
+void fault_synced_folder(struct faultsys *fs, const struct stat *synced);
+
+#endif
