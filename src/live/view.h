@@ -74,7 +74,8 @@ struct view_draft {
 
 struct live_view {
     struct view_draft *d; /* NULL: what is written is left aside */
-    bool writes, append, closed;
+    bool writes, append;
+    atomic_bool closed; /* since it was written; calls of several threads may come at a time */
 };
 
 /* The kind of a draft that is made, but of a helper's. */

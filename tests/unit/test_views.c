@@ -7,10 +7,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/count.h"
 #include "faultsys.h"
 #include "model_dir.h"
 #include "place.h"
@@ -444,6 +446,46 @@ static void test_text_interrupted(void)
     end(&x);
 }
 
+struct closer {
+    pthread_t thread;
+    const struct viewfile *v;
+    int result;
+};
+
+static void *close_one(void *arg)
+{
+    struct closer *c = arg;
+    c->result = viewfile_flush(c->v);
+    return NULL;
+}
+
+/* Owners of one open file, as after fork(2): some close it while another one writes. */
+static void test_owners_at_a_time(void)
+{
+    static uint8_t bytes[BYTES], got[BYTES];
+    struct room x;
+    struct viewfile v;
+    struct closer c[4];
+    memset(bytes, 5, sizeof(bytes));
+    begin(&x, LIVE_COMMIT_CLOSE);
+    CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "b", "raw", O_RDWR, &v), 0);
+    for (size_t i = 0; i < COUNT(c); i++) {
+        c[i].v = &v;
+        CU_ASSERT_EQUAL_FATAL(pthread_create(&c[i].thread, NULL, close_one, &c[i]), 0);
+        CU_ASSERT_EQUAL(viewfile_pwrite(&v, 0, bytes, sizeof(bytes)), 0);
+    }
+    for (size_t i = 0; i < COUNT(c); i++) {
+        (void)pthread_join(c[i].thread, NULL);
+        CU_ASSERT_EQUAL(c[i].result, 0);
+    }
+    CU_ASSERT_EQUAL(viewfile_close(&v), 0);
+    CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "b", "raw", O_RDONLY, &v), 0);
+    CU_ASSERT_EQUAL(viewfile_pread(&v, 0, got, sizeof(got)), 0);
+    CU_ASSERT_EQUAL(memcmp(got, bytes, sizeof(bytes)), 0);
+    CU_ASSERT_EQUAL(viewfile_close(&v), 0);
+    end(&x);
+}
+
 static CU_TestInfo tests[] = {
     {"what a close reports as failed is not accepted by the release", test_release},
     {"a later close or fsync judges again", test_again},
@@ -458,6 +500,7 @@ static CU_TestInfo tests[] = {
     {"a text shows what it was", test_text_shown},
     {"a text is written over", test_text_over},
     {"a conversion is interrupted", test_text_interrupted},
+    {"owners of one open file at a time", test_owners_at_a_time},
     CU_TEST_INFO_NULL,
 };
 
