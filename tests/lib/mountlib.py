@@ -22,7 +22,8 @@ import tempfile
 import unittest
 
 GGUFS = os.environ.get('GGUFS', 'ggufs')
-LIMIT = 30  # seconds for anything that should take well under one
+SLOW = int(os.environ.get('GGUFS_SLOW', '1'))  # how many times as long all may take: with a sanitizer
+LIMIT = 30 * SLOW  # seconds for anything that should take well under one
 OTHER = 65534  # an ordinary user, and a group
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 # Under nohup(1) it is ignored, and programs would inherit that.
@@ -323,6 +324,7 @@ def main(limit=120, others=False):
         skip('no /dev/fuse')
     if not os.access('/dev/fuse', os.R_OK | os.W_OK):
         skip('/dev/fuse is not for this user')
+    limit *= SLOW
     folder = os.path.realpath(tempfile.mkdtemp(prefix='mount-', dir=home(others)))
     child = os.fork()
     if child == 0:
