@@ -5,6 +5,8 @@
 #include <CUnit/Basic.h>
 #include <dirent.h>
 #include <sched.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -58,6 +60,17 @@ pid_t cu_fork(void)
     return fork();
 }
 
+/* Keep those that are to run. */
+static void choose(CU_TestInfo *tests)
+{
+    const char *only = getenv("GGUFS_ONLY");
+    CU_TestInfo *kept = tests;
+    for (const CU_TestInfo *t = tests; t->pName; t++)
+        if (!only || strstr(t->pName, only))
+            *kept++ = *t;
+    *kept = (CU_TestInfo)CU_TEST_INFO_NULL;
+}
+
 int cu_run(const char *suite, CU_TestInfo *tests)
 {
     CU_SuiteInfo suites[] = {
@@ -66,6 +79,7 @@ int cu_run(const char *suite, CU_TestInfo *tests)
     if (CU_initialize_registry() != CUE_SUCCESS || CU_register_suites(suites) != CUE_SUCCESS)
         return 1;
     threads_before = threads();
+    choose(tests);
     CU_basic_set_mode(CU_BRM_VERBOSE);
     int ok = CU_basic_run_tests() == CUE_SUCCESS && CU_get_number_of_tests_run() > 0 &&
              CU_get_number_of_failures() == 0;

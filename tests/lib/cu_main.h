@@ -7,7 +7,8 @@
  *     CU_MAIN("module", tests)
  *
  * Tests are static, so that one left out of the table is an unused function: a compiler error. A test
- * fails if more or fewer files are open after it than before.
+ * fails if more or fewer files are open after it than before. GGUFS_ONLY in the environment: only those
+ * tests run whose name contains it.
  */
 #ifndef TESTS_LIB_CU_MAIN_H
 #define TESTS_LIB_CU_MAIN_H
