@@ -82,7 +82,7 @@ int answer_read(struct shelf_file *f, fuse_req_t req, uint64_t off, size_t size,
     return r;
 }
 
-/* ---- interrupts ---- */
+/* ---- what is computed first ---- */
 
 static void on_interrupt(fuse_req_t req, void *shelf)
 {
@@ -92,4 +92,37 @@ static void on_interrupt(fuse_req_t req, void *shelf)
 void answer_interruptible(fuse_req_t req, struct shelf *s)
 {
     fuse_req_interrupt_func(req, on_interrupt, s);
+}
+
+/* A read that waits for a result. The kernel does not close the file before it has the reply. */
+struct computed {
+    struct live_wait wait; /* first: done() gets its address */
+    struct shelf_file *file;
+    fuse_req_t req;
+    uint64_t off;
+    size_t size;
+    bool brief;
+};
+
+static void on_computed(struct live_wait *w, int result)
+{
+    struct computed *c = (struct computed *)w;
+    if (result < 0)
+        (void)fuse_reply_err(c->req, -result);
+    else
+        result = answer_read(c->file, c->req, c->off, c->size, c->brief, w);
+    if (result != LIVE_PARKED)
+        free(c);
+}
+
+void answer_computed(struct shelf_file *f, fuse_req_t req, uint64_t off, size_t size, bool brief)
+{
+    struct computed *c = malloc(sizeof(*c));
+    if (!c) {
+        (void)fuse_reply_err(req, ENOMEM);
+        return;
+    }
+    *c = (struct computed){{.done = on_computed, .request = req}, f, req, off, size, brief};
+    answer_interruptible(req, shelf_of_file(f));
+    on_computed(&c->wait, 0);
 }

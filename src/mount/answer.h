@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Answers to reads: the bytes of an open file, in scratch memory or where they are, and one reply.
+ * Answers to reads: the bytes of an open file, in scratch memory or where they are, and one reply;
+ * at once, or when what they show is computed.
  *
  * Threads: any.
  */
@@ -15,12 +16,15 @@
 /*
  * Read and reply, but for a file that shelf_waits(): if what it shows is not computed yet, nothing is
  * replied and w->done() is called later (LIVE_PARKED). brief: the reply may end before a missing
- * byte.
+ * byte. The file is not used after the reply: it may be closed then.
  */
 int answer_read(struct shelf_file *f, fuse_req_t req, uint64_t off, size_t size, bool brief,
                 struct live_wait *w);
 /* Reply with what was read, or with the error. */
 void answer_reply(fuse_req_t req, int err, struct reply *a);
+
+/* Read a file that shelf_waits(), and reply: now, or when the result is known. */
+void answer_computed(struct shelf_file *f, fuse_req_t req, uint64_t off, size_t size, bool brief);
 
 /* Before a request waits: a signal to its program reaches shelf_interrupt(). */
 void answer_interruptible(fuse_req_t req, struct shelf *s);

@@ -31,62 +31,44 @@ void mnt_reply_entry(fuse_req_t req, int r, const struct tree_entry *e)
 }
 
 /* Programs read the model's own file through this handle, if that is possible. */
-static void fill_pass(struct fuse_file_info *fi, const struct passed *x)
+static int fill_pass(struct mnt *m, fuse_ino_t ino, struct fuse_file_info *fi)
 {
+    struct handle *h = handle_of(fi);
+    int r = passing_open(&m->passing, m->device, ino, file_of(fi), fi->flags, &h->passed);
 #ifdef GGUFS_PASSTHROUGH
-    if (passing_id(x)) {
-        fi->backing_id = passing_id(x);
+    if (passing_id(h->passed)) {
+        fi->backing_id = passing_id(h->passed);
         fi->keep_cache = 0; /* no page of it is the mount's own */
     }
-#else
-    (void)fi;
-    (void)x;
 #endif
+    if (r < 0)
+        mnt_close(m, h);
+    return r;
 }
 
 int mnt_fill_open(struct mnt *m, fuse_ino_t ino, struct fuse_file_info *fi, struct shelf_file *f)
 {
     bool cacheable = shelf_cacheable(f), keep = shelf_cached_right(f);
-    struct passed *x;
     struct reader *r = reader_open(f);
     if (!r) {
         (void)shelf_release(f);
         return -ENOMEM;
     }
-    if (passing_open(&m->passing, m->device, ino, f, fi->flags, &x) < 0) {
-        reader_close(r);
+    struct handle *h = handle_open(&m->handles, r, NULL);
+    if (!h)
         return -ENOMEM;
-    }
-    struct handle *h = handle_open(&m->handles, r, NULL, x);
-    if (!h) {
-        passing_close(&m->passing, m->device, x);
-        return -ENOMEM;
-    }
     fi->fh = (uint64_t)(uintptr_t)h;
     fi->keep_cache = keep;      /* the node's content never changes */
     fi->direct_io = !cacheable; /* each reader sees what it opened */
     fi->noflush = (fi->flags & O_ACCMODE) == O_RDONLY;
-    fill_pass(fi, x);
-    return 0;
+    return fill_pass(m, ino, fi);
 }
 
 void mnt_close(struct mnt *m, struct handle *h)
 {
-    passing_close(&m->passing, m->device, handle_drop(&m->handles, h));
-}
-
-struct use mnt_use(fuse_req_t req, const struct fuse_file_info *fi)
-{
-    struct use u = {.m = mnt_of(req), .h = fi ? handle_of(fi) : NULL};
-    if (u.h)
-        handle_use(&u.m->handles, u.h);
-    return u;
-}
-
-void mnt_leave(struct use *u)
-{
-    if (u->h)
-        mnt_close(u->m, u->h);
+    struct passed *x = h->passed;
+    handle_close(&m->handles, h);
+    passing_close(&m->passing, m->device, x);
 }
 
 void mnt_made(struct mnt *m, struct shelf_file *f)

@@ -58,23 +58,14 @@ static inline struct handle *handle_of(const struct fuse_file_info *fi)
     return (struct handle *)(uintptr_t)fi->fh;
 }
 
-/* A request's use of its handle (handles.h); h is NULL if it has none. */
-struct use {
-    struct mnt *m;
-    struct handle *h;
-};
-
-/* Use the handle of a request: fi, or NULL. The handle stays open until mnt_leave(), after the reply too:
- *
- *     CLEANUP(mnt_leave) struct use u = mnt_use(req, fi);
- */
-struct use mnt_use(fuse_req_t req, const struct fuse_file_info *fi);
-void mnt_leave(struct use *u);
-
-/* The open file; NULL without a handle. */
-static inline struct shelf_file *file_of(const struct use *u)
+static inline struct reader *reader_of(const struct fuse_file_info *fi)
 {
-    return u->h ? reader_file(u->h->reader) : NULL;
+    return handle_of(fi)->reader;
+}
+
+static inline struct shelf_file *file_of(const struct fuse_file_info *fi)
+{
+    return reader_file(reader_of(fi));
 }
 
 /* How long attributes are cached. */
@@ -85,7 +76,7 @@ void mnt_reply_entry(fuse_req_t req, int r, const struct tree_entry *e);
 /* Fill in the handle of an open file, and how the kernel reads it. Takes ownership of `f`: on -ENOMEM
  * it is released. */
 int mnt_fill_open(struct mnt *m, fuse_ino_t ino, struct fuse_file_info *fi, struct shelf_file *f);
-/* Drop the use of a handle that its opening made. */
+/* Close a handle. */
 void mnt_close(struct mnt *m, struct handle *h);
 
 /* Release the file that mknod made before, and keep this one open (or NULL). */

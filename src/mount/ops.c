@@ -48,10 +48,9 @@ static void op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_dat
 
 static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-    /* Linux passes the handle for lseek(SEEK_END), but not for fstat(2). */
-    CLEANUP(mnt_leave) struct use u = mnt_use(req, fi);
     struct tree_entry e;
-    int r = shelf_getattr(shelf_of(req), ino, file_of(&u), &e);
+    /* Linux passes the handle for lseek(SEEK_END), but not for fstat(2). */
+    int r = shelf_getattr(shelf_of(req), ino, fi ? file_of(fi) : NULL, &e);
     if (r < 0)
         (void)fuse_reply_err(req, -r);
     else
@@ -82,46 +81,6 @@ static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
     (void)fuse_reply_err(req, 0);
 }
 
-/* ---- reads ---- */
-
-/* A read that waits for a result, which is computed first. */
-struct computed {
-    struct live_wait wait; /* first: done() gets its address */
-    struct use use;
-    fuse_req_t req;
-    uint64_t off;
-    size_t size;
-    bool brief;
-};
-
-static void on_computed(struct live_wait *w, int result)
-{
-    struct computed *c = (struct computed *)w;
-    if (result < 0)
-        (void)fuse_reply_err(c->req, -result);
-    else
-        result = answer_read(file_of(&c->use), c->req, c->off, c->size, c->brief, w);
-    if (result == LIVE_PARKED)
-        return;
-    mnt_leave(&c->use);
-    free(c);
-}
-
-/* Reply now, or when the result is known. */
-static void read_computed(fuse_req_t req, const struct fuse_file_info *fi, uint64_t off,
-                          size_t size, bool brief)
-{
-    struct computed *c = malloc(sizeof(*c));
-    if (!c) {
-        (void)fuse_reply_err(req, ENOMEM);
-        return;
-    }
-    *c = (struct computed){
-        {.done = on_computed, .request = req}, mnt_use(req, fi), req, off, size, brief};
-    answer_interruptible(req, shelf_of(req));
-    on_computed(&c->wait, 0);
-}
-
 /*
  * A reply may be short only if the kernel hands it straight to a program (direct I/O, which has a
  * lock owner). The kernel also fills pages, even of a file that is open for direct I/O if it is
@@ -131,16 +90,20 @@ static void read_computed(fuse_req_t req, const struct fuse_file_info *fi, uint6
 static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
                     struct fuse_file_info *fi)
 {
-    CLEANUP(mnt_leave) struct use u = mnt_use(req, fi);
     bool brief = fi->lock_owner != 0;
     (void)ino;
-    if (shelf_waits(file_of(&u)))
-        read_computed(req, fi, (uint64_t)off, size, brief);
+    if (shelf_waits(file_of(fi)))
+        answer_computed(file_of(fi), req, (uint64_t)off, size, brief);
     else
-        reader_read(u.h->reader, req, (uint64_t)off, size, brief);
+        reader_read(reader_of(fi), req, (uint64_t)off, size, brief);
 }
 
 /* ---- folders ---- */
+
+static struct shelf_dir *dir_of(const struct fuse_file_info *fi)
+{
+    return handle_of(fi)->dir;
+}
 
 static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
@@ -150,7 +113,7 @@ static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
     if (r == 0) {
         fi->cache_readdir = shelf_dir_cacheable(d);
         fi->keep_cache = fi->cache_readdir;
-        fi->fh = (uint64_t)(uintptr_t)handle_open(&m->handles, NULL, d, NULL);
+        fi->fh = (uint64_t)(uintptr_t)handle_open(&m->handles, NULL, d);
         r = fi->fh ? 0 : -ENOMEM;
     }
     if (r < 0)
@@ -191,13 +154,10 @@ static ssize_t fill_dir(fuse_req_t req, struct shelf_dir *d, char *bytes, size_t
     return r < 0 && used == 0 ? r : (ssize_t)used;
 }
 
-static void reply_dir(fuse_req_t req, const struct fuse_file_info *fi, size_t size, off_t off,
-                      bool plus)
+static void reply_dir(fuse_req_t req, struct shelf_dir *d, size_t size, off_t off, bool plus)
 {
-    CLEANUP(mnt_leave) struct use u = mnt_use(req, fi);
-    LOCKED(&u.h->listing);
     char *bytes = malloc(size);
-    ssize_t r = bytes ? fill_dir(req, u.h->dir, bytes, size, (uint64_t)off, plus) : -ENOMEM;
+    ssize_t r = bytes ? fill_dir(req, d, bytes, size, (uint64_t)off, plus) : -ENOMEM;
     if (r < 0)
         (void)fuse_reply_err(req, (int)-r);
     else
@@ -209,14 +169,14 @@ static void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
                        struct fuse_file_info *fi)
 {
     (void)ino;
-    reply_dir(req, fi, size, off, false);
+    reply_dir(req, dir_of(fi), size, off, false);
 }
 
 static void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
                            struct fuse_file_info *fi)
 {
     (void)ino;
-    reply_dir(req, fi, size, off, true);
+    reply_dir(req, dir_of(fi), size, off, true);
 }
 
 static void op_statfs(fuse_req_t req, fuse_ino_t ino)

@@ -71,12 +71,11 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 void op_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t n, off_t off,
               struct fuse_file_info *fi)
 {
-    CLEANUP(mnt_leave) struct use u = mnt_use(req, fi);
     (void)ino;
     live_caller((uint64_t)fuse_req_ctx(req)->pid, req);
-    if (shelf_converts(file_of(&u)))
+    if (shelf_converts(file_of(fi)))
         answer_interruptible(req, shelf_of(req));
-    int r = shelf_write(file_of(&u), (uint64_t)off, bytes, n);
+    int r = shelf_write(file_of(fi), (uint64_t)off, bytes, n);
     if (r < 0)
         (void)fuse_reply_err(req, -r);
     else
@@ -86,28 +85,25 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t n, off_t
 void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t n,
                   struct fuse_file_info *fi)
 {
-    CLEANUP(mnt_leave) struct use u = mnt_use(req, fi);
     (void)ino;
-    (void)fuse_reply_err(req, -shelf_allocate(file_of(&u), mode, (uint64_t)off, (uint64_t)n));
+    (void)fuse_reply_err(req, -shelf_allocate(file_of(fi), mode, (uint64_t)off, (uint64_t)n));
 }
 
 void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-    CLEANUP(mnt_leave) struct use u = mnt_use(req, fi);
     (void)ino;
     struct parked *p = park(req);
     if (p)
-        finish(p, shelf_flush(file_of(&u), &p->wait));
+        finish(p, shelf_flush(file_of(fi), &p->wait));
 }
 
 void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
 {
-    CLEANUP(mnt_leave) struct use u = mnt_use(req, fi);
     (void)ino;
     (void)datasync;
     struct parked *p = park(req);
     if (p)
-        finish(p, shelf_fsync(file_of(&u), &p->wait));
+        finish(p, shelf_fsync(file_of(fi), &p->wait));
 }
 
 void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
@@ -179,7 +175,6 @@ static void on_truncated(struct live_wait *w, int result)
 void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
                 struct fuse_file_info *fi)
 {
-    CLEANUP(mnt_leave) struct use u = mnt_use(req, fi);
     struct parked_attr *p = calloc(1, sizeof(*p));
     if (!p) {
         (void)fuse_reply_err(req, ENOMEM);
@@ -190,7 +185,8 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
     answer_interruptible(req, shelf_of(req));
     live_caller((uint64_t)fuse_req_ctx(req)->pid, req);
     int r = to_set & FUSE_SET_ATTR_SIZE
-                ? shelf_truncate(shelf_of(req), ino, file_of(&u), (uint64_t)attr->st_size, &p->wait)
+                ? shelf_truncate(shelf_of(req), ino, fi ? file_of(fi) : NULL,
+                                 (uint64_t)attr->st_size, &p->wait)
                 : 0;
     if (r != LIVE_PARKED)
         on_truncated(&p->wait, r);

@@ -28,6 +28,7 @@ enum ahead { AHEAD_NONE, AHEAD_BUSY, AHEAD_READY, AHEAD_TAKEN };
 
 struct reader {
     struct shelf_file *file; /* owned */
+    atomic_uint refs;        /* one until it is closed, one for each thread that reads */
     pthread_mutex_t lock;    /* protects what follows, except from the owner of BUSY and TAKEN */
     uint64_t next;           /* where the last read ended */
     unsigned run;            /* reads in order up to that one */
@@ -53,6 +54,7 @@ struct reader *reader_open(struct shelf_file *file)
     if (!r)
         return NULL;
     r->file = file;
+    atomic_init(&r->refs, 1);
     (void)pthread_mutex_init(&r->lock, NULL);
     return r;
 }
@@ -70,12 +72,19 @@ static void room_free(struct reader *r)
     r->room_size = 0;
 }
 
-void reader_close(struct reader *r)
+static void reader_unref(struct reader *r)
 {
+    if (atomic_fetch_sub(&r->refs, 1) != 1)
+        return;
     room_free(r);
     (void)shelf_release(r->file);
     (void)pthread_mutex_destroy(&r->lock);
     free(r);
+}
+
+void reader_close(struct reader *r)
+{
+    reader_unref(r);
 }
 
 /* ---- ahead ---- */
@@ -196,6 +205,8 @@ static enum ahead arrive(struct reader *r, fuse_req_t req, uint64_t off, size_t 
 void reader_read(struct reader *r, fuse_req_t req, uint64_t off, size_t size, bool brief)
 {
     bool ahead = shelf_ahead(r->file, size);
+    if (ahead)
+        (void)atomic_fetch_add(&r->refs, 1);
     enum ahead how = ahead ? arrive(r, req, off, size) : AHEAD_NONE;
     if (how == AHEAD_TAKEN)
         answer_taken(r, req, size);
@@ -203,4 +214,6 @@ void reader_read(struct reader *r, fuse_req_t req, uint64_t off, size_t size, bo
         (void)answer_read(r->file, req, off, size, brief, NULL);
     if (ahead && how != AHEAD_BUSY)
         go_ahead(r, size);
+    if (ahead)
+        reader_unref(r);
 }

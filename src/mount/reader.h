@@ -11,7 +11,7 @@
  * model alive. All readers together hold at most AHEAD_TOTAL bytes. A reader that has not read in
  * order, or has reached the end of the file, holds none.
  *
- * Threads: any; reader_close() after the last call has returned.
+ * Threads: any; reader_close() once, after the last request has been answered.
  */
 #ifndef MOUNT_READER_H
 #define MOUNT_READER_H
@@ -32,8 +32,7 @@ void reader_close(struct reader *r);
 struct shelf_file *reader_file(const struct reader *r);
 
 /*
- * Answer a read: exactly one reply, by this thread or by the one that already prepares these bytes
- * (whose call does not return before).
+ * Answer a read: exactly one reply, by this thread or by the one that already prepares these bytes.
  * brief: the reply may end before a missing byte.
  */
 void reader_read(struct reader *r, fuse_req_t req, uint64_t off, size_t size, bool brief);

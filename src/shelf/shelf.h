@@ -72,6 +72,7 @@ int shelf_readdir(struct shelf_dir *d, uint64_t *cookie, bool attrs, char name[T
                   struct tree_entry *ret);
 
 int shelf_open_file(struct shelf *s, uint64_t node, int flags, struct shelf_file **ret);
+struct shelf *shelf_of_file(const struct shelf_file *f);
 int shelf_release(struct shelf_file *f);
 bool shelf_cacheable(const struct shelf_file *f);
 bool shelf_cached_right(const struct shelf_file *f);

@@ -61,6 +61,11 @@ int shelf_open_file(struct shelf *s, uint64_t node, int flags, struct shelf_file
     return r;
 }
 
+struct shelf *shelf_of_file(const struct shelf_file *f)
+{
+    return f->shelf;
+}
+
 int shelf_release(struct shelf_file *f)
 {
     int r = f->file ? tree_release(tree_in(&f->use), f->file) : 0;
