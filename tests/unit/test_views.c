@@ -446,17 +446,10 @@ static void test_text_interrupted(void)
     end(&x);
 }
 
-struct closer {
-    pthread_t thread;
-    const struct viewfile *v;
-    int result;
-};
-
-static void *close_one(void *arg)
+/* NULL: done. */
+static void *close_one(void *v)
 {
-    struct closer *c = arg;
-    c->result = viewfile_flush(c->v);
-    return NULL;
+    return viewfile_flush(v) == 0 ? NULL : v;
 }
 
 /* Owners of one open file, as after fork(2): some close it while another one writes. */
@@ -465,18 +458,18 @@ static void test_owners_at_a_time(void)
     static uint8_t bytes[BYTES], got[BYTES];
     struct room x;
     struct viewfile v;
-    struct closer c[4];
+    pthread_t thread[4];
+    void *failed;
     memset(bytes, 5, sizeof(bytes));
     begin(&x, LIVE_COMMIT_CLOSE);
     CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "b", "raw", O_RDWR, &v), 0);
-    for (size_t i = 0; i < COUNT(c); i++) {
-        c[i].v = &v;
-        CU_ASSERT_EQUAL_FATAL(pthread_create(&c[i].thread, NULL, close_one, &c[i]), 0);
+    for (size_t i = 0; i < COUNT(thread); i++) {
+        CU_ASSERT_EQUAL_FATAL(pthread_create(&thread[i], NULL, close_one, &v), 0);
         CU_ASSERT_EQUAL(viewfile_pwrite(&v, 0, bytes, sizeof(bytes)), 0);
     }
-    for (size_t i = 0; i < COUNT(c); i++) {
-        (void)pthread_join(c[i].thread, NULL);
-        CU_ASSERT_EQUAL(c[i].result, 0);
+    for (size_t i = 0; i < COUNT(thread); i++) {
+        (void)pthread_join(thread[i], &failed);
+        CU_ASSERT_PTR_NULL(failed);
     }
     CU_ASSERT_EQUAL(viewfile_close(&v), 0);
     CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "b", "raw", O_RDONLY, &v), 0);
