@@ -160,12 +160,22 @@ static bool is_changed(struct live *l, size_t no)
     return changed;
 }
 
+static size_t accepted(const struct live *l)
+{
+    return edit_change_count(&l->next.change, LIVE_COUNT_MOST) + l->names.n_doomed +
+           l->folders.n_doomed + l->flight_edits;
+}
+
+size_t live_accepted(struct live *l)
+{
+    LOCKED(&l->lock);
+    return accepted(l);
+}
+
 struct live_counts live_count(struct live *l)
 {
     lock_take(&l->lock);
-    struct live_counts c = {.pending = edit_change_count(&l->next.change, LIVE_COUNT_MOST) +
-                                       l->names.n_doomed + l->folders.n_doomed + unfinished(l) +
-                                       l->flight_edits,
+    struct live_counts c = {.pending = accepted(l) + unfinished(l),
                             .refused = l->names.n_errors + l->folders.n_errors};
     lock_drop(&l->lock);
     for (size_t i = 0; i < l->n_files && !c.changed; i++)

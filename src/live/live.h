@@ -100,6 +100,8 @@ struct live_counts {
     bool changed;   /* another program changed a file of the model. The disk is asked. */
 };
 struct live_counts live_count(struct live *l);
+/* Those of them that are accepted. The disk is not asked. */
+size_t live_accepted(struct live *l);
 
 /* True if it has nothing to write, and this is a file that it edits. */
 bool live_edits(struct live *l, dev_t dev, ino_t ino);

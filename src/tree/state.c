@@ -19,15 +19,20 @@ uint32_t state_number(const struct live_counts *c)
     return clamp(c->pending) | clamp(c->refused) << COUNT_BITS | (c->changed ? CHANGED : 0);
 }
 
-/* "; 3 edits ARE", "; 1 edit IS", "; more than 100 edits ARE"; nothing for 0. */
-static void count_text(struct buf *out, uint32_t n, const char *one, const char *many)
+void state_count(size_t n, const char *one, const char *many, struct buf *out)
 {
-    if (n == 1)
-        buf_printf(out, "; 1 %s", one);
-    else if (n == COUNT_MAX)
-        buf_printf(out, "; more than %d %s", COUNT_MAX - 1, many);
-    else if (n)
-        buf_printf(out, "; %u %s", n, many);
+    if (n >= COUNT_MAX)
+        buf_printf(out, "more than %d %s", COUNT_MAX - 1, many);
+    else
+        buf_printf(out, "%zu %s", n, n == 1 ? one : many);
+}
+
+static void add_count(uint32_t n, const char *one, const char *many, struct buf *out)
+{
+    if (n == 0)
+        return;
+    buf_str(out, "; ");
+    state_count(n, one, many, out);
 }
 
 void state_text(const char *why_not, uint32_t state, struct buf *out)
@@ -37,8 +42,8 @@ void state_text(const char *why_not, uint32_t state, struct buf *out)
                "cp model.gguf to a new name; onto the mounted file itself, cp would empty it");
     buf_printf(out, "%-*s%s%s", SUMMARY_LABEL, "mount:", why_not ? "read-only: " : "read-write",
                why_not ? why_not : "");
-    count_text(out, state & mask, "edit is not written yet", "edits are not written yet");
-    count_text(out, state >> COUNT_BITS & mask, "write was refused", "writes were refused");
+    add_count(state & mask, "edit is not written yet", "edits are not written yet", out);
+    add_count(state >> COUNT_BITS & mask, "write was refused", "writes were refused", out);
     if (state & CHANGED)
         buf_str(out, "; the model's file changed behind the mount");
     buf_char(out, '\n');

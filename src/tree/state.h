@@ -20,4 +20,7 @@ uint32_t state_number(const struct live_counts *c);
  * be edited. */
 void state_text(const char *why_not, uint32_t state, struct buf *out);
 
+/* "3 MANY", "1 ONE", "more than 100 MANY". */
+void state_count(size_t n, const char *one, const char *many, struct buf *out);
+
 #endif

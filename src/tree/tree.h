@@ -178,8 +178,8 @@ void tree_reply_done(struct reply *r);
 
 /*
  * Attributes of metadata/, not listed, by which commands of other processes reach the history:
- * TREE_XATTR_HISTORY  the states as text, the newest 60 KB; -EIO if they cannot be read; set to "clear":
- *                     forgets them
+ * TREE_XATTR_HISTORY  the states as text, and whether edits are not written yet, the newest 60 KB;
+ *                     -EIO if they cannot be read; set to "clear": forgets them
  * TREE_XATTR_HISTORY_ERROR  why they cannot be read
  * TREE_XATTR_UNDO     set to a state's number, or to nothing for the last edits: goes back to it
  *                     (live_undo()); its value is a line about what came of that

@@ -10,6 +10,7 @@
 
 #include "edit/history_look.h"
 #include "model/facts.h"
+#include "tree/state.h"
 
 /* ---- the history ---- */
 
@@ -23,13 +24,25 @@ static bool is_history_xattr(const struct node *n, const char *name)
             strcmp(name, TREE_XATTR_HISTORY_ERROR) == 0);
 }
 
+/* What is accepted and not written is in no state yet: a line of its own. */
+static void put_accepted(size_t n, struct buf *out)
+{
+    if (n == 0)
+        return;
+    buf_str(out, "-\tnot written yet\t");
+    state_count(n, "edit", "edits", out);
+    buf_char(out, '\n');
+}
+
 /* What the disk says must not be taken for a folder without such an attribute: -EIO. */
 static int states(struct tree *t, struct live *l, struct buf *out, struct err *e)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
+    size_t waiting = l ? live_accepted(l) : 0; /* before: what lands meanwhile is shown twice */
     int r = l ? live_history(l, &text, e) : tree_history(t, &text, e);
     if (r < 0)
         return r == -EOPNOTSUPP && l && !t->opt.history ? r : -EIO;
+    put_accepted(waiting, &text);
     const char *at = buf_text(&text), *end = buf_text_end(&text);
     while (end - at > (ptrdiff_t)TEXT_MOST)
         at = (const char *)memchr(at, '\n', (size_t)(end - at)) + 1;

@@ -118,6 +118,21 @@ class Sync(Mounted):
     """Edits that are not written yet are written first, and are a state."""
     options = ('-o', 'commit=sync')
 
+    def test_not_written(self):
+        """They have a line of their own, removals too, until they are a state."""
+        with Mount(self.model, *self.options) as at:
+            os.unlink(place(at, 'odd.nan'))
+            self.assertEqual(self.history(at), [['-', 'not written yet', '1 edit']])
+            write(at, 'general.name', 'x')
+            self.assertEqual(self.history(at), [['-', 'not written yet', '2 edits']])
+            sync(at)
+            self.assertEqual([row[::2] for row in self.history(at)],
+                             [['1', 'changed general.name; removed odd.nan']])
+            write(at, 'general.name', 'y')
+            self.assertEqual([row[0] for row in self.history(at)], ['1', '-'])
+            self.undo(at)
+            self.assertEqual([row[0] for row in self.history(at)], ['1', '2'])
+
 
 class Inplace(Mounted):
     options = ('-o', 'relayout=inplace,reserve=4096')
