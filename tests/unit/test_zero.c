@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: MIT */
+/* Descriptor 0, of a process without standard input, is one as any other: for edits and histories. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/count.h"
+#include "edit/journal.h"
+#include "edit/recover.h"
+#include "faultsys.h"
+#include "history_dir.h"
+#include "model_dir.h"
+
+static struct faultsys fs;
+static int (*open_any)(const struct sys *s, int dir, const char *name, int flags, mode_t mode);
+static unsigned left; /* opens up to the one that gives 0 */
+
+static int open_zero(const struct sys *s, int dir, const char *name, int flags, mode_t mode)
+{
+    int fd = open_any(s, dir, name, flags, mode);
+    if (fd <= 0 || left == 0 || --left > 0)
+        return fd;
+    CU_ASSERT_EQUAL(dup2(fd, 0), 0);
+    (void)close(fd);
+    return 0;
+}
+
+/* Of the opens that follow number n gives 0. */
+static const struct sys *zero_at(unsigned n)
+{
+    faultsys_init(&fs, FAULT_NONE, 0, 0);
+    fs.clone = true;
+    open_any = fs.sys.openat;
+    fs.sys.openat = open_zero;
+    left = n;
+    return &fs.sys;
+}
+
+static bool is_open(void)
+{
+    return fcntl(0, F_GETFD) >= 0;
+}
+
+static int kept;
+
+/* It is standard input up to the open that gives it. */
+static void lend_input(void)
+{
+    kept = fcntl(0, F_DUPFD_CLOEXEC, 3);
+    CU_ASSERT_TRUE_FATAL(kept > 0);
+}
+
+static void take_input(void)
+{
+    (void)dup2(kept, 0);
+    (void)close(kept);
+}
+
+/* False: there are not so many opens. */
+static bool commits(enum edit_strategy s, unsigned tensors, unsigned n)
+{
+    struct fixture x;
+    struct edit d;
+    struct edit_result res;
+    struct err e = {0};
+    setup_with(&x, 0);
+    if (tensors)
+        make_tensor_edit(&d, x.g, x.old, x.old_n, s, tensors);
+    else
+        make_edit(&d, x.g, x.old, x.old_n, s, 'n', 10);
+    struct edit_file f = open_model(&x, calm());
+    lend_input();
+    f.sys = zero_at(n);
+    CU_ASSERT_EQUAL(commit(&f, &d, &res, &e), 0);
+    bool reached = left == 0;
+    CU_ASSERT_EQUAL(res.strategy, s);
+    CU_ASSERT_TRUE(is_new(&x, &d));
+    CU_ASSERT_EQUAL(files(&x), 1);
+    CU_ASSERT_EQUAL(is_open(), !reached || f.fd == 0);
+    check_next(&x, &f);
+    edit_file_close(&f);
+    CU_ASSERT_EQUAL(is_open(), !reached);
+    take_input();
+    edit_done(&d);
+    teardown(&x);
+    return reached;
+}
+
+static void test_commits(void)
+{
+    static const struct {
+        enum edit_strategy s;
+        unsigned tensors;
+    } rows[] = {{EDIT_COPY, 0},
+                {EDIT_REFLINK, 0},
+                {EDIT_INPLACE, 0},
+                {EDIT_INPLACE, EDIT_BYTES},
+                {EDIT_COPY, EDIT_BYTES | EDIT_ADDED}};
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        unsigned n = 1;
+        while (commits(rows[i].s, rows[i].tensors, n))
+            n++;
+        CU_ASSERT_TRUE(n > 1);
+    }
+}
+
+/* A journal is finished, and a file that was left is removed. */
+static bool recovers(unsigned n)
+{
+    struct fixture x;
+    struct edit_recovered found;
+    struct err e = {0};
+    uint8_t new[512];
+    setup_with(&x, 0);
+    memset(new, 'n', sizeof(new));
+    struct edit_file f = open_model(&x, calm());
+    lend_input();
+    f.sys = zero_at(n);
+    CU_ASSERT_EQUAL(journal_write(&f, 0, x.old, new, sizeof(new), &e), 0);
+    put_file(x.dir, "." NAME ".ggufs-abcdef", "x", 1);
+    CU_ASSERT_EQUAL(edit_recover(&f, &found, &e), 0);
+    CU_ASSERT_TRUE(found.finished && found.removed == 1);
+    CU_ASSERT_EQUAL(files(&x), 1);
+    memcpy(x.old, new, sizeof(new));
+    CU_ASSERT_TRUE(is_old(&x));
+    CU_ASSERT_EQUAL(edit_try_new(&f, &e), 0);
+    CU_ASSERT_EQUAL(files(&x), 1);
+    bool reached = left == 0;
+    CU_ASSERT_EQUAL(is_open(), !reached);
+    edit_file_close(&f);
+    take_input();
+    teardown(&x);
+    return reached;
+}
+
+/* Files that cannot be made without a name are made with one. */
+static void test_unnamed(void)
+{
+    for (unsigned n = 0; n <= 2; n++) { /* 0: the one without a name */
+        struct fixture x;
+        struct err e = {0};
+        setup_with(&x, 0);
+        struct edit_file f = open_model(&x, calm());
+        lend_input();
+        f.sys = zero_at(n ? n : 1);
+        fs.no_tmpfile = n ? -EOPNOTSUPP : 0;
+        CU_ASSERT_EQUAL(edit_try_new(&f, &e), 0);
+        CU_ASSERT_EQUAL(left, 0);
+        CU_ASSERT_EQUAL(files(&x), 1);
+        CU_ASSERT_FALSE(is_open());
+        edit_file_close(&f);
+        take_input();
+        teardown(&x);
+    }
+}
+
+static void test_recovers(void)
+{
+    unsigned n = 1;
+    while (recovers(n))
+        n++;
+    CU_ASSERT_EQUAL(n, 5); /* the journal made and read, what was left, and a file that is tried */
+}
+
+/* A state is saved, read, brought to date and forgotten. */
+static bool keeps(unsigned n)
+{
+    struct home x;
+    struct history h;
+    struct history_list list = HISTORY_LIST_INIT;
+    struct history_record rec;
+    struct gguf *g = keys_of("one"), *back = NULL;
+    struct err e = {0};
+    char state[80];
+    size_t dropped;
+    home_setup(&x);
+    (void)snprintf(state, sizeof(state), "%s/state", x.path);
+    lend_input();
+    CU_ASSERT_EQUAL(history_open(&h, zero_at(n), state, "/models/m.gguf", 20, &e), 0);
+    CU_ASSERT_EQUAL(save(&h, g, 1000, &e), 1);
+    CU_ASSERT_EQUAL(save(&h, g, 1001, &e), 2);
+    CU_ASSERT_TRUE(numbers_are(&h, 1, 2));
+    CU_ASSERT_EQUAL(history_read(&h, 2, &rec, &back, &e), 0);
+    CU_ASSERT_TRUE(back && same_keys(back, g));
+    rec.end = 2000;
+    CU_ASSERT_EQUAL(history_update(&h, &rec, &e), 0);
+    CU_ASSERT_EQUAL(history_sync(&h, &rec, &e), 0);
+    CU_ASSERT_EQUAL(history_read(&h, 2, &rec, NULL, &e), 0);
+    CU_ASSERT_EQUAL(rec.end, 2000);
+    CU_ASSERT_EQUAL(history_clear(&h, &dropped, &e), 0);
+    CU_ASSERT_EQUAL(dropped, 2);
+    bool reached = left == 0;
+    CU_ASSERT_EQUAL(home_files(&x), 1); /* which numbers were used */
+    history_close(&h);
+    CU_ASSERT_EQUAL(is_open(), !reached);
+    take_input();
+    history_list_free(&list);
+    gguf_free(g);
+    gguf_free(back);
+    home_teardown(&x);
+    return reached;
+}
+
+static void test_keeps(void)
+{
+    unsigned n = 1;
+    while (keeps(n))
+        n++;
+    CU_ASSERT_TRUE(n > 9);
+}
+
+static CU_TestInfo tests[] = {
+    {"edits", test_commits},
+    {"recoveries", test_recovers},
+    {"files with a name", test_unnamed},
+    {"histories", test_keeps},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("descriptor 0", tests)
