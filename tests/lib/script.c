@@ -103,6 +103,7 @@ int script_errno(const char *name)
         {"EROFS", EROFS},     {"ENAMETOOLONG", ENAMETOOLONG},
         {"EDOM", EDOM},       {"EISDIR", EISDIR},
         {"ENOTDIR", ENOTDIR}, {"ENOTEMPTY", ENOTEMPTY},
+        {"ELOOP", ELOOP},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         if (strcmp(rows[i].name, name) == 0)

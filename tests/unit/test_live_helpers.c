@@ -121,6 +121,26 @@ static const struct script scripts[] = {
      "put a.count:u32 '9'; text a.count:u32 '9\n'; gone a.count:u64; put a.count:u64 '10';"
      "gone a.count:u32; typed a.count u64; list a.name a.count a.other a.list; fsync",
      A_NAME "a.count:u64=10 " A_OTHER A_LIST},
+    {"a handle that reads a helper does not write it, and its close is nothing", NULL,
+     "put .x hi; open A .x r; flush A; read A hi; write A x =EBADF; trunc A 1; read A h; close A;"
+     "text .x h; fsync",
+     UNCHANGED},
+    {"links are not opened, and names that are gone not for writing", NULL,
+     "link .l target; open A .l r =ELOOP; open A .l w =ELOOP; rm .l; open A a.name r; tnote A;"
+     "rm a.name; tnode B w =ESTALE; tnode B r; close B; close A; fsync",
+     A_COUNT A_OTHER A_LIST},
+    {"keys of the program itself are not there, and are not made", "split",
+     "put split.no 5 =EPERM; rm split.no =ENOENT;"
+     "mv split.no a.no =ENOENT; mv a.name split.x =EPERM; open A .x w creat; mv .x split.y =EPERM;"
+     "write A 1; close A; mv .x split.y =EPERM; put ggufs.reserve x =EPERM; text .x 1",
+     UNCHANGED},
+    {"a process that is killed while it writes has written what it wrote", NULL,
+     "open A a.name w trunc; write A two; release A; open B a.count w trunc; write B x =EINVAL;"
+     "release B; open C a.other w trunc; release C; text a.name 'two\n'; text a.count '7\n';"
+     "text a.other '8\n'; fsync",
+     "a.name:string=two " A_COUNT A_OTHER A_LIST},
+    {"a name that no key can have stays a helper's when it is given a type", NULL,
+     "put foo%zz 5; type foo%zz u8; text foo%zz 5; gone foo; fsync; rm foo%zz", UNCHANGED},
 };
 
 SCRIPTS_MAIN("live helpers", scripts)

@@ -307,6 +307,23 @@ static const struct script scripts[] = {
      "write A Z 2;"
      "topen B c/raw w; write B 1; close B; close A; trmdir a; tnode A w; write A 1; close A",
      B "c:I8:4=1xyz " Z},
+    {"a helper that has ended, and a draft that has another in its place, by their nodes",
+     "tensors",
+     "tput a/.h 12; topen A a/.h r; tnote A; trm a/.h; read A 12; close A; tnode B r =ESTALE;"
+     "topen A a/raw w; write A X; tnote A; close A; topen B a/raw w; tnode C w =ESTALE;"
+     "tnode C r =ESTALE; close B; tnode C w; write C Y 1; close C",
+     "a:I8:8=XYcdefgh " B C},
+    {"a node is opened for writing while another view is written", "tensors",
+     "topen A a/raw rw; tnote A; topen B a/raw r; tnode C r;"
+     "allocate C 0 4 =EBADF; close C; close B; close A; topen A a/f32 rw; tpoke A 0 '65';"
+     "tnode C w =EBUSY; tnode C r; close C; close A; tnode C w; write C B; close C",
+     "a:I8:8=Bbcdefgh " B C},
+    {"helpers that become views of a new tensor", "tensors",
+     "tmkdir n; tput n/.t I8; tmv n/.t n/type; tput n/.s 3; tmv n/.s n/shape; tput n/.r 123;"
+     "tmv n/.r n/raw; tput n/.f xxxx; tmv n/.f n/f32; tgone n/.f; tput n/.o 1; tmv n/.o n/offset;"
+     "fsync; ttext n/raw 123; tmkdir m; tput m/.t I9; tmv m/.t m/type =EINVAL; ttext m/.t I9;"
+     "terror m 'not a type'; trmdir m",
+     "a:I8:8=abcdefgh " B C "n:I8:3=123 "},
     {"a tensor that another file has edited since it was opened", "tensors",
      "topen A a/raw w; tput a/shape '2 4'; write A X; close A =ESTALE; terror a 'edited by another "
      "file';"
