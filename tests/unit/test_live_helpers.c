@@ -141,6 +141,13 @@ static const struct script scripts[] = {
      "a.name:string=two " A_COUNT A_OTHER A_LIST},
     {"a name that no key can have stays a helper's when it is given a type", NULL,
      "put foo%zz 5; type foo%zz u8; text foo%zz 5; gone foo; fsync; rm foo%zz", UNCHANGED},
+    {"a helper with the key's own text: its reader goes on", NULL,
+     "put .c 7; open R .c r; mv .c a.count; gone .c; read R 7; text a.count '7\n'; close R; fsync",
+     UNCHANGED},
+    {"a helper over a removed key, which is given a type before its first write", NULL,
+     "rm a.count; open U .u w creat; mv .u a.count; type a.count f32; shown " UNCHANGED
+     "; write U 1.5; close U; typed a.count f32; fsync",
+     A_NAME "a.count:f32=1.5 " A_OTHER A_LIST},
 };
 
 SCRIPTS_MAIN("live helpers", scripts)

@@ -14,21 +14,26 @@ static const struct script scripts[] = {
      "a/f32;"
      "ttext a/raw abcdefgh; tgone a/f32",
      A B C Z},
+    {"a removed tensor waits for quiet, not for fsync of a file", "tensors",
+     "still; trmdir c; tgone c/raw; open A a.name w trunc; write A two; fsync A; close A;"
+     "tfile " A B C Z "; later 2; open A a.name w trunc; write A 2; close A; fsync; tfile " A B Z,
+     A B Z},
     {"a header alone waits for its program", "tensors",
-     "topen A b/f32.npy w trunc; tnpy A '2, 3' ''; close A;"
-     "terror b 'of a NumPy array only the header was written'; later 8; topen A b/f32.npy rw;"
+     "still; topen A b/f32.npy w trunc; tnpy A '2, 3' ''; close A;"
+     "terror b 'of a NumPy array only the header was written'; later 10; topen A b/f32.npy rw;"
      "size A 128; tpoke A 128 '6 5 4 3 2 1'; close A; tvalues b/f32 '6 5 4 3 2 1'",
      A "b:F32:2x3=6,5,4,3,2,1 " C Z},
     {"not for another program", "tensors",
-     "topen A b/f32.npy w trunc; tnpy A '2, 3' ''; close A; as 2; topen B b/f32.npy rw; size B 152;"
+     "still; topen A b/f32.npy w trunc; tnpy A '2, 3' ''; close A; as 2; topen B b/f32.npy rw; "
+     "size B 152;"
      "tpoke B 128 '9'; close B; tvalues b/f32 '9 2 3 4 5 6'",
      A "b:F32:2x3=9,2,3,4,5,6 " C Z},
     {"nor for longer", "tensors",
-     "topen A b/f32.npy w trunc; tnpy A '2, 3' ''; close A; later 11; topen B b/f32.npy rw;"
+     "still; topen A b/f32.npy w trunc; tnpy A '2, 3' ''; close A; later 11; topen B b/f32.npy rw;"
      "size B 152; tpoke B 128 '9'; close B; tvalues b/f32 '9 2 3 4 5 6'",
      A "b:F32:2x3=9,2,3,4,5,6 " C Z},
     {"many that waited too long", "tensors",
-     "topen A b/f32.npy w trunc; tnpy A '2, 3' ''; close A; topen A a/f32.npy w trunc;"
+     "still; topen A b/f32.npy w trunc; tnpy A '2, 3' ''; close A; topen A a/f32.npy w trunc;"
      "tnpy A '8,' ''; close A; later 11; topen A c/f32.npy w trunc; tnpy A '4,' ''; close A;"
      "topen A a/f32.npy r; size A 160; close A; topen A c/f32.npy rw; size A 128;"
      "tpoke A 128 '1 2 3 4'; close A; tvalues c/f32 '1 2 3 4'",
