@@ -54,13 +54,13 @@ void far_init(struct runs *r, const struct map *m)
         (void)madvise((void *)(uintptr_t)m->data, (size_t)m->size, MADV_RANDOM);
 }
 
-void far_want(struct runs *r, const struct map *m, uint64_t off, uint64_t n)
+void far_want(struct runs *r, const struct map *m, uint64_t off, uint64_t n, uint64_t end)
 {
     uint64_t from;
     if (off > m->size || n > m->size - off)
         return;
-    uint64_t end = runs_note(r, off, n, m->size, &from);
-    for (; off < end; off += PIECE)
-        (void)posix_fadvise(m->fd, (off_t)off, (off_t)min_u64(PIECE, end - off),
+    uint64_t upto = runs_note(r, off, n, min_u64(end, m->size), m->size, &from);
+    for (; off < upto; off += PIECE)
+        (void)posix_fadvise(m->fd, (off_t)off, (off_t)min_u64(PIECE, upto - off),
                             POSIX_FADV_WILLNEED);
 }

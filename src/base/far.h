@@ -31,8 +31,10 @@ void far_exact(int fd, bool exact);
 /* For a mapping of a file that is far: what is read of it in order. */
 void far_init(struct runs *r, const struct map *m);
 
-/* Note a read of bytes [off, off + n), and ask the kernel for the pages, of these or of more. Does not
- * wait for them. Any thread. */
-void far_want(struct runs *r, const struct map *m, uint64_t off, uint64_t n);
+/*
+ * Note a read of bytes [off, off + n) of a part that ends at `end`, and ask the kernel for the pages,
+ * of these or of more. Does not wait for them. Any thread.
+ */
+void far_want(struct runs *r, const struct map *m, uint64_t off, uint64_t n, uint64_t end);
 
 #endif

@@ -2,8 +2,6 @@
 /* Reads in order: see runs.h. */
 #include "base/runs.h"
 
-#include <stdbool.h>
-
 #include "base/bytes.h"
 
 /* Reads in order may arrive in another order, by so many bytes: the requests of one readahead. */
@@ -48,23 +46,27 @@ static bool is_dense(const struct in_order *x)
     return x->have >= (x->next - x->begin) / 2;
 }
 
-uint64_t runs_note(struct runs *r, uint64_t off, uint64_t n, uint64_t size, uint64_t *from)
+uint64_t runs_note(struct runs *r, uint64_t off, uint64_t n, uint64_t end, uint64_t size,
+                   uint64_t *from)
 {
-    uint64_t end = off + n;
+    uint64_t done = off + n;
     (void)pthread_mutex_lock(&r->lock);
     struct in_order *x = find(r, off);
     uint64_t old = x->next, more = min_u64(x->have, r->most);
     bool dense = is_dense(x);
+    x->beyond = x->beyond || (x->used && x->end != end);
+    x->end = end;
     x->used = ++r->clock;
     x->begin = min_u64(x->begin, off);
-    x->next = max_u64(old, end);
+    x->next = max_u64(old, done);
     x->have = min_u64(x->have + n, x->next - x->begin);
-    *from = end;
-    if (x->next > old && dense && more >= r->least && x->upto < x->next + more / 2) {
-        uint64_t upto = min_u64(x->next + more, size);
-        *from = min_u64(max_u64(x->upto, end), upto);
-        end = x->upto = upto;
-    }
+    uint64_t upto = min_u64(x->next + more, x->beyond ? size : end);
+    bool ahead = x->next > old && dense && more >= r->least && x->upto < x->next + more / 2;
+    *from = max_u64(x->upto, done);
+    if (ahead && *from < upto)
+        done = x->upto = upto;
+    else
+        *from = done;
     (void)pthread_mutex_unlock(&r->lock);
-    return end;
+    return done;
 }

@@ -165,7 +165,7 @@ static void want_unit(const struct unit *u)
         quant_extent(u->type, sizeof(float), first * sizeof(float),
                      (size_t)(end - first) * sizeof(float), &first, &end);
     }
-    store_want(t->view.store, t->tensor, first, end);
+    store_want(t->view.store, t->tensor, first, end, tensor_of(t)->nbytes);
 }
 
 /* A page that was cut in two reads as zeros: the length is looked at afterwards. */

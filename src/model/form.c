@@ -61,7 +61,7 @@ int form_read(const struct form *f, const struct gguf *g, const struct store *s,
     quant_extent(type, width_of(f, type), off, n, &first, &last);
     if (!store_data(s, i, first, last))
         return -EIO;
-    store_want(s, i, first, last);
+    store_want(s, i, first, last, g->tensor[i].nbytes);
     struct decode d = {f, type, g->fmt.big, store_data(s, i, 0, 0), off, n, dst};
     int r = map_guard(decode, &d), cut = store_check(s, i, last);
     return r < 0 ? r : cut;

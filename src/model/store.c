@@ -71,22 +71,22 @@ static void release(void *owner)
     mapped_unref(owner);
 }
 
-static void want_pages(struct mapped *m, uint64_t off, uint64_t n)
+static void want_pages(struct mapped *m, uint64_t off, uint64_t n, uint64_t end)
 {
-    uint64_t from, end;
-    if (off > m->map.size || n > m->map.size - off)
+    uint64_t from, upto, size = m->map.size;
+    if (off > size || n > size - off)
         return;
-    end = runs_note(&m->runs, off, n, m->map.size, &from);
-    if (from < end && !fetch_pages(&m->map, from, end - from, mapped_ref(m), release))
+    upto = runs_note(&m->runs, off, n, min_u64(end, size), size, &from);
+    if (from < upto && !fetch_pages(&m->map, from, upto - from, mapped_ref(m), release))
         mapped_unref(m);
 }
 
-void mapped_want(struct mapped *m, uint64_t off, uint64_t n)
+void mapped_want(struct mapped *m, uint64_t off, uint64_t n, uint64_t end)
 {
     if (m->from == MAPPED_FAR)
-        far_want(&m->runs, &m->map, off, n);
+        far_want(&m->runs, &m->map, off, n, end);
     else if (m->from == MAPPED_DISK)
-        want_pages(m, off, n);
+        want_pages(m, off, n, end);
 }
 
 int mapped_check(struct mapped *m, uint64_t end)
@@ -110,14 +110,19 @@ static int copy(void *arg)
     return 0;
 }
 
-int mapped_copy(struct mapped *m, uint64_t off, void *dst, size_t n)
+int mapped_copy_of(struct mapped *m, uint64_t off, void *dst, size_t n, uint64_t end)
 {
     if (off > m->map.size || n > m->map.size - off)
         return -EIO;
-    mapped_want(m, off, n);
+    mapped_want(m, off, n, end);
     struct copy c = {dst, m->map.data + off, n};
     int r = map_guard(copy, &c), cut = mapped_check(m, off + n);
     return r < 0 ? r : cut;
+}
+
+int mapped_copy(struct mapped *m, uint64_t off, void *dst, size_t n)
+{
+    return mapped_copy_of(m, off, dst, n, m->map.size);
 }
 
 int mapped_lay(struct mapped *m, uint64_t off, uint64_t n, int fd, uint64_t at)
@@ -315,9 +320,10 @@ const uint8_t *store_data(const struct store *s, uint32_t i, uint64_t first, uin
     return m->data + off + first;
 }
 
-void store_want(const struct store *s, uint32_t i, uint64_t first, uint64_t last)
+void store_want(const struct store *s, uint32_t i, uint64_t first, uint64_t last, uint64_t n)
 {
-    mapped_want(s->file[s->place[i].file], s->place[i].off + first, last - first);
+    uint64_t off = s->place[i].off;
+    mapped_want(s->file[s->place[i].file], off + first, last - first, off + n);
 }
 
 uint64_t store_there(const struct store *s, uint32_t i, uint64_t n)

@@ -42,10 +42,11 @@ int mapped_open(int fd, uint64_t size, struct mapped **ret, struct err *e);
 struct mapped *mapped_ref(struct mapped *m);
 void mapped_unref(struct mapped *m);
 /*
- * Announce that bytes [off, off + n) are about to be read through the mapping: what follows is fetched
- * ahead of reads in order. Without it they are read as well, but from another machine page by page.
+ * Announce that bytes [off, off + n) are about to be read through the mapping, of a part that ends at
+ * `end`: what follows in it is fetched ahead of reads in order (base/runs.h). Without it they are read as
+ * well, but from another machine page by page.
  */
-void mapped_want(struct mapped *m, uint64_t off, uint64_t n);
+void mapped_want(struct mapped *m, uint64_t off, uint64_t n, uint64_t end);
 /*
  * A mapping that was made, of pages that are not a file's, or of its own pages and those of fd from
  * `base` on; it passes to it, as does fd. NULL: no memory, and they stay the caller's.
@@ -65,6 +66,8 @@ int mapped_lay(struct mapped *m, uint64_t off, uint64_t n, int fd, uint64_t at);
 int mapped_check(struct mapped *m, uint64_t end);
 /* Copy bytes [off, off + n), under map_guard(). 0, -EIO (the file has been cut, or ends before). */
 int mapped_copy(struct mapped *m, uint64_t off, void *dst, size_t n);
+/* The same of a part that ends at `end`, as for mapped_want(). */
+int mapped_copy_of(struct mapped *m, uint64_t off, void *dst, size_t n, uint64_t end);
 /*
  * The file as a source, which must not outlive it; and the file of such a source, NULL of others.
  */
@@ -107,8 +110,8 @@ void store_unref(struct store *s);
 
 /* Bytes [first, last) of tensor i's data in the mapping; NULL if they are not all in the file. */
 const uint8_t *store_data(const struct store *s, uint32_t i, uint64_t first, uint64_t last);
-/* mapped_want() of these bytes. */
-void store_want(const struct store *s, uint32_t i, uint64_t first, uint64_t last);
+/* mapped_want() of these bytes of the n that it has. */
+void store_want(const struct store *s, uint32_t i, uint64_t first, uint64_t last, uint64_t n);
 /* How many of tensor i's n bytes are in the file, from the first on. */
 uint64_t store_there(const struct store *s, uint32_t i, uint64_t n);
 /* -EIO if the file has been cut since, so that these bytes are not all there any more. */

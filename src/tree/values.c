@@ -19,14 +19,14 @@
 #include "base/bytes.h"
 #include "model/npy.h"
 
-/* Bytes [first, first + n) of a mapped file. */
-static int reply_mapped(struct mapped *m, uint64_t first, size_t n, struct reply *r)
+/* Bytes [first, first + n) of a mapped file, of a part of it that ends at `end`. */
+static int reply_mapped(struct mapped *m, uint64_t first, size_t n, uint64_t end, struct reply *r)
 {
     if (n <= REPLY_COPY_MAX || r->len > 0)
-        return mapped_copy(m, first, reply_room(r, n), n);
+        return mapped_copy_of(m, first, reply_room(r, n), n, end);
     if (first > m->map.size || n > m->map.size - first)
         return -EIO;
-    mapped_want(m, first, n);
+    mapped_want(m, first, n, end);
     reply_point(r, m, first, n);
     return mapped_check(m, first + n);
 }
@@ -36,7 +36,8 @@ static int reply_stored(const struct view *v, const struct gguf_tensor *t, uint6
                         uint64_t last, struct reply *r)
 {
     const struct place_in_store *place = &v->store->place[snapshot_tensor_no(v->snap, t)];
-    return reply_mapped(v->store->file[place->file], place->off + first, (size_t)(last - first), r);
+    return reply_mapped(v->store->file[place->file], place->off + first, (size_t)(last - first),
+                        place->off + t->nbytes, r);
 }
 
 uint64_t raw_size(const struct view *v, const struct row *row, const struct gguf_tensor *t)
@@ -149,7 +150,7 @@ static int reply_image(const struct view *v, const struct image *im, uint64_t of
     uint64_t at;
     struct mapped *m = im ? image_mapped(im, v->store, off, n, &at) : NULL;
     if (m)
-        return reply_mapped(m, at, n, r);
+        return reply_mapped(m, at, n, m->map.size, r);
     return im ? image_read(im, v->store, off, reply_room(r, n), n) : -ENOMEM;
 }
 

@@ -16,12 +16,18 @@
 #define K ((uint64_t)1 << 10)
 #define M (K << 10)
 
+/* A read of a part that ends at `stop`. */
+static uint64_t note_of(struct runs *r, uint64_t off, uint64_t n, uint64_t stop)
+{
+    uint64_t from, end = runs_note(r, off, n, stop, 999 * M, &from);
+    CU_ASSERT_TRUE(from >= off + n);
+    CU_ASSERT_TRUE(from <= end);
+    return end;
+}
+
 static uint64_t note(struct runs *r, uint64_t off, uint64_t n)
 {
-    uint64_t from, end = runs_note(r, off, n, 999 * M, &from);
-    CU_ASSERT_TRUE(from >= off + n || from == end);
-    CU_ASSERT_TRUE(from <= end && end >= off + n);
-    return end;
+    return note_of(r, off, n, 999 * M);
 }
 
 /* Reads of 64 KiB in order from `at` on; returns how far beyond them was read ahead. */
@@ -59,7 +65,7 @@ static void test_once(void)
     uint64_t from, end, upto = 0;
     runs_init(&r, M, 8 * M);
     for (uint64_t at = 0; at < 100 * M; at += 128 * K) {
-        end = runs_note(&r, at, 128 * K, 999 * M, &from);
+        end = runs_note(&r, at, 128 * K, 999 * M, 999 * M, &from);
         if (from == end)
             continue;
         CU_ASSERT_TRUE(at >= M);
@@ -67,6 +73,25 @@ static void test_once(void)
         upto = end;
     }
     CU_ASSERT_TRUE(upto >= 104 * M && upto <= 108 * M);
+    runs_free(&r);
+}
+
+/* Not beyond the part that is read, but for a program that went on beyond another. */
+static void test_parts(void)
+{
+    struct runs r;
+    uint64_t upto = 0;
+    runs_init(&r, 0, 8 * M);
+    for (uint64_t at = 0; at < 20 * M; at += 256 * K)
+        upto = max_u64(upto, note_of(&r, at, 256 * K, 20 * M));
+    CU_ASSERT_EQUAL(upto, 20 * M);
+    /* Into the next part, of 1 MiB, and the one after it. */
+    upto = note_of(&r, 20 * M, 256 * K, 21 * M);
+    CU_ASSERT_TRUE(upto > 24 * M && upto <= 28 * M + 256 * K);
+    /* Another program, in a part that the first one left. */
+    for (uint64_t at = 0; at < 12 * M; at += 256 * K)
+        upto = note_of(&r, at, 256 * K, 12 * M + 1);
+    CU_ASSERT_TRUE(upto <= 12 * M + 1);
     runs_free(&r);
 }
 
@@ -178,6 +203,7 @@ static void test_fetch(void)
 static CU_TestInfo tests[] = {
     {"what is read ahead is bounded by what is read", test_bounds},
     {"what is read ahead is read once", test_once},
+    {"what is read ahead ends with the part that is read, or goes on with the program", test_parts},
     {"several programs read in order at once", test_many},
     {"requests overtake each other; random reads are none in order", test_order},
     {"pages are brought into memory by another thread", test_fetch},
