@@ -3,6 +3,7 @@
 #include "base/fetch.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -11,17 +12,10 @@
 #include "base/bytes.h"
 #include "base/crew.h"
 
-/* Linux 5.14; C libraries may be older. */
-#ifndef MADV_POPULATE_READ
-#define MADV_POPULATE_READ 22
-#endif
-
 /* Jobs that wait or run: more would only be late. */
 #define WAITING_MOST 8
 /* Milliseconds after which the jobs of other files do not wait for one: a disk may hang. */
 #define PATIENCE 100
-/* Bytes of a system call: the mapping can be changed by others between two. */
-#define PIECE ((size_t)256 << 10)
 
 struct fetch {
     struct crew_job job; /* first: turn() gets its address */
@@ -42,14 +36,27 @@ static void make_crew(void)
         crew = NULL;
 }
 
+/* Each page: where the kernel has marked one, a touch of it begins the next readahead. */
+static int touch(void *arg)
+{
+    const struct fetch *f = arg;
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    for (size_t done = 0; done < f->n; done += page)
+        (void)*(const volatile uint8_t *)(f->at + done);
+    return 0;
+}
+
 /* What cannot be fetched fails again for the thread that needs it, which reports it. */
 static bool turn(struct crew_job *j, struct timespec *again)
 {
     struct fetch *f = (struct fetch *)j;
-    int r = 0;
+    sigset_t bus;
     (void)again;
-    for (size_t done = 0; r == 0 && done < f->n; done += PIECE)
-        r = madvise(f->at + done, (size_t)min_u64(PIECE, f->n - done), MADV_POPULATE_READ);
+    /* Threads of a crew block all signals, and a fault whose signal is blocked ends the process. */
+    (void)sigemptyset(&bus);
+    (void)sigaddset(&bus, SIGBUS);
+    (void)pthread_sigmask(SIG_UNBLOCK, &bus, NULL);
+    (void)map_guard(touch, f);
     f->release(f->owner);
     free(f);
     (void)atomic_fetch_sub(&waiting, 1);

@@ -4,8 +4,11 @@
  *
  * Where a page is touched that is not in memory, the thread that touches it waits for the disk, and
  * while it decodes, the disk waits for it. The kernel's readahead of mapped pages covers some of that;
- * here a thread of its own touches what comes next, so that neither waits. posix_fadvise(WILLNEED)
- * would need no thread, but it reads into single pages, which takes longer than not to read ahead.
+ * here a thread of its own touches what comes next, so that neither waits. Other ways cost more:
+ * posix_fadvise(WILLNEED) would need no thread, but it reads into single pages, which takes longer than
+ * not to read ahead; MADV_POPULATE_READ looks up each page that is mapped already.
+ *
+ * Requires map_guard_init().
  *
  * Threads: any. The thread is started when it is first needed, and stays: a process may fork before.
  */
