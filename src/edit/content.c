@@ -69,16 +69,33 @@ struct edit_draft *edit_draft_part(struct edit_draft *of, uint64_t size)
     return d;
 }
 
-struct edit_draft *edit_draft_memory(struct buf *bytes)
+static _Atomic(uint64_t) in_memory; /* bytes of all drafts */
+
+static bool take_memory(uint64_t n)
 {
+    bool fits = atomic_fetch_add(&in_memory, n) + n <= EDIT_DRAFT_MEMORY;
+    if (!fits)
+        atomic_fetch_sub(&in_memory, n);
+    return fits;
+}
+
+int edit_draft_memory(size_t n, struct edit_draft **ret)
+{
+    if (!take_memory(n))
+        return -EFBIG;
     struct edit_draft *d = calloc(1, sizeof(*d));
-    if (!d)
-        return NULL;
+    uint8_t *bytes = d ? calloc(n + 1, 1) : NULL;
+    if (!bytes) {
+        atomic_fetch_sub(&in_memory, n);
+        free(d);
+        return -ENOMEM;
+    }
     atomic_init(&d->refs, 1);
-    d->bytes = *bytes;
-    *bytes = BUF_INIT;
-    d->src = source_mem(d->bytes.data, d->bytes.len);
-    return d;
+    d->bytes = bytes;
+    d->room = n;
+    d->src = source_mem(bytes, n);
+    *ret = d;
+    return 0;
 }
 
 struct edit_draft *edit_draft_ref(struct edit_draft *d)
@@ -95,7 +112,8 @@ void edit_draft_unref(struct edit_draft *d)
         edit_draft_unref(d->whole);
     else if (d->src.fd >= 0)
         (void)close(d->src.fd);
-    buf_free(&d->bytes);
+    atomic_fetch_sub(&in_memory, d->room);
+    free(d->bytes);
     free(d);
 }
 

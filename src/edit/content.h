@@ -10,7 +10,6 @@
 
 #include <stdatomic.h>
 
-#include "base/buf.h"
 #include "base/err.h"
 #include "gguf/gguf.h"
 
@@ -32,7 +31,8 @@ int edit_shape_bytes(const struct edit_shape *s, uint64_t *ret, struct err *e);
 struct edit_draft {
     atomic_uint refs;
     struct source src;        /* fd -1: src.mem points to all bytes */
-    struct buf bytes;         /* owned */
+    uint8_t *bytes;           /* owned: these; NULL: they are in a file, or those of `whole` */
+    size_t room;              /* of `bytes` */
     struct edit_draft *whole; /* a reference: the draft whose file it is; NULL: it owns src.fd */
     /* Its file may become a journal (journal_adopt()), once: it has no name, its first EDIT_DRAFT_ROOM
      * bytes are not used, and it ends where src does. */
@@ -53,8 +53,12 @@ int edit_draft_file(int fd, struct edit_draft **ret, struct err *e);
 /* The first `size` bytes of the file of a draft that has grown, and grows no more there. NULL: no
  * memory. */
 struct edit_draft *edit_draft_part(struct edit_draft *of, uint64_t size);
-/* The bytes are moved into it. NULL: no memory (they stay the caller's). */
-struct edit_draft *edit_draft_memory(struct buf *bytes);
+/* All drafts of a process that are in memory have no more bytes than this together: those of the norms of
+ * a large model. */
+#define EDIT_DRAFT_MEMORY ((uint64_t)64 << 20)
+/* A draft of n zeros in memory, which the caller writes to. 0, -ENOMEM; -EFBIG: no more is to be in
+ * memory. */
+int edit_draft_memory(size_t n, struct edit_draft **ret);
 struct edit_draft *edit_draft_ref(struct edit_draft *d);
 void edit_draft_unref(struct edit_draft *d); /* may be NULL */
 

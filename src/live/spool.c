@@ -12,49 +12,68 @@
 /* What is as long begins at a multiple of it, so that it can be mapped, and cloned. */
 #define PAGE ((uint64_t)4096)
 
-static int new_file(struct spool *s, struct err *e)
+static void drop(struct spool *s)
 {
-    struct edit_draft *d;
-    int fd = edit_draft_open(s->f, e);
-    if (fd < 0)
-        return fd;
-    int r = edit_draft_file(fd, &d, e);
-    if (r < 0) {
-        sys_close(s->f->sys, &fd);
-        return r;
-    }
-    edit_draft_unref(s->file);
-    s->file = d;
-    atomic_store(&s->end, 0);
+    edit_draft_unref(s->to);
+    s->to = NULL;
+    s->end = 0;
     atomic_store(&s->used, 0);
+}
+
+/* What is in memory is not appended to: it is as large as it has to be. */
+static bool is_full(const struct spool *s)
+{
+    return draft_bytes_in_memory(s->to) || atomic_load(&s->used) >= LARGE || s->end >= LONG;
+}
+
+void spool_begin(struct spool *s, const struct edit_file *f)
+{
+    s->f = f;
+    if (s->to && is_full(s))
+        drop(s);
+    s->begun = s->end;
+}
+
+/* Room for n bytes at the end. *aligned: it is that of a file. */
+static int make_room(struct spool *s, uint64_t n, bool *aligned, struct err *e)
+{
+    struct edit_draft *to;
+    int r = draft_bytes_room(s->f, s->to, s->end + n, 0, &to, e);
+    if (r < 0)
+        return r;
+    if (to != s->to)
+        edit_draft_unref(s->to);
+    s->to = to;
+    *aligned = !draft_bytes_in_memory(to);
     return 0;
 }
 
-int spool_begin(struct spool *s, const struct edit_file *f, struct err *e)
+static uint64_t next_page(uint64_t n)
 {
-    int r = 0;
-    s->f = f;
-    if (!s->file || atomic_load(&s->used) >= LARGE || atomic_load(&s->end) >= LONG)
-        r = new_file(s, e);
-    s->begun = atomic_load(&s->end);
-    return r;
+    return (n + PAGE - 1) / PAGE * PAGE;
 }
 
-uint64_t spool_take(struct spool *s, uint64_t n)
+int spool_take(struct spool *s, uint64_t n, uint64_t *at, struct err *e)
 {
-    uint64_t end = atomic_load(&s->end), at;
-    do
-        at = n >= PAGE ? (end + PAGE - 1) / PAGE * PAGE : end;
-    while (!atomic_compare_exchange_weak(&s->end, &end, at + n));
+    bool aligned;
+    int r = make_room(s, n, &aligned, e);
+    if (r < 0)
+        return r;
+    *at = aligned && n >= PAGE ? next_page(s->end) : s->end;
+    s->end = *at + n;
     atomic_fetch_add(&s->used, n);
-    return at;
+    return 0;
 }
 
-uint64_t spool_reserve(struct spool *s, uint64_t n, uint64_t phase)
+int spool_reserve(struct spool *s, uint64_t n, uint64_t phase, uint64_t *at, struct err *e)
 {
-    uint64_t at = (atomic_load(&s->end) + PAGE - 1) / PAGE * PAGE + phase % PAGE;
-    atomic_store(&s->end, at + n);
-    return at;
+    bool aligned;
+    int r = make_room(s, n, &aligned, e);
+    if (r < 0)
+        return r;
+    *at = aligned ? next_page(s->end) + phase % PAGE : s->end;
+    s->end = *at + n;
+    return 0;
 }
 
 int spool_fill(struct spool *s, uint64_t at, const void *bytes, size_t n)
@@ -65,12 +84,12 @@ int spool_fill(struct spool *s, uint64_t at, const void *bytes, size_t n)
 
 int spool_put(const struct spool *s, uint64_t at, const void *bytes, size_t n)
 {
-    return sys_write_all(s->f->sys, s->file->src.fd, bytes, n, at);
+    return draft_bytes_write(s->f, s->to, bytes, n, at);
 }
 
 int spool_end(struct spool *s, struct edit_draft **ret)
 {
-    struct edit_draft *d = edit_draft_part(s->file, atomic_load(&s->end));
+    struct edit_draft *d = edit_draft_part(s->to, s->end);
     if (!d)
         return -ENOMEM;
     *ret = d;
@@ -79,11 +98,10 @@ int spool_end(struct spool *s, struct edit_draft **ret)
 
 void spool_back(struct spool *s)
 {
-    atomic_store(&s->end, s->begun);
+    s->end = s->begun;
 }
 
 void spool_free(struct spool *s)
 {
-    edit_draft_unref(s->file);
-    s->file = NULL;
+    drop(s);
 }

@@ -98,14 +98,17 @@ int tensor_draft_read(struct tensor_draft *d, uint64_t off, void *dst, size_t n,
         uint64_t at = off + done, left = at < d->size ? d->size - at : 0;
         bool present;
         size_t len = stretch_at(d, at, (size_t)min_u64(n - done, left), &present);
-        struct edit_draft *file = present ? edit_draft_ref(d->file) : NULL;
+        uint8_t *to = (uint8_t *)dst + done;
+        const bool memory = present && draft_bytes_in_memory(d->to);
+        if (memory)
+            memcpy(to, d->to->bytes + (at - d->first), len);
+        struct edit_draft *file = present ? edit_draft_ref(d->to) : NULL;
         struct below below = below_of(d);
         lock_drop(&d->lock);
-        uint8_t *to = (uint8_t *)dst + done;
-        if (present)
-            r = read_file(d, file, at, to, len);
-        else
+        if (!present)
             r = read_below(&below, at, to, len);
+        else if (!memory)
+            r = read_file(d, file, at, to, len);
         below_free(&below);
         edit_draft_unref(file);
         done += len;
@@ -119,27 +122,52 @@ int tensor_draft_read(struct tensor_draft *d, uint64_t off, void *dst, size_t n,
 
 /* ---- written: one at a time, with `io` ---- */
 
-/* Its file is made when something is to stand there: views are opened under a lock. */
-static int need_file(struct tensor_draft *d)
+static bool in_file(const struct tensor_draft *d)
 {
-    struct edit_draft *file = NULL;
+    return d->to && !draft_bytes_in_memory(d->to);
+}
+
+/* Room for n bytes from `first` on, when something is to stand there: views are opened under a lock. */
+static int make_room(struct tensor_draft *d, uint64_t first, uint64_t n)
+{
+    struct edit_draft *to, *old = d->to;
     assert(lock_held(&d->io));
-    if (d->file)
-        return 0;
-    int fd = edit_draft_open(d->f, NULL);
-    int r = fd < 0 ? fd : edit_draft_file(fd, &file, NULL);
-    if (fd >= 0 && r < 0)
-        sys_close(d->f->sys, &fd);
+    int r = draft_bytes_room(d->f, old, n, d->shift + first, &to, NULL);
+    if (r < 0 || to == old)
+        return r;
     lock_take(&d->lock);
-    d->file = file;
+    d->to = to;
+    d->first = first;
     lock_drop(&d->lock);
-    return r;
+    edit_draft_unref(old);
+    return 0;
+}
+
+int tensor_draft_to_file(struct tensor_draft *d)
+{
+    return make_room(d, d->first, UINT64_MAX);
+}
+
+/* Memory has granules from the first one on, or from where the first write is. */
+static int room_for(struct tensor_draft *d, uint64_t off, uint64_t end)
+{
+    uint64_t first = d->to ? d->first : end <= DRAFT_BYTES_FEW ? 0 : off / GRANULE * GRANULE;
+    if (off < first)
+        return tensor_draft_to_file(d);
+    return make_room(d, first, granules(end) * GRANULE - first);
 }
 
 static int put(struct tensor_draft *d, const void *bytes, size_t n, uint64_t off)
 {
-    int r = need_file(d);
-    return r < 0 ? r : sys_write_all(d->f->sys, d->file->src.fd, bytes, n, d->shift + off);
+    int r = room_for(d, off, off + n);
+    if (r < 0)
+        return r;
+    if (in_file(d))
+        return draft_bytes_write(d->f, d->to, bytes, n, d->shift + off);
+    lock_take(&d->lock);
+    r = draft_bytes_write(d->f, d->to, bytes, n, off - d->first);
+    lock_drop(&d->lock);
+    return r;
 }
 
 /* Granules are in the file from now on. */
@@ -253,9 +281,7 @@ static int write_at(struct tensor_draft *d, uint64_t off, const void *bytes, siz
         return too_long(d, e);
     if (n == 0)
         return 0;
-    int r = need_file(d);
-    if (r == 0)
-        r = fill_edges(d, off, end);
+    int r = fill_edges(d, off, end);
     if (r == -EIO)
         return err_set(e, r,
                        "cannot read the tensor around it, or write a draft beside the model: %s",
@@ -293,16 +319,25 @@ static int extend(struct tensor_draft *d, uint64_t end, struct err *e)
     return r < 0 ? err_set(e, -ENOMEM, "no memory for a draft") : 0;
 }
 
+/* In memory, bytes behind `size` are zeros again. Under `lock`. */
+static void wipe(struct tensor_draft *d, uint64_t size)
+{
+    size_t keep = size > d->first ? (size_t)min_u64(size - d->first, d->to->room) : 0;
+    memset(d->to->bytes + keep, 0, d->to->room - keep);
+}
+
 static int truncate_to(struct tensor_draft *d, uint64_t size, struct err *e)
 {
     if (size > atomic_load(&d->limit))
         return too_long(d, e);
     if (size < d->size) {
-        int fd = d->file ? d->file->src.fd : -1;
-        int r = fd < 0 ? 0 : d->f->sys->ftruncate(d->f->sys, fd, d->shift + size);
+        const struct sys *s = d->f->sys;
+        int r = in_file(d) ? s->ftruncate(s, d->to->src.fd, d->shift + size) : 0;
         if (r < 0)
             return err_set(e, r, "cannot truncate a draft: %s", strerror(-r));
         lock_take(&d->lock);
+        if (d->to && !in_file(d))
+            wipe(d, size);
         bits_remove(&d->present, granules(size), BITS_MAX);
         bits_remove(&d->fresh, granules(size), BITS_MAX);
         d->cut = min_u64(d->cut, size);
@@ -385,7 +420,7 @@ void tensor_draft_free(struct tensor_draft *d)
 {
     if (!d)
         return;
-    edit_draft_unref(d->file);
+    edit_draft_unref(d->to);
     tensor_seal_unref(d->seal);
     tensor_base_unref(d->base);
     bits_free(&d->present);
@@ -435,15 +470,16 @@ int tensor_draft_hold(struct tensor_draft *d, uint64_t lo, uint64_t hi)
 
 static int give(struct tensor_draft *d, struct edit_draft **ret, struct err *e)
 {
-    int r = need_file(d);
-    if (r == 0)
-        r = d->f->sys->ftruncate(d->f->sys, d->file->src.fd, d->shift + d->size);
+    const struct sys *s = d->f->sys;
+    int r = room_for(d, 0, d->size);
+    if (r == 0 && in_file(d))
+        r = s->ftruncate(s, d->to->src.fd, d->shift + d->size);
     if (r < 0)
         return err_set(e, r, "cannot truncate a draft: %s", strerror(-r));
-    d->file->src.size = d->shift + d->size;
     lock_take(&d->lock);
-    *ret = d->file;
-    d->file = NULL;
+    d->to->src.size = (in_file(d) ? d->shift : 0) + d->size;
+    *ret = d->to;
+    d->to = NULL;
     lock_drop(&d->lock);
     return 0;
 }

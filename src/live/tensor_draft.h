@@ -12,16 +12,16 @@
  *     tensor_edit_free(&edit);
  *     tensor_draft_free(d);
  *
- * Bytes lie in a file without a name beside the model, in granules of 4096 bytes. A granule that was
- * written is there whole: the rest of it was filled with what the view shows of the base. So what
- * counts is what differs from the base; memory is a bit for each granule that was written, two while
- * it is not judged. Bytes behind the least length that the draft was truncated to are zeros, not the
- * base's.
+ * Bytes lie in a file without a name beside the model, few of them in memory (draft_bytes.h), in
+ * granules of 4096 bytes. A granule that was written is there whole: the rest of it was filled with what
+ * the view shows of the base. So what counts is what differs from the base; a bit is kept for each
+ * granule that was written, two while it is not judged. Bytes behind the least length that the draft was
+ * truncated to are zeros, not the base's.
  *
  * The judge looks at what was written since it passed last. Values are compared with what the view
  * shows of the base, block by block: equal ones keep their bytes, others are encoded, by all
  * processors. A draft that passed shows what was written to it, not what that was encoded to, and
- * goes on from the new base; all values of each block that it changed are in its file, so that
+ * goes on from the new base; it holds all values of each block that it changed, so that
  * judging them again gives the same bytes.
  *
  * Much of `raw` that was written is not copied: the file is sealed when it is judged
@@ -56,10 +56,11 @@ struct tensor_draft {
     uint64_t shift; /* of the view's first byte in the file */
     struct lock io, lock;
     /* Changed with both locks: */
-    struct edit_draft *file; /* owned; NULL: not made yet */
+    struct edit_draft *to; /* owned: its file, or memory; NULL: nothing was written */
+    uint64_t first;        /* byte of the view with which memory begins */
     _Atomic uint64_t size;
     uint64_t cut;         /* bytes from here on are not those below */
-    struct bits present;  /* granules that are in the file */
+    struct bits present;  /* granules that are there */
     unsigned truncations; /* how often it was cut: a judgement of what is gone does not count */
     struct npy npy;       /* of a NumPy view: its header, if npy.header is not 0 */
     bool untidy;          /* the file may have bytes in other granules: for `io` alone */
@@ -78,7 +79,7 @@ struct tensor_draft {
 /*
  * A draft of a view that exists, or of any view of a tensor that does not exist. f must outlive it;
  * only what never changes of it is used. Takes a reference to the base. The disk is not asked: a file is
- * made by the first write. 0, -ENOMEM.
+ * made by a write. 0, -ENOMEM.
  */
 int tensor_draft_make(const struct edit_file *f, struct tensor_base *base, enum tensor_view view,
                       struct tensor_draft **ret, struct err *e);
@@ -151,6 +152,8 @@ struct tensor_round {
 int tensor_draft_begin(struct tensor_draft *d, struct tensor_round *ret);
 /* All of it is to be judged, and nothing of the base shows any more. 0, -errno. */
 int tensor_draft_detach(struct tensor_draft *d, struct tensor_round *round);
+/* Its bytes are in a file from now on. With `io`. 0, -errno. */
+int tensor_draft_to_file(struct tensor_draft *d);
 /* Put a granule into the file, if it is not there, with what the draft shows. With `io`. 0, -errno. */
 int tensor_draft_fill(struct tensor_draft *d, uint64_t granule);
 /* Bytes [lo, hi) are in the file from now on. 0, -errno. */
@@ -166,7 +169,7 @@ int tensor_draft_header(struct tensor_draft *d, uint64_t size, struct npy *ret, 
 int tensor_draft_encode(struct tensor_draft *d, enum quant_view values, uint64_t head,
                         const struct edit_shape *shape, const struct tensor_base *old,
                         const struct units_watch *watch, struct tensor_edit *ret, struct err *e);
-/* Its file, which it gives away: only free it afterwards. 0, -errno. */
+/* All its bytes, which it gives away: only free it afterwards. 0, -errno. */
 int tensor_draft_give(struct tensor_draft *d, struct edit_draft **ret, struct err *e);
 /* keep: passed() or failed() will follow; else all counts as not judged. -EAGAIN as above, else r. */
 int tensor_draft_end(struct tensor_draft *d, struct tensor_round *round, bool keep, int r);

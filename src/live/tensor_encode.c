@@ -131,7 +131,9 @@ int tensor_encode(const struct tensor_encode *t, struct spool *s, const struct u
         j.n_elem *= t->shape.dims[i];
     if (t->old && t->old->exists && t->old->type == t->shape.type)
         j.old_elem = min_u64(j.n_elem, t->old->n_elem);
-    j.at = spool_take(s, nbytes);
+    r = spool_take(s, nbytes, &j.at, e);
+    if (r < 0)
+        return r;
     lock_init(&j.failure.lock);
     c.n = (j.n_elem + TENSOR_STRETCH - 1) / TENSOR_STRETCH;
     r = units_run(&c, watch);
@@ -190,8 +192,7 @@ static int convert(const struct tensor_encode *t, struct spool *s, const struct 
 {
     uint64_t at, nbytes;
     int r = edit_shape_bytes(&t->shape, &nbytes, e);
-    if (r == 0)
-        r = spool_begin(s, f, e);
+    spool_begin(s, f);
     if (r == 0)
         r = tensor_encode(t, s, watch, &at, e);
     if (r < 0)

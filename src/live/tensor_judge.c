@@ -233,20 +233,20 @@ static int by_place(const void *a, const void *b)
 }
 
 /* Set room aside for all that may differ: in the order of the tensor, and as it lies in its file. */
-static void reserve(struct job *j)
+static int reserve(struct job *j, struct err *e)
 {
     const struct tensor_base *b = j->base;
     uint64_t lo = 0, hi = j->size;
     bool stored = b->store && b->place < b->store->n;
     if (j->seal || !written_in(j, &lo, &hi))
-        return;
+        return 0;
     if (j->type) {
         lo = lo / j->block * j->raw_block;
         hi = hi / j->block * j->raw_block;
     }
     uint64_t off = stored ? b->store->place[b->place].off : 0;
     j->low = lo;
-    j->room = spool_reserve(&j->d->spool, hi - lo, (off + lo) % TENSOR_GRANULE);
+    return spool_reserve(&j->d->spool, hi - lo, off + lo, &j->room, e);
 }
 
 /* The pieces as an edit. */
@@ -276,10 +276,12 @@ static int judge_changes(struct job *j, const struct units_watch *watch, struct 
 {
     struct units c = {.unit = judge_unit, .next = next_unit, .arg = j, .room = sizeof(struct room)};
     c.n = (j->size + j->unit - 1) / j->unit;
+    int r = reserve(j, e);
+    if (r < 0)
+        return r;
     lock_init(&j->lock);
     lock_init(&j->failure.lock);
-    reserve(j);
-    int r = units_run(&c, watch);
+    r = units_run(&c, watch);
     lock_destroy(&j->lock);
     lock_destroy(&j->failure.lock);
     if (r == -EINTR || r == -ENOMEM)
@@ -460,10 +462,9 @@ int tensor_draft_judge(struct tensor_draft *d, const struct units_watch *watch,
     if (r <= 0)
         return r == 0 ? TENSOR_SAME : cannot_read(r, e);
     const bool spooled = !round.seal;
-    r = spooled ? spool_begin(&d->spool, d->f, e) : 0;
-    const bool begun = spooled && r == 0;
-    if (r == 0)
-        r = judge(d, &round, watch, &edit, e);
+    if (spooled)
+        spool_begin(&d->spool, d->f);
+    r = judge(d, &round, watch, &edit, e);
     if (r == 0 && (edit.n > 0 || edit.shaped))
         r = TENSOR_CHANGED;
     r = tensor_draft_end(d, &round, r == TENSOR_CHANGED || r == TENSOR_SAME, r);
@@ -474,7 +475,7 @@ int tensor_draft_judge(struct tensor_draft *d, const struct units_watch *watch,
         return r;
     }
     tensor_edit_free(&edit);
-    if (begun)
+    if (spooled)
         spool_back(&d->spool);
     return r;
 }

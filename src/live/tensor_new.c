@@ -115,10 +115,9 @@ static int judge_values(const struct tensor_new *t, struct tensor_draft *d,
     if (r)
         return r;
     r = edit_shape_bytes(&shape, &nbytes, e);
-    if (r == 0)
-        r = spool_begin(&d->spool, f, e);
     if (r < 0)
         return r;
+    spool_begin(&d->spool, f);
     enum quant_view values =
         tensor_view_is_npy(d->view) ? tensor_npy_values(&npy) : tensor_view_values(d->view);
     r = tensor_draft_encode(d, values, npy.header, &shape, NULL, watch, ret, e);

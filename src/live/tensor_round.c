@@ -28,22 +28,22 @@ static bool is_worth(const struct tensor_draft *d)
 /* Seal the file, if that is worth it. With both locks. */
 static void seal(struct tensor_draft *d)
 {
-    d->seal = tensor_seal_make(d->base, d->file, &d->present, d->cut, d->shift);
+    d->seal = tensor_seal_make(d->base, d->to, &d->present, d->cut, d->shift);
     if (!d->seal)
         return;
     (void)tensor_base_ref(d->base);
-    d->file->src.size = d->shift + d->size;
-    atomic_store(&d->file->lends, true);
-    d->file = NULL;
+    d->to->src.size = d->shift + d->size;
+    atomic_store(&d->to->lends, true);
+    d->to = NULL;
     d->cut = d->size;
 }
 
 /* Whether it can be: the file then is as long as the view. With `io`. */
-static bool can_seal(const struct tensor_draft *d)
+static bool can_seal(struct tensor_draft *d)
 {
     const struct sys *s = d->f->sys;
-    return d->view == TENSOR_RAW && d->file && !d->untidy && is_worth(d) &&
-           s->ftruncate(s, d->file->src.fd, d->shift + d->size) == 0;
+    return d->view == TENSOR_RAW && d->to && !d->untidy && is_worth(d) &&
+           tensor_draft_to_file(d) == 0 && s->ftruncate(s, d->to->src.fd, d->shift + d->size) == 0;
 }
 
 static int copy_granules(const struct tensor_draft *d, const struct bits *of, int from, int to)
@@ -88,10 +88,12 @@ static int unseal(struct tensor_draft *d)
     int r = within ? tensor_draft_fill(d, d->cut / GRANULE) : 0;
     if (r == 0)
         r = sys->ftruncate(sys, s->file->src.fd, d->shift + d->cut);
-    if (r == 0 && d->file)
-        r = sys->ftruncate(sys, d->file->src.fd, d->shift + d->size);
-    if (r == 0 && d->file)
-        r = copy_granules(d, &d->present, d->file->src.fd, s->file->src.fd);
+    if (r == 0 && d->to)
+        r = tensor_draft_to_file(d);
+    if (r == 0 && d->to)
+        r = sys->ftruncate(sys, d->to->src.fd, d->shift + d->size);
+    if (r == 0 && d->to)
+        r = copy_granules(d, &d->present, d->to->src.fd, s->file->src.fd);
     if (r == 0)
         r = join(d, &present);
     if (r < 0) {
@@ -99,9 +101,9 @@ static int unseal(struct tensor_draft *d)
         return r;
     }
     lock_take(&d->lock);
-    edit_draft_unref(d->file);
-    d->file = edit_draft_ref(s->file);
-    atomic_store(&d->file->lends, false);
+    edit_draft_unref(d->to);
+    d->to = edit_draft_ref(s->file);
+    atomic_store(&d->to->lends, false);
     bits_free(&d->present);
     d->present = present;
     d->cut = min_u64(d->cut, s->cut);

@@ -40,11 +40,13 @@ static int take_shape(struct back *b)
     return 0;
 }
 
-static int add_piece(struct back *b, uint64_t at, const uint8_t *bytes, size_t n)
+static int add_piece(struct back *b, uint64_t at, const uint8_t *bytes, size_t n, struct err *e)
 {
     struct tensor_edit *t = &b->edit;
-    uint64_t src = spool_take(&b->spool, n);
-    int r = spool_put(&b->spool, src, bytes, n);
+    uint64_t src;
+    int r = spool_take(&b->spool, n, &src, e);
+    if (r == 0)
+        r = spool_put(&b->spool, src, bytes, n);
     if (r == 0)
         r = array_grow(&t->piece, &b->cap, t->n, sizeof(*t->piece));
     if (r == 0)
@@ -53,7 +55,7 @@ static int add_piece(struct back *b, uint64_t at, const uint8_t *bytes, size_t n
 }
 
 /* Bytes [at, at + n), if they differ. */
-static int put_stretch(struct back *b, uint64_t at, size_t n)
+static int put_stretch(struct back *b, uint64_t at, size_t n, struct err *e)
 {
     uint8_t *was = b->room, *is = b->room + STRETCH;
     size_t first = 0;
@@ -65,17 +67,17 @@ static int put_stretch(struct back *b, uint64_t at, size_t n)
         while (r == 0 && first < n && was[first] == is[first])
             first++;
     }
-    return r < 0 || first == n ? r : add_piece(b, at + first, was + first, n - first);
+    return r < 0 || first == n ? r : add_piece(b, at + first, was + first, n - first, e);
 }
 
 /* The pieces get the draft that their bytes are in. */
 static int collect(struct back *b)
 {
     struct edit_draft *d;
-    int r = spool_end(&b->spool, &d);
+    int r = b->edit.n ? spool_end(&b->spool, &d) : 0;
     for (size_t i = 0; r == 0 && i < b->edit.n; i++)
         b->edit.piece[i].draft = edit_draft_ref(d);
-    if (r == 0)
+    if (r == 0 && b->edit.n)
         edit_draft_unref(d);
     return r;
 }
@@ -88,10 +90,9 @@ static int make(const struct tensor_base *before, const struct tensor_base *now,
     int r = b.room ? 0 : -ENOMEM;
     if (r == 0 && !same_shape(before, now))
         r = take_shape(&b);
-    if (r == 0)
-        r = spool_begin(&b.spool, f, e);
+    spool_begin(&b.spool, f);
     for (uint64_t at = 0; r == 0 && at < before->nbytes; at += STRETCH)
-        r = put_stretch(&b, at, (size_t)min_u64(STRETCH, before->nbytes - at));
+        r = put_stretch(&b, at, (size_t)min_u64(STRETCH, before->nbytes - at), e);
     if (r == 0)
         r = collect(&b);
     if (r < 0)

@@ -17,6 +17,7 @@ all rounds and, in brackets, the least and the most. WHAT is any of
   vocabulary  a model with a large vocabulary: parsing, and mount, read all metadata, unmount
   edit        each kind of edit of a 100 GiB model, on XFS, btrfs and ext4 in images
   tensors     edits of tensors of such a model: renamed, reshaped, removed, 64 MiB of bytes replaced
+  gathered    3,000 small tensors written one by one, in one gathering
   copy        an edit by copy of a 2 GB model, against cp
   during      `ls -l metadata` and reads of tensors while such a copy runs, against while cp runs
   split       `cp model.gguf` of a split model, against cat of the shards
@@ -255,7 +256,8 @@ BENCHES = {f.__name__: f for f in (
     programs.decode, programs.encode, reading.sequential, reading.whole, reading.disk, passing.passthrough,
     reading.cached, reading.random, reading.parallel, start,
     vocabulary, edits.edit, copies.copy, copies.during, shards.split, shards.check, bounds.many, states.history,
-    bounds.memory, bounds.latency, bounds.hanging, derived.stats, derived.hashes, before.before, folders.folders, tensors.tensors)}
+    bounds.memory, bounds.latency, bounds.hanging, derived.stats, derived.hashes, before.before, folders.folders, tensors.tensors,
+    tensors.gathered)}
 
 
 def machine():

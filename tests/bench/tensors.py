@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""Edits of tensors of a model of 100 GiB, on file systems that clone, and in place."""
+"""Edits of tensors: of a model of 100 GiB, on file systems that clone and in place; of many small ones."""
 import os
 import shutil
+import struct
 import tempfile
 
 import benchlib
 import edits
+import ggufmodel as gguf
 from benchlib import Skipped, Table, ggufs, goal, show_ms, timed
 
 MIB = 1 << 20
@@ -93,4 +95,42 @@ def tensors(run):
                     rows(table, kind, folder, at, edits.Log(log))
         except Skipped as why:
             table.add(kind, '', '', '', f'skipped: {why}')
+    yield table
+
+
+# ---- many small ones ----
+
+SMALL, VALUES = 3000, 64  # tensors, float32 values of each
+EACH = 1  # ms
+
+
+def write_all(at, number):
+    """Each tensor by itself, as a program that edits biases does."""
+    data = struct.pack('<f', number) * VALUES
+    for name in os.listdir(at):
+        with open(os.path.join(at, name, 'f32'), 'wb') as out:
+            out.write(data)
+
+
+def gathered(run):
+    table = Table(f'{SMALL:,} tensors of {4 * VALUES} bytes in one gathering', 'file system',
+                  'ms each', 'then to the disk ms', 'goal')
+    tensors_of = [gguf.Tensor(b'blk.%d.bias' % i, 0, (VALUES,), bytes(4 * VALUES)) for i in range(SMALL)]
+    data = gguf.encode([(b'general.architecture', gguf.Value('string', b'llama'))], tensors_of)
+    for kind in ('xfs', 'btrfs', 'ext4'):
+        try:
+            with benchlib.disk(run.work, kind, MIB << 10) as folder:
+                model = os.path.join(folder, 'model.gguf')
+                with open(model, 'wb') as out:
+                    out.write(data)
+                with ggufs(run.work, model, '-o', 'tensors=edit,commit=sync') as (at, _):
+                    at = os.path.join(at, 'tensors')
+                    seconds, synced = [], []
+                    for i in range(ROUNDS):
+                        seconds.append(timed(write_all, at, i + 1) / SMALL)
+                        synced.append(timed(to_disk, at))
+            worst = round(1e3 * max(seconds), 3)
+            table.add(kind, show_ms(seconds), show_ms(synced), goal(worst, EACH, False, ' ms, the most'))
+        except Skipped as why:
+            table.add(kind, '', '', f'skipped: {why}')
     yield table

@@ -78,11 +78,11 @@ static int tensor_op(struct script *s, const struct gguf *g, struct edit_change 
                      struct err *e)
 {
     char name[64], other[64];
-    struct buf b = BUF_INIT;
     size_t len = pick_tensor(s, g, name), other_len = pick_tensor(s, g, other), n = next(s) % 64;
     struct edit_shape shape = {24, 1 + n % 4, {n, 1, 1, 1}};
-    buf_zero(&b, n);
-    struct edit_draft *d = edit_draft_memory(&b);
+    struct edit_draft *d;
+    if (edit_draft_memory(n, &d) < 0)
+        return -ENOMEM;
     struct edit_piece p = {kind & 8 ? next(s) : 0, n, 0, d};
     int r;
     if (kind % 4 == 0)

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Values of a change from plain bytes. */
+/* Values and drafts of a change from plain bytes. */
 #ifndef TESTS_LIB_CHANGES_H
 #define TESTS_LIB_CHANGES_H
+
+#include <string.h>
 
 #include "edit/change.h"
 
@@ -15,6 +17,15 @@ static inline int set_bytes(struct edit_change *c, const char *key, size_t key_l
     int r = v ? edit_set(c, key, key_len, v, rank, e) : -1;
     edit_value_unref(v);
     return r;
+}
+
+/* A draft in memory with a copy of them. NULL: no memory. */
+static inline struct edit_draft *memory_draft(const void *bytes, size_t n)
+{
+    struct edit_draft *d = NULL;
+    if (edit_draft_memory(n, &d) == 0 && n > 0)
+        memcpy(d->bytes, bytes, n);
+    return d;
 }
 
 #endif

@@ -166,8 +166,11 @@ static struct edit_draft *make_draft(size_t n, bool file)
     struct buf b = BUF_INIT;
     for (size_t i = 0; i < n; i++)
         buf_char(&b, (char)(i * 7 + i / 256 + 1));
-    if (!file)
-        return edit_draft_memory(&b);
+    if (!file) {
+        d = memory_draft(b.data, b.len);
+        buf_free(&b);
+        return d;
+    }
     int fd = memfd_create("draft", MFD_CLOEXEC);
     CU_ASSERT_EQUAL_FATAL(sys_write_all(&sys_libc, fd, b.data, n, 0), 0);
     CU_ASSERT_EQUAL_FATAL(edit_draft_file(fd, &d, NULL), 0);

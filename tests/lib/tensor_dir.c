@@ -76,6 +76,11 @@ void tensor_dir_fault(struct tensor_dir *x, enum fault_mode mode, unsigned n, in
     x->f.sys = &x->fs.sys;
 }
 
+void tensor_dir_in_files(struct tensor_dir *x)
+{
+    CU_ASSERT_EQUAL_FATAL(edit_draft_memory(EDIT_DRAFT_MEMORY, &x->all), 0);
+}
+
 uint8_t *tensor_dir_encode(uint32_t type, bool big, size_t n)
 {
     const struct quant_type *t = quant_find(type);
@@ -111,10 +116,15 @@ void tensor_dir_free(struct tensor_dir *x)
     CU_ASSERT_EQUAL(unlinkat(x->dir, NAME, 0), 0);
     CU_ASSERT_EQUAL(rmdir(x->path), 0);
     (void)close(x->dir);
+    edit_draft_unref(x->all);
     tensor_base_unref(x->base);
     store_unref(x->store);
     gguf_free(x->g);
     free(x->raw);
+    x->all = NULL;
+    CU_ASSERT_EQUAL(edit_draft_memory(EDIT_DRAFT_MEMORY, &x->all),
+                    0); /* all of it was given back */
+    edit_draft_unref(x->all);
 }
 
 struct tensor_base *tensor_dir_after(const struct tensor_dir *x, const struct tensor_base *now,

@@ -113,11 +113,8 @@ bool world_shown(const uint8_t *file, size_t n, const struct world *w)
 struct edit_draft *world_draft(const uint8_t *bytes, size_t n)
 {
     struct edit_draft *d = NULL;
-    if (world_draw(2)) {
-        struct buf b = BUF_INIT;
-        buf_add(&b, bytes, n);
-        return edit_draft_memory(&b);
-    }
+    if (world_draw(2))
+        return memory_draft(bytes, n);
     int fd = memfd_create("draft", MFD_CLOEXEC);
     CU_ASSERT_EQUAL_FATAL(write(fd, bytes, n), (ssize_t)n);
     CU_ASSERT_EQUAL_FATAL(edit_draft_file(fd, &d, NULL), 0);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "alloc.h"
+#include "changes.h"
 #include "cu_main.h"
 #include "edit/parts.h"
 #include "edit/plan.h"
@@ -60,10 +61,8 @@ static void teardown(struct model *m)
 
 static void write_byte(struct model *m, const char *name, uint64_t at)
 {
-    struct buf bytes = BUF_INIT;
     struct err e = {0};
-    buf_str(&bytes, "X");
-    struct edit_draft *d = edit_draft_memory(&bytes);
+    struct edit_draft *d = memory_draft("X", 1);
     CU_ASSERT_PTR_NOT_NULL_FATAL(d);
     struct edit_piece p = {at, 1, 0, d};
     CU_ASSERT_EQUAL(edit_tensor_write(&m->c, name, strlen(name), &p, 1, &e), 0);

@@ -236,11 +236,13 @@ static void random_step(struct pair *p)
     check_shown(p, tensor_dir_draw(p->most), tensor_dir_draw(10000));
 }
 
-static void random_draft(uint32_t type, bool big, enum tensor_view view)
+static void random_draft(uint32_t type, bool big, enum tensor_view view, uint64_t rows, bool files)
 {
-    static const uint64_t dims[] = {512, 301}; /* more than two units of work */
+    const uint64_t dims[] = {512, rows};
     struct pair p;
     pair_make(&p, type, big, view, dims, 2);
+    if (files)
+        tensor_dir_in_files(&p.x);
     for (unsigned i = 0; i < 40; i++)
         random_step(&p);
     cut(&p, p.most);
@@ -249,19 +251,39 @@ static void random_draft(uint32_t type, bool big, enum tensor_view view)
     pair_free(&p);
 }
 
-static void test_random(void)
+static const uint32_t types[] = {F32_ID,  F16_ID,  BF16_ID, F64_ID,   I8_ID,      I64_ID,
+                                 Q8_0_ID, Q4_0_ID, Q4_K_ID, NVFP4_ID, IQ2_XXS_ID, IQ4_NL_ID};
+
+/* One for each type and view. */
+static void each_draft(uint64_t rows, bool files)
 {
-    static const uint32_t types[] = {F32_ID,  F16_ID,  BF16_ID, F64_ID,   I8_ID,      I64_ID,
-                                     Q8_0_ID, Q4_0_ID, Q4_K_ID, NVFP4_ID, IQ2_XXS_ID, IQ4_NL_ID};
     const char *seed = getenv("GGUFS_SEED");
     size_t n = sizeof(types) / sizeof(types[0]);
     tensor_dir_seed = seed ? strtoull(seed, NULL, 10) : 1;
     for (size_t i = 0; i < soak_size(3 * 4 * n); i++) {
         enum tensor_view view = (enum tensor_view)(i / n % 4);
         bool big = tensor_dir_draw(4) == 0 && quant_has_values(quant_find(types[i % n]), true);
-        random_draft(types[i % n], big, view);
+        random_draft(types[i % n], big, view, rows, files);
     }
     soak_count("random drafts of tensors", soak_size(3 * 4 * n));
+}
+
+static void test_random(void)
+{
+    each_draft(301, false); /* more than two units of work */
+}
+
+/* Those that are in memory, and begin there and go on in a file, on both sides of what is the limit for one
+ * view or another. */
+static void test_random_few(void)
+{
+    each_draft(3, false);
+    each_draft(33, false);
+}
+
+static void test_random_few_in_files(void)
+{
+    each_draft(3, true);
 }
 
 /* Large enough that what was written is sealed and not copied. */
@@ -288,6 +310,8 @@ static void test_sealed(void)
 static CU_TestInfo tests[] = {
     {"much of raw, also written while it is judged", test_sealed},
     {"random writes, as a plain array and quant_write() have it", test_random},
+    {"the same of small tensors, in memory and then in files", test_random_few},
+    {"the same where no memory is left for drafts", test_random_few_in_files},
     CU_TEST_INFO_NULL,
 };
 

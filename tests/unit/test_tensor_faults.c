@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "alloc.h"
+#include "base/count.h"
 #include "live/tensor_draft.h"
 #include "live/tensor_encode.h"
 #include "quant/types.h"
@@ -38,26 +39,71 @@ static void scenario(struct tensor_dir *x, const struct units_watch *watch, int 
     tensor_draft_free(d);
 }
 
-/* Each system call fails once, and for good: an error, nothing is left behind. */
+/* Few bytes in the middle, more behind them and before them, and what was cut off is zeros again: in memory
+ * until the last write. */
+static void spilled(struct tensor_dir *x, int *ret)
+{
+    struct tensor_edit edit = TENSOR_EDIT_INIT;
+    struct tensor_draft *d = NULL;
+    uint8_t bytes[8000], got[3] = "???";
+    size_t n = 0;
+    memset(bytes, 0x41, sizeof(bytes));
+    *ret = tensor_draft_make(&x->f, x->base, TENSOR_F32, &d, NULL);
+    if (*ret == 0)
+        *ret = tensor_draft_write(d, false, 100000, bytes, 100, NULL);
+    if (*ret == 0)
+        *ret = tensor_draft_write(d, false, 110000, bytes, 8000, NULL);
+    if (*ret == 0)
+        *ret = tensor_draft_truncate(d, 115000, NULL);
+    if (*ret == 0)
+        *ret = tensor_draft_truncate(d, 245760, NULL);
+    if (*ret == 0)
+        *ret = tensor_draft_write(d, false, 40, bytes, 4, NULL);
+    if (*ret == 0)
+        *ret = tensor_draft_read(d, 114999, got, 3, &n);
+    if (*ret == 0)
+        CU_ASSERT_EQUAL(memcmp(got, "\x41\0\0", 3), 0);
+    if (*ret == 0)
+        *ret = tensor_draft_judge(d, NULL, &edit, NULL);
+    if (*ret == TENSOR_CHANGED)
+        tensor_draft_failed(d);
+    tensor_edit_free(&edit);
+    tensor_draft_free(d);
+}
+
+static void draft_and_judge(struct tensor_dir *x, int *ret)
+{
+    scenario(x, NULL, ret);
+}
+
+/* Call n fails: an error, nothing is left behind. Returns whether there are as many. */
+static bool call_fails(void (*run)(struct tensor_dir *x, int *ret), enum fault_mode mode,
+                       unsigned n)
+{
+    struct tensor_dir x;
+    int r;
+    tensor_dir_sane(&x, Q8_0_ID, SHAPE(1024, 60));
+    tensor_dir_fault(&x, mode, n, n % 2 ? -EIO : -ENOSPC);
+    x.fs.brief = mode == FAULT_SHORT;
+    x.fs.no_tmpfile = n % 3 || mode == FAULT_BROKEN ? 0 : -EOPNOTSUPP;
+    run(&x, &r);
+    bool hit = x.fs.hit;
+    CU_ASSERT_EQUAL(r, hit && r < 0 ? r : TENSOR_CHANGED);
+    CU_ASSERT_TRUE(r > 0 || r == -EIO || r == -ENOSPC);
+    tensor_dir_free(&x);
+    return hit;
+}
+
+/* Each system call fails once, and for good. */
 static void test_calls(void)
 {
     static const enum fault_mode modes[] = {FAULT_FAIL, FAULT_BROKEN, FAULT_SHORT};
-    for (size_t m = 0; m < 3; m++)
-        for (unsigned n = 1;; n++) {
-            struct tensor_dir x;
-            int r;
-            tensor_dir_sane(&x, Q8_0_ID, SHAPE(1024, 60));
-            tensor_dir_fault(&x, modes[m], n, n % 2 ? -EIO : -ENOSPC);
-            x.fs.brief = modes[m] == FAULT_SHORT;
-            x.fs.no_tmpfile = n % 3 || modes[m] == FAULT_BROKEN ? 0 : -EOPNOTSUPP;
-            scenario(&x, NULL, &r);
-            bool hit = x.fs.hit;
-            CU_ASSERT_EQUAL(r, hit && r < 0 ? r : TENSOR_CHANGED);
-            CU_ASSERT_TRUE(r > 0 || r == -EIO || r == -ENOSPC);
-            tensor_dir_free(&x);
-            if (!hit)
-                break;
-        }
+    for (size_t m = 0; m < COUNT(modes); m++) {
+        for (unsigned n = 1; call_fails(draft_and_judge, modes[m], n); n++)
+            ;
+        for (unsigned n = 1; call_fails(spilled, modes[m], n); n++)
+            ;
+    }
 }
 
 /* Each allocation fails once, and with all after it: -ENOMEM, nothing stays. */
@@ -78,11 +124,6 @@ static void each_allocation(void (*run)(struct tensor_dir *x, int *ret))
         }
     }
     tensor_dir_free(&x);
-}
-
-static void draft_and_judge(struct tensor_dir *x, int *ret)
-{
-    scenario(x, NULL, ret);
 }
 
 static void convert(struct tensor_dir *x, int *ret)
@@ -119,6 +160,7 @@ static void save(struct tensor_dir *x, int *ret)
 static void test_allocations(void)
 {
     each_allocation(draft_and_judge);
+    each_allocation(spilled);
     each_allocation(convert);
     each_allocation(save);
 }
@@ -147,6 +189,7 @@ static void test_late_file(void)
     char got[4];
     size_t n = 0;
     tensor_dir_make(&x, F32, false, SHAPE(1024), NULL);
+    tensor_dir_in_files(&x);
     tensor_dir_fault(&x, FAULT_BROKEN, 1, -ENOSPC);
     CU_ASSERT_EQUAL_FATAL(tensor_draft_make(&x.f, x.base, TENSOR_RAW, &d, NULL), 0);
     CU_ASSERT_EQUAL(tensor_draft_truncate(d, 8, NULL), 0);
@@ -159,6 +202,32 @@ static void test_late_file(void)
     CU_ASSERT_EQUAL(tensor_draft_write(d, false, 0, "abcd", 4, &e), 0);
     CU_ASSERT_EQUAL(tensor_draft_read(d, 0, got, 4, &n), 0);
     CU_ASSERT_EQUAL(memcmp(got, "abcd", 4), 0);
+    tensor_draft_free(d);
+    tensor_dir_free(&x);
+}
+
+/* What is in memory stays as it is if no file can be made for more, and the write can be done again. */
+static void test_spill_again(void)
+{
+    struct tensor_dir x;
+    struct tensor_draft *d = NULL;
+    struct err e = {0};
+    static uint8_t bytes[DRAFT_BYTES_FEW + 4096], got[sizeof(bytes)];
+    size_t n = 0;
+    tensor_dir_make(&x, F32, false, SHAPE(sizeof(bytes) / 4), NULL);
+    CU_ASSERT_EQUAL_FATAL(tensor_draft_make(&x.f, x.base, TENSOR_RAW, &d, NULL), 0);
+    for (int full = 1; full >= 0; full--) {
+        tensor_dir_fault(&x, FAULT_BROKEN, full ? 1 : 1000000, -ENOSPC);
+        CU_ASSERT_EQUAL(tensor_draft_write(d, false, DRAFT_BYTES_FEW - 4, "last", 4, &e), 0);
+        CU_ASSERT_FALSE(x.fs.hit);
+        CU_ASSERT_EQUAL(tensor_draft_write(d, false, DRAFT_BYTES_FEW, "more", 4, &e),
+                        full ? -ENOSPC : 0);
+        memcpy(bytes, x.raw, sizeof(bytes));
+        memcpy(bytes + DRAFT_BYTES_FEW - 4, full ? "last" : "lastmore", full ? 4 : 8);
+        CU_ASSERT_EQUAL(tensor_draft_read(d, 0, got, sizeof(got), &n), 0);
+        CU_ASSERT_EQUAL(n, sizeof(bytes));
+        CU_ASSERT_EQUAL(memcmp(got, bytes, n), 0);
+    }
     tensor_draft_free(d);
     tensor_dir_free(&x);
 }
@@ -251,6 +320,7 @@ static void test_meanwhile(void)
 
 static CU_TestInfo tests[] = {
     {"a file is made by the first write", test_late_file},
+    {"a file is made by the write that needs one", test_spill_again},
     {"every call fails once", test_calls},
     {"every allocation fails once", test_allocations},
     {"cancelled", test_cancel},

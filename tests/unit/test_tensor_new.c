@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/count.h"
 #include "live/tensor_encode.h"
 #include "live/tensor_new.h"
 #include "live/tensor_text.h"
@@ -150,6 +151,41 @@ static void test_raw(void)
         }
         whole(&m, Q8_0_ID, 3, raw, 6 * 34);
         making_end(&m);
+    }
+}
+
+/* `raw` of n bytes, of which n - at are written first and the first one then, of zeros else. */
+static void sparse_raw(uint64_t n, uint64_t at, bool files)
+{
+    struct making m;
+    char shape[32];
+    uint8_t *want = calloc(1, (size_t)n);
+    (void)snprintf(shape, sizeof(shape), "%llu", (unsigned long long)n);
+    memset(want + at, 0x77, (size_t)(n - at));
+    want[0] = 0x11;
+    making_begin(&m, false);
+    if (files)
+        tensor_dir_in_files(&m.x);
+    give_type(&m, "I8");
+    give_shape(&m, shape);
+    CU_ASSERT_EQUAL_FATAL(
+        tensor_draft_make(&m.x.f, m.none, TENSOR_RAW, &m.t.draft[TENSOR_RAW], NULL), 0);
+    struct tensor_draft *d = m.t.draft[TENSOR_RAW];
+    CU_ASSERT_EQUAL(tensor_draft_truncate(d, n, NULL), 0);
+    CU_ASSERT_EQUAL(tensor_draft_write(d, false, at, want + at, (size_t)(n - at), NULL), 0);
+    CU_ASSERT_EQUAL(tensor_draft_write(d, false, 0, want, 1, NULL), 0);
+    whole(&m, I8_ID, n, want, (size_t)n);
+    making_end(&m);
+    free(want);
+}
+
+static void test_sparse_raw(void)
+{
+    static const uint64_t sizes[] = {5, 4096, 4097, DRAFT_BYTES_FEW, DRAFT_BYTES_FEW + 1, 300000};
+    for (size_t i = 0; i < 2 * COUNT(sizes); i++) {
+        uint64_t n = sizes[i / 2];
+        sparse_raw(n, n - 1, i % 2);
+        sparse_raw(n, n / 2, i % 2);
     }
 }
 
@@ -339,6 +375,7 @@ static void test_convert_refused(void)
 
 static CU_TestInfo tests[] = {
     {"raw, type and shape in any order", test_raw},
+    {"raw with holes, in memory or a file", test_sparse_raw},
     {"raw: what it lacks, what does not fit", test_raw_refused},
     {"NumPy's arrays", test_npy},
     {"values", test_values},

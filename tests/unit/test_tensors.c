@@ -11,6 +11,7 @@
 
 #include "base/bytes.h"
 #include "build_gguf.h"
+#include "changes.h"
 #include "faultsys.h"
 #include "model_dir.h"
 #include "soak.h"
@@ -99,12 +100,9 @@ static void test_refused(void)
     struct fixture x;
     struct edit_change c;
     struct err e;
-    struct edit_draft *d = NULL;
-    struct buf b = BUF_INIT;
     char name[70];
     memset(name, 'n', sizeof(name));
-    buf_add(&b, name, 64);
-    d = edit_draft_memory(&b);
+    struct edit_draft *d = memory_draft(name, 64);
     setup(&x);
     edit_change_init(&c, x.g, NULL);
     const char *a = gguf_name(x.g, &x.g->tensor[0]);
@@ -228,9 +226,8 @@ static void add_name(void *arg, const char *name, size_t n)
 
 static void put(struct edit_change *c, const char *name, uint64_t n, bool add)
 {
-    struct buf b = BUF_INIT;
-    buf_zero(&b, (size_t)n);
-    struct edit_draft *d = edit_draft_memory(&b);
+    struct edit_draft *d = NULL;
+    CU_ASSERT_EQUAL_FATAL(edit_draft_memory((size_t)n, &d), 0);
     struct edit_piece p = {0, n, 0, d};
     const struct edit_shape s = {I8, 1, {n}};
     CU_ASSERT_EQUAL(add ? edit_tensor_add(c, name, strlen(name), &s, &p, 1, EDIT_LAST, NULL)
@@ -241,9 +238,7 @@ static void put(struct edit_change *c, const char *name, uint64_t n, bool add)
 
 static void write_one(struct edit_change *c, const char *name)
 {
-    struct buf b = BUF_INIT;
-    buf_char(&b, 'x');
-    struct edit_draft *d = edit_draft_memory(&b);
+    struct edit_draft *d = memory_draft("x", 1);
     struct edit_piece p = {3, 1, 0, d};
     CU_ASSERT_EQUAL(edit_tensor_write(c, name, strlen(name), &p, 1, NULL), 0);
     edit_draft_unref(d);

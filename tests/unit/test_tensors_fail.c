@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/count.h"
+#include "edit/content.h"
 #include "edit_case.h"
 #include "viewfile.h"
 
@@ -145,6 +146,25 @@ static void test_no_memory(void)
     edit_suite_no_memory(&suite);
 }
 
+/* No draft is in memory, however small. */
+static void in_files(void (*test)(const struct edit_suite *s))
+{
+    struct edit_draft *all = NULL;
+    CU_ASSERT_EQUAL_FATAL(edit_draft_memory(EDIT_DRAFT_MEMORY, &all), 0);
+    test(&suite);
+    edit_draft_unref(all);
+}
+
+static void test_fail_in_files(void)
+{
+    in_files(edit_suite_fail);
+}
+
+static void test_no_memory_in_files(void)
+{
+    in_files(edit_suite_no_memory);
+}
+
 static void test_kill(void)
 {
     edit_suite_kill(&suite);
@@ -158,6 +178,8 @@ static void test_power(void)
 static CU_TestInfo tests[] = {
     {"any call that fails leaves the old file, shown and editable", test_fail},
     {"any allocation that fails leaves the old file, shown and editable", test_no_memory},
+    {"any call that fails while drafts are in files", test_fail_in_files},
+    {"any allocation that fails while drafts are in files", test_no_memory_in_files},
     {"a kill at any call leaves the old or the new file", test_kill},
     {"a power cut at any call leaves the old or the new file", test_power},
     CU_TEST_INFO_NULL,

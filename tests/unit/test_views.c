@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,6 +43,7 @@ static void begin(struct room *x, enum live_commit commit)
     c.bytes = build_finish(&b, &c.n);
     make_place(&x->p, &c);
     free(c.bytes);
+    place_in_files(&x->p); /* calls of the judge can fail */
     x->t = image_tree(x->p.model, &o);
     faultsys_init(&x->fs, FAULT_NONE, 0, 0);
     x->t->model.file.sys = &x->fs.sys;

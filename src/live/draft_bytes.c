@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/* Bytes of drafts and spools: see draft_bytes.h. */
+#include "live/draft_bytes.h"
+
+#include <errno.h>
+#include <string.h>
+
+static int make_file(const struct edit_file *f, const struct edit_draft *old, uint64_t shift,
+                     struct edit_draft **ret, struct err *e)
+{
+    int fd = edit_draft_open(f, e);
+    if (fd < 0)
+        return fd;
+    int r = old ? sys_write_all(f->sys, fd, old->bytes, old->room, shift) : 0;
+    if (r < 0)
+        (void)err_set(e, r, "cannot write a draft beside the model: %s", strerror(-r));
+    else
+        r = edit_draft_file(fd, ret, e);
+    if (r < 0)
+        sys_close(f->sys, &fd);
+    return r;
+}
+
+int draft_bytes_room(const struct edit_file *f, struct edit_draft *old, uint64_t n, uint64_t shift,
+                     struct edit_draft **ret, struct err *e)
+{
+    *ret = old;
+    if (old && (!draft_bytes_in_memory(old) || n <= old->room))
+        return 0;
+    int r = n <= DRAFT_BYTES_FEW ? edit_draft_memory((size_t)n, ret) : -EFBIG;
+    if (r == -EFBIG)
+        return make_file(f, old, shift, ret, e);
+    if (r < 0)
+        return err_set(e, r, "no memory for a draft");
+    if (old)
+        memcpy((*ret)->bytes, old->bytes, old->room);
+    return 0;
+}
+
+int draft_bytes_write(const struct edit_file *f, struct edit_draft *d, const void *bytes, size_t n,
+                      uint64_t off)
+{
+    if (!draft_bytes_in_memory(d))
+        return sys_write_all(f->sys, d->src.fd, bytes, n, off);
+    memcpy(d->bytes + off, bytes, n);
+    return 0;
+}
