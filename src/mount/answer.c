@@ -6,6 +6,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "base/order.h"
+
 enum { PAGE = 4096 };
 
 /* ---- scratch ---- */
@@ -76,8 +78,10 @@ int answer_read(struct shelf_file *f, fuse_req_t req, uint64_t off, size_t size,
     struct scratch *s = scratch_take(size);
     struct reply a = {.scratch = s ? s->bytes : NULL, .brief = brief, .wait = w};
     int r = s ? shelf_read(f, off, size, &a) : -ENOMEM;
-    if (r != LIVE_PARKED)
+    if (r != LIVE_PARKED) {
+        order_before(f);
         answer_reply(req, r, &a);
+    }
     scratch_give(s);
     return r;
 }
@@ -107,10 +111,12 @@ struct computed {
 static void on_computed(struct live_wait *w, int result)
 {
     struct computed *c = (struct computed *)w;
-    if (result < 0)
+    if (result < 0) {
+        order_before(c->file);
         (void)fuse_reply_err(c->req, -result);
-    else
+    } else {
         result = answer_read(c->file, c->req, c->off, c->size, c->brief, w);
+    }
     if (result != LIVE_PARKED)
         free(c);
 }

@@ -43,6 +43,8 @@ static int fill_pass(struct mnt *m, fuse_ino_t ino, struct fuse_file_info *fi)
 #endif
     if (r < 0)
         mnt_close(m, h);
+    else
+        order_before(h);
     return r;
 }
 

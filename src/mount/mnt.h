@@ -13,6 +13,7 @@
 
 #include <stdatomic.h>
 
+#include "base/order.h"
 #include "live/tensors.h"
 #include "mount/daemon.h"
 #include "mount/handles.h"
@@ -53,9 +54,12 @@ static inline struct shelf *shelf_of(fuse_req_t req)
     return mnt_of(req)->shelf;
 }
 
+/* The handle of a request, complete since the reply to its opening. */
 static inline struct handle *handle_of(const struct fuse_file_info *fi)
 {
-    return (struct handle *)(uintptr_t)fi->fh;
+    struct handle *h = (struct handle *)(uintptr_t)fi->fh;
+    order_after(h);
+    return h;
 }
 
 static inline struct reader *reader_of(const struct fuse_file_info *fi)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/order.h"
 #include "mount/answer.h"
 #include "mount/log.h"
 #include "shelf/shelf.h"
@@ -50,7 +51,9 @@ static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 {
     struct tree_entry e;
     /* Linux passes the handle for lseek(SEEK_END), but not for fstat(2). */
-    int r = shelf_getattr(shelf_of(req), ino, fi ? file_of(fi) : NULL, &e);
+    struct shelf_file *f = fi ? file_of(fi) : NULL;
+    int r = shelf_getattr(shelf_of(req), ino, f, &e);
+    order_before(f);
     if (r < 0)
         (void)fuse_reply_err(req, -r);
     else
@@ -100,11 +103,6 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 
 /* ---- folders ---- */
 
-static struct shelf_dir *dir_of(const struct fuse_file_info *fi)
-{
-    return handle_of(fi)->dir;
-}
-
 static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     struct mnt *m = mnt_of(req);
@@ -114,6 +112,7 @@ static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
         fi->cache_readdir = shelf_dir_cacheable(d);
         fi->keep_cache = fi->cache_readdir;
         fi->fh = (uint64_t)(uintptr_t)handle_open(&m->handles, NULL, d);
+        order_before(handle_of(fi));
         r = fi->fh ? 0 : -ENOMEM;
     }
     if (r < 0)
@@ -154,10 +153,11 @@ static ssize_t fill_dir(fuse_req_t req, struct shelf_dir *d, char *bytes, size_t
     return r < 0 && used == 0 ? r : (ssize_t)used;
 }
 
-static void reply_dir(fuse_req_t req, struct shelf_dir *d, size_t size, off_t off, bool plus)
+static void reply_dir(fuse_req_t req, struct handle *h, size_t size, off_t off, bool plus)
 {
     char *bytes = malloc(size);
-    ssize_t r = bytes ? fill_dir(req, d, bytes, size, (uint64_t)off, plus) : -ENOMEM;
+    ssize_t r = bytes ? fill_dir(req, h->dir, bytes, size, (uint64_t)off, plus) : -ENOMEM;
+    order_before(h);
     if (r < 0)
         (void)fuse_reply_err(req, (int)-r);
     else
@@ -169,14 +169,14 @@ static void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
                        struct fuse_file_info *fi)
 {
     (void)ino;
-    reply_dir(req, dir_of(fi), size, off, false);
+    reply_dir(req, handle_of(fi), size, off, false);
 }
 
 static void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
                            struct fuse_file_info *fi)
 {
     (void)ino;
-    reply_dir(req, dir_of(fi), size, off, true);
+    reply_dir(req, handle_of(fi), size, off, true);
 }
 
 static void op_statfs(fuse_req_t req, fuse_ino_t ino)

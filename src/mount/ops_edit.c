@@ -11,30 +11,33 @@
 #include <fcntl.h>
 #include <stdlib.h>
 
+#include "base/order.h"
 #include "mount/answer.h"
 
 struct parked {
     struct live_wait wait; /* first: done() gets its address */
     fuse_req_t req;
+    struct shelf_file *file; /* of its handle, or NULL */
 };
 
 static void on_done(struct live_wait *w, int result)
 {
     struct parked *p = (struct parked *)w;
     fuse_req_t req = p->req;
+    order_before(p->file);
     free(p);
     (void)fuse_reply_err(req, -result);
 }
 
-/* A wait for this request; NULL: no memory, and it was replied to. */
-static struct parked *park(fuse_req_t req)
+/* A wait for this request, of an open file or NULL; NULL: no memory, and it was replied to. */
+static struct parked *park(fuse_req_t req, struct shelf_file *file)
 {
     struct parked *p = calloc(1, sizeof(*p));
     if (!p) {
         (void)fuse_reply_err(req, ENOMEM);
         return NULL;
     }
-    *p = (struct parked){.wait = {.done = on_done, .request = req}, .req = req};
+    *p = (struct parked){.wait = {.done = on_done, .request = req}, .req = req, .file = file};
     answer_interruptible(req, shelf_of(req));
     return p;
 }
@@ -71,11 +74,13 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 void op_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t n, off_t off,
               struct fuse_file_info *fi)
 {
+    struct shelf_file *f = file_of(fi);
     (void)ino;
     live_caller((uint64_t)fuse_req_ctx(req)->pid, req);
-    if (shelf_converts(file_of(fi)))
+    if (shelf_converts(f))
         answer_interruptible(req, shelf_of(req));
-    int r = shelf_write(file_of(fi), (uint64_t)off, bytes, n);
+    int r = shelf_write(f, (uint64_t)off, bytes, n);
+    order_before(f);
     if (r < 0)
         (void)fuse_reply_err(req, -r);
     else
@@ -85,25 +90,28 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t n, off_t
 void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t n,
                   struct fuse_file_info *fi)
 {
+    struct shelf_file *f = file_of(fi);
     (void)ino;
-    (void)fuse_reply_err(req, -shelf_allocate(file_of(fi), mode, (uint64_t)off, (uint64_t)n));
+    int r = shelf_allocate(f, mode, (uint64_t)off, (uint64_t)n);
+    order_before(f);
+    (void)fuse_reply_err(req, -r);
 }
 
 void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     (void)ino;
-    struct parked *p = park(req);
+    struct parked *p = park(req, file_of(fi));
     if (p)
-        finish(p, shelf_flush(file_of(fi), &p->wait));
+        finish(p, shelf_flush(p->file, &p->wait));
 }
 
 void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
 {
     (void)ino;
     (void)datasync;
-    struct parked *p = park(req);
+    struct parked *p = park(req, file_of(fi));
     if (p)
-        finish(p, shelf_fsync(file_of(fi), &p->wait));
+        finish(p, shelf_fsync(p->file, &p->wait));
 }
 
 void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
@@ -112,7 +120,7 @@ void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_
     (void)datasync;
     (void)fi;
     mnt_made(mnt_of(req), NULL);
-    struct parked *p = park(req);
+    struct parked *p = park(req, NULL);
     if (p)
         finish(p, shelf_fsyncdir(shelf_of(req), ino, &p->wait));
 }
@@ -125,7 +133,7 @@ void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,
                const char *new_name, unsigned flags)
 {
-    struct parked *p = park(req);
+    struct parked *p = park(req, NULL);
     if (p)
         finish(p, shelf_rename(shelf_of(req), parent, name, new_parent, new_name, flags, &p->wait));
 }
@@ -156,6 +164,7 @@ struct parked_attr {
     struct live_wait wait; /* first */
     fuse_req_t req;
     fuse_ino_t ino;
+    struct shelf_file *file; /* of its handle, or NULL */
 };
 
 static void on_truncated(struct live_wait *w, int result)
@@ -164,6 +173,7 @@ static void on_truncated(struct live_wait *w, int result)
     struct tree_entry e;
     fuse_req_t req = p->req;
     int r = result < 0 ? result : shelf_getattr(shelf_of(req), p->ino, NULL, &e);
+    order_before(p->file);
     free(p);
     if (r < 0)
         (void)fuse_reply_err(req, -r);
@@ -180,13 +190,14 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
         (void)fuse_reply_err(req, ENOMEM);
         return;
     }
-    *p = (struct parked_attr){
-        .wait = {.done = on_truncated, .request = req}, .req = req, .ino = ino};
+    *p = (struct parked_attr){.wait = {.done = on_truncated, .request = req},
+                              .req = req,
+                              .ino = ino,
+                              .file = fi ? file_of(fi) : NULL};
     answer_interruptible(req, shelf_of(req));
     live_caller((uint64_t)fuse_req_ctx(req)->pid, req);
     int r = to_set & FUSE_SET_ATTR_SIZE
-                ? shelf_truncate(shelf_of(req), ino, fi ? file_of(fi) : NULL,
-                                 (uint64_t)attr->st_size, &p->wait)
+                ? shelf_truncate(shelf_of(req), ino, p->file, (uint64_t)attr->st_size, &p->wait)
                 : 0;
     if (r != LIVE_PARKED)
         on_truncated(&p->wait, r);
@@ -196,7 +207,7 @@ void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *v
                  int flags)
 {
     (void)flags;
-    struct parked *p = park(req);
+    struct parked *p = park(req, NULL);
     if (p)
         finish(p, shelf_setxattr(shelf_of(req), ino, name, value, n, &p->wait));
 }

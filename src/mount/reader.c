@@ -17,6 +17,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "base/order.h"
 #include "mount/answer.h"
 
 /* After so many reads in order a program is expected to continue in order. */
@@ -76,6 +77,7 @@ static void reader_unref(struct reader *r)
 {
     if (atomic_fetch_sub(&r->refs, 1) != 1)
         return;
+    order_after(r->file);
     room_free(r);
     (void)shelf_release(r->file);
     (void)pthread_mutex_destroy(&r->lock);

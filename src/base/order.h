@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Order that the kernel makes between threads. It sends the release of an open file when it has the
+ * replies to all other requests for it, and any of them after the reply to the open. So what one thread
+ * did with the file before it replied has happened before what another thread does for the next request.
+ * The thread sanitizer sees locks and atomics, not requests and replies. These two calls show it the order
+ * for one object, or for none (NULL). In other builds they do nothing.
+ *
+ *     order_before(f);                 the last that this thread does with it before it replies
+ *     fuse_reply_buf(req, ...);
+ *                                      order_after(f);        another thread: at its release
+ *                                      free(f);
+ *
+ * Only for what the kernel orders: calls for an open file may come at the same time, and are not ordered
+ * among each other. Those for an open folder come one after another.
+ */
+#ifndef BASE_ORDER_H
+#define BASE_ORDER_H
+
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define ORDER_SHOWN
+#endif
+#elif defined(__SANITIZE_THREAD__)
+#define ORDER_SHOWN
+#endif
+
+#ifdef ORDER_SHOWN
+
+#include <sanitizer/tsan_interface.h>
+
+static inline void order_before(void *object)
+{
+    if (object)
+        __tsan_release(object);
+}
+
+static inline void order_after(void *object)
+{
+    if (object)
+        __tsan_acquire(object);
+}
+
+#else
+
+static inline void order_before(void *object)
+{
+    (void)object;
+}
+
+static inline void order_after(void *object)
+{
+    (void)object;
+}
+
+#endif
+
+#endif
