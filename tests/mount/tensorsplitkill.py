@@ -29,6 +29,7 @@ SIZE = 70000
 
 class Parts:
     """Three files with a tensor that is changed and one that is not in each."""
+    test_most_in_place = None  # its files are too small
 
     def put(self, folder):
         home = os.path.join(folder, 'home')
