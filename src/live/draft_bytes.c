@@ -5,6 +5,11 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/write_out.h"
+
+/* Bytes that were written in order and are sent to the disk at once. */
+#define RUN_LEAST ((uint64_t)4 << 20)
+
 static int make_file(const struct edit_file *f, const struct edit_draft *old, uint64_t shift,
                      struct edit_draft **ret, struct err *e)
 {
@@ -44,4 +49,21 @@ int draft_bytes_write(const struct edit_file *f, struct edit_draft *d, const voi
         return sys_write_all(f->sys, d->src.fd, bytes, n, off);
     memcpy(d->bytes + off, bytes, n);
     return 0;
+}
+
+static void release_file(void *file)
+{
+    edit_draft_unref(file);
+}
+
+void draft_bytes_sent(const struct edit_file *f, struct edit_draft *d, struct draft_run *run,
+                      uint64_t off, uint64_t end)
+{
+    if (off != run->end)
+        run->begin = off;
+    run->end = end;
+    if (end - run->begin < RUN_LEAST || draft_bytes_in_memory(d))
+        return;
+    write_out(f->sys, d->src.fd, run->begin, end - run->begin, edit_draft_ref(d), release_file);
+    run->begin = end;
 }

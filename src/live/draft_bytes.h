@@ -31,4 +31,14 @@ int draft_bytes_room(const struct edit_file *f, struct edit_draft *old, uint64_t
 int draft_bytes_write(const struct edit_file *f, struct edit_draft *d, const void *bytes, size_t n,
                       uint64_t off);
 
+/* Bytes of a file that were written in order and are not sent to the disk yet. */
+struct draft_run {
+    uint64_t begin, end;
+};
+
+/* Bytes [off, end) of a draft were written. Many in order are on their way to the disk before a commit
+ * waits for them. */
+void draft_bytes_sent(const struct edit_file *f, struct edit_draft *d, struct draft_run *run,
+                      uint64_t off, uint64_t end);
+
 #endif

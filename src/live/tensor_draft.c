@@ -294,6 +294,8 @@ static int write_at(struct tensor_draft *d, uint64_t off, const void *bytes, siz
         d->untidy = true;
     if (r == 0)
         r = note_written(d, off / GRANULE, granules(end), end);
+    if (r == 0)
+        draft_bytes_sent(d->f, d->to, &d->run, d->shift + off, d->shift + end);
     return r < 0 ? err_set(e, r, "cannot write a draft beside the model: %s", strerror(-r)) : 0;
 }
 

@@ -63,7 +63,9 @@ struct tensor_draft {
     struct bits present;  /* granules that are there */
     unsigned truncations; /* how often it was cut: a judgement of what is gone does not count */
     struct npy npy;       /* of a NumPy view: its header, if npy.header is not 0 */
-    bool untidy;          /* the file may have bytes in other granules: for `io` alone */
+    /* For `io` alone: */
+    bool untidy; /* the file may have bytes in other granules */
+    struct draft_run run;
     /* Protected by `lock`: what is below the file, and */
     struct tensor_base *base; /* a reference */
     struct tensor_seal *seal; /* a reference: over the base; NULL: nothing is */

@@ -4,6 +4,7 @@
  * quant_write() of the whole tensor, for many types, each view and both byte orders.
  */
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -307,7 +308,51 @@ static void test_sealed(void)
     soak_count("random drafts that are sealed", soak_size(8));
 }
 
+/* ---- sent to the disk ---- */
+
+static pthread_mutex_t sent_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t sent_changed = PTHREAD_COND_INITIALIZER;
+static unsigned sent; /* protected by it, and what was sent last */
+static uint64_t sent_off, sent_n;
+
+static int note_sent(const struct sys *s, int fd, uint64_t off, uint64_t n)
+{
+    (void)s;
+    (void)fd;
+    (void)pthread_mutex_lock(&sent_lock);
+    sent++;
+    sent_off = off;
+    sent_n = n;
+    (void)pthread_cond_broadcast(&sent_changed);
+    (void)pthread_mutex_unlock(&sent_lock);
+    return 0;
+}
+
+/* 4 MiB that are written in order, before the draft is judged; and not what is written elsewhere. */
+static void test_sent(void)
+{
+    enum { STEP = 1 << 20 };
+    static const uint64_t dims[] = {1024, 3000}; /* 12 MB */
+    static const uint64_t starts[] = {0, 3 * STEP + 4096, STEP, 4096};
+    static uint8_t bytes[STEP];
+    struct sys sys = sys_libc;
+    struct pair p;
+    sys.begin_sync = note_sent;
+    pair_make(&p, F32_ID, false, TENSOR_RAW, dims, 2);
+    p.x.f.sys = &sys;
+    for (size_t i = 0; i < 4; i++) /* the last one is long enough */
+        for (size_t k = 0; k < i + 1; k++)
+            put(&p, starts[i] + k * STEP, bytes, STEP);
+    (void)pthread_mutex_lock(&sent_lock);
+    while (sent == 0)
+        (void)pthread_cond_wait(&sent_changed, &sent_lock);
+    CU_ASSERT_TRUE(sent == 1 && sent_off == p.d->shift + 4096 && sent_n == 4 * STEP);
+    (void)pthread_mutex_unlock(&sent_lock);
+    pair_free(&p);
+}
+
 static CU_TestInfo tests[] = {
+    {"what is written in order is sent to the disk", test_sent},
     {"much of raw, also written while it is judged", test_sealed},
     {"random writes, as a plain array and quant_write() have it", test_random},
     {"the same of small tensors, in memory and then in files", test_random_few},
