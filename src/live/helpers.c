@@ -27,15 +27,22 @@ int helper_write(struct live *l, struct view_draft *d, bool append, uint64_t off
                  size_t n)
 {
     (void)l;
+    uint64_t size = atomic_load(&d->size);
     if (append)
-        off = view_draft_size(d);
+        off = size;
     if (off > INT64_MAX || n > INT64_MAX - off)
         return -EFBIG;
-    return sys_write_all(&sys_libc, d->fd, bytes, n, off);
+    int r = sys_write_all(&sys_libc, d->fd, bytes, n, off);
+    while (r == 0 && size < off + n && !atomic_compare_exchange_weak(&d->size, &size, off + n))
+        ;
+    return r;
 }
 
 int helper_truncate(struct live *l, struct view_draft *d, uint64_t size)
 {
     (void)l;
-    return size > INT64_MAX ? -EFBIG : sys_libc.ftruncate(&sys_libc, d->fd, size);
+    int r = size > INT64_MAX ? -EFBIG : sys_libc.ftruncate(&sys_libc, d->fd, size);
+    if (r == 0)
+        atomic_store(&d->size, size);
+    return r;
 }

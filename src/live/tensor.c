@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <syslog.h>
 #include <unistd.h>
 
@@ -260,9 +259,8 @@ void views_interrupt(struct live *l, const void *request)
 
 uint64_t view_draft_size(const struct view_draft *d)
 {
-    struct stat st;
     if (d->helper)
-        return fstat(d->fd, &st) < 0 ? 0 : (uint64_t)st.st_size;
+        return atomic_load(&d->size);
     return d->data ? tensor_draft_size(d->data) : d->text.len;
 }
 

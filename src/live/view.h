@@ -51,6 +51,7 @@ struct view_draft {
     struct buf text;
     char *helper;                  /* owned: the name of a helper; NULL: it is a view */
     int fd;                        /* owned: a helper's content */
+    _Atomic uint64_t size;         /* of that: the disk is not asked under the lock */
     _Atomic enum view_state state; /* of the text; else that of `data` counts */
     bool accepted;                 /* something was accepted since a request waited for it */
     unsigned handles, users;       /* open ones; and calls that use it without the lock */
