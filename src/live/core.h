@@ -26,6 +26,7 @@
 #include "live/lookers.h"
 #include "live/names.h"
 #include "live/places.h"
+#include "live/preview_bytes.h"
 
 /* An edit of a key; with `file`, one that moved a file from one name to another. */
 struct step {
@@ -41,10 +42,8 @@ struct step {
 struct preview_tensor {
     struct edit_content *content; /* a reference: what the change gives it; NULL: the base's */
     struct tensor_id id;
-    uint32_t old;     /* its place in the base; EDIT_NONE: it is new */
-    struct mapped *m; /* a reference: where its bytes are that are not on the disk; or NULL */
-    uint64_t off;     /* in there */
-    bool of_model;    /* some of its pages are the model file's */
+    uint32_t old;             /* its place in the base; EDIT_NONE: it is new */
+    struct shown_bytes bytes; /* a reference: those that are not on the disk; or NULL */
 };
 
 struct preview {
@@ -95,13 +94,11 @@ struct old_map {
     uint32_t file;
 };
 
-/* A tensor's bytes, copied to a file: see preview_copy.h. */
+/* A tensor's bytes as one mapping, which is made without the lock: see preview_copy.h. */
 struct preview_copy {
     struct edit_content *content; /* a reference */
-    struct mapped *base;          /* a reference: what it lies over; or NULL */
-    uint64_t off;                 /* in there */
-    const struct edit_file *f;    /* beside which: not owned */
-    struct mapped *m;             /* a reference: the copy; NULL: not made yet */
+    struct below below;           /* a reference to what it lies over */
+    struct shown_bytes bytes;     /* a reference to them; NULL: not made yet */
 };
 
 struct preview_copies {

@@ -10,14 +10,14 @@
 #include "base/bytes.h"
 #include "base/count.h"
 #include "edit/temp.h"
-#include "live/preview_bytes.h"
+#include "live/preview_copy.h"
 #include "live/tensor.h"
 
 void preview_forget_bytes(struct preview *p)
 {
     for (uint32_t i = 0; i < p->n && p->of; i++) {
-        mapped_unref(p->of[i].m);
-        p->of[i].m = NULL;
+        mapped_unref(p->of[i].bytes.m);
+        p->of[i].bytes.m = NULL;
     }
 }
 
@@ -84,8 +84,11 @@ static int make_changed(struct live *l, struct preview_tensor *t, struct edit_co
     struct preview_tensor *was = known(&l->next.preview, k);
     struct below b = {.f = l->files[tensor_file(l, t->old)].file};
     bool new = t->old == EDIT_NONE;
-    if (!new)
-        b = (struct below){store->file[store->place[t->old].file], store->place[t->old].off, b.f};
+    if (!new) {
+        b.m = store->file[store->place[t->old].file];
+        b.off = store->place[t->old].off;
+        b.in = b.off & ((uint64_t)sysconf(_SC_PAGESIZE) - 1);
+    }
     t->content = edit_content_ref(k);
     int r = 0;
     uint32_t made = new && !was ? tensor_made(l, k) : IDS_NONE;
@@ -97,13 +100,12 @@ static int make_changed(struct live *l, struct preview_tensor *t, struct edit_co
         r = give(l, &t->id, new);
     if (r < 0)
         return err_set(e, r, "too many edits; mount it again");
-    if (was && was->m) {
-        t->m = mapped_ref(was->m);
-        t->off = was->off;
-        t->of_model = was->of_model;
+    if (was && was->bytes.m) {
+        t->bytes = was->bytes;
+        (void)mapped_ref(t->bytes.m);
         return 0;
     }
-    return preview_map(l, k, &b, t, e);
+    return preview_map(l, k, &b, &t->bytes, e);
 }
 
 /* The tensors of a file whose plan changes some, from `first` on. */
@@ -195,13 +197,13 @@ static int make_store(const struct store *base, const struct preview *p, struct 
         memcpy((void *)file, (const void *)base->file, files * sizeof(struct mapped *));
     for (uint32_t i = 0; i < p->n && r == 0; i++) {
         const struct preview_tensor *t = &p->of[i];
-        if (!t->m) {
+        if (!t->bytes.m) {
             place[i] = base->place[t->old];
             continue;
         }
         uint32_t shard = t->old == EDIT_NONE ? 0 : base->place[t->old].shard;
-        place[i] = (struct place_in_store){t->off, (uint32_t)files, shard};
-        file[files++] = t->m;
+        place[i] = (struct place_in_store){t->bytes.off, (uint32_t)files, shard};
+        file[files++] = t->bytes.m;
     }
     if (r == 0)
         r = store_of(file, files, place, p->n, ret);
@@ -404,8 +406,8 @@ void preview_landed(struct live *l, const struct batch *b, const struct batch_pa
     keep_map(l, part->file, l->store->file[part->file]);
     for (uint32_t i = 0; i < b->preview.n && b->preview.of; i++) {
         const struct preview_tensor *t = &b->preview.of[i];
-        if (t->m && t->of_model && tensor_file(l, t->old) == part->file)
-            keep_map(l, part->file, t->m);
+        if (t->bytes.m && t->bytes.of_model && tensor_file(l, t->old) == part->file)
+            keep_map(l, part->file, t->bytes.m);
     }
 }
 

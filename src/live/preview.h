@@ -6,7 +6,8 @@
  * A batch is planned again and again; a tensor whose content is the same one as in the snapshot
  * before keeps number, version and bytes. New bytes are mapped from their draft, by whole pages; pages
  * that have others too are copies in memory. Where that would be too many, the whole tensor is copied
- * to a file without a name beside the model, without the lock (preview_copy.h).
+ * to a file without a name beside the model. Where that asks the disk it is done without the lock
+ * (preview_copy.h).
  *
  * Threads: all functions are called with the lock of `struct live`, but where it says so.
  */

@@ -16,6 +16,17 @@
 /* And so many ranges of drafts are mapped: a process has some 65,000 mappings. */
 #define MOST_RUNS 256
 
+int preview_read(const struct edit_file *f, const struct edit_draft *d, uint64_t from, void *dst,
+                 size_t n)
+{
+    const struct source *s = &d->src;
+    if (s->fd >= 0)
+        return sys_read_all(f->sys, s->fd, dst, n, from);
+    if (n > 0)
+        memcpy(dst, (const uint8_t *)s->mem + from, n);
+    return 0;
+}
+
 /* Ranges of drafts that continue each other. */
 struct run {
     uint64_t at, len, src;
@@ -65,54 +76,54 @@ static bool can_map(const struct edit_content *k, uint64_t in)
 }
 
 /* All bytes are one range of a draft's file. */
-static int map_draft(const struct run *run, struct mapped **ret, uint64_t *off, struct err *e)
+static int map_draft(const struct run *run, struct shown_bytes *ret, struct err *e)
 {
     int fd = fcntl(run->draft->src.fd, F_DUPFD_CLOEXEC, 0);
     if (fd < 0)
         return err_set(e, -errno, "cannot duplicate: %s", strerror(errno));
-    int r = mapped_open(fd, run->src + run->len, ret, e);
+    int r = mapped_open(fd, run->src + run->len, &ret->m, e);
     if (r < 0)
         (void)close(fd);
-    *off = run->src;
+    ret->off = run->src;
     return r;
 }
 
 /* Its whole pages are mapped, and the rest of it copied to those that are there. */
-static int map_run(const struct run *r, uint64_t in, uint8_t *pages)
+static int map_run(const struct run *r, const struct below *b, uint8_t *pages)
 {
     uint64_t lo, hi;
-    uint8_t *to = pages + in + r->at;
-    whole_pages(r, in, &lo, &hi);
-    int err = preview_read(r->draft, r->src, to, (size_t)lo);
+    uint8_t *to = pages + b->in + r->at;
+    whole_pages(r, b->in, &lo, &hi);
+    int err = preview_read(b->f, r->draft, r->src, to, (size_t)lo);
     if (err == 0 && hi > lo &&
         mmap(to + lo, (size_t)(hi - lo), PROT_READ, MAP_PRIVATE | MAP_FIXED, r->draft->src.fd,
              (off_t)(r->src + lo)) == MAP_FAILED)
         err = -errno;
-    return err < 0 ? err : preview_read(r->draft, r->src + hi, to + hi, (size_t)(r->len - hi));
+    return err < 0 ? err
+                   : preview_read(b->f, r->draft, r->src + hi, to + hi, (size_t)(r->len - hi));
 }
 
-/* The pages of the base, with a copy in the place of each that is changed; or new pages. The tensor
- * begins `in` bytes behind the first. */
-static int map_pages(const struct edit_content *k, const struct below *b, uint64_t in,
-                     struct mapped **ret, uint64_t *off, struct err *e)
+/* The pages of the base, with a copy in the place of each that is changed; or new pages. */
+static int map_pages(const struct edit_content *k, const struct below *b, struct shown_bytes *ret,
+                     struct err *e)
 {
-    size_t size = (size_t)(in + k->nbytes);
+    const uint64_t base = b->m ? b->off - b->in : 0;
+    size_t size = (size_t)(b->in + k->nbytes);
     int how = b->m ? MAP_PRIVATE : MAP_PRIVATE | MAP_ANONYMOUS;
-    void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, how, b->m ? b->m->fd : -1,
-                    b->m ? (off_t)(b->off - in) : 0);
+    void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, how, b->m ? b->m->fd : -1, (off_t)base);
     if (at == MAP_FAILED)
         return err_set(e, -errno, "cannot map: %s", strerror(errno));
     int r = 0,
         fd = b->m ? fcntl(b->m->fd, F_DUPFD_CLOEXEC, 0) : open("/dev/null", O_RDONLY | O_CLOEXEC);
     for (size_t i = 0; i < k->n && r == 0;) {
         struct run run = run_at(k, &i);
-        r = map_run(&run, in, at);
+        r = map_run(&run, b, at);
     }
     if (r == 0 && fd < 0)
         r = -errno;
-    *ret = r == 0 ? mapped_of_pages(fd, b->m ? b->off - in : 0, at, size) : NULL;
-    *off = in;
-    if (*ret) {
+    *ret = (struct shown_bytes){NULL, b->in, b->m};
+    ret->m = r == 0 ? mapped_of_pages(fd, base, at, size) : NULL;
+    if (ret->m) {
         (void)mprotect(at, size, PROT_READ);
         return 0;
     }
@@ -123,25 +134,21 @@ static int map_pages(const struct edit_content *k, const struct below *b, uint64
                    strerror(r < 0 ? -r : ENOMEM));
 }
 
-int preview_map(struct live *l, struct edit_content *k, const struct below *below,
-                struct preview_tensor *t, struct err *e)
+bool preview_bytes_at_hand(const struct edit_content *k, const struct below *b)
 {
-    struct below b = edit_content_covers(k) ? (struct below){.f = below->f} : *below;
-    if (k->n == 0) { /* another shape for the bytes that there are */
-        t->m = mapped_ref(b.m);
-        t->off = b.off;
-        t->of_model = true;
-        return 0;
-    }
+    size_t i = 0;
+    while (!b->m && i < k->n && k->piece[i].draft->src.fd < 0)
+        i++;
+    return i == k->n;
+}
+
+int preview_bytes_map(const struct edit_content *k, const struct below *b, struct shown_bytes *ret,
+                      struct err *e)
+{
     size_t n = 0;
-    struct run first = run_at(k, &n);
-    if (!b.m && n == k->n && first.draft->src.fd >= 0)
-        return map_draft(&first, &t->m, &t->off, e);
-    /* Drafts have their bytes in pages as the model has them. */
-    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), in = below->m ? below->off & (page - 1) : 0;
-    bool plain = !b.m || !atomic_load(&b.m->frozen);
-    if (!plain || !can_map(k, in))
-        return preview_copied(l, k, &b, &t->m, e);
-    t->of_model = b.m;
-    return map_pages(k, &b, in, &t->m, &t->off, e);
+    const struct run first = run_at(k, &n);
+    if (!b->m && n == k->n && first.draft->src.fd >= 0)
+        return map_draft(&first, ret, e);
+    const bool plain = !b->m || !atomic_load(&b->m->frozen);
+    return plain && can_map(k, b->in) ? map_pages(k, b, ret, e) : 1;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Copies of changed tensors, made without the lock: see preview_copy.h. */
+/* Mappings and copies of changed tensors, made without the lock: see preview_copy.h. */
 #include "live/preview_copy.h"
 
 #include <errno.h>
@@ -16,8 +16,8 @@ void preview_copies_free(struct preview_copies *c)
 {
     for (size_t i = 0; i < c->n; i++) {
         edit_content_unref(c->of[i].content);
-        mapped_unref(c->of[i].base);
-        mapped_unref(c->of[i].m);
+        mapped_unref(c->of[i].below.m);
+        mapped_unref(c->of[i].bytes.m);
     }
     free(c->of);
     index_free(&c->find);
@@ -26,24 +26,13 @@ void preview_copies_free(struct preview_copies *c)
 
 /* ---- one copy, without the lock ---- */
 
-int preview_read(const struct edit_draft *d, uint64_t from, void *dst, size_t n)
-{
-    const struct source *s = &d->src;
-    if (s->fd < 0) {
-        if (n > 0)
-            memcpy(dst, (const uint8_t *)s->mem + from, n);
-        return 0;
-    }
-    return sys_read_all(&sys_libc, s->fd, dst, n, from);
-}
-
 static int copy_base(const struct preview_copy *c, int fd, uint8_t *room)
 {
-    const struct sys *sys = c->f->sys;
+    const struct sys *sys = c->below.f->sys;
     int r = 0;
     for (uint64_t at = 0, n = c->content->nbytes; at < n && r == 0; at += COPY_ROOM) {
         size_t k = (size_t)min_u64(COPY_ROOM, n - at);
-        r = mapped_copy(c->base, c->off + at, room, k);
+        r = mapped_copy(c->below.m, c->below.off + at, room, k);
         if (r == 0)
             r = sys_write_all(sys, fd, room, k, at);
     }
@@ -57,9 +46,9 @@ static int copy_pieces(const struct preview_copy *c, int fd, uint8_t *room)
         const struct edit_piece *p = &c->content->piece[i];
         for (uint64_t at = 0; at < p->len && r == 0; at += COPY_ROOM) {
             size_t n = (size_t)min_u64(COPY_ROOM, p->len - at);
-            r = preview_read(p->draft, p->src + at, room, n);
+            r = preview_read(c->below.f, p->draft, p->src + at, room, n);
             if (r == 0)
-                r = sys_write_all(c->f->sys, fd, room, n, p->at + at);
+                r = sys_write_all(c->below.f->sys, fd, room, n, p->at + at);
         }
     }
     return r;
@@ -67,12 +56,12 @@ static int copy_pieces(const struct preview_copy *c, int fd, uint8_t *room)
 
 static int copy(struct preview_copy *c, struct err *e)
 {
-    int fd = edit_draft_open(c->f, e);
+    int fd = edit_draft_open(c->below.f, e);
     if (fd < 0)
         return fd;
     uint8_t *room = malloc(COPY_ROOM);
     int r = room ? 0 : -ENOMEM;
-    if (r == 0 && c->base)
+    if (r == 0 && c->below.m)
         r = copy_base(c, fd, room);
     if (r == 0)
         r = copy_pieces(c, fd, room);
@@ -80,10 +69,16 @@ static int copy(struct preview_copy *c, struct err *e)
     if (r < 0)
         (void)err_set(e, r, "cannot keep changed bytes: %s", strerror(-r));
     else
-        r = mapped_open(fd, c->content->nbytes, &c->m, e);
+        r = mapped_open(fd, c->content->nbytes, &c->bytes.m, e);
     if (r < 0)
-        sys_close(c->f->sys, &fd);
+        sys_close(c->below.f->sys, &fd);
     return r;
+}
+
+static int make(struct preview_copy *c, struct err *e)
+{
+    int r = preview_bytes_map(c->content, &c->below, &c->bytes, e);
+    return r == 1 ? copy(c, e) : r;
 }
 
 static uint64_t hash_content(const struct edit_content *k)
@@ -99,7 +94,7 @@ static int copy_all(struct preview_copies *c, struct err *e)
     if (r < 0)
         return err_set(e, r, "no memory");
     for (size_t i = 0; i < c->n && r == 0; i++) {
-        r = c->of[i].m ? 0 : copy(&c->of[i], e);
+        r = c->of[i].bytes.m ? 0 : make(&c->of[i], e);
         index_insert(&c->find, hash_content(c->of[i].content), (uint32_t)i);
     }
     return r;
@@ -120,32 +115,53 @@ static int append(struct preview_copies *c, struct preview_copies *more)
 
 /* ---- with it ---- */
 
-/* A reference; or NULL. */
-static struct mapped *find(const struct preview_copies *c, const struct edit_content *k,
-                           const struct below *b)
+/* True: there they are. */
+static bool find(const struct preview_copies *c, const struct edit_content *k,
+                 const struct below *b, struct shown_bytes *ret)
 {
     uint32_t i;
     if (c->n == 0)
-        return NULL;
+        return false;
     for (struct probe p = index_probe(&c->find, hash_content(k)); index_next(&c->find, &p, &i);)
-        if (c->of[i].content == k && c->of[i].base == b->m && c->of[i].off == b->off)
-            return mapped_ref(c->of[i].m);
-    return NULL;
+        if (c->of[i].content == k && c->of[i].below.m == b->m && c->of[i].below.off == b->off) {
+            *ret = c->of[i].bytes;
+            (void)mapped_ref(ret->m);
+            return true;
+        }
+    return false;
 }
 
-int preview_copied(struct live *l, struct edit_content *k, const struct below *b,
-                   struct mapped **ret, struct err *e)
+/* To be made. */
+static int note(struct preview_copies *c, struct edit_content *k, const struct below *b,
+                struct err *e)
 {
-    struct preview_copies *c = &l->missing;
-    assert(lock_held(&l->lock));
-    *ret = find(&l->copies, k, b);
-    if (*ret)
-        return 0;
     if (array_grow(&c->of, &c->cap, c->n + 1, sizeof(*c->of)) < 0)
         return err_set(e, -ENOMEM, "no memory");
-    struct mapped *base = b->m ? mapped_ref(b->m) : NULL;
-    c->of[c->n++] = (struct preview_copy){edit_content_ref(k), base, b->off, b->f, NULL};
+    if (b->m)
+        (void)mapped_ref(b->m);
+    c->of[c->n++] = (struct preview_copy){edit_content_ref(k), *b, {0}};
     return -EAGAIN;
+}
+
+int preview_map(struct live *l, struct edit_content *k, const struct below *below,
+                struct shown_bytes *ret, struct err *e)
+{
+    struct below b = *below;
+    assert(lock_held(&l->lock));
+    if (k->n == 0) { /* another shape for the bytes that there are */
+        *ret = (struct shown_bytes){mapped_ref(b.m), b.off, true};
+        return 0;
+    }
+    if (edit_content_covers(k)) {
+        b.m = NULL;
+        b.off = 0;
+    }
+    if (preview_bytes_at_hand(k, &b)) {
+        int r = preview_bytes_map(k, &b, ret, e);
+        if (r <= 0)
+            return r;
+    }
+    return find(&l->copies, k, &b, ret) ? 0 : note(&l->missing, k, &b, e);
 }
 
 void preview_copies_begin(struct live *l)

@@ -21,6 +21,7 @@ struct room {
     struct place p;
     struct faultsys fs;
     struct tree *t;
+    unsigned reads; /* of drafts */
 };
 
 static void begin(struct room *x, enum live_commit commit)
@@ -98,6 +99,41 @@ static void test_edited_while_copied(void)
     CU_ASSERT_PTR_NULL(x.fs.before);
     CU_ASSERT_EQUAL(byte_at(&x, 150), between);
     CU_ASSERT_EQUAL(byte_at(&x, BYTES - 1), 'Y');
+    end(&x);
+}
+
+/* ---- bytes that are mapped to be shown ---- */
+
+static void count_unlocked(void *arg)
+{
+    struct room *x = arg;
+    CU_ASSERT_FALSE(lock_held(&x->t->live->lock));
+    x->fs.before = "pread";
+    x->reads++;
+}
+
+/* A page has bytes of the model and of a draft's file: that is read without the lock of what is edited, by the
+ * judge and then to be shown. */
+static void test_mapped_without_lock(void)
+{
+    struct room x;
+    struct viewfile v;
+    begin(&x, LIVE_COMMIT_SYNC);
+    place_in_files(&x.p);
+    uint8_t before = byte_at(&x, 4999), behind = byte_at(&x, 5002);
+    CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "b", "raw", O_WRONLY, &v), 0);
+    CU_ASSERT_EQUAL(viewfile_pwrite(&v, 5000, "XX", 2), 0);
+    faultsys_init(&x.fs, FAULT_NONE, 0, 0);
+    x.reads = 0;
+    x.fs.before = "pread";
+    x.fs.hook = count_unlocked;
+    x.fs.arg = &x;
+    CU_ASSERT_EQUAL(viewfile_close(&v), 0);
+    CU_ASSERT_EQUAL(byte_at(&x, 5000), 'X');
+    CU_ASSERT_EQUAL(x.reads, 2);
+    CU_ASSERT_EQUAL(byte_at(&x, 4999), before);
+    CU_ASSERT_EQUAL(byte_at(&x, 5002), behind);
+    x.fs.before = NULL;
     end(&x);
 }
 
@@ -213,6 +249,7 @@ static void test_makings_at_the_end(void)
 
 static CU_TestInfo tests[] = {
     {"edited while bytes are copied to be shown", test_edited_while_copied},
+    {"bytes are mapped to be shown without a lock", test_mapped_without_lock},
     {"bytes cannot be copied to be shown", test_copy_fails},
     {"planned again: the same content, the same node", test_planned_again},
     {"tensors in the making end", test_makings_end},
