@@ -59,7 +59,8 @@
  *                            go ERRNO: those that stopped fail. hold room: questions how much
  *                            room there is stop
  *     fail ERRNO; fail       copies of the model fail; no longer
- *     later N                so many seconds have passed
+ *     later N                so many seconds have passed; behind N: the clock is set back by as many,
+ *                            so that `later` need not be waited for
  *     hasty; still           one more at each look at the clock; it stands but for `later`
  *     alter; restore         another program touches the model; it is as it was again
  *     logged TEXT; quiet     the log has TEXT since the last `logged`; it has no warning

@@ -44,6 +44,14 @@ static int op_later(struct run *r, char **arg, struct waiter *w)
     return 0;
 }
 
+/* Whatever is to be done at a time is woken for at once, and done when `later` brings the time. */
+static int op_behind(struct run *r, char **arg, struct waiter *w)
+{
+    (void)w;
+    atomic_fetch_sub(&ahead, (long)script_number(r, arg[0]));
+    return 0;
+}
+
 static int op_hasty(struct run *r, char **arg, struct waiter *w)
 {
     (void)r;
@@ -252,13 +260,23 @@ static int op_hurry(struct run *r, char **arg, struct waiter *w)
 }
 
 const struct script_op script_faults[] = {
-    {"wait", op_wait, 0, 0, false},           {"later", op_later, 1, 1, false},
-    {"hasty", op_hasty, 0, 0, false},         {"still", op_still, 0, 0, false},
-    {"interrupt", op_interrupt, 0, 0, false}, {"hold", op_hold, 0, 1, false},
-    {"held", op_held, 0, 0, false},           {"go", op_go, 0, 1, false},
-    {"fail", op_fail, 0, 1, false},           {"alter", op_alter, 0, 0, false},
-    {"restore", op_restore, 0, 0, false},     {"edits", op_edits, 1, 1, false},
-    {"hurry", op_hurry, 0, 0, false},         {"finish", op_finish, 0, 0, false},
-    {"reopen", op_reopen, 0, 0, false},       {"logged", op_logged, 1, 1, false},
-    {"quiet", op_quiet, 0, 0, false},         {0},
+    {"wait", op_wait, 0, 0, false},
+    {"later", op_later, 1, 1, false},
+    {"hasty", op_hasty, 0, 0, false},
+    {"behind", op_behind, 1, 1, false},
+    {"still", op_still, 0, 0, false},
+    {"interrupt", op_interrupt, 0, 0, false},
+    {"hold", op_hold, 0, 1, false},
+    {"held", op_held, 0, 0, false},
+    {"go", op_go, 0, 1, false},
+    {"fail", op_fail, 0, 1, false},
+    {"alter", op_alter, 0, 0, false},
+    {"restore", op_restore, 0, 0, false},
+    {"edits", op_edits, 1, 1, false},
+    {"hurry", op_hurry, 0, 0, false},
+    {"finish", op_finish, 0, 0, false},
+    {"reopen", op_reopen, 0, 0, false},
+    {"logged", op_logged, 1, 1, false},
+    {"quiet", op_quiet, 0, 0, false},
+    {0},
 };

@@ -12,24 +12,27 @@
 
 static const struct script scripts[] = {
     {"a truncation, at the end of its handle", "auto close",
-     "hold; open A a.name w trunc; release A; held; go; fsync",
+     "behind 100; hold; open A a.name w trunc; release A; later 1; held; go; fsync",
      "a.name:string= " A_COUNT A_OTHER A_LIST},
     {"what a process wrote that was killed", "auto close",
-     "hold; open A a.name w trunc; write A two; release A; held; go; fsync",
+     "behind 100; hold; open A a.name w trunc; write A two; release A; later 1; held; go; fsync",
      "a.name:string=two " A_COUNT A_OTHER A_LIST},
     {"the removal of a key, and of one by its backup", "auto",
-     "hold; rm a.count; held; go; fsync; mv a.name a.name~; hold; rm a.name~; held; go; fsync",
+     "behind 100; hold; rm a.count; later 1; held; go; fsync; mv a.name a.name~; hold; rm a.name~;"
+     "later 1; held; go; fsync",
      A_OTHER A_LIST},
     {"the value from before a text that is refused in the end", "auto",
-     "open A a.name w trunc; write A two; flush A; file a.name:string=two " A_COUNT A_OTHER A_LIST
-     "; hold; write A '\xff'; flush A =EILSEQ; held; go; close A =EILSEQ; fsync",
+     "behind 100; open A a.name w trunc; write A two; flush A; file a.name:string=two " A_COUNT
+         A_OTHER A_LIST
+     "; hold; write A '\xff'; flush A =EILSEQ; later 1; held; go; close A =EILSEQ; fsync",
      UNCHANGED},
     {"what was written to a tensor, and a removed tensor", "tensors auto",
      "hold; topen A a/raw w; write A X; release A; held; go; fsync; hold; trmdir c; held; go; "
      "fsync",
      "a:I8:8=Xbcdefgh " B Z},
     {"a new tensor", "tensors auto",
-     "hold; tmkdir n; tput n/type I8; tput n/shape 2; tput n/raw 12; held; go; fsync",
+     "behind 100; hold; tmkdir n; tput n/type I8; tput n/shape 2; tput n/raw 12; later 3; held; go;"
+     "fsync",
      A B C Z "n:I8:2=12 "},
 };
 
