@@ -56,7 +56,7 @@ def both(run, kib, mib=VALUES // MIB):
 
 def sequential(run):
     for mib in run.args.mib or SIZES:
-        for kib in READAHEADS:
+        for kib in run.args.readahead or READAHEADS:
             with both(run, kib, mib) as (own, hot):
                 if own:
                     yield in_order(run, own, hot, f'{mib} MiB each, readahead {kib} KiB')
@@ -68,6 +68,8 @@ def in_order(run, own, hot, how):
                   'file', 'ready bytes GB/s', 'ggufs GB/s', 'ratio', 'goal')
     for name in run.args.types or TYPES:
         compare(table, far, tensor(own, name), f'f32 of {name}', 0.9, run.rounds)
+    if run.args.types:
+        return table
     compare(table, far, tensor(own, 'F32', 'raw'), 'raw of F32', 0.95, run.rounds)
     compare(table, hot, far, '(those bytes, to ready bytes in the cache)', None, run.rounds)
     compare(table, hot, tensor(own, 'F32', 'raw'), '(raw of F32, to ready bytes in the cache)', None, run.rounds)
@@ -113,29 +115,39 @@ def disk_once(run, kib, name, file):
         return turns([tensor(own, name, file)], *COLD, rounds=1)[0][0]
 
 
+def ready_once(run, kib):
+    with ready(run.work, VALUES, *run.args.mount_options, readahead=kib) as (base, _):
+        return turns([os.path.join(base, 'far0')], *COLD, rounds=1)[0][0]
+
+
 def disk(run):
     """Against a native file of the size of the values that is not in the page cache either."""
-    native, sizes = run.native(), {name: row for name, *row in ggufmodel.GEOMETRY.values()}
-    for kib in READAHEADS:
+    sizes = {name: row for name, *row in ggufmodel.GEOMETRY.values()}
+    for kib in run.args.readahead or READAHEADS:
         table = Table(f'Sequential read, readahead {kib} KiB, model not in the page cache',
                       'file', 'native GB/s', 'ggufs GB/s', 'ratio', 'GB/s of the model file', 'goal')
         for name, file in DISK:
-            pairs = [disk_pair(run, kib, native, name, file, i % 2) for i in range(run.rounds + 1)]
-            base, seconds = zip(*pairs[1:])  # the first brings the files into the memory of a machine around this
+            seconds, ratio = disk_row(run, table, f'{file} of {name}', disk_once, kib, name, file)
             block_len, block_bytes = sizes[name]
-            ratio = speed_ratio(base, seconds)
-            table.add(f'{file} of {name}', benchlib.gb_per_s(VALUES, base),
-                      benchlib.gb_per_s(VALUES, seconds), show_ratio(ratio),
-                      benchlib.gb_per_s(VALUES // 4 // block_len * block_bytes, seconds), goal(round(ratio[0], 2), 0.9))
+            table.rows[-1] += [benchlib.gb_per_s(VALUES // 4 // block_len * block_bytes, seconds),
+                               goal(round(ratio, 2), 0.9)]
+        disk_row(run, table, '(ready bytes in memory)', ready_once, kib)
+        table.rows[-1] += ['', '']
         yield table
 
 
-def disk_pair(run, kib, native, name, file, order):
-    """Seconds of the native file and of a file of a mount, the one or the other first."""
-    seconds = [0.0, 0.0]
-    for which in (order, 1 - order):
-        seconds[which] = disk_once(run, kib, name, file) if which else turns([native], *COLD, rounds=1)[0][0]
-    return seconds
+def disk_row(run, table, label, once, *which):
+    """Pairs of a turn of the native file and once(run, *which), the one or the other first."""
+    native, pairs = run.native(), []
+    for i in range(run.rounds + 1):
+        pair = [0.0, 0.0]
+        for own in (i % 2, 1 - i % 2):
+            pair[own] = once(run, *which) if own else turns([native], *COLD, rounds=1)[0][0]
+        pairs.append(pair)
+    base, seconds = zip(*pairs[1:])  # the first brings the files into the memory of a machine around this
+    ratio = speed_ratio(base, seconds)
+    table.add(label, benchlib.gb_per_s(VALUES, base), benchlib.gb_per_s(VALUES, seconds), show_ratio(ratio))
+    return seconds, ratio[0]
 
 
 def cached(run):
