@@ -7,7 +7,8 @@
 
 static const struct script scripts[] = {
     {"a large model is written later", "tensors large auto",
-     "put a.name two; file " UNCHANGED "; text a.name 'two\n'; put a.count 9; hold; & fsync; held;"
+     "still; put a.name two; file " UNCHANGED
+     "; text a.name 'two\n'; put a.count 9; hold; & fsync; held;"
      "put a.other 10; tput c/raw WXYZ; tmv a d; text a.other '10\n'; ttext c/raw WXYZ; go; wait; "
      "file "
      "a.name:string=two a.count:u32=9 a.other:u32=8 " A_LIST "; fsync; put a.count x =EINVAL",
