@@ -294,6 +294,10 @@ static const struct script scripts[] = {
      "wait =EIO; tlist . 'd b c z o'; ttext d/raw 12345678; text a.count '9\n';"
      "tfile a:I8:8=12345678 " B C "other:I8:9001=-{9001} ; fsync",
      "d:I8:8=12345678 " B C "o:I8:9001=-{5000}Y-{4000} "},
+    {"an edit of one tensor that fails, while another one is written", "tensors sync",
+     "tput a/raw 12345678; topen D b/raw rw; tpoke D 0 '9'; fail EIO; fsync =EIO; fail;"
+     "ttext a/raw abcdefgh; close D; tvalues b/raw '9 2 3 4 5 6'; fsync",
+     "a:I8:8=abcdefgh b:F32:2x3=9,2,3,4,5,6 c:I8:4=wxyz " Z},
     /* ---- by nodes ---- */
     {"opened again by its descriptor", "tensors",
      "topen A a/raw r; tnote A; tnode B rw =ESTALE; tnode B rw; write B X; read A abcdefgh; close "
