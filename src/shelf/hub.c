@@ -287,16 +287,4 @@ static int list_repo(struct reach *r, const struct place *p, const struct found 
                                                              : -ENOENT;
 }
 
-static int find_repo(struct reach *r, const struct place *p, const struct found *dir,
-                     const char *name, char room[2 * (TREE_NAME_MAX + 1)], struct ref *ref)
-{
-    (void)r;
-    (void)p;
-    (void)dir;
-    (void)name;
-    (void)room;
-    (void)ref;
-    return -EAGAIN; /* a listing is no more work */
-}
-
-const struct store_kind store_repo = {list_repo, find_repo, repo_item};
+const struct store_kind store_repo = {list_repo, NULL, repo_item};

@@ -82,7 +82,9 @@ int place_find(struct reach *r, const struct place *p, const struct listing *lis
         return e;
     e = shown_name(name, raw);
     if (e == 0)
-        e = raw[0] == '.' ? -ENOENT : store->find(r, p, &dir, raw, room, &ref);
+        e = raw[0] == '.'  ? -ENOENT
+            : !store->find ? -EAGAIN
+                           : store->find(r, p, &dir, raw, room, &ref);
     else if (e == -ENAMETOOLONG)
         e = -EAGAIN;
     if (e == -EAGAIN && !list) {

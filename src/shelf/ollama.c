@@ -385,16 +385,4 @@ static int list_layers(struct reach *r, const struct place *p, const struct foun
     return e == -EBADMSG || e == -EFBIG ? -ENOENT : e;
 }
 
-static int find_layer(struct reach *r, const struct place *p, const struct found *dir,
-                      const char *name, char room[2 * (TREE_NAME_MAX + 1)], struct ref *ref)
-{
-    (void)r;
-    (void)p;
-    (void)dir;
-    (void)name;
-    (void)room;
-    (void)ref;
-    return -EAGAIN; /* the manifest has all */
-}
-
-const struct store_kind store_ollama_model = {list_layers, find_layer, layer_item};
+const struct store_kind store_ollama_model = {list_layers, NULL, layer_item};
