@@ -40,7 +40,6 @@ enum { WAYS = sizeof(ways) / sizeof(ways[0]) };
 
 /* A kind of edit done in a way: the file before and after it. */
 struct edit_case {
-    const struct edit_suite *suite;
     const struct edit_kind *kind;
     const struct way *way;
     struct content old, new;
@@ -84,7 +83,7 @@ static struct tree *start(const struct place *p, const struct edit_case *c, stru
     struct tree_options o = {.strategy = c->way->strategy,
                              .reserve = EDIT_RESERVE_AUTO,
                              .commit = LIVE_COMMIT_CLOSE,
-                             .tensors = c->suite->tensors};
+                             .tensors = edit_suite.tensors};
     struct tree *t = image_tree(p->model, &o);
     CU_ASSERT_TRUE_FATAL(tree_writable(t));
     t->model.file.sys = &fs->sys;
@@ -113,7 +112,7 @@ static void check_goes_on(const struct place *p, struct tree *t, struct faultsys
     free(file.bytes);
     free(view.bytes);
     arm(fs, c, FAULT_NONE, 0, 0);
-    int r = c->suite->next ? c->suite->next(t) : 0;
+    int r = edit_suite.next ? edit_suite.next(t) : 0;
     if (r == 0)
         r = do_write(t, "general.name", "next", 4);
     if (r < 0)
@@ -154,12 +153,12 @@ static bool try_case(struct edit_case *c)
     return r == 0;
 }
 
-static void each_case(const struct edit_suite *s, void (*test)(const struct edit_case *c))
+static void each_case(void (*test)(const struct edit_case *c))
 {
     unsigned n = 0;
-    for (size_t k = 0; k < s->n; k++)
+    for (size_t k = 0; k < edit_suite.n; k++)
         for (size_t w = 0; w < WAYS; w++) {
-            struct edit_case c = {.suite = s, .kind = &s->kinds[k], .way = &ways[w]};
+            struct edit_case c = {.kind = &edit_suite.kinds[k], .way = &ways[w]};
             if (try_case(&c)) {
                 test(&c);
                 n++;
@@ -167,10 +166,22 @@ static void each_case(const struct edit_suite *s, void (*test)(const struct edit
             free(c.old.bytes);
             free(c.new.bytes);
         }
-    CU_ASSERT_TRUE(n > 3 * s->n);
+    CU_ASSERT_TRUE(n > 3 * edit_suite.n);
 }
 
 /* ---- failing calls ---- */
+
+/* An edit of which something failed, and returned r. */
+static void check_failed(const struct place *p, struct tree *t, struct faultsys *fs,
+                         const struct edit_case *c, const char *when, int r)
+{
+    bool good = file_is(p, r == 0 ? &c->new : &c->old);
+    /* A key that is given up for another strategy makes another, but whole, file. */
+    if (!good)
+        (void)printf("\n%s, %s, %s: returned %d\n", c->kind->name, c->way->name, when, r);
+    CU_ASSERT_TRUE(good);
+    check_goes_on(p, t, fs, c, when);
+}
 
 static bool fail_at(const struct edit_case *c, unsigned n, int error)
 {
@@ -182,15 +193,9 @@ static bool fail_at(const struct edit_case *c, unsigned n, int error)
     struct tree *t = start(&p, c, &fs);
     arm(&fs, c, FAULT_FAIL, n, error);
     int r = c->kind->run(t);
-    (void)snprintf(when, sizeof(when), "call %u (%s) fails with %d", n, fs.hit ? fs.what : "-",
-                   error);
-    bool good = file_is(&p, r == 0 ? &c->new : &c->old);
-    /* A key that is given up for another strategy makes another, but whole, file. */
-    if (!good)
-        (void)printf("\n%s, %s, %s: returned %d\n", c->kind->name, c->way->name, when, r);
-    CU_ASSERT_TRUE(good);
     bool hit = fs.hit;
-    check_goes_on(&p, t, &fs, c, when);
+    (void)snprintf(when, sizeof(when), "call %u (%s) fails with %d", n, hit ? fs.what : "-", error);
+    check_failed(&p, t, &fs, c, when, r);
     stop(&p, t);
     drop_place(&p);
     return hit;
@@ -208,9 +213,9 @@ static void fail_each(const struct edit_case *c)
     }
 }
 
-void edit_suite_fail(const struct edit_suite *s)
+void test_fail(void)
 {
-    each_case(s, fail_each);
+    each_case(fail_each);
 }
 
 /* ---- failing allocations ---- */
@@ -227,12 +232,8 @@ static bool no_memory_at(const struct edit_case *c, unsigned n, bool rest)
     int r = c->kind->run(t);
     bool hit = alloc_disarm();
     (void)snprintf(when, sizeof(when), "allocation %u fails%s", n, rest ? " and all after it" : "");
-    bool good = file_is(&p, r == 0 ? &c->new : &c->old);
-    if (!good || (r < 0 && r != -ENOMEM))
-        (void)printf("\n%s, %s, %s: returned %d\n", c->kind->name, c->way->name, when, r);
-    CU_ASSERT_TRUE(good);
     CU_ASSERT_TRUE(r == 0 || r == -ENOMEM);
-    check_goes_on(&p, t, &fs, c, when);
+    check_failed(&p, t, &fs, c, when, r);
     stop(&p, t);
     drop_place(&p);
     return hit;
@@ -249,9 +250,9 @@ static void no_memory(const struct edit_case *c)
     }
 }
 
-void edit_suite_no_memory(const struct edit_suite *s)
+void test_no_memory(void)
 {
-    each_case(s, no_memory);
+    each_case(no_memory);
 }
 
 /* ---- kills and power cuts ---- */
@@ -334,9 +335,9 @@ static void kill_each(const struct edit_case *c)
     soak_count("kills", n - 1);
 }
 
-void edit_suite_kill(const struct edit_suite *s)
+void test_kill(void)
 {
-    each_case(s, kill_each);
+    each_case(kill_each);
 }
 
 static void cut_each(const struct edit_case *c)
@@ -349,7 +350,7 @@ static void cut_each(const struct edit_case *c)
     }
 }
 
-void edit_suite_power(const struct edit_suite *s)
+void test_power(void)
 {
-    each_case(s, cut_each);
+    each_case(cut_each);
 }

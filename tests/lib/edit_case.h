@@ -5,8 +5,8 @@
  * next edit works.
  *
  *     static const struct edit_kind kinds[] = {{"rename", rename_key}, ...};
- *     static const struct edit_suite suite = {kinds, COUNT(kinds), false, NULL};
- *     edit_suite_fail(&suite);
+ *     const struct edit_suite edit_suite = {kinds, COUNT(kinds), false, NULL};
+ *     static CU_TestInfo tests[] = {{"...", test_fail}, ...};
  *
  * The model has the keys general.architecture, general.name (string), my.number and my.other (u32) and
  * my.list (array[i32]), and the tensors a (F32, 5 elements), b (I8, 20001) and c (F16, 2 by 1024, zeros).
@@ -28,11 +28,14 @@ struct edit_suite {
     int (*next)(struct tree *t); /* one more edit after each; NULL: general.name only */
 };
 
-/* Each system call, and each allocation (and all after it), fails once. */
-void edit_suite_fail(const struct edit_suite *s);
-void edit_suite_no_memory(const struct edit_suite *s);
+/* The program has it. */
+extern const struct edit_suite edit_suite;
+
+/* Tests. Each system call, and each allocation (and all after it), fails once. */
+void test_fail(void);
+void test_no_memory(void);
 /* The process ends before each system call, or the power is cut. */
-void edit_suite_kill(const struct edit_suite *s);
-void edit_suite_power(const struct edit_suite *s);
+void test_kill(void);
+void test_power(void);
 
 #endif

@@ -5,6 +5,7 @@ import os
 import subprocess
 import unittest.mock
 
+import disks
 import mountlib
 
 KILLER = os.environ.get('GGUFS_KILLER', '')
@@ -49,3 +50,11 @@ def failing(source, options, number, error):
         subprocess.run(['umount', '-l', at], check=False)
         raise
     mount.__exit__(None, None, None)
+
+
+def main(limit):
+    """Of a program whose tests need the kills, on disks of its own."""
+    disks.own_namespace()
+    if not os.path.exists(KILLER) or mountlib.sanitized('asan'):
+        mountlib.skip('no way to kill it')
+    mountlib.main(limit=limit)

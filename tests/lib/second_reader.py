@@ -32,3 +32,11 @@ def compare(test, file):
                       for row in theirs['tensors']],
                      [(t.name, t.type_id, t.dims, t.offset - ours.data_offset)
                       for t in ours.tensors])
+
+
+def compare_all(test, files):
+    if not there():
+        test.skipTest('no @huggingface/gguf in GGUFS_NODE_MODULES')
+    test.assertTrue(files)
+    for file in files:
+        compare(test, file)

@@ -192,7 +192,4 @@ def tearDownModule():
 
 
 if __name__ == '__main__':
-    disks.own_namespace()
-    if not os.path.exists(killlib.KILLER) or mountlib.sanitized('asan'):
-        mountlib.skip('no way to kill it')
-    mountlib.main(limit=280)
+    killlib.main(limit=280)

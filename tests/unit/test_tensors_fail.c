@@ -134,45 +134,25 @@ static const struct edit_kind kinds[] = {
     {"unlink and create", unlinked_first},
     {"mapping", released},
 };
-static const struct edit_suite suite = {kinds, COUNT(kinds), true, next};
-
-static void test_fail(void)
-{
-    edit_suite_fail(&suite);
-}
-
-static void test_no_memory(void)
-{
-    edit_suite_no_memory(&suite);
-}
+const struct edit_suite edit_suite = {kinds, COUNT(kinds), true, next};
 
 /* No draft is in memory, however small. */
-static void in_files(void (*test)(const struct edit_suite *s))
+static void in_files(void (*test)(void))
 {
     struct edit_draft *all = NULL;
     CU_ASSERT_EQUAL_FATAL(edit_draft_memory(EDIT_DRAFT_MEMORY, &all), 0);
-    test(&suite);
+    test();
     edit_draft_unref(all);
 }
 
 static void test_fail_in_files(void)
 {
-    in_files(edit_suite_fail);
+    in_files(test_fail);
 }
 
 static void test_no_memory_in_files(void)
 {
-    in_files(edit_suite_no_memory);
-}
-
-static void test_kill(void)
-{
-    edit_suite_kill(&suite);
-}
-
-static void test_power(void)
-{
-    edit_suite_power(&suite);
+    in_files(test_no_memory);
 }
 
 static CU_TestInfo tests[] = {

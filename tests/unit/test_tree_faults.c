@@ -79,27 +79,7 @@ static const struct edit_kind kinds[] = {
     {"rename", rename_key}, {"rename over", rename_over}, {"retype", retype_key},
     {"alignment", align},   {"helper", by_helper},
 };
-static const struct edit_suite suite = {kinds, COUNT(kinds), false, NULL};
-
-static void test_fail(void)
-{
-    edit_suite_fail(&suite);
-}
-
-static void test_no_memory(void)
-{
-    edit_suite_no_memory(&suite);
-}
-
-static void test_kill(void)
-{
-    edit_suite_kill(&suite);
-}
-
-static void test_power(void)
-{
-    edit_suite_power(&suite);
-}
+const struct edit_suite edit_suite = {kinds, COUNT(kinds), false, NULL};
 
 static CU_TestInfo tests[] = {
     {"any call that fails leaves the old file, shown and editable", test_fail},
