@@ -26,7 +26,8 @@ static int make(struct live *l, uint32_t tensor, const char *name, int fd, struc
 {
     struct view_draft *d = calloc(1, sizeof(*d));
     char *helper = strdup(name);
-    if (!d || !helper || !tensor_folder(l, tensor)) {
+    struct folder *f = tensor_folder(l, tensor);
+    if (!d || !helper || !f) {
         free(d);
         free(helper);
         return -ENOMEM;
@@ -35,6 +36,7 @@ static int make(struct live *l, uint32_t tensor, const char *name, int fd, struc
                              .node = atomic_fetch_add(&l->newest->numbers, 1),
                              .tensor = tensor,
                              .row = VIEW_NO_ROW,
+                             .folder = f,
                              .kind = LIVE_HELPER,
                              .helper = helper,
                              .fd = fd};

@@ -18,7 +18,7 @@ static int refused(struct live *l, struct view_draft *d, int r, struct err *e)
     bool again = d->why.code == r && strcmp(d->why.msg, e->msg) == 0;
     d->why = *e;
     if (!again && tensor_of_number(l, d->tensor, &t) == 0)
-        (void)tensor_refused(l, tensor_folder(l, d->tensor), t.name, t.len, e);
+        (void)tensor_refused(l, d->folder, t.name, t.len, e);
     lock_drop(&l->lock);
     return r;
 }

@@ -291,7 +291,7 @@ struct view_draft *view_draft_reap(struct live *l, struct view_draft *d)
     for (at = &l->by_node[d->node % LIVE_KNOWN]; *at != d;)
         at = &(*at)->bucket;
     *at = d->bucket;
-    for (at = &folders_find(&l->folders, d->tensor)->drafts; *at != d;)
+    for (at = &d->folder->drafts; *at != d;)
         at = &(*at)->inside;
     *at = d->inside;
     return d;
@@ -299,9 +299,8 @@ struct view_draft *view_draft_reap(struct live *l, struct view_draft *d)
 
 void view_draft_add(struct live *l, struct view_draft *d)
 {
-    struct folder *f = folders_find(&l->folders, d->tensor);
     struct view_draft **bucket = &l->by_node[d->node % LIVE_KNOWN];
-    assert(lock_held(&l->lock) && f);
+    assert(lock_held(&l->lock));
     d->next = l->views;
     d->at = &l->views;
     if (d->next)
@@ -309,8 +308,8 @@ void view_draft_add(struct live *l, struct view_draft *d)
     l->views = d;
     d->bucket = *bucket;
     *bucket = d;
-    d->inside = f->drafts;
-    f->drafts = d;
+    d->inside = d->folder->drafts;
+    d->folder->drafts = d;
 }
 
 struct view_draft *view_drafts(const struct live *l, uint32_t tensor)

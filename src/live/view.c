@@ -110,11 +110,11 @@ static int judge_shape(struct round *o, bool end)
 }
 
 /* Whether what it was begun from is still what the model has. */
-static int check_base(const struct round *o, const struct folder *f, struct err *e)
+static int check_base(const struct view_draft *d, struct err *e)
 {
-    if (o->d->losses != f->losses)
+    if (d->losses != d->folder->losses)
         return err_set(e, -EIO, "the edit before it failed: open it anew");
-    if (o->d->edits != f->edits)
+    if (d->edits != d->folder->edits)
         return err_set(e, -ESTALE, "the tensor was edited by another file: open it anew");
     return 0;
 }
@@ -125,10 +125,10 @@ static void base_free(struct tensor_base **b)
 }
 
 /* Some of the draft is accepted. `before` passes, if it is the first of it. */
-static void remember(struct view_draft *d, struct folder *f, struct tensor_base **before)
+static void remember(struct view_draft *d, struct tensor_base **before)
 {
-    d->edits = d->since = ++f->edits;
-    d->since_losses = f->losses;
+    d->edits = d->since = ++d->folder->edits;
+    d->since_losses = d->folder->losses;
     if (d->before)
         return;
     d->before = *before;
@@ -136,7 +136,7 @@ static void remember(struct view_draft *d, struct folder *f, struct tensor_base 
 }
 
 /* Make it part of the change. 1, -errno. With the lock. */
-static int accept(struct round *o, struct folder *f)
+static int accept(struct round *o)
 {
     struct live *l = o->l;
     struct view_draft *d = o->d;
@@ -144,7 +144,7 @@ static int accept(struct round *o, struct folder *f)
     CLEANUP(base_free) struct tensor_base *before = NULL;
     struct tensor_base *now = NULL;
     size_t mark = edit_mark(&l->next.change);
-    int r = check_base(o, f, &o->e);
+    int r = check_base(d, &o->e);
     if (r == 0 && tensor_of_number(l, d->tensor, &t) < 0)
         r = err_set(&o->e, -ENOENT, "the tensor was removed");
     if (r == 0 && batch_room(l) < 0)
@@ -163,16 +163,16 @@ static int accept(struct round *o, struct folder *f)
     if (d->data)
         tensor_draft_passed(d->data, now);
     tensor_base_unref(now);
-    remember(d, f, &before);
+    remember(d, &before);
     d->accepted = true;
-    folder_changed(f, l->snapshots);
+    folder_changed(d->folder, l->snapshots);
     l->next.asked &= l->next.how == EDIT_COPY; /* else it may be another strategy now */
-    (void)tensor_accepted(l, f, NULL);
+    (void)tensor_accepted(l, d->folder, NULL);
     return 1;
 }
 
 /* Its line, and `why` of the draft, which every later flush repeats. With the lock. */
-static int report(struct round *o, struct folder *f, int r)
+static int report(struct round *o, int r)
 {
     struct tensor_now t;
     if (!o->e.code)
@@ -181,17 +181,17 @@ static int report(struct round *o, struct folder *f, int r)
     if (r != -EINTR && !o->d->data) /* of data it is found again as long as it is so */
         o->d->why = o->e;
     if (tensor_of_number(o->l, o->d->tensor, &t) == 0)
-        (void)tensor_refused(o->l, f, t.name, t.len, &o->e);
+        (void)tensor_refused(o->l, o->d->folder, t.name, t.len, &o->e);
     return r;
 }
 
 /* Its program opens it again (numpy's open_memmap). With the lock. */
-static int leave_begun(struct round *o, struct folder *f)
+static int leave_begun(struct round *o)
 {
     struct timespec now;
     (void)clock_gettime(CLOCK_MONOTONIC, &now);
     o->d->begun = now.tv_sec;
-    folder_set_error(&o->l->folders, f, "of a NumPy array only the header was written");
+    folder_set_error(&o->l->folders, o->d->folder, "of a NumPy array only the header was written");
     return 0;
 }
 
@@ -199,28 +199,25 @@ static int leave_begun(struct round *o, struct folder *f)
 static int settle(struct round *o, int r, bool end)
 {
     struct view_draft *d = o->d;
-    struct folder *f = tensor_folder(o->l, d->tensor);
     bool changed = r == TENSOR_CHANGED;
-    if (r >= 0 && !f)
-        r = err_set(&o->e, -ENOMEM, "no memory for the edit");
-    if (r == TENSOR_CHANGED)
-        r = accept(o, f);
+    if (changed)
+        r = accept(o);
     if (changed && r < 0 && d->data)
         tensor_draft_failed(d->data);
     if (r < 0)
-        return report(o, f, r);
+        return report(o, r);
     if (changed)
         return 1;
-    if (r == TENSOR_BEGUN && end && f && !d->before)
-        return leave_begun(o, f);
+    if (r == TENSOR_BEGUN && end && !d->before)
+        return leave_begun(o);
     if (r == TENSOR_SHORT || (r == TENSOR_BEGUN && end)) {
         if (!o->e.code)
             (void)err_set(&o->e, -EINVAL, "it is too short");
         o->e.code = -EINVAL;
-        return end && f ? report(o, f, -EINVAL) : -EINVAL;
+        return end ? report(o, -EINVAL) : -EINVAL;
     }
     if (r == TENSOR_SAME && d->data == NULL)
-        folder_set_error(&o->l->folders, f, NULL);
+        folder_set_error(&o->l->folders, d->folder, NULL);
     return 0;
 }
 
@@ -269,9 +266,8 @@ int view_data_judge(struct live *l, struct view_draft *d, bool end, const void *
 static int take_text(struct round *o)
 {
     struct view_draft *d = o->d;
-    const struct folder *f = folders_find(&o->l->folders, d->tensor);
-    d->losses = f ? f->losses : 0;
-    d->edits = f ? f->edits : 0;
+    d->losses = d->folder->losses;
+    d->edits = d->folder->edits;
     if (d->why.code || !view_is_due(d->state))
         return d->why.code;
     view_event(&d->state, VIEW_JUDGE);

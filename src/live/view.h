@@ -44,6 +44,7 @@ struct view_draft {
     struct view_draft *bucket;     /* in live.by_node */
     uint32_t node;                 /* of its nodes: of the counter that gives numbers to versions */
     uint32_t tensor, row;
+    struct folder *folder; /* of the tensor: there as long as the live state */
     enum live_view_kind kind;
     struct making *making;     /* of a tensor in the making; NULL: of a tensor */
     bool unlinked;             /* of such a one: its name is gone */
@@ -122,7 +123,7 @@ const struct ended *view_ended(const struct live *l, uint32_t node);
 uint64_t view_draft_size(const struct view_draft *d);
 /* Of what was written to it. */
 enum view_state view_state(const struct view_draft *d);
-/* Put one into the lists, whose folder there is. With the lock. */
+/* Put one into the lists. With the lock. */
 void view_draft_add(struct live *l, struct view_draft *d);
 /* Those of a folder, by `inside`. With the lock. */
 struct view_draft *view_drafts(const struct live *l, uint32_t tensor);

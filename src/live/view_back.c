@@ -104,17 +104,18 @@ static int make(const struct tensor_base *before, const struct tensor_base *now,
 }
 
 /* Nothing has changed the tensor since the draft did, and nothing of that was given up. */
-static bool is_last(const struct view_draft *d, const struct folder *f)
+static bool is_last(const struct view_draft *d)
 {
-    return d->before && f && f->edits == d->since && f->losses == d->since_losses;
+    const struct folder *f = d->folder;
+    return d->before && f->edits == d->since && f->losses == d->since_losses;
 }
 
 static int accept(struct live *l, struct view_draft *d, const struct tensor_edit *edit,
                   struct err *e)
 {
-    struct folder *f = folders_find(&l->folders, d->tensor);
+    struct folder *f = d->folder;
     struct tensor_now t;
-    if (!is_last(d, f) || tensor_of_number(l, d->tensor, &t) < 0)
+    if (!is_last(d) || tensor_of_number(l, d->tensor, &t) < 0)
         return 0;
     int r = batch_room(l);
     if (r == 0 && (edit->n > 0 || edit->shaped))
@@ -137,7 +138,7 @@ static void report(struct live *l, const struct view_draft *d, int r, const stru
         return;
     (void)err_set(&e, r, "what was accepted of it before cannot be put back: %s",
                   why->code ? why->msg : strerror(-r));
-    (void)tensor_refused(l, folders_find(&l->folders, d->tensor), t.name, t.len, &e);
+    (void)tensor_refused(l, d->folder, t.name, t.len, &e);
 }
 
 void view_put_back(struct live *l, struct view_draft *d)
@@ -148,7 +149,7 @@ void view_put_back(struct live *l, struct view_draft *d)
     int r = 0;
     (void)pthread_mutex_lock(&d->judging);
     lock_take(&l->lock);
-    if (is_last(d, folders_find(&l->folders, d->tensor)))
+    if (is_last(d))
         r = view_base(l, d->tensor, &now);
     if (now)
         before = tensor_base_ref(d->before);

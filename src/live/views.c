@@ -37,20 +37,19 @@ static bool is_left(const struct view_draft *d)
 }
 
 /* What it was begun from is no longer what the tensor is: it is never accepted. */
-static bool is_outdated(const struct live *l, const struct view_draft *d)
+static bool is_outdated(const struct view_draft *d)
 {
-    const struct folder *f = folders_find(&l->folders, d->tensor);
     if (d->making)
         return d->making->gone;
     if (view_state(d) == VIEW_DROPPED || is_left(d))
         return true;
-    return d->data && f && (d->edits != f->edits || d->losses != f->losses);
+    return d->data && (d->edits != d->folder->edits || d->losses != d->folder->losses);
 }
 
 struct view_draft *view_find(const struct live *l, uint32_t tensor, uint32_t row)
 {
     struct view_draft *d = view_drafts(l, tensor);
-    while (d && (d->unlinked || d->row != row || is_outdated(l, d)))
+    while (d && (d->unlinked || d->row != row || is_outdated(d)))
         d = d->inside;
     return d;
 }
@@ -67,7 +66,7 @@ bool view_is_busy(const struct live *l, uint32_t tensor, uint32_t row)
         return false;
     for (const struct view_draft *d = view_drafts(l, tensor); d; d = d->inside)
         if (!d->making && d->handles && d->row != row && view_is_unaccepted(view_state(d)) &&
-            !is_outdated(l, d))
+            !is_outdated(d))
             return true;
     return false;
 }
@@ -108,6 +107,7 @@ static int make_with(struct live *l, uint32_t node, uint32_t tensor, uint32_t ro
     d->node = node ? node : node_for(l, tensor, row);
     d->tensor = tensor;
     d->row = row;
+    d->folder = f;
     d->kind = kind;
     d->making = m;
     d->of = view_kind_of(d);
@@ -367,7 +367,7 @@ static void drop(struct live *l, struct view_draft *d)
     struct err e = {0};
     (void)err_set(&e, -ECANCELED, "what was written was not closed");
     if (view_is_unaccepted(view_state(d)) && tensor_of_number(l, d->tensor, &t) == 0)
-        (void)tensor_refused(l, tensor_folder(l, d->tensor), t.name, t.len, &e);
+        (void)tensor_refused(l, d->folder, t.name, t.len, &e);
 }
 
 /* The last judgement, but of what a close has reported as refused. Returns what the tensor was before:
