@@ -263,7 +263,7 @@ class PowerCut(unittest.TestCase):
 
     def check(self, recording, image, cut, by_mount):
         with State(recording, image) as home:
-            disks.recover(os.path.join(home, 'model.gguf'), by_mount)
+            disks.recover(os.path.join(home, os.path.basename(recording.source)), by_mount)
             self.compare(recording, home, cut)
 
     def keep(self, image, what):

@@ -4,10 +4,12 @@
 import os
 import random
 
+import disks
 import ggufmodel as gguf
 import mountlib
 import powercut
 from editlib import RESERVE, entries, leftovers, strict, sync
+from ggufmodel import Value
 
 LARGE = 'large.weight'
 
@@ -20,6 +22,10 @@ def put(name, data, at=0):
         os.close(fd)
 
 
+def keys(file):
+    return [entry for entry in entries(file)[0] if entry.key != RESERVE]
+
+
 class Recording(powercut.Recording):
     more = ('-o', 'tensors=edit')
 
@@ -27,7 +33,7 @@ class Recording(powercut.Recording):
         """What the model is after each edit: rows [name, dims, bytes] of its tensors."""
         super().begin()
         file = mountlib.get(self.source)
-        self.kv = [entry for entry in entries(file)[0] if entry.key != RESERVE]
+        self.kv = [keys(file)]
         self.states = [[[t.name, t.dims, t.data] for t in gguf.read(file).tensors]]
 
     def bytes(self, at, row, rng):
@@ -69,21 +75,50 @@ class Recording(powercut.Recording):
             sync(at, 'tensors')
 
 
+class SplitRecording(Recording):
+    """In two files: the first tensors, which are renamed, and the large one."""
+
+    def begin(self):
+        super().begin()
+        home, model = os.path.dirname(self.source), gguf.read(mountlib.get(self.source))
+        os.unlink(self.source)
+        self.kv = []
+        rest = [t for t in model.tensors if t.name != LARGE.encode()]
+        large = [t for t in model.tensors if t.name == LARGE.encode()]
+        for i, tensors in enumerate((rest, large)):
+            kv = [(b'split.no', Value('u16', i)), (b'split.count', Value('u16', 2)),
+                  (b'split.tensors.count', Value('i32', len(model.tensors)))]
+            data = gguf.encode((list(model.kv) if i == 0 else []) + kv, tensors)
+            self.kv.append(keys(data))
+            with open(os.path.join(home, f'model-0000{i + 1}-of-00002.gguf'), 'wb') as out:
+                out.write(data)
+        self.source = os.path.join(home, 'model-00001-of-00002.gguf')
+        self.states = [[[t.name, t.dims, t.data] for t in rest + large]]
+        disks.call('sync', '-f', self.folder)
+        self.begun, self.done = [], []
+        self.mark(self.begun)
+        self.mark(self.done)
+
+
 class TensorCut(powercut.PowerCut):
     recording = Recording
     what = 'disks after a power cut during edits of tensors'
 
     def compare(self, recording, home, cut):
         first, last = recording.edits_at(cut)
-        file = mountlib.get(os.path.join(home, 'model.gguf'))
-        model = strict(file)
-        self.assertEqual([entry for entry in entries(file)[0] if entry.key != RESERVE],
-                         recording.kv)
-        found = [[t.name, t.dims, t.data] for t in model.tensors]
+        names = sorted(os.listdir(home))
+        self.assertEqual(leftovers(home), [])
+        self.assertEqual(len(names), len(recording.kv))
+        files = [mountlib.get(os.path.join(home, name)) for name in names]
+        self.assertEqual([keys(file) for file in files], recording.kv)
+        found = [[t.name, t.dims, t.data] for file in files for t in strict(file).tensors]
         self.assertIn(found in recording.states[first:last + 1], [True],
                       f'none of the states after edits {first} to {last}')
-        self.assertEqual(leftovers(home), [])
-        self.assertEqual(os.listdir(home), ['model.gguf'])
+
+
+class SplitCut(TensorCut):
+    recording = SplitRecording
+    what = 'disks after a power cut during edits of tensors of a split model'
 
 
 def tearDownModule():
