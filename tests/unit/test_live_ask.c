@@ -61,6 +61,11 @@ static const struct script scripts[] = {
      "text a.name 'one\n'; text a.count '12\n'; gone .c; fail EIO; fsync =EIO; fail; text .c 12;"
      "text a.count '7\n'; fsync; mv .c a.count; fsync",
      A_NAME "a.count:u32=12 " A_OTHER A_LIST},
+    {"the answer is no to bytes of a tensor, and not to those of another", "tensors sync",
+     "tput c/raw WXYZ; topen A a/raw w; write A X; hold room; & flush A; held; go ENOSPC;"
+     "wait =ENOSPC; terror a 'No space left'; release A; ttext a/raw abcdefgh; ttext c/raw WXYZ;"
+     "fsync",
+     "a:I8:8=abcdefgh b:F32:2x3=1,2,3,4,5,6 c:I8:4=WXYZ z:I8:20000=.{20000} "},
 };
 
 SCRIPTS_MAIN("live_ask", scripts)
