@@ -77,7 +77,6 @@ static void reader_unref(struct reader *r)
 {
     if (atomic_fetch_sub(&r->refs, 1) != 1)
         return;
-    order_after(r->file);
     room_free(r);
     (void)shelf_release(r->file);
     (void)pthread_mutex_destroy(&r->lock);
@@ -86,6 +85,7 @@ static void reader_unref(struct reader *r)
 
 void reader_close(struct reader *r)
 {
+    order_after(r->file);
     reader_unref(r);
 }
 
@@ -99,6 +99,7 @@ static void answer_taken(struct reader *r, fuse_req_t req, size_t size)
     } else {
         if (r->answer.len > size)
             r->answer.len = size;
+        order_before(r->file);
         answer_reply(req, 0, &r->answer);
     }
     (void)pthread_mutex_lock(&r->lock);
