@@ -144,10 +144,10 @@ static void damage(unsigned what)
     begin(&w, what);
     for (size_t i = 0; i < 300; i++) {
         size_t n = i < 100 ? draw() % w.n : w.n, at = draw() % w.n;
-        uint8_t was = w.journal[at];
         if (i >= 100 && i % 4) /* in its head and the table's beginning */
             at = i % 2 ? w.rest + draw() % (w.table + 4096 - w.rest) : draw() % PATCH_FIXED;
-        was = w.journal[at];
+        at %= w.n; /* the table may be the end of it */
+        uint8_t was = w.journal[at];
         w.journal[at] ^= (uint8_t)(i < 100 ? 0 : 1 << draw() % 8);
         put_file(w.x.dir, JOURNAL, w.journal, n);
         w.journal[at] = was;
