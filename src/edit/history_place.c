@@ -143,7 +143,7 @@ static int walk(const struct history_place *p, const struct sys *sys, char *rest
     const char *name = strtok_r(rest, "/", &save);
     for (; name && dir >= 0; name = strtok_r(NULL, "/", &save)) {
         const char *left = p->rest + (name - rest);
-        bool last = strchr(left, '/') == NULL, ours = last || strcmp(left, OURS + 1) == 0;
+        bool last = strchr(left, '/') == NULL, ours = last || strcmp(left, &OURS[1]) == 0;
         dir = step(p, sys, dir, name, make, e);
         int r = dir < 0 || !ours ? 0 : check_ours(p, sys, dir, last, e);
         if (r < 0) {
