@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <string.h>
 
+#include "base/bytes.h"
 #include "base/count.h"
 #include "edit/content.h"
 #include "edit_case.h"
@@ -44,9 +45,13 @@ static int change_raw(struct tree *t)
 
 static int replace_values(struct tree *t)
 {
-    static float values[2048];
-    for (size_t i = 0; i < COUNT(values); i++)
-        values[i] = (float)i;
+    static uint8_t values[2048 * 4]; /* little-endian, as f32 is */
+    for (size_t i = 0; i < sizeof(values) / 4; i++) {
+        float value = (float)i;
+        uint32_t bits;
+        memcpy(&bits, &value, sizeof(bits));
+        put_u32(values + 4 * i, bits, false);
+    }
     return viewfile_put(t, "c", "f32", values, sizeof(values));
 }
 
