@@ -33,7 +33,8 @@ void patch_find(const struct patch *p, uint64_t i, struct patch_stretch *u);
 /* Call fn with all units in order, until it returns other than 0. 0, -ENOMEM, what fn returned. */
 int patch_each(const struct patch *p, patch_fn *fn, void *arg);
 
-/* The sums of n bytes, as a continuation of another sum or of 0; of the old bytes of sector i of a stretch (n: all that it has); of its unit i. */
+/* The sum of n bytes; `before`: the sum that it continues, or 0. The sum of the old bytes of sector i of a
+ * stretch, which has n of them. The sum of its unit i. */
 uint64_t patch_sum(uint64_t before, const void *bytes, size_t n);
 uint64_t patch_sector_sum(const uint8_t *old, size_t n, size_t i);
 uint64_t patch_unit_sum(const struct patch_stretch *u, size_t i);

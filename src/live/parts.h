@@ -29,8 +29,8 @@ struct part_state {
 };
 int part_state_make(struct live *l, size_t i, struct part_state *ret, struct err *e);
 
-/* Part i is on the disk. s: its store, which passes; NULL: it could not be made, or is the same. What is no longer needed
- * is returned in `old`; any member may be NULL. */
+/* Part i is on the disk. s: its store; its reference passes to the part. NULL: the store could not be
+ * made, or is the same. `old` returns what is retired; any member may be NULL. */
 struct parts_retired {
     struct snapshot *snap;
     struct store *store[3];

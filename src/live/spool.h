@@ -45,7 +45,7 @@ int spool_put(const struct spool *s, uint64_t at, const void *bytes, size_t n);
 int spool_reserve(struct spool *s, uint64_t n, uint64_t phase, uint64_t *at, struct err *e);
 /* Put bytes there. As spool_put(). */
 int spool_fill(struct spool *s, uint64_t at, const void *bytes, size_t n);
-/* A draft of all bytes that were taken, of which there are some. 0, -ENOMEM. */
+/* A draft of all bytes that were taken: at least one. 0, -ENOMEM. */
 int spool_end(struct spool *s, struct edit_draft **ret);
 /* What was put since spool_begin() is dropped. */
 void spool_back(struct spool *s);

@@ -76,7 +76,7 @@ struct store_kind {
     int (*list)(struct reach *r, const struct place *p, const struct found *dir,
                 struct listing *ret);
     /* -ENOENT: it does not exist; -EAGAIN: only a listing can show it. a and b of *ref may point into
-     * `room`. NULL: a listing is no more work. */
+     * `room`. NULL: list the folder instead, which costs the same. */
     int (*find)(struct reach *r, const struct place *p, const struct found *dir, const char *name,
                 char room[2 * (TREE_NAME_MAX + 1)], struct ref *ref);
     int (*item)(struct reach *r, const struct place *p, const struct found *dir,

@@ -171,7 +171,7 @@ static void each_case(void (*test)(const struct edit_case *c))
 
 /* ---- failing calls ---- */
 
-/* An edit of which something failed, and returned r. */
+/* A call in the edit failed, and the edit returned r. */
 static void check_failed(const struct place *p, struct tree *t, struct faultsys *fs,
                          const struct edit_case *c, const char *when, int r)
 {

@@ -9,7 +9,7 @@ struct fault_write {
     struct fault_write *next;
     int fd;                  /* a duplicate */
     uint64_t ino, off, size; /* size: of the file before */
-    size_t n;                /* bytes before, of which `was` are kept; beyond the old size: zeros */
+    size_t n;                /* bytes that were there; `was` has them, zeros beyond the old size */
     uint8_t was[];
 };
 

@@ -16,7 +16,7 @@
 
 static atomic_long ahead; /* seconds by which the clock that does not jump is ahead */
 static atomic_bool hasty; /* and each look at it is a second more */
-static atomic_long still; /* not 0: it stands there, in seconds */
+static atomic_long still; /* not 0: the clock stands at this second */
 
 /* In place of the C library's. */
 int clock_gettime(clockid_t clock, struct timespec *ret)

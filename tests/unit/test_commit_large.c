@@ -116,7 +116,7 @@ static int no_data(const struct sys *s, int fd, uint64_t off, int from, uint64_t
     return r ? r : sys_libc.seek(&sys_libc, fd, off, from, ret);
 }
 
-/* What is no error of the call's own is one of the copy; what cannot be asked is data. */
+/* EIO fails the copy. Where data cannot be searched for (EINVAL, EOPNOTSUPP), all is data. */
 static void test_no_data(void)
 {
     static const int errors[] = {-EIO, -EINVAL, -EOPNOTSUPP};
