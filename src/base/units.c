@@ -18,6 +18,7 @@ struct shared {
     pthread_mutex_t lock;
     /* Protected by the lock: */
     uint64_t next, done;
+    uint64_t reported; /* units that were done at the last call of progress() */
     uint64_t failed; /* the first unit that failed, if err */
     int err;
     pthread_t thread[THREADS_MOST];
@@ -76,6 +77,7 @@ static void work(struct shared *s, bool first)
         uint64_t done = s->done;
         if (!first || !s->watch || !s->watch->progress)
             continue;
+        s->reported = done;
         (void)pthread_mutex_unlock(&s->lock);
         s->watch->progress(s->watch->arg, done, s->c->n);
         (void)pthread_mutex_lock(&s->lock);
@@ -120,5 +122,7 @@ int units_run(const struct units *c, const struct units_watch *watch)
     for (unsigned i = 0; i < threads; i++)
         (void)pthread_join(s.thread[i], NULL);
     (void)pthread_mutex_destroy(&s.lock);
+    if (!s.err && watch && watch->progress && s.reported < c->n)
+        watch->progress(watch->arg, c->n, c->n);
     return s.err;
 }

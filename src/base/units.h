@@ -20,7 +20,8 @@
 /* How long work is watched and stopped; all zero: not at all. */
 struct units_watch {
     const atomic_bool *cancel; /* true: end early */
-    /* `done` of `all` units are; called after each of its units by the thread that called units_run(). */
+    /* `done` of `all` units are; called after each of its units by the thread that called units_run(), and
+     * with all of them at the end. */
     void (*progress)(void *arg, uint64_t done, uint64_t all);
     void *arg;
 };
