@@ -35,8 +35,9 @@ struct edit_draft {
     size_t room;              /* of `bytes` */
     struct edit_draft *whole; /* a reference: the draft whose file it is; NULL: it owns src.fd */
     /* Its file may become a journal (journal_adopt()), once: it has no name, its first EDIT_DRAFT_ROOM
-     * bytes are not used, and it ends where src does. */
-    atomic_bool lends;
+     * bytes are not used, and it ends where src does. 0 or 1, and no
+     * atomic_bool: gcc 12 calls libatomic to exchange one byte on riscv64. */
+    atomic_uint lends;
 };
 
 #define EDIT_DRAFT_ROOM ((uint64_t)64 << 10)

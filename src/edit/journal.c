@@ -109,7 +109,7 @@ int journal_create(const struct edit_file *f, struct err *e)
 int journal_adopt(const struct edit_file *f, struct edit_draft *d)
 {
     char name[NAME_MAX + 1];
-    if (!atomic_exchange(&d->lends, false))
+    if (!atomic_exchange(&d->lends, 0))
         return -EBUSY;
     int fd = fcntl(d->src.fd, F_DUPFD_CLOEXEC, 0);
     if (fd < 0)

@@ -33,7 +33,7 @@ static void seal(struct tensor_draft *d)
         return;
     (void)tensor_base_ref(d->base);
     d->to->src.size = d->shift + d->size;
-    atomic_store(&d->to->lends, true);
+    atomic_store(&d->to->lends, 1);
     d->to = NULL;
     d->cut = d->size;
 }
@@ -103,7 +103,7 @@ static int unseal(struct tensor_draft *d)
     lock_take(&d->lock);
     edit_draft_unref(d->to);
     d->to = edit_draft_ref(s->file);
-    atomic_store(&d->to->lends, false);
+    atomic_store(&d->to->lends, 0);
     bits_free(&d->present);
     d->present = present;
     d->cut = min_u64(d->cut, s->cut);
