@@ -19,7 +19,7 @@ struct shared {
     /* Protected by the lock: */
     uint64_t next, done;
     uint64_t reported; /* units that were done at the last call of progress() */
-    uint64_t failed; /* the first unit that failed, if err */
+    uint64_t failed;   /* the first unit that failed, if err */
     int err;
     pthread_t thread[THREADS_MOST];
     unsigned threads, most;
