@@ -43,9 +43,9 @@ void runs_init(struct runs *r, uint64_t least, uint64_t most);
 void runs_free(struct runs *r);
 
 /*
- * Note a read of bytes [off, off + n) of a part that ends at `end`, of a file of `size`. Returns the end of what is to be read now:
- * of the read itself, or of more that follows. *from: where what follows begins, without what was
- * read ahead before; that end if nothing does.
+ * Note a read of bytes [off, off + n) of a part that ends at `end`, of a file of `size`. Returns the end
+ * of what is to be read now: of the read itself, or of more that follows. *from: where what follows
+ * begins, without what was read ahead before; the returned end if nothing follows.
  */
 uint64_t runs_note(struct runs *r, uint64_t off, uint64_t n, uint64_t end, uint64_t size,
                    uint64_t *from);

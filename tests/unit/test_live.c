@@ -220,7 +220,7 @@ static const struct script scripts[] = {
      "text .x~ '5'; put tmpx~ '5'; type tmpx~ u32; text tmpx~ '5'; fsync; text split.count~ '5';"
      "attrs tmpx~ user.gguf.type; attrs .x~ user.gguf.type",
      UNCHANGED},
-    {"a name that is no key's becomes one when it is given a type: written, or while it is", NULL,
+    {"a name that is not a key becomes one when its type is set: written, or being written", NULL,
      "put foo '5'; type foo u8; typed foo u8; text foo '5\n'; put x~ 'abc'; type x~ u32 =EINVAL;"
      "text x~ 'abc'; refused x~; open A bar w creat; write A '6'; type bar u16; write A '7'; close "
      "A;"

@@ -45,13 +45,13 @@ static const struct script scripts[] = {
      "put a.name two; later 20; put a.count 9; put a.other 10; put a.name three; rm a.list;"
      "put a.count 10; put a.other 11; file " UNCHANGED,
      "a.name:string=three a.count:u32=10 a.other:u32=11 "},
-    {"the answer is no to a rename, after which the key was opened by its new name", "sync",
+    {"a rename is refused after the key was opened by its new name", "sync",
      "put .x 1; rm .x; hold room; & mv a.count a.amount; held; gone a.count; open B a.amount w "
      "trunc;"
      "write B 5; go ENOSPC; wait =ENOSPC; refused a.amount; refused a.count; text a.count '7\n';"
      "close B; good a.amount; text a.amount '5\n'; text a.count '7\n'; fsync",
      A_NAME A_COUNT "a.amount:u32=5 " A_OTHER A_LIST},
-    {"the answer is no to a rename of a helper: it is back", "sync",
+    {"a rename of a helper is refused: it is back", "sync",
      "put .c 12; hold room; & mv .c a.count; held; gone .c; text a.count '12\n'; go ENOSPC;"
      "wait =ENOSPC; text .c 12; text a.count '7\n'; refused a.count; mv .c a.count; good a.count;"
      "fsync",
@@ -61,7 +61,7 @@ static const struct script scripts[] = {
      "text a.name 'one\n'; text a.count '12\n'; gone .c; fail EIO; fsync =EIO; fail; text .c 12;"
      "text a.count '7\n'; fsync; mv .c a.count; fsync",
      A_NAME "a.count:u32=12 " A_OTHER A_LIST},
-    {"the answer is no to bytes of a tensor, and not to those of another", "tensors sync",
+    {"bytes of one tensor are refused, those of another are not", "tensors sync",
      "tput c/raw WXYZ; topen A a/raw w; write A X; hold room; & flush A; held; go ENOSPC;"
      "wait =ENOSPC; terror a 'No space left'; release A; ttext a/raw abcdefgh; ttext c/raw WXYZ;"
      "fsync",

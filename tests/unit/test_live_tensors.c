@@ -198,7 +198,7 @@ static const struct script scripts[] = {
      "tmkdir x%zz =EINVAL; tmkdir 'x%00y' =EINVAL; tmkdir "
      "'0123456789012345678901234567890123456789012345678901234567890123456789' =ENAMETOOLONG",
      A B C "n:I8:2=12 "},
-    {"names of new tensors: 63 bytes, of which none is a NUL", "tensors",
+    {"names of new tensors: 63 bytes, without a NUL", "tensors",
      "tmkdir n; tmkdir m; tmv n % =EINVAL; tmv n 'x%00y' =EINVAL; tmv n x%zz =EINVAL;"
      "tmv n " BYTES_60 "0123 =ENAMETOOLONG; tmv n " BYTES_60 BYTES_60 BYTES_60 BYTES_60
      "0123456789abcdef =EINVAL; tmv n " BYTES_60

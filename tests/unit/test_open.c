@@ -114,7 +114,7 @@ static void test_shards(void)
     teardown(&x);
 }
 
-/* The first failure is reported, and the files behind it are recovered all the same. */
+/* The first failure is reported. The files after it are still recovered. */
 static void test_shard_fails(void)
 {
     struct fixture x;

@@ -364,7 +364,7 @@ static CU_TestInfo tests[] = {
     {"copies of what is mapped", test_copy},
     {"pages that are laid over others", test_lay},
     {"tensors in two files", test_store},
-    {"tensors in two files, one of which is another", test_with},
+    {"tensors in two files, where one file is replaced", test_with},
     CU_TEST_INFO_NULL,
 };
 

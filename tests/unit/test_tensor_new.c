@@ -154,7 +154,7 @@ static void test_raw(void)
     }
 }
 
-/* `raw` of n bytes, of which n - at are written first and the first one then, of zeros else. */
+/* `raw` of n bytes: those from `at` on are written, then the first one. The others are zeros. */
 static void sparse_raw(uint64_t n, uint64_t at, bool files)
 {
     struct making m;
