@@ -3,8 +3,10 @@
 #include "cu_main.h"
 
 #include <errno.h>
+#include <semaphore.h>
 #include <stdbool.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/units.h"
 
@@ -90,11 +92,49 @@ static void test_cancel(void)
     CU_ASSERT_EQUAL(run(&j, MOST, &w), -EINTR);
 }
 
+/* Two units: the second one begins while the first one runs, and ends after that was reported. */
+struct pair {
+    sem_t begun, reported;
+    uint64_t last;
+};
+
+static int half(void *arg, uint64_t i, void *room)
+{
+    struct pair *p = arg;
+    (void)room;
+    (void)(i ? sem_post(&p->begun) : sem_wait(&p->begun));
+    return i ? sem_wait(&p->reported) : 0;
+}
+
+static void half_done(void *arg, uint64_t done, uint64_t all)
+{
+    struct pair *p = arg;
+    CU_ASSERT_TRUE(done > p->last && done <= all && all == 2);
+    p->last = done;
+    (void)sem_post(&p->reported);
+}
+
+static void test_last(void)
+{
+    struct pair p = {.last = 0};
+    const struct units u = {.n = 2, .unit = half, .arg = &p};
+    const struct units_watch w = {.progress = half_done, .arg = &p};
+    if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
+        return; /* no other thread is started */
+    (void)sem_init(&p.begun, 0, 0);
+    (void)sem_init(&p.reported, 0, 0);
+    CU_ASSERT_EQUAL(units_run(&u, &w), 0);
+    CU_ASSERT_EQUAL(p.last, 2);
+    (void)sem_destroy(&p.begun);
+    (void)sem_destroy(&p.reported);
+}
+
 static CU_TestInfo tests[] = {
     {"each unit once", test_all},
     {"units without anything to do are skipped", test_some},
     {"the first error", test_error},
     {"cancelled", test_cancel},
+    {"another thread does the last unit", test_last},
     CU_TEST_INFO_NULL,
 };
 
