@@ -51,6 +51,15 @@ int draft_bytes_write(const struct edit_file *f, struct edit_draft *d, const voi
     return 0;
 }
 
+int draft_bytes_cut(const struct edit_file *f, struct edit_draft *d, uint64_t off)
+{
+    if (!draft_bytes_in_memory(d))
+        return f->sys->ftruncate(f->sys, d->src.fd, off);
+    if (off < d->room)
+        memset(d->bytes + off, 0, (size_t)(d->room - off));
+    return 0;
+}
+
 static void release_file(void *file)
 {
     edit_draft_unref(file);

@@ -30,6 +30,8 @@ int draft_bytes_room(const struct edit_file *f, struct edit_draft *old, uint64_t
 /* Write within the room. Bytes of memory are not protected here. 0, -errno. */
 int draft_bytes_write(const struct edit_file *f, struct edit_draft *d, const void *bytes, size_t n,
                       uint64_t off);
+/* Bytes from `off` on are zeros again. 0, -errno. */
+int draft_bytes_cut(const struct edit_file *f, struct edit_draft *d, uint64_t off);
 
 /* Bytes of a file that were written in order and are not sent to the disk yet. */
 struct draft_run {

@@ -59,15 +59,6 @@ static struct below below_of(const struct tensor_draft *d)
     return (struct below){tensor_base_ref(d->base), tensor_seal_ref(d->seal), d->view, d->cut};
 }
 
-/* Without it. */
-static struct below find_below(struct tensor_draft *d)
-{
-    lock_take(&d->lock);
-    struct below ret = below_of(d);
-    lock_drop(&d->lock);
-    return ret;
-}
-
 static int read_below(const struct below *b, uint64_t off, uint8_t *dst, size_t n)
 {
     size_t there = off < b->cut ? (size_t)min_u64(n, b->cut - off) : 0;
@@ -170,6 +161,21 @@ static int put(struct tensor_draft *d, const void *bytes, size_t n, uint64_t off
     return r;
 }
 
+/* Bytes behind `size` are zeros again. */
+static int clear_behind(struct tensor_draft *d, uint64_t size)
+{
+    int r = 0;
+    if (in_file(d)) {
+        r = draft_bytes_cut(d->f, d->to, d->shift + size);
+    } else if (d->to) {
+        lock_take(&d->lock);
+        (void)draft_bytes_cut(d->f, d->to, size > d->first ? size - d->first : 0);
+        lock_drop(&d->lock);
+    }
+    d->behind &= r < 0;
+    return r;
+}
+
 /* Granules are in the file from now on. */
 static int add_present(struct tensor_draft *d, uint64_t first, uint64_t last)
 {
@@ -188,7 +194,9 @@ int tensor_draft_fill(struct tensor_draft *d, uint64_t granule)
     if (bits_has(&d->present, granule) || at >= d->size)
         return 0;
     size_t n = (size_t)min_u64(GRANULE, d->size - at);
-    struct below below = find_below(d);
+    lock_take(&d->lock);
+    struct below below = below_of(d);
+    lock_drop(&d->lock);
     int r = read_below(&below, at, bytes, n);
     below_free(&below);
     if (r == 0)
@@ -281,7 +289,9 @@ static int write_at(struct tensor_draft *d, uint64_t off, const void *bytes, siz
         return too_long(d, e);
     if (n == 0)
         return 0;
-    int r = fill_edges(d, off, end);
+    int r = d->behind ? clear_behind(d, d->size) : 0;
+    if (r == 0)
+        r = fill_edges(d, off, end);
     if (r == -EIO)
         return err_set(e, r,
                        "cannot read the tensor around it, or write a draft beside the model: %s",
@@ -290,12 +300,12 @@ static int write_at(struct tensor_draft *d, uint64_t off, const void *bytes, siz
         r = put(d, bytes, n, off);
     if (r == 0)
         r = add_present(d, off / GRANULE, granules(end));
-    else
-        d->untidy = true;
     if (r == 0)
         r = note_written(d, off / GRANULE, granules(end), end);
     if (r == 0)
         draft_bytes_sent(d->f, d->to, &d->run, d->shift + off, d->shift + end);
+    else
+        d->untidy = d->behind = true;
     return r < 0 ? err_set(e, r, "cannot write a draft beside the model: %s", strerror(-r)) : 0;
 }
 
@@ -317,15 +327,11 @@ static int extend(struct tensor_draft *d, uint64_t end, struct err *e)
     uint64_t size = d->size;
     if (end <= size)
         return 0;
-    int r = note_written(d, size / GRANULE, granules(end), end);
+    int r = d->behind ? clear_behind(d, size) : 0;
+    if (r < 0)
+        return err_set(e, r, "cannot truncate a draft: %s", strerror(-r));
+    r = note_written(d, size / GRANULE, granules(end), end);
     return r < 0 ? err_set(e, -ENOMEM, "no memory for a draft") : 0;
-}
-
-/* In memory, bytes behind `size` are zeros again. Under `lock`. */
-static void wipe(struct tensor_draft *d, uint64_t size)
-{
-    size_t keep = size > d->first ? (size_t)min_u64(size - d->first, d->to->room) : 0;
-    memset(d->to->bytes + keep, 0, d->to->room - keep);
 }
 
 static int truncate_to(struct tensor_draft *d, uint64_t size, struct err *e)
@@ -333,13 +339,10 @@ static int truncate_to(struct tensor_draft *d, uint64_t size, struct err *e)
     if (size > atomic_load(&d->limit))
         return too_long(d, e);
     if (size < d->size) {
-        const struct sys *s = d->f->sys;
-        int r = in_file(d) ? s->ftruncate(s, d->to->src.fd, d->shift + size) : 0;
+        int r = clear_behind(d, size);
         if (r < 0)
             return err_set(e, r, "cannot truncate a draft: %s", strerror(-r));
         lock_take(&d->lock);
-        if (d->to && !in_file(d))
-            wipe(d, size);
         bits_remove(&d->present, granules(size), BITS_MAX);
         bits_remove(&d->fresh, granules(size), BITS_MAX);
         d->cut = min_u64(d->cut, size);
@@ -472,10 +475,9 @@ int tensor_draft_hold(struct tensor_draft *d, uint64_t lo, uint64_t hi)
 
 static int give(struct tensor_draft *d, struct edit_draft **ret, struct err *e)
 {
-    const struct sys *s = d->f->sys;
     int r = room_for(d, 0, d->size);
-    if (r == 0 && in_file(d))
-        r = s->ftruncate(s, d->to->src.fd, d->shift + d->size);
+    if (r == 0)
+        r = clear_behind(d, d->size);
     if (r < 0)
         return err_set(e, r, "cannot truncate a draft: %s", strerror(-r));
     lock_take(&d->lock);

@@ -65,6 +65,7 @@ struct tensor_draft {
     struct npy npy;       /* of a NumPy view: its header, if npy.header is not 0 */
     /* For `io` alone: */
     bool untidy; /* the file may have bytes in other granules */
+    bool behind; /* a write that failed may have left bytes behind the end */
     struct draft_run run;
     /* Protected by `lock`: what is below the file, and */
     struct tensor_base *base; /* a reference */

@@ -232,6 +232,43 @@ static void test_spill_again(void)
     tensor_dir_free(&x);
 }
 
+/* A write behind the end that failed halfway: its bytes do not come back when the draft grows. */
+static void test_halfway(void)
+{
+    struct tensor_dir x;
+    struct tensor_draft *d = NULL;
+    struct err e = {0};
+    uint8_t bytes[3000], got[800], expected[800] = {'a'};
+    size_t n = 0;
+    memset(bytes, 'x', sizeof(bytes));
+    expected[799] = 'z';
+    for (int by_write = 0; by_write < 2; by_write++) {
+        d = NULL;
+        tensor_dir_make(&x, F32, false, SHAPE(1024), NULL);
+        tensor_dir_in_files(&x);
+        CU_ASSERT_EQUAL_FATAL(tensor_draft_make(&x.f, x.base, TENSOR_RAW, &d, NULL), 0);
+        CU_ASSERT_EQUAL(tensor_draft_truncate(d, 0, NULL), 0);
+        CU_ASSERT_EQUAL(tensor_draft_write(d, false, 0, "a", 1, NULL), 0);
+        tensor_dir_fault(&x, FAULT_BROKEN, 2, -ENOSPC);
+        x.fs.brief = true;
+        CU_ASSERT_EQUAL(tensor_draft_write(d, false, 1, bytes, sizeof(bytes), &e), -ENOSPC);
+        CU_ASSERT_EQUAL(tensor_draft_size(d), 1);
+        /* They cannot be removed yet. */
+        CU_ASSERT_EQUAL(tensor_draft_write(d, false, 799, "z", 1, &e), -ENOSPC);
+        CU_ASSERT_EQUAL(tensor_draft_truncate(d, 800, &e), -ENOSPC);
+        CU_ASSERT_EQUAL(tensor_draft_size(d), 1);
+        tensor_dir_fault(&x, FAULT_NONE, 0, 0);
+        if (!by_write)
+            CU_ASSERT_EQUAL(tensor_draft_truncate(d, 800, &e), 0);
+        CU_ASSERT_EQUAL(tensor_draft_write(d, false, 799, "z", 1, &e), 0);
+        CU_ASSERT_EQUAL(tensor_draft_read(d, 0, got, sizeof(got), &n), 0);
+        CU_ASSERT_EQUAL(n, sizeof(got));
+        CU_ASSERT_EQUAL(memcmp(got, expected, sizeof(got)), 0);
+        tensor_draft_free(d);
+        tensor_dir_free(&x);
+    }
+}
+
 /* The model is cut while its values are compared. */
 static void test_cut_model(void)
 {
@@ -323,6 +360,7 @@ static CU_TestInfo tests[] = {
     {"a file is made by the write that needs one", test_spill_again},
     {"every call fails once", test_calls},
     {"every allocation fails once", test_allocations},
+    {"what a failed write left behind the end", test_halfway},
     {"cancelled", test_cancel},
     {"a model that was cut", test_cut_model},
     {"writers meanwhile", test_meanwhile},
