@@ -53,6 +53,21 @@ static bool waits_has(const struct live_wait *list, const struct live_wait *w)
     return list;
 }
 
+void waits_disown(struct batch *b, const struct live_wait *answered)
+{
+    if (b->owner && waits_has(answered, b->owner))
+        b->owner = NULL;
+}
+
+void waits_begin(struct batch *b, bool slow, struct live_wait **answered)
+{
+    if (slow)
+        waits_disown(b, b->asking);
+    waits_join(slow ? answered : &b->waits, b->asking);
+    b->asking = NULL;
+    assert(!b->owner || waits_has(b->waits, b->owner));
+}
+
 /* Take the wait of `request` from a list; NULL: it is not in it. */
 static struct live_wait *waits_take(struct live_wait **list, const void *request)
 {
@@ -286,6 +301,8 @@ static void refuse(struct live *l, int r, const struct err *e)
     if (l->next.waits)
         l->failed = r;
     l->asked = l->next.asking = NULL;
+    waits_disown(&l->next, asked);
+    waits_disown(&l->next, later);
     batch_take_back(l, e);
     lock_drop(&l->lock);
     waits_answer(asked, r);
@@ -304,8 +321,7 @@ static void allow(struct live *l)
         return;
     }
     writer_later(l, LATER);
-    if (l->next.owner && waits_has(asked, l->next.owner))
-        l->next.owner = NULL;
+    waits_disown(&l->next, asked);
     lock_drop(&l->lock);
     waits_answer(asked, 0);
     lock_take(&l->lock);

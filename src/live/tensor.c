@@ -163,13 +163,9 @@ static void lose_all(struct live *l)
         f->losses++;
 }
 
-/* What the change did to a tensor of its base is lost; EDIT_NONE: of a new one, whose number is gone. */
+/* What the change did to a tensor of its base is lost. */
 static void lose(struct live *l, const struct edit_change *c, uint32_t old)
 {
-    if (old == EDIT_NONE) {
-        lose_all(l);
-        return;
-    }
     struct folder *f = folders_find(&l->folders, ids_of(c->ids, old).number);
     if (!f)
         return;
@@ -180,10 +176,18 @@ static void lose(struct live *l, const struct edit_change *c, uint32_t old)
 void tensors_lost(struct live *l, const struct batch *b)
 {
     const struct edit_change *c = &b->change;
+    bool made = false; /* the numbers of new ones are gone: any folder may be one of theirs */
     assert(lock_held(&l->lock));
-    for (size_t i = 0; c->tensors && i < c->tensors->n; i++)
-        if (!batch_landed(b, tensor_file(l, c->tensors->slot[i].old)))
-            lose(l, c, c->tensors->slot[i].old);
+    for (size_t i = 0; c->tensors && i < c->tensors->n; i++) {
+        uint32_t old = c->tensors->slot[i].old;
+        if (batch_landed(b, tensor_file(l, old)))
+            continue;
+        made |= old == EDIT_NONE;
+        if (old != EDIT_NONE)
+            lose(l, c, old);
+    }
+    if (made)
+        lose_all(l);
 }
 
 static void report(struct live *l, uint32_t number, const struct err *e)
@@ -233,17 +237,20 @@ void tensors_taken_back(struct live *l, const struct tensor_mark *mark, size_t n
 {
     const struct edit_change *c = &l->next.change;
     assert(lock_held(&l->lock));
+    bool made = !mark && c->tensors && c->tensors->n;
     tensors_follow(l);
     for (size_t i = 0; i < n; i++) {
         const struct edit_slot *s = i < c->tensors->n ? &c->tensors->slot[i] : NULL;
         bool same = s && s->content == mark[i].content && s->gone == mark[i].gone;
         if (same)
             continue;
+        made |= mark[i].old == EDIT_NONE;
+        if (mark[i].old == EDIT_NONE)
+            continue;
         lose(l, c, mark[i].old);
-        if (mark[i].old != EDIT_NONE)
-            report(l, ids_of(c->ids, mark[i].old).number, e);
+        report(l, ids_of(c->ids, mark[i].old).number, e);
     }
-    if (!mark && c->tensors && c->tensors->n)
+    if (made)
         lose_all(l);
 }
 

@@ -195,8 +195,7 @@ static void take(struct live *l, struct job *job, struct live_wait **answered)
 {
     struct batch *b = &l->next;
     bool slow = l->opt.commit == LIVE_COMMIT_SYNC || (b->asked && b->how == EDIT_COPY);
-    waits_join(slow ? answered : &b->waits, b->asking);
-    b->asking = NULL;
+    waits_begin(b, slow, answered);
     batch_keep(l, edit_mark(&b->change), b->n_step);
     b->slow = b->asked && b->how == EDIT_COPY && !writer_is_small(b);
     l->flight_edits = edit_change_count(&b->change, SIZE_MAX);
@@ -215,6 +214,7 @@ static void take(struct live *l, struct job *job, struct live_wait **answered)
 static void answer_without(struct live *l, int r)
 {
     struct live_wait *waits = l->next.waits;
+    waits_disown(&l->next, waits);
     l->next.waits = NULL;
     l->due_set = false;
     if (waits && r == 0)

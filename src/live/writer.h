@@ -49,6 +49,10 @@ int writer_take_failure(struct live *l);
 void waits_answer(struct live_wait *list, int result);
 /* All of `more` are in the list too. */
 void waits_join(struct live_wait **list, struct live_wait *more);
+/* These are answered now: a signal to one of their programs does not cancel the batch any more. */
+void waits_disown(struct batch *b, const struct live_wait *answered);
+/* The batch is to be written: requests that wait for the disk's answer have it (slow), or wait for the write. */
+void waits_begin(struct batch *b, bool slow, struct live_wait **answered);
 
 /* What a change does to each key and tensor: a line for each, NUL-terminated. Any thread. */
 void notes_all(const struct edit_change *c, struct buf *out);

@@ -26,6 +26,11 @@ static const struct script scripts[] = {
      "trmdir a; trmdir b; trmdir c; trmdir z; tlist . ''; fsync =EPERM; tlist . 'a b c z';"
      "terror a 'the model would have no tensor left'; tforgive a; terror a x =ENODATA",
      A B C},
+    {"fsync of the folder that waits for a write under way hurries no later removal",
+     "tensors close",
+     "open H a.name w trunc; write H two; hold; & flush H; held; tmkdir n; & fsync; go; wait; wait;"
+     "release H; trmdir b; put a.count 9; tfile " A B C "; trmdir n; fsync; tfile " A C,
+     A C},
     {"what was removed comes back at its place", "tensors",
      "trmdir b; fsync; tfile " A C "; tmkdir b; tput b/type F32; tput b/shape '2 3';"
      "tfloats b/f32 '1 2 3 4 5 6'; fsync; tfile " A B C,
