@@ -25,6 +25,11 @@ static const struct script scripts[] = {
      "write B 9; & flush B; go; wait =EINTR; wait; release A; release B; text a.name 'one\n';"
      "text a.count '9\n'; fsync",
      A_NAME "a.count:u32=9 " A_OTHER A_LIST},
+    {"an edit that is answered as the write of it begins no longer cancels that write", "sync",
+     "open A a.name w trunc; write A two; hold room; & flush A; held; interrupt; open B a.count w "
+     "trunc; write B 9; & flush B; & fsync; go; wait =EINTR; wait; wait; release A; release B;"
+     "text a.name 'one\n'; text a.count '9\n'; fsync",
+     A_NAME "a.count:u32=9 " A_OTHER A_LIST},
     {"more edits while the disk is asked: each is answered", "sync",
      "open A a.name w trunc; write A two; hold room; & flush A; held; open B a.count w trunc;"
      "write B 9; & flush B; open C a.other w trunc; write C 10; & flush C; rm a.list; go; wait;"
