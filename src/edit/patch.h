@@ -29,8 +29,9 @@
  * (journal_adopt()). New bytes then stay where they are in the draft, if they lie there as they are to
  * lie in the model; the rest of the journal is written before and behind them.
  *
- * Bytes that the model did not have before are missing, zero or new until the edit is done; a file
- * that has grown is cut back if the edit fails.
+ * All that the model did not have before is in the ranges, also the padding between tensors that are
+ * added: less than EDIT_MAX_ALIGNMENT for each. Until the edit is done these bytes of the model are
+ * missing, zero or new; a file that has grown is cut back if the edit fails.
  *
  * Private to the edit layer.
  */

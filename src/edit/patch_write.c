@@ -54,20 +54,21 @@ static int add_lent(struct patch *p, const struct segment *s)
     return r == 0 && hi < end ? add_range(p, hi, end) : r;
 }
 
-/* What comes from drafts, and what was not in the old file, behind the ranges of the header. */
+/* What comes from drafts, and all that the old file did not have, padding too, behind the ranges of the
+ * header. */
 static int find_ranges(const struct edit_plan *plan, const struct edit_draft *lent, struct patch *p)
 {
     int r = 0;
     for (size_t i = 1; i < plan->image->n && r == 0; i++) {
         const struct segment *s = &plan->image->seg[i];
-        bool file = s->from == IMAGE_FILE && s->no != EDIT_OLD_FILE;
+        const bool file = s->from == IMAGE_FILE && s->no != EDIT_OLD_FILE;
+        const bool draft = file || s->from == IMAGE_MEMORY;
+        const uint64_t lo = draft ? s->at : max_u64(s->at, p->before), end = s->at + s->len;
         if (file && lent && plan->image->file[s->no].fd == lent->src.fd)
             r = add_lent(p, s);
-        else if (file || s->from == IMAGE_MEMORY)
-            r = add_range(p, s->at, s->at + s->len);
+        else if (lo < end)
+            r = add_range(p, lo, end);
     }
-    if (r == 0 && p->after > p->before)
-        r = add_range(p, p->before, p->after);
     patch_number(p);
     return r;
 }

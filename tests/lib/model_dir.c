@@ -38,17 +38,23 @@ uint8_t *get_file(int dir, const char *name, size_t *n)
 }
 
 enum { SMALL = 20001, LARGE = 200001 }; /* bytes of b */
+enum { WIDE = 128 << 10 };              /* the alignment of EDIT_APART */
 
 /* Tensors large enough to have whole blocks, at no block's beginning; room in the header. */
-static uint8_t *make_model(uint8_t pad_byte, uint64_t b_len, size_t *n)
+static uint8_t *make_model(uint8_t pad_byte, unsigned what, size_t *n)
 {
     static const uint8_t zeros[LARGE];
+    const uint64_t b_len = what & EDIT_LENT ? LARGE : SMALL;
     struct build b;
     build_init(&b, 3, false);
     b.pad_byte = pad_byte;
     build_str(&b, "general.architecture", "test");
     build_str(&b, "text", "old");
     build_u32(&b, "filler", 7);
+    if (what & EDIT_APART) {
+        b.alignment = WIDE;
+        build_u32(&b, "general.alignment", WIDE);
+    }
     char spaces[3001];
     memset(spaces, ' ', sizeof(spaces));
     build_str_n(&b, KEY_RESERVE, spaces, 3000);
@@ -70,19 +76,19 @@ static const char *memory(void)
     return access("/dev/shm", R_OK | W_OK | X_OK) == 0 ? "/dev/shm" : "/tmp";
 }
 
-static void setup_model(struct fixture *x, const char *root, uint8_t pad_byte, uint64_t b_len)
+static void setup_model(struct fixture *x, const char *root, uint8_t pad_byte, unsigned what)
 {
     (void)snprintf(x->path, sizeof(x->path), "%s/ggufs-test-XXXXXX", root);
     CU_ASSERT_PTR_NOT_NULL_FATAL(mkdtemp(x->path));
     x->dir = open(x->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    x->old = make_model(pad_byte, b_len, &x->old_n);
+    x->old = make_model(pad_byte, what, &x->old_n);
     put_file(x->dir, NAME, x->old, x->old_n);
     parse_old(x);
 }
 
 void setup_at(struct fixture *x, const char *root, uint8_t pad_byte)
 {
-    setup_model(x, root, pad_byte, SMALL);
+    setup_model(x, root, pad_byte, 0);
 }
 
 void setup_with(struct fixture *x, uint8_t pad_byte)
@@ -90,9 +96,9 @@ void setup_with(struct fixture *x, uint8_t pad_byte)
     setup_at(x, memory(), pad_byte);
 }
 
-void setup_long(struct fixture *x)
+void setup_tensors(struct fixture *x, unsigned what, uint8_t pad_byte)
 {
-    setup_model(x, memory(), 0, LARGE);
+    setup_model(x, memory(), pad_byte, what);
 }
 
 void setup(struct fixture *x)
@@ -178,7 +184,7 @@ static struct edit_draft *make_draft(size_t n, bool file)
     return d;
 }
 
-/* A draft without a name on the file system of setup_long(): all but the edges of b, whose bytes lie in it
+/* A draft without a name on the file system of setup_tensors(): all but the edges of b, whose bytes lie in it
  * as in the model. */
 static struct edit_piece make_lent(const struct gguf *g)
 {
@@ -203,7 +209,9 @@ void make_tensor_edit(struct edit *d, const struct gguf *g, const uint8_t *old, 
     struct edit_draft *file = make_draft(70001, true), *memory = make_draft(3000, false);
     struct edit_piece bytes[] = {{5, 3000, 0, memory}, {5000, 9001, 77, file}, {20000, 1, 3, file}};
     struct edit_piece more = {0, 70001, 0, file}, made = {0, 15, 60, memory};
-    const struct edit_shape long_one = {I8, 1, {70001}}, short_one = {I8, 2, {5, 3}};
+    struct edit_piece five = {0, 5, 9, memory};
+    const struct edit_shape long_one = {I8, 1, {70001}}, short_one = {I8, 2, {5, 3}},
+                            small_one = {I8, 1, {5}};
     edit_change_init(&c, g, NULL);
     if (what & EDIT_BYTES)
         CU_ASSERT_EQUAL(edit_tensor_write(&c, "b", 1, bytes, 3, NULL), 0);
@@ -220,6 +228,9 @@ void make_tensor_edit(struct edit *d, const struct gguf *g, const uint8_t *old, 
         CU_ASSERT_EQUAL(edit_tensor_remove(&c, "b", 1, NULL), 0);
     if (what & EDIT_ADDED)
         CU_ASSERT_EQUAL(edit_tensor_add(&c, "more", 4, &long_one, &more, 1, EDIT_LAST, NULL), 0);
+    for (int i = 0; i < 2 && what & EDIT_APART; i++)
+        CU_ASSERT_EQUAL(
+            edit_tensor_add(&c, i ? "y" : "x", 1, &small_one, &five, 1, EDIT_LAST, NULL), 0);
     edit_draft_unref(file);
     edit_draft_unref(memory);
     finish(d, &c, old, old_n, s);

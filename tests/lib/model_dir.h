@@ -30,12 +30,12 @@ struct fixture {
     struct gguf *g;
 };
 
-/* The folder is made in /tmp, or under `root`; setup_with: in memory, where that can be. setup_long: the
- * same, and tensor b has 200001 bytes. */
+/* The folder is made in /tmp, or under `root`; setup_with: in memory, where that can be. setup_tensors: the
+ * same, for make_tensor_edit() with `what`. */
 void setup(struct fixture *x);
 void setup_at(struct fixture *x, const char *root, uint8_t pad_byte);
 void setup_with(struct fixture *x, uint8_t pad_byte);
-void setup_long(struct fixture *x);
+void setup_tensors(struct fixture *x, unsigned what, uint8_t pad_byte);
 void teardown(struct fixture *x);
 
 void put_file(int dir, const char *name, const void *bytes, size_t n);
@@ -59,7 +59,9 @@ enum {
     EDIT_ADDED = 4,   /* more, of 70001 bytes, last */
     EDIT_REMOVED = 8, /* b */
     EDIT_MADE = 16,   /* a becomes 3 times 5 bytes */
-    EDIT_LENT = 32, /* all but the edges of b, after setup_long(), from a file that lends itself */
+    EDIT_LENT =
+        32, /* all but the edges of b, then of 200001 bytes, from a file that lends itself */
+    EDIT_APART = 64, /* two, of 5 bytes, last; the model then has an alignment of several units */
 };
 void make_tensor_edit(struct edit *d, const struct gguf *g, const uint8_t *old, size_t old_n,
                       enum edit_strategy s, unsigned what);

@@ -53,6 +53,9 @@ static const struct way ways[] = {
      EDIT_BYTES | EDIT_RENAMED | EDIT_ADDED},
     {"inplace, a draft as the journal", EDIT_INPLACE, EDIT_INPLACE, 0, false, false, 0, 0,
      EDIT_LENT | EDIT_RENAMED},
+    {"inplace, added far apart", EDIT_INPLACE, EDIT_INPLACE, 0, false, false, 0, 0, EDIT_APART},
+    {"inplace, added far apart, a draft as the journal", EDIT_INPLACE, EDIT_INPLACE, 0, false,
+     false, 0, 0, EDIT_LENT | EDIT_APART},
 };
 #define WAYS (sizeof(ways) / sizeof(ways[0]))
 
@@ -66,10 +69,7 @@ static void arm(struct faultsys *fs, const struct way *w, enum fault_mode mode, 
 
 static void setup_way(struct fixture *x, const struct way *w)
 {
-    if (w->tensors & EDIT_LENT)
-        setup_long(x);
-    else
-        setup_with(x, w->pad_byte);
+    setup_tensors(x, w->tensors, w->pad_byte);
 }
 
 static void make_way(struct edit *d, const struct way *w, const struct gguf *g, const uint8_t *old,

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
+#include "base/count.h"
 #include "base/hash.h"
 #include "build_gguf.h"
 #include "cu_main.h"
@@ -39,10 +40,7 @@ static int make_journal(const struct edit_file *f, const struct edit_plan *p)
 static void begin(struct work *w, unsigned what)
 {
     struct patch p;
-    if (what & EDIT_LENT)
-        setup_long(&w->x);
-    else
-        setup_with(&w->x, 0);
+    setup_tensors(&w->x, what, 0);
     make_tensor_edit(&w->d, w->x.g, w->x.old, w->x.old_n, EDIT_INPLACE, what);
     CU_ASSERT_TRUE_FATAL(w->d.p.patch);
     struct edit_file f = open_model(&w->x, calm());
@@ -111,14 +109,18 @@ static void tear(const struct work *w)
 
 static void test_torn(void)
 {
-    static const unsigned edits[] = {EDIT_BYTES, EDIT_BYTES | EDIT_RENAMED,
-                                     EDIT_ADDED | EDIT_RENAMED, EDIT_LENT,
-                                     EDIT_LENT | EDIT_ADDED | EDIT_RENAMED};
-    for (size_t i = 0; i < 100; i++) {
+    static const unsigned edits[] = {EDIT_BYTES,
+                                     EDIT_BYTES | EDIT_RENAMED,
+                                     EDIT_ADDED | EDIT_RENAMED,
+                                     EDIT_LENT,
+                                     EDIT_LENT | EDIT_ADDED | EDIT_RENAMED,
+                                     EDIT_APART,
+                                     EDIT_LENT | EDIT_APART};
+    for (size_t i = 0; i < 20 * COUNT(edits); i++) {
         struct work w;
         struct edit_recovered found;
-        begin(&w, edits[i % 5]);
-        if (i >= 5)
+        begin(&w, edits[i % COUNT(edits)]);
+        if (i >= COUNT(edits))
             tear(&w);
         check_read_through(&w.x, &w.d);
         CU_ASSERT_EQUAL(recover(&w, &found), 0);
@@ -207,7 +209,7 @@ static void test_not_lent(void)
         struct edit d;
         struct faultsys fs;
         struct edit_result res;
-        setup_long(&x);
+        setup_tensors(&x, EDIT_LENT, 0);
         make_tensor_edit(&d, x.g, x.old, x.old_n, EDIT_INPLACE, EDIT_LENT | EDIT_RENAMED);
         atomic_store(&d.p.lender->lends, i == 0);
         faultsys_init(&fs, FAULT_NONE, 0, 0);
