@@ -315,6 +315,8 @@ const uint8_t *store_data(const struct store *s, uint32_t i, uint64_t first, uin
         return NULL;
     const struct map *m = &s->file[s->place[i].file]->map;
     uint64_t off = s->place[i].off, end;
+    if (last == 0) /* no bytes: a tensor without elements may lie behind the end */
+        return m->data + min_u64(off, m->size);
     if (!add_u64(off, last, &end) || end > m->size)
         return NULL;
     return m->data + off + first;
@@ -334,7 +336,7 @@ uint64_t store_there(const struct store *s, uint32_t i, uint64_t n)
 
 int store_check(const struct store *s, uint32_t i, uint64_t last)
 {
-    return mapped_check(s->file[s->place[i].file], s->place[i].off + last);
+    return last ? mapped_check(s->file[s->place[i].file], s->place[i].off + last) : 0;
 }
 
 bool store_cut(const struct store *s)

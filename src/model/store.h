@@ -108,7 +108,8 @@ int store_with(const struct store *base, const struct store *to, uint32_t no, si
 struct store *store_ref(struct store *s);
 void store_unref(struct store *s);
 
-/* Bytes [first, last) of tensor i's data in the mapping; NULL if they are not all in the file. */
+/* Bytes [first, last) of tensor i's data in the mapping; NULL if they are not all in the file. No bytes
+ * are in any file, wherever the tensor lies; so for store_check(). */
 const uint8_t *store_data(const struct store *s, uint32_t i, uint64_t first, uint64_t last);
 /* mapped_want() of these bytes of the n that it has. */
 void store_want(const struct store *s, uint32_t i, uint64_t first, uint64_t last, uint64_t n);

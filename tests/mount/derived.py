@@ -254,6 +254,33 @@ class Views(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.err)
 
 
+class Empty(unittest.TestCase):
+    def test_behind_the_end(self):
+        """The file ends with the last byte of a tensor, those without elements lie behind it: all is computed, and
+        nothing counts as cut."""
+        made = [f32(b'a', floats(3)), f32(b'none', np.zeros(0)), Tensor(b'last', Q8_0, (32, 0))]
+        data = gguf.encode(samples.ARCH, made, tail=False)
+        end = max(tensor.offset for tensor in gguf.read(data).tensors)
+        data = data[:gguf.read(data).tensors[0].offset + 12]
+        self.assertGreater(end, len(data))
+        nothing = hashlib.sha256(b'').hexdigest()
+        with mountlib.Mount(mountlib.put('empty.gguf', data), '-o', 'ro') as at:
+            table = mountlib.get(at + '/stats.tsv').decode().splitlines()
+            self.assertEqual([line.split('\t')[0] for line in table[1:]], ['a', 'none', 'last'])
+            for name in ('none', 'last'):
+                folder = f'{at}/tensors/{name}'
+                self.assertEqual(mountlib.get(folder + '/stats').decode().splitlines()[0].split(), ['elements', '0'])
+                self.assertEqual(np.load(folder + '/f32.npy').size, 0)
+                if has('heatmap.png'):
+                    png(mountlib.get(folder + '/heatmap.png'))
+                if has('sha256'):
+                    self.assertEqual(mountlib.get(folder + '/sha256').decode().strip(), nothing)
+            if has('sha256'):
+                lines = mountlib.get(at + '/hashes').decode().splitlines()
+                self.assertEqual([line.split()[1:] for line in lines[1:]],
+                                 [[nothing, f'empty.gguf:{name}'] for name in ('none', 'last')])
+
+
 class Newest(unittest.TestCase):
     def test_edit(self):
         """Lines follow the names of the newest state, hashes are kept; an open one shows what it opened."""

@@ -300,6 +300,33 @@ static void test_store(void)
     free_two(&t);
 }
 
+/* The file ends before the padded place of a tensor without elements: nothing of it is missing. */
+static void test_empty_behind(void)
+{
+    struct build b;
+    struct mapped *m = NULL;
+    struct store *s = NULL;
+    build_init(&b, 3, false);
+    build_tensor(&b, "a", I8, (uint64_t[]){3}, 1, "abc", 3);
+    build_tensor(&b, "none", I8, (uint64_t[]){0}, 1, "", 0);
+    b.no_tail = true;
+    struct parsed p = parse_build(&b, 0);
+    uint64_t size = p.g->tensor[0].off + 3;
+    CU_ASSERT_TRUE(p.g->tensor[1].off > size);
+    int fd = memfd_create("model", MFD_CLOEXEC);
+    CU_ASSERT_EQUAL_FATAL(pwrite(fd, p.image, size, 0), (ssize_t)size);
+    CU_ASSERT_EQUAL_FATAL(mapped_open(fd, size, &m, &(struct err){0}), 0);
+    CU_ASSERT_EQUAL_FATAL(store_make(&m, (const struct gguf *const *)&p.g, 1, &s), 0);
+    CU_ASSERT_PTR_EQUAL(store_data(s, 1, 0, 0), m->map.data + size);
+    CU_ASSERT_PTR_NULL(store_data(s, 1, 0, 1));
+    CU_ASSERT_EQUAL(store_there(s, 1, 0), 0);
+    CU_ASSERT_EQUAL(store_check(s, 1, 0), 0);
+    CU_ASSERT_FALSE(store_cut(s));
+    store_unref(s);
+    mapped_unref(m);
+    parsed_free(&p);
+}
+
 /* One file of several is another one now; a later version of the other has one more, for bytes to come. */
 static void test_with(void)
 {
@@ -364,6 +391,7 @@ static CU_TestInfo tests[] = {
     {"copies of what is mapped", test_copy},
     {"pages that are laid over others", test_lay},
     {"tensors in two files", test_store},
+    {"no bytes are in any file", test_empty_behind},
     {"tensors in two files, where one file is replaced", test_with},
     CU_TEST_INFO_NULL,
 };
