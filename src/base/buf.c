@@ -114,7 +114,9 @@ int array_grow(void *array, size_t *cap, size_t n, size_t size)
     void *old;
     if (n < *cap)
         return 0;
-    if (__builtin_mul_overflow(want, size, &bytes))
+    if (want <= n)
+        want = n + 1;
+    if (want == 0 || __builtin_mul_overflow(want, size, &bytes))
         return -ENOMEM;
     memcpy(&old, array, sizeof(old));
     void *now = realloc(old, bytes);

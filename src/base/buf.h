@@ -63,7 +63,7 @@ uint8_t *buf_steal(struct buf *b);
 void buf_free(struct buf *b);
 
 /*
- * Make room for element number n in an allocated array, which doubles as it grows. `array` is the
+ * Make room for element number n in an allocated array, which at least doubles as it grows. `array` is the
  * address of the pointer to it, *cap its capacity in elements of `size` bytes. 0, or -ENOMEM
  * (nothing has changed).
  */

@@ -76,6 +76,27 @@ static void test_buf(void)
     buf_free(&b);
 }
 
+/* Room for any element, not only for the next one. */
+static void test_array(void)
+{
+    uint16_t *array = NULL;
+    size_t cap = 0;
+    static const size_t last[] = {0, 15, 16, 40, 1000, 999, 5000};
+    for (size_t i = 0; i < sizeof(last) / sizeof(last[0]); i++) {
+        CU_ASSERT_EQUAL(array_grow(&array, &cap, last[i], sizeof(*array)), 0);
+        CU_ASSERT_TRUE_FATAL(cap > last[i]);
+        array[last[i]] = (uint16_t)(i + 1);
+    }
+    CU_ASSERT_EQUAL(array[40], 4);
+    CU_ASSERT_EQUAL(array[1000], 5);
+    const size_t before = cap;
+    CU_ASSERT_EQUAL(array_grow(&array, &cap, SIZE_MAX, sizeof(*array)), -ENOMEM);
+    CU_ASSERT_EQUAL(array_grow(&array, &cap, SIZE_MAX / 2, sizeof(*array)), -ENOMEM);
+    CU_ASSERT_EQUAL(cap, before);
+    CU_ASSERT_EQUAL(array[999], 6);
+    free(array);
+}
+
 static void test_show(void)
 {
     char dst[SHOW_MAX];
@@ -182,6 +203,7 @@ static CU_TestInfo tests[] = {
     {"bytes in both orders, unaligned", test_bytes},
     {"arithmetic that overflows is refused", test_checked},
     {"a measured text has the size of the written one", test_buf},
+    {"room in an array", test_array},
     {"names are printed without control bytes", test_show},
     {"errors carry a line and a prefix", test_err},
     {"siphash equals its reference vectors", test_siphash},

@@ -4,7 +4,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "faultsys.h"
 #include "live/makings.h"
@@ -16,7 +18,7 @@
 
 enum { BYTES = 160000 };
 
-/* A tree with the tensor "b" (I8), whose system calls go through fs. */
+/* A tree with the tensor "b" (I8), and perhaps t0, t1 and so on, whose system calls go through fs. */
 struct room {
     struct place p;
     struct faultsys fs;
@@ -24,7 +26,7 @@ struct room {
     unsigned reads; /* of drafts */
 };
 
-static void begin(struct room *x, enum live_commit commit)
+static void begin_with(struct room *x, enum live_commit commit, unsigned more, size_t n)
 {
     const struct tree_options o = {
         .tensors = true, .strategy = EDIT_COPY, .reserve = EDIT_RESERVE_AUTO, .commit = commit};
@@ -33,12 +35,22 @@ static void begin(struct room *x, enum live_commit commit)
     build_init(&b, 3, false);
     build_str(&b, "general.architecture", "test");
     build_tensor(&b, "b", I8, SHAPE(BYTES), NULL, BYTES);
+    for (unsigned i = 0; i < more; i++) {
+        char name[8];
+        (void)snprintf(name, sizeof(name), "t%u", i);
+        build_tensor(&b, name, I8, SHAPE(n), NULL, n);
+    }
     c.bytes = build_finish(&b, &c.n);
     make_place(&x->p, &c);
     free(c.bytes);
     x->t = image_tree(x->p.model, &o);
     faultsys_init(&x->fs, FAULT_NONE, 0, 0);
     x->t->model.file.sys = &x->fs.sys;
+}
+
+static void begin(struct room *x, enum live_commit commit)
+{
+    begin_with(x, commit, 0, 0);
 }
 
 static void end(struct room *x)
@@ -151,6 +163,32 @@ static void test_copy_fails(void)
     end(&x);
 }
 
+/* All tensors are written before a program looks: as many mappings are made at once. */
+static void test_many_mapped(void)
+{
+    enum { MANY = 40, LEN = 5000 };
+    struct room x = {0};
+    static char bytes[LEN];
+    begin_with(&x, LIVE_COMMIT_SYNC, MANY, LEN);
+    place_in_files(&x.p);
+    for (unsigned i = 0; i < MANY; i++) {
+        char name[8];
+        (void)snprintf(name, sizeof(name), "t%u", i);
+        memset(bytes, (int)i + 1, LEN);
+        CU_ASSERT_EQUAL(viewfile_put(x.t, name, "raw", bytes, LEN), 0);
+    }
+    CU_ASSERT_EQUAL(tree_freshen(x.t), 0);
+    for (unsigned i = 0; i < MANY; i++) {
+        const struct tree_image m = {.t = x.t};
+        char path[32];
+        uint8_t got = 0;
+        (void)snprintf(path, sizeof(path), "tensors/t%u/raw", i);
+        CU_ASSERT_EQUAL(image_bytes(&m, path, LEN - 1, 1, &got), 1);
+        CU_ASSERT_EQUAL(got, i + 1);
+    }
+    end(&x);
+}
+
 /* ---- lists that grow with what is edited ---- */
 
 /* A tensor whose content is the same keeps its node when the batch is planned anew; found by an index. */
@@ -251,6 +289,7 @@ static CU_TestInfo tests[] = {
     {"edited while bytes are copied to be shown", test_edited_while_copied},
     {"bytes are mapped to be shown without a lock", test_mapped_without_lock},
     {"bytes cannot be copied to be shown", test_copy_fails},
+    {"many tensors are mapped at once", test_many_mapped},
     {"planned again: the same content, the same node", test_planned_again},
     {"tensors in the making end", test_makings_end},
     {"tensors in the making at the end of the mount", test_makings_at_the_end},
