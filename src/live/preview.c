@@ -351,22 +351,43 @@ static int lay(struct mapped *m, const struct edit_kept *k)
     return r;
 }
 
+/* A mapping of a file that was replaced, and goes on because the new one could not be mapped, stays as it
+ * is: no byte of it is overwritten. */
 static int keep(const struct live *l, uint32_t file, struct mapped *m, const struct edit_kept *k,
                 int *fd, uint64_t *at)
 {
-    return atomic_load(&m->frozen) ? freeze(l->files[file].file, m, k, fd, at) : lay(m, k);
+    const struct edit_file *f = l->files[file].file;
+    struct stat st;
+    int r = f->sys->fstat(f->sys, m->fd, &st);
+    if (r < 0)
+        return r;
+    const struct edit_id id = edit_id_of(&st);
+    if (id.dev != f->id.dev || id.ino != f->id.ino)
+        return 0;
+    return atomic_load(&m->frozen) ? freeze(f, m, k, fd, at) : lay(m, k);
+}
+
+/* Room for what preview_landed() keeps in sight: it must not fail. */
+static int make_room(struct live *l)
+{
+    const struct preview *p = &l->flight.preview;
+    size_t n = l->n_old + 1;
+    for (uint32_t i = 0; i < p->n && p->of; i++)
+        n += p->of[i].content != NULL;
+    return array_grow(&l->old, &l->cap_old, n, sizeof(*l->old));
 }
 
 int preview_keep_old(struct live *l, uint32_t file, const struct store *then,
                      const struct edit_kept *kept, struct err *e)
 {
     uint64_t at = 0;
-    int fd = -1, r = 0;
+    int fd = -1;
     lock_take(&l->lock);
     reap_old(l);
     bool read = is_read(l, file, then);
+    int r = make_room(l);
     lock_drop(&l->lock);
-    if (read)
+    if (r == 0 && read)
         r = keep(l, file, l->store->file[file], kept, &fd, &at);
     for (size_t i = 0; i < l->n_old && r == 0; i++)
         if (l->old[i].file == file)
@@ -378,8 +399,8 @@ int preview_keep_old(struct live *l, uint32_t file, const struct store *then,
 
 static void keep_map(struct live *l, uint32_t file, struct mapped *m)
 {
-    if (array_grow(&l->old, &l->cap_old, l->n_old + 1, sizeof(*l->old)) == 0)
-        l->old[l->n_old++] = (struct old_map){mapped_ref(m), file};
+    assert(l->n_old < l->cap_old); /* make_room() */
+    l->old[l->n_old++] = (struct old_map){mapped_ref(m), file};
 }
 
 /* The file was replaced: no mapping of it is needed any more. */

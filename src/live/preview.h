@@ -33,7 +33,7 @@ void preview_free(struct preview *p);
 /*
  * Before bytes of tensors of a file are overwritten: what others still read of the store of what is on
  * the disk keeps those that it has. then: the store for when the file cannot be had (parts.h). Without
- * the lock; only the writer's thread calls it. 0, -ENOSPC, -errno.
+ * the lock; only the writer's thread calls it. 0, -ENOMEM, -ENOSPC, -errno.
  */
 int preview_keep_old(struct live *l, uint32_t file, const struct store *then,
                      const struct edit_kept *kept, struct err *e);
