@@ -357,7 +357,8 @@ static int layer_item(struct reach *r, const struct place *p, const struct found
     if (reach_open(r, &blobs, name, REACH_NO_LINKS, &old) < 0)
         name[6] = '-';
     reach_close(&old);
-    e = item_file(r, p, &blobs, name, ref->kind == REF_TEXT ? ITEM_TEXT : ITEM_MODEL, ret);
+    e = ref->kind == REF_TEXT ? item_file(r, p, &blobs, name, ITEM_TEXT, ret)
+                              : item_model(r, p, &blobs, name, ret);
     reach_close(&blobs);
     if (e == 0 && ref->kind == REF_TEXT && ret->error.code) {
         e = ret->error.code;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/split.h"
 #include "shelf/store.h"
 
 /* ---- places ---- */
@@ -124,4 +125,45 @@ int item_file(struct reach *r, const struct place *p, const struct found *dir, c
     reach_close(&f);
     *ret = i;
     return 0;
+}
+
+/* 1: the first of the n files of a split model is beside `path`, also if rules forbid to follow it. */
+static int has_first(struct reach *r, const char *path, size_t n)
+{
+    struct found dir = FOUND_NONE, f = FOUND_NONE;
+    const char *slash = strrchr(path, '/');
+    char *folder = strndup(path, slash == path ? 1 : (size_t)(slash - path));
+    char *first = split_sibling(slash + 1, 0, n);
+    int e = folder && first ? reach_again(r, folder, &dir) : -ENOMEM;
+    if (e == 0)
+        e = reach_open(r, &dir, first, REACH_LINKS, &f);
+    reach_close(&f);
+    reach_close(&dir);
+    free(folder);
+    free(first);
+    return e == -ENOMEM ? e : e != -ENOENT;
+}
+
+static int find_files(struct reach *r, struct item *i)
+{
+    size_t behind = i->real ? split_count(i->real) : 0;
+    i->shards = split_count(i->path);
+    if (behind == 0 || strcmp(i->path, i->real) == 0)
+        return 0;
+    int here = i->shards ? has_first(r, i->path, i->shards) : 0;
+    int there = here == 0 && i->shards ? has_first(r, i->real, behind) : here == 0;
+    if (here < 0 || there < 0)
+        return -ENOMEM;
+    i->behind = there;
+    i->shards = there ? behind : i->shards;
+    return 0;
+}
+
+int item_model(struct reach *r, const struct place *p, const struct found *dir, const char *name,
+               struct item *ret)
+{
+    int e = item_file(r, p, dir, name, ITEM_MODEL, ret);
+    if (e == 0 && (e = find_files(r, ret)) < 0)
+        item_free(ret);
+    return e;
 }

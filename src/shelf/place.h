@@ -102,6 +102,7 @@ struct item {
     char *path;         /* owned; where it is opened: in a real folder, perhaps by a link */
     char *real;         /* owned; the real path, or NULL */
     size_t shards;      /* ITEM_MODEL: files of a split model; 0: it is not split */
+    bool behind;        /* they are beside `real`, not beside `path` */
     bool store;         /* it is in a store */
     bool linked;        /* a link leads to it */
     struct err error;   /* ITEM_MODEL: why it cannot be opened, if that is known already */
@@ -124,6 +125,12 @@ int place_find(struct reach *r, const struct place *p, const struct listing *lis
 /* What an entry refers to. 0, -ENOENT if it is gone, -errno. */
 int place_item(struct reach *r, const struct place *p, const struct ref *ref, struct item *ret);
 void item_free(struct item *i);
+
+/* A path beside which the files of a split model are. */
+static inline const char *item_files(const struct item *i)
+{
+    return i->behind ? i->real : i->path;
+}
 
 struct ref entry_ref(const struct listing *l, size_t i);
 static inline const char *entry_name(const struct listing *l, size_t i)

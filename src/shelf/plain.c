@@ -337,10 +337,7 @@ static int split_item(struct reach *r, const struct place *p, const struct found
     int e = reach_open(r, dir, first, REACH_NO_LINKS, &f);
     bool is = e == -ELOOP || (e == 0 && !S_ISDIR(f.st.st_mode));
     reach_close(&f);
-    e = item_file(r, p, dir, is ? first : ref->a, ITEM_MODEL, ret);
-    if (e == 0)
-        ret->shards = ref->shards;
-    return e;
+    return item_model(r, p, dir, is ? first : ref->a, ret);
 }
 
 static int item(struct reach *r, const struct place *p, const struct found *dir,
@@ -351,7 +348,7 @@ static int item(struct reach *r, const struct place *p, const struct found *dir,
     case REF_FOLDER:
         return folder_item(r, p, dir, ref->a, ret);
     case REF_MODEL:
-        e = item_file(r, p, dir, ref->a, ITEM_MODEL, ret);
+        e = item_model(r, p, dir, ref->a, ret);
         break;
     case REF_SPLIT:
         e = split_item(r, p, dir, ref, ret);

@@ -87,7 +87,7 @@ int model_entry(struct shelf *s, uint32_t slot, struct tree_entry *ret)
 
 static char *shard_name(const struct slot *slot, size_t i)
 {
-    return split_sibling(strrchr(slot->path, '/') + 1, i, slot->shards);
+    return split_sibling(strrchr(slot_files(slot), '/') + 1, i, slot->shards);
 }
 
 /* Where source, or one of the links in it, leads. */
@@ -98,8 +98,8 @@ int source_target(struct shelf *s, const struct slot *slot, uint32_t extra, stru
         buf_str(out, slot->real ? slot->real : slot->path);
         return buf_error(out);
     }
-    const char *slash = strrchr(slot->path, '/');
-    char *folder = strndup(slot->path, slash == slot->path ? 1 : (size_t)(slash - slot->path));
+    const char *path = slot_files(slot), *slash = strrchr(path, '/');
+    char *folder = strndup(path, slash == path ? 1 : (size_t)(slash - path));
     char *name = shard_name(slot, extra - EXTRA_SHARDS);
     int r = !folder || !name ? -ENOMEM : reach_again(&s->reach, folder, &dir);
     if (r == 0)
@@ -107,7 +107,7 @@ int source_target(struct shelf *s, const struct slot *slot, uint32_t extra, stru
     if (r == 0)
         buf_str(out, f.path);
     else if (r != -ENOMEM)
-        buf_printf(out, "%s/%s", slash == slot->path ? "" : folder, name);
+        buf_printf(out, "%s/%s", slash == path ? "" : folder, name);
     reach_close(&f);
     reach_close(&dir);
     free(folder);

@@ -153,6 +153,7 @@ static struct slot *new_slot(struct slots *s, const struct item *i, uint64_t sta
     slot->shards = i->shards;
     slot->store = i->store;
     slot->linked = i->linked;
+    slot->behind = i->behind;
     uint32_t before = numbers_take(&s->numbers, model_hash(i->path, stamp));
     slot->number = before ? before : s->last + 1;
     if (!slot->path || (i->real && !slot->real) ||
@@ -209,7 +210,7 @@ static void spend(struct slots *s, struct slot *slot)
 int slot_of(struct slots *s, const struct item *i, uint32_t *ret)
 {
     uint64_t stamp;
-    int e = slot_stamp(s->reach, i->path, i->shards, &stamp);
+    int e = slot_stamp(s->reach, item_files(i), i->shards, &stamp);
     struct grant grant = e == 0 ? grant_of_item(s->reach, i) : (struct grant){0};
     char *why = i->error.code ? strdup(i->error.msg) : NULL;
     if (e < 0 || (i->error.code && !why))

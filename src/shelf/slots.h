@@ -38,7 +38,7 @@ struct slot {
     char *path;     /* owned; where it is opened */
     char *real;     /* owned; the real path; NULL if there was none */
     size_t shards;
-    bool store, linked;
+    bool store, linked, behind; /* as of struct item */
     /* Protected: */
     struct stat st;
     struct grant grant;       /* its access rights, as of the last lookup */
@@ -74,6 +74,12 @@ struct slots {
     int failed;         /* of an edit, when a model was closed */
     struct buf unsaved; /* lines of models that were closed */
 };
+
+/* A path beside which the files of a split model are. */
+static inline const char *slot_files(const struct slot *slot)
+{
+    return slot->behind ? slot->real : slot->path;
+}
 
 /* 0, -ENOMEM. slots_free() in both cases. */
 int slots_init(struct slots *s, struct reach *r, const struct shelf_options *o);

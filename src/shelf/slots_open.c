@@ -222,6 +222,19 @@ static void start_sweeper(struct slots *s)
     (void)pthread_cond_signal(&s->wake);
 }
 
+/*
+ * What counts is which files a tree has open: those that are reached by the rules of reach.h, and no
+ * others. If these are what they were when the name was looked up, it is the rules that forbid one.
+ */
+static int other_files(struct slots *s, const struct slot *slot, struct err *e)
+{
+    uint64_t now;
+    int r = slot_stamp(s->reach, slot_files(slot), slot->shards, &now);
+    if (r == 0 && now == slot->stamp)
+        return err_set(e, -EACCES, "one of its files is behind a link that is not followed");
+    return err_set(e, -ESTALE, "the file was changed");
+}
+
 /* For a slot that is busy with that. Without the lock. */
 static int open_tree(struct slots *s, const struct slot *slot, struct tree **ret, struct err *e)
 {
@@ -238,12 +251,8 @@ static int open_tree(struct slots *s, const struct slot *slot, struct tree **ret
     o.read_only |= slot->store;
     o.why = slot->store && !s->opt->tree.read_only ? "it is in a store of models" : NULL;
     int r = tree_open(slot->path, &o, &t, e);
-    /*
-     * The path may lead to another file by now. What counts is which files the tree has open: those that
-     * were reached by the rules of reach.h when the name was looked up, and no others.
-     */
     if (r == 0 && tree_identity(t) != slot->stamp)
-        r = err_set(e, -ESTALE, "the file was changed");
+        r = other_files(s, slot, e);
     if (r < 0) {
         tree_close(t);
         return r;

@@ -68,6 +68,10 @@ int item_folder(struct found *f, struct place *place, struct item *ret);
 /* An item that is the file `name` in the folder `dir`: a model, or a text. It need not exist. */
 int item_file(struct reach *r, const struct place *p, const struct found *dir, const char *name,
               enum item_kind kind, struct item *ret);
+/* The same of a model, which may be split: its files are those that split_find() finds by this name.
+ * 0, -ENOMEM. */
+int item_model(struct reach *r, const struct place *p, const struct found *dir, const char *name,
+               struct item *ret);
 
 /* ---- kinds: plain.c, hub.c, ollama.c ---- */
 

@@ -15,7 +15,7 @@ import mountlib
 from editlib import Gate, needs_gate
 from mountlib import GGUFS, Mount, run
 from shelflib import (A64, B64, COMMIT, LIBRARY, OTHER, Shelf, contents, descriptors, listing,
-                      manifest, shards)
+                      manifest, shards, value)
 
 
 class Stores(Shelf):
@@ -73,6 +73,37 @@ class Stores(Shelf):
             self.assertEqual(os.readlink(at + '/s.gguf/source/s-00002-of-00002.gguf'),
                              self.top + '/s-00002-of-00002.gguf')
             self.assertEqual(mountlib.get(at + '/a.gguf/source'), llama.image())
+
+    def test_links_to_shards(self):
+        """A link to a file of a split model stands for the whole model, as in a mount of its own; in `source`, edits, and
+        for the files that come and go, too."""
+        first, second = shards()
+        self.put('real/m-00001-of-00002.gguf', first)
+        other = self.put('real/m-00002-of-00002.gguf', second)
+        self.link('shelf/alias.gguf', '../real/m-00002-of-00002.gguf')
+        self.link('shelf/m-00002-of-00002.gguf', '../real/m-00002-of-00002.gguf')
+        self.link('shelf/n-00001-of-00003.gguf', '../real/m-00001-of-00002.gguf')  # it keeps its own name
+        real = os.path.join(self.top, 'real')
+        with Mount(os.path.join(self.top, 'shelf')) as at:
+            self.assertEqual(sorted(os.listdir(at)), ['alias.gguf', 'm.gguf', 'n.gguf'])
+            for name, model in (('alias', 'alias'), ('m', 'm-00002-of-00002')):
+                with self.subTest(name=name):
+                    self.same(at, name + '.gguf', f'shelf/{model}.gguf')
+                    self.assertEqual({link: os.readlink(f'{at}/{name}.gguf/source/{link}')
+                                      for link in os.listdir(f'{at}/{name}.gguf/source')},
+                                     {link: f'{real}/{link}' for link in os.listdir(real)})
+            self.assertIn(b'by its name it must be 3', mountlib.get(at + '/n.gguf/error'))
+            os.unlink(other)
+            self.link('shelf/first.gguf', '../real/m-00001-of-00002.gguf')
+            for name in ('alias', 'm', 'first'):
+                self.assertIn('error', os.listdir(f'{at}/{name}.gguf'))
+            self.assertIn(b'm-00002-of-00002.gguf: No such', mountlib.get(at + '/first.gguf/error'))
+            self.put('real/m-00002-of-00002.gguf', second)
+            self.assertIn(b'Tiny', mountlib.get(at + '/alias.gguf/info'))
+            editlib.write(at + '/alias.gguf', 'general.name', 'edited')
+            editlib.sync(at + '/alias.gguf')
+            self.assertEqual(value(real + '/m-00001-of-00002.gguf'), b'edited')
+            self.assertEqual(mountlib.get(at + '/m.gguf/metadata/general.name'), b'edited\n')
 
     def test_hugging_face(self):
         hub = 'models--org--name/'

@@ -10,7 +10,7 @@ import ggufmodel as gguf
 import llama
 import mountlib
 from mountlib import GGUFS, OTHER, Mount, run
-from shelflib import A64, Shelf, value
+from shelflib import A64, Shelf, shards, value
 
 ROOT = os.getuid() == 0
 
@@ -136,6 +136,12 @@ class Others(Shelf):
             self.assertEqual(self.seen(at + '/theirs.gguf/error'), 'Permission denied\n')
             done = run(*mountlib.as_other('sh', '-c', f'echo x > {at}/m.gguf/metadata/general.name'))
             self.assertNotEqual(done.returncode, 0)
+        for i, data in enumerate(shards()):
+            self.put(f'out/s-0000{i + 1}-of-00002.gguf', data)
+            self.link(f'in/s-0000{i + 1}-of-00002.gguf', f'../out/s-0000{i + 1}-of-00002.gguf')
+        os.lchown(os.path.join(self.top, 'in/s-00002-of-00002.gguf'), OTHER, OTHER)
+        with Mount(os.path.join(self.top, 'in'), '-o', 'allow_other') as at:
+            self.assertEqual(self.seen(at + '/s.gguf/error'), 'one of its files is behind a link that is not followed\n')
         for options in ([], ['-o', 'allow_root']):  # only for whom it was mounted, and root
             with Mount(os.path.join(self.top, 'in'), *options) as at:
                 self.assertIsNone(self.seen(at + '/m.gguf/info'))
