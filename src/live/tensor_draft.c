@@ -473,7 +473,7 @@ int tensor_draft_hold(struct tensor_draft *d, uint64_t lo, uint64_t hi)
     return r;
 }
 
-static int give(struct tensor_draft *d, struct edit_draft **ret, struct err *e)
+static int share(struct tensor_draft *d, struct edit_draft **ret, struct err *e)
 {
     int r = room_for(d, 0, d->size);
     if (r == 0)
@@ -482,16 +482,15 @@ static int give(struct tensor_draft *d, struct edit_draft **ret, struct err *e)
         return err_set(e, r, "cannot truncate a draft: %s", strerror(-r));
     lock_take(&d->lock);
     d->to->src.size = (in_file(d) ? d->shift : 0) + d->size;
-    *ret = d->to;
-    d->to = NULL;
+    *ret = edit_draft_ref(d->to);
     lock_drop(&d->lock);
     return 0;
 }
 
-int tensor_draft_give(struct tensor_draft *d, struct edit_draft **ret, struct err *e)
+int tensor_draft_share(struct tensor_draft *d, struct edit_draft **ret, struct err *e)
 {
     lock_take(&d->io);
-    int r = give(d, ret, e);
+    int r = share(d, ret, e);
     lock_drop(&d->io);
     return r;
 }

@@ -172,8 +172,9 @@ int tensor_draft_header(struct tensor_draft *d, uint64_t size, struct npy *ret, 
 int tensor_draft_encode(struct tensor_draft *d, enum quant_view values, uint64_t head,
                         const struct edit_shape *shape, const struct tensor_base *old,
                         const struct units_watch *watch, struct tensor_edit *ret, struct err *e);
-/* All its bytes, which it gives away: only free it afterwards. 0, -errno. */
-int tensor_draft_give(struct tensor_draft *d, struct edit_draft **ret, struct err *e);
+/* All its bytes, for an edit: a reference. It shows them on, and is not written as long as the edit has them.
+ * 0, -errno. */
+int tensor_draft_share(struct tensor_draft *d, struct edit_draft **ret, struct err *e);
 /* keep: passed() or failed() will follow; else all counts as not judged. -EAGAIN as above, else r. */
 int tensor_draft_end(struct tensor_draft *d, struct tensor_round *round, bool keep, int r);
 

@@ -56,7 +56,7 @@ static int judge_raw(const struct tensor_new *t, struct tensor_edit *ret, struct
     if (r)
         return r;
     struct edit_piece *p = malloc(sizeof(*p));
-    r = p ? tensor_draft_give(d, &draft, e) : err_set(e, -ENOMEM, "no memory");
+    r = p ? tensor_draft_share(d, &draft, e) : err_set(e, -ENOMEM, "no memory");
     if (r < 0) {
         free(p);
         return r;

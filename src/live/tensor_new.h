@@ -27,7 +27,8 @@ struct tensor_new {
  * TENSOR_CHANGED: *ret has the shape and the pieces of edit_tensor_add(). TENSOR_SHORT: the line says
  * what it lacks ("lacks shape"). Else it cannot become a tensor as it is: -EINVAL (what was given does
  * not agree; a shape that cannot be), -EOPNOTSUPP, -EDOM, -ERANGE, -ENOSPC, -ENOMEM, -EINTR, -errno.
- * A draft of `raw` that is used gives its file away: only free it afterwards.
+ * The edit has the bytes of a draft of `raw` that is used, and the draft shows them on: it is not written as long
+ * as the edit, or what was made of it, has them.
  */
 int tensor_new_judge(const struct tensor_new *t, const struct edit_file *f,
                      const struct units_watch *watch, struct tensor_edit *ret, struct err *e);

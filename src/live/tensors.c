@@ -183,6 +183,15 @@ static int check_new(struct live *l, const char *to, unsigned flags, struct tens
     return r == -ENOENT ? -EINVAL : r;
 }
 
+static int rename_making(struct live *l, struct making *m, const char *to,
+                         const struct tensor_now *now)
+{
+    int r = making_rename(l, m, to, now->name, now->len);
+    if (r == 0 && m->why.code) /* its name may have been why */
+        making_touch(l, m);
+    return r;
+}
+
 static int rename_locked(struct live *l, const char *from, const char *to, unsigned flags,
                          struct live_wait *w)
 {
@@ -199,7 +208,7 @@ static int rename_locked(struct live *l, const char *from, const char *to, unsig
     r = check_new(l, to, flags, &now, &cleared);
     struct making *m = making_of(l, t.number);
     if (r == 0 && m)
-        return making_rename(l, m, to, now.name, now.len);
+        return rename_making(l, m, to, &now);
     if (r == 0)
         r = room(l, t.number, &f);
     if (r < 0)

@@ -255,6 +255,19 @@ int live_view_create(struct live *l, uint32_t tensor, uint32_t row, enum live_vi
     return r < 0 ? r : empty(l, *ret);
 }
 
+/* What is written to it from now on is never accepted; a tensor that was in the making has its bytes. */
+static bool is_over(const struct view_draft *d)
+{
+    return d->making ? d->making->gone : view_state(d) == VIEW_DROPPED;
+}
+
+/* -ESTALE: the kernel looks the name up again, for what is there now. */
+static int look_again(struct live *l, const struct view_draft *d)
+{
+    int r = lookers_add(&l->lookers, caller_program, d->tensor, d->row, (unsigned)d->kind);
+    return r < 0 ? r : -ESTALE;
+}
+
 /* The draft of a node, begun anew if it has ended. */
 static int draft_of_node(struct live *l, uint32_t node, struct view_draft **ret)
 {
@@ -275,9 +288,9 @@ int live_view_open_node(struct live *l, uint32_t node, int flags, struct live_vi
         making_wait(l, d->making);
         r = draft_of_node(l, node, &d);
     }
-    bool writes = (flags & O_ACCMODE) != O_RDONLY;
-    if (r == 0 && writes && view_state(d) == VIEW_DROPPED)
-        r = -ESTALE;
+    bool writes = (flags & O_ACCMODE) != O_RDONLY || flags & O_TRUNC;
+    if (r == 0 && writes && is_over(d))
+        r = d->making ? look_again(l, d) : -ESTALE;
     if (r == 0 && writes && view_is_busy(l, d->tensor, d->row))
         r = -EBUSY;
     *first = r == 0 && d->handles == 0;

@@ -213,6 +213,18 @@ static const struct script scripts[] = {
      "012'; tgone n; tmv m n; tgone m; trmdir " BYTES_60 "210; trmdir " BYTES_60 "012; trmdir n;"
      "tlist . 'a b c z'; fsync",
      A B C},
+    {"a reader of a new tensor goes on when that is one of the model, and nobody writes to it",
+     "tensors",
+     "tmkdir n; tput n/type I8; tput n/shape 3; tput n/raw 123; topen A n/raw r; tnote A; fsync;"
+     "read A 123; size A 3; tnode B w =ESTALE; tnode B r; read B 123; close B; tput n/raw 456;"
+     "read A 123; ttext n/raw 456; close A",
+     A B C "n:I8:3=456 "},
+    {"a new tensor whose name is taken keeps its bytes, and is added by another name", "tensors",
+     "trmdir a; trmdir b; trmdir c; trmdir z; tmkdir a; tput a/type I8; tput a/shape 3;"
+     "topen A a/raw creat w; write A 123; fsync =EPERM; topen B a/raw r; close A; fsync =EEXIST;"
+     "read B 123; tmv a n; terror n 'already exists'; fsync; ttext n/raw 123; read B 123; close B;"
+     "ttext a/raw abcdefgh",
+     A B C "n:I8:3=123 "},
     {"a new tensor that is left unfinished", "tensors",
      "tmkdir n; tput n/type I8; unsaved 'tensors/n: a new tensor: nothing was written;'; fsync",
      A B C},

@@ -154,7 +154,19 @@ static void test_raw(void)
     }
 }
 
-/* `raw` of n bytes: those from `at` on are written, then the first one. The others are zeros. */
+/* All that it shows. */
+static void shows(struct tensor_draft *d, const uint8_t *want, size_t n)
+{
+    size_t got = 0;
+    uint8_t *bytes = malloc(n + 1);
+    CU_ASSERT_EQUAL(tensor_draft_read(d, 0, bytes, n + 1, &got), 0);
+    CU_ASSERT_EQUAL(got, n);
+    CU_ASSERT_EQUAL(memcmp(bytes, want, n), 0);
+    free(bytes);
+}
+
+/* `raw` of n bytes: those from `at` on are written, then the first one. The others are zeros. An edit that
+ * was not accepted leaves all bytes for the next one. */
 static void sparse_raw(uint64_t n, uint64_t at, bool files)
 {
     struct making m;
@@ -175,6 +187,11 @@ static void sparse_raw(uint64_t n, uint64_t at, bool files)
     CU_ASSERT_EQUAL(tensor_draft_write(d, false, at, want + at, (size_t)(n - at), NULL), 0);
     CU_ASSERT_EQUAL(tensor_draft_write(d, false, 0, want, 1, NULL), 0);
     whole(&m, I8_ID, n, want, (size_t)n);
+    shows(d, want, (size_t)n);
+    want[n / 2 + 1] = 0x22;
+    CU_ASSERT_EQUAL(tensor_draft_write(d, false, n / 2 + 1, want + n / 2 + 1, 1, NULL), 0);
+    whole(&m, I8_ID, n, want, (size_t)n);
+    shows(d, want, (size_t)n);
     making_end(&m);
     free(want);
 }
