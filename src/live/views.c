@@ -449,9 +449,10 @@ void live_view_release(struct live *l, struct live_view *h)
         }
         if (d->accepted && judged)
             (void)writer_accepted(l, NULL);
-        if (d->begun)
-            reap_begun(l);
+        bool begun = d->begun;
         dead = view_draft_reap(l, d);
+        if (begun) /* it may be among them */
+            reap_begun(l);
         lock_drop(&l->lock);
     }
     tensor_base_unref(dropped);

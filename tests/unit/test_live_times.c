@@ -38,6 +38,10 @@ static const struct script scripts[] = {
      "topen A a/f32.npy r; size A 160; close A; topen A c/f32.npy rw; size A 128;"
      "tpoke A 128 '1 2 3 4'; close A; tvalues c/f32 '1 2 3 4'",
      A B "c:I8:4=\1\2\3\4 " Z},
+    {"a reader that stays longer than a header waits", "tensors",
+     "still; topen A a/f32.npy rw trunc; tnpy A '8,' ''; tnote A; tnode B r; close A; later 11;"
+     "size B 128; close B; topen B a/f32.npy rw; size B 160; tpoke B 128 '65'; close B",
+     "a:I8:8=Abcdefgh " B C Z},
     {"the progress of a conversion, and of a copy", "tensors large auto",
      "hasty; tput big/type 'F16\n'; logged 'encoding: '; put a.name two; fsync;"
      "logged 'copying: 128 of 132 MiB'",
