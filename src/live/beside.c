@@ -157,13 +157,9 @@ static int copy(struct live *l, struct view_draft *from, struct live_view *to)
 static int open_view(struct live *l, uint32_t tensor, uint32_t row, enum live_view_kind kind,
                      struct live_view **ret)
 {
-    const struct making *m = making_of(l, tensor);
-    struct view_draft *d;
-    if (m)
-        making_wait(l, m);
-    else if (view_is_busy(l, tensor, row))
+    if (!making_idle(l, tensor) && view_is_busy(l, tensor, row))
         return -EBUSY;
-    d = view_find(l, tensor, row);
+    struct view_draft *d = view_find(l, tensor, row);
     int r = d ? 0 : view_make(l, tensor, row, kind, &d);
     return r < 0 ? r : view_join(l, d, O_WRONLY, ret);
 }

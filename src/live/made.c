@@ -8,6 +8,8 @@
 
 #include "base/buf.h"
 #include "base/hash.h"
+#include "live/batch.h"
+#include "live/preview_copy.h"
 
 struct making *making_of(const struct live *l, uint32_t number)
 {
@@ -66,6 +68,20 @@ void making_wait(struct live *l, const struct making *m)
 {
     while (m->judging)
         lock_wait(&l->lock, &l->made, NULL);
+}
+
+struct making *making_idle(struct live *l, uint32_t number)
+{
+    struct err e = {0};
+    const struct making *m = making_of(l, number);
+    int r = 0;
+    if (!m)
+        return NULL;
+    making_wait(l, m);
+    do /* only a snapshot has the number of a new tensor */
+        r = m->content ? batch_freshen(l, &e) : 0;
+    while (preview_again(l, &r, &e));
+    return making_of(l, number);
 }
 
 struct view_draft *making_draft(const struct live *l, const struct making *m,
@@ -151,9 +167,7 @@ int making_rename(struct live *l, struct making *m, const char *file, const char
 
 int making_drop(struct live *l, struct making *m)
 {
-    making_wait(l, m);
-    if (!m->gone)
-        making_end(l, m);
+    making_end(l, m);
     view_drafts_reap(l, m);
     newest_touch(l->newest);
     return 0;
@@ -227,22 +241,29 @@ bool live_making_leaves(struct live *l, uint32_t number, uint32_t row, enum live
     return leaves;
 }
 
+/* Its draft goes, and what follows from that. */
+static void take_out(struct live *l, struct making *m, uint32_t row)
+{
+    struct view_draft *d = find(l, m, row);
+    m->aside &= ~((uint32_t)1 << row);
+    if (!d)
+        return;
+    d->unlinked = true;
+    m->has_type &= d->kind != LIVE_TYPE;
+    m->has_shape &= d->kind != LIVE_SHAPE;
+    view_drafts_reap(l, m);
+}
+
 int live_making_unlink(struct live *l, uint32_t number, uint32_t row)
 {
     lock_take(&l->lock);
     struct making *m = making_of(l, number);
-    struct view_draft *d = m ? find(l, m, row) : NULL;
-    int r = m && (d || m->aside >> row & 1) ? 0 : -ENOENT;
+    bool shown = m && (find(l, m, row) || m->aside >> row & 1);
+    m = shown ? making_idle(l, number) : NULL;
     if (m)
-        making_wait(l, m);
-    if (r == 0 && d) {
-        d->unlinked = true;
-        m->has_type &= d->kind != LIVE_TYPE;
-        m->has_shape &= d->kind != LIVE_SHAPE;
-        view_drafts_reap(l, m);
-    }
-    if (r == 0)
-        m->aside &= ~((uint32_t)1 << row);
+        take_out(l, m, row);
+    else if (shown) /* it is a tensor by now */
+        folder_hide(folders_find(&l->folders, number), row);
     lock_drop(&l->lock);
-    return r;
+    return shown ? 0 : -ENOENT;
 }

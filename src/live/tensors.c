@@ -259,12 +259,15 @@ static int remove_locked(struct live *l, const char *file)
     struct tensor_now t;
     struct folder *f = NULL;
     struct err e = {0};
+    struct making *m = making_named(l, file);
+    if (m)
+        making_wait(l, m); /* it may be a tensor then */
     int r = find_shown(l, file, &t);
     if (r == 0)
         r = room(l, t.number, &f);
     if (r < 0)
         return r;
-    struct making *m = making_of(l, t.number);
+    m = making_of(l, t.number);
     if (m)
         return making_drop(l, m);
     r = try_remove(l, &t, &e);

@@ -237,11 +237,9 @@ int live_view_create(struct live *l, uint32_t tensor, uint32_t row, enum live_vi
     if (unready.code)
         return unready.code;
     lock_take(&l->lock);
+    (void)making_idle(l, tensor);
     struct folder *f = tensor_folder(l, tensor);
     struct view_draft *d = view_find(l, tensor, row);
-    const struct making *m = making_of(l, tensor);
-    if (m)
-        making_wait(l, m);
     int r = !f ? -ENOMEM : view_is_busy(l, tensor, row) ? -EBUSY : 0;
     if (r == 0 && !d)
         r = view_make(l, tensor, row, kind, &d);
@@ -285,7 +283,7 @@ int live_view_open_node(struct live *l, uint32_t node, int flags, struct live_vi
     lock_take(&l->lock);
     int r = draft_of_node(l, node, &d);
     if (r == 0 && d->making) {
-        making_wait(l, d->making);
+        (void)making_idle(l, d->tensor);
         r = draft_of_node(l, node, &d);
     }
     bool writes = (flags & O_ACCMODE) != O_RDONLY || flags & O_TRUNC;

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Folders of new tensors that programs change while they are judged: each call waits for the judgement,
+ * and then has the tensor that came of it.
+ */
+#include "cu_main.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "faultsys.h"
+#include "live/core.h"
+#include "model_dir.h"
+#include "place.h"
+#include "quant/types.h"
+#include "tree/internal.h"
+#include "tree_image.h"
+#include "viewfile.h"
+
+/* ---- in place of the C library's ---- */
+
+static pthread_cond_t *watched; /* for which a thread waits */
+static sem_t waits;             /* that it does was posted, before it gave up the lock */
+
+int __real_pthread_cond_wait(pthread_cond_t *c, pthread_mutex_t *m);
+int __wrap_pthread_cond_wait(pthread_cond_t *c, pthread_mutex_t *m);
+int __wrap_pthread_cond_wait(pthread_cond_t *c, pthread_mutex_t *m)
+{
+    if (c == watched)
+        (void)sem_post(&waits);
+    return __real_pthread_cond_wait(c, m);
+}
+
+static atomic_long seconds; /* the clock stands there */
+
+int __real_clock_gettime(clockid_t clock, struct timespec *ret);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ret);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ret)
+{
+    int r = __real_clock_gettime(clock, ret);
+    if (clock == CLOCK_MONOTONIC && atomic_load(&seconds))
+        *ret = (struct timespec){atomic_load(&seconds), 0};
+    return r;
+}
+
+/* ---- a tree ---- */
+
+struct room {
+    struct place p;
+    struct faultsys fs;
+    struct tree *t;
+    pthread_t thread; /* which calls ... */
+    int (*call)(struct tree *t);
+    int result;
+};
+
+static void *run_call(void *arg)
+{
+    struct room *x = arg;
+    x->result = x->call(x->t);
+    return NULL;
+}
+
+/* The judge: the other thread calls, and waits for it. */
+static void begin_call(void *arg)
+{
+    struct room *x = arg;
+    struct timespec until;
+    (void)__real_clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 60;
+    CU_ASSERT_EQUAL_FATAL(pthread_create(&x->thread, NULL, run_call, x), 0);
+    CU_ASSERT_EQUAL(sem_timedwait(&waits, &until), 0);
+}
+
+static void put(struct tree *t, const char *view, const char *text)
+{
+    CU_ASSERT_EQUAL(viewfile_put_with(t, "n", view, O_CREAT, text, strlen(text)), 0);
+}
+
+/* A tree with the tensor "b", and in the making "n" of the bytes 123. */
+static void begin(struct room *x)
+{
+    const struct tree_options o = {
+        .tensors = true, .strategy = EDIT_COPY, .reserve = EDIT_RESERVE_AUTO};
+    struct timespec now;
+    struct content c;
+    struct build b;
+    build_init(&b, 3, false);
+    build_str(&b, "general.architecture", "test");
+    build_tensor(&b, "b", I8, SHAPE(8), "abcdefgh", 8);
+    c.bytes = build_finish(&b, &c.n);
+    make_place(&x->p, &c);
+    free(c.bytes);
+    place_in_files(&x->p); /* the judge calls the disk */
+    x->t = image_tree(x->p.model, &o);
+    CU_ASSERT_EQUAL(do_mkdir_tensor(x->t, "n"), 0);
+    put(x->t, "type", "I8");
+    put(x->t, "shape", "3");
+    put(x->t, "raw", "123");
+    put(x->t, ".helper", "456");
+    (void)__real_clock_gettime(CLOCK_MONOTONIC, &now);
+    atomic_store(&seconds, now.tv_sec + 1); /* all of that is past */
+}
+
+/* n is judged, and meanwhile a program calls. */
+static void meanwhile(struct room *x, int (*call)(struct tree *t))
+{
+    (void)sem_init(&waits, 0, 0);
+    watched = &x->t->live->made;
+    x->call = call;
+    faultsys_init(&x->fs, FAULT_NONE, 0, 0);
+    x->fs.before = "ftruncate";
+    x->fs.hook = begin_call;
+    x->fs.arg = x;
+    x->t->model.file.sys = &x->fs.sys;
+    CU_ASSERT_EQUAL(do_sync(x->t), 0);
+    CU_ASSERT_PTR_NULL_FATAL(x->fs.before);
+    (void)pthread_join(x->thread, NULL);
+    CU_ASSERT_EQUAL(x->result, 0);
+    watched = NULL;
+    (void)sem_destroy(&waits);
+}
+
+static void end(struct room *x)
+{
+    atomic_store(&seconds, 0);
+    CU_ASSERT_EQUAL(tree_finish(x->t), 0);
+    tree_close(x->t);
+    CU_ASSERT_EQUAL(files_in(&x->p), 1);
+    drop_place(&x->p);
+}
+
+static int lookup(struct tree *t, const char *folder, const char *name)
+{
+    const struct tree_image m = {.t = t};
+    struct tree_entry e;
+    return tree_lookup(t, image_node(&m, folder), name, &e);
+}
+
+static void shows(struct tree *t, const char *want)
+{
+    const struct tree_image m = {.t = t};
+    size_t n;
+    char *text = image_text(&m, "tensors/n/raw", &n);
+    CU_ASSERT_STRING_EQUAL(text, want);
+    free(text);
+}
+
+/* ---- calls ---- */
+
+static int unlink_view(struct tree *t)
+{
+    return viewfile_unlink(t, "n", "raw");
+}
+
+/* It is hidden for a second, as a view of any tensor. */
+static void test_unlink(void)
+{
+    struct room x;
+    begin(&x);
+    meanwhile(&x, unlink_view);
+    CU_ASSERT_EQUAL(lookup(x.t, "tensors/n", "raw"), -ENOENT);
+    CU_ASSERT_EQUAL(lookup(x.t, "tensors/n", "type"), 0);
+    atomic_fetch_add(&seconds, 2);
+    CU_ASSERT_EQUAL(lookup(x.t, "tensors/n", "raw"), 0);
+    shows(x.t, "123");
+    end(&x);
+}
+
+static int create_view(struct tree *t)
+{
+    const struct tree_image m = {.t = t};
+    struct tree_entry e;
+    struct viewfile v = {.t = t};
+    int r = tree_create(t, image_node(&m, "tensors/n"), "raw", O_RDWR, &e, &v.f);
+    if (r < 0)
+        return r;
+    v.node = e.node;
+    r = viewfile_pwrite(&v, 0, "789", 3);
+    int closed = viewfile_close(&v);
+    return r < 0 ? r : closed;
+}
+
+static void test_create(void)
+{
+    struct room x;
+    begin(&x);
+    meanwhile(&x, create_view);
+    shows(x.t, "789");
+    end(&x);
+}
+
+static int rename_helper(struct tree *t)
+{
+    return viewfile_rename(t, "n", ".helper", "raw");
+}
+
+static void test_rename(void)
+{
+    struct room x;
+    begin(&x);
+    meanwhile(&x, rename_helper);
+    shows(x.t, "456");
+    CU_ASSERT_EQUAL(lookup(x.t, "tensors/n", ".helper"), -ENOENT);
+    end(&x);
+}
+
+static int remove_tensor(struct tree *t)
+{
+    return do_rmdir_tensor(t, "n");
+}
+
+static void test_remove(void)
+{
+    struct room x;
+    begin(&x);
+    meanwhile(&x, remove_tensor);
+    CU_ASSERT_EQUAL(lookup(x.t, "tensors", "n"), -ENOENT);
+    CU_ASSERT_EQUAL(do_sync(x.t), 0);
+    CU_ASSERT_EQUAL(lookup(x.t, "tensors", "n"), -ENOENT);
+    end(&x);
+}
+
+static CU_TestInfo tests[] = {
+    {"a view is unlinked", test_unlink},
+    {"a view is created", test_create},
+    {"a helper is renamed over a view", test_rename},
+    {"the folder is removed", test_remove},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("makings", tests)
