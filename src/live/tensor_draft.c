@@ -281,6 +281,22 @@ static int note_written(struct tensor_draft *d, uint64_t first, uint64_t last, u
     return r;
 }
 
+/* Granules behind `size` are not there. Under `lock`. */
+static void forget_behind(struct tensor_draft *d, uint64_t size)
+{
+    bits_remove(&d->present, granules(size), BITS_MAX);
+    bits_remove(&d->fresh, granules(size), BITS_MAX);
+}
+
+/* A write failed halfway. */
+static void give_up(struct tensor_draft *d)
+{
+    lock_take(&d->lock);
+    forget_behind(d, d->size);
+    lock_drop(&d->lock);
+    d->untidy = d->behind = true;
+}
+
 static int write_at(struct tensor_draft *d, uint64_t off, const void *bytes, size_t n,
                     struct err *e)
 {
@@ -305,7 +321,7 @@ static int write_at(struct tensor_draft *d, uint64_t off, const void *bytes, siz
     if (r == 0)
         draft_bytes_sent(d->f, d->to, &d->run, d->shift + off, d->shift + end);
     else
-        d->untidy = d->behind = true;
+        give_up(d);
     return r < 0 ? err_set(e, r, "cannot write a draft beside the model: %s", strerror(-r)) : 0;
 }
 
@@ -343,8 +359,7 @@ static int truncate_to(struct tensor_draft *d, uint64_t size, struct err *e)
         if (r < 0)
             return err_set(e, r, "cannot truncate a draft: %s", strerror(-r));
         lock_take(&d->lock);
-        bits_remove(&d->present, granules(size), BITS_MAX);
-        bits_remove(&d->fresh, granules(size), BITS_MAX);
+        forget_behind(d, size);
         d->cut = min_u64(d->cut, size);
         d->npy = size < d->npy.header ? (struct npy){0} : d->npy;
         d->truncations++;
@@ -460,18 +475,6 @@ void tensor_draft_limit(struct tensor_draft *d, uint64_t limit)
 }
 
 /* ---- for judges ---- */
-
-int tensor_draft_hold(struct tensor_draft *d, uint64_t lo, uint64_t hi)
-{
-    int r = 0;
-    for (uint64_t i = lo / GRANULE; r == 0 && i < granules(hi); i++) {
-        lock_take(&d->io);
-        if (i * GRANULE < d->cut) /* else they are zeros in any case */
-            r = tensor_draft_fill(d, i);
-        lock_drop(&d->io);
-    }
-    return r;
-}
 
 static int share(struct tensor_draft *d, struct edit_draft **ret, struct err *e)
 {

@@ -14,6 +14,20 @@ enum {
     MOST_RUNS = 16,
 };
 
+/* ---- held ---- */
+
+int tensor_draft_hold(struct tensor_draft *d, uint64_t lo, uint64_t hi)
+{
+    int r = 0;
+    for (uint64_t i = lo / GRANULE; r == 0 && i < tensor_granules(hi); i++) {
+        lock_take(&d->io);
+        if (i * GRANULE < d->cut) /* else they are zeros in any case */
+            r = tensor_draft_fill(d, i);
+        lock_drop(&d->io);
+    }
+    return r;
+}
+
 /* ---- sealed ---- */
 
 static bool is_worth(const struct tensor_draft *d)

@@ -269,6 +269,57 @@ static void test_halfway(void)
     }
 }
 
+/* A sealed draft of `raw` is written behind its end while it is judged, and allocation n of that fails. The
+ * judgements that follow take it as any other draft. False: there are not as many allocations. */
+static bool behind_seal(unsigned n, bool files)
+{
+    enum { SEALED = 1 << 20, ALL = 3 << 20, BEHIND = 2 << 20 };
+    struct tensor_dir x;
+    struct tensor_draft *d = NULL;
+    struct tensor_round round;
+    struct tensor_edit edit = TENSOR_EDIT_INIT;
+    uint8_t *want = malloc(ALL);
+    size_t got;
+    for (size_t i = 0; i < ALL; i++)
+        want[i] = (uint8_t)(i % 251);
+    tensor_dir_make(&x, I8_ID, false, SHAPE(ALL), NULL);
+    if (files)
+        tensor_dir_in_files(&x);
+    CU_ASSERT_EQUAL_FATAL(tensor_draft_make(&x.f, x.base, TENSOR_RAW, &d, NULL), 0);
+    CU_ASSERT_EQUAL(tensor_draft_truncate(d, 0, NULL), 0);
+    CU_ASSERT_EQUAL(tensor_draft_write(d, false, 0, want, SEALED, NULL), 0);
+    CU_ASSERT_EQUAL_FATAL(tensor_draft_begin(d, &round), 1);
+    CU_ASSERT_PTR_NOT_NULL(d->seal);
+    alloc_arm(n, false);
+    int r = tensor_draft_write(d, false, BEHIND, "behind", 6, NULL);
+    bool failed = alloc_disarm();
+    CU_ASSERT_EQUAL(r, failed ? -ENOMEM : 0);
+    CU_ASSERT_EQUAL(tensor_draft_size(d), failed ? SEALED : BEHIND + 6);
+    CU_ASSERT_EQUAL(tensor_draft_end(d, &round, false, TENSOR_SHORT), TENSOR_SHORT);
+    CU_ASSERT_EQUAL(tensor_draft_judge(d, NULL, &edit, NULL), TENSOR_SHORT);
+    CU_ASSERT_EQUAL(tensor_draft_write(d, false, SEALED, want + SEALED, ALL - SEALED, NULL), 0);
+    CU_ASSERT_EQUAL_FATAL(tensor_draft_judge(d, NULL, &edit, NULL), TENSOR_CHANGED);
+    struct tensor_base *now = tensor_dir_after(&x, x.base, &edit);
+    uint8_t *bytes = tensor_dir_bytes(now, TENSOR_RAW, &got);
+    CU_ASSERT_EQUAL(got, ALL);
+    CU_ASSERT_EQUAL(memcmp(bytes, want, ALL), 0);
+    free(bytes);
+    free(want);
+    tensor_draft_passed(d, now);
+    tensor_base_unref(now);
+    tensor_edit_free(&edit);
+    tensor_draft_free(d);
+    tensor_dir_free(&x);
+    return failed;
+}
+
+static void test_behind_seal(void)
+{
+    for (int files = 0; files < 2; files++)
+        for (unsigned n = 1; behind_seal(n, files); n++)
+            ;
+}
+
 /* The model is cut while its values are compared. */
 static void test_cut_model(void)
 {
@@ -361,6 +412,7 @@ static CU_TestInfo tests[] = {
     {"every call fails once", test_calls},
     {"every allocation fails once", test_allocations},
     {"what a failed write left behind the end", test_halfway},
+    {"a write behind the end of a sealed draft that lacks memory", test_behind_seal},
     {"cancelled", test_cancel},
     {"a model that was cut", test_cut_model},
     {"writers meanwhile", test_meanwhile},
