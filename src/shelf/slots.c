@@ -178,14 +178,18 @@ void slot_begin(struct slots *s, struct slot *slot, struct tree *t, struct use *
     *ret = (struct use){slot, t};
 }
 
+void slot_let_go(struct slots *s, struct slot *slot)
+{
+    if (--slot->uses == 0)
+        (void)pthread_cond_broadcast(&s->done); /* it may be closed now */
+    slots_drop(s, slot);
+}
+
 void slot_leave(struct slots *s, struct use *u)
 {
     (void)pthread_mutex_lock(&s->lock);
-    u->slot->uses--;
     u->slot->used = slots_now();
-    if (!u->slot->uses)
-        (void)pthread_cond_broadcast(&s->done); /* it may be closed now */
-    slots_drop(s, u->slot);
+    slot_let_go(s, u->slot);
     (void)pthread_mutex_unlock(&s->lock);
     *u = (struct use){0};
 }
@@ -261,7 +265,7 @@ void slot_forget(struct slots *s, uint32_t number, uint64_t local, uint64_t n)
     (void)pthread_mutex_lock(&s->lock);
     struct slot *slot = slots_at(s, number);
     if (slot)
-        slot->uses++; /* nobody closes it meanwhile; that does not count as a use for later */
+        slot->uses++;
     struct tree *t = slot ? slot->tree : NULL;
     (void)pthread_mutex_unlock(&s->lock);
     if (t)
@@ -269,8 +273,7 @@ void slot_forget(struct slots *s, uint32_t number, uint64_t local, uint64_t n)
     if (!slot)
         return;
     (void)pthread_mutex_lock(&s->lock);
-    slot->uses--;
     slot->lookups -= n < slot->lookups ? n : slot->lookups;
-    slots_drop(s, slot);
+    slot_let_go(s, slot);
     (void)pthread_mutex_unlock(&s->lock);
 }

@@ -70,7 +70,8 @@ struct slots {
     struct numbers numbers; /* of models whose slots are gone */
     pthread_t sweeper;
     pthread_cond_t wake;
-    bool sweeps, stop;
+    bool sweeps;
+    bool stop;          /* nothing is served any more: what is closed, is closed in any case */
     int failed;         /* of an edit, when a model was closed */
     struct buf unsaved; /* lines of models that were closed */
 };
@@ -116,6 +117,8 @@ time_t slots_now(void);
 int slot_stamp(struct reach *r, const char *path, size_t shards, uint64_t *ret);
 struct slot *slots_at(const struct slots *s, uint32_t number);
 void slot_begin(struct slots *s, struct slot *slot, struct tree *t, struct use *ret);
+/* End what began with uses++: nobody closed it meanwhile, and it does not count as a use for later. */
+void slot_let_go(struct slots *s, struct slot *slot);
 /* Free a slot that is closed, once the kernel has forgotten its nodes. */
 void slots_drop(struct slots *s, struct slot *slot);
 void slot_free(struct slot *slot);

@@ -88,23 +88,12 @@ static struct slot *find_idle(const struct slots *s, unsigned *count)
     return oldest;
 }
 
-struct closing {
-    struct crew_job job;
-    struct slots *slots;
-    struct slot *slot; /* busy */
-};
-
-/* Close a tree, if it may be closed: it is asked without the lock. */
-static bool close_slot(struct crew_job *j, struct timespec *again)
+/* Close a slot that is busy with that, if it may be closed: its tree is asked without the lock. */
+static void close_slot(struct slots *s, struct slot *slot)
 {
-    struct closing *c = (struct closing *)j;
-    struct slots *s = c->slots;
-    struct slot *slot = c->slot;
-    (void)again;
-    free(c);
-    bool closed = tree_idle(slot->tree);
+    bool idle = tree_idle(slot->tree);
     (void)pthread_mutex_lock(&s->lock);
-    closed &= slot->uses == 0; /* nobody came meanwhile */
+    bool closed = s->stop || (idle && slot->uses == 0); /* nobody came meanwhile */
     struct tree *t = closed ? take_out(s, slot) : NULL;
     (void)pthread_mutex_unlock(&s->lock);
     if (t)
@@ -116,17 +105,31 @@ static bool close_slot(struct crew_job *j, struct timespec *again)
     slots_drop(s, slot);
     (void)pthread_cond_broadcast(&s->done);
     (void)pthread_mutex_unlock(&s->lock);
+}
+
+struct closing {
+    struct crew_job job;
+    struct slots *slots;
+    struct slot *slot; /* busy */
+};
+
+static bool closing_turn(struct crew_job *j, struct timespec *again)
+{
+    struct closing c = *(struct closing *)j;
+    (void)again;
+    free(j);
+    close_slot(c.slots, c.slot);
     return false;
 }
 
-/* Have a slot closed that is neither in use nor busy. False: that cannot be done now. Under the lock. */
+/* Have a slot closed that is not busy. False: no thread can do that now. Under the lock. */
 static bool begin_to_close(struct slots *s, struct slot *slot)
 {
     struct closing *c = malloc(sizeof(*c));
     if (!c)
         return false;
     *c = (struct closing){.slots = s, .slot = slot};
-    if (crew_do(s->closer, &c->job, close_slot) < 0) {
+    if (crew_do(s->closer, &c->job, closing_turn) < 0) {
         free(c);
         return false;
     }
@@ -356,12 +359,16 @@ int slots_each(struct slots *s, void (*call)(struct tree *t, void *arg), void *a
     (void)pthread_mutex_lock(&s->lock);
     unsigned n = 0;
     struct use *u = calloc(s->n_open + 1, sizeof(*u));
-    for (struct slot *slot = s->open; u && slot; slot = slot->next)
-        slot_begin(s, slot, slot->tree, &u[n++]);
+    for (struct slot *slot = s->open; u && slot; slot = slot->next) {
+        slot->uses++;
+        u[n++] = (struct use){slot, slot->tree};
+    }
     (void)pthread_mutex_unlock(&s->lock);
     for (unsigned i = 0; i < n; i++) {
         call(u[i].tree, arg);
-        slot_leave(s, &u[i]);
+        (void)pthread_mutex_lock(&s->lock);
+        slot_let_go(s, u[i].slot);
+        (void)pthread_mutex_unlock(&s->lock);
     }
     bool all = u != NULL;
     free(u);
@@ -379,26 +386,40 @@ static void stop_sweeper(struct slots *s)
     s->sweeps = false;
 }
 
+/*
+ * Threads close the trees, so that a disk that hangs holds up no other model; also those that were
+ * about to be closed, as idle or not. What no thread can close is closed here.
+ */
 int slots_finish(struct slots *s)
 {
     stop_sweeper(s);
-    for (const struct slot *slot = s->open; slot; slot = slot->next)
+    (void)pthread_mutex_lock(&s->lock);
+    for (struct slot *slot = s->open; slot; slot = slot->next) {
         tree_hurry(slot->tree); /* one after the other, but for those that take long */
-    for (struct slot *slot; (slot = s->open);) /* nothing is served any more */
-        close_tree(s, slot, take_out(s, slot));
-    return s->failed;
+        if (!slot->busy)
+            (void)begin_to_close(s, slot);
+    }
+    while (s->closing)
+        (void)pthread_cond_wait(&s->done, &s->lock);
+    for (struct slot *slot; (slot = s->open);) {
+        slot->busy = true;
+        s->closing++;
+        (void)pthread_mutex_unlock(&s->lock);
+        close_slot(s, slot);
+        (void)pthread_mutex_lock(&s->lock);
+    }
+    int failed = s->failed;
+    (void)pthread_mutex_unlock(&s->lock);
+    return failed;
 }
 
 void slots_free(struct slots *s)
 {
-    stop_sweeper(s);
+    (void)slots_finish(s);
     for (size_t i = 0; i < s->by_number.room; i++)
         for (struct link *l = s->by_number.bucket[i], *next; l; l = next) {
-            struct slot *slot = SLOT_OF(l, by_number);
             next = l->next;
-            if (slot->tree)
-                close_tree(s, slot, slot->tree);
-            slot_free(slot);
+            slot_free(SLOT_OF(l, by_number));
         }
     table_free(&s->by_number);
     table_free(&s->by_model);
