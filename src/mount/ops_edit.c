@@ -159,12 +159,16 @@ void op_readlink(fuse_req_t req, fuse_ino_t ino)
 
 /* ---- attributes ---- */
 
-/* The reply to a truncation that waited has the file's attributes. */
+/*
+ * The reply to a truncation that waited has the file's attributes. They are asked for by the writer's
+ * thread, which waits for nothing that waits for it: the model stays open until then.
+ */
 struct parked_attr {
     struct live_wait wait; /* first */
     fuse_req_t req;
     fuse_ino_t ino;
-    struct shelf_file *file; /* of its handle, or NULL */
+    struct shelf_file *file;     /* of its handle, or NULL */
+    struct shelf_file *unopened; /* owned: of a truncation without a handle, or NULL */
 };
 
 static void on_truncated(struct live_wait *w, int result)
@@ -172,13 +176,21 @@ static void on_truncated(struct live_wait *w, int result)
     struct parked_attr *p = (struct parked_attr *)w;
     struct tree_entry e;
     fuse_req_t req = p->req;
-    int r = result < 0 ? result : shelf_getattr(shelf_of(req), p->ino, NULL, &e);
+    int r = result < 0 ? result : shelf_getattr(shelf_of(req), p->ino, p->unopened, &e);
     order_before(p->file);
+    if (p->unopened)
+        (void)shelf_release(p->unopened);
     free(p);
     if (r < 0)
         (void)fuse_reply_err(req, -r);
     else
         (void)fuse_reply_attr(req, &e.attr, mnt_timeout(&e));
+}
+
+static int begin_truncate(struct parked_attr *p, uint64_t size)
+{
+    int r = p->file ? 0 : shelf_unopened_file(shelf_of(p->req), p->ino, &p->unopened);
+    return r < 0 ? r : shelf_truncate(p->file ? p->file : p->unopened, p->ino, size, &p->wait);
 }
 
 /* chmod, chown and utimens succeed without effect: cp -p, rsync and install call them. */
@@ -196,9 +208,7 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
                               .file = fi ? file_of(fi) : NULL};
     answer_interruptible(req, shelf_of(req));
     live_caller((uint64_t)fuse_req_ctx(req)->pid, req);
-    int r = to_set & FUSE_SET_ATTR_SIZE
-                ? shelf_truncate(shelf_of(req), ino, p->file, (uint64_t)attr->st_size, &p->wait)
-                : 0;
+    int r = to_set & FUSE_SET_ATTR_SIZE ? begin_truncate(p, (uint64_t)attr->st_size) : 0;
     if (r != LIVE_PARKED)
         on_truncated(&p->wait, r);
 }

@@ -241,14 +241,14 @@ int shelf_getattr(struct shelf *s, uint64_t node, const struct shelf_file *f,
     if (at.extra)
         return extra_entry(s, at.slot, at.extra, ret);
     int r = 0;
-    if (f && f->file)
+    if (f && tree_in(&f->use))
         u = f->use;
     else
         r = at_enter(s, &at, &u);
     if (r < 0)
         return r;
     r = tree_fgetattr(tree_in(&u), at.local, f ? f->file : NULL, ret);
-    if (!f || !f->file)
+    if (!f || !tree_in(&f->use))
         at_leave(s, &u);
     if (r == 0)
         entry_in_slot(&at, ret);

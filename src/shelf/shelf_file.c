@@ -136,6 +136,22 @@ static int enter_edit(struct shelf *s, uint64_t node, struct at *at, struct use 
     return at_enter(s, at, u);
 }
 
+int shelf_unopened_file(struct shelf *s, uint64_t node, struct shelf_file **ret)
+{
+    struct at at;
+    struct shelf_file *f = calloc(1, sizeof(*f));
+    if (!f)
+        return -ENOMEM;
+    f->shelf = s;
+    f->fd = -1;
+    int r = enter_edit(s, node, &at, &f->use);
+    if (r < 0)
+        (void)shelf_release(f);
+    else
+        *ret = f;
+    return r;
+}
+
 int shelf_create(struct shelf *s, uint64_t parent, const char *name, int flags,
                  struct tree_entry *ret, struct shelf_file **file)
 {
@@ -171,17 +187,10 @@ int shelf_allocate(struct shelf_file *f, int mode, uint64_t off, uint64_t n)
     return f->file ? tree_allocate(tree_in(&f->use), f->file, mode, off, n) : -EOPNOTSUPP;
 }
 
-int shelf_truncate(struct shelf *s, uint64_t node, struct shelf_file *f, uint64_t size,
-                   struct live_wait *w)
+int shelf_truncate(struct shelf_file *f, uint64_t node, uint64_t size, struct live_wait *w)
 {
-    struct at at;
-    struct use u;
-    if (f && f->file)
-        return tree_truncate(tree_in(&f->use), at_node(s, node).local, f->file, size, w);
-    int r = enter_edit(s, node, &at, &u);
-    if (r < 0)
-        return r;
-    return at_left(s, &u, tree_truncate(tree_in(&u), at.local, NULL, size, w));
+    struct tree *t = tree_in(&f->use);
+    return t ? tree_truncate(t, at_node(f->shelf, node).local, f->file, size, w) : -EPERM;
 }
 
 int shelf_flush(struct shelf_file *f, struct live_wait *w)

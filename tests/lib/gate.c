@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LARGE ((size_t)64 << 20)
+#define LARGE ((size_t)32 << 20)
 #define BEGIN 1000000000 /* seconds */
 
 static void pass(const char *gate)

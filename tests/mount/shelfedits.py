@@ -10,9 +10,11 @@ import editlib
 import ggufmodel as gguf
 import llama
 import mountlib
-from ggufmodel import Value
+from ggufmodel import Tensor, Value
 from mountlib import GGUFS, Foreground, Mount, run
 from shelflib import Shelf, threads, value
+
+MODELS = 100  # more than are kept open without being used
 
 
 class Edits(Shelf):
@@ -127,6 +129,29 @@ class Edits(Shelf):
             self.assertEqual(run(GGUFS, '--unmount', at).returncode, 0)
         for i in range(50):
             self.assertEqual(value(os.path.join(self.top, f'm{i:02}.gguf')), b'N%d' % i)
+
+    @editlib.needs_gate
+    def test_truncate_while_others_are_opened(self):
+        """The model, which many others follow, stays open until the truncation is replied to."""
+        data = bytes(40 << 20)  # the old file's memory is freed before the reply
+        path = self.put('m.gguf', gguf.encode(llama.keys(), [Tensor(b'w', 24, (len(data),), data)]))
+        for i in range(MODELS):
+            self.put(f'm{i:02}.gguf')
+        gate, mount = editlib.Gate(mountlib.path('gate')), Foreground(self.top, '-o', 'commit=close,relayout=copy')
+        self.addCleanup(gate.remove)
+        with gate.before('GATE_FREE'):
+            at, _ = mount.__enter__()
+        gate.shut()
+        worker = editlib.Call(os.truncate, at + '/m.gguf/metadata/general.name', 2)
+        gate.wait()
+        for i in range(MODELS):
+            self.assertIn(b'Tiny', mountlib.get(f'{at}/m{i:02}.gguf/info'))
+        self.assertTrue(worker.thread.is_alive())
+        gate.open()
+        self.assertIsNone(worker.wait())
+        self.assertEqual(os.stat(at + '/m.gguf/metadata/general.name').st_size, len('Ti\n'))
+        mount.__exit__(None, None, None)
+        self.assertEqual(value(path), b'Ti')
 
     def test_one_writer(self):
         """One thread writes all models; it starts with the first edit."""

@@ -168,9 +168,34 @@ static void test_interrupt(void)
     teardown();
 }
 
+/* A truncation by path holds its model until its attributes were asked for. */
+static void test_unopened_file(void)
+{
+    struct tree_wait w;
+    struct tree_entry e;
+    struct shelf_file *f;
+    setup();
+    uint64_t node = node_of(0, KEY);
+    const struct slot *slot = slot_of_node(node);
+    CU_ASSERT_EQUAL_FATAL(shelf_unopened_file(shelf, node, &f), 0);
+    CU_ASSERT_EQUAL(tree_waited(&w, shelf_truncate(f, node, 3, tree_wait(&w))), 0);
+    const struct tree *t = slot->tree;
+    look_at(1, MANY);
+    CU_ASSERT_PTR_EQUAL(slot->tree, t);
+    CU_ASSERT_EQUAL(shelf_getattr(shelf, node, f, &e), 0);
+    CU_ASSERT_EQUAL(e.node, node);
+    CU_ASSERT_EQUAL(e.attr.st_size, 4); /* with the newline */
+    CU_ASSERT_EQUAL(slot->uses, 1);
+    CU_ASSERT_EQUAL(shelf_release(f), 0);
+    CU_ASSERT_EQUAL(slot->uses, 0);
+    CU_ASSERT_EQUAL(shelf_finish(shelf), 0);
+    teardown();
+}
+
 static CU_TestInfo tests[] = {
     {"the end while models are closed", test_finish_while_closing},
     {"an interrupt is no use", test_interrupt},
+    {"a file that is not open", test_unopened_file},
     CU_TEST_INFO_NULL,
 };
 
