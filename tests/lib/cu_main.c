@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "soak.h"
@@ -71,7 +72,7 @@ static void choose(CU_TestInfo *tests)
     *kept = (CU_TestInfo)CU_TEST_INFO_NULL;
 }
 
-int cu_run(const char *suite, CU_TestInfo *tests)
+static int run(const char *suite, CU_TestInfo *tests)
 {
     CU_SuiteInfo suites[] = {
         {.pName = suite, .pSetUpFunc = before_test, .pTearDownFunc = after_test, .pTests = tests},
@@ -79,11 +80,30 @@ int cu_run(const char *suite, CU_TestInfo *tests)
     if (CU_initialize_registry() != CUE_SUCCESS || CU_register_suites(suites) != CUE_SUCCESS)
         return 1;
     threads_before = threads();
-    choose(tests);
     CU_basic_set_mode(CU_BRM_VERBOSE);
     int ok = CU_basic_run_tests() == CUE_SUCCESS && CU_get_number_of_tests_run() > 0 &&
              CU_get_number_of_failures() == 0;
     soak_print();
     CU_cleanup_registry();
     return ok ? 0 : 1;
+}
+
+static int run_apart(const char *suite, CU_TestInfo *tests)
+{
+    int failed = !tests->pName;
+    for (const CU_TestInfo *t = tests; t->pName; t++) {
+        CU_TestInfo one[] = {*t, CU_TEST_INFO_NULL};
+        int status = -1;
+        pid_t child = fork();
+        if (child == 0)
+            exit(run(suite, one));
+        failed |= child < 0 || waitpid(child, &status, 0) != child || status != 0;
+    }
+    return failed;
+}
+
+int cu_run(const char *suite, CU_TestInfo *tests)
+{
+    choose(tests);
+    return getenv("GGUFS_APART") ? run_apart(suite, tests) : run(suite, tests);
 }

@@ -7,8 +7,11 @@
  *     CU_MAIN("module", tests)
  *
  * Tests are static, so that one left out of the table is an unused function: a compiler error. A test
- * fails if more or fewer files are open after it than before. GGUFS_ONLY in the environment: only those
- * tests run whose name contains it.
+ * fails if more or fewer files are open after it than before. In the environment:
+ *
+ *     GGUFS_ONLY=TEXT    only those tests run whose name contains it
+ *     GGUFS_APART=1      each test has a process of its own: an emulator may keep what threads had
+ *                        that ended
  */
 #ifndef TESTS_LIB_CU_MAIN_H
 #define TESTS_LIB_CU_MAIN_H
