@@ -17,9 +17,8 @@
 #include "alloc.h"
 #include "shelf/place.h"
 #include "shelf/store.h"
+#include "shelf_top.h"
 
-#define A64 "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
-#define B64 "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
 #define C1 "1111111111111111111111111111111111111111"
 #define C2 "2222222222222222222222222222222222222222"
 #define LAYER(word, digest)                                                                \
@@ -27,55 +26,9 @@
     "\",\"size\":4}"
 #define MANIFEST(layers) "{\"schemaVersion\":2,\"layers\":[" layers "]}"
 
-static char top[] = "/tmp/ggufs-shelf-XXXXXX";
-
-/* ---- a folder ---- */
-
-static void make_folders(const char *path)
-{
-    char part[4096];
-    for (const char *p = strchr(path, '/'); p; p = strchr(p + 1, '/')) {
-        (void)snprintf(part, sizeof(part), "%.*s", (int)(p - path), path);
-        if (part[0])
-            CU_ASSERT_TRUE_FATAL(mkdir(part, 0755) == 0 || errno == EEXIST);
-    }
-}
-
-static void make_line(const char *what, const char *name, const char *text)
-{
-    char path[4096];
-    (void)snprintf(path, sizeof(path), "%s/%s", top, name);
-    make_folders(path);
-    if (strcmp(what, "link") == 0) {
-        CU_ASSERT_EQUAL_FATAL(symlink(text, path), 0);
-    } else if (strcmp(what, "fifo") == 0) {
-        CU_ASSERT_EQUAL_FATAL(mkfifo(path, 0644), 0);
-    } else if (strcmp(what, "dir") == 0) {
-        CU_ASSERT_EQUAL_FATAL(mkdir(path, 0755), 0);
-    } else {
-        int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
-        CU_ASSERT_EQUAL_FATAL(write(fd, text, strlen(text)), (ssize_t)strlen(text));
-        (void)close(fd);
-    }
-}
-
 struct line {
     const char *what, *name, *text;
 };
-
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
-{
-    (void)st;
-    (void)type;
-    (void)at;
-    return remove(path);
-}
-
-static void teardown(void)
-{
-    CU_ASSERT_EQUAL(nftw(top, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
-    (void)strcpy(top + strlen(top) - 6, "XXXXXX");
-}
 
 /* ---- what is shown ---- */
 
@@ -124,8 +77,9 @@ static void show_item(struct reach *r, const struct item *i, const char *name, u
         show_place(r, &i->place, depth + 1, out);
         return;
     }
-    const char *real =
-        i->real && strncmp(i->real, top, strlen(top)) == 0 ? i->real + strlen(top) + 1 : i->real;
+    const char *real = i->real && strncmp(i->real, shelf_top, strlen(shelf_top)) == 0
+                           ? i->real + strlen(shelf_top) + 1
+                           : i->real;
     buf_printf(out, " %s%s%s", i->kind == ITEM_TEXT ? "text " : "", real ? real : "-",
                i->store ? " store" : "");
     if (i->shards)
@@ -142,10 +96,10 @@ static void check_below(const char *below, bool strict, const struct line *lines
     char path[4096];
     struct reach r;
     struct place p;
-    CU_ASSERT_PTR_NOT_NULL_FATAL(mkdtemp(top));
+    shelf_top_make();
     for (size_t i = 0; i < n; i++)
-        make_line(lines[i].what, lines[i].name, lines[i].text);
-    (void)snprintf(path, sizeof(path), "%s/%s", top, below);
+        shelf_top_add(lines[i].what, lines[i].name, lines[i].text);
+    (void)snprintf(path, sizeof(path), "%s/%s", shelf_top, below);
     CU_ASSERT_EQUAL_FATAL(reach_begin(&r, path, strict, NULL), 0);
     CU_ASSERT_EQUAL_FATAL(place_top(&r, &p), 0);
     show_place(&r, &p, 0, &out);
@@ -155,7 +109,7 @@ static void check_below(const char *below, bool strict, const struct line *lines
         (void)fprintf(stderr, "---- shown:\n%s---- wanted:\n%s", (const char *)out.data, want);
     place_free(&p);
     reach_end(&r);
-    teardown();
+    shelf_top_remove();
 }
 
 #define SHOWS(below, want, ...)                                   \
@@ -226,10 +180,10 @@ static void test_mutual_links(void)
     struct place p;
     struct item i;
     unsigned depth = 0;
-    CU_ASSERT_PTR_NOT_NULL_FATAL(mkdtemp(top));
-    make_line("link", "a/to", "../b");
-    make_line("link", "b/to", "../a");
-    CU_ASSERT_EQUAL_FATAL(reach_begin(&r, top, false, NULL), 0);
+    shelf_top_make();
+    shelf_top_add("link", "a/to", "../b");
+    shelf_top_add("link", "b/to", "../a");
+    CU_ASSERT_EQUAL_FATAL(reach_begin(&r, shelf_top, false, NULL), 0);
     CU_ASSERT_EQUAL_FATAL(place_top(&r, &p), 0);
     for (const char *name = "a"; place_find(&r, &p, NULL, name, &i) == 0; name = "to") {
         CU_ASSERT_TRUE_FATAL(depth++ <= PLACE_LINKS_MAX);
@@ -241,7 +195,7 @@ static void test_mutual_links(void)
     CU_ASSERT_EQUAL(depth, PLACE_LINKS_MAX + 1);
     place_free(&p);
     reach_end(&r);
-    teardown();
+    shelf_top_remove();
 }
 
 static void test_hub(void)
@@ -361,13 +315,13 @@ static void test_strict(void)
     char link[4096], in[4096];
     if (geteuid() != 0)
         return; /* links of others cannot be made */
-    CU_ASSERT_PTR_NOT_NULL_FATAL(mkdtemp(top));
+    shelf_top_make();
     for (size_t n = 0; n < sizeof(lines) / sizeof(lines[0]); n++)
-        make_line(lines[n].what, lines[n].name, lines[n].text);
-    (void)snprintf(in, sizeof(in), "%s/in", top);
+        shelf_top_add(lines[n].what, lines[n].name, lines[n].text);
+    (void)snprintf(in, sizeof(in), "%s/in", shelf_top);
     static const char *const theirs[] = {"theirs.gguf", "dir", "l.gguf"};
     for (size_t n = 0; n < 3; n++) {
-        (void)snprintf(link, sizeof(link), "%s/in/%s", top, theirs[n]);
+        (void)snprintf(link, sizeof(link), "%s/in/%s", shelf_top, theirs[n]);
         CU_ASSERT_EQUAL(lchown(link, 65534, 65534), 0);
     }
     CU_ASSERT_EQUAL_FATAL(reach_begin(&r, in, true, NULL), 0);
@@ -390,7 +344,7 @@ static void test_strict(void)
     }
     place_free(&p);
     reach_end(&r);
-    teardown();
+    shelf_top_remove();
 }
 
 /* Names that are not shown, and a place that went away or became a link. */
@@ -404,18 +358,18 @@ static void test_not_there(void)
     struct item i;
     struct listing l;
     char sub[4096];
-    CU_ASSERT_PTR_NOT_NULL_FATAL(mkdtemp(top));
-    make_line("file", "m.gguf", "GGUF");
-    make_line("file", ".hidden", "GGUF");
-    make_line("file", "sub/n.gguf", "GGUF");
-    CU_ASSERT_EQUAL_FATAL(reach_begin(&r, top, false, NULL), 0);
+    shelf_top_make();
+    shelf_top_add("file", "m.gguf", "GGUF");
+    shelf_top_add("file", ".hidden", "GGUF");
+    shelf_top_add("file", "sub/n.gguf", "GGUF");
+    CU_ASSERT_EQUAL_FATAL(reach_begin(&r, shelf_top, false, NULL), 0);
     CU_ASSERT_EQUAL_FATAL(place_top(&r, &p), 0);
     for (size_t n = 0; n < sizeof(names) / sizeof(names[0]); n++)
         CU_ASSERT_EQUAL(place_find(&r, &p, NULL, names[n], &i), -ENOENT);
     CU_ASSERT_EQUAL_FATAL(place_find(&r, &p, NULL, "sub", &i), 0);
-    (void)snprintf(sub, sizeof(sub), "%s/sub/n.gguf", top);
+    (void)snprintf(sub, sizeof(sub), "%s/sub/n.gguf", shelf_top);
     CU_ASSERT_EQUAL(unlink(sub), 0);
-    (void)snprintf(sub, sizeof(sub), "%s/sub", top);
+    (void)snprintf(sub, sizeof(sub), "%s/sub", shelf_top);
     CU_ASSERT_EQUAL(rmdir(sub), 0);
     CU_ASSERT_EQUAL(place_list(&r, &i.place, &l), -ENOENT);
     CU_ASSERT_EQUAL(symlink("/", sub), 0);
@@ -423,7 +377,7 @@ static void test_not_there(void)
     item_free(&i);
     place_free(&p);
     reach_end(&r);
-    teardown();
+    shelf_top_remove();
 }
 
 /* Many split models are found one by one without a listing each, once the folder has settled. */
@@ -434,12 +388,12 @@ static void test_many(void)
     struct place p;
     struct item i;
     char name[64];
-    CU_ASSERT_PTR_NOT_NULL_FATAL(mkdtemp(top));
+    shelf_top_make();
     for (unsigned n = 0; n < MANY; n++) {
         (void)snprintf(name, sizeof(name), "m%u-00001-of-00002.gguf", n);
-        make_line("file", name, "GGUF");
+        shelf_top_add("file", name, "GGUF");
     }
-    CU_ASSERT_EQUAL_FATAL(reach_begin(&r, top, false, NULL), 0);
+    CU_ASSERT_EQUAL_FATAL(reach_begin(&r, shelf_top, false, NULL), 0);
     CU_ASSERT_EQUAL_FATAL(place_top(&r, &p), 0);
     alloc_count();
     for (unsigned n = 0; n < MANY; n += 500) {
@@ -451,7 +405,7 @@ static void test_many(void)
     CU_ASSERT_TRUE(alloc_calls() < MANY);
     place_free(&p);
     reach_end(&r);
-    teardown();
+    shelf_top_remove();
 }
 
 /* The n-th allocation fails: so does the call, and nothing is leaked. */
@@ -459,11 +413,11 @@ static void test_no_memory(void)
 {
     struct reach r;
     struct place p;
-    CU_ASSERT_PTR_NOT_NULL_FATAL(mkdtemp(top));
-    make_line("file", "a.gguf", "GGUF");
-    make_line("file", "s-00001-of-00002.gguf", "GGUF");
-    make_line("file", "models--org--name/snapshots/" C1 "/m.gguf", "GGUF");
-    CU_ASSERT_EQUAL_FATAL(reach_begin(&r, top, false, NULL), 0);
+    shelf_top_make();
+    shelf_top_add("file", "a.gguf", "GGUF");
+    shelf_top_add("file", "s-00001-of-00002.gguf", "GGUF");
+    shelf_top_add("file", "models--org--name/snapshots/" C1 "/m.gguf", "GGUF");
+    CU_ASSERT_EQUAL_FATAL(reach_begin(&r, shelf_top, false, NULL), 0);
     CU_ASSERT_EQUAL_FATAL(place_top(&r, &p), 0);
     for (unsigned at = 1, hit = 1; hit; at++) {
         struct listing l = LISTING_INIT;
@@ -478,7 +432,7 @@ static void test_no_memory(void)
     }
     place_free(&p);
     reach_end(&r);
-    teardown();
+    shelf_top_remove();
 }
 
 static CU_TestInfo tests[] = {

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A folder for models, below /tmp, and what tests put in it.
+ *
+ *     shelf_top_make();
+ *     shelf_top_add("file", "sub/m.gguf", "GGUF");     or "link" PATH TARGET, "fifo" PATH, "dir" PATH
+ *     ... shelf_top ...
+ *     shelf_top_remove();
+ *
+ * Threads: one at a time.
+ */
+#ifndef TESTS_LIB_SHELF_TOP_H
+#define TESTS_LIB_SHELF_TOP_H
+
+#define A64 "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+#define B64 "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+
+extern char shelf_top[]; /* its path, once it is made */
+
+void shelf_top_make(void);
+/* The folders on the way are made. */
+void shelf_top_add(const char *what, const char *name, const char *text);
+void shelf_top_remove(void);
+
+#endif
