@@ -137,14 +137,3 @@ int shown_name(const char *shown, char name[TREE_NAME_MAX + 1])
     name[n] = '\0';
     return strlen(name) == n && n > 0 && !strchr(name, '/') ? 0 : -ENOENT;
 }
-
-bool numbered_name(const char *name, char base[TREE_NAME_MAX + 1], unsigned *number)
-{
-    const char *tilde = strrchr(name, '~');
-    char end;
-    if (!tilde || tilde == name || tilde[1] < '2' || tilde[1] > '9' ||
-        sscanf(tilde + 1, "%6u%c", number, &end) != 1)
-        return false;
-    (void)snprintf(base, TREE_NAME_MAX + 1, "%.*s", (int)(tilde - name), name);
-    return true;
-}

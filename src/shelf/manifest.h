@@ -26,7 +26,7 @@ struct layer {
 };
 
 struct manifest {
-    struct layer *layer; /* owned; models first */
+    struct layer *layer; /* owned; models first, those of one name behind each other */
     size_t n;
     size_t models; /* how many of them are models */
 };
@@ -34,5 +34,7 @@ struct manifest {
 /* 0, or -EBADMSG, -EFBIG, -ENOMEM with a line. */
 int manifest_parse(const void *bytes, size_t n, struct manifest *ret, struct err *e);
 void manifest_free(struct manifest *m);
+/* Layer `number`, from 1, of those with this name; NULL: there are not so many. */
+const struct layer *manifest_layer(const struct manifest *m, const char *name, size_t number);
 
 #endif

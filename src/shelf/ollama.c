@@ -361,10 +361,15 @@ static int layer_item(struct reach *r, const struct place *p, const struct found
                               : item_model(r, p, &blobs, name, ret);
     reach_close(&blobs);
     if (e == 0 && ref->kind == REF_TEXT && ret->error.code) {
-        e = ret->error.code;
+        e = ret->error.code == -ENOMEM ? -ENOMEM : -ENOENT;
         item_free(ret);
     }
     return e;
+}
+
+static struct ref layer_ref(const struct layer *l)
+{
+    return (struct ref){.kind = l->model ? REF_LAYER : REF_TEXT, .a = l->digest, .b = ""};
 }
 
 /* A text that is missing is left out; a model is shown with what is wrong. */
@@ -372,18 +377,56 @@ static int list_layers(struct reach *r, const struct place *p, const struct foun
                        struct listing *ret)
 {
     struct manifest m = {0};
+    char name[TREE_NAME_MAX + 1];
+    unsigned number = 0;
     int e = load(r, dir, p->part[0], p->part[1], p->part[2], &m, NULL);
     for (size_t i = 0; i < m.n && e == 0; i++) {
         const struct layer *l = &m.layer[i];
-        struct ref ref = {.kind = l->model ? REF_LAYER : REF_TEXT, .a = l->digest, .b = ""};
+        struct ref ref = layer_ref(l);
         struct item text;
         int gone = l->model ? 0 : layer_item(r, p, dir, &ref, &text);
         if (!l->model && gone == 0)
             item_free(&text);
-        e = gone == -ENOMEM ? gone : gone ? 0 : listing_add(ret, l->name, &ref);
+        number = i && strcmp(l->name, l[-1].name) == 0 ? number + 1 : 1;
+        (void)snprintf(name, sizeof(name), "%s~%u", l->name, number);
+        if (gone == 0)
+            e = listing_add(ret, number > 1 ? name : l->name, &ref);
+        else
+            e = gone == -ENOMEM ? gone : 0;
     }
     manifest_free(&m);
     return e == -EBADMSG || e == -EFBIG ? -ENOENT : e;
 }
 
-const struct store_kind store_ollama_model = {list_layers, NULL, layer_item};
+/* 1 for WORD, 2 for WORD~2 ...; 0: no layer is shown by such a name. */
+static size_t layer_number(const char *name, char word[TREE_NAME_MAX + 1])
+{
+    size_t n = strcspn(name, "~");
+    (void)snprintf(word, TREE_NAME_MAX + 1, "%.*s", (int)n, name);
+    if (!name[n])
+        return 1;
+    const char *digits = name + n + 1;
+    if (*digits == '0' || !*digits || digits[strspn(digits, "0123456789")])
+        return 0;
+    size_t number = strtoul(digits, NULL, 10);
+    return number > 1 ? number : 0;
+}
+
+/* A layer has its number whether those before it are missing or not. */
+static int find_layer(struct reach *r, const struct place *p, const struct found *dir,
+                      const char *name, char room[2 * (TREE_NAME_MAX + 1)], struct ref *ref)
+{
+    struct manifest m = {0};
+    char word[TREE_NAME_MAX + 1];
+    size_t number = layer_number(name, word);
+    int e = load(r, dir, p->part[0], p->part[1], p->part[2], &m, NULL);
+    const struct layer *l = e == 0 ? manifest_layer(&m, word, number) : NULL;
+    if (l) {
+        *ref = layer_ref(l);
+        ref->a = strcpy(room, l->digest);
+    }
+    manifest_free(&m);
+    return e == -ENOMEM ? e : l ? 0 : -ENOENT;
+}
+
+const struct store_kind store_ollama_model = {list_layers, find_layer, layer_item};

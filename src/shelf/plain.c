@@ -271,18 +271,34 @@ static int find_split(const struct names *names, const char *name,
     return e;
 }
 
-/* True if a repository, or an organisation, may be shown by this name. */
-static bool may_be_repo(const struct names *names, const char *name)
+/* The organisation that is shown by this name; -EAGAIN if a repository without one may be. */
+static int find_org(struct reach *r, const struct found *dir, const struct names *names,
+                    const char *name, struct ref *ref)
 {
-    char start[TREE_NAME_MAX + 16];
+    char start[TREE_NAME_MAX + 16], org[TREE_NAME_MAX + 1], rest[TREE_NAME_MAX + 1];
     size_t n = (size_t)snprintf(start, sizeof(start), "models--%s", name),
            i = names_from(names, start);
-    return strchr(name, '@') || (i < names->n && strncmp(name_at(names, i), start, n) == 0);
+    if (strchr(name, '@') || (i < names->n && strcmp(name_at(names, i), start) == 0 &&
+                              repo_name(start, org, rest) && !org[0]))
+        return -EAGAIN;
+    (void)strcpy(start + n, "--");
+    for (i = names_from(names, start); i < names->n; i++) {
+        const char *folder = name_at(names, i);
+        if (strncmp(folder, start, n + 2) != 0)
+            break;
+        if (names->name[i].type == DT_DIR && repo_name(folder, org, rest) &&
+            strcmp(org, name) == 0 && has_repo(r, dir, folder)) {
+            ref->kind = REF_ORG;
+            return 0;
+        }
+    }
+    return -ENOENT;
 }
 
-/* What is shown by another name than its own; -EAGAIN: only a listing can show that. */
-static int find_in_names(struct reach *r, const struct found *dir, const char *name,
-                         char room[2 * (TREE_NAME_MAX + 1)], struct ref *ref)
+/* What is shown by another name than its own, which is in ref->a; -EAGAIN: only a listing can show
+ * that. */
+static int find_in_names(struct reach *r, const struct place *p, const struct found *dir,
+                         const char *name, char room[2 * (TREE_NAME_MAX + 1)], struct ref *ref)
 {
     char shown[TREE_NAME_MAX + 1];
     const struct names *names;
@@ -291,10 +307,12 @@ static int find_in_names(struct reach *r, const struct found *dir, const char *n
     int e = names_load(r, dir, &names);
     if (e < 0)
         return e;
-    if (strchr(name, '~') || (model && shard_of(name, shown)) || may_be_repo(names, name))
+    if (strchr(name, '~') || (model && shard_of(name, shown)))
         e = -EAGAIN;
     else
         e = model ? find_split(names, name, room, ref) : -ENOENT;
+    if (e == -ENOENT && !p->store)
+        e = find_org(r, dir, names, name, ref);
     names_free(r, names);
     return e;
 }
@@ -323,7 +341,7 @@ static int find(struct reach *r, const struct place *p, const struct found *dir,
         if (type == S_IFLNK && !named_gguf(name) && has_folder(r, dir, name, REACH_LINKS) != 0)
             return 0;
     }
-    return e == -ENAMETOOLONG ? -ENOENT : find_in_names(r, dir, name, room, ref);
+    return e == -ENAMETOOLONG ? -ENOENT : find_in_names(r, p, dir, name, room, ref);
 }
 
 /* A split model is given by its first file, or the first of those that exist. */

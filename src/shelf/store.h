@@ -22,8 +22,6 @@ int listing_end(struct listing *l);
 
 /* The name behind a shown one: 0, -ENOENT, or -ENAMETOOLONG (only a listing can show it). */
 int shown_name(const char *shown, char name[TREE_NAME_MAX + 1]);
-/* True if `name` ends in ~2, ~3, ...; *base is what stands before (of `name` or less). */
-bool numbered_name(const char *name, char base[TREE_NAME_MAX + 1], unsigned *number);
 
 /* ---- folders ---- */
 

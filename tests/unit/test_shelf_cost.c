@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: MIT */
+/* shelf/place: what listings and lookups cost, by the names that they make and the files that they open. */
+#include "cu_main.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "shelf/manifest.h"
+#include "shelf/place.h"
+#include "shelf_top.h"
+#include "text/name.h"
+
+#define COMMIT "1111111111111111111111111111111111111111"
+
+/* ---- calls that are counted: linked with --wrap ---- */
+
+static unsigned encoded, opened;
+
+size_t __real_name_encode(const void *name, size_t n, char ret[TREE_NAME_MAX + 1]);
+size_t __wrap_name_encode(const void *name, size_t n, char ret[TREE_NAME_MAX + 1]);
+int __real_reach_open(struct reach *r, const struct found *dir, const char *name,
+                      enum reach_flags flags, struct found *ret);
+int __wrap_reach_open(struct reach *r, const struct found *dir, const char *name,
+                      enum reach_flags flags, struct found *ret);
+
+size_t __wrap_name_encode(const void *name, size_t n, char ret[TREE_NAME_MAX + 1])
+{
+    encoded++;
+    return __real_name_encode(name, n, ret);
+}
+
+int __wrap_reach_open(struct reach *r, const struct found *dir, const char *name,
+                      enum reach_flags flags, struct found *ret)
+{
+    opened++;
+    return __real_reach_open(r, dir, name, flags, ret);
+}
+
+/* ---- an ollama model ---- */
+
+static void add_layer(struct buf *b, const char *word, const char *digest)
+{
+    buf_printf(b,
+               "%s{\"mediaType\":\"application/vnd.ollama.image.%s\","
+               "\"digest\":\"sha256:%s\"}",
+               b->len ? "," : "", word, digest);
+}
+
+/* A store with this manifest only, and the place of its model. */
+static void begin_model(const struct buf *layers, struct reach *r, struct place *ret)
+{
+    CLEANUP(buf_free) struct buf text = BUF_INIT;
+    struct place store;
+    struct item i;
+    shelf_top_make();
+    buf_printf(&text, "{\"schemaVersion\":2,\"layers\":[%.*s]}", (int)layers->len,
+               (const char *)layers->data);
+    buf_char(&text, '\0');
+    shelf_top_add("file", "manifests/registry.ollama.ai/library/m/1", (const char *)text.data);
+    shelf_top_add("file", "blobs/sha256-" A64, "GGUF");
+    CU_ASSERT_EQUAL_FATAL(reach_begin(r, shelf_top, false, NULL), 0);
+    CU_ASSERT_EQUAL_FATAL(place_top(r, &store), 0);
+    CU_ASSERT_EQUAL_FATAL(place_find(r, &store, NULL, "m:1", &i), 0);
+    CU_ASSERT_EQUAL_FATAL(place_copy(&i.place, ret), 0);
+    item_free(&i);
+    place_free(&store);
+}
+
+static void end_model(struct reach *r, struct place *p)
+{
+    place_free(p);
+    reach_end(r);
+    shelf_top_remove();
+}
+
+/* As many models of one kind as a manifest may have: each name is made once, and found without the
+ * others. */
+static void test_many_layers(void)
+{
+    CLEANUP(buf_free) struct buf layers = BUF_INIT;
+    struct listing l;
+    struct reach r;
+    struct place p;
+    struct item i;
+    char name[32];
+    for (int n = 0; n < MANIFEST_LAYERS_MAX; n++)
+        add_layer(&layers, "model", A64);
+    begin_model(&layers, &r, &p);
+    encoded = 0;
+    CU_ASSERT_EQUAL_FATAL(place_list(&r, &p, &l), 0);
+    CU_ASSERT_EQUAL(l.n, MANIFEST_LAYERS_MAX);
+    CU_ASSERT_EQUAL(encoded, MANIFEST_LAYERS_MAX);
+    for (unsigned n = 1; n <= MANIFEST_LAYERS_MAX + 1; n += 455) {
+        (void)snprintf(name, sizeof(name), n > 1 ? "model~%u" : "model", n);
+        bool is = n <= MANIFEST_LAYERS_MAX;
+        encoded = opened = 0;
+        CU_ASSERT_EQUAL(listing_find(&l, name) != SIZE_MAX, is);
+        CU_ASSERT_EQUAL_FATAL(place_find(&r, &p, NULL, name, &i), is ? 0 : -ENOENT);
+        CU_ASSERT_EQUAL(encoded, 0);
+        CU_ASSERT_TRUE(opened <= 6);
+        if (is)
+            item_free(&i);
+    }
+    listing_free(&l);
+    end_model(&r, &p);
+}
+
+/* A layer keeps its number if one before it is missing; no other name leads to one. */
+static void test_layer_names(void)
+{
+    static const char *const wrong[] = {"model~1",   "model~0",
+                                        "model~02",  "model~",
+                                        "model~2x",  "model~3",
+                                        "model~-2",  "model~ 2",
+                                        "license~3", "~2",
+                                        "system",    "license",
+                                        "model~2~2", "model~18446744073709551618"};
+    CLEANUP(buf_free) struct buf layers = BUF_INIT;
+    struct listing l;
+    struct reach r;
+    struct place p;
+    struct item i;
+    add_layer(&layers, "license", B64); /* is missing */
+    add_layer(&layers, "model", A64);
+    add_layer(&layers, "license", A64);
+    add_layer(&layers, "model", A64);
+    begin_model(&layers, &r, &p);
+    CU_ASSERT_EQUAL_FATAL(place_list(&r, &p, &l), 0);
+    CU_ASSERT_EQUAL_FATAL(l.n, 3);
+    for (size_t n = 0; n < l.n; n++) {
+        CU_ASSERT_STRING_EQUAL(entry_name(&l, n),
+                               ((const char *[]){"license~2", "model", "model~2"})[n]);
+        CU_ASSERT_EQUAL_FATAL(place_find(&r, &p, NULL, entry_name(&l, n), &i), 0);
+        CU_ASSERT_EQUAL(i.kind, n ? ITEM_MODEL : ITEM_TEXT);
+        item_free(&i);
+    }
+    for (size_t n = 0; n < sizeof(wrong) / sizeof(wrong[0]); n++)
+        CU_ASSERT_EQUAL(place_find(&r, &p, NULL, wrong[n], &i), -ENOENT);
+    listing_free(&l);
+    end_model(&r, &p);
+}
+
+/* ---- a Hugging Face cache ---- */
+
+/* An organisation is found without a look at the others. */
+static void test_many_organisations(void)
+{
+    enum { MANY = 300 };
+    struct reach r;
+    struct place p;
+    struct item i;
+    char name[128];
+    shelf_top_make();
+    for (unsigned n = 0; n < MANY; n++) {
+        (void)snprintf(name, sizeof(name), "models--org%u--name/snapshots/" COMMIT, n);
+        shelf_top_add("dir", name, NULL);
+    }
+    shelf_top_add("dir", "models--org--empty", NULL); /* is not a repository */
+    shelf_top_add("dir", "models--alone/snapshots/" COMMIT, NULL);
+    shelf_top_add("dir", "models--alone--too/snapshots/" COMMIT, NULL);
+    CU_ASSERT_EQUAL_FATAL(reach_begin(&r, shelf_top, false, NULL), 0);
+    CU_ASSERT_EQUAL_FATAL(place_top(&r, &p), 0);
+    for (unsigned n = 0; n < MANY; n += 23) {
+        (void)snprintf(name, sizeof(name), "org%u", n);
+        opened = 0;
+        CU_ASSERT_EQUAL_FATAL(place_find(&r, &p, NULL, name, &i), 0);
+        CU_ASSERT_TRUE(opened <= 8);
+        CU_ASSERT_EQUAL(i.place.kind, PLACE_ORG);
+        CU_ASSERT_STRING_EQUAL(i.place.part[0], name);
+        item_free(&i);
+    }
+    opened = 0;
+    CU_ASSERT_EQUAL(place_find(&r, &p, NULL, "org", &i), -ENOENT);
+    CU_ASSERT_EQUAL(place_find(&r, &p, NULL, "org1--name", &i), -ENOENT);
+    CU_ASSERT_TRUE(opened <= 16);
+    CU_ASSERT_EQUAL_FATAL(place_find(&r, &p, NULL, "alone", &i), 0); /* which is the repository */
+    CU_ASSERT_EQUAL(i.place.kind, PLACE_FOLDER);
+    item_free(&i);
+    CU_ASSERT_EQUAL_FATAL(place_find(&r, &p, NULL, "alone~2", &i), 0);
+    CU_ASSERT_EQUAL(i.place.kind, PLACE_ORG);
+    item_free(&i);
+    place_free(&p);
+    reach_end(&r);
+    shelf_top_remove();
+}
+
+static CU_TestInfo tests[] = {
+    {"a manifest of many layers", test_many_layers},
+    {"names of layers", test_layer_names},
+    {"many organisations", test_many_organisations},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("shelf cost", tests)
