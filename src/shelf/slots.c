@@ -103,9 +103,9 @@ struct slot *slots_at(const struct slots *s, uint32_t number)
 
 static struct slot *by_model(const struct slots *s, const char *path, uint64_t stamp)
 {
-    struct link *l = table_first(&s->by_model, model_hash(path, stamp));
+    struct link *l = table_first(&s->by_path, hash_name(path, strlen(path)));
     for (; l; l = table_next(l)) {
-        struct slot *slot = SLOT_OF(l, by_model);
+        struct slot *slot = SLOT_OF(l, by_path);
         if (!slot->spent && slot->stamp == stamp && strcmp(slot->path, path) == 0)
             return slot;
     }
@@ -115,10 +115,13 @@ static struct slot *by_model(const struct slots *s, const char *path, uint64_t s
 /* The open slot of a model that was edited, whose file was changed by that. Under the lock. */
 static struct slot *edited(const struct slots *s, const char *path)
 {
-    for (struct slot *slot = s->open; slot; slot = slot->next)
-        if (!slot->busy && !slot->spent && strcmp(slot->path, path) == 0 &&
+    struct link *l = table_first(&s->by_path, hash_name(path, strlen(path)));
+    for (; l; l = table_next(l)) {
+        struct slot *slot = SLOT_OF(l, by_path);
+        if (slot->tree && !slot->busy && !slot->spent && strcmp(slot->path, path) == 0 &&
             tree_renumbered(slot->tree))
             return slot;
+    }
     return NULL;
 }
 
@@ -138,7 +141,7 @@ void slots_drop(struct slots *s, struct slot *slot)
     if (!slot->spent)
         numbers_keep(&s->numbers, model_hash(slot->path, slot->stamp), slot->number);
     table_remove(&s->by_number, &slot->by_number);
-    table_remove(&s->by_model, &slot->by_model);
+    table_remove(&s->by_path, &slot->by_path);
     slot_free(slot);
 }
 
@@ -161,7 +164,7 @@ static struct slot *new_slot(struct slots *s, const struct item *i, uint64_t sta
         slot_free(slot);
         return NULL;
     }
-    if (table_add(&s->by_model, &slot->by_model, model_hash(i->path, stamp)) < 0) {
+    if (table_add(&s->by_path, &slot->by_path, hash_name(i->path, strlen(i->path))) < 0) {
         table_remove(&s->by_number, &slot->by_number);
         slot_free(slot);
         return NULL;
@@ -170,10 +173,41 @@ static struct slot *new_slot(struct slots *s, const struct item *i, uint64_t sta
     return slot;
 }
 
+void slot_rest(struct slots *s, struct slot *slot)
+{
+    if (!slot->tree || slot->busy || slot->uses || slot->rests)
+        return;
+    slot->rests = true;
+    slot->older = s->newest;
+    if (s->newest)
+        s->newest->newer = slot;
+    else
+        s->oldest = slot;
+    s->newest = slot;
+    s->n_rest++;
+}
+
+void slot_rouse(struct slots *s, struct slot *slot)
+{
+    if (!slot->rests)
+        return;
+    if (slot->older)
+        slot->older->newer = slot->newer;
+    else
+        s->oldest = slot->newer;
+    if (slot->newer)
+        slot->newer->older = slot->older;
+    else
+        s->newest = slot->older;
+    slot->older = slot->newer = NULL;
+    slot->rests = false;
+    s->n_rest--;
+}
+
 void slot_begin(struct slots *s, struct slot *slot, struct tree *t, struct use *ret)
 {
     slot->uses++;
-    slot->turn = ++s->turns;
+    slot_rouse(s, slot);
     slot->used = slots_now();
     *ret = (struct use){slot, t};
 }
@@ -182,6 +216,7 @@ void slot_let_go(struct slots *s, struct slot *slot)
 {
     if (--slot->uses == 0)
         (void)pthread_cond_broadcast(&s->done); /* it may be closed now */
+    slot_rest(s, slot);
     slots_drop(s, slot);
 }
 

@@ -32,7 +32,7 @@
 #define SLOT_RETRY 2
 
 struct slot {
-    struct link by_number, by_model; /* protected */
+    struct link by_number, by_path; /* protected */
     uint32_t number;
     uint64_t stamp; /* hash of what identified the file, or all files */
     char *path;     /* owned; where it is opened */
@@ -46,24 +46,26 @@ struct slot {
     time_t failed;            /* when that was; 0: it was found when the name was looked up */
     struct tree *tree;        /* owned; NULL: it is closed */
     struct slot *prev, *next; /* of the open ones */
-    unsigned uses;            /* calls and open files */
-    time_t used;              /* last */
-    uint64_t turn;            /* the same, by the count of all uses */
-    uint64_t lookups;         /* that the kernel did not forget */
-    bool busy;                /* a thread opens or closes it */
-    bool spent;               /* the file was changed: the next lookup makes another slot */
+    struct slot *older, *newer; /* of those that rest */
+    bool rests;                 /* open, not busy, and no use has begun by slot_begin() */
+    unsigned uses;              /* calls and open files */
+    time_t used;                /* last */
+    uint64_t lookups;           /* that the kernel did not forget */
+    bool busy;                  /* a thread opens or closes it */
+    bool spent;                 /* the file was changed: the next lookup makes another slot */
 };
 
 struct slots {
     struct reach *reach;
     const struct shelf_options *opt;
     pthread_mutex_t lock;
-    pthread_cond_t done; /* busy ended, or the last use */
-    struct table by_number, by_model;
-    uint32_t last;     /* number that was given */
-    struct slot *open; /* a list */
+    pthread_cond_t done;             /* busy ended, or the last use */
+    struct table by_number, by_path; /* a path has a slot for each state of its file */
+    uint32_t last;                   /* number that was given */
+    struct slot *open;               /* a list */
     unsigned n_open;
-    uint64_t turns;         /* uses so far */
+    struct slot *oldest, *newest; /* of those that rest, by their last use */
+    unsigned n_rest;
     struct crew *writer;    /* owned: whose thread writes all models; started with the first edit */
     struct crew *closer;    /* owned: closes what is idle */
     unsigned closing;       /* busy with that */
@@ -119,6 +121,9 @@ struct slot *slots_at(const struct slots *s, uint32_t number);
 void slot_begin(struct slots *s, struct slot *slot, struct tree *t, struct use *ret);
 /* End what began with uses++: nobody closed it meanwhile, and it does not count as a use for later. */
 void slot_let_go(struct slots *s, struct slot *slot);
+/* It rests, if it may: the last to be closed; it rests no more. */
+void slot_rest(struct slots *s, struct slot *slot);
+void slot_rouse(struct slots *s, struct slot *slot);
 /* Free a slot that is closed, once the kernel has forgotten its nodes. */
 void slots_drop(struct slots *s, struct slot *slot);
 void slot_free(struct slot *slot);

@@ -73,21 +73,6 @@ static struct tree *take_out(struct slots *s, struct slot *slot)
     return t;
 }
 
-/* The open slot that was used least lately, of those not in use; how many these are. */
-static struct slot *find_idle(const struct slots *s, unsigned *count)
-{
-    struct slot *oldest = NULL;
-    *count = 0;
-    for (struct slot *slot = s->open; slot; slot = slot->next) {
-        if (slot->uses || slot->busy)
-            continue;
-        ++*count;
-        if (!oldest || slot->turn < oldest->turn)
-            oldest = slot;
-    }
-    return oldest;
-}
-
 /* Close a slot that is busy with that, if it may be closed: its tree is asked without the lock. */
 static void close_slot(struct slots *s, struct slot *slot)
 {
@@ -100,8 +85,8 @@ static void close_slot(struct slots *s, struct slot *slot)
         close_tree(s, slot, t);
     (void)pthread_mutex_lock(&s->lock);
     slot->busy = false;
-    slot->turn = closed ? slot->turn : ++s->turns; /* the others first, at the next sweep */
     s->closing--;
+    slot_rest(s, slot); /* if it stays: the others first, at the next sweep */
     slots_drop(s, slot);
     (void)pthread_cond_broadcast(&s->done);
     (void)pthread_mutex_unlock(&s->lock);
@@ -122,6 +107,13 @@ static bool closing_turn(struct crew_job *j, struct timespec *again)
     return false;
 }
 
+static void set_closing(struct slots *s, struct slot *slot)
+{
+    s->closing++;
+    slot->busy = true;
+    slot_rouse(s, slot);
+}
+
 /* Have a slot closed that is not busy. False: no thread can do that now. Under the lock. */
 static bool begin_to_close(struct slots *s, struct slot *slot)
 {
@@ -133,8 +125,7 @@ static bool begin_to_close(struct slots *s, struct slot *slot)
         free(c);
         return false;
     }
-    s->closing++;
-    slot->busy = true;
+    set_closing(s, slot);
     return true;
 }
 
@@ -146,8 +137,7 @@ static bool begin_to_close(struct slots *s, struct slot *slot)
 static void close_idle(struct slots *s, time_t before, unsigned most)
 {
     struct slot *slot;
-    unsigned idle;
-    while ((slot = find_idle(s, &idle)) && (idle > most || slot->used <= before)) {
+    while ((slot = s->oldest) && (s->n_rest > most || slot->used <= before)) {
         if (!begin_to_close(s, slot))
             return;
     }
@@ -330,7 +320,7 @@ int slot_use(struct slots *s, uint32_t number, struct use *ret, struct err *e)
     if (closed && r == 0)
         r = open_slot(s, slot, e);
     ret->tree = slot->tree;
-    if (r == 0 && closed && s->n_open > SLOTS_IDLE_MAX)
+    if (r == 0 && closed)
         close_idle(s, slots_now() - SLOT_IDLE, SLOTS_IDLE_MAX);
     (void)pthread_mutex_unlock(&s->lock);
     if (r < 0)
@@ -402,8 +392,7 @@ int slots_finish(struct slots *s)
     while (s->closing)
         (void)pthread_cond_wait(&s->done, &s->lock);
     for (struct slot *slot; (slot = s->open);) {
-        slot->busy = true;
-        s->closing++;
+        set_closing(s, slot);
         (void)pthread_mutex_unlock(&s->lock);
         close_slot(s, slot);
         (void)pthread_mutex_lock(&s->lock);
@@ -422,7 +411,7 @@ void slots_free(struct slots *s)
             slot_free(SLOT_OF(l, by_number));
         }
     table_free(&s->by_number);
-    table_free(&s->by_model);
+    table_free(&s->by_path);
     buf_free(&s->unsaved);
     crew_free(s->writer);
     crew_free(s->closer);

@@ -114,7 +114,7 @@ static void test_many(void)
         shelf_forget(shelf, e.node, 1);
     }
     CU_ASSERT_EQUAL(shelf->slots.by_number.n, 0);
-    CU_ASSERT_EQUAL(shelf->slots.by_model.n, 0);
+    CU_ASSERT_EQUAL(shelf->slots.by_path.n, 0);
     teardown();
 }
 

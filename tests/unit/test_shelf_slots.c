@@ -3,6 +3,9 @@
 #include "cu_main.h"
 
 #include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,9 +18,25 @@
 
 /* Models: more than are kept open without being used. */
 #define MANY (SLOTS_IDLE_MAX + 6)
+/* More milliseconds, or seconds, than any test takes. */
+#define NEVER 1000000
 #define KEY "metadata/general.name"
 
 static char top[64];
+static atomic_uint compared; /* paths of two models */
+
+int __real_strcmp(const char *a, const char *b);
+int __wrap_strcmp(const char *a, const char *b);
+
+int __wrap_strcmp(const char *a, const char *b)
+{
+    int r = __real_strcmp(a, b);
+    bool models = strncmp(a, top, strlen(top)) == 0 && strncmp(b, top, strlen(top)) == 0;
+    if (r != 0 && models && strstr(a, ".gguf") && strstr(b, ".gguf"))
+        atomic_fetch_add(&compared, 1);
+    return r;
+}
+
 static struct shelf *shelf;
 
 static const char *path_of(unsigned model)
@@ -128,27 +147,113 @@ static bool hang(struct crew_job *j, struct timespec *again)
     return false;
 }
 
+/* Nothing is closed from now on until hang_end(). */
+static void hang_begin(struct hang *h)
+{
+    crew_free(shelf->slots.closer);
+    CU_ASSERT_EQUAL_FATAL(crew_make("closer", NEVER, &shelf->slots.closer), 0);
+    (void)sem_init(&h->begun, 0, 0);
+    (void)sem_init(&h->end, 0, 0);
+    (void)sem_init(&h->ended, 0, 0);
+    CU_ASSERT_EQUAL_FATAL(crew_do(shelf->slots.closer, &h->job, hang), 0);
+    (void)sem_wait(&h->begun);
+}
+
+static void hang_end(struct hang *h)
+{
+    (void)sem_post(&h->end);
+    (void)sem_wait(&h->ended);
+}
+
+static void *finish(void *ret)
+{
+    *(int *)ret = shelf_finish(shelf);
+    return NULL;
+}
+
+static bool ends(struct slots *s)
+{
+    (void)pthread_mutex_lock(&s->lock);
+    bool stop = s->stop;
+    (void)pthread_mutex_unlock(&s->lock);
+    return stop;
+}
+
 /* The end comes while models wait to be closed. One of them has an edit that is not written. */
 static void test_finish_while_closing(void)
 {
     struct hang h;
+    pthread_t thread;
+    int r = -1;
     setup();
-    (void)sem_init(&h.begun, 0, 0);
-    (void)sem_init(&h.end, 0, 0);
-    (void)sem_init(&h.ended, 0, 0);
-    CU_ASSERT_EQUAL_FATAL(crew_do(shelf->slots.closer, &h.job, hang), 0);
-    (void)sem_wait(&h.begun);
-    uint64_t node = edit(0, "New name");
+    struct slots *s = &shelf->slots;
+    hang_begin(&h);
+    const struct slot *slot = slot_of_node(edit(0, "New name"));
     look_at(1, MANY);
     CU_ASSERT_TRUE(is_called(0, "Old name"));
-    CU_ASSERT_TRUE(slot_of_node(node)->busy);
-    CU_ASSERT_EQUAL(shelf_finish(shelf), 0);
-    CU_ASSERT_EQUAL_FATAL(shelf->slots.closing, 0);
-    CU_ASSERT_EQUAL(shelf->slots.n_open, 0);
+    (void)pthread_mutex_lock(&s->lock);
+    CU_ASSERT_TRUE(slot->busy);
+    CU_ASSERT_TRUE(s->closing >= MANY - SLOTS_IDLE_MAX - 1);
+    (void)pthread_mutex_unlock(&s->lock);
+    CU_ASSERT_EQUAL_FATAL(pthread_create(&thread, NULL, finish, &r), 0);
+    while (!ends(s))
+        (void)sched_yield();
+    hang_end(&h);
+    (void)pthread_join(thread, NULL);
+    CU_ASSERT_EQUAL(r, 0);
+    CU_ASSERT_EQUAL_FATAL(s->closing, 0);
+    CU_ASSERT_EQUAL(s->n_open, 0);
     CU_ASSERT_TRUE(is_called(0, "New name"));
     CU_ASSERT_TRUE(is_called(1, "Old name"));
-    (void)sem_post(&h.end);
-    (void)sem_wait(&h.ended);
+    teardown();
+}
+
+/* Of the models that nothing uses, those are closed that were used least lately. The one that was
+ * opened last counts when the sweeper looks, which may come later. */
+static void test_least_used(void)
+{
+    uint64_t node[MANY];
+    setup();
+    struct slots *s = &shelf->slots;
+    for (unsigned i = 0; i < SLOTS_IDLE_MAX; i++)
+        node[i] = node_of(i, "info");
+    (void)node_of(0, "info");
+    CU_ASSERT_EQUAL(s->n_rest, SLOTS_IDLE_MAX);
+    shelf_forget(shelf, node[1], 1); /* that is no use */
+    shelf_interrupt(shelf, node);
+    look_at(SLOTS_IDLE_MAX, MANY);
+    (void)pthread_mutex_lock(&s->lock);
+    while (s->closing)
+        (void)pthread_cond_wait(&s->done, &s->lock);
+    for (unsigned i = 0; i < SLOTS_IDLE_MAX; i++)
+        if (i != MANY - SLOTS_IDLE_MAX)
+            CU_ASSERT_EQUAL(slot_of_node(node[i])->tree == NULL,
+                            i > 0 && i < MANY - SLOTS_IDLE_MAX);
+    CU_ASSERT_TRUE(s->n_rest == SLOTS_IDLE_MAX || s->n_rest == SLOTS_IDLE_MAX + 1);
+    (void)pthread_mutex_unlock(&s->lock);
+    CU_ASSERT_EQUAL(shelf_finish(shelf), 0);
+    CU_ASSERT_EQUAL(s->n_rest, 0);
+    CU_ASSERT_PTR_NULL(s->oldest);
+    teardown();
+}
+
+/* A lookup costs the same, however many other models are open. */
+static void test_lookup_among_open(void)
+{
+    struct shelf_file *file[MANY];
+    setup();
+    for (unsigned i = 0; i < MANY; i++) {
+        uint64_t node = node_of(i, "info");
+        CU_ASSERT_EQUAL_FATAL(shelf_open_file(shelf, node, O_RDONLY, &file[i]), 0);
+    }
+    CU_ASSERT_EQUAL(shelf->slots.n_open, MANY);
+    CU_ASSERT_EQUAL(shelf->slots.n_rest, 0);
+    atomic_store(&compared, 0);
+    look_at(0, MANY);
+    CU_ASSERT_EQUAL(atomic_load(&compared), 0);
+    for (unsigned i = 0; i < MANY; i++)
+        CU_ASSERT_EQUAL(shelf_release(file[i]), 0);
+    CU_ASSERT_EQUAL(shelf_finish(shelf), 0);
     teardown();
 }
 
@@ -157,13 +262,18 @@ static void test_interrupt(void)
 {
     setup();
     look_at(0, 2);
-    struct slot *slot = shelf->slots.open;
-    uint64_t turn = slot->turn;
-    slot->used = 1;
-    shelf_interrupt(shelf, &turn);
-    CU_ASSERT_EQUAL(slot->used, 1);
-    CU_ASSERT_EQUAL(slot->turn, turn);
+    struct slots *s = &shelf->slots;
+    (void)pthread_mutex_lock(&s->lock);
+    struct slot *slot = s->oldest;
+    time_t used = slot->used += NEVER;
+    (void)pthread_mutex_unlock(&s->lock);
+    shelf_interrupt(shelf, &slot);
+    (void)pthread_mutex_lock(&s->lock);
+    CU_ASSERT_EQUAL(slot->used, used);
+    CU_ASSERT_PTR_EQUAL(s->oldest, slot);
+    CU_ASSERT_EQUAL(s->n_rest, 2);
     CU_ASSERT_EQUAL(slot->uses, 0);
+    (void)pthread_mutex_unlock(&s->lock);
     CU_ASSERT_EQUAL(shelf_finish(shelf), 0);
     teardown();
 }
@@ -194,6 +304,8 @@ static void test_unopened_file(void)
 
 static CU_TestInfo tests[] = {
     {"the end while models are closed", test_finish_while_closing},
+    {"the least used is closed", test_least_used},
+    {"a lookup among open models", test_lookup_among_open},
     {"an interrupt is no use", test_interrupt},
     {"a file that is not open", test_unopened_file},
     CU_TEST_INFO_NULL,
