@@ -145,7 +145,7 @@ class Edits(Shelf):
         worker = editlib.Call(os.truncate, at + '/m.gguf/metadata/general.name', 2)
         gate.wait()
         for i in range(MODELS):
-            self.assertIn(b'Tiny', mountlib.get(f'{at}/m{i:02}.gguf/info'))
+            os.stat(f'{at}/m{i:02}.gguf/info')
         self.assertTrue(worker.thread.is_alive())
         gate.open()
         self.assertIsNone(worker.wait())
