@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <semaphore.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -94,36 +95,30 @@ static int find_target(const char *path, struct target *t, struct err *e)
     return 0;
 }
 
-/*
- * fsync of the folder writes pending edits, and reports earlier failures. Root may not be able to
- * access the mount of another user: then the daemon writes when it ends. -ENOTCONN: the daemon was
- * killed.
- */
-static int write_pending(const char *path, struct err *e)
-{
-    CLEANUP(buf_free) struct buf folder = BUF_INIT;
-    buf_printf(&folder, "%s/metadata", path);
-    buf_char(&folder, '\0');
-    if (buf_error(&folder))
-        return err_set(e, buf_error(&folder), "no memory");
-    int fd = open((const char *)folder.data, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return errno == ENOTCONN || errno == ECONNABORTED ? -ENOTCONN : 0;
-    int r = fsync(fd) < 0 ? -errno : 0;
-    (void)close(fd);
-    return r < 0 ? err_set(e, r, "an edit could not be written: %s", strerror(-r)) : 0;
-}
-
 /* ---- a line for a long wait ---- */
 
 struct patience {
     const char *shown;
-    long pid;
-    const char *does;
+    const struct process *daemon; /* NULL: a dead mount */
+    atomic_bool writes;           /* it was asked to write what is pending */
     sem_t done;
     pthread_t thread;
     bool runs;
 };
+
+/* What the daemon does at this moment. A mount that is gone here and still served is somewhere else. */
+static const char *does_now(const struct patience *p)
+{
+    struct daemon_status s;
+    const char *does = "has not ended yet";
+    bool known = daemon_read(p->daemon->fd, &s) == 0;
+    if (known && !s.read_only && (s.state == DAEMON_LEAVING || atomic_load(&p->writes)))
+        does = "is still writing edits";
+    else if (known && s.state == DAEMON_SERVING)
+        does = "has not ended yet (is it stopped, or mounted in another namespace?)";
+    daemon_status_free(&s);
+    return does;
+}
 
 static void *say_waiting(void *arg)
 {
@@ -135,19 +130,16 @@ static void *say_waiting(void *arg)
     while ((r = sem_timedwait(&p->done, &until)) < 0 && errno == EINTR)
         ;
     if (r < 0)
-        log_line(LOG_NOTICE, "%s: waiting: process %ld %s", p->shown, p->pid, p->does);
+        log_line(LOG_NOTICE, "%s: waiting: process %ld %s", p->shown, p->daemon->pid, does_now(p));
     return NULL;
 }
 
 /* If no thread can be started, the line is left out. */
 static void patience_begin(struct patience *p, const struct target *t)
 {
-    bool writes = t->daemon && !t->daemon->status.read_only;
-    *p = (struct patience){.shown = t->shown,
-                           .pid = t->daemon ? t->daemon->pid : 0,
-                           .does = writes ? "is still writing edits" : "has not ended yet"};
+    *p = (struct patience){.shown = t->shown, .daemon = t->daemon};
     (void)sem_init(&p->done, 0, 0);
-    p->runs = t->daemon && pthread_create(&p->thread, NULL, say_waiting, p) == 0;
+    p->runs = p->daemon && pthread_create(&p->thread, NULL, say_waiting, p) == 0;
 }
 
 static void patience_end(struct patience *p)
@@ -156,6 +148,30 @@ static void patience_end(struct patience *p)
     if (p->runs)
         (void)pthread_join(p->thread, NULL);
     (void)sem_destroy(&p->done);
+}
+
+/* ---- steps ---- */
+
+/*
+ * fsync of the folder writes pending edits, and reports earlier failures. Root may not be able to
+ * access the mount of another user: then the daemon writes when it ends. -ENOTCONN: the daemon was
+ * killed.
+ */
+static int write_pending(const char *path, struct patience *p, struct err *e)
+{
+    CLEANUP(buf_free) struct buf folder = BUF_INIT;
+    buf_printf(&folder, "%s/metadata", path);
+    buf_char(&folder, '\0');
+    if (buf_error(&folder))
+        return err_set(e, buf_error(&folder), "no memory");
+    int fd = open((const char *)folder.data, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOTCONN || errno == ECONNABORTED ? -ENOTCONN : 0;
+    atomic_store(&p->writes, true);
+    int r = fsync(fd) < 0 ? -errno : 0;
+    atomic_store(&p->writes, false);
+    (void)close(fd);
+    return r < 0 ? err_set(e, r, "an edit could not be written: %s", strerror(-r)) : 0;
 }
 
 static bool is_gone(const struct target *t)
@@ -255,11 +271,12 @@ static bool is_mounted_elsewhere(const struct target *t)
     return m != NULL;
 }
 
-static int unmount_target(const char *path, struct target *t, struct buf *lost, struct err *e)
+static int unmount_target(const char *path, struct target *t, struct patience *p, struct buf *lost,
+                          struct err *e)
 {
     struct err unwritten = {0};
     int r = 0;
-    if (t->mount && t->daemon && write_pending(path, &unwritten) == -ENOTCONN && !unwritten.code)
+    if (t->mount && t->daemon && write_pending(path, p, &unwritten) == -ENOTCONN && !unwritten.code)
         t->daemon = NULL;
     if (t->mount)
         r = take_down(t, e);
@@ -281,7 +298,7 @@ int mnt_unmount(const char *mountpoint, struct buf *lost, struct err *e)
     struct patience p;
     if (r == 0) {
         patience_begin(&p, &t);
-        r = unmount_target(path, &t, lost, e);
+        r = unmount_target(path, &t, &p, lost, e);
         patience_end(&p);
     }
     if (t.process >= 0)

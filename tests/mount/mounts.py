@@ -16,6 +16,7 @@ import unittest
 
 import editlib
 import mountlib
+import shelflib
 from editlib import Gate, needs_gate, read, write
 from mountcase import READ_ONLY, ROOT, Case, as_nobody, daemon, why
 from mountlib import GGUFS, Mount, run
@@ -168,25 +169,49 @@ class Again(Case):
             said.seek(0)
             self.assertEqual((codes, said.read().decode()), ([0, 0], 2 * line))
 
-    def test_waiting_for_a_reader(self):
-        """A daemon that is slow to end, and has nothing to write."""
-        at = self.folder()
-        self.mounted('-o', 'ro', self.model, at)
+    @needs_gate
+    def test_unmount_of_a_folder_says_that_it_waits(self):
+        """The models of a folder are written when the session has ended."""
+        gate = Gate(mountlib.path('gate'))
+        self.addCleanup(gate.remove)
+        at, top = self.folder(), self.folder()
+        shutil.copy(self.model, top + '/m.gguf')
+        with gate.before('GATE'):
+            self.mounted('-o', 'relayout=copy,commit=sync', top, at)
         process = daemon(at)
+        write(at + '/m.gguf', 'general.name', 'slow')
+        gate.shut()
+        self.assertEqual(self.said(at, lambda: (gate.wait(), gate.open())),
+                         f'ggufs: {at}: waiting: process {process} is still writing edits\n')
+        self.assertEqual(shelflib.value(top + '/m.gguf'), b'slow')
 
-        def go_on():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(process, signal.SIGCONT)
-        os.kill(process, signal.SIGSTOP)
-        self.addCleanup(go_on)
+    def test_waiting_for_a_reader(self):
+        """A daemon that is slow to end, and has nothing to write; of a folder that may be edited, too."""
+        top = self.folder()
+        shutil.copy(self.model, top + '/m.gguf')
+        for arguments in (['-o', 'ro', self.model], [top]):
+            with self.subTest(arguments=arguments):
+                at = self.folder()
+                self.mounted(*arguments, at)
+                process = daemon(at)
+
+                def go_on(process=process):
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(process, signal.SIGCONT)
+                os.kill(process, signal.SIGSTOP)
+                self.addCleanup(go_on)
+                self.assertEqual(self.said(at, go_on), f'ggufs: {at}: waiting: process {process} has not ended yet '
+                                                       '(is it stopped, or mounted in another namespace?)\n')
+
+    def said(self, at, go_on):
+        """What --unmount says before the daemon goes on; it succeeds."""
         with tempfile.TemporaryFile() as said, \
                 subprocess.Popen([GGUFS, '--unmount', at], stderr=said, stdin=subprocess.DEVNULL) as end:
             editlib.until(lambda: os.fstat(said.fileno()).st_size > 0)
             go_on()
             self.assertEqual(end.wait(mountlib.LIMIT), 0)
             said.seek(0)
-            self.assertEqual(said.read().decode(),
-                             f'ggufs: {at}: waiting: process {process} has not ended yet\n')
+            return said.read().decode()
 
     def test_side_by_side(self):
         """Of several mounts that begin at the same time one writes, and the others name it."""
