@@ -290,6 +290,7 @@ static int patch_with(struct job *j, const struct edit_draft *lent, int *fd, int
 static int patch_run(struct job *j, struct err *e)
 {
     struct edit_draft *lent = j->p->lender;
+    call_ready(j);
     int undo = temp_unnamed(j->f, e);
     int fd = undo < 0 || !lent ? -1 : journal_adopt(j->f, lent);
     if (fd < 0)

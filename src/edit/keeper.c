@@ -387,7 +387,7 @@ void keeper_begin(struct keeper *k, struct snapshot *before, uint64_t restored)
 void keeper_drop(struct keeper *k)
 {
     (void)pthread_mutex_lock(&k->lock);
-    k->dropped = k->begun;
+    k->dropped |= k->begun; /* an edit before it may be dropped, and not by the thread yet */
     (void)pthread_cond_signal(&k->wake);
     (void)pthread_mutex_unlock(&k->lock);
     k->begun = false;

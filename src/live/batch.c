@@ -114,6 +114,13 @@ void batch_note(struct live *l, struct name *x, struct name *other)
     set_changed(l);
 }
 
+void batch_undo(struct live *l, size_t mark)
+{
+    assert(lock_held(&l->lock));
+    edit_undo(&l->next.change, mark);
+    set_changed(l);
+}
+
 static void carry(struct live *l, struct name *from, struct name *to)
 {
     file_set_kind(l, name_move(&l->names, from, to), FILE_KEY);

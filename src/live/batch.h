@@ -26,6 +26,8 @@ int batch_freshen(struct live *l, struct err *e);
 int batch_room(struct live *l);
 /* An edit of a key is part of the change now, and of another one; either may be NULL. */
 void batch_note(struct live *l, struct name *x, struct name *other);
+/* Take back what the change got since edit_mark(): it may have been planned, or shown, already. */
+void batch_undo(struct live *l, size_t mark);
 /* What the names of all keys show that a change names follows from what is stored now. */
 void batch_follow(struct live *l, const struct edit_change *c);
 /* With an edit, the file of one name moves to a key's: if the edit fails, it goes back. */

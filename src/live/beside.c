@@ -205,10 +205,11 @@ int live_helper_rename(struct live *l, uint32_t tensor, const char *name, const 
         r = replace(l, d, row, kind, w);
         lock_take(&l->lock);
         d->users--;
-        d->unlinked = r >= 0;
+        bool gone = r >= 0 || find(l, tensor, d->helper); /* another has its name by now */
+        d->unlinked = gone;
         if (r < 0 && hidden)
             folder_hide(f, row);
-        dead = r < 0 ? NULL : forget(l, d);
+        dead = gone ? forget(l, d) : NULL;
     }
     lock_drop(&l->lock);
     end(dead);

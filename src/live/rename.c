@@ -270,8 +270,7 @@ static int key_over_key(const struct move *m)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
     struct err e = {0};
-    struct edit_change *c = &m->l->next.change;
-    size_t before = edit_mark(c);
+    size_t before = edit_mark(&m->l->next.change);
     CLEANUP(shown_free) struct shown s = stored_value(m->l, m->from);
     shown_text(&s, &text);
     if (buf_error(&text))
@@ -284,7 +283,7 @@ static int key_over_key(const struct move *m)
     r = edits_remove(m->l, m->from, &e);
     f->pins--;
     if (r < 0) { /* neither the one nor the other */
-        edit_undo(c, before);
+        batch_undo(m->l, before);
         name_follow(m->l, m->to);
         return refused(m, &e);
     }

@@ -259,9 +259,10 @@ static int remove_locked(struct live *l, const char *file)
     struct tensor_now t;
     struct folder *f = NULL;
     struct err e = {0};
-    struct making *m = making_named(l, file);
-    if (m)
-        making_wait(l, m); /* it may be a tensor then */
+    struct making *m;
+    while ((m = making_named(l, file)) &&
+           m->judging) /* it may be a tensor then, and another one new */
+        making_wait(l, m);
     int r = find_shown(l, file, &t);
     if (r == 0)
         r = room(l, t.number, &f);

@@ -252,8 +252,10 @@ int slot_of(struct slots *s, const struct item *i, uint32_t *ret)
     int e = slot_stamp(s->reach, item_files(i), i->shards, &stamp);
     struct grant grant = e == 0 ? grant_of_item(s->reach, i) : (struct grant){0};
     char *why = i->error.code ? strdup(i->error.msg) : NULL;
-    if (e < 0 || (i->error.code && !why))
+    if (e < 0 || (i->error.code && !why)) {
+        free(why);
         return e < 0 ? e : -ENOMEM;
+    }
     struct use u;
     bool same = false; /* it was changed by nobody but its own tree */
     if (use_edited(s, i->path, &u)) {

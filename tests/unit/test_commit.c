@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
+#include "base/count.h"
 #include "build_gguf.h"
 #include "changes.h"
 #include "faultsys.h"
@@ -367,16 +368,27 @@ static void on_ready(void *arg)
 
 static void test_ready(void)
 {
-    static const enum edit_strategy all[] = {EDIT_COPY, EDIT_REFLINK, EDIT_INPLACE};
-    for (size_t i = 0; i < 3; i++) {
+    static const struct {
+        enum edit_strategy how;
+        unsigned tensors;
+    } all[] = {{EDIT_COPY, 0},
+               {EDIT_REFLINK, 0},
+               {EDIT_INPLACE, 0},
+               {EDIT_COPY, EDIT_BYTES},
+               {EDIT_INPLACE, EDIT_BYTES},
+               {EDIT_INPLACE, EDIT_BYTES | EDIT_LENT}};
+    for (size_t i = 0; i < COUNT(all); i++) {
         struct fixture x;
         struct edit d;
         struct faultsys fs;
         struct edit_result res;
-        setup(&x);
+        setup_tensors(&x, all[i].tensors, 0);
         faultsys_init(&fs, FAULT_NONE, 0, 0);
         fs.clone = true;
-        make_edit(&d, x.g, x.old, x.old_n, all[i], 'n', 100);
+        if (all[i].tensors)
+            make_tensor_edit(&d, x.g, x.old, x.old_n, all[i].how, all[i].tensors);
+        else
+            make_edit(&d, x.g, x.old, x.old_n, all[i].how, 'n', 100);
         struct edit_file f = open_model(&x, &fs.sys);
         struct readiness seen = {.x = &x};
         struct edit_hooks hooks = {.ready = on_ready, .arg = &seen};

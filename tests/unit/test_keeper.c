@@ -120,6 +120,42 @@ static void test_hangs(void)
     home_teardown(&x);
 }
 
+/* Edits that are planned and dropped while the folder hangs: the next one is kept as ever. */
+static void test_dropped(void)
+{
+    struct home x;
+    struct faultsys fs;
+    struct keeper *k = NULL;
+    struct history h;
+    char state[80];
+    logged[0] = '\0';
+    home_setup(&x);
+    (void)snprintf(state, sizeof(state), "%s/state", x.path);
+    (void)setenv("XDG_STATE_HOME", state, 1);
+    (void)sem_init(&answers, 0, 0);
+    faultsys_init(&fs, FAULT_NONE, 0, 0);
+    fs.sys.flock = lock_slowly;
+    struct snapshot *one = snapshot_of("one", 0), *two = snapshot_of("two", 1);
+    CU_ASSERT_EQUAL_FATAL(keeper_open("/models/m.gguf", 20, &fs.sys, &into, &k), 0);
+    for (int i = 0; i < 3; i++) {
+        keeper_begin(k, one, 0);
+        keeper_drop(k);
+    }
+    for (unsigned i = 0; i < 100; i++)
+        (void)sem_post(&answers);
+    CU_ASSERT_EQUAL(keeper_history(k, &h, NULL), 0);
+    history_close(&h);
+    CU_ASSERT_EQUAL(home_files(&x), 0);
+    edit_when_kept(k, one, two);
+    CU_ASSERT_EQUAL(times("\n"), 0);
+    CU_ASSERT_EQUAL(home_files(&x), 1);
+    keeper_close(k);
+    snapshot_unref(one);
+    snapshot_unref(two);
+    (void)sem_destroy(&answers);
+    home_teardown(&x);
+}
+
 /* Nowhere to keep anything: said once, and only of an edit that changes keys. */
 static void test_no_home(void)
 {
@@ -153,6 +189,7 @@ static void test_no_home(void)
 
 static CU_TestInfo tests[] = {
     {"a state folder that hangs", test_hangs},
+    {"edits that are dropped meanwhile", test_dropped},
     {"no state folder", test_no_home},
     CU_TEST_INFO_NULL,
 };
