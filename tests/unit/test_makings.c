@@ -22,8 +22,8 @@
 
 /* ---- in place of the C library's ---- */
 
-static pthread_cond_t *watched; /* for which a thread waits */
-static sem_t waits;             /* that it does was posted, before it gave up the lock */
+static _Atomic(pthread_cond_t *) watched; /* for which a thread waits */
+static sem_t waits;                       /* that it does was posted, before it gave up the lock */
 
 int __real_pthread_cond_wait(pthread_cond_t *c, pthread_mutex_t *m);
 int __wrap_pthread_cond_wait(pthread_cond_t *c, pthread_mutex_t *m);
