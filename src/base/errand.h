@@ -47,7 +47,7 @@ struct errand {
 
 /*
  * Have a copy of e, which begins a struct of `size` bytes, run by the queue's thread. False: it is left
- * out, as many wait, or as there is no memory or no thread; release() is not called then.
+ * out, because many wait, or for lack of memory or of a thread; release() is not called then.
  */
 bool errand_send(struct errands *queue, const struct errand *e, size_t size);
 

@@ -34,7 +34,7 @@ int __wrap_pthread_cond_wait(pthread_cond_t *c, pthread_mutex_t *m)
     return __real_pthread_cond_wait(c, m);
 }
 
-static atomic_long seconds; /* the clock stands there */
+static atomic_long seconds; /* of the clock, which stands; 0: it runs */
 
 int __real_clock_gettime(clockid_t clock, struct timespec *ret);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *ret);

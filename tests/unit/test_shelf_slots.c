@@ -219,7 +219,7 @@ static void test_least_used(void)
         node[i] = node_of(i, "info");
     (void)node_of(0, "info");
     CU_ASSERT_EQUAL(s->n_rest, SLOTS_IDLE_MAX);
-    shelf_forget(shelf, node[1], 1); /* that is no use */
+    shelf_forget(shelf, node[1], 1); /* this does not count as a use */
     shelf_interrupt(shelf, node);
     look_at(SLOTS_IDLE_MAX, MANY);
     (void)pthread_mutex_lock(&s->lock);
@@ -306,7 +306,7 @@ static CU_TestInfo tests[] = {
     {"the end while models are closed", test_finish_while_closing},
     {"the least used is closed", test_least_used},
     {"a lookup among open models", test_lookup_among_open},
-    {"an interrupt is no use", test_interrupt},
+    {"an interrupt does not count as a use", test_interrupt},
     {"a file that is not open", test_unopened_file},
     CU_TEST_INFO_NULL,
 };
