@@ -75,9 +75,10 @@ def add(number, language, needs, text, output):
             file.write(text)
         path = os.path.dirname(shutil.which(mountlib.GGUFS)) + ':' + os.environ['PATH']
         done = subprocess.run([*RUN[language], name], cwd=self.folder, capture_output=True, text=True, check=False,
-                              stdin=subprocess.DEVNULL, env={**os.environ, 'PATH': path, 'LC_ALL': 'C.UTF-8'},
+                              stdin=subprocess.DEVNULL, env={**mountlib.environment(), 'PATH': path, 'LC_ALL': 'C.UTF-8'},
                               timeout=240)
         self.assertEqual((done.stdout, done.stderr), (output, ''), text)
+        mountlib.assert_no_faults()
 
     setattr(Recipes, f'test_{number:02}_{language}_{needs.replace(",", "_").replace("-", "_")}', test)
 
