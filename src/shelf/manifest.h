@@ -26,7 +26,7 @@ struct layer {
 };
 
 struct manifest {
-    struct layer *layer; /* owned; models first, those of one name behind each other */
+    struct layer *layer; /* owned; models first; those of one name follow each other */
     size_t n;
     size_t models; /* how many of them are models */
 };

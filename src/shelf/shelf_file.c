@@ -155,15 +155,12 @@ int shelf_unopened_file(struct shelf *s, uint64_t node, struct shelf_file **ret)
 int shelf_create(struct shelf *s, uint64_t parent, const char *name, int flags,
                  struct tree_entry *ret, struct shelf_file **file)
 {
-    struct at at;
-    struct shelf_file *f = calloc(1, sizeof(*f));
-    if (!f)
-        return -ENOMEM;
-    f->shelf = s;
-    f->fd = -1;
-    int r = enter_edit(s, parent, &at, &f->use);
-    if (r == 0)
-        r = tree_create(tree_in(&f->use), at.local, name, flags, ret, &f->file);
+    const struct at at = at_node(s, parent);
+    struct shelf_file *f;
+    int r = shelf_unopened_file(s, parent, &f);
+    if (r < 0)
+        return r;
+    r = tree_create(tree_in(&f->use), at.local, name, flags, ret, &f->file);
     if (r < 0) {
         (void)shelf_release(f);
         return r;

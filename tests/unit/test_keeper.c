@@ -50,18 +50,6 @@ static void edit(struct keeper *k, struct snapshot *before, struct snapshot *aft
     keeper_end(k, true);
 }
 
-/* The state is there before the edit waits for it, however busy the machine is. */
-static void edit_when_kept(struct keeper *k, struct snapshot *before, struct snapshot *after)
-{
-    struct history h;
-    keeper_begin(k, before, 0);
-    keeper_plan(k, before, after, 0);
-    CU_ASSERT_EQUAL(keeper_history(k, &h, NULL), 0);
-    history_close(&h);
-    keeper_wait(k);
-    keeper_end(k, true);
-}
-
 /* The folder can be locked once for each time that this is posted. */
 static sem_t answers;
 
@@ -73,35 +61,64 @@ static int lock_slowly(const struct sys *s, int fd, int how)
     return sys_libc.flock(&sys_libc, fd, how);
 }
 
+/* A keeper whose state folder hangs. */
+static struct keeper *begin_hanging(struct home *x, struct faultsys *fs)
+{
+    struct keeper *k = NULL;
+    char state[80];
+    logged[0] = '\0';
+    home_setup(x);
+    (void)snprintf(state, sizeof(state), "%s/state", x->path);
+    (void)setenv("XDG_STATE_HOME", state, 1);
+    (void)sem_init(&answers, 0, 0);
+    faultsys_init(fs, FAULT_NONE, 0, 0);
+    fs->sys.flock = lock_slowly;
+    CU_ASSERT_EQUAL_FATAL(keeper_open("/models/m.gguf", 20, &fs->sys, &into, &k), 0);
+    return k;
+}
+
+static void wait_for_states(struct keeper *k)
+{
+    struct history h;
+    CU_ASSERT_EQUAL(keeper_history(k, &h, NULL), 0);
+    history_close(&h);
+}
+
+/* The state is there before the edit waits for it, however busy the machine is. */
+static void edit_when_kept(struct keeper *k, struct snapshot *before, struct snapshot *after)
+{
+    keeper_begin(k, before, 0);
+    keeper_plan(k, before, after, 0);
+    wait_for_states(k);
+    keeper_wait(k);
+    keeper_end(k, true);
+}
+
+/* The folder hangs no longer, and what was asked for is there. */
+static void go_on(struct keeper *k)
+{
+    for (unsigned i = 0; i < 100; i++)
+        (void)sem_post(&answers);
+    wait_for_states(k);
+}
+
 /* An edit waits for a state once; the next ones do not, until it is there. */
 static void test_hangs(void)
 {
     struct home x;
     struct faultsys fs;
-    struct keeper *k = NULL;
     struct history h;
     struct history_record rec;
-    char state[80];
-    logged[0] = '\0';
-    home_setup(&x);
-    (void)snprintf(state, sizeof(state), "%s/state", x.path);
-    (void)setenv("XDG_STATE_HOME", state, 1);
-    (void)sem_init(&answers, 0, 0);
-    faultsys_init(&fs, FAULT_NONE, 0, 0);
-    fs.sys.flock = lock_slowly;
+    struct keeper *k = begin_hanging(&x, &fs);
     struct snapshot *one = snapshot_of("one", 0), *two = snapshot_of("two", 1),
                     *three = snapshot_of("three", 2);
-    CU_ASSERT_EQUAL_FATAL(keeper_open("/models/m.gguf", 20, &fs.sys, &into, &k), 0);
     edit(k, one, two);
     CU_ASSERT_EQUAL(times("not kept: this takes over 1 s; the edit does not wait"), 1);
     edit(k, two, three);
     edit(k, three, two);
     CU_ASSERT_EQUAL(times("\n"), 1);
     CU_ASSERT_EQUAL(home_files(&x), 0);
-    for (unsigned i = 0; i < 100; i++)
-        (void)sem_post(&answers);
-    CU_ASSERT_EQUAL(keeper_history(k, &h, NULL), 0);
-    history_close(&h);
+    go_on(k);
     CU_ASSERT_EQUAL(home_files(&x), 1);
     edit_when_kept(k, two, three);
     CU_ASSERT_EQUAL(times("\n"), 1);
@@ -125,26 +142,13 @@ static void test_dropped(void)
 {
     struct home x;
     struct faultsys fs;
-    struct keeper *k = NULL;
-    struct history h;
-    char state[80];
-    logged[0] = '\0';
-    home_setup(&x);
-    (void)snprintf(state, sizeof(state), "%s/state", x.path);
-    (void)setenv("XDG_STATE_HOME", state, 1);
-    (void)sem_init(&answers, 0, 0);
-    faultsys_init(&fs, FAULT_NONE, 0, 0);
-    fs.sys.flock = lock_slowly;
+    struct keeper *k = begin_hanging(&x, &fs);
     struct snapshot *one = snapshot_of("one", 0), *two = snapshot_of("two", 1);
-    CU_ASSERT_EQUAL_FATAL(keeper_open("/models/m.gguf", 20, &fs.sys, &into, &k), 0);
     for (int i = 0; i < 3; i++) {
         keeper_begin(k, one, 0);
         keeper_drop(k);
     }
-    for (unsigned i = 0; i < 100; i++)
-        (void)sem_post(&answers);
-    CU_ASSERT_EQUAL(keeper_history(k, &h, NULL), 0);
-    history_close(&h);
+    go_on(k);
     CU_ASSERT_EQUAL(home_files(&x), 0);
     edit_when_kept(k, one, two);
     CU_ASSERT_EQUAL(times("\n"), 0);
