@@ -33,6 +33,9 @@ enum {
 #define GGUF_MAX_COUNT ((uint64_t)1 << 30)    /* elements of an array; ggml's limit */
 #define GGUF_MAX_ELEMENTS ((uint64_t)1 << 60) /* of a tensor: float32 views stay below 2^63 bytes */
 #define GGUF_MAX_HEADER ((uint64_t)1 << 32) /* the header is held in memory; real ones: < 100 MB */
+/* Keys, and tensors: what is kept for each takes several times its bytes. Real models have fewer than
+ * 100,000 tensors and 1,000 keys. */
+#define GGUF_MAX_ITEMS ((uint64_t)1 << 24)
 
 #define GGUF_DEFAULT_ALIGNMENT 32
 #define GGUF_DRAFT_ALIGNMENT 64 /* of the first draft of version 1, not changeable */

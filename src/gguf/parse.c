@@ -62,6 +62,9 @@ static int parse_count(struct cursor *c, const char *field, uint64_t least, uint
         return cursor_fail(c, -EBADMSG, field, at, "%llu cannot fit into a file of %llu bytes%s",
                            (unsigned long long)*ret, (unsigned long long)c->src->size,
                            *ret <= PLAUSIBLE_COUNT ? CURSOR_CUT : "");
+    if (r == 0 && *ret > GGUF_MAX_ITEMS)
+        return cursor_fail(c, -EFBIG, field, at, "%llu is over the limit of %llu",
+                           (unsigned long long)*ret, (unsigned long long)GGUF_MAX_ITEMS);
     return r;
 }
 

@@ -166,6 +166,36 @@ static void test_claims(void)
     free(image);
 }
 
+/* A file of 1 TiB: a count, and nothing behind it but zeros. */
+static int read_counts(const struct source *s, uint64_t off, void *dst, size_t n)
+{
+    memset(dst, 0, n);
+    for (size_t i = 0; i < n && off + i < 24; i++)
+        ((uint8_t *)dst)[i] = ((const uint8_t *)s->mem)[off + i];
+    return 0;
+}
+
+static void test_too_many(void)
+{
+    for (size_t at = 8; at <= 16; at += 8) {
+        uint8_t head[24] = "GGUF\3";
+        struct source s = {.size = (uint64_t)1 << 40, .read = read_counts, .mem = head, .fd = -1};
+        struct gguf *g = NULL;
+        struct err e = {0};
+        put_u64(head + at, GGUF_MAX_ITEMS + 1, false);
+        CU_ASSERT_EQUAL(gguf_parse(&s, 0, &g, &e), -EFBIG);
+        CU_ASSERT_STRING_EQUAL(e.msg, at == 8 ? "number of tensors at byte 8: 16777217 is over the "
+                                                "limit of 16777216"
+                                              : "number of keys at byte 16: 16777217 is over the "
+                                                "limit of 16777216");
+        /* One less is counted, up to the second entry, which is not one. */
+        put_u64(head + at, GGUF_MAX_ITEMS, false);
+        CU_ASSERT_EQUAL(gguf_parse(&s, 0, &g, &e), -EBADMSG);
+        CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, at == 8 ? "tensor 1" : "key 0"));
+        CU_ASSERT_PTR_NULL(g);
+    }
+}
+
 /* ---- no memory ---- */
 
 /* Each allocation fails in turn, with all after it, until none is left to fail. */
@@ -204,6 +234,7 @@ static CU_TestInfo tests[] = {
     {"200000 keys are found; two of one name are refused", test_many_keys},
     {"the smallest entries cost a small multiple", test_smallest},
     {"claims that the file does not hold cost nothing", test_claims},
+    {"more keys or tensors than the limit are refused", test_too_many},
     {"without memory it fails cleanly", test_no_memory},
     CU_TEST_INFO_NULL,
 };
