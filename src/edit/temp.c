@@ -168,10 +168,15 @@ static void let_go(const struct edit_file *f, struct temp *t)
     *t = TEMP_INIT;
 }
 
-/* T3. Undo the exchange. What cannot be undone stays, and what was displaced keeps its new name. */
+/*
+ * T3. Undo the exchange. If that fails, what was displaced is renamed over the new file, which is not
+ * needed any more: a recovery would remove a file that has the name of a temp. What cannot be
+ * undone stays.
+ */
 static void take_back(const struct edit_file *f, struct temp *t)
 {
-    if (f->sys->rename(f->sys, f->dir, t->name, f->name, RENAME_EXCHANGE) == 0)
+    if (f->sys->rename(f->sys, f->dir, t->name, f->name, RENAME_EXCHANGE) == 0 ||
+        f->sys->rename(f->sys, f->dir, t->name, f->name, 0) == 0)
         (void)sys_sync_dir(f->sys, f->dir);
     else
         let_go(f, t);

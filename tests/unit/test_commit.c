@@ -27,7 +27,9 @@ struct intruder {
     int does;
     const char *before; /* NULL: at the start */
     bool no_exchange;
+    bool back_fails; /* the second exchange, which puts back what the first one displaced */
     const struct fixture *x;
+    struct faultsys *fs;
     int fd; /* the model */
 };
 
@@ -43,6 +45,7 @@ static const struct intruder intruders[] = {
     {.does = TOUCHED, .before = "fsync", .no_exchange = true},
     {.does = REPLACED, .before = "rename"},
     {.does = TOUCHED, .before = "rename"},
+    {.does = REPLACED, .before = "rename", .back_fails = true},
 };
 
 static const char foreign[] = "another file";
@@ -50,6 +53,11 @@ static const char foreign[] = "another file";
 static void intrude(void *arg)
 {
     const struct intruder *in = arg;
+    if (in->back_fails) { /* the exchange is the next call, then comes a look at the result */
+        in->fs->mode = FAULT_FAIL;
+        in->fs->n = in->fs->calls + 3;
+        in->fs->error = -EIO;
+    }
     if (in->does == REMOVED)
         (void)unlinkat(in->x->dir, NAME, 0);
     if (in->does == TOUCHED) /* the same bytes at another time */
@@ -77,6 +85,7 @@ static void check_stale(const struct intruder *kind, enum edit_strategy s)
     struct edit_file f = open_model(&x, &fs.sys);
     struct intruder in = *kind;
     in.x = &x;
+    in.fs = &fs;
     in.fd = f.fd;
     fs.hook = intrude;
     fs.arg = &in;
@@ -90,6 +99,7 @@ static void check_stale(const struct intruder *kind, enum edit_strategy s)
     CU_ASSERT_EQUAL(r, -ESTALE);
     CU_ASSERT_EQUAL(e.code, -ESTALE);
     CU_ASSERT_EQUAL(res.old_fd, -1);
+    CU_ASSERT_EQUAL(fs.hit, kind->back_fails);
     CU_ASSERT_EQUAL(files(&x), kind->does == REMOVED ? 0 : 1);
     if (kind->does == REPLACED)
         CU_ASSERT_TRUE(model_is(&x, (const uint8_t *)foreign, sizeof(foreign)));
