@@ -14,6 +14,8 @@
 
 /* Bytes loaded at a time, at least: most headers without a tokenizer fit. */
 #define LOAD_STEP ((uint64_t)64 << 10)
+/* Bytes loaded beyond what is asked for, at most: so many may lie behind the header. */
+#define AHEAD_MOST ((uint64_t)2 << 20)
 
 static int read_mem(const struct source *s, uint64_t off, void *dst, size_t n)
 {
@@ -126,8 +128,9 @@ int cursor_load(struct cursor *c, uint64_t n, const char *field)
         return cursor_fail(c, -EFBIG, field, c->pos, "the header is over %llu bytes",
                            (unsigned long long)GGUF_MAX_HEADER);
     int r = end > c->cap ? grow(c, end) : 0;
-    /* Fill what is allocated, but at most double what is loaded: work follows the header's size. */
-    uint64_t upto = min_u64(max_u64(end, max_u64(2 * c->have, LOAD_STEP)), c->cap);
+    /* Ahead as much as is loaded, within limits: work follows the header's size. */
+    uint64_t ahead = min_u64(max_u64(c->have, LOAD_STEP), AHEAD_MOST);
+    uint64_t upto = min_u64(max_u64(end, c->have + ahead), c->cap);
     if (r == 0)
         r = c->src->read(c->src, c->have, c->bytes + c->have, (size_t)(upto - c->have));
     if (r < 0)

@@ -18,6 +18,7 @@ struct medium {
     const uint8_t *head;
     size_t n;
     uint64_t fails_at;
+    uint64_t *taken; /* NULL, or counts the bytes that were read */
 };
 
 static int read_medium(const struct source *s, uint64_t off, void *dst, size_t n)
@@ -25,6 +26,8 @@ static int read_medium(const struct source *s, uint64_t off, void *dst, size_t n
     const struct medium *m = s->mem;
     if (off + n > m->fails_at)
         return -EIO;
+    if (m->taken)
+        *m->taken += n;
     memset(dst, 0, n);
     if (off < m->n)
         memcpy(dst, m->head + off, min_u64(n, m->n - off));
@@ -68,6 +71,35 @@ static void test_medium(void)
     build_array(&b, "k", GGUF_U8, 1 << 20);
     CU_ASSERT_EQUAL(parse_medium(&b, 1 << 20, &e), -EIO);
     CU_ASSERT_STRING_EQUAL(e.msg, "key 0 'k': array elements at byte 49: Input/output error");
+}
+
+/* A header of n strings in a large file: no byte is read twice, and less than 2 MiB behind it. */
+static void check_ahead(unsigned n)
+{
+    struct build b;
+    struct gguf *g = NULL;
+    uint64_t taken = 0;
+    struct medium m = {.fails_at = UINT64_MAX, .taken = &taken};
+    build_init(&b, 3, false);
+    build_array(&b, "k", GGUF_STRING, n);
+    for (unsigned i = 0; i < n; i++)
+        build_item_str(&b, "0123456789");
+    build_u32(&b, "last", 1);
+    uint8_t *image = build_finish(&b, &m.n);
+    m.head = image;
+    m.s = (struct source){.size = (uint64_t)265 << 20, .read = read_medium, .mem = &m};
+    CU_ASSERT_EQUAL_FATAL(gguf_parse(&m.s, 0, &g, NULL), 0);
+    CU_ASSERT_TRUE(taken >= g->head_len);
+    CU_ASSERT_TRUE(taken - g->head_len < (uint64_t)2 << 20);
+    gguf_free(g);
+    free(image);
+}
+
+static void test_ahead(void)
+{
+    static const unsigned counts[] = {1, 10000, 100000, 475000};
+    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
+        check_ahead(counts[i]);
 }
 
 /* A line of any length of name stays one line, without control bytes. */
@@ -141,6 +173,7 @@ static CU_TestInfo tests[] = {
     {"what is not a regular file", test_no_file},
     {"a header over the limit is refused unread", test_header_limit},
     {"a medium that fails is EIO", test_medium},
+    {"little is read behind the header", test_ahead},
     {"names in lines are escaped and cut", test_names_in_lines},
     CU_TEST_INFO_NULL,
 };
