@@ -237,6 +237,8 @@ static bool matches(const char *pattern, const char *key, size_t n)
 
 const struct key_row *key_find(const char *key, size_t n)
 {
+    if (n > KEY_MAX) /* each row would search all of it for dots */
+        return NULL;
     for (size_t i = 0; i < key_table_len; i++)
         if (matches(key_table[i].pattern, key, n))
             return &key_table[i];
