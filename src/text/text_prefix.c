@@ -8,8 +8,10 @@
 #include "gguf/gguf.h"
 #include "text/scan.h"
 
-/* A longer beginning of a number is not checked. */
-enum { JUDGED = 100 };
+enum {
+    JUDGED = 100,  /* a longer beginning of a number is not checked */
+    LOOKED = 4096, /* bytes of a text that are looked at: it is done again with each write */
+};
 
 /* More digits only make an integer larger; a space ends it. */
 static int integer_prefix(uint32_t type, const uint8_t *p, size_t n)
@@ -46,6 +48,8 @@ static int bool_prefix(const uint8_t *p, size_t n, bool ended)
 
 static int scalar_prefix(uint32_t type, const uint8_t *p, size_t n)
 {
+    if (n > LOOKED)
+        return 0;
     bool ended = n && is_space(p[n - 1]);
     scan_trim(&p, &n);
     if (n == 0 || n > JUDGED)
@@ -64,7 +68,7 @@ static int scalar_prefix(uint32_t type, const uint8_t *p, size_t n)
 /* The first value, as far as it is written: a line, or the text behind the bracket. */
 static int array_prefix(uint32_t elem, const uint8_t *p, size_t n)
 {
-    for (; n && is_space(*p); n--)
+    for (n = n < LOOKED ? n : LOOKED; n && is_space(*p); n--)
         p++;
     if (n == 0 || (elem != GGUF_ARRAY && *p == '['))
         return 0;

@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "text/text.h"
 #include "text/text_parse.h"
@@ -208,11 +210,43 @@ static void test_prefix_hope(void)
     hopeless(GGUF_ARRAY, GGUF_STRING, "[\"", 0);
 }
 
+/* Beginnings are looked at with each write: of a long one only the first 4096 bytes, here blanks, are
+ * read. The others are not there. */
+static void test_long_beginning(void)
+{
+    const struct {
+        uint32_t type, elem;
+    } rows[] = {{GGUF_U32, 0},
+                {GGUF_F32, 0},
+                {GGUF_BOOL, 0},
+                {GGUF_ARRAY, GGUF_U8},
+                {GGUF_ARRAY, GGUF_STRING},
+                {GGUF_ARRAY, GGUF_ARRAY}};
+    size_t n = 1 << 20, page = (size_t)sysconf(_SC_PAGESIZE);
+    uint8_t *text = mmap(NULL, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CU_ASSERT_FATAL(text != MAP_FAILED);
+    CU_ASSERT_EQUAL_FATAL(mprotect(text, page, PROT_READ | PROT_WRITE), 0);
+    memset(text, ' ', page);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        CU_ASSERT_EQUAL(text_prefix_check(rows[i].type, rows[i].elem, text, n), 0);
+    /* A first line that does not end. */
+    memset(text, '1', page);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        (void)text_prefix_check(rows[i].type, rows[i].elem, text, n);
+    /* What is wrong early is found. */
+    text[4000] = 'x';
+    memset(text, ' ', 4000);
+    CU_ASSERT_EQUAL(text_prefix_check(GGUF_ARRAY, GGUF_STRING, text, n), -EINVAL);
+    CU_ASSERT_EQUAL(text_prefix_check(GGUF_U32, 0, text, 4001), -EINVAL);
+    (void)munmap(text, n);
+}
+
 static CU_TestInfo tests[] = {
     {"random values survive a round trip", test_random_round_trip},
     {"random damage is refused or stable", test_random_damage},
     {"hopeless beginnings are refused", test_prefix},
     {"hopeful beginnings are not", test_prefix_hope},
+    {"a long beginning is not read whole", test_long_beginning},
     CU_TEST_INFO_NULL,
 };
 
