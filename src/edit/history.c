@@ -2,6 +2,7 @@
 /* The states of a model's keys in files: see history.h, whose invariants are named here. */
 #include "edit/history.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -194,6 +195,7 @@ int history_prune(struct history *h, const struct history_record *r, struct err 
 {
     CLEANUP(history_names_free) struct history_names l = HISTORY_NAMES_INIT;
     const struct history_name kept = name_of(h, r);
+    assert(!h->begun); /* its lock is the same */
     int done = lock(h, false, e);
     if (done < 0)
         return done;
@@ -343,6 +345,7 @@ int history_clear(struct history *h, size_t *n, struct err *e)
     CLEANUP(history_names_free) struct history_names l = HISTORY_NAMES_INIT;
     *n = 0;
     struct err why = {0};
+    assert(!h->begun);
     int r = lock(h, false, &why);
     if (r == -ENOENT)
         return 0;

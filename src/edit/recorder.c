@@ -137,11 +137,13 @@ void recorder_end(struct recorder *r, bool landed, int64_t now)
 
 bool recorder_is_settled(const struct recorder *r)
 {
-    return !(r->open && r->unsynced) && (r->running || !(r->dirty || r->unpruned));
+    return r->prepared || (!(r->open && r->unsynced) && (r->running || !(r->dirty || r->unpruned)));
 }
 
 int recorder_settle(struct recorder *r, struct err *e)
 {
+    if (r->prepared)
+        return 0;
     int done = write_down(r, e);
     bool due = r->open && r->unsynced, too_many = r->unpruned && !r->running;
     r->unsynced = false;

@@ -57,7 +57,8 @@ int recorder_begin(struct recorder *r, const struct recorded_edit *edit, struct 
 void recorder_end(struct recorder *r, bool landed, int64_t now);
 /*
  * Write what became of the last edit, sync its state, and look at the bounds, unless an edit is being
- * written: then only sync. So a state may be too much until here, or until the next is begun. 0, -errno.
+ * written: then only sync. So a state may be too much until here, or until the next is begun. Does nothing
+ * while a state is prepared: the folder's lock is that state's. 0, -errno.
  */
 int recorder_settle(struct recorder *r, struct err *e);
 /* True if recorder_settle() has nothing to do. */

@@ -166,9 +166,10 @@ struct live {
     size_t flight_edits;     /* keys that it changes */
     struct live_wait *asked; /* requests whose question the thread is asking just now */
     unsigned losses;         /* how often accepted edits were given up */
-    int failed;     /* 0, or why a write that no request waited for failed; reported once */
-    bool freeing;   /* the file that was replaced last still takes its room */
-    char undo[512]; /* about the last undo: as long as a line of struct err */
+    int failed;       /* 0, or why a write that no request waited for failed; reported once */
+    bool freeing;     /* the file that was replaced last still takes its room */
+    char undo[512];   /* about the last undo: as long as a line of struct err */
+    char undone[512]; /* the same, once it is written */
     /* Turns of the writer's thread: */
     struct crew *crew;     /* not owned; set once it has started */
     struct crew *own_crew; /* owned; NULL: it is that of the options */

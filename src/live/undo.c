@@ -5,6 +5,7 @@
  */
 #include "live/edits.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -93,15 +94,29 @@ static int restore(struct live *l, const struct history_pick *p, struct err *e)
     return 1;
 }
 
-static void say_done(struct live *l, const struct history_pick *p, const struct gguf *from)
+/* It is accepted: what is to be said once it is written, and until then. */
+static void say_begun(struct live *l, const struct history_pick *p, const struct gguf *from)
 {
     CLEANUP(buf_free) struct buf what = BUF_INIT;
     history_describe(from, p->keys, &what);
-    (void)snprintf(l->undo, sizeof(l->undo), "back to state %llu: %.*s%s%s",
+    (void)snprintf(l->undone, sizeof(l->undone), "back to state %llu: %.*s%s%s",
                    (unsigned long long)p->rec.number, (int)what.len,
                    what.data ? (const char *)what.data : "", p->fits ? "" : " (",
                    p->fits ? "" : HISTORY_FOREIGN ")");
-    live_log(l, LOG_NOTICE, "undo, %s", l->undo);
+    (void)snprintf(l->undo, sizeof(l->undo), "it was stopped before it was written");
+}
+
+void undo_end(struct live *l, const struct batch *b, const struct err *why)
+{
+    const struct batch_part *keys = batch_part(b, 0);
+    assert(lock_held(&l->lock));
+    if (!b->restored)
+        return;
+    if (!why && keys && !keys->landed)
+        why = &keys->why;
+    (void)snprintf(l->undo, sizeof(l->undo), "%s", why ? why->msg : l->undone);
+    if (!why)
+        live_log(l, LOG_NOTICE, "undo, %s", l->undo);
 }
 
 /* Under the lock. */
@@ -118,7 +133,7 @@ static int undo(struct live *l, const struct snapshot *seen, const struct histor
                        (unsigned long long)p->rec.number);
         return 0;
     }
-    say_done(l, p, snapshot_own(seen));
+    say_begun(l, p, snapshot_own(seen));
     return writer_sync(l, w, true);
 }
 

@@ -251,6 +251,7 @@ static void give_up(struct live *l, const struct err *e)
     buf_free(&notes);
     mark_keys(l, &l->next.change, e);
     tensors_failed(l, &l->next, e);
+    undo_end(l, &l->next, e);
     waits_join(&l->next.waits, l->next.asking);
     l->next.asking = NULL;
     batch_drop(l);
@@ -262,6 +263,7 @@ static void finish(struct live *l, struct job *job, struct parts_retired *old, i
 {
     if (r < 0)
         failed(l, r);
+    undo_end(l, &l->flight, NULL);
     struct live_wait *waits = l->flight.waits; /* more may have joined */
     bool freeing = l->freeing = job->made && !writer_is_small(&l->flight);
     batch_end_steps(l, &l->flight);

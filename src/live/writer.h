@@ -54,6 +54,10 @@ void waits_disown(struct batch *b, const struct live_wait *answered);
 /* The batch is to be written: requests that wait for the disk's answer have it (slow), or wait for the write. */
 void waits_begin(struct batch *b, bool slow, struct live_wait **answered);
 
+/* A batch is over, which may be an undo: what live_undo_said() says of it. why: it cannot be planned; else
+ * NULL. With the lock. */
+void undo_end(struct live *l, const struct batch *b, const struct err *why);
+
 /* What a change does to each key and tensor: a line for each, NUL-terminated. Any thread. */
 void notes_all(const struct edit_change *c, struct buf *out);
 /* The same for each part of a batch. With the lock. */

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include "build_gguf.h"
@@ -181,6 +182,37 @@ static void test_given_up(void)
     three_free(&t);
 }
 
+/* True if somebody has the lock of the folder of states. */
+static bool folder_locked(const struct home *x)
+{
+    int dir = openat(x->dir, "state/ggufs/history", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int r = flock(dir, LOCK_EX | LOCK_NB);
+    (void)close(dir);
+    return r < 0 && errno == EWOULDBLOCK;
+}
+
+/* Nothing is settled while a state is prepared, whose lock of the folder that would give up. */
+static void test_settle_while_prepared(void)
+{
+    struct three t;
+    three_setup(&t);
+    struct recorded_edit first = {t.a, edit_keys_id(t.a), edit_keys_id(t.b), false, 0, 1000};
+    struct recorded_edit e = {t.b, edit_keys_id(t.b), edit_keys_id(t.c), false, 0, 2000};
+    CU_ASSERT_EQUAL(recorder_begin(&t.r, &first, NULL), 0);
+    recorder_end(&t.r, true, 1000);
+    CU_ASSERT_FALSE(recorder_is_settled(&t.r));
+    CU_ASSERT_EQUAL(recorder_prepare(&t.r, &e, NULL), 0);
+    CU_ASSERT_TRUE(recorder_is_settled(&t.r));
+    CU_ASSERT_EQUAL(recorder_settle(&t.r, NULL), 0);
+    CU_ASSERT_TRUE(folder_locked(&t.x));
+    CU_ASSERT_EQUAL(recorder_begin(&t.r, &e, NULL), 0);
+    CU_ASSERT_FALSE(folder_locked(&t.x));
+    end(&t.r, true, 2000);
+    CU_ASSERT_TRUE(numbers_are(&t.x.h, 1, 2));
+    CU_ASSERT_EQUAL(picks(&t.x.h, 0, t.c, t.b, true), 0);
+    three_free(&t);
+}
+
 static void test_text(void)
 {
     struct three t;
@@ -350,6 +382,7 @@ static CU_TestInfo tests[] = {
     {"edits that failed are no states", test_failed},
     {"edits that join a state", test_join},
     {"a state whose edit is given up", test_given_up},
+    {"nothing is settled while a state is prepared", test_settle_while_prepared},
     {"a history as text", test_text},
     {"differences in words", test_describe},
     {"states that are damaged", test_damaged},

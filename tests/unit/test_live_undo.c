@@ -58,12 +58,15 @@ static const struct script scripts[] = {
      UNCHANGED "b.key.bak:u32=1 "},
     {"a signal gives it up", "history close",
      "put a.name 'two'; put b.new '5'; hold; & undo; held; text a.name 'one\n'; gone b.new;"
-     "interrupt; go; wait =EINTR; text a.name 'two\n'; text b.new '5\n';"
+     "said 'it was stopped'; interrupt; go; wait =EINTR; said 'the copy was interrupted'; text "
+     "a.name 'two\n'; "
+     "text b.new '5\n';"
      "list a.name a.count a.other a.list b.new; undo; text a.name 'one\n'",
      UNCHANGED},
     {"one that cannot be written changes nothing", "history auto close sync",
-     "put a.name 'two'; rm a.count; fsync; fail EIO; undo =EIO; text a.name 'two\n';"
-     "gone a.count; refused a.name; fail; list a.name a.other a.list; fsync; undo; good a.name",
+     "put a.name 'two'; rm a.count; fsync; fail EIO; undo =EIO;"
+     "said 'Input/output error'; text a.name 'two\n'; gone a.count; refused a.name; fail; list "
+     "a.name a.other a.list; fsync; undo; good a.name",
      UNCHANGED},
     {"edits that come while it is written are based on it", "history sync",
      "put a.name 'two'; put a.count '9'; fsync; hold; & undo; held; put a.count '11'; go; wait;"
