@@ -32,15 +32,19 @@ static int stamp_file(struct reach *r, const struct found *dir, const char *name
     return is == -ENOMEM ? is : 0;
 }
 
-/* The number of the file of a split model that is the first of these, or behind it; `shards` if no
- * other one has the same name but for the number. */
+/* The number of the file of a split model that is `first`, or the next one that the folder has;
+ * `shards`: no more of them. Names between them that only look similar are passed over. */
 static size_t next_shard(const struct names *names, const char *first, size_t shards)
 {
-    size_t n = strlen(first) - SPLIT_TAIL, at = names_from(names, first);
-    const char *name = at < names->n ? name_at(names, at) : "";
-    bool other = strlen(name) != n + SPLIT_TAIL || memcmp(name, first, n + 1) != 0;
-    size_t number = other ? shards + 1 : strtoul(name + n + 1, NULL, 10);
-    return number > shards ? shards : number - 1;
+    size_t n = strlen(first) - SPLIT_TAIL;
+    for (size_t at = names_from(names, first); at < names->n; at++) {
+        const char *name = name_at(names, at);
+        if (strncmp(name, first, n + 1) != 0)
+            break;
+        if (strlen(name) == n + SPLIT_TAIL && split_count(name) == shards)
+            return strtoul(name + n + 1, NULL, 10) - 1; /* it has five digits, and is not 0 */
+    }
+    return shards;
 }
 
 /* The files of a split model. Its name may stand for many more files than there are: those are not

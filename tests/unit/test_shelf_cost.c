@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "shelf/manifest.h"
-#include "shelf/place.h"
+#include "shelf/slots.h"
 #include "shelf_top.h"
 #include "text/name.h"
 
@@ -185,10 +185,48 @@ static void test_many_organisations(void)
     shelf_top_remove();
 }
 
+/* ---- split models ---- */
+
+/* A model of as many files as a name can claim. Beside the few that exist are names that only look
+ * similar: whatever these are, the lookup ends, and opens what exists and nothing else. */
+static void test_names_like_shards(void)
+{
+    static const char *const others[] = {
+        "m-0000a-of-99999.gguf", "m-000003-of-9999.gguf", "m-00000-of-99999.gguf",
+        "m-00002-of-00009.gguf", "m-0001x-of-99999.gguf", "m- 0003-of-99999.gguf",
+        "m-000a1-of-99999.gguf", "m-00003-of-99999.gguF", "m-00003-of-99999.gguf2",
+        "m-00003-of-9999a.gguf", "m--0001-of-99999.gguf", "m-+0003-of-99999.gguf",
+        "m-99999-of-99998.gguf", "m-zzzzz-of-99999.gguf",
+    };
+    char path[128];
+    struct reach r;
+    uint64_t alone, beside, more;
+    shelf_top_make();
+    shelf_top_add("file", "m-00001-of-99999.gguf", "GGUF");
+    shelf_top_add("file", "m-00005-of-99999.gguf", "GGUF");
+    CU_ASSERT_EQUAL_FATAL(reach_begin(&r, shelf_top, false, NULL), 0);
+    (void)snprintf(path, sizeof(path), "%s/m-00001-of-99999.gguf", shelf_top);
+    CU_ASSERT_EQUAL_FATAL(slot_stamp(&r, path, 99999, &alone), 0);
+    for (size_t n = 0; n < sizeof(others) / sizeof(others[0]); n++)
+        shelf_top_add("file", others[n], "GGUF");
+    opened = 0;
+    CU_ASSERT_EQUAL_FATAL(slot_stamp(&r, path, 99999, &beside), 0);
+    CU_ASSERT_EQUAL(beside, alone);
+    CU_ASSERT_EQUAL(opened, 2);
+    shelf_top_add("file", "m-99999-of-99999.gguf", "GGUF");
+    opened = 0;
+    CU_ASSERT_EQUAL_FATAL(slot_stamp(&r, path, 99999, &more), 0);
+    CU_ASSERT_NOT_EQUAL(more, alone);
+    CU_ASSERT_EQUAL(opened, 3);
+    reach_end(&r);
+    shelf_top_remove();
+}
+
 static CU_TestInfo tests[] = {
     {"a manifest of many layers", test_many_layers},
     {"names of layers", test_layer_names},
     {"many organisations", test_many_organisations},
+    {"names like those of shards", test_names_like_shards},
     CU_TEST_INFO_NULL,
 };
 
