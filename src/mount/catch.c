@@ -37,18 +37,23 @@ static const char *last_line(char *all)
     return line;
 }
 
+void catch_last(int file, char *dst, size_t size)
+{
+    char all[2048];
+    ssize_t n = file < 0 ? 0 : pread(file, all, sizeof(all) - 1, 0);
+    all[n > 0 ? n : 0] = '\0';
+    const char *line = last_line(all);
+    (void)show_in(dst, size, line, strlen(line));
+}
+
 void catch_end(struct caught *c, char *dst, size_t size)
 {
-    char all[2048] = "";
     if (c->stderr_fd >= 0) {
         (void)fflush(stderr);
         (void)dup2(c->stderr_fd, STDERR_FILENO);
         (void)close(c->stderr_fd);
-        ssize_t n = pread(c->file, all, sizeof(all) - 1, 0);
-        all[n > 0 ? n : 0] = '\0';
     }
+    catch_last(c->file, dst, size);
     if (c->file >= 0)
         (void)close(c->file);
-    const char *line = last_line(all);
-    (void)show_in(dst, size, line, strlen(line));
 }

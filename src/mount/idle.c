@@ -3,35 +3,12 @@
 #include "mount/idle.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <string.h>
-#include <sys/mount.h>
-#include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
+#include "mount/takedown.h"
 #include "shelf/mounts.h"
-
-extern char **environ;
-
-/*
- * fusermount3 is asked for by ordinary users; what it says about a mount in use is of no interest.
- */
-static void run_fusermount(char *at)
-{
-    char name[] = "fusermount3", unmount[] = "-u", silent[] = "-q", last[] = "--";
-    char *argv[] = {name, unmount, silent, last, at, NULL};
-    posix_spawn_file_actions_t quiet;
-    pid_t pid;
-    if (posix_spawn_file_actions_init(&quiet) != 0)
-        return;
-    if (posix_spawn_file_actions_addopen(&quiet, STDERR_FILENO, "/dev/null", O_WRONLY, 0) == 0 &&
-        posix_spawnp(&pid, name, &quiet, NULL, argv, environ) == 0)
-        (void)waitpid(pid, NULL, 0);
-    (void)posix_spawn_file_actions_destroy(&quiet);
-}
 
 /* Another file system may have been mounted over this one since. */
 static bool is_seen(const struct idle *i)
@@ -41,13 +18,6 @@ static bool is_seen(const struct idle *i)
     bool seen = top && top->dev == i->dev;
     mounts_free(&ms);
     return seen;
-}
-
-/* If this succeeds the session's loop returns, and idle_end() follows. */
-static void try_unmount(char *at)
-{
-    if (umount2(at, UMOUNT_NOFOLLOW) < 0 && errno == EPERM)
-        run_fusermount(at);
 }
 
 static void *watch(void *arg)
@@ -64,8 +34,9 @@ static void *watch(void *arg)
             ;
         if (r == 0)
             return NULL;
+        /* If it succeeds the session's loop returns, and idle_end() follows. It may be in use. */
         if (handles_idle(i->handles, &seen) && is_seen(i))
-            try_unmount(i->mountpoint);
+            (void)mount_take_down(i->mountpoint, false, NULL);
     }
 }
 

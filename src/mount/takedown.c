@@ -3,7 +3,10 @@
 #include "mount/takedown.h"
 
 #include <errno.h>
+#include <spawn.h>
+#include <stdint.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/statfs.h>
 #include <sys/wait.h>
@@ -11,6 +14,8 @@
 
 #include "mount/aside.h"
 #include "mount/catch.h"
+
+extern char **environ;
 
 /* statfs(2) always asks the daemon. For other users the kernel itself replies, with zeros. */
 static int ask(const void *at, int out)
@@ -28,25 +33,39 @@ enum mount_life mount_life(const char *at, int ms)
     return r < 0 ? MOUNT_UNKNOWN : (enum mount_life)r;
 }
 
+/* Start it, with its standard error in `said`; -1: it stays as it is. 0, -errno. */
+static int spawn_fusermount(const char *at, bool lazy, int said, pid_t *pid)
+{
+    char name[] = "fusermount3", now[] = "-u", later[] = "-uz", last[] = "--";
+    char *const argv[] = {name, lazy ? later : now, last, (char *)(uintptr_t)at, NULL};
+    posix_spawn_file_actions_t actions;
+    int r = posix_spawn_file_actions_init(&actions);
+    if (r != 0)
+        return -r;
+    if (said >= 0)
+        r = posix_spawn_file_actions_adddup2(&actions, said, STDERR_FILENO);
+    if (r == 0)
+        r = posix_spawnp(pid, argv[0], &actions, NULL, argv, environ);
+    (void)posix_spawn_file_actions_destroy(&actions);
+    return -r;
+}
+
 static int run_fusermount(const char *at, bool lazy, struct err *e)
 {
-    char said[256];
-    int status = 0;
-    struct caught c = catch_begin();
-    pid_t pid = fork();
-    if (pid == 0) {
-        (void)execlp("fusermount3", "fusermount3", lazy ? "-uz" : "-u", "--", at, (char *)NULL);
-        _exit(127);
-    }
-    int why = pid < 0 || waitpid(pid, &status, 0) < 0 ? errno : 0;
-    catch_end(&c, said, sizeof(said));
-    if (why)
-        return err_set(e, -why, "cannot run fusermount3: %s", strerror(why));
+    char said[256] = "";
+    int status = 0, file = memfd_create("ggufs-stderr", MFD_CLOEXEC);
+    pid_t pid;
+    int r = spawn_fusermount(at, lazy, file, &pid);
+    while (r == 0 && waitpid(pid, &status, 0) < 0)
+        r = errno == EINTR ? 0 : -errno;
+    catch_last(file, said, sizeof(said));
+    if (file >= 0)
+        (void)close(file);
+    if (r < 0)
+        return err_set(e, r, "cannot run fusermount3: %s", strerror(-r));
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
         return 0;
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
-        return err_set(e, -ENOENT, "cannot run fusermount3");
-    int r = strstr(said, strerror(EBUSY)) ? -EBUSY : -EPERM;
+    r = strstr(said, strerror(EBUSY)) ? -EBUSY : -EPERM;
     return err_set(e, r, "fusermount3 -u failed%s%s", said[0] ? ": " : "", said);
 }
 

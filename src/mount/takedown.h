@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Mounts seen from outside of their daemon: find out if it lives, and take them down.
+ * Find out if the daemon of a mount lives, and take mounts down.
  *
- * Threads: only before any are started (processes are forked, standard error is captured).
+ * Threads: mount_life() only before any are started (it forks); mount_take_down() from any.
  */
 #ifndef MOUNT_TAKEDOWN_H
 #define MOUNT_TAKEDOWN_H
