@@ -35,6 +35,7 @@ struct mnt {
     struct handles handles;
     struct passing passing;
     int device; /* descriptor of the session; its owner is the session */
+    int dead;   /* to take its place: connection.h */
     /*
      * The last file that mknod(2) made, still open, owned; or NULL. It has no value yet: the next
      * open for writing, most likely of the same file, takes over its draft.

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "mount/catch.h"
+#include "mount/connection.h"
 #include "mount/first.h"
 #include "mount/guard.h"
 #include "mount/holder.h"
@@ -22,6 +23,7 @@
 #include "mount/readahead.h"
 #include "mount/signals.h"
 #include "mount/spot.h"
+#include "mount/takedown.h"
 
 /* Make the session and mount it. Any signal after that ends it cleanly. */
 static struct fuse_session *mount_session(struct mnt_options *o, struct mnt *m, struct err *e)
@@ -153,21 +155,13 @@ static bool is_mounted(dev_t dev, const struct mnt_options *o, const struct shel
     return found;
 }
 
-/*
- * Close the connection to the kernel: all its requests fail from now on. If the mount no longer
- * exists, its mount point may have another one, which must stay. libfuse unmounts nothing if its
- * descriptor reports an error, as that of an ended connection does, or a pipe without a reader.
- * (After a lazy unmount the connection has not ended.)
- */
-static void disconnect(struct fuse_session *se, bool mounted)
+/* Unmount it where it is mounted. */
+static void unmount(const struct mnt_options *o)
 {
-    int end[2];
-    if (!mounted && pipe2(end, O_CLOEXEC) == 0) {
-        (void)close(end[0]);
-        (void)dup3(end[1], fuse_session_fd(se), O_CLOEXEC);
-        (void)close(end[1]);
-    }
-    fuse_session_unmount(se);
+    struct err e = {0};
+    char at[SHOW_MAX];
+    if (mount_take_down(o->mountpoint, true, &e) < 0)
+        log_line(LOG_WARNING, "%s: %s", show(at, o->mountpoint, strlen(o->mountpoint)), e.msg);
 }
 
 /*
@@ -177,8 +171,8 @@ static void disconnect(struct fuse_session *se, bool mounted)
  * that they do not end the process early (a system that shuts down unmounts and then sends
  * signals).
  */
-static int finish(struct fuse_session *se, struct mnt *m, const struct ending *end, int r,
-                  struct err *e)
+static int finish(struct fuse_session *se, const struct mnt_options *o, struct mnt *m,
+                  const struct ending *end, int r, struct err *e)
 {
     CLEANUP(buf_free) struct buf lost = BUF_INIT;
     daemon_leave(m->status);
@@ -186,7 +180,9 @@ static int finish(struct fuse_session *se, struct mnt *m, const struct ending *e
     mnt_made(m, NULL);
     if (end->cut_off)
         shelf_abandon(m->shelf);
-    disconnect(se, end->mounted);
+    connection_cut(se, &m->dead);
+    if (end->mounted)
+        unmount(o);
     handles_end(&m->handles);
     passing_free(&m->passing);
     int failed = shelf_finish(m->shelf);
@@ -222,7 +218,7 @@ static int serve(struct fuse_session *se, const struct mnt_options *o, struct mn
     /* Do not access a file system that may still be served: this thread would have to answer. */
     struct ending end = {.mounted = is_mounted(dev, o, m->shelf)};
     end.cut_off = signalled || ended != 0 || r < 0 || is_there(dev, end.mounted);
-    return finish(se, m, &end, r, e);
+    return finish(se, o, m, &end, r, e);
 }
 
 static int run_shelf(struct mnt_options *o, struct shelf *t, int status, struct err *e)
@@ -231,13 +227,14 @@ static int run_shelf(struct mnt_options *o, struct shelf *t, int status, struct 
     int r = mnt_options_finish(o, t);
     if (r < 0)
         return err_set(e, r, "no memory");
-    struct fuse_session *se = mount_session(o, &m, e);
+    r = connection_reserve(&m.dead, e);
+    struct fuse_session *se = r == 0 ? mount_session(o, &m, e) : NULL;
     if (!se)
         return e->code;
     m.device = fuse_session_fd(se);
     say_read_only(o, t);
     r = serve(se, o, &m, e);
-    fuse_session_destroy(se);
+    connection_end(se);
     return r;
 }
 

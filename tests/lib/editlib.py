@@ -261,12 +261,13 @@ class Gate:
 
     @contextlib.contextmanager
     def before(self, what):
-        """Programs that are started meanwhile wait before that: GATE, GATE_FREE."""
+        """Programs that are started meanwhile wait before that: GATE, GATE_FREE, GATE_UNMOUNT."""
         os.environ[what], os.environ['LD_PRELOAD'] = self.name, GATE
         try:
             yield
         finally:
-            del os.environ[what], os.environ['LD_PRELOAD']
+            del os.environ[what]
+            os.environ.pop('LD_PRELOAD', None)
 
     def shut(self):
         os.mkfifo(self.name)

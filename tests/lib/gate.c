@@ -3,7 +3,8 @@
  * Preloaded into the program, a gate before each copy of data: GATE names a FIFO, at which
  * copy_file_range() waits until somebody has opened it for writing and closed it again. Without
  * the FIFO it does not wait. So a test decides how long a copy takes. GATE_FREE is the same for
- * munmap() of LARGE bytes or more, by which a model file that was replaced is let go of.
+ * munmap() of LARGE bytes or more, by which a model file that was replaced is let go of, and
+ * GATE_UNMOUNT for umount2().
  *
  * GATE_CLOCK names a file with a number of milliseconds: CLOCK_MONOTONIC shows that, since a moment
  * that a machine never reaches, so that no wait for a time ends by itself.
@@ -11,6 +12,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -33,6 +35,12 @@ int munmap(void *at, size_t n)
     if (n >= LARGE)
         pass(getenv("GATE_FREE"));
     return (int)syscall(SYS_munmap, at, n);
+}
+
+int umount2(const char *at, int flags)
+{
+    pass(getenv("GATE_UNMOUNT"));
+    return (int)syscall(SYS_umount2, at, flags);
 }
 
 ssize_t copy_file_range(int from, off64_t *from_off, int to, off64_t *to_off, size_t n,

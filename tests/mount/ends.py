@@ -315,6 +315,67 @@ class Ends(unittest.TestCase):
                 call.wait()
                 self.forced()
 
+
+class Replies(unittest.TestCase):
+    """Replies to calls that wait for the writer come when the session has ended."""
+
+    MODELS = [f'{i}.gguf' for i in range(8)]
+
+    def mounted(self):
+        folder = mountlib.path('models')
+        os.makedirs(folder, exist_ok=True)
+        for name in self.MODELS:
+            mountlib.put(os.path.join(folder, name), model())
+        copy, unmount = Gate(mountlib.path('copy')), Gate(mountlib.path('unmount'))
+        mount = mountlib.Foreground(folder, '-o', 'relayout=copy,history=0')
+        with copy.before('GATE'), unmount.before('GATE_UNMOUNT'):
+            at, process = mount.__enter__()
+        self.addCleanup(mount.__exit__, None)
+        self.addCleanup(copy.remove)
+        self.addCleanup(unmount.remove)
+        return folder, at, process, copy, unmount
+
+    def waiting(self, at, names):
+        """Programs that wait until their edits are written."""
+        for name in names:
+            place = os.path.join(at, name)
+            yield Call(lambda place=place: write(place, 'my.key', 'text', fsync=True))
+            editlib.until(lambda place=place: b'"my.key"' in mountlib.get(
+                os.path.join(place, 'metadata.json')))
+
+    @staticmethod
+    def open_files(process):
+        folder = f'/proc/{process.pid}/fd'
+        return {number: os.readlink(os.path.join(folder, number)) for number in os.listdir(folder)}
+
+    @needs_gate
+    def test_into_no_file(self):
+        """The unmount is held up, and meanwhile calls are replied to whose edits made new files. None of
+        them gets the number to which libfuse writes replies."""
+        folder, at, process, copy, unmount = self.mounted()
+        copy.shut()
+        calls = [*self.waiting(at, self.MODELS[:1])]
+        copy.wait()
+        calls += self.waiting(at, self.MODELS[1:])
+        number, = [n for n, file in self.open_files(process).items() if file == '/dev/fuse']
+        unmount.shut()
+        process.send_signal(signal.SIGTERM)
+        unmount.wait()
+        self.assertRegex(self.open_files(process).get(number, 'free'), '^pipe:')
+        copy.open()
+        for name in self.MODELS:
+            editlib.until(lambda name=name: b'my.key' in mountlib.get(os.path.join(folder, name)))
+        self.assertRegex(self.open_files(process).get(number, 'free'), '^pipe:')
+        unmount.open()
+        self.assertEqual(process.wait(mountlib.LIMIT), 0)
+        for call in calls:
+            call.wait()  # an answer, or the connection's end
+        want = Want(model())
+        want.set(b'my.key', Value('string', b'text'))
+        for name in self.MODELS:
+            want.check(mountlib.get(os.path.join(folder, name)))
+
+
 class Closing(unittest.TestCase):
     def test_at_once(self):
         """A signal as soon as it is mounted leaves no mount without its daemon."""

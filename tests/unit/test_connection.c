@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT */
+/* mount/connection: the number of a session's descriptor, from the end of its connection on. */
+#include "cu_main.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define FUSE_USE_VERSION 312
+#include <fuse_lowlevel.h>
+
+#include "mount/connection.h"
+
+/* A session whose connection leads to a socket. */
+static struct fuse_session *session(int fd)
+{
+    static const struct fuse_lowlevel_ops none = {.lookup = NULL};
+    char name[] = "test", at[32], *argv[] = {name, NULL};
+    struct fuse_args args = FUSE_ARGS_INIT(1, argv);
+    (void)snprintf(at, sizeof(at), "/dev/fd/%d", fd);
+    struct fuse_session *se = fuse_session_new(&args, &none, sizeof(none), NULL);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(se);
+    CU_ASSERT_EQUAL_FATAL(fuse_session_mount(se, at), 0);
+    CU_ASSERT_EQUAL(fuse_session_fd(se), fd);
+    return se;
+}
+
+/* The other end sees it, and no file that is opened gets the number. */
+static void test_cut(void)
+{
+    struct err e = {0};
+    int end[2], dead;
+    char byte = 0;
+    (void)signal(SIGPIPE, SIG_IGN);
+    CU_ASSERT_EQUAL_FATAL(connection_reserve(&dead, &e), 0);
+    CU_ASSERT_EQUAL_FATAL(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, end), 0);
+    struct fuse_session *se = session(end[0]);
+    connection_cut(se, &dead);
+    CU_ASSERT_EQUAL(dead, -1);
+    CU_ASSERT_EQUAL(fuse_session_fd(se), end[0]);
+    CU_ASSERT_EQUAL(read(end[1], &byte, 1), 0);
+    CU_ASSERT_EQUAL(write(end[0], &byte, 1), -1);
+    CU_ASSERT_EQUAL(errno, EPIPE);
+    CU_ASSERT_EQUAL(fcntl(end[0], F_GETFD), FD_CLOEXEC);
+    /* By this libfuse knows that there is nothing to unmount. */
+    struct pollfd p = {.fd = end[0]};
+    CU_ASSERT_EQUAL(poll(&p, 1, 0), 1);
+    CU_ASSERT_TRUE(p.revents & POLLERR);
+    connection_end(se);
+    CU_ASSERT_EQUAL(fcntl(end[0], F_GETFD), -1);
+    (void)close(end[1]);
+}
+
+/* With no descriptor to spare nothing is mounted. */
+static void test_none_left(void)
+{
+    struct err e = {0};
+    int dead, low = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    CU_ASSERT_TRUE_FATAL(low >= 0);
+    struct rlimit was, little = {.rlim_cur = (rlim_t)low + 1};
+    CU_ASSERT_EQUAL_FATAL(getrlimit(RLIMIT_NOFILE, &was), 0);
+    little.rlim_max = was.rlim_max;
+    CU_ASSERT_EQUAL_FATAL(setrlimit(RLIMIT_NOFILE, &little), 0);
+    CU_ASSERT_EQUAL(connection_reserve(&dead, &e), -EMFILE);
+    CU_ASSERT_EQUAL(dead, -1);
+    CU_ASSERT_STRING_EQUAL(e.msg, "cannot make a pipe: Too many open files");
+    CU_ASSERT_EQUAL(setrlimit(RLIMIT_NOFILE, &was), 0);
+    (void)close(low);
+}
+
+static CU_TestInfo tests[] = {
+    {"the end of a connection", test_cut},
+    {"no descriptor to spare", test_none_left},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("connection", tests)
