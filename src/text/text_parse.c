@@ -3,6 +3,7 @@
 #include "text/text_parse.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/bytes.h"
@@ -209,8 +210,8 @@ static void beside_next(struct beside *b)
     b->any = true;
 }
 
-static int parse_items(struct parse *p, struct items *it, uint32_t elem, struct type_list inner,
-                       const struct gguf_value *old, unsigned depth);
+static int parse_items(struct parse *p, struct items *it, uint32_t elem,
+                       const struct type_node *inner, const struct gguf_value *old, unsigned depth);
 
 /* The element type of the inner array at p->r.at. */
 static int inner_type(struct parse *p, const struct beside *b, uint32_t *elem)
@@ -233,9 +234,8 @@ static int item_array(struct parse *p, struct type_walk *types, const struct bes
                       unsigned depth)
 {
     size_t len;
-    uint32_t elem = 0;
-    struct type_list inner = {0};
-    bool given = type_walk_next(types, &elem, &inner);
+    const struct type_node *given = type_walk_next(types);
+    uint32_t elem = given ? given->elem : 0;
     if (!reader_at(&p->r, '['))
         return reader_fail(&p->r, -EINVAL, "a JSON array [...] is expected");
     if (b->current &&
@@ -251,7 +251,7 @@ static int item_array(struct parse *p, struct type_walk *types, const struct bes
         return r;
     struct items it = items_begin_array(&p->r);
     const struct gguf_value *old = b->current && b->item.elem == elem ? &b->item : NULL;
-    return parse_items(p, &it, elem, inner, old, depth);
+    return parse_items(p, &it, elem, given ? given->inner : NULL, old, depth);
 }
 
 static int parse_item(struct parse *p, uint32_t type, struct type_walk *types,
@@ -265,8 +265,8 @@ static int parse_item(struct parse *p, uint32_t type, struct type_walk *types,
 }
 
 /* Element type, count and elements. old: of the same element type, or NULL. */
-static int parse_items(struct parse *p, struct items *it, uint32_t elem, struct type_list inner,
-                       const struct gguf_value *old, unsigned depth)
+static int parse_items(struct parse *p, struct items *it, uint32_t elem,
+                       const struct type_node *inner, const struct gguf_value *old, unsigned depth)
 {
     struct beside b = {.walk = {0}};
     struct type_walk types = type_walk(inner);
@@ -289,19 +289,22 @@ static int parse_items(struct parse *p, struct items *it, uint32_t elem, struct 
     return r;
 }
 
-static int parse_array(struct parse *p, uint32_t elem, struct type_list inner,
-                       const struct gguf_value *old)
+static int parse_array(struct parse *p, const struct type_name *t, const struct gguf_value *old)
 {
-    struct items it = items_begin_text(&p->r, elem != GGUF_ARRAY);
-    int r = parse_items(p, &it, elem, inner, old, 0);
+    struct items it = items_begin_text(&p->r, t->elem != GGUF_ARRAY);
+    struct type_node *inner;
+    int r = type_nodes(t->inner, &inner);
+    if (r < 0)
+        return err_set(p->r.err, r, "no memory");
+    r = parse_items(p, &it, t->elem, inner, old, 0);
+    free(inner);
     if (r < 0)
         return r;
     reader_skip_space(&p->r);
     return p->r.at == p->r.end ? 0 : reader_fail(&p->r, -EINVAL, "text follows the array");
 }
 
-static int parse_value(struct parse *p, uint32_t type, uint32_t elem, struct type_list inner,
-                       const struct gguf_value *old)
+static int parse_value(struct parse *p, const struct type_name *t, const struct gguf_value *old)
 {
     size_t n = (size_t)(p->r.end - p->r.at);
     if (old && unchanged(old, p->r.at, n)) {
@@ -310,9 +313,9 @@ static int parse_value(struct parse *p, uint32_t type, uint32_t elem, struct typ
     }
     if (n > GGUF_MAX_STRING + 1) /* a string's text may end with a newline */
         return too_big(p);
-    if (type == GGUF_ARRAY)
-        return parse_array(p, elem, inner, old);
-    return type == GGUF_STRING ? parse_string(p) : parse_scalar(p, type, old);
+    if (t->type == GGUF_ARRAY)
+        return parse_array(p, t, old);
+    return t->type == GGUF_STRING ? parse_string(p) : parse_scalar(p, t->type, old);
 }
 
 int text_parse(const struct gguf_format *fmt, uint32_t type, uint32_t elem, const uint8_t *text,
@@ -333,7 +336,7 @@ int text_parse_as(const struct gguf_format *fmt, const struct type_name *t, cons
         old = NULL;
     if (old && t->inner.p && !type_name_is(old, t->inner))
         old = NULL;
-    int r = parse_value(&p, t->type, t->elem, t->inner, old);
+    int r = parse_value(&p, t, old);
     if (r == 0 && buf_error(payload))
         r = err_set(e, buf_error(payload), "no memory");
     if (r < 0)

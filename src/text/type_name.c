@@ -2,6 +2,9 @@
 /* Types as texts: see type_name.h. */
 #include "text/type_name.h"
 
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "gguf/gguf.h"
@@ -11,67 +14,87 @@ enum { HEAD = sizeof(array_head) - 1 };
 
 /* ---- to text ---- */
 
-static void put_list(const struct gguf_value *array, struct buf *out);
+static bool put_list(const struct gguf_value *array, struct buf *out);
 
-static void put_run(struct buf *out, const struct buf *item, uint64_t n, bool counted, bool first)
+/* Puts what ends a run of n inner arrays between its text and that at `at`. Returns its bytes. */
+static size_t end_run(struct buf *out, size_t at, uint64_t n)
 {
-    buf_str(out, first ? "" : ",");
-    buf_add(out, item->data, item->len);
-    if (counted && n > 1)
-        buf_printf(out, "*%llu", (unsigned long long)n);
+    char s[24] = ",";
+    size_t behind = out->len - at;
+    if (n > 1)
+        (void)snprintf(s, sizeof(s), "*%llu,", (unsigned long long)n);
+    size_t bytes = strlen(s);
+    if (!buf_extend(out, bytes))
+        return 0;
+    memmove(out->data + at + bytes, out->data + at, behind);
+    memcpy(out->data + at, s, bytes);
+    return bytes;
 }
 
-static bool same(const struct buf *a, const struct buf *b)
+/* The text behind `end` is that from `begin` to `end`. */
+static bool repeats(const struct buf *out, size_t begin, size_t end)
 {
-    return a->len == b->len && (a->len == 0 || memcmp(a->data, b->data, a->len) == 0);
+    return out->len - end == end - begin &&
+           memcmp(out->data + begin, out->data + end, end - begin) == 0;
 }
 
-/* The inner arrays of an array of arrays: equal ones together. */
-static void put_inner(const struct gguf_value *array, struct buf *out)
+/*
+ * The inner arrays of an array of arrays: equal ones together. The text of each is made behind that
+ * of the run before it, and dropped if it is the same. Of arrays of numbers or strings the types are
+ * compared instead. False: no memory, or the text is too long for a name.
+ */
+static bool put_inner(const struct gguf_value *array, struct buf *out)
 {
-    CLEANUP(buf_free) struct buf run = BUF_INIT;
+    size_t begin = out->len, run = begin, end = begin; /* the run's text is from `run` to `end` */
+    uint32_t plain = GGUF_VALUE_TYPES; /* the run: the type of elements that are not arrays */
+    uint64_t n = 0;
     struct gguf_value item;
-    uint64_t n = 0, runs = 0;
-    for (struct gguf_walk w = gguf_walk(array); gguf_next(&w, &item);) {
-        struct buf now = BUF_INIT;
-        buf_str(&now, array_head);
-        put_list(&item, &now);
-        buf_char(&now, ']');
-        if (n && !same(&run, &now)) {
-            put_run(out, &run, n, true, runs++ == 0);
-            n = 0;
+    for (struct gguf_walk w = gguf_walk(array); gguf_next(&w, &item); n++) {
+        if (item.elem == plain)
+            continue;
+        buf_str(out, array_head);
+        if (!put_list(&item, out))
+            return false;
+        buf_char(out, ']');
+        if (buf_error(out) || out->len - end > TYPE_NAME_MOST)
+            return false;
+        if (n > 0 && repeats(out, run, end)) {
+            out->len = end;
+            continue;
         }
-        buf_free(&run);
-        run = now;
-        n++;
-        if (out->len > TYPE_NAME_MOST)
-            return;
+        if (n > 0)
+            run = end + end_run(out, end, n);
+        end = out->len;
+        plain = item.elem == GGUF_ARRAY ? GGUF_VALUE_TYPES : item.elem;
+        n = 0;
+        if (end - begin > TYPE_NAME_MOST)
+            return false;
     }
-    put_run(out, &run, n, runs > 0, runs == 0);
+    if (run > begin && n > 1)
+        buf_printf(out, "*%llu", (unsigned long long)n);
+    return true;
 }
 
-static void put_list(const struct gguf_value *array, struct buf *out)
+static bool put_list(const struct gguf_value *array, struct buf *out)
 {
     if (array->elem == GGUF_ARRAY && array->count > 0)
-        put_inner(array, out);
-    else
-        buf_str(out, gguf_types[array->elem].name);
+        return put_inner(array, out);
+    buf_str(out, gguf_types[array->elem].name);
+    return true;
 }
 
 void type_name_put(const struct gguf_value *v, struct buf *out)
 {
     char brief[GGUF_TYPE_NAME_MAX];
     size_t begin = out->len;
-    if (v->type != GGUF_ARRAY || v->elem != GGUF_ARRAY || !v->data) {
-        buf_str(out, gguf_type_name(v, brief));
-        return;
+    if (v->type == GGUF_ARRAY && v->elem == GGUF_ARRAY && v->data) {
+        buf_str(out, array_head);
+        bool named = put_list(v, out);
+        buf_char(out, ']');
+        if (named && out->len - begin <= TYPE_NAME_MOST)
+            return;
+        out->len = begin;
     }
-    buf_str(out, array_head);
-    put_list(v, out);
-    buf_char(out, ']');
-    if (out->len - begin <= TYPE_NAME_MOST)
-        return;
-    out->len = begin;
     buf_str(out, gguf_type_name(v, brief));
 }
 
@@ -176,23 +199,48 @@ bool type_name_get(const char *name, size_t n, struct type_name *ret)
            read_list((struct type_list){name + HEAD, n - HEAD - 1}, 1, &ret->elem, &ret->inner);
 }
 
-bool type_walk_next(struct type_walk *w, uint32_t *elem, struct type_list *inner)
+/* The nodes of a list, from *next on. */
+static const struct type_node *make_nodes(struct type_list list, struct type_node **next)
 {
+    const struct type_node *first = NULL, **link = &first;
     struct item it;
-    if (!w->left.p || !read_item(w->left.p, w->left.n, &it))
-        return false;
-    if (w->used == it.times && it.bytes < w->left.n) {
-        w->left.p += it.bytes + 1;
-        w->left.n -= it.bytes + 1;
-        w->used = 0;
-        if (!read_item(w->left.p, w->left.n, &it))
-            return false;
+    while (list.n > 0 && read_item(list.p, list.n, &it)) {
+        struct type_node *t = (*next)++;
+        *link = t;
+        link = &t->next;
+        t->times = it.times;
+        t->elem = GGUF_ARRAY;
+        if (starts_array(it.list.p, it.list.n))
+            t->inner = make_nodes(it.list, next);
+        else
+            (void)plain_type(it.list.p, it.list.n, &t->elem);
+        size_t behind = it.bytes < list.n ? it.bytes + 1 : list.n;
+        list.p += behind;
+        list.n -= behind;
     }
-    w->used += w->used < it.times;
-    *inner = (struct type_list){0};
-    if (!starts_array(it.list.p, it.list.n))
-        return plain_type(it.list.p, it.list.n, elem);
-    *elem = GGUF_ARRAY;
-    *inner = it.list;
-    return true;
+    return first;
+}
+
+int type_nodes(struct type_list list, struct type_node **ret)
+{
+    size_t n = 0;
+    *ret = NULL;
+    for (size_t i = 0; i < list.n; i++)
+        n += list.p[i] == '[';
+    if (n == 0)
+        return 0;
+    struct type_node *next = *ret = calloc(n, sizeof(*next));
+    if (!next)
+        return -ENOMEM;
+    (void)make_nodes(list, &next);
+    return 0;
+}
+
+const struct type_node *type_walk_next(struct type_walk *w)
+{
+    if (w->at && w->used == w->at->times && w->at->next)
+        *w = type_walk(w->at->next);
+    if (w->at && w->used < w->at->times)
+        w->used++;
+    return w->at;
 }

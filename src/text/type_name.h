@@ -33,26 +33,37 @@ struct type_name {
     struct type_list inner; /* of an array of arrays: what they are, if the name says so */
 };
 
-/* A longer name than TYPE_NAME_MOST leaves inner types out: array[array]. */
+/* A longer name than TYPE_NAME_MOST leaves inner types out: array[array]. Not for a buf that measures. */
 void type_name_put(const struct gguf_value *v, struct buf *out);
 /* False if there is no such type. ret->inner points into the name. */
 bool type_name_get(const char *name, size_t n, struct type_name *ret);
 /* True if the value is of the type that the list of inner types names. */
 bool type_name_is(const struct gguf_value *v, struct type_list inner);
 
-/* The lists of inner arrays, one after another. */
-struct type_walk {
-    struct type_list left; /* from the present item on */
-    uint64_t used;         /* how often that was taken */
+/* An inner type of a list. */
+struct type_node {
+    const struct type_node *next; /* the one behind it; NULL: it is the last, for all that follow */
+    const struct type_node *inner; /* the first of its own list; NULL: it has none */
+    uint64_t times;
+    uint32_t elem; /* the element type of such arrays */
 };
 
-static inline struct type_walk type_walk(struct type_list list)
+/* The inner types of a list from type_name_get(), read once. The first is *ret: owned, free() drops
+ * all. NULL: the list is empty. The name is not needed any more. 0 or -ENOMEM. */
+int type_nodes(struct type_list list, struct type_node **ret);
+
+/* The types of inner arrays, one after another. */
+struct type_walk {
+    const struct type_node *at; /* the present one; NULL: the list does not say */
+    uint64_t used;              /* how often it was taken */
+};
+
+static inline struct type_walk type_walk(const struct type_node *list)
 {
-    return (struct type_walk){.left = list};
+    return (struct type_walk){.at = list};
 }
 
-/* The next inner array: its element type, and the list of its own elements if they are arrays.
- * False: the list does not say. */
-bool type_walk_next(struct type_walk *w, uint32_t *elem, struct type_list *inner);
+/* That of the next inner array; NULL: the list does not say. */
+const struct type_node *type_walk_next(struct type_walk *w);
 
 #endif

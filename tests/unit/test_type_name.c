@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* text/type_name: the types of inner arrays in names, and texts that are parsed by such names. */
+#include "alloc.h"
 #include "cu_main.h"
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "gguf/gguf.h"
@@ -155,10 +157,97 @@ static void test_long(void)
     CU_ASSERT_TRUE(name_is(&v, "array[array]"));
 }
 
+/* "array[array[array[bool],array[u8],...]]": 18 KB. */
+static void long_name(struct buf *out)
+{
+    buf_str(out, "array[array[");
+    for (unsigned k = 0; k < 1600; k++)
+        buf_str(out, k % 2 ? ",array[u8]" : &",array[bool]"[k == 0]);
+    buf_str(out, "]]");
+    buf_char(out, '\0');
+}
+
+/* Equal inner types of which two are longer than a name. */
+static void test_long_and_equal(void)
+{
+    CLEANUP(buf_free) struct buf name = BUF_INIT, text = BUF_INIT, payload = BUF_INIT;
+    long_name(&name);
+    for (unsigned i = 0; i < 3; i++) {
+        buf_char(&text, '[');
+        for (unsigned k = 0; k < 1600; k++)
+            buf_str(&text, k % 2 ? ",[7]" : &",[true]"[k == 0]);
+        buf_str(&text, "]\n");
+    }
+    buf_char(&text, '\0');
+    CU_ASSERT_EQUAL(parse(&v3, (char *)name.data, (char *)text.data, NULL, &payload, NULL), 0);
+    struct gguf_value v = gguf_value_at(&v3, GGUF_ARRAY, payload.data);
+    CU_ASSERT_TRUE(name_is(&v, (char *)name.data));
+}
+
+/* The same memory for few inner arrays and for many. */
+static void check_memory(const char *line)
+{
+    CLEANUP(buf_free) struct buf text = BUF_INIT, payload = BUF_INIT, name = BUF_INIT;
+    for (int i = 0; i < 1000; i++)
+        buf_str(&text, line);
+    buf_char(&text, '\0');
+    CU_ASSERT_EQUAL(parse(&v3, "array[array]", (char *)text.data, NULL, &payload, NULL), 0);
+    struct gguf_value v = gguf_value_at(&v3, GGUF_ARRAY, payload.data);
+    alloc_count();
+    type_name_put(&v, &name);
+    CU_ASSERT_TRUE(alloc_calls() < 8);
+}
+
+static void test_memory(void)
+{
+    check_memory("[1]\n");
+    check_memory("[]\n");
+    check_memory("[[1],[\"x\"],[\"x\"]]\n");
+    check_memory("[[[1]],[]]\n");
+}
+
+/* A list is read once: what it says is known when its text is gone. */
+static void test_nodes(void)
+{
+    char list[] = "array[array[array[i8]*2,array[u64]]],array[bool]*2,array[array]";
+    struct type_node *all;
+    CU_ASSERT_EQUAL_FATAL(type_nodes((struct type_list){list, strlen(list)}, &all), 0);
+    memset(list, 'x', sizeof(list));
+    struct type_walk w = type_walk(all);
+    const struct type_node *outer = type_walk_next(&w);
+    CU_ASSERT_EQUAL(outer->elem, GGUF_ARRAY);
+    static const uint32_t inner[] = {GGUF_I8, GGUF_I8, GGUF_U64, GGUF_U64, GGUF_U64};
+    struct type_walk deeper = type_walk(outer->inner);
+    const struct type_node *t = type_walk_next(&deeper);
+    CU_ASSERT_EQUAL(t->elem, GGUF_ARRAY);
+    CU_ASSERT_PTR_EQUAL(type_walk_next(&deeper), t);
+    deeper = type_walk(t->inner);
+    for (size_t i = 0; i < sizeof(inner) / sizeof(inner[0]); i++)
+        CU_ASSERT_EQUAL(type_walk_next(&deeper)->elem, inner[i]);
+    for (size_t i = 0; i < 2; i++)
+        CU_ASSERT_EQUAL(type_walk_next(&w)->elem, GGUF_BOOL);
+    for (size_t i = 0; i < 3; i++) {
+        t = type_walk_next(&w);
+        CU_ASSERT_EQUAL(t->elem, GGUF_ARRAY);
+        CU_ASSERT_PTR_NULL(t->inner);
+    }
+    free(all);
+    CU_ASSERT_EQUAL(type_nodes((struct type_list){0}, &all), 0);
+    CU_ASSERT_PTR_NULL(all);
+    w = type_walk(NULL);
+    CU_ASSERT_PTR_NULL(type_walk_next(&w));
+}
+
 static CU_TestInfo tests[] = {
-    {"types, texts and names", test_rows},    {"what is no type", test_no_names},
-    {"values that do not fit", test_refused}, {"beside an old value", test_old},
-    {"a name that is too long", test_long},   CU_TEST_INFO_NULL,
+    {"types, texts and names", test_rows},
+    {"what is no type", test_no_names},
+    {"values that do not fit", test_refused},
+    {"beside an old value", test_old},
+    {"a name that is too long", test_long},
+    {"long inner types that are equal", test_long_and_equal},
+    {"memory for a name", test_memory},
+    {"a list as nodes", test_nodes},
+    CU_TEST_INFO_NULL,
 };
 
 CU_MAIN("type_name", tests)
