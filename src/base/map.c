@@ -5,9 +5,12 @@
 #include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <ucontext.h>
+
+#include "base/bytes.h"
 
 int map_open(struct map *m, int fd, uint64_t size)
 {
@@ -36,9 +39,10 @@ int map_check(const struct map *m, uint64_t end)
     struct stat st;
     if (end > m->own)
         end = m->own;
-    if (fstat(m->fd, &st) < 0 || st.st_size < 0 || (uint64_t)st.st_size < end)
+    if (fstat(m->fd, &st) < 0 || st.st_size < 0)
         return -EIO;
-    return 0;
+    const uint64_t size = (uint64_t)st.st_size, there = size - min_u64(m->base, size);
+    return there < end ? -EIO : 0;
 }
 
 /* Where the thread's guarded read continues after SIGBUS; NULL outside of map_guard(). */
@@ -69,6 +73,25 @@ int map_guard(int (*fn)(void *arg), void *arg)
     int r = fn(arg);
     escape = NULL;
     return r;
+}
+
+struct copying {
+    void *dst;
+    const void *src;
+    size_t n;
+};
+
+static int copy(void *arg)
+{
+    const struct copying *c = arg;
+    memcpy(c->dst, c->src, c->n);
+    return 0;
+}
+
+int map_copy(void *dst, const void *src, size_t n)
+{
+    struct copying c = {dst, src, n};
+    return n > 0 ? map_guard(copy, &c) : 0;
 }
 
 int map_guard_init(void)

@@ -20,11 +20,9 @@ int preview_read(const struct edit_file *f, const struct edit_draft *d, uint64_t
                  size_t n)
 {
     const struct source *s = &d->src;
-    if (s->fd >= 0)
-        return sys_read_all(f->sys, s->fd, dst, n, from);
-    if (n > 0)
-        memcpy(dst, (const uint8_t *)s->mem + from, n);
-    return 0;
+    int r = s->fd >= 0 ? sys_read_all(f->sys, s->fd, dst, n, from)
+                       : map_copy(dst, (const uint8_t *)s->mem + from, n);
+    return r == -EFAULT ? -EIO : r;
 }
 
 /* Ranges of drafts that continue each other. */
@@ -122,7 +120,7 @@ static int map_pages(const struct edit_content *k, const struct below *b, struct
     if (r == 0 && fd < 0)
         r = -errno;
     *ret = (struct shown_bytes){NULL, b->in, b->m};
-    ret->m = r == 0 ? mapped_of_pages(fd, base, at, size) : NULL;
+    ret->m = r == 0 ? mapped_of_pages(fd, base, at, size, b->m ? size : 0) : NULL;
     if (ret->m) {
         (void)mprotect(at, size, PROT_READ);
         return 0;

@@ -26,7 +26,7 @@ struct shown_bytes {
     bool of_model; /* pages of the model's file are among them */
 };
 
-/* Bytes of a draft. 0, -EIO, -errno. */
+/* Bytes of a draft, to memory or to pages of the model: if these have disappeared, -EIO. 0, -errno. */
 int preview_read(const struct edit_file *f, const struct edit_draft *d, uint64_t from, void *dst,
                  size_t n);
 

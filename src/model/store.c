@@ -36,7 +36,8 @@ int mapped_open(int fd, uint64_t size, struct mapped **ret, struct err *e)
     return 0;
 }
 
-struct mapped *mapped_of_pages(int fd, uint64_t base, const void *pages, uint64_t size)
+struct mapped *mapped_of_pages(int fd, uint64_t base, const void *pages, uint64_t size,
+                               uint64_t own)
 {
     struct mapped *m = calloc(1, sizeof(*m));
     if (!m)
@@ -44,8 +45,7 @@ struct mapped *mapped_of_pages(int fd, uint64_t base, const void *pages, uint64_
     atomic_init(&m->refs, 1);
     atomic_init(&m->frozen, true);
     m->fd = fd;
-    m->base = base;
-    m->map = (struct map){.fd = fd, .data = pages, .size = size};
+    m->map = (struct map){.fd = fd, .data = pages, .size = size, .own = own, .base = base};
     return m;
 }
 
@@ -97,26 +97,12 @@ int mapped_check(struct mapped *m, uint64_t end)
     return r;
 }
 
-struct copy {
-    void *dst;
-    const void *src;
-    size_t n;
-};
-
-static int copy(void *arg)
-{
-    const struct copy *c = arg;
-    memcpy(c->dst, c->src, c->n);
-    return 0;
-}
-
 int mapped_copy_of(struct mapped *m, uint64_t off, void *dst, size_t n, uint64_t end)
 {
     if (off > m->map.size || n > m->map.size - off)
         return -EIO;
     mapped_want(m, off, n, end);
-    struct copy c = {dst, m->map.data + off, n};
-    int r = map_guard(copy, &c), cut = mapped_check(m, off + n);
+    int r = map_copy(dst, m->map.data + off, n), cut = mapped_check(m, off + n);
     return r < 0 ? r : cut;
 }
 
@@ -141,8 +127,8 @@ int mapped_freeze(struct mapped *m, uint64_t off, uint64_t n, int fd, uint64_t a
 {
     const struct sys *s = &sys_libc;
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), last = off + n;
-    off = max_u64(off, m->base) - m->base;
-    last = max_u64(last, m->base) - m->base;
+    off = max_u64(off, m->map.base) - m->map.base;
+    last = max_u64(last, m->map.base) - m->map.base;
     uint64_t lo = off & ~(page - 1), end = min_u64(m->map.size, (last + page - 1) & ~(page - 1));
     uint64_t done = 0;
     *copied = 0;

@@ -33,7 +33,6 @@ struct mapped {
     enum mapped_from from;
     struct runs runs; /* of reads in order, unless its pages are not a file's */
     struct map map;
-    uint64_t base;      /* of its first byte in the file */
     atomic_bool frozen; /* some pages are not the file's: mapped_freeze(), mapped_of_pages() */
 };
 
@@ -49,9 +48,11 @@ void mapped_unref(struct mapped *m);
 void mapped_want(struct mapped *m, uint64_t off, uint64_t n, uint64_t end);
 /*
  * A mapping that was made, of pages that are not a file's, or of its own pages and those of fd from
- * `base` on; it passes to it, as does fd. NULL: no memory, and they stay the caller's.
+ * `base` on, of which the file must have the first `own` bytes; it passes to it, as does fd. NULL: no
+ * memory, and they stay the caller's.
  */
-struct mapped *mapped_of_pages(int fd, uint64_t base, const void *pages, uint64_t size);
+struct mapped *mapped_of_pages(int fd, uint64_t base, const void *pages, uint64_t size,
+                               uint64_t own);
 /*
  * What is mapped of bytes [off, off + n) of the file, rounded to pages, stays as it is, whatever is
  * written to the file: its bytes are copied to `fd`, a file without a name, at `at`, a multiple of a
@@ -62,7 +63,7 @@ int mapped_freeze(struct mapped *m, uint64_t off, uint64_t n, int fd, uint64_t a
 /* The same of a mapping of the whole file that is not frozen: `fd` has its bytes. off, like `at`,
  * is a multiple of a page, and the file is longer by so much that it ends with a page. */
 int mapped_lay(struct mapped *m, uint64_t off, uint64_t n, int fd, uint64_t at);
-/* 0 if the file still has its first `end` bytes, else -EIO. */
+/* As map_check(), and `cut` is set if it fails. */
 int mapped_check(struct mapped *m, uint64_t end);
 /* Copy bytes [off, off + n), under map_guard(). 0, -EIO (the file has been cut, or ends before). */
 int mapped_copy(struct mapped *m, uint64_t off, void *dst, size_t n);

@@ -7,9 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "faultsys.h"
 #include "live/makings.h"
+#include "live/preview_bytes.h"
 #include "model_dir.h"
 #include "place.h"
 #include "tree/internal.h"
@@ -163,6 +166,111 @@ static void test_copy_fails(void)
     end(&x);
 }
 
+/* ---- the model is cut by another program ---- */
+
+static void cut_model(struct room *x, uint64_t tensor_bytes)
+{
+    const struct gguf *g = x->t->newest.view.snap->gguf;
+    CU_ASSERT_EQUAL(truncate(x->p.model, (off_t)(g->tensor[0].off + tensor_bytes)), 0);
+}
+
+/* What was accepted cannot be written: the model was changed. */
+static void end_cut(struct room *x)
+{
+    CU_ASSERT_EQUAL(tree_finish(x->t), -ESTALE);
+    tree_close(x->t);
+    CU_ASSERT_EQUAL(files_in(&x->p), 1);
+    drop_place(&x->p);
+}
+
+static int memory_file(size_t n)
+{
+    int fd = memfd_create("bytes", MFD_CLOEXEC);
+    CU_ASSERT_EQUAL_FATAL(ftruncate(fd, (off_t)n), 0);
+    return fd;
+}
+
+/* Before it is shown: the pages that a draft is to be copied to are gone. */
+static void show_cut(struct edit_draft *d)
+{
+    const struct edit_file f = {.fd = -1, .sys = &sys_libc};
+    const struct edit_piece piece = {.at = 100000, .len = 2, .draft = d};
+    struct below b = {.f = &f};
+    struct edit_content *k;
+    struct shown_bytes shown;
+    struct err e = {0};
+    CU_ASSERT_EQUAL_FATAL(map_guard_init(), 0);
+    CU_ASSERT_EQUAL_FATAL(mapped_open(memory_file(BYTES), BYTES, &b.m, &e), 0);
+    CU_ASSERT_EQUAL_FATAL(edit_content_make(&(struct edit_shape){0}, BYTES, NULL, &piece, 1, &k),
+                          0);
+    CU_ASSERT_EQUAL(preview_bytes_map(k, &b, &shown, &e), 0);
+    mapped_unref(shown.m);
+    CU_ASSERT_EQUAL(ftruncate(b.m->fd, 10000), 0);
+    CU_ASSERT_EQUAL(preview_bytes_map(k, &b, &shown, &e), -EIO);
+    CU_ASSERT_PTR_NULL(shown.m);
+    CU_ASSERT_STRING_EQUAL(e.msg, "cannot keep changed bytes: Input/output error");
+    edit_content_unref(k);
+    edit_draft_unref(d);
+    mapped_unref(b.m);
+}
+
+static void test_cut_before_shown(void)
+{
+    struct edit_draft *d;
+    CU_ASSERT_EQUAL_FATAL(edit_draft_memory(2, &d), 0);
+    show_cut(d);
+    CU_ASSERT_EQUAL_FATAL(edit_draft_file(memory_file(2), &d, &(struct err){0}), 0);
+    show_cut(d);
+}
+
+/* The byte of a view of b at `off`, or -errno of a program that opens it now. */
+static int byte_or_error(struct room *x, const char *view, size_t off)
+{
+    const struct tree_image m = {.t = x->t};
+    char path[32];
+    uint8_t ret = 0;
+    (void)snprintf(path, sizeof(path), "tensors/b/%s", view);
+    ssize_t r = image_bytes(&m, path, off, 1, &ret);
+    return r < 0 ? (int)r : ret;
+}
+
+/* While it is shown: what is behind the end is lost also in the page that the file ends in. */
+static void test_cut_while_shown(void)
+{
+    enum { CUT = 5000 };
+    struct room x;
+    struct viewfile v;
+    begin(&x, LIVE_COMMIT_SYNC);
+    const int before = byte_at(&x, CUT - 1);
+    CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "b", "raw", O_WRONLY, &v), 0);
+    CU_ASSERT_EQUAL(viewfile_pwrite(&v, 100000, "XX", 2), 0);
+    CU_ASSERT_EQUAL(viewfile_close(&v), 0);
+    CU_ASSERT_EQUAL(byte_at(&x, 100001), 'X');
+    cut_model(&x, CUT);
+    CU_ASSERT_EQUAL(byte_or_error(&x, "raw", CUT - 1), before);
+    CU_ASSERT_FALSE(store_cut(x.t->newest.view.store));
+    CU_ASSERT_EQUAL(byte_or_error(&x, "raw", CUT), -EIO);
+    CU_ASSERT_TRUE(store_cut(x.t->newest.view.store));
+    CU_ASSERT_EQUAL(byte_or_error(&x, "f32", 4 * CUT), -EIO);
+    CU_ASSERT_EQUAL(byte_or_error(&x, "raw", BYTES - 1), -EIO);
+    end_cut(&x);
+}
+
+/* Bytes that are a draft's alone are all there. */
+static void test_cut_below_draft(void)
+{
+    static char bytes[BYTES];
+    struct room x;
+    begin(&x, LIVE_COMMIT_SYNC);
+    memset(bytes, 'Z', BYTES);
+    CU_ASSERT_EQUAL(viewfile_put(x.t, "b", "raw", bytes, BYTES), 0);
+    CU_ASSERT_EQUAL(byte_at(&x, 0), 'Z');
+    CU_ASSERT_EQUAL(truncate(x.p.model, 0), 0);
+    CU_ASSERT_EQUAL(byte_or_error(&x, "raw", 0), 'Z');
+    CU_ASSERT_EQUAL(byte_or_error(&x, "raw", BYTES - 1), 'Z');
+    end_cut(&x);
+}
+
 /* All tensors are written before a program looks: as many mappings are made at once. */
 static void test_many_mapped(void)
 {
@@ -289,6 +397,9 @@ static CU_TestInfo tests[] = {
     {"edited while bytes are copied to be shown", test_edited_while_copied},
     {"bytes are mapped to be shown without a lock", test_mapped_without_lock},
     {"bytes cannot be copied to be shown", test_copy_fails},
+    {"the model is cut before an edit is shown", test_cut_before_shown},
+    {"the model is cut while an edit is shown", test_cut_while_shown},
+    {"the model is cut below a draft", test_cut_below_draft},
     {"many tensors are mapped at once", test_many_mapped},
     {"planned again: the same content, the same node", test_planned_again},
     {"tensors in the making end", test_makings_end},

@@ -175,7 +175,7 @@ static void test_pages(void)
     fill_file(fd, 4 * PAGE, 0);
     void *pages = mmap(NULL, 2 * PAGE, PROT_READ, MAP_SHARED, fd, 2 * PAGE);
     CU_ASSERT_TRUE_FATAL(pages != MAP_FAILED);
-    struct mapped *m = mapped_of_pages(fd, 2 * PAGE, pages, 2 * PAGE);
+    struct mapped *m = mapped_of_pages(fd, 2 * PAGE, pages, 2 * PAGE, 2 * PAGE);
     CU_ASSERT_PTR_NOT_NULL_FATAL(m);
     CU_ASSERT_TRUE(atomic_load(&m->frozen));
     CU_ASSERT_EQUAL(mapped_freeze(m, 0, 2 * PAGE, to, 0, &copied), 0);
@@ -187,6 +187,15 @@ static void test_pages(void)
     CU_ASSERT_EQUAL(got, byte_at(3 * PAGE - 1));
     CU_ASSERT_EQUAL(mapped_copy(m, PAGE, &got, 1), 0);
     CU_ASSERT_EQUAL(got, byte_at(3 * PAGE) ^ 0xff);
+    CU_ASSERT_EQUAL(ftruncate(fd, 3 * PAGE + 1), 0);
+    CU_ASSERT_EQUAL(mapped_check(m, PAGE + 1), 0);
+    CU_ASSERT_EQUAL(mapped_copy(m, PAGE, &got, 1), 0);
+    CU_ASSERT_FALSE(atomic_load(&m->cut));
+    CU_ASSERT_EQUAL(mapped_copy(m, PAGE + 1, &got, 1), -EIO); /* in the same page */
+    CU_ASSERT_TRUE(atomic_load(&m->cut));
+    CU_ASSERT_EQUAL(ftruncate(fd, PAGE), 0);
+    CU_ASSERT_EQUAL(mapped_check(m, 0), 0);
+    CU_ASSERT_EQUAL(mapped_check(m, 1), -EIO);
     mapped_unref(m);
     (void)close(to);
 }
