@@ -81,7 +81,7 @@ static uint64_t key_of(const struct item *i)
 
 static bool same(const struct own *n, const struct item *i)
 {
-    if (n->kind != i->kind)
+    if (n->kind != i->kind || n->linked != i->linked)
         return false;
     if (n->kind == ITEM_FOLDER)
         return place_same(&n->place, &i->place);
@@ -97,7 +97,11 @@ static struct own *new_own(struct owns *o, struct item *i, uint64_t key)
     struct own *n = calloc(1, sizeof(*n));
     if (!n)
         return NULL;
-    *n = (struct own){.number = o->last, .kind = i->kind, .place = i->place, .real = i->real};
+    *n = (struct own){.number = o->last,
+                      .kind = i->kind,
+                      .linked = i->linked,
+                      .place = i->place,
+                      .real = i->real};
     n->ino = n->number == INO_ROOT ? INO_ROOT : key | (uint64_t)1 << 63;
     if (table_add(&o->by_number, &n->by_number, n->number) < 0 ||
         table_add(&o->by_key, &n->by_key, key) < 0) {

@@ -26,7 +26,6 @@ int place_make(const struct place *p, enum place_kind kind, const char *path, co
     struct place n = {.kind = kind,
                       .path = strdup(path ? path : p->path),
                       .store = p->store || kind != PLACE_FOLDER,
-                      .linked = p->linked,
                       .links = p->links};
     bool ok = n.path != NULL;
     for (int i = 0; i < 3; i++) {
@@ -64,9 +63,9 @@ static bool same_text(const char *a, const char *b)
 
 bool place_same(const struct place *a, const struct place *b)
 {
-    return a->kind == b->kind && a->store == b->store && same_text(a->path, b->path) &&
-           same_text(a->part[0], b->part[0]) && same_text(a->part[1], b->part[1]) &&
-           same_text(a->part[2], b->part[2]);
+    return a->kind == b->kind && a->store == b->store && a->links == b->links &&
+           same_text(a->path, b->path) && same_text(a->part[0], b->part[0]) &&
+           same_text(a->part[1], b->part[1]) && same_text(a->part[2], b->part[2]);
 }
 
 /* ---- items ---- */
@@ -86,8 +85,7 @@ int item_folder(struct found *f, struct place *place, struct item *ret)
                          .st = f->st,
                          .path = f->path,
                          .store = place->store,
-                         .linked = place->linked || f->linked};
-    ret->place.linked = ret->linked;
+                         .linked = f->linked};
     ret->real = strdup(f->path);
     f->path = NULL;
     reach_close(f);
@@ -108,14 +106,14 @@ int item_file(struct reach *r, const struct place *p, const struct found *dir, c
               enum item_kind kind, struct item *ret)
 {
     struct found f = FOUND_NONE;
-    struct item i = {.kind = kind, .store = p->store, .linked = p->linked};
+    struct item i = {.kind = kind, .store = p->store};
     if (asprintf(&i.path, "%s/%s", dir->path[1] ? dir->path : "", name) < 0)
         return -ENOMEM;
     int e = reach_open(r, dir, name, REACH_LINKS, &f);
     if (e == 0 && !S_ISREG(f.st.st_mode))
         e = S_ISDIR(f.st.st_mode) ? -EISDIR : -EINVAL;
     if (e == 0) {
-        i.linked |= f.linked;
+        i.linked = f.linked;
         i.st = f.st;
         i.real = f.path;
         f.path = NULL;

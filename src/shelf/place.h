@@ -50,8 +50,7 @@ struct place {
     char *path;     /* owned; the real path of the folder that it stands for; of a store its own */
     char *part[3];  /* owned; may be NULL */
     bool store;     /* it is in a store: what is in it is not edited */
-    bool linked;    /* a link leads to it */
-    unsigned links; /* how many */
+    unsigned links; /* to folders, on the way to it */
 };
 
 /* What an entry refers to, by the names in its place's folder. */
@@ -104,7 +103,7 @@ struct item {
     size_t shards;      /* ITEM_MODEL: files of a split model; 0: it is not split */
     bool behind;        /* they are beside `real`, not beside `path` */
     bool store;         /* it is in a store */
-    bool linked;        /* a link leads to it */
+    bool linked;        /* a link leads to it, or it is not in the shelf's folder: see own.h */
     struct err error;   /* ITEM_MODEL: why it cannot be opened, if that is known already */
 };
 
@@ -112,7 +111,7 @@ struct item {
 int place_top(struct reach *r, struct place *ret);
 int place_copy(const struct place *p, struct place *ret);
 void place_free(struct place *p);
-/* True if both show the same. */
+/* True if both show the same: below one that more links lead to, fewer are followed. */
 bool place_same(const struct place *a, const struct place *b);
 
 /* What it shows now. 0, -ENOENT (it is gone), -errno. */

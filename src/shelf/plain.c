@@ -373,7 +373,7 @@ static int item(struct reach *r, const struct place *p, const struct found *dir,
         break;
     case REF_ORG:
         *ret =
-            (struct item){.kind = ITEM_FOLDER, .st = dir->st, .linked = p->linked, .store = true};
+            (struct item){.kind = ITEM_FOLDER, .st = dir->st, .linked = dir->linked, .store = true};
         ret->real = strdup(dir->path);
         e = place_make(p, PLACE_ORG, NULL, ref->a, NULL, NULL, &ret->place);
         return e < 0 || ret->real ? e : -ENOMEM;

@@ -105,24 +105,33 @@ struct slot *slots_at(const struct slots *s, uint32_t number)
     return NULL;
 }
 
-static struct slot *by_model(const struct slots *s, const char *path, uint64_t stamp)
+/* True if a slot is of this model, in whichever state: what differs has other rights, is edited or
+ * not, or leads elsewhere. */
+static bool is_slot_of(const struct slot *slot, const struct item *i)
 {
-    struct link *l = table_first(&s->by_path, hash_name(path, strlen(path)));
+    bool real = slot->real && i->real ? strcmp(slot->real, i->real) == 0 : slot->real == i->real;
+    return real && strcmp(slot->path, i->path) == 0 && slot->store == i->store &&
+           slot->linked == i->linked && slot->behind == i->behind;
+}
+
+static struct slot *by_model(const struct slots *s, const struct item *i, uint64_t stamp)
+{
+    struct link *l = table_first(&s->by_path, hash_name(i->path, strlen(i->path)));
     for (; l; l = table_next(l)) {
         struct slot *slot = SLOT_OF(l, by_path);
-        if (!slot->spent && slot->stamp == stamp && strcmp(slot->path, path) == 0)
+        if (!slot->spent && slot->stamp == stamp && is_slot_of(slot, i))
             return slot;
     }
     return NULL;
 }
 
 /* The open slot of a model that was edited, whose file was changed by that. Under the lock. */
-static struct slot *edited(const struct slots *s, const char *path)
+static struct slot *edited(const struct slots *s, const struct item *i)
 {
-    struct link *l = table_first(&s->by_path, hash_name(path, strlen(path)));
+    struct link *l = table_first(&s->by_path, hash_name(i->path, strlen(i->path)));
     for (; l; l = table_next(l)) {
         struct slot *slot = SLOT_OF(l, by_path);
-        if (slot->tree && !slot->busy && !slot->spent && strcmp(slot->path, path) == 0 &&
+        if (slot->tree && !slot->busy && !slot->spent && is_slot_of(slot, i) &&
             tree_renumbered(slot->tree))
             return slot;
     }
@@ -233,10 +242,10 @@ void slot_leave(struct slots *s, struct use *u)
     *u = (struct use){0};
 }
 
-static bool use_edited(struct slots *s, const char *path, struct use *ret)
+static bool use_edited(struct slots *s, const struct item *i, struct use *ret)
 {
     (void)pthread_mutex_lock(&s->lock);
-    struct slot *slot = edited(s, path);
+    struct slot *slot = edited(s, i);
     if (slot)
         slot_begin(s, slot, slot->tree, ret);
     (void)pthread_mutex_unlock(&s->lock);
@@ -262,16 +271,16 @@ int slot_of(struct slots *s, const struct item *i, uint32_t *ret)
     }
     struct use u;
     bool same = false; /* it was changed by nobody but its own tree */
-    if (use_edited(s, i->path, &u)) {
+    if (use_edited(s, i, &u)) {
         same = !tree_changed(u.tree);
         if (!same)
             spend(s, u.slot);
         slot_leave(s, &u);
     }
     (void)pthread_mutex_lock(&s->lock);
-    struct slot *slot = same ? edited(s, i->path) : NULL;
+    struct slot *slot = same ? edited(s, i) : NULL;
     if (!slot)
-        slot = by_model(s, i->path, stamp);
+        slot = by_model(s, i, stamp);
     if (!slot)
         slot = s->last + 1 < INO_MAX_SLOTS ? new_slot(s, i, stamp) : NULL;
     if (slot) {

@@ -106,6 +106,21 @@ class Edits(Shelf):
                                  f'the file is edited in this mount as {other}/m.gguf')
             self.assertEqual(value(other + '/m.gguf'), b'Fours')
 
+    def test_two_folders(self):
+        """By a link to its folder a model is the same: an edit shows at once by both names, and neither
+        is in the other's way."""
+        self.put('a/m.gguf')
+        self.link('b', 'a')
+        with Mount(self.top, '-o', 'commit=sync') as at:
+            with open(at + '/a/m.gguf/info', 'rb'), open(at + '/b/m.gguf/info', 'rb'):
+                for one, other in (('a', 'b'), ('b', 'a')):
+                    editlib.write(f'{at}/{one}/m.gguf', 'general.name', one)
+                    self.assertEqual(editlib.read(f'{at}/{other}/m.gguf', 'general.name'), one.encode() + b'\n')
+                self.assertEqual(value(self.top + '/a/m.gguf'), b'Tiny')
+                editlib.sync(at + '/b/m.gguf')
+                self.assertEqual(value(self.top + '/a/m.gguf'), b'b')
+                self.assertEqual(editlib.read(at + '/a/m.gguf', 'general.name'), b'b\n')
+
     def test_looking_takes_no_lock(self):
         path = self.put('m.gguf')
         with Mount(self.top) as at:

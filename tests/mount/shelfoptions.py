@@ -3,6 +3,8 @@
 """Options of a mount hold for each model of a folder; and what other users get with allow_other."""
 import errno
 import os
+import subprocess
+import sys
 import unittest
 
 import editlib
@@ -146,6 +148,30 @@ class Others(Shelf):
             with Mount(os.path.join(self.top, 'in'), *options) as at:
                 self.assertIsNone(self.seen(at + '/m.gguf/info'))
                 self.assertIn(b'Tiny', mountlib.get(at + '/m.gguf/info'))
+
+    def test_link_into_a_private_folder(self):
+        """A link of another user leads to a folder that this user may not reach: not by a handle that was
+        opened before the owner looked at that folder by its own name either."""
+        self.put('secret/sub/m.gguf')
+        self.link('open/l', '../secret/sub')
+        os.chmod(os.path.join(self.top, 'secret'), 0o700)
+        os.lchown(os.path.join(self.top, 'open/l'), OTHER, OTHER)
+        code = ('import os, sys\n'
+                'fd = os.open(sys.argv[1], os.O_PATH)\n'
+                'print("open", flush=True)\n'
+                'input()\n'
+                'print(os.open("m.gguf/info", os.O_RDONLY, dir_fd=fd))\n')
+        with Mount(self.top, '-o', 'allow_other') as at:
+            reader = mountlib.as_other(sys.executable, '-c', code, at + '/open/l')
+            with subprocess.Popen(reader, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                  text=True) as other:
+                self.assertEqual(other.stdout.readline(), 'open\n')
+                self.assertIn(b'Tiny', mountlib.get(at + '/secret/sub/m.gguf/info'))
+                out, why = other.communicate('\n')
+            self.assertEqual(out, '')
+            self.assertIn('PermissionError', why)
+            self.assertIsNone(self.seen(at + '/open/l/m.gguf/info'))
+            self.assertIn(b'Tiny', mountlib.get(at + '/open/l/m.gguf/info'))
 
 
 if __name__ == '__main__':

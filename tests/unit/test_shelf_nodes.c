@@ -11,46 +11,57 @@
 #include <unistd.h>
 
 #include "shelf/internal.h"
+#include "shelf_top.h"
 
 #define MANY 1000
 
-static char top[64];
 static struct shelf *shelf;
 
 static void setup(void)
 {
     struct shelf_options o = {.strict = false};
-    (void)strcpy(top, "/tmp/ggufs-nodes-XXXXXX");
-    CU_ASSERT_PTR_NOT_NULL_FATAL(mkdtemp(top));
-    CU_ASSERT_EQUAL_FATAL(shelf_open(top, &o, &shelf, NULL), 0);
+    shelf_top_make();
+    CU_ASSERT_EQUAL_FATAL(shelf_open(shelf_top, &o, &shelf, NULL), 0);
 }
 
 static void teardown(void)
 {
     CU_ASSERT_EQUAL(shelf_finish(shelf), 0);
     shelf_close(shelf);
-    CU_ASSERT_EQUAL(rmdir(top), 0);
+    shelf_top_remove();
 }
 
 static const char *path_of(const char *name)
 {
     static char path[128];
-    (void)snprintf(path, sizeof(path), "%s/%s", top, name);
+    (void)snprintf(path, sizeof(path), "%s/%s", shelf_top, name);
     return path;
 }
 
 static void put(const char *name, const char *text)
 {
-    int fd = open(path_of(name), O_WRONLY | O_CREAT | O_TRUNC, 0644);
-    CU_ASSERT_EQUAL_FATAL(write(fd, text, strlen(text)), (ssize_t)strlen(text));
-    (void)close(fd);
+    shelf_top_add("file", name, text);
 }
 
-static struct tree_entry found(const char *name)
+/* At a path of names; each is looked up, and the kernel knows it from then on. */
+static struct tree_entry found(const char *path)
 {
-    struct tree_entry e = {0};
-    CU_ASSERT_EQUAL_FATAL(shelf_lookup(shelf, INO_ROOT, name, &e), 0);
+    struct tree_entry e = {.node = INO_ROOT};
+    char name[128];
+    for (const char *p = path, *end; *p; p = *end ? end + 1 : end) {
+        end = strchrnul(p, '/');
+        (void)snprintf(name, sizeof(name), "%.*s", (int)(end - p), p);
+        CU_ASSERT_EQUAL_FATAL(shelf_lookup(shelf, e.node, name, &e), 0);
+    }
     return e;
+}
+
+/* The bits of others as the kernel asks for them now. */
+static mode_t of_others(const struct tree_entry *e)
+{
+    struct tree_entry now = {0};
+    CU_ASSERT_EQUAL(shelf_getattr(shelf, e->node, NULL, &now), 0);
+    return now.attr.st_mode & 07;
 }
 
 static void test_folders(void)
@@ -75,7 +86,6 @@ static void test_folders(void)
     shelf_forget(shelf, INO_ROOT, 100);
     CU_ASSERT_EQUAL(shelf_getattr(shelf, INO_ROOT, NULL, &again), 0);
     CU_ASSERT_EQUAL(again.attr.st_ino, INO_ROOT);
-    CU_ASSERT_EQUAL(rmdir(path_of("sub")), 0);
     teardown();
 }
 
@@ -93,7 +103,6 @@ static void test_models(void)
     put("m.gguf", "another size");
     again = found("m.gguf");
     CU_ASSERT_NOT_EQUAL(again.node, e.node);
-    CU_ASSERT_EQUAL(unlink(path_of("m.gguf")), 0);
     teardown();
 }
 
@@ -115,6 +124,104 @@ static void test_many(void)
     }
     CU_ASSERT_EQUAL(shelf->slots.by_number.n, 0);
     CU_ASSERT_EQUAL(shelf->slots.by_path.n, 0);
+    teardown();
+}
+
+/* ---- what more than one name leads to ---- */
+
+/* The folder that a link leads to keeps what the folders around it deny, whether it is looked up
+ * directly before or after. What is below is the same by either name. */
+static void check_linked_folder(bool linked_first)
+{
+    static const char *const names[] = {"secret/sub", "open/l"};
+    struct tree_entry e[2], model[2];
+    setup();
+    put("secret/sub/m.gguf", "x");
+    shelf_top_add("link", "open/l", "../secret/sub");
+    CU_ASSERT_EQUAL_FATAL(chmod(path_of("secret"), 0700), 0);
+    for (int i = 0; i < 2; i++)
+        e[linked_first ^ i] = found(names[linked_first ^ i]);
+    CU_ASSERT_NOT_EQUAL(e[0].node, e[1].node);
+    CU_ASSERT_EQUAL(e[0].attr.st_ino, e[1].attr.st_ino);
+    CU_ASSERT_EQUAL(of_others(&e[0]), 5);
+    CU_ASSERT_EQUAL(of_others(&e[1]), 0);
+    model[0] = found("secret/sub/m.gguf");
+    model[1] = found("open/l/m.gguf");
+    CU_ASSERT_EQUAL(model[0].node, model[1].node);
+    CU_ASSERT_EQUAL(of_others(&model[0]), 5);
+    teardown();
+}
+
+static void test_linked_folder(void)
+{
+    check_linked_folder(false);
+    check_linked_folder(true);
+}
+
+/* A blob by a link to all blobs, and by its own store: two nodes, of a model and of a text. */
+static void test_linked_blobs(void)
+{
+#define LAYER(word, digest) \
+    "{\"mediaType\":\"application/vnd.ollama.image." word "\",\"digest\":\"sha256:" digest "\"}"
+    static const char manifest[] =
+        "{\"schemaVersion\":2,\"layers\":[" LAYER("model", A64) "," LAYER("system", B64) "]}";
+    static const char *const words[] = {"model", "system"};
+    char path[64];
+    setup();
+    put("a/in/manifests/registry.ollama.ai/library/m/1", manifest);
+    put("b/manifests/registry.ollama.ai/library/m/1", manifest);
+    put("a/in/blobs/sha256-" A64, "GGUF");
+    put("a/in/blobs/sha256-" B64, "text");
+    shelf_top_add("link", "b/blobs", "../a/in/blobs");
+    CU_ASSERT_EQUAL_FATAL(chmod(path_of("a"), 0700), 0);
+    for (int i = 0; i < 2; i++) {
+        (void)snprintf(path, sizeof(path), "b/m:1/%s", words[i]);
+        struct tree_entry linked = found(path);
+        (void)snprintf(path, sizeof(path), "a/in/m:1/%s", words[i]);
+        struct tree_entry own = found(path);
+        CU_ASSERT_NOT_EQUAL(linked.node, own.node);
+        CU_ASSERT_EQUAL(of_others(&linked), 0);
+        CU_ASSERT_EQUAL(of_others(&own), i ? 4 : 5);
+    }
+    teardown();
+}
+
+/* A folder that many links lead to is, by its own name, the one that follows as many links again. */
+static void test_links_in_turn(void)
+{
+    char path[128] = "a";
+    setup();
+    put("b/m.gguf", "x");
+    shelf_top_add("link", "a/to", "../b");
+    shelf_top_add("link", "b/to", "../a");
+    for (int i = 0; i < PLACE_LINKS_MAX; i++)
+        (void)strcat(path, "/to");
+    struct tree_entry e = {0}, last = found(path);
+    CU_ASSERT_EQUAL(shelf_lookup(shelf, last.node, "to", &e), -ENOENT);
+    (void)found("b/to/to/m.gguf");
+    (void)found("a/to/to/to/m.gguf");
+    CU_ASSERT_EQUAL(shelf_lookup(shelf, last.node, "to", &e), -ENOENT);
+    teardown();
+}
+
+/* A link that is turned to the place to which its file was moved. */
+static void test_turned(void)
+{
+    CLEANUP(buf_free) struct buf source = BUF_INIT;
+    char x[128];
+    setup();
+    put("x/f.gguf", "x");
+    shelf_top_add("link", "m.gguf", "x/f.gguf");
+    struct tree_entry before = found("m.gguf");
+    (void)strcpy(x, path_of("x"));
+    CU_ASSERT_EQUAL(rename(x, path_of("y")), 0);
+    CU_ASSERT_EQUAL(unlink(path_of("m.gguf")), 0);
+    shelf_top_add("link", "m.gguf", "y/f.gguf");
+    struct tree_entry after = found("m.gguf"), e = found("m.gguf/source");
+    CU_ASSERT_NOT_EQUAL(after.node, before.node);
+    CU_ASSERT_EQUAL(shelf_readlink(shelf, e.node, &source), 0);
+    buf_char(&source, '\0');
+    CU_ASSERT_STRING_EQUAL((const char *)source.data, path_of("y/f.gguf"));
     teardown();
 }
 
@@ -142,6 +249,10 @@ static CU_TestInfo tests[] = {
     {"folders", test_folders},
     {"models", test_models},
     {"models that come and go", test_many},
+    {"a folder that a link leads to", test_linked_folder},
+    {"blobs that a link leads to", test_linked_blobs},
+    {"links in turn", test_links_in_turn},
+    {"a link that is turned", test_turned},
     {"numbers of what is gone", test_numbers},
     CU_TEST_INFO_NULL,
 };
