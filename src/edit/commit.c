@@ -46,6 +46,7 @@ static int replace(struct job *j, int (*fill)(struct move *, struct err *), stru
     int r = temp_create(j->f, &t, e);
     if (r < 0)
         return r;
+    t.break_links = j->o->break_hardlinks;
     struct move m = {.sys = j->f->sys, .plan = j->p, .hooks = j->h, .from = j->f->fd, .to = t.fd};
     r = temp_dress(j->f, &t, e);
     if (r == 0)
@@ -373,12 +374,8 @@ static int check_file(const struct edit_file *f, const struct edit_options *o, s
     int r = f->sys->fstat(f->sys, f->fd, st);
     if (r < 0)
         return err_set(e, r, "cannot stat the model: %s", strerror(-r));
-    if (st->st_nlink > 1 && !o->break_hardlinks)
-        return err_set(e, -EMLINK,
-                       "the model has other names (%lu hard links in all), which would keep "
-                       "the old content (-o hardlinks=break)",
-                       (unsigned long)st->st_nlink);
-    return edit_file_fresh(f, e);
+    r = edit_file_links(st, o->break_hardlinks, e);
+    return r < 0 ? r : edit_file_fresh(f, e);
 }
 
 int edit_possible(const struct edit_file *f, const struct edit_options *o, struct err *e)

@@ -121,7 +121,8 @@ int edit_prepare(struct edit_file *f, const struct edit_plan *p, const struct ed
 int edit_room(const struct edit_file *f, const struct edit_options *o, uint64_t head,
               struct err *e);
 
-/* As above; -EPERM (owner, mode, attributes cannot be reproduced), -EINTR, -EIO, -EDQUOT. */
+/* As above; -EPERM (owner, mode, attributes cannot be reproduced), -EBUSY (they changed just now), -EINTR,
+ * -EIO, -EDQUOT. */
 int edit_commit(struct edit_file *f, const struct edit_plan *p, const struct edit_options *o,
                 const struct edit_hooks *h, struct edit_result *ret, struct err *e);
 

@@ -112,6 +112,16 @@ int edit_file_fresh(const struct edit_file *f, struct err *e)
     return err_set(e, -ESTALE, "the model changed behind the mount: it %s", what);
 }
 
+int edit_file_links(const struct stat *st, bool may_break, struct err *e)
+{
+    if (may_break || st->st_nlink <= 1)
+        return 0;
+    return err_set(e, -EMLINK,
+                   "the model has other names (%lu hard links in all), which would keep "
+                   "the old content (-o hardlinks=break)",
+                   (unsigned long)st->st_nlink);
+}
+
 int edit_file_note(struct edit_file *f, struct err *e)
 {
     struct stat st;

@@ -54,6 +54,8 @@ void edit_file_close(struct edit_file *f);
 
 /* 0 if the path still names the file that was opened, unchanged; else -ESTALE. */
 int edit_file_fresh(const struct edit_file *f, struct err *e);
+/* -EMLINK if the model has other hard links, unless they may be broken. */
+int edit_file_links(const struct stat *st, bool may_break, struct err *e);
 /* Take the present state of f->fd as the file's identity. */
 int edit_file_note(struct edit_file *f, struct err *e);
 

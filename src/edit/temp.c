@@ -14,6 +14,8 @@
 #include "edit/attr.h"
 
 #define NAME_TRIES 100
+/* How often the model's owner, mode, attributes or links may change while the new file gets them. */
+#define DRESS_TRIES 100
 
 static void random_suffix(char dst[EDIT_TEMP_SUFFIX + 1])
 {
@@ -46,21 +48,51 @@ int temp_create(const struct edit_file *f, struct temp *t, struct err *e)
     return 0;
 }
 
-static int give_attributes(const struct edit_file *f, int fd, struct err *e)
+static int stat_model(const struct edit_file *f, struct stat *ret, struct err *e)
 {
-    struct stat st;
-    int r = f->sys->fstat(f->sys, f->fd, &st);
-    if (r < 0)
-        return err_set(e, r, "cannot stat the model: %s", strerror(-r));
-    return attr_copy(f->sys, f->fd, &st, fd, e);
+    int r = f->sys->fstat(f->sys, f->fd, ret);
+    return r < 0 ? err_set(e, r, "cannot stat the model: %s", strerror(-r)) : 0;
 }
 
-int temp_dress(const struct edit_file *f, const struct temp *t, struct err *e)
+int temp_dress(const struct edit_file *f, struct temp *t, struct err *e)
 {
     int r = f->sys->flock(f->sys, t->fd, LOCK_EX | LOCK_NB);
     if (r < 0)
         return err_set(e, r, "cannot lock the new file: %s", strerror(-r));
-    return give_attributes(f, t->fd, e);
+    r = stat_model(f, &t->model, e);
+    return r < 0 ? r : attr_copy(f->sys, f->fd, &t->model, t->fd, e);
+}
+
+static bool same_rights(const struct stat *a, const struct stat *b)
+{
+    return a->st_mode == b->st_mode && a->st_uid == b->st_uid && a->st_gid == b->st_gid;
+}
+
+/* Times may be coarse: rights are compared too. */
+static bool same_change(const struct stat *a, const struct stat *b)
+{
+    return a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec &&
+           same_rights(a, b);
+}
+
+/* T5. What became of the model while the new file was written. */
+static int dress_again(const struct edit_file *f, struct temp *t, struct err *e)
+{
+    for (int i = 0; i < DRESS_TRIES; i++) {
+        struct stat now;
+        int r = stat_model(f, &now, e);
+        if (r == 0)
+            r = edit_file_links(&now, t->break_links, e);
+        if (r < 0 || same_change(&now, &t->model))
+            return r;
+        t->model = now;
+        r = attr_copy(f->sys, f->fd, &now, t->fd, e);
+        if (r == 0)
+            r = temp_sync(f, t, e);
+        if (r < 0)
+            return r;
+    }
+    return err_set(e, -EBUSY, "the model's owner, mode or attributes change again and again");
 }
 
 static bool no_exchange(int r)
@@ -133,7 +165,7 @@ int temp_sync(const struct edit_file *f, struct temp *t, struct err *e)
     return 0;
 }
 
-/* T2: what the exchange displaced must be the file that was opened. */
+/* T2, T5: what the exchange displaced must be the file that was opened, and as it was a moment ago. */
 static int check_displaced(const struct edit_file *f, const struct temp *t, struct err *e)
 {
     struct stat st;
@@ -141,9 +173,11 @@ static int check_displaced(const struct edit_file *f, const struct temp *t, stru
     if (r < 0)
         return err_set(e, r, "cannot stat the old file: %s", strerror(-r));
     struct edit_id id = edit_id_of(&st);
-    if (edit_id_equal(&id, &f->id))
-        return 0;
-    return err_set(e, -ESTALE, "the model changed behind the mount, just now");
+    if (!edit_id_equal(&id, &f->id))
+        return err_set(e, -ESTALE, "the model changed behind the mount, just now");
+    if (!same_rights(&st, &t->model))
+        return err_set(e, -EBUSY, "the model's owner or mode changed, just now");
+    return edit_file_links(&st, t->break_links, e);
 }
 
 static int sync_folder(const struct edit_file *f, struct err *e)
@@ -224,7 +258,9 @@ static int plain(struct edit_file *f, struct temp *t, const struct edit_id *id, 
 int temp_publish(struct edit_file *f, struct temp *t, int *old, struct err *e)
 {
     *old = -1;
-    int r = edit_file_fresh(f, e);
+    int r = dress_again(f, t, e);
+    if (r == 0)
+        r = edit_file_fresh(f, e);
     if (r < 0)
         return r;
     r = f->sys->rename(f->sys, f->dir, t->name, f->name, RENAME_EXCHANGE);

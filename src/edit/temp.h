@@ -22,8 +22,12 @@
  *  T3. Success is reported only after the folder is synced. If that fails the old file goes back.
  *  T4. A crash leaves at most a file that matches ".NAME.ggufs-XXXXXX", holds the old or the new
  *      content, is locked by nobody and read by nobody: edit_recover() removes it.
+ *  T5. The new file has the owner, mode and attributes that the model has when it is displaced, not
+ *      those from before it was written: they are given again if they changed meanwhile. So are hard
+ *      links looked at again. Of a change in the last moment, owner, mode and links are noticed
+ *      (-EBUSY, -EMLINK, the old file goes back), other attributes are not.
  * On file systems without the exchange a plain rename is used, after the same look at the path;
- * then T2 has a gap of one system call, and a folder that does not sync leaves the new file there.
+ * then T2 and T5 have a gap of one system call, and a folder that does not sync leaves the new file there.
  * Where a rename that fails removes the model (SMB, which temp_probe() finds out), the new file stays.
  *
  * Private to the edit layer, but for temp_unnamed().
@@ -37,6 +41,8 @@ struct temp {
     int fd; /* read and write */
     char name[NAME_MAX + 1];
     struct edit_id id; /* as it was synced */
+    struct stat model; /* of the model, before its attributes were given */
+    bool break_links;  /* the model may have other hard links, which keep the old content */
 };
 
 #define TEMP_INIT ((struct temp){.fd = -1})
@@ -44,7 +50,7 @@ struct temp {
 /* 0, -errno. */
 int temp_create(const struct edit_file *f, struct temp *t, struct err *e);
 /* 0; -EPERM (owner, mode, attributes or ACL cannot be reproduced), -errno. */
-int temp_dress(const struct edit_file *f, const struct temp *t, struct err *e);
+int temp_dress(const struct edit_file *f, struct temp *t, struct err *e);
 
 /* What was written is on the disk. 0, -errno. */
 int temp_sync(const struct edit_file *f, struct temp *t, struct err *e);
@@ -52,6 +58,7 @@ int temp_sync(const struct edit_file *f, struct temp *t, struct err *e);
  * Put a file that was synced in the model's place. On success f has the new descriptor and identity and *old the
  * one before, for the caller to close. On failure *old is -1 and f unchanged; where the new file
  * could not be taken back it no longer is the file that the path names (-ESTALE from then on).
+ * 0; -ESTALE; -EMLINK; -EPERM as above; -EBUSY (T5); -errno.
  */
 int temp_publish(struct edit_file *f, struct temp *t, int *old, struct err *e);
 
