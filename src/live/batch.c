@@ -133,6 +133,30 @@ void batch_move(struct live *l, struct name *from, struct name *to)
     carry(l, from, to);
 }
 
+/* It was removed since, or has gone to a backup. */
+static bool is_taken_away(const struct name *x)
+{
+    return x->slot == SLOT_DOOMED || x->slot == SLOT_PARKED;
+}
+
+/* The name of a helper gets a file anew: f, which has its bytes, stays what it is. */
+static void helper_anew(struct live *l, struct name *x, struct file *f)
+{
+    name_show(&l->names, x);
+    if (!x->file)
+        return;
+    struct buf *bytes = &x->file->content;
+    file_free_content(&l->names, x->file);
+    buf_add(bytes, f->content.data, f->content.len);
+    l->names.helper_bytes += f->content.len;
+    if (!buf_error(bytes))
+        return;
+    l->names.helper_bytes -= f->content.len; /* what programs read of it matters less */
+    buf_free(bytes);
+    *bytes = f->content;
+    f->content = BUF_INIT;
+}
+
 /*
  * The file goes back to the name that it came from, unless that has another one now. So do its
  * handles, but not those of a draft that was begun since: then the name gets a file anew.
@@ -140,7 +164,7 @@ void batch_move(struct live *l, struct name *from, struct name *to)
 static void play_back(struct live *l, const struct step *s)
 {
     struct file *f = s->file;
-    if (!f || s->from->file)
+    if (!f || s->from->file || is_taken_away(s->from))
         return;
     bool helper = !s->from->key;
     if ((!f->name || f->name == s->to) && (!f->draft || f->drafts == s->drafts)) {
@@ -148,10 +172,8 @@ static void play_back(struct live *l, const struct step *s)
             (void)name_leave(s->to);
         name_take(&l->names, s->from, f);
         file_set_kind(l, f, helper ? FILE_HELPER : FILE_KEY);
-    } else if (helper) {
-        name_show(&l->names, s->from);
-        s->from->file->content = f->content;
-        f->content = BUF_INIT;
+    } else if (helper && f->kind == FILE_KEY) {
+        helper_anew(l, s->from, f);
     }
 }
 
@@ -166,7 +188,8 @@ static void play_again(struct live *l, const struct batch *b)
 {
     for (size_t i = 0; i < b->n_step; i++) {
         const struct step *s = &b->step[i];
-        if (s->file && s->from->file == s->file && stored_has(l, s->to) && !stored_has(l, s->from))
+        if (s->file && s->from->file == s->file && !is_taken_away(s->to) && stored_has(l, s->to) &&
+            !stored_has(l, s->from))
             carry(l, s->from, s->to);
     }
 }

@@ -283,9 +283,19 @@ struct file *name_move(struct names *n, struct name *from, struct name *to)
     return f;
 }
 
+/* False: it has none, or one that is the file of another name by now. */
+static bool has_spare(struct name *x)
+{
+    if (x->spare && x->spare->name) {
+        x->spare->pins--;
+        x->spare = NULL;
+    }
+    return x->spare;
+}
+
 void name_spare(struct name *x, struct file *f)
 {
-    if (x->spare)
+    if (has_spare(x))
         return;
     x->spare = f;
     f->pins++;
@@ -293,7 +303,7 @@ void name_spare(struct name *x, struct file *f)
 
 int name_keep_spare(struct names *n, struct name *x)
 {
-    struct file *f = x->spare ? NULL : file_new(n, x->key ? FILE_KEY : FILE_HELPER);
+    struct file *f = has_spare(x) ? NULL : file_new(n, x->key ? FILE_KEY : FILE_HELPER);
     if (!x->spare && !f)
         return -ENOMEM;
     if (f)
@@ -303,9 +313,8 @@ int name_keep_spare(struct names *n, struct name *x)
 
 void name_show(struct names *n, struct name *x)
 {
-    if (x->file)
+    if (x->file || name_keep_spare(n, x) < 0)
         return;
-    assert(x->spare);
     x->spare->kind = x->key ? FILE_KEY : FILE_HELPER;
     name_take(n, x, x->spare);
 }

@@ -155,7 +155,7 @@ int name_keep_spare(struct names *n, struct name *x);
 void name_unset_key(struct name *x);
 /* Keep the file that it had for that, if there is no other. */
 void name_spare(struct name *x, struct file *f);
-/* Show a key that is stored: by its spare file. */
+/* Show a name by its spare file, or by a new one; without memory for that it stays hidden. */
 void name_show(struct names *n, struct name *x);
 
 /* The one place where the state of a slot changes. */

@@ -215,6 +215,13 @@ static int unwritten_to_key(const struct move *m)
     return 0;
 }
 
+/* The write may fail: then each of the two names is what it was, and may have been used since. */
+static int keep_spares(const struct move *m)
+{
+    int r = name_keep_spare(m->n, m->from);
+    return r == 0 ? name_keep_spare(m->n, m->to) : r;
+}
+
 /* The key's file is what the helper's was; `left`: its bytes, if it is being written. */
 static void become_key(const struct move *m, struct file *f, struct buf *left, bool is_edit)
 {
@@ -235,7 +242,7 @@ static void become_key(const struct move *m, struct file *f, struct buf *left, b
     }
     (void)name_move(n, m->from, m->to);
     file_set_kind(m->l, f, FILE_KEY);
-    if (!f->opens)
+    if (!f->opens && !f->pins)
         file_free_content(n, f);
     name_reap(n, m->from);
 }
@@ -253,7 +260,7 @@ static int helper_to_key(const struct move *m)
         buf_add(&left, text->data, text->len);
     int r = buf_error(&left) < 0 ? buf_error(&left) : batch_room(m->l);
     if (r == 0)
-        r = name_keep_spare(m->n, m->from);
+        r = keep_spares(m);
     if (r < 0)
         return r;
     r = accept_helper(m, text, &e);
@@ -312,7 +319,7 @@ static int key_to_key(const struct move *m)
         return -EPERM;
     if (!stored_has(m->l, m->from)) /* it was made and has no value yet */
         return unfinished(m);
-    int r = name_keep_spare(m->n, m->from);
+    int r = keep_spares(m);
     if (r == 0)
         r = batch_room(m->l);
     if (r < 0)

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Names when an edit that was accepted is given up: its write failed, or a signal took it back, and
+ * the same names were used again since. Scripts, see script.h.
+ */
+#include "script.h"
+
+static const struct script scripts[] = {
+    /* ---- a name that a later edit stores ---- */
+    {"the new name of a key, whose rename fails, is put since", "sync",
+     "mv a.count a.amount; hold; & fsync; held; put a.amount 12; go EIO; wait =EIO;"
+     "text a.count '7\n'; text a.amount '12\n'; fsync; list a.name a.count a.amount a.other a.list",
+     A_NAME A_COUNT "a.amount:u32=12 " A_OTHER A_LIST},
+    {"the new key that a helper became in a write that fails is put since", "sync",
+     "put .c 12; mv .c a.new; hold; & fsync; held; put a.new 13; go EIO; wait =EIO; text .c 12;"
+     "text a.new '13\n'; fsync",
+     UNCHANGED "a.new:u32=13 "},
+    {"two renames after a write that fails", "sync",
+     "put a.name 2; hold; & fsync; held; mv a.count a.list; mv a.list b.new; go EIO; wait =EIO;"
+     "text a.name 'one\n'; fsync",
+     A_NAME A_OTHER "b.new:array[i32]=7 "},
+
+    /* ---- a name that was removed, or parked, since ---- */
+    {"a key that is made anew and removed while its rename fails", "sync",
+     "mv a.count a.amount; hold; & fsync; held; put a.count 12; rm a.count; go EIO; wait =EIO;"
+     "rm a.count =ENOENT; gone a.count a.amount; files 4; fsync; files 4",
+     A_NAME A_OTHER A_LIST},
+    {"the same, and it has gone to a backup", "sync",
+     "mv a.count a.amount; hold; & fsync; held; put a.count 12; mv a.count a.count~; go EIO;"
+     "wait =EIO; gone a.count; text a.count~ '12\n'; files 5; mv a.count~ a.count; fsync;"
+     "list a.name a.count a.other a.list",
+     A_NAME "a.count:u32=12 " A_OTHER A_LIST},
+    {"a key that is replaced and removed while another write fails", "sync",
+     "put a.name 2; hold; & fsync; held; mv a.other a.count; rm a.count; go EIO; wait =EIO;"
+     "gone a.count a.other; text a.name 'one\n'; files 3; fsync",
+     A_NAME A_LIST},
+
+    /* ---- a file that two names could have ---- */
+    {"a name gives up its file, which goes back to another name", "sync",
+     "mv a.count a.amount; hold; & fsync; held; rm a.amount; go EIO; wait =EIO; text a.count '7\n';"
+     "put a.amount 5; fsync; rm a.amount; fail EIO; fsync =EIO; fail; text a.amount '5\n';"
+     "text a.count '7\n'; fsync",
+     A_NAME A_COUNT "a.amount:u32=5 " A_OTHER A_LIST},
+    {"a helper's name comes back twice: by a signal, and by a write that fails", "close",
+     "put .h 1; hold; & mv .h a.count; held; open D a.count rw; put .h 2; & mv .h a.count;"
+     "open E a.count rw; interrupt; text .h 2; rm .h; go EIO; wait =EIO; wait =EINTR; text .h 1;"
+     "text a.count '7\n'; close D; close E; fsync",
+     UNCHANGED},
+
+    /* ---- the bytes of a helper ---- */
+    {"an editor's backup of a value whose write fails has its text", "sync",
+     "put .c 12; mv .c a.name; hold; & fsync; held; mv a.name a.name~; go EIO; wait =EIO;"
+     "text a.name~ '12\n'; mv a.name~ a.name; fsync",
+     "a.name:string=12 " A_COUNT A_OTHER A_LIST},
+    {"the same, of a value that came after that write began", "sync",
+     "put a.other 3; hold; & fsync; held; put .c 12; mv .c a.name; mv a.name a.name~; go EIO;"
+     "wait =EIO; text a.name~ '12\n'; mv a.name~ a.name; fsync",
+     "a.name:string=12 " A_COUNT A_OTHER A_LIST},
+    {"a helper that became a key, its backup, and the key again, has its bytes", "sync",
+     "put .c 12; mv .c a.name; mv a.name a.name~; mv a.name~ a.name; fail EIO; fsync =EIO; fail;"
+     "text .c '12\n'; text a.name 'one\n'; mv .c a.name; fsync",
+     "a.name:string=12 " A_COUNT A_OTHER A_LIST},
+    {"a program that reads a helper does so after its rename failed", "sync",
+     "put .c 12; open R .c r; mv .c a.name; open W a.name rw; write W 5; fail EIO; fsync =EIO;"
+     "fail; read R 12; text .c 12; close W; read R 12; close R; text .c 12; fsync",
+     "a.name:string=52 " A_COUNT A_OTHER A_LIST},
+};
+
+SCRIPTS_MAIN("live_given_up", scripts)
