@@ -10,15 +10,14 @@
  * each page of a mapping. */
 static int refused(struct live *l, struct view_draft *d, int r, struct err *e)
 {
-    struct tensor_now t;
     if (!e->code)
         (void)err_set(e, r, "%s", strerror(-r));
     e->code = r;
     lock_take(&l->lock);
     bool again = d->why.code == r && strcmp(d->why.msg, e->msg) == 0;
     d->why = *e;
-    if (!again && tensor_of_number(l, d->tensor, &t) == 0)
-        (void)tensor_refused(l, d->folder, t.name, t.len, e);
+    if (!again)
+        view_refused(l, d, e);
     lock_drop(&l->lock);
     return r;
 }

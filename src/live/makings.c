@@ -43,6 +43,21 @@ int making_text(struct live *l, struct view_draft *d, bool end, struct err *e)
     return r == TENSOR_TEXT_MORE ? TENSOR_SHORT : r;
 }
 
+static void refuse(struct live *l, struct making *m, const struct err *e)
+{
+    m->why = *e;
+    (void)tensor_refused(l, NULL, m->name, m->len, e);
+}
+
+void view_refused(struct live *l, const struct view_draft *d, const struct err *e)
+{
+    struct tensor_now t;
+    if (d->making && !d->making->gone)
+        refuse(l, d->making, e);
+    else if (tensor_of_number(l, d->tensor, &t) == 0)
+        (void)tensor_refused(l, d->folder, t.name, t.len, e);
+}
+
 /* ---- judged ---- */
 
 /* The one to be judged first; NULL: none. The one that is being judged may have been written since. */
@@ -116,10 +131,21 @@ static int add(struct live *l, struct making *m, const struct tensor_edit *edit,
     return 0;
 }
 
-static int judge(struct live *l, struct making *m)
+/* Whether one of its views that count lacks what a write that was refused was to put there. 0, or that
+ * write's error: the view is to be written anew. */
+static int check_views(const struct live *l, const struct making *m, struct err *e)
 {
-    struct tensor_edit edit = TENSOR_EDIT_INIT;
-    struct err e = {0};
+    const struct view_draft *d = view_drafts(l, m->number);
+    while (d && (d->making != m || d->unlinked || !d->why.code || making_leaves(l, m, d->kind)))
+        d = d->inside;
+    if (d)
+        *e = d->why;
+    return e->code;
+}
+
+/* Judge its views as they are. The lock is given up meanwhile. */
+static int judge_views(struct live *l, struct making *m, struct tensor_edit *ret, struct err *e)
+{
     struct tensor_new t = {.big = l->newest->view.snap->gguf->fmt.big,
                            .has_type = m->has_type,
                            .has_shape = m->has_shape,
@@ -130,19 +156,31 @@ static int judge(struct live *l, struct making *m)
         t.draft[k] = d ? d->data : NULL;
     }
     m->judging = true;
-    m->dirty = false;
-    making_queue(l, m);
     lock_drop(&l->lock);
-    int r = tensor_new_judge(&t, l->file, NULL, &edit, &e);
+    int r = tensor_new_judge(&t, l->file, NULL, ret, e);
     lock_take(&l->lock);
     m->judging = false;
-    if (r == TENSOR_CHANGED && !m->gone)
-        r = add(l, m, &edit, &e);
+    (void)pthread_cond_broadcast(&l->made);
+    return r;
+}
+
+static int judge(struct live *l, struct making *m)
+{
+    struct tensor_edit edit = TENSOR_EDIT_INIT;
+    struct err e = {0};
+    m->dirty = false;
+    making_queue(l, m);
+    int r = check_views(l, m, &e);
+    if (r == 0)
+        r = judge_views(l, m, &edit, &e);
+    if (r == TENSOR_CHANGED && !m->gone) { /* at the end it may be written meanwhile */
+        r = check_views(l, m, &e);
+        r = r < 0 ? r : add(l, m, &edit, &e);
+    }
     m->why = e;
     if (r < 0)
-        (void)tensor_refused(l, NULL, m->name, m->len, &e);
+        refuse(l, m, &e);
     tensor_edit_free(&edit);
-    (void)pthread_cond_broadcast(&l->made);
     if (m->gone)
         view_drafts_reap(l, m);
     return r < 0 ? r : 0;

@@ -174,14 +174,12 @@ static int accept(struct round *o)
 /* Its line, and `why` of the draft, which every later flush repeats. With the lock. */
 static int report(struct round *o, int r)
 {
-    struct tensor_now t;
     if (!o->e.code)
         (void)err_set(&o->e, r, "%s", strerror(-r));
     o->e.code = r;
     if (r != -EINTR && !o->d->data) /* of data it is found again as long as it is so */
         o->d->why = o->e;
-    if (tensor_of_number(o->l, o->d->tensor, &t) == 0)
-        (void)tensor_refused(o->l, o->d->folder, t.name, t.len, &o->e);
+    view_refused(o->l, o->d, &o->e);
     return r;
 }
 
@@ -346,8 +344,7 @@ int making_text_judge(struct live *l, struct view_draft *d, bool end, const void
         view_event(&d->state, r == TENSOR_SHORT ? VIEW_LEAVE : r < 0 ? VIEW_REFUSE : VIEW_PASS);
         if (r < 0) {
             d->why = e;
-            d->making->why = e;
-            (void)tensor_refused(l, NULL, d->making->name, d->making->len, &e);
+            view_refused(l, d, &e);
         }
     }
     lock_drop(&l->lock);

@@ -91,6 +91,9 @@ int making_text_judge(struct live *l, struct view_draft *d, bool end, const void
 int making_data_judge(struct live *l, struct view_draft *d, bool end, const void *request);
 int making_sync(struct live *l, struct view_draft *d, struct live_wait *w);
 
+/* tensor_refused() of a draft's tensor, also of one in the making. With the lock. */
+void view_refused(struct live *l, const struct view_draft *d, const struct err *e);
+
 /* What was written and is not accepted never is. With the lock. */
 void view_drop(struct view_draft *d);
 

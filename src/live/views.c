@@ -374,11 +374,10 @@ int live_view_fsync(struct live *l, struct live_view *h, struct live_wait *w)
 /* Dropped with what was written to it. With the lock. */
 static void drop(struct live *l, struct view_draft *d)
 {
-    struct tensor_now t;
     struct err e = {0};
     (void)err_set(&e, -ECANCELED, "what was written was not closed");
-    if (view_is_unaccepted(view_state(d)) && tensor_of_number(l, d->tensor, &t) == 0)
-        (void)tensor_refused(l, d->folder, t.name, t.len, &e);
+    if (view_is_unaccepted(view_state(d)))
+        view_refused(l, d, &e);
 }
 
 /* The last judgement, but of what a close has reported as refused. Returns what the tensor was before:

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/* New tensors that come to be in parts, or not at all, as scripts. */
+#include "script.h"
+
+#define MODEL "a:I8:8=abcdefgh b:F32:2x3=1,2,3,4,5,6 c:I8:4=wxyz z:I8:20000=.{20000} "
+#define FAR "99999999999999999"
+
+static const struct script scripts[] = {
+    {"what lacks bytes that were refused is not added", "tensors",
+     "tmkdir n; tput n/type I8; tput n/shape 4; topen A n/raw creat w; trunc A 4; write A ab 0;"
+     "write A x " FAR " =EFBIG; release A; logged 'tensors/n: refused: '; terror n 'long'; fsync "
+     "=EFBIG; tlist . 'a b c z n'; tfile " MODEL "; terror n 'long'; tput n/raw abcd; fsync;"
+     "ttext n/raw abcd",
+     MODEL "n:I8:4=abcd "},
+    {"values that were refused do not count beside raw", "tensors",
+     "tmkdir n; topen A n/f32 creat w; write A x " FAR " =EFBIG; release A; tput n/raw abcd;"
+     "tput n/type I8; tput n/shape 4; fsync; ttext n/raw abcd",
+     MODEL "n:I8:4=abcd "},
+    {"nor at the end of the mount", "tensors",
+     "tmkdir n; tput n/type I8; tput n/shape 4; topen A n/raw creat w; trunc A 4;"
+     "write A x " FAR " =EFBIG; release A; later 4; finish =EFBIG",
+     MODEL},
+};
+
+SCRIPTS_MAIN("live_makings", scripts)
