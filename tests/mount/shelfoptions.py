@@ -151,7 +151,7 @@ class Others(Shelf):
 
     def test_link_into_a_private_folder(self):
         """A link of another user leads to a folder that this user may not reach: not by a handle that was
-        opened before the owner looked at that folder by its own name either."""
+        opened before the owner looked at that folder by its own name again either."""
         self.put('secret/sub/m.gguf')
         self.link('open/l', '../secret/sub')
         os.chmod(os.path.join(self.top, 'secret'), 0o700)
@@ -162,6 +162,7 @@ class Others(Shelf):
                 'input()\n'
                 'print(os.open("m.gguf/info", os.O_RDONLY, dir_fd=fd))\n')
         with Mount(self.top, '-o', 'allow_other') as at:
+            self.assertIn(b'Tiny', mountlib.get(at + '/secret/sub/m.gguf/info'))
             reader = mountlib.as_other(sys.executable, '-c', code, at + '/open/l')
             with subprocess.Popen(reader, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                   text=True) as other:
