@@ -243,7 +243,7 @@ int repo_item(struct reach *r, const struct place *p, const struct found *dir,
         return e;
     }
     below.store = true;
-    return item_folder(&f, &below, ret);
+    return item_folder(p, &f, &below, ret);
 }
 
 /* ---- an organisation ---- */

@@ -167,7 +167,7 @@ static int tag_item(struct reach *r, const struct place *p, const struct found *
         if (e == 0) {
             folder.st.st_mtim = file.st.st_mtim;
             folder.st.st_ino = file.st.st_ino;
-            e = item_folder(&folder, &below, ret);
+            e = item_folder(p, &folder, &below, ret);
         }
     }
     manifest_free(&m);
@@ -194,7 +194,7 @@ static int folder_item(struct reach *r, const struct place *p, const struct foun
         reach_close(&f);
         return e;
     }
-    return item_folder(&f, &below, ret);
+    return item_folder(p, &f, &below, ret);
 }
 
 /* Folders of manifests/PATH but `except`. */

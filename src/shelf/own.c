@@ -17,9 +17,8 @@ struct grant grant_of_item(struct reach *r, const struct item *i)
     struct rights all = RIGHTS_INIT;
     struct grant g = {.uid = i->st.st_uid, .gid = i->st.st_gid, .bits = 0700};
     struct found f = FOUND_NONE;
-    const char *slash = i->real ? strrchr(i->real, '/') : NULL;
-    char *own = slash ? strndup(i->real, slash == i->real ? 1 : (size_t)(slash - i->real)) : NULL;
-    const char *base = i->linked ? r->path : own; /* the folders on the way are shown themselves */
+    char *own = i->real ? strndup(i->real, i->above) : NULL; /* what leads there is shown itself */
+    const char *base = i->above ? own : r->path;
     if (!i->real) /* nothing is behind it but a link, and a line that says why */
         g.bits = 0777;
     else if (own && reach_again(r, i->real, &f) == 0 &&
@@ -81,7 +80,7 @@ static uint64_t key_of(const struct item *i)
 
 static bool same(const struct own *n, const struct item *i)
 {
-    if (n->kind != i->kind || n->linked != i->linked)
+    if (n->kind != i->kind || n->above != i->above)
         return false;
     if (n->kind == ITEM_FOLDER)
         return place_same(&n->place, &i->place);
@@ -97,11 +96,8 @@ static struct own *new_own(struct owns *o, struct item *i, uint64_t key)
     struct own *n = calloc(1, sizeof(*n));
     if (!n)
         return NULL;
-    *n = (struct own){.number = o->last,
-                      .kind = i->kind,
-                      .linked = i->linked,
-                      .place = i->place,
-                      .real = i->real};
+    *n = (struct own){
+        .number = o->last, .kind = i->kind, .above = i->above, .place = i->place, .real = i->real};
     n->ino = n->number == INO_ROOT ? INO_ROOT : key | (uint64_t)1 << 63;
     if (table_add(&o->by_number, &n->by_number, n->number) < 0 ||
         table_add(&o->by_key, &n->by_key, key) < 0) {

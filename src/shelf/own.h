@@ -20,7 +20,7 @@ struct own {
     uint32_t number;
     uint64_t ino;        /* for st_ino; beyond all numbers of nodes, but for that of the root */
     enum item_kind kind; /* ITEM_FOLDER, ITEM_TEXT */
-    bool linked;         /* as of struct item: what it is by a link and without one are two nodes */
+    size_t above;        /* as of struct item: by a link and without one it is two nodes */
     struct place place;  /* ITEM_FOLDER */
     char *real;          /* owned */
     /* Protected by the lock: as of the last time that it was found. */
@@ -49,9 +49,10 @@ void own_forget(struct owns *o, uint32_t number, uint64_t n);
 /* What it was when it was found last. */
 void own_facts(struct owns *o, const struct own *n, struct stat *st, struct grant *g);
 
-/* Access rights of a file at its real path: those of the file itself and, if a link leads to it, of
- * the folders around it. The kernel checks what a link leads to before anything below that, so what is
- * below has rights of its own only, by whichever name the folder was reached. */
+/* Access rights of a file at its real path: those of the file itself, of the folders of a store that
+ * are passed but not shown and, if a link leads to it, of all folders around it. The kernel checks what
+ * a link leads to before anything below that, so what is below has rights of its own only, by whichever
+ * name the folder was reached. */
 struct grant grant_of_item(struct reach *r, const struct item *i);
 
 #endif

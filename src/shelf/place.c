@@ -78,14 +78,14 @@ void item_free(struct item *i)
     *i = (struct item){0};
 }
 
-int item_folder(struct found *f, struct place *place, struct item *ret)
+int item_folder(const struct place *p, struct found *f, struct place *place, struct item *ret)
 {
     *ret = (struct item){.kind = ITEM_FOLDER,
                          .place = *place,
                          .st = f->st,
                          .path = f->path,
-                         .store = place->store,
-                         .linked = f->linked};
+                         .above = f->linked ? 0 : strlen(p->path),
+                         .store = place->store};
     ret->real = strdup(f->path);
     f->path = NULL;
     reach_close(f);
@@ -106,14 +106,14 @@ int item_file(struct reach *r, const struct place *p, const struct found *dir, c
               enum item_kind kind, struct item *ret)
 {
     struct found f = FOUND_NONE;
-    struct item i = {.kind = kind, .store = p->store};
+    struct item i = {.kind = kind, .above = strlen(p->path), .store = p->store};
     if (asprintf(&i.path, "%s/%s", dir->path[1] ? dir->path : "", name) < 0)
         return -ENOMEM;
     int e = reach_open(r, dir, name, REACH_LINKS, &f);
     if (e == 0 && !S_ISREG(f.st.st_mode))
         e = S_ISDIR(f.st.st_mode) ? -EISDIR : -EINVAL;
     if (e == 0) {
-        i.linked = f.linked;
+        i.above = f.linked ? 0 : i.above;
         i.st = f.st;
         i.real = f.path;
         f.path = NULL;

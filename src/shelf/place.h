@@ -100,11 +100,11 @@ struct item {
     struct stat st;     /* of the folder or file that it stands for; zero if that is not known */
     char *path;         /* owned; where it is opened: in a real folder, perhaps by a link */
     char *real;         /* owned; the real path, or NULL */
-    size_t shards;      /* ITEM_MODEL: files of a split model; 0: it is not split */
-    bool behind;        /* they are beside `real`, not beside `path` */
-    bool store;         /* it is in a store */
-    bool linked;        /* a link leads to it, or it is not in the shelf's folder: see own.h */
-    struct err error;   /* ITEM_MODEL: why it cannot be opened, if that is known already */
+    size_t above;     /* bytes of `real` that are the folder it is shown in; 0: a link leads here */
+    size_t shards;    /* ITEM_MODEL: files of a split model; 0: it is not split */
+    bool behind;      /* they are beside `real`, not beside `path` */
+    bool store;       /* it is in a store */
+    struct err error; /* ITEM_MODEL: why it cannot be opened, if that is known already */
 };
 
 /* The top of the shelf. 0, -ENOMEM. */

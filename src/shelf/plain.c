@@ -94,7 +94,7 @@ static int folder_item(struct reach *r, const struct place *p, const struct foun
         return e;
     }
     below.links += linked;
-    return item_folder(&f, &below, ret);
+    return item_folder(p, &f, &below, ret);
 }
 
 /* A look: 1 and the real path if a link leads to a folder. */
@@ -372,9 +372,9 @@ static int item(struct reach *r, const struct place *p, const struct found *dir,
         e = split_item(r, p, dir, ref, ret);
         break;
     case REF_ORG:
-        *ret =
-            (struct item){.kind = ITEM_FOLDER, .st = dir->st, .linked = dir->linked, .store = true};
+        *ret = (struct item){.kind = ITEM_FOLDER, .st = dir->st, .store = true};
         ret->real = strdup(dir->path);
+        ret->above = dir->linked ? 0 : strlen(dir->path);
         e = place_make(p, PLACE_ORG, NULL, ref->a, NULL, NULL, &ret->place);
         return e < 0 || ret->real ? e : -ENOMEM;
     default:

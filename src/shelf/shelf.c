@@ -26,6 +26,7 @@ static int open_folder(struct shelf *s, const char *path, struct err *e)
         return err_set(e, -errno, "%s", strerror(errno));
     quant_init(); /* before threads open models */
     top.real = strdup(s->reach.path);
+    top.above = strlen(s->reach.path);
     r = top.real ? place_top(&s->reach, &top.place) : -ENOMEM;
     if (r == 0)
         r = own_of(&s->owns, &s->reach, &top, &root);

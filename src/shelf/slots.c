@@ -111,7 +111,7 @@ static bool is_slot_of(const struct slot *slot, const struct item *i)
 {
     bool real = slot->real && i->real ? strcmp(slot->real, i->real) == 0 : slot->real == i->real;
     return real && strcmp(slot->path, i->path) == 0 && slot->store == i->store &&
-           slot->linked == i->linked && slot->behind == i->behind;
+           slot->above == i->above && slot->behind == i->behind;
 }
 
 static struct slot *by_model(const struct slots *s, const struct item *i, uint64_t stamp)
@@ -168,7 +168,7 @@ static struct slot *new_slot(struct slots *s, const struct item *i, uint64_t sta
     slot->stamp = stamp;
     slot->shards = i->shards;
     slot->store = i->store;
-    slot->linked = i->linked;
+    slot->above = i->above;
     slot->behind = i->behind;
     uint32_t before = numbers_take(&s->numbers, model_hash(i->path, stamp));
     slot->number = before ? before : s->last + 1;

@@ -34,11 +34,11 @@
 struct slot {
     struct link by_number, by_path; /* protected */
     uint32_t number;
-    uint64_t stamp; /* hash of what identified the file, or all files */
-    char *path;     /* owned; where it is opened */
-    char *real;     /* owned; the real path; NULL if there was none */
-    size_t shards;
-    bool store, linked, behind; /* as of struct item */
+    uint64_t stamp;       /* hash of what identified the file, or all files */
+    char *path;           /* owned; where it is opened */
+    char *real;           /* owned; the real path; NULL if there was none */
+    size_t shards, above; /* as of struct item, and these: */
+    bool store, behind;
     /* Protected: */
     struct stat st;
     struct grant grant;       /* its access rights, as of the last lookup */

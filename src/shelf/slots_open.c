@@ -234,7 +234,7 @@ static int open_tree(struct slots *s, const struct slot *slot, struct tree **ret
     struct tree_options o = s->opt->tree;
     struct tree *t = NULL;
     const char *what;
-    o.base = slot->linked ? s->reach->path : NULL;
+    o.base = slot->above ? NULL : s->reach->path;
     o.wait = NULL; /* a lock that is held does not delay readers */
     o.late = true;
     o.refused = make_free;

@@ -61,8 +61,8 @@ int read_small(struct reach *r, const struct found *dir, const char *name, size_
 /* A place below p: kind and parts; the path is p's if `path` is NULL. 0, -ENOMEM. */
 int place_make(const struct place *p, enum place_kind kind, const char *path, const char *a,
                const char *b, const char *c, struct place *ret);
-/* An item that is a folder: `f` (whose path it takes, closed) with this place. */
-int item_folder(struct found *f, struct place *place, struct item *ret);
+/* An item that is a folder in p: `f` (whose path it takes, closed) with this place. */
+int item_folder(const struct place *p, struct found *f, struct place *place, struct item *ret);
 /* An item that is the file `name` in the folder `dir`: a model, or a text. It need not exist. */
 int item_file(struct reach *r, const struct place *p, const struct found *dir, const char *name,
               enum item_kind kind, struct item *ret);

@@ -14,6 +14,12 @@
 #include "shelf_top.h"
 
 #define MANY 1000
+#define A40 "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+#define LAYER(word, digest) \
+    "{\"mediaType\":\"application/vnd.ollama.image." word "\",\"digest\":\"sha256:" digest "\"}"
+
+static const char manifest[] =
+    "{\"schemaVersion\":2,\"layers\":[" LAYER("model", A64) "," LAYER("system", B64) "]}";
 
 static struct shelf *shelf;
 
@@ -161,10 +167,6 @@ static void test_linked_folder(void)
 /* A blob by a link to all blobs, and by its own store: two nodes, of a model and of a text. */
 static void test_linked_blobs(void)
 {
-#define LAYER(word, digest) \
-    "{\"mediaType\":\"application/vnd.ollama.image." word "\",\"digest\":\"sha256:" digest "\"}"
-    static const char manifest[] =
-        "{\"schemaVersion\":2,\"layers\":[" LAYER("model", A64) "," LAYER("system", B64) "]}";
     static const char *const words[] = {"model", "system"};
     char path[64];
     setup();
@@ -182,6 +184,35 @@ static void test_linked_blobs(void)
         CU_ASSERT_NOT_EQUAL(linked.node, own.node);
         CU_ASSERT_EQUAL(of_others(&linked), 0);
         CU_ASSERT_EQUAL(of_others(&own), i ? 4 : 5);
+    }
+    teardown();
+}
+
+/* Folders that a store does not show deny what they deny. */
+static void test_not_shown_folders(void)
+{
+    static const char *const rows[][2] = {
+        /* the folder, what is found through it */
+        {"o/manifests/registry.ollama.ai", "o/m:1"},
+        {"o/manifests/registry.ollama.ai/library", "o/m:1"},
+        {"o/manifests/registry.ollama.ai/library/m", "o/m:1"},
+        {"o/blobs", "o/m:1/model"},
+        {"o/blobs", "o/m:1/system"},
+        {"h/models--org--name", "h/org/name"},
+        {"h/models--org--name/snapshots", "h/org/name"},
+    };
+    setup();
+    put("o/manifests/registry.ollama.ai/library/m/1", manifest);
+    put("o/blobs/sha256-" A64, "GGUF");
+    put("o/blobs/sha256-" B64, "text");
+    put("h/models--org--name/snapshots/" A40 "/m.gguf", "GGUF");
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct tree_entry e = found(rows[i][1]);
+        CU_ASSERT_TRUE(of_others(&e) >= 4);
+        CU_ASSERT_EQUAL_FATAL(chmod(path_of(rows[i][0]), 0700), 0);
+        e = found(rows[i][1]);
+        CU_ASSERT_EQUAL(of_others(&e), 0);
+        CU_ASSERT_EQUAL_FATAL(chmod(path_of(rows[i][0]), 0755), 0);
     }
     teardown();
 }
@@ -251,6 +282,7 @@ static CU_TestInfo tests[] = {
     {"models that come and go", test_many},
     {"a folder that a link leads to", test_linked_folder},
     {"blobs that a link leads to", test_linked_blobs},
+    {"folders that are not shown", test_not_shown_folders},
     {"links in turn", test_links_in_turn},
     {"a link that is turned", test_turned},
     {"numbers of what is gone", test_numbers},
