@@ -143,7 +143,7 @@ bool writer_has_work(const struct live *l)
 {
     assert(lock_held(&l->lock));
     return !edit_change_is_empty(&l->next.change) || l->names.doomed || l->folders.doomed ||
-           makings_due(l);
+           l->judging || makings_due(l);
 }
 
 int writer_sync(struct live *l, struct live_wait *w, bool own)

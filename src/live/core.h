@@ -150,7 +150,9 @@ struct live {
     size_t n_makings, cap_makings, makings_left; /* left: those that are not NULL */
     struct making *makings_gone;                 /* owned list: those that were */
     struct making *due_making, *due_last;        /* list of those to be judged: makings.h */
-    pthread_cond_t made;                         /* one was judged; or `copying` ended */
+    const struct making
+        *judging;        /* nothing of it may be written: `made` is signalled when that ends */
+    pthread_cond_t made; /* one was judged; or `copying` ended */
     struct making *made_name[LIVE_KNOWN];    /* those that are by the hash of the folder's name */
     struct making *made_content[LIVE_KNOWN]; /* those that were by the hash of their content */
     struct view_draft *by_node[LIVE_KNOWN];  /* of views, by their nodes */

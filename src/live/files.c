@@ -260,10 +260,11 @@ int live_fsync(struct live *l, const struct live_file *h, struct live_wait *w)
     LOCKED(&l->lock);
     if (h && h->writes)
         r = draft_settle(l, h->file, true);
-    l->folders.now |= !h && (l->folders.doomed || l->makings_left);
+    if (!h && (l->folders.doomed || l->makings_left))
+        folders_sync(&l->folders);
     if (r >= 0 && (!h || h->file->kind == FILE_KEY))
         r = writer_sync(l, w, r > 0);
-    if (r != LIVE_PARKED || !writer_has_work(l)) /* the write that it waits for has begun */
+    if (!h && (r != LIVE_PARKED || !writer_has_work(l))) /* the write that it waits for has begun */
         l->folders.now = false;
     return r;
 }

@@ -97,7 +97,6 @@ struct folder *folders_take(struct folders *s)
     }
     s->doomed = NULL;
     s->n_doomed = 0;
-    s->now = false;
     return all;
 }
 
@@ -111,6 +110,12 @@ void folders_untie(struct folders *s, struct folder *f)
     *at = f->next_doomed;
     f->doomed = false;
     s->n_doomed--;
+}
+
+void folders_sync(struct folders *s)
+{
+    s->now = true;
+    s->syncs++;
 }
 
 bool folders_due(const struct folders *s)

@@ -50,7 +50,8 @@ struct folders {
     struct folder *doomed;
     size_t n_doomed, n_errors;
     struct timespec due; /* CLOCK_MONOTONIC: when what is doomed is to be removed */
-    bool now;            /* ... or at once: the folder was synced */
+    bool now;            /* ... or at once: the folder was synced ... */
+    unsigned syncs;      /* ... so often */
 };
 
 void folders_free(struct folders *s);
@@ -73,6 +74,8 @@ void folder_back(struct folder *f);
 struct folder *folders_take(struct folders *s);
 /* One of them alone. */
 void folders_untie(struct folders *s, struct folder *f);
+/* It was synced: what is doomed, and what is in the making, is due. */
+void folders_sync(struct folders *s);
 /* True if the doomed ones are to be removed. */
 bool folders_due(const struct folders *s);
 

@@ -66,7 +66,7 @@ void making_end(struct live *l, struct making *m)
 
 void making_wait(struct live *l, const struct making *m)
 {
-    while (m->judging)
+    while (l->judging == m)
         lock_wait(&l->lock, &l->made, NULL);
 }
 

@@ -64,7 +64,7 @@ void view_refused(struct live *l, const struct view_draft *d, const struct err *
 static struct making *next_due(const struct live *l)
 {
     struct making *m = l->due_making;
-    if (m && m->judging)
+    if (m && m == l->judging)
         m = m->due_next;
     return m && (l->stop || l->folders.now || when_past(&m->last, MAKING_QUIET)) ? m : NULL;
 }
@@ -155,11 +155,11 @@ static int judge_views(struct live *l, struct making *m, struct tensor_edit *ret
         const struct view_draft *d = making_draft(l, m, (enum live_view_kind)k);
         t.draft[k] = d ? d->data : NULL;
     }
-    m->judging = true;
+    l->judging = m;
     lock_drop(&l->lock);
     int r = tensor_new_judge(&t, l->file, NULL, ret, e);
     lock_take(&l->lock);
-    m->judging = false;
+    l->judging = NULL;
     (void)pthread_cond_broadcast(&l->made);
     return r;
 }

@@ -32,7 +32,6 @@ struct making {
     uint32_t aside;       /* rows that were written, and are left aside */
     unsigned open;        /* handles that may write */
     bool dirty;           /* written since it was judged */
-    bool judging;         /* nothing may be written: l->made is signalled when that ends */
     struct timespec last; /* CLOCK_MONOTONIC: when something was written */
     struct err why;       /* what it lacks, or why it cannot be a tensor */
     struct edit_content

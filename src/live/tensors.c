@@ -261,7 +261,7 @@ static int remove_locked(struct live *l, const char *file)
     struct err e = {0};
     struct making *m;
     while ((m = making_named(l, file)) &&
-           m->judging) /* it may be a tensor then, and another one new */
+           l->judging == m) /* it may be a tensor then, and another one new */
         making_wait(l, m);
     int r = find_shown(l, file, &t);
     if (r == 0)

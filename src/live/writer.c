@@ -283,23 +283,35 @@ static void finish(struct live *l, struct job *job, struct parts_retired *old, i
     l->freeing = false;
 }
 
+static void note_failure(struct live *l, int r)
+{
+    if (r < 0)
+        l->failed = r;
+}
+
+/* What is due becomes pending. The lock is given up meanwhile: a request that syncs the folder then waits
+ * for all that was due when it came. */
+static void collect(struct live *l)
+{
+    unsigned syncs;
+    do {
+        syncs = l->folders.syncs;
+        note_failure(l, edits_remove_due(l));
+        note_failure(l, makings_judge(l));
+        note_failure(l, tensors_remove_due(l));
+    } while (l->folders.syncs != syncs);
+    l->folders.now = false;
+}
+
 /* Write all that is pending. The lock is given up meanwhile. */
 static void write_pending(struct live *l)
 {
     struct job job;
     struct err e = {0};
     struct parts_retired old = {0};
-    int r = edits_remove_due(l);
-    if (r < 0)
-        l->failed = r;
-    r = makings_judge(l);
-    if (r < 0)
-        l->failed = r;
-    r = tensors_remove_due(l);
-    if (r < 0)
-        l->failed = r;
-    l->folders.now = false;
-    do { /* what is pending may be taken back while its bytes are copied */
+    int r;
+    do { /* what is pending may be taken back while its bytes are copied, or more is due */
+        collect(l);
         if (edit_change_is_empty(&l->next.change)) {
             answer_without(l, 0);
             return;

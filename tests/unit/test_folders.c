@@ -94,9 +94,9 @@ static void test_makings_due(void)
     }
     m[4].gone = true;
     making_queue(&l, &m[4]);
-    m[3].judging = true;
+    l.judging = &m[3];
     CU_ASSERT_FALSE(makings_due(&l));
-    m[3].judging = false;
+    l.judging = NULL;
     CU_ASSERT_TRUE(makings_due(&l)); /* that was long ago */
     m[3].open = 1;
     making_queue(&l, &m[3]);

@@ -55,6 +55,7 @@ struct room {
     pthread_t thread; /* which calls ... */
     int (*call)(struct tree *t);
     int result;
+    struct tree_wait wait; /* of a sync that does not wait here */
 };
 
 static void *run_call(void *arg)
@@ -75,9 +76,18 @@ static void begin_call(void *arg)
     CU_ASSERT_EQUAL(sem_timedwait(&waits, &until), 0);
 }
 
-static void put(struct tree *t, const char *view, const char *text)
+static void put(struct tree *t, const char *tensor, const char *view, const char *text)
 {
-    CU_ASSERT_EQUAL(viewfile_put_with(t, "n", view, O_CREAT, text, strlen(text)), 0);
+    CU_ASSERT_EQUAL(viewfile_put_with(t, tensor, view, O_CREAT, text, strlen(text)), 0);
+}
+
+/* A tensor in the making, of three bytes. */
+static void make(struct tree *t, const char *tensor)
+{
+    CU_ASSERT_EQUAL(do_mkdir_tensor(t, tensor), 0);
+    put(t, tensor, "type", "I8");
+    put(t, tensor, "shape", "3");
+    put(t, tensor, "raw", "123");
 }
 
 /* A tree with the tensor "b", and in the making "n" of the bytes 123. */
@@ -96,13 +106,22 @@ static void begin(struct room *x)
     free(c.bytes);
     place_in_files(&x->p); /* the judge calls the disk */
     x->t = image_tree(x->p.model, &o);
-    CU_ASSERT_EQUAL(do_mkdir_tensor(x->t, "n"), 0);
-    put(x->t, "type", "I8");
-    put(x->t, "shape", "3");
-    put(x->t, "raw", "123");
-    put(x->t, ".helper", "456");
+    make(x->t, "n");
+    put(x->t, "n", ".helper", "456");
     (void)__real_clock_gettime(CLOCK_MONOTONIC, &now);
     atomic_store(&seconds, now.tv_sec + 1); /* all of that is past */
+}
+
+/* n is judged, and meanwhile the judge calls `hook`. */
+static void judged(struct room *x, void (*hook)(void *))
+{
+    faultsys_init(&x->fs, FAULT_NONE, 0, 0);
+    x->fs.before = "ftruncate";
+    x->fs.hook = hook;
+    x->fs.arg = x;
+    x->t->model.file.sys = &x->fs.sys;
+    CU_ASSERT_EQUAL(do_sync(x->t), 0);
+    CU_ASSERT_PTR_NULL_FATAL(x->fs.before);
 }
 
 /* n is judged, and meanwhile a program calls. */
@@ -111,13 +130,7 @@ static void meanwhile(struct room *x, int (*call)(struct tree *t))
     (void)sem_init(&waits, 0, 0);
     watched = &x->t->live->made;
     x->call = call;
-    faultsys_init(&x->fs, FAULT_NONE, 0, 0);
-    x->fs.before = "ftruncate";
-    x->fs.hook = begin_call;
-    x->fs.arg = x;
-    x->t->model.file.sys = &x->fs.sys;
-    CU_ASSERT_EQUAL(do_sync(x->t), 0);
-    CU_ASSERT_PTR_NULL_FATAL(x->fs.before);
+    judged(x, begin_call);
     (void)pthread_join(x->thread, NULL);
     CU_ASSERT_EQUAL(x->result, 0);
     watched = NULL;
@@ -224,7 +237,56 @@ static void test_remove(void)
     end(&x);
 }
 
+/* ---- the folder is synced ---- */
+
+static bool in_file(const struct room *x, const char *name)
+{
+    struct content c = file_now(&x->p);
+    uint8_t text[64] = {(uint8_t)strlen(name)}; /* its length, in 8 bytes, and it */
+    memcpy(text + 8, name, strlen(name));
+    bool found = memmem(c.bytes, c.n, text, 8 + strlen(name));
+    free(c.bytes);
+    return found;
+}
+
+static void sync_folder(void *arg)
+{
+    struct room *x = arg;
+    x->result = tree_fsync(x->t, NULL, tree_wait(&x->wait));
+}
+
+static void test_synced(void)
+{
+    struct room x;
+    begin(&x);
+    judged(&x, sync_folder);
+    CU_ASSERT_EQUAL(x.result, LIVE_PARKED);
+    CU_ASSERT_EQUAL(tree_waited(&x.wait, x.result), 0);
+    CU_ASSERT_TRUE(in_file(&x, "n"));
+    end(&x);
+}
+
+static void make_another(void *arg)
+{
+    struct room *x = arg;
+    atomic_fetch_add(&seconds, 1);
+    make(x->t, "another");
+    sync_folder(x);
+}
+
+static void test_synced_with_another(void)
+{
+    struct room x;
+    begin(&x);
+    judged(&x, make_another);
+    CU_ASSERT_EQUAL(tree_waited(&x.wait, x.result), 0);
+    CU_ASSERT_TRUE(in_file(&x, "n") && in_file(&x, "another"));
+    end(&x);
+}
+
 static CU_TestInfo tests[] = {
+    {"fsync of the folder waits for it", test_synced},
+    {"and for one that is made meanwhile", test_synced_with_another},
     {"a view is unlinked", test_unlink},
     {"a view is created", test_create},
     {"a helper is renamed over a view", test_rename},
