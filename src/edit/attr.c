@@ -8,6 +8,8 @@
 
 #include "base/buf.h"
 
+#define ACL "system.posix_acl_access"
+
 /* Errors of the medium are passed on; any other is a refusal. */
 static int refuse(struct err *e, int r, const char *what, const char *name)
 {
@@ -92,6 +94,22 @@ static int copy_xattrs(const struct sys *s, int from, int to, struct err *e)
         if ((r = copy_one(s, from, to, name)) < 0)
             return refuse(e, r, "extended attribute", name);
     return 0;
+}
+
+static bool no_acl(int r)
+{
+    return r == -ENODATA || r == -EOPNOTSUPP || r == -ENOSYS;
+}
+
+bool attr_no_acl(const struct sys *s, int fd)
+{
+    return no_acl((int)s->fgetxattr(s, fd, ACL, NULL, 0));
+}
+
+bool attr_drop_acl(const struct sys *s, int fd)
+{
+    int r = s->fremovexattr(s, fd, ACL);
+    return r == 0 || no_acl(r);
 }
 
 int attr_check(const struct sys *s, int fd, struct err *e)

@@ -6,6 +6,8 @@
 #ifndef EDIT_ATTR_H
 #define EDIT_ATTR_H
 
+#include <stdbool.h>
+
 #include "base/err.h"
 #include "base/sys.h"
 
@@ -15,6 +17,11 @@
  * be reproduced; -ENOSPC, -EDQUOT, -EIO, -ENOMEM.
  */
 int attr_copy(const struct sys *s, int from, const struct stat *st, int to, struct err *e);
+
+/* True if the mode is all that gives access to a file: it is certain that there is no ACL. */
+bool attr_no_acl(const struct sys *s, int fd);
+/* Remove the ACL, if there is one. False if that failed. */
+bool attr_drop_acl(const struct sys *s, int fd);
 
 /* Whether the attributes of a file can be listed and read, as attr_copy() will. As above. */
 int attr_check(const struct sys *s, int fd, struct err *e);

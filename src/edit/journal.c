@@ -8,6 +8,7 @@
 
 #include "base/bytes.h"
 #include "base/hash.h"
+#include "edit/attr.h"
 
 #define MAGIC "GGUFSJN1"
 #define FIXED 40 /* bytes before the name */
@@ -66,14 +67,20 @@ static void encode(struct buf *b, const struct edit_file *f, uint64_t lo, const 
         buf_uint(b, sum_of(old + i * JOURNAL_SECTOR, sector_len(n, i)), SUM, false);
 }
 
-/* The model's owner may read and remove the journal. If that cannot be granted, root still may. */
+/*
+ * The model's owner may read and write the journal, others may read it if they may read the model. Bits say
+ * that only if neither has an ACL (the journal may inherit one), and those of a group only if the journal has
+ * this group. Else the journal stays 0600.
+ */
 static void give_to_owner(const struct edit_file *f, int fd)
 {
     struct stat st;
     if (f->sys->fstat(f->sys, f->fd, &st) < 0)
         return;
-    (void)f->sys->fchown(f->sys, fd, st.st_uid, st.st_gid);
-    (void)f->sys->fchmod(f->sys, fd, (st.st_mode & 0666) | 0600);
+    mode_t readers = st.st_mode & 0044;
+    bool given = f->sys->fchown(f->sys, fd, st.st_uid, st.st_gid) == 0;
+    if ((given || readers == 0044) && attr_no_acl(f->sys, f->fd) && attr_drop_acl(f->sys, fd))
+        (void)f->sys->fchmod(f->sys, fd, 0600 | readers);
 }
 
 /*

@@ -2,15 +2,18 @@
 /* edit/journal: what a journal may hold. Each is written byte for byte, with a sum that is right. */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "cu_main.h"
 #include "edit/journal.h"
+#include "faultsys.h"
 #include "model_dir.h"
 
 enum { SECTOR = 512 };
@@ -214,11 +217,11 @@ static void test_others(void)
     teardown(&x);
 }
 
-/* The journal has the model's read and write bits, and its owner has both. */
+/* Who may read the model may read the journal; its owner alone may write it. */
 static void test_mode(void)
 {
-    static const mode_t modes[][2] = {
-        {0644, 0644}, {0777, 0666}, {0400, 0600}, {0464, 0664}, {06777, 0666}};
+    static const mode_t modes[][2] = {{0644, 0644}, {0777, 0644},  {0400, 0600},
+                                      {0464, 0644}, {06777, 0644}, {0660, 0640}};
     struct fixture x;
     setup(&x);
     for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
@@ -237,6 +240,88 @@ static void test_mode(void)
         edit_file_close(&f);
     }
     teardown(&x);
+}
+
+static const char acl_access[] = "system.posix_acl_access";
+
+/* An ACL: user rw, user 1 rw, group r, mask rw, other r (version 2; tag, permissions, id). */
+static void put_acl(int fd, const char *name)
+{
+    static const uint8_t acl[] = {2,    0,    0,    0,    0x01, 0,    6,    0,    0xff, 0xff, 0xff,
+                                  0xff, 0x02, 0,    6,    0,    1,    0,    0,    0,    4,    0,
+                                  4,    0,    0xff, 0xff, 0xff, 0xff, 0x10, 0,    6,    0,    0xff,
+                                  0xff, 0xff, 0xff, 0x20, 0,    4,    0,    0xff, 0xff, 0xff, 0xff};
+    if (fsetxattr(fd, name, acl, sizeof(acl), 0) < 0)
+        (void)printf("(no ACLs here) ");
+}
+
+/* A journal of its own, or a draft that becomes it: open, with its stat. */
+static int made(const struct edit_file *f, bool adopted, struct stat *st)
+{
+    struct edit_draft *d = NULL;
+    int fd = -1;
+    if (adopted) {
+        CU_ASSERT_EQUAL_FATAL(edit_draft_file(edit_draft_open(f, NULL), &d, NULL), 0);
+        atomic_store(&d->lends, 1);
+        fd = journal_adopt(f, d);
+        edit_draft_unref(d);
+    } else {
+        fd = journal_create(f, NULL);
+    }
+    CU_ASSERT_TRUE_FATAL(fd >= 0);
+    CU_ASSERT_EQUAL(fstat(fd, st), 0);
+    return fd;
+}
+
+/* No ACL gives access to a journal, neither the folder's nor, in part, that of the model. */
+static void test_acl(void)
+{
+    for (int i = 0; i < 4; i++) {
+        const bool adopted = i & 1, of_model = i & 2;
+        struct fixture x;
+        struct stat st;
+        setup(&x);
+        put_acl(x.dir, "system.posix_acl_default");
+        struct edit_file f = open_model(&x, calm());
+        CU_ASSERT_EQUAL(fchmod(f.fd, 0664), 0);
+        if (of_model)
+            put_acl(f.fd, acl_access);
+        bool has = fgetxattr(f.fd, acl_access, NULL, 0) > 0;
+        int fd = made(&f, adopted, &st);
+        CU_ASSERT_EQUAL(st.st_mode & 07777, has ? 0600 : 0644); /* group bits: the mask */
+        CU_ASSERT_TRUE(has || fgetxattr(fd, acl_access, NULL, 0) < 0);
+        (void)close(fd);
+        journal_remove(&f);
+        edit_file_close(&f);
+        teardown(&x);
+    }
+}
+
+/* Where a call fails that access depends on, only the journal's owner has any. */
+static void test_cannot_be_given(void)
+{
+    static const mode_t modes[] = {0644, 0640, 0604};
+    for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++)
+        for (unsigned n = 1, hit = 1; hit; n++) {
+            struct fixture x;
+            struct stat st;
+            struct faultsys fs;
+            setup_with(&x, 0);
+            faultsys_init(&fs, FAULT_FAIL, n, -EPERM);
+            struct edit_file f = open_model(&x, &fs.sys);
+            CU_ASSERT_EQUAL(fchmod(f.fd, modes[i]), 0);
+            int fd = journal_create(&f, NULL);
+            hit = fs.hit;
+            bool harmless = !hit || (fd >= 0 && strcmp(fs.what, "fchown") == 0 && modes[i] == 0644);
+            CU_ASSERT_EQUAL(fd < 0, hit && strcmp(fs.what, "openat") == 0);
+            if (fd >= 0) {
+                CU_ASSERT_EQUAL(fstat(fd, &st), 0);
+                CU_ASSERT_EQUAL(st.st_mode & 07777, harmless ? modes[i] : 0600);
+                (void)close(fd);
+            }
+            edit_file_close(&f);
+            teardown(&x);
+        }
 }
 
 /* A range begins and ends with the sectors that differ; the last one may be a part. */
@@ -306,6 +391,8 @@ static CU_TestInfo tests[] = {
     {"journals of another model", test_foreign},
     {"files that are no journals", test_others},
     {"the mode of a journal", test_mode},
+    {"ACLs give no access to a journal", test_acl},
+    {"access to a journal that cannot be given", test_cannot_be_given},
     {"the range of a journal", test_range},
     {"an edit of a model that has a journal", test_commit},
     CU_TEST_INFO_NULL,
