@@ -154,5 +154,5 @@ int look(struct reach *r, look_act *act, const struct found *dir, const char *na
     int result = l->result;
     buf_add(out, l->out.data, l->out.len);
     look_free(l);
-    return result;
+    return result < 0 || !buf_error(out) ? result : buf_error(out);
 }

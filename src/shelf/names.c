@@ -184,10 +184,10 @@ int names_load(struct reach *r, const struct found *dir, const struct names **re
 {
     struct stat st;
     int fd = reach_read(dir), e = fd < 0 ? fd : fstat(fd, &st) < 0 ? -errno : 0;
+    unsigned looks = 0;
     *ret = NULL;
     if (e == 0)
-        e = reach_see_mounts(r);
-    unsigned looks = r->looks;
+        e = reach_see_mounts(r, &looks);
     struct names *n = e == 0 ? find_kept(r, &st) : NULL;
     if (n || e < 0) {
         if (fd >= 0)

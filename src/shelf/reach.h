@@ -52,7 +52,8 @@ struct reach {
         char *at;  /* owned */
         bool ours; /* of ggufs */
     } * seen;      /* owned; as of the last look; protected by lock */
-    size_t n_seen, cap_seen;
+    size_t n_seen;
+    bool stale;                       /* the last look failed; protected by lock, as `looks` */
     unsigned looks;                   /* at the list of mounts */
     struct kept_names kept[KEPT_MAX]; /* names.c; protected by lock */
     unsigned uses;
@@ -105,8 +106,9 @@ bool reach_is_near(struct reach *r, const struct found *dir, const char *name);
 bool reach_holds(const struct reach *r, const char *path);
 /* True if nothing on this device is touched: it is a mount of ggufs. */
 bool reach_barred(struct reach *r, dev_t dev);
-/* Read the list of mounts if it may have changed since it was read. 0, -errno. */
-int reach_see_mounts(struct reach *r);
+/* Read the list of mounts if it may have changed since it was read. 0 and how often it was read,
+ * -errno. */
+int reach_see_mounts(struct reach *r, unsigned *looks);
 /* True if something is mounted at this real path, or if the list of mounts cannot be read. */
 bool reach_is_mount_point(struct reach *r, const char *path);
 /* Names of the mount points in the folder with this real path, each with its end and, before it, '!'

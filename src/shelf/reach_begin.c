@@ -33,7 +33,6 @@ void reach_end(struct reach *r)
         (void)close(r->mounts);
     free(r->path);
     reach_forget_mounts(r);
-    free(r->seen);
     for (size_t i = 0; i < KEPT_MAX; i++)
         names_free(r, r->kept[i].names);
     (void)pthread_mutex_destroy(&r->lock);

@@ -9,44 +9,61 @@
 
 #include "shelf/mounts.h"
 
+static void free_seen(struct seen_mount *seen, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        free(seen[i].at);
+    free(seen);
+}
+
 void reach_forget_mounts(struct reach *r)
 {
-    for (size_t i = 0; i < r->n_seen; i++)
-        free(r->seen[i].at);
+    free_seen(r->seen, r->n_seen);
+    r->seen = NULL;
     r->n_seen = 0;
 }
 
+/* If the list cannot be read, the old one stays, and counts for nothing until it can be. */
 int reach_look_at_mounts(struct reach *r)
 {
     struct mounts ms;
+    size_t n = 0;
     int e = mounts_load(&ms, 0);
-    reach_forget_mounts(r);
-    r->looks++;
-    for (size_t i = 0; i < ms.n && e == 0; i++) {
-        const struct mount *m = &ms.mount[i];
+    struct seen_mount *seen = e == 0 ? calloc(ms.n + 1, sizeof(*seen)) : NULL;
+    if (e == 0 && !seen)
+        e = -ENOMEM;
+    for (; e == 0 && n < ms.n; n++) {
+        const struct mount *m = &ms.mount[n];
         bool ours = mount_is_ggufs(m) || (r->own && m->dev == r->own);
-        char *at = strdup(m->at);
-        e = at ? array_grow(&r->seen, &r->cap_seen, r->n_seen, sizeof(*r->seen)) : -ENOMEM;
-        if (e == 0)
-            r->seen[r->n_seen++] = (struct seen_mount){m->dev, at, ours};
-        else
-            free(at);
+        seen[n] = (struct seen_mount){m->dev, strdup(m->at), ours};
+        e = seen[n].at ? 0 : -ENOMEM;
     }
     mounts_free(&ms);
-    return e;
+    r->stale = e < 0;
+    if (e < 0) {
+        free_seen(seen, n);
+        return e;
+    }
+    reach_forget_mounts(r);
+    r->seen = seen;
+    r->n_seen = n;
+    r->looks++;
+    return 0;
 }
 
 /* Read the list of mounts if it may have changed since it was read. Under the lock. */
 static int see_mounts(struct reach *r)
 {
     struct pollfd p = {.fd = r->mounts, .events = POLLPRI};
-    return r->mounts < 0 || poll(&p, 1, 0) != 0 ? reach_look_at_mounts(r) : 0;
+    bool changed = r->mounts < 0 || r->stale || poll(&p, 1, 0) != 0;
+    return changed ? reach_look_at_mounts(r) : 0;
 }
 
-int reach_see_mounts(struct reach *r)
+int reach_see_mounts(struct reach *r, unsigned *looks)
 {
     (void)pthread_mutex_lock(&r->lock);
     int e = see_mounts(r);
+    *looks = r->looks;
     (void)pthread_mutex_unlock(&r->lock);
     return e;
 }
