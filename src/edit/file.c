@@ -145,8 +145,13 @@ void edit_side_name(char dst[NAME_MAX + 1], const char *name, const char *suffix
     (void)snprintf(dst, NAME_MAX + 1, ".%.*s%s%s%s", (int)n, name, cut, mark, suffix);
 }
 
+bool edit_is_owned(const struct stat *st, const struct stat *model)
+{
+    return S_ISREG(st->st_mode) &&
+           (st->st_uid == geteuid() || st->st_uid == model->st_uid || st->st_uid == 0);
+}
+
 bool edit_is_ours(const struct stat *st, const struct stat *model)
 {
-    return S_ISREG(st->st_mode) && st->st_nlink == 1 &&
-           (st->st_uid == geteuid() || st->st_uid == model->st_uid || st->st_uid == 0);
+    return edit_is_owned(st, model) && st->st_nlink == 1;
 }

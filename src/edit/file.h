@@ -72,7 +72,9 @@ bool edit_id_equal(const struct edit_id *a, const struct edit_id *b);
 #define EDIT_TEMP_SUFFIX 6 /* letters and digits */
 void edit_side_name(char dst[NAME_MAX + 1], const char *name, const char *suffix);
 
-/* True for files that this process, the model's owner or root made: others' are not touched. */
+/* True for regular files of this process's user, of the model's owner or of root. */
+bool edit_is_owned(const struct stat *st, const struct stat *model);
+/* The same, without other hard links: only these are opened, applied or removed. */
 bool edit_is_ours(const struct stat *st, const struct stat *model);
 
 #endif

@@ -168,15 +168,16 @@ static int foreign(struct err *e, const char *why)
                    why);
 }
 
-/* Another user's object has the journal's name. */
-static int planted(const char *name, struct err *e)
+/* Another user's object has the journal's name, or the journal has other names (of a backup). */
+static int planted(const char *name, const struct stat *st, const struct stat *model, struct err *e)
 {
     char shown[SHOW_MAX];
-    return err_set(
-        e, -ESTALE,
-        "%s beside the model belongs neither to the model's owner nor to this user; it is "
-        "left alone (remove it to edit the model)",
-        show(shown, name, strlen(name)));
+    return err_set(e, -ESTALE, "%s beside the model %s", show(shown, name, strlen(name)),
+                   edit_is_owned(st, model)
+                       ? "has other hard links and is left alone (remove those, not the journal: "
+                         "the model may be unfinished without it)"
+                       : "belongs neither to the model's owner nor to this user; it is left alone "
+                         "(if the model is whole, remove it to edit the model)");
 }
 
 /* The bytes of a journal that is ours. */
@@ -205,7 +206,7 @@ static int open_file(const struct edit_file *f, const struct stat *model, int *f
     if (r == -ENOENT)
         return 1;
     if (r == 0 && !edit_is_ours(st, model)) {
-        (void)planted(name, e);
+        (void)planted(name, st, model, e);
         return 2;
     }
     int flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;
@@ -215,7 +216,7 @@ static int open_file(const struct edit_file *f, const struct stat *model, int *f
     r = f->sys->fstat(f->sys, *fd, st);
     if (r < 0)
         return err_set(e, r, "cannot stat the journal: %s", strerror(-r));
-    return edit_is_ours(st, model) ? 0 : planted(name, e);
+    return edit_is_ours(st, model) ? 0 : planted(name, st, model, e);
 }
 
 /* True if the bytes are a whole journal. Its numbers then are consistent, but not yet trusted. */

@@ -227,9 +227,11 @@ static void test_ours(void)
     st.st_uid = other;
     st.st_nlink = 2;
     CU_ASSERT_FALSE(edit_is_ours(&st, &model));
+    CU_ASSERT_TRUE(edit_is_owned(&st, &model));
     st.st_nlink = 1;
     st.st_mode = S_IFIFO | 0600;
     CU_ASSERT_FALSE(edit_is_ours(&st, &model));
+    CU_ASSERT_FALSE(edit_is_owned(&st, &model));
 }
 
 /* Names that are all taken: a hundred are tried. */

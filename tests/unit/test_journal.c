@@ -368,12 +368,25 @@ static void test_commit(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "an interrupted edit must be recovered first"));
     CU_ASSERT_TRUE(is_old(&x));
     CU_ASSERT_EQUAL(files(&x), 2);
-    /* One that is not ours. */
+    /* One that a backup by hard links has, too. */
     CU_ASSERT_EQUAL(linkat(x.dir, JOURNAL, x.dir, "other", 0), 0);
     CU_ASSERT_EQUAL(commit(&f, &d, &(struct edit_result){0}, &e), -ESTALE);
-    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "belongs neither to the model's owner nor to this user"));
+    CU_ASSERT_STRING_EQUAL(e.msg,
+                           JOURNAL " beside the model has other hard links and is left alone "
+                                   "(remove those, not the journal: the model may be "
+                                   "unfinished without it)");
     CU_ASSERT_TRUE(is_old(&x));
     CU_ASSERT_EQUAL(unlinkat(x.dir, "other", 0), 0);
+    /* One that is not ours. */
+    CU_ASSERT_EQUAL(renameat(x.dir, JOURNAL, x.dir, "away"), 0);
+    CU_ASSERT_EQUAL(symlinkat("away", x.dir, JOURNAL), 0);
+    CU_ASSERT_EQUAL(commit(&f, &d, &(struct edit_result){0}, &e), -ESTALE);
+    CU_ASSERT_STRING_EQUAL(e.msg, JOURNAL " beside the model belongs neither to the model's owner "
+                                          "nor to this user; it is left alone (if the model is "
+                                          "whole, remove it to edit the model)");
+    CU_ASSERT_TRUE(is_old(&x));
+    CU_ASSERT_EQUAL(unlinkat(x.dir, JOURNAL, 0), 0);
+    CU_ASSERT_EQUAL(unlinkat(x.dir, "away", 0), 0);
     /* One that was not written to its end is removed. */
     j.bad_sum = true;
     put_raw(&x, &j);
