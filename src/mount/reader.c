@@ -94,7 +94,7 @@ void reader_close(struct reader *r)
 /* Answer with the stretch that this thread has TAKEN. */
 static void answer_taken(struct reader *r, fuse_req_t req, size_t size)
 {
-    if (r->err < 0) { /* perhaps for lack of memory: read without the stretch */
+    if (r->err < 0) { /* for lack of memory, or it lies in a mapping: read without the stretch */
         (void)answer_read(r->file, req, r->off, size, false, NULL);
     } else {
         if (r->answer.len > size)
@@ -144,6 +144,11 @@ static void prepare(struct reader *r)
         return;
     r->answer = (struct reply){.scratch = r->room};
     r->err = shelf_read(r->file, r->off, r->size, &r->answer);
+    if (r->answer
+            .mapped) { /* nothing is gained, and the model's file would be kept until it is read */
+        tree_reply_done(&r->answer);
+        r->err = -EAGAIN;
+    }
     if (r->err == 0 && r->answer.len == 0) /* end of file: others can use the room */
         room_free(r);
 }

@@ -10,7 +10,7 @@ import ggufmodel as gguf
 import mountlib
 import samples
 from editlib import Want, opened, place, sync, write
-from ggufmodel import Value
+from ggufmodel import Tensor, Value
 
 WHOLE = ('model.gguf', 'metadata.json', 'tensors.json', 'tensors.txt', 'info')
 
@@ -178,6 +178,19 @@ class Generations(unittest.TestCase):
                 editlib.until(lambda: not self.deleted(process.pid))
             write(at, 'general.name', 'y')
             editlib.until(lambda: not self.deleted(process.pid))
+
+    def test_read_ahead_keeps_no_file(self):
+        """A file that is read in order, in large pieces, keeps no model that is replaced."""
+        source = mountlib.put('model.gguf', gguf.encode(samples.keys(), [Tensor(b'w', 0, (4 << 20, ), bytes(16 << 20))]))
+        piece = mmap.mmap(-1, 1 << 20)
+        with mountlib.Foreground(source, '-o', 'relayout=copy') as (at, process):
+            # Past the kernel's pages, so that each read is one request.
+            with opened(os.path.join(at, 'model.safetensors'), os.O_RDONLY | os.O_DIRECT) as fd:
+                for _ in range(8):
+                    self.assertEqual(os.readv(fd, [piece]), len(piece))
+                write(at, 'general.name', 'x')
+                editlib.until(lambda: not self.deleted(process.pid))
+            self.assertEqual(self.deleted(process.pid), [])
 
     def test_times(self):
         """A key's time moves when it is written; those of views of the whole with each edit."""
