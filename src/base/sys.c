@@ -236,6 +236,11 @@ const struct sys sys_libc = {
     .list = do_list,
 };
 
+bool sys_open_changes(int flags)
+{
+    return (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC);
+}
+
 int sys_read_all(const struct sys *s, int fd, void *dst, size_t n, uint64_t off)
 {
     uint8_t *p = dst;

@@ -12,6 +12,7 @@
 #ifndef BASE_SYS_H
 #define BASE_SYS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/stat.h>
@@ -54,6 +55,9 @@ struct sys {
 };
 
 extern const struct sys sys_libc;
+
+/* True: open(2) with these flags may change the file. O_TRUNC does so also with O_RDONLY. */
+bool sys_open_changes(int flags);
 
 /*
  * Read or write all n bytes, in as many calls as it takes. 0, -EIO (the file ends first), -errno.

@@ -286,7 +286,7 @@ int live_view_open_node(struct live *l, uint32_t node, int flags, struct live_vi
         (void)making_idle(l, d->tensor);
         r = draft_of_node(l, node, &d);
     }
-    bool writes = (flags & O_ACCMODE) != O_RDONLY || flags & O_TRUNC;
+    bool writes = sys_open_changes(flags);
     if (r == 0 && writes && is_over(d))
         r = d->making ? look_again(l, d) : -ESTALE;
     if (r == 0 && writes && view_is_busy(l, d->tensor, d->row))

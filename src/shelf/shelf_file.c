@@ -11,17 +11,12 @@
 
 /* ---- open ---- */
 
-static bool writes(int flags)
-{
-    return (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC);
-}
-
 /* A text of a store: the file itself. */
 static int open_own(struct shelf_file *f, uint32_t number, int flags)
 {
     struct found found = FOUND_NONE;
     struct own *n = own_use(&f->shelf->owns, number);
-    int r = !n ? -ESTALE : n->kind != ITEM_TEXT ? -EISDIR : writes(flags) ? -EPERM : 0;
+    int r = !n ? -ESTALE : n->kind != ITEM_TEXT ? -EISDIR : sys_open_changes(flags) ? -EPERM : 0;
     if (r == 0)
         r = reach_again(&f->shelf->reach, n->real, &found);
     if (r == 0 && (found.st.st_ino != n->st.st_ino || found.st.st_dev != n->st.st_dev))
@@ -36,7 +31,7 @@ static int open_in_slot(struct shelf_file *f, const struct at *at, int flags)
 {
     struct shelf *s = f->shelf;
     if (at->extra == EXTRA_ERROR) {
-        int r = writes(flags) ? -EPERM : model_error(s, at->slot, &f->text);
+        int r = sys_open_changes(flags) ? -EPERM : model_error(s, at->slot, &f->text);
         return r == 1 ? 0 : r == 0 ? -ESTALE : r;
     }
     if (at->extra || at->model)

@@ -132,7 +132,7 @@ static int open_fixed(struct snapshot *g, uint32_t kv, int flags, struct live_te
 {
     if (check_fixed(g, kv) < 0)
         return -ENOENT;
-    if ((flags & O_ACCMODE) != O_RDONLY)
+    if (sys_open_changes(flags))
         return -EROFS;
     *text = (struct live_text){.fixed = true, .value = {snapshot_ref(g), NULL, kv}};
     return 0;
@@ -144,7 +144,7 @@ int keys_open(struct tree *t, struct tree_file *f, int flags)
     struct live_text text = {0};
     CLEANUP(view_free) struct view v = VIEW_INIT;
     struct live *l = live_or_view(t, &v);
-    bool writes = (flags & O_ACCMODE) != O_RDONLY || flags & O_TRUNC;
+    bool writes = sys_open_changes(flags);
     int r = writes && t->writable ? begin_editing(t, &l) : 0;
     if (r < 0)
         return r;

@@ -97,7 +97,7 @@ int row_open(struct tree *t, struct tree_file *f, int flags)
         return r;
     if (node_is_dir(&f->node))
         return -EISDIR;
-    if ((flags & O_ACCMODE) != O_RDONLY)
+    if (sys_open_changes(flags))
         return t->writable ? -EACCES : -EROFS;
     f->row = node_row(&f->node);
     f->cacheable = !(t->writable && f->row->flags & ROW_MOVES);

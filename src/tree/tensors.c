@@ -213,7 +213,7 @@ int tensors_open(struct tree *t, struct tree_file *f, int flags)
 {
     struct live *l = tensors_live(t);
     struct live_view_attr a;
-    bool writes = (flags & O_ACCMODE) != O_RDONLY || flags & O_TRUNC, direct;
+    bool writes = sys_open_changes(flags), direct;
     if (!t->opt.tensors || !t->writable || f->node.kind != NODE_TENSOR_FILE ||
         f->node.row >= files_count(FILES_TENSOR))
         return 0;

@@ -230,9 +230,10 @@ class Refused(unittest.TestCase):
     def test_elsewhere(self):
         """Only metadata/ is for writing."""
         for name in ('model.gguf', 'info', 'metadata.json', 'tensors/a.weight/raw'):
-            with self.assertRaises(OSError) as caught:
-                os.open(os.path.join(self.at, name), os.O_WRONLY)
-            self.assertIn(caught.exception.errno, (errno.EACCES, errno.EROFS, errno.EPERM), name)
+            for flags in (os.O_WRONLY, os.O_RDONLY | os.O_TRUNC):
+                with self.assertRaises(OSError) as caught:
+                    os.open(os.path.join(self.at, name), flags)
+                self.assertIn(caught.exception.errno, (errno.EACCES, errno.EROFS, errno.EPERM), name)
             with self.assertRaises(OSError) as caught:
                 os.unlink(os.path.join(self.at, name))
             self.assertIn(caught.exception.errno, (errno.EACCES, errno.EROFS, errno.EPERM), name)
@@ -387,6 +388,7 @@ class ReadOnly(unittest.TestCase):
             for call, args in ((write, (at, 'general.architecture', 'x')),
                                (write, (at, 'my.new', '1')), (os.unlink, [key]),
                                (os.rename, [key, place(at, 'my.key')]), (os.truncate, [key, 0]),
+                               (os.open, [key, os.O_RDONLY | os.O_TRUNC]),
                                (retype, (at, 'general.architecture', 'string'))):
                 with self.assertRaises(OSError) as caught:
                     call(*args)

@@ -120,6 +120,8 @@ class Stores(Shelf):
             self.assertEqual(os.getxattr(at + '/org/name/m.gguf', 'user.gguf.readonly'),
                              b'it is in a store of models')
             self.refused(errno.EROFS, editlib.write, at + '/org/name/m.gguf', 'general.name', 'x')
+            self.refused(errno.EROFS, os.open, at + '/org/name/m.gguf/metadata/general.name',
+                         os.O_RDONLY | os.O_TRUNC)
             self.put(hub + 'refs/main', OTHER.encode())  # another revision is pulled
             self.assertEqual(os.listdir(at + '/org/name'), ['old.gguf'])
         self.assertEqual(mountlib.get(os.path.join(self.top, hub, 'blobs', A64)), llama.image())
