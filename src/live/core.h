@@ -148,15 +148,18 @@ struct live {
     struct making **makings; /* owned: tensors that are not whole yet, in the order in which they
                                 were made; NULL: it is no more */
     size_t n_makings, cap_makings, makings_left; /* left: those that are not NULL */
+    struct making *makings_added;                /* owned list: tensors by now, not on the disk */
     struct making *makings_gone;                 /* owned list: those that were */
     struct making *due_making, *due_last;        /* list of those to be judged: makings.h */
     const struct making
         *judging;        /* nothing of it may be written: `made` is signalled when that ends */
     pthread_cond_t made; /* one was judged; or `copying` ended */
-    struct making *made_name[LIVE_KNOWN];    /* those that are by the hash of the folder's name */
-    struct making *made_content[LIVE_KNOWN]; /* those that were by the hash of their content */
-    struct view_draft *by_node[LIVE_KNOWN];  /* of views, by their nodes */
-    struct view_draft *views;                /* owned list: of tensors, that are open for writing */
+    struct making *made_name[LIVE_KNOWN]; /* those that are by the hash of the folder's name */
+    struct making
+        *made_content[LIVE_KNOWN];          /* those that were added by the hash of their content */
+    struct making *made_lost[LIVE_KNOWN];   /* those that were lost by that of the folder's name */
+    struct view_draft *by_node[LIVE_KNOWN]; /* of views, by their nodes */
+    struct view_draft *views;               /* owned list: of tensors, that are open for writing */
     struct looker *lookers; /* owned list: programs that are to look a view up again */
     struct ended ended[LIVE_KNOWN];
     struct tensor_id given[LIVE_KNOWN]; /* versions of tensors; number: 1 + the tensor's; 0: none */

@@ -89,6 +89,9 @@ void live_unsaved(struct live *l, struct buf *out)
             buf_printf(out, "tensors/%s: %s\n", m->file,
                        m->why.code ? m->why.msg : "a new tensor: nothing was written");
     }
+    for (const struct making *m = l->makings_gone; m; m = m->next)
+        if (m->lost)
+            buf_printf(out, "tensors/%s: %s\n", m->file, m->why.msg);
 }
 
 void live_close(struct live *l)

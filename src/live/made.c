@@ -30,20 +30,28 @@ struct making *making_named(const struct live *l, const char *file)
     return m;
 }
 
+static void add_same(struct making **bucket, struct making *m)
+{
+    m->same = *bucket;
+    *bucket = m;
+}
+
+static void drop_same(struct making **at, const struct making *m)
+{
+    while (*at != m)
+        at = &(*at)->same;
+    *at = m->same;
+}
+
 static void add_name(struct live *l, struct making *m, const char *file)
 {
-    struct making **at = bucket_of(l->made_name, file);
     (void)strcpy(m->file, file);
-    m->same = *at;
-    *at = m;
+    add_same(bucket_of(l->made_name, file), m);
 }
 
 static void drop_name(struct live *l, struct making *m)
 {
-    struct making **at = bucket_of(l->made_name, m->file);
-    while (*at != m)
-        at = &(*at)->same;
-    *at = m->same;
+    drop_same(bucket_of(l->made_name, m->file), m);
 }
 
 void making_end(struct live *l, struct making *m)
@@ -55,12 +63,41 @@ void making_end(struct live *l, struct making *m)
     l->makings[m->place] = NULL;
     if (--l->makings_left == 0)
         l->n_makings = 0;
-    m->next = l->makings_gone;
-    l->makings_gone = m;
-    if (m->content) {
-        struct making **at = &l->made_content[making_bucket(m->content)];
-        m->same = *at;
-        *at = m;
+    struct making **list = m->content ? &l->makings_added : &l->makings_gone;
+    m->next = *list;
+    *list = m;
+    if (m->content)
+        add_same(&l->made_content[making_bucket(m->content)], m);
+}
+
+void makings_settle(struct live *l, const struct err *why)
+{
+    assert(lock_held(&l->lock));
+    for (struct making *m = l->makings_added, *next; m; m = next) {
+        next = m->next;
+        drop_same(&l->made_content[making_bucket(m->content)], m);
+        edit_content_unref(m->content);
+        m->content = NULL;
+        m->lost = why;
+        if (why) {
+            m->why = *why;
+            add_same(bucket_of(l->made_lost, m->file), m);
+        }
+        m->next = l->makings_gone;
+        l->makings_gone = m;
+    }
+    l->makings_added = NULL;
+}
+
+void making_regained(struct live *l, const char *file)
+{
+    struct making **at = bucket_of(l->made_lost, file), *m;
+    while ((m = *at)) {
+        m->lost = strcmp(m->file, file) != 0;
+        if (m->lost)
+            at = &m->same;
+        else
+            *at = m->same;
     }
 }
 

@@ -124,6 +124,7 @@ static int add(struct live *l, struct making *m, const struct tensor_edit *edit,
     if (edit_tensor_find(c, m->name, m->len, &t))
         m->content = edit_content_ref((struct edit_content *)t.content);
     making_end(l, m);
+    making_regained(l, m->file);
     folder_changed(f, l->snapshots);
     (void)clock_gettime(CLOCK_REALTIME, &f->mtime);
     batch_note(l, NULL, NULL);
@@ -201,20 +202,14 @@ int makings_judge(struct live *l)
     return result;
 }
 
-static void free_making(struct making *m)
-{
-    if (m)
-        edit_content_unref(m->content);
-    free(m);
-}
-
 void makings_free(struct live *l)
 {
+    assert(!l->makings_added);
     for (size_t i = 0; i < l->n_makings; i++)
-        free_making(l->makings[i]);
+        free(l->makings[i]);
     for (struct making *m = l->makings_gone, *next; m; m = next) {
         next = m->next;
-        free_making(m);
+        free(m);
     }
     free((void *)l->makings);
     l->makings = NULL;

@@ -16,9 +16,9 @@
 
 struct making {
     size_t place;        /* in live.makings */
-    struct making *next; /* in live.makings_gone */
-    struct making
-        *same; /* in its bucket of live.made_name; of live.made_content, once it is gone */
+    struct making *next; /* in live.makings_added, or live.makings_gone */
+    /* In its bucket of live.made_name; of live.made_content, once it is added; of live.made_lost. */
+    struct making *same;
     struct making *due_next, *due_before; /* in live.due_making, if it is ... */
     bool due;                             /* ... in there */
     uint32_t number;
@@ -33,9 +33,10 @@ struct making {
     unsigned open;        /* handles that may write */
     bool dirty;           /* written since it was judged */
     struct timespec last; /* CLOCK_MONOTONIC: when something was written */
-    struct err why;       /* what it lacks, or why it cannot be a tensor */
-    struct edit_content
-        *content; /* a reference: of the tensor that it became, to give that its number */
+    bool lost;            /* it was added, and could not be written */
+    struct err why;       /* what it lacks, or why it cannot be a tensor, or could not be written */
+    /* A reference: of the tensor that it became, to give that its number; NULL once that is settled. */
+    struct edit_content *content;
 };
 
 /* Of those that are tensors, in live.made_content. */
@@ -76,6 +77,10 @@ const struct timespec *makings_due_at(const struct live *l);
 bool makings_due(const struct live *l);
 /* Judge what is due. The lock is given up meanwhile. 0, or why one could not be added. */
 int makings_judge(struct live *l);
+/* What was added is on the disk; or is not, why. */
+void makings_settle(struct live *l, const struct err *why);
+/* One of this name was added: that one before it was lost is not to be reported any more. */
+void making_regained(struct live *l, const char *file);
 void makings_free(struct live *l);
 
 #endif

@@ -251,6 +251,7 @@ static void give_up(struct live *l, const struct err *e)
     buf_free(&notes);
     mark_keys(l, &l->next.change, e);
     tensors_failed(l, &l->next, e);
+    makings_settle(l, e);
     undo_end(l, &l->next, e);
     waits_join(&l->next.waits, l->next.asking);
     l->next.asking = NULL;
@@ -261,8 +262,10 @@ static void give_up(struct live *l, const struct err *e)
 /* The batch is done, and those that wait are answered. */
 static void finish(struct live *l, struct job *job, struct parts_retired *old, int r)
 {
+    const struct batch_part *first = batch_part(&l->flight, 0); /* new tensors are part of it */
     if (r < 0)
         failed(l, r);
+    makings_settle(l, first && !first->landed ? &first->why : NULL);
     undo_end(l, &l->flight, NULL);
     struct live_wait *waits = l->flight.waits; /* more may have joined */
     bool freeing = l->freeing = job->made && !writer_is_small(&l->flight);
@@ -313,6 +316,7 @@ static void write_pending(struct live *l)
     do { /* what is pending may be taken back while its bytes are copied, or more is due */
         collect(l);
         if (edit_change_is_empty(&l->next.change)) {
+            makings_settle(l, NULL);
             answer_without(l, 0);
             return;
         }

@@ -20,6 +20,20 @@ static const struct script scripts[] = {
      "tmkdir n; tput n/type I8; tput n/shape 4; topen A n/raw creat w; trunc A 4;"
      "write A x " FAR " =EFBIG; release A; later 4; finish =EFBIG",
      MODEL},
+    {"what is lost with its write is named at the end, unless it is made again", "tensors sync",
+     "tmkdir n; tput n/type I8; tput n/shape 1; tput n/raw 1; tmkdir m; tput m/type I8; tput "
+     "m/shape 1; tput m/raw 1; unsaved 'tensors/n: a new tensor: nothing was written;tensors/m: a "
+     "new tensor: nothing was written;'; fail EIO; fsync =EIO; tlist . 'a b c z'; unsaved "
+     "'tensors/n: cannot copy the tensors: Input/output error;tensors/m: cannot copy the tensors: "
+     "Input/output error;'; fail; tmkdir n; tput n/type I8; tput n/shape 1; tput n/raw 2; fsync;"
+     "unsaved 'tensors/m: cannot copy the tensors: Input/output error;'; trmdir n; tput n/raw 3 "
+     "=ENOENT; fsync; unsaved 'tensors/m: cannot copy the tensors: Input/output error;'",
+     MODEL},
+    {"what is lost because another program changed the model is named", "tensors sync",
+     "tmkdir n; tput n/type I8; tput n/shape 1; tput n/raw 1; alter; fsync =ESTALE; tlist . 'a b c "
+     "z'; unsaved 'tensors/n: the model changed behind the mount: it was written by another "
+     "program;'; restore",
+     MODEL},
 };
 
 SCRIPTS_MAIN("live_makings", scripts)

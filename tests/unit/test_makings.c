@@ -8,8 +8,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "faultsys.h"
 #include "live/core.h"
@@ -284,7 +286,37 @@ static void test_synced_with_another(void)
     end(&x);
 }
 
+/* ---- once it is written ---- */
+
+/* Files without a name that this process has open. */
+static unsigned unnamed(void)
+{
+    unsigned n = 0;
+    char path[64], name[4096];
+    for (int fd = 0; fd < 1024; fd++) {
+        (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+        ssize_t len = readlink(path, name, sizeof(name) - 1);
+        name[len > 0 ? len : 0] = '\0';
+        n += strstr(name, " (deleted)") != NULL;
+    }
+    return n;
+}
+
+static void test_released(void)
+{
+    struct room x;
+    unsigned before = unnamed();
+    begin(&x);
+    CU_ASSERT_EQUAL(viewfile_unlink(x.t, "n", ".helper"), 0);
+    CU_ASSERT_TRUE(unnamed() > before);
+    CU_ASSERT_EQUAL(do_sync(x.t), 0);
+    CU_ASSERT_EQUAL(unnamed(), before);
+    shows(x.t, "123");
+    end(&x);
+}
+
 static CU_TestInfo tests[] = {
+    {"its drafts are let go of once it is written", test_released},
     {"fsync of the folder waits for it", test_synced},
     {"and for one that is made meanwhile", test_synced_with_another},
     {"a view is unlinked", test_unlink},
