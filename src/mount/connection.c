@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -21,13 +22,16 @@ int connection_reserve(int *dead, struct err *e)
     return 0;
 }
 
-void connection_cut(struct fuse_session *se, int *dead)
+bool connection_cut(struct fuse_session *se, int *dead)
 {
+    struct pollfd p = {.fd = fuse_session_fd(se)};
+    bool lived = poll(&p, 1, 0) == 0;
     fuse_session_exit(se); /* libfuse's loop takes that back; it logs no reply that fails */
     while (dup3(*dead, fuse_session_fd(se), O_CLOEXEC) < 0 && (errno == EINTR || errno == EBUSY))
         ;
     (void)close(*dead);
     *dead = -1;
+    return lived;
 }
 
 /* libfuse polls its descriptor: an error, as of a pipe that nobody reads, is an ended connection. */

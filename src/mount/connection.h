@@ -17,6 +17,8 @@
 #ifndef MOUNT_CONNECTION_H
 #define MOUNT_CONNECTION_H
 
+#include <stdbool.h>
+
 #include "base/err.h"
 
 struct fuse_session;
@@ -25,9 +27,9 @@ struct fuse_session;
 int connection_reserve(int *dead, struct err *e);
 /*
  * All requests of the kernel fail from here on. *dead becomes -1. SIGPIPE must be ignored
- * (signals_begin()). It unmounts nothing.
+ * (signals_begin()). It unmounts nothing. True if the connection had not ended before.
  */
-void connection_cut(struct fuse_session *se, int *dead);
+bool connection_cut(struct fuse_session *se, int *dead);
 /* Destroy the session. It unmounts nothing: libfuse sees that the connection has ended. */
 void connection_end(struct fuse_session *se);
 

@@ -14,8 +14,9 @@
 static bool is_seen(const struct idle *i)
 {
     struct mounts ms;
-    const struct mount *top = mounts_load(&ms, 0) == 0 ? mounts_at(&ms, i->mountpoint) : NULL;
-    bool seen = top && top->dev == i->dev;
+    const struct mount *m =
+        mounts_load(&ms, 0) == 0 ? mounts_of(&ms, i->dev, i->mountpoint, NULL) : NULL;
+    bool seen = m && mount_is_top(&ms, m);
     mounts_free(&ms);
     return seen;
 }

@@ -127,7 +127,7 @@ static int detach(const struct mnt_options *o, struct err *e)
 
 /* How a session has ended. */
 struct ending {
-    bool mounted; /* it still is */
+    dev_t dev;    /* of the mount */
     bool cut_off; /* programs may still have files open */
 };
 
@@ -155,13 +155,47 @@ static bool is_mounted(dev_t dev, const struct mnt_options *o, const struct shel
     return found;
 }
 
-/* Unmount it where it is mounted. */
-static void unmount(const struct mnt_options *o)
+/*
+ * The mount, where an unmount takes away this one and no other that lies over it: first at its mount
+ * point, else where it was moved to. NULL: *hidden is one that others lie over, or it is gone.
+ */
+static const struct mount *removable(const struct mounts *ms, dev_t dev,
+                                     const struct mnt_options *o, const struct shelf *t,
+                                     const struct mount **hidden)
 {
+    const struct mount *found = NULL;
+    *hidden = NULL;
+    for (size_t i = 0; dev && i < ms->n; i++) {
+        const struct mount *m = &ms->mount[i];
+        if (!mount_is_of(m, dev, o->mountpoint, shelf_path(t)))
+            continue;
+        *hidden = m;
+        if (mount_is_top(ms, m) && (!found || strcmp(m->at, o->mountpoint) == 0))
+            found = m;
+    }
+    return found;
+}
+
+/*
+ * End the connection, and unmount. If the connection had ended before, so has the mount: the number of
+ * its device may be another's already.
+ */
+static void leave(struct fuse_session *se, struct mnt *m, dev_t dev, const struct mnt_options *o)
+{
+    struct mounts ms;
     struct err e = {0};
     char at[SHOW_MAX];
-    if (mount_take_down(o->mountpoint, true, &e) < 0)
-        log_line(LOG_WARNING, "%s: %s", show(at, o->mountpoint, strlen(o->mountpoint)), e.msg);
+    const struct mount *hidden = NULL, *top = NULL;
+    if (mounts_load(&ms, 0) == 0)
+        top = removable(&ms, dev, o, m->shelf, &hidden);
+    bool was_there = connection_cut(se, &m->dead);
+    if (was_there && top)
+        (void)mount_take_down(top->at, true, &e);
+    else if (was_there && hidden)
+        (void)err_set(&e, -EBUSY, "another file system is mounted over it, so it is left there");
+    if (e.code && e.code != -EINVAL) /* EINVAL: another process unmounted it */
+        log_line(LOG_WARNING, "%s: %s", show(at, hidden->at, strlen(hidden->at)), e.msg);
+    mounts_free(&ms);
 }
 
 /*
@@ -180,9 +214,7 @@ static int finish(struct fuse_session *se, const struct mnt_options *o, struct m
     mnt_made(m, NULL);
     if (end->cut_off)
         shelf_abandon(m->shelf);
-    connection_cut(se, &m->dead);
-    if (end->mounted)
-        unmount(o);
+    leave(se, m, end->dev, o);
     handles_end(&m->handles);
     passing_free(&m->passing);
     int failed = shelf_finish(m->shelf);
@@ -216,8 +248,8 @@ static int serve(struct fuse_session *se, const struct mnt_options *o, struct mn
     idle_end(&idle);
     bool signalled = signals_served();
     /* Do not access a file system that may still be served: this thread would have to answer. */
-    struct ending end = {.mounted = is_mounted(dev, o, m->shelf)};
-    end.cut_off = signalled || ended != 0 || r < 0 || is_there(dev, end.mounted);
+    struct ending end = {.dev = dev};
+    end.cut_off = signalled || ended != 0 || r < 0 || is_there(dev, is_mounted(dev, o, m->shelf));
     return finish(se, o, m, &end, r, e);
 }
 

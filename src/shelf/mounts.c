@@ -142,14 +142,6 @@ void mounts_free(struct mounts *ms)
     free(ms->text);
 }
 
-const struct mount *mounts_at(const struct mounts *ms, const char *path)
-{
-    for (size_t i = ms->n; i-- > 0;)
-        if (strcmp(ms->mount[i].at, path) == 0)
-            return &ms->mount[i];
-    return NULL;
-}
-
 bool mount_is_of(const struct mount *m, dev_t dev, const char *at, const char *source)
 {
     return m->dev == dev &&
@@ -239,6 +231,11 @@ const struct mount *mounts_around(const struct mounts *ms, const char *path)
             return &ms->mount[i];
     errno = ENOENT;
     return NULL;
+}
+
+bool mount_is_top(const struct mounts *ms, const struct mount *m)
+{
+    return mounts_around(ms, m->at) == m;
 }
 
 void path_escape(struct buf *out, const char *path)

@@ -44,8 +44,6 @@ bool mount_is_ggufs(const struct mount *m);
 /* The mounts that a process sees; pid 0: this process. 0, -errno. Free in both cases. */
 int mounts_load(struct mounts *ms, long pid);
 void mounts_free(struct mounts *ms);
-/* The topmost mount at a path without links and dots; NULL: nothing is mounted there. */
-const struct mount *mounts_at(const struct mounts *ms, const char *path);
 /*
  * True for a mount of the file system `dev` that is on `at` or has this source (either may be
  * NULL). The number alone is not enough: that of a removed mount is soon used for another.
@@ -61,6 +59,9 @@ const struct mount *mounts_of(const struct mounts *ms, dev_t dev, const char *at
 char *mounts_path(const char *given);
 /* The mount at this real path, or around it; NULL: not found, with errno. */
 const struct mount *mounts_around(const struct mounts *ms, const char *path);
+
+/* True if no other mount is over it: an unmount of its path then unmounts this one. */
+bool mount_is_top(const struct mounts *ms, const struct mount *m);
 
 /* Append a path with octal escapes (\ooo) for white space and backslashes; undo that in place. */
 void path_escape(struct buf *out, const char *path);

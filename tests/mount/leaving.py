@@ -5,6 +5,8 @@ import contextlib
 import errno
 import os
 import re
+import signal
+import subprocess
 import unittest
 from unittest import mock
 
@@ -134,6 +136,70 @@ class Leaving(unittest.TestCase):
                 mount = Foreground(self.model, *options)
                 with mount as (at, _):  # checks the exit status
                     editlib.write(at, 'general.name', 'written')
+
+
+@unittest.skipUnless(os.getuid() == 0, 'for root only')
+class Covered(unittest.TestCase):
+    """A signal unmounts the daemon's own file system, and no other that lies where it was mounted."""
+
+    def setUp(self):
+        self.base = mountlib.path('base')
+        os.mkdir(self.base)
+        self.addCleanup(os.rmdir, self.base)
+        self.mount(self.base)
+        self.addCleanup(self.command, 'umount', '-R', self.base)
+        self.command('mount', '--make-private', self.base)  # else nothing in it can be moved
+        self.first, self.second = os.path.join(self.base, 'a'), os.path.join(self.base, 'b')
+        os.mkdir(self.first)
+        os.mkdir(self.second)
+        self.model = mountlib.put('model.gguf', samples.editable())
+
+    def command(self, *words):
+        done = mountlib.run(*words)
+        self.assertEqual(done.returncode, 0, done.err)
+
+    def mount(self, at):
+        self.command('mount', '-t', 'tmpfs', 'none', at)
+
+    def serve(self):
+        """The model on the first folder."""
+        process = subprocess.Popen([mountlib.GGUFS, '-f', self.model, self.first], stdin=subprocess.DEVNULL,
+                                   stderr=subprocess.PIPE, env=mountlib.environment())
+        self.addCleanup(process.kill)
+        editlib.until(lambda: mountlib.mount_of(self.first))
+        os.statvfs(self.first)
+        return process
+
+    def end(self, process):
+        process.send_signal(signal.SIGTERM)
+        said = process.communicate(timeout=mountlib.LIMIT)[1].decode()
+        self.assertEqual(process.returncode, 0, said)
+        return said
+
+    def kinds(self, at):
+        return [kind for place, kind, _, _ in mountlib.mounts() if place == os.fsencode(at)]
+
+    def test_covered(self):
+        process = self.serve()
+        self.mount(self.first)
+        self.assertIn(f'{self.first}: another file system is mounted over it, so it is left there',
+                      self.end(process))
+        self.assertEqual(self.kinds(self.first), ['fuse.ggufs', 'tmpfs'])
+
+    def test_covered_by_an_older_one(self):
+        """Of two mounts on a folder the later one in the list is not always the one above."""
+        self.mount(self.second)
+        process = self.serve()
+        self.command('mount', '--move', self.second, self.first)
+        self.end(process)
+        self.assertEqual(sorted(self.kinds(self.first)), ['fuse.ggufs', 'tmpfs'])
+
+    def test_moved(self):
+        process = self.serve()
+        self.command('mount', '--move', self.first, self.second)
+        self.mount(self.first)
+        self.end(process)
+        self.assertEqual((self.kinds(self.first), self.kinds(self.second)), (['tmpfs'], []))
 
 
 if __name__ == '__main__':

@@ -40,7 +40,7 @@ static void test_cut(void)
     CU_ASSERT_EQUAL_FATAL(connection_reserve(&dead, &e), 0);
     CU_ASSERT_EQUAL_FATAL(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, end), 0);
     struct fuse_session *se = session(end[0]);
-    connection_cut(se, &dead);
+    CU_ASSERT_TRUE(connection_cut(se, &dead));
     CU_ASSERT_EQUAL(dead, -1);
     CU_ASSERT_EQUAL(fuse_session_fd(se), end[0]);
     CU_ASSERT_EQUAL(read(end[1], &byte, 1), 0);
@@ -54,6 +54,19 @@ static void test_cut(void)
     connection_end(se);
     CU_ASSERT_EQUAL(fcntl(end[0], F_GETFD), -1);
     (void)close(end[1]);
+}
+
+/* By the kernel: a descriptor with an error. */
+static void test_ended_before(void)
+{
+    struct err e = {0};
+    int dead, end[2];
+    CU_ASSERT_EQUAL_FATAL(connection_reserve(&dead, &e), 0);
+    CU_ASSERT_EQUAL_FATAL(pipe2(end, O_CLOEXEC), 0);
+    (void)close(end[0]);
+    struct fuse_session *se = session(end[1]);
+    CU_ASSERT_FALSE(connection_cut(se, &dead));
+    connection_end(se);
 }
 
 /* With no descriptor to spare nothing is mounted. */
@@ -75,6 +88,7 @@ static void test_none_left(void)
 
 static CU_TestInfo tests[] = {
     {"the end of a connection", test_cut},
+    {"it had ended before", test_ended_before},
     {"no descriptor to spare", test_none_left},
     CU_TEST_INFO_NULL,
 };

@@ -94,14 +94,16 @@ static void test_parse_nonsense(void)
     }
 }
 
-/* Of this process there is a root, and the last mount on a folder is the one that is seen. */
+/* Of this process there is a root, over which nothing is mounted. */
 static void test_load(void)
 {
     struct mounts ms;
     CU_ASSERT_EQUAL_FATAL(mounts_load(&ms, 0), 0);
-    const struct mount *root = mounts_at(&ms, "/");
+    const struct mount *root = mounts_around(&ms, "/");
     CU_ASSERT_PTR_NOT_NULL_FATAL(root);
-    CU_ASSERT_PTR_NULL(mounts_at(&ms, "/no such mount"));
+    CU_ASSERT_TRUE(mount_is_top(&ms, root));
+    struct mount below = *root; /* as a mount that another one is over */
+    CU_ASSERT_FALSE(mount_is_top(&ms, &below));
     mounts_free(&ms);
     CU_ASSERT(mounts_load(&ms, 1L << 30) < 0);
     mounts_free(&ms);
