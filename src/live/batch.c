@@ -89,8 +89,9 @@ int batch_room(struct live *l)
     return array_grow(&b->step, &b->cap_step, b->n_step + 2, sizeof(*b->step));
 }
 
-static void set_changed(struct live *l)
+void batch_touch(struct live *l)
 {
+    assert(lock_held(&l->lock));
     newest_touch(l->newest);
     atomic_store(&l->stale, true);
 }
@@ -105,20 +106,25 @@ static void add_step(struct live *l, struct step s)
     l->next.step[l->next.n_step++] = s;
 }
 
-void batch_note(struct live *l, struct name *x, struct name *other)
+void batch_count(struct live *l, struct name *x, struct name *other)
 {
     assert(lock_held(&l->lock));
     add_step(l, (struct step){.from = x, .to = other});
     l->next.edits++;
     l->next.owner = NULL;
-    set_changed(l);
+}
+
+void batch_note(struct live *l, struct name *x, struct name *other)
+{
+    batch_count(l, x, other);
+    batch_touch(l);
 }
 
 void batch_undo(struct live *l, size_t mark)
 {
     assert(lock_held(&l->lock));
     edit_undo(&l->next.change, mark);
-    set_changed(l);
+    batch_touch(l);
 }
 
 static void carry(struct live *l, struct name *from, struct name *to)
@@ -320,7 +326,7 @@ void batch_take_back(struct live *l, const struct err *e)
         b->edits = 0;
         adopt_base(l);
     } else {
-        set_changed(l);
+        batch_touch(l);
     }
     tensors_taken_back(l, mark, marks, e);
     free(mark);
@@ -418,7 +424,7 @@ void batch_rebase(struct live *l, struct batch *failed)
         batch_drop(l);
     } else {
         adopt_base(l);
-        set_changed(l);
+        batch_touch(l);
         play_again(l, b);
         b->asked = false;
     }

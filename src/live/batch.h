@@ -24,7 +24,11 @@ int batch_freshen(struct live *l, struct err *e);
 
 /* Room for an edit and for a file that it moves, before anything is changed. 0, -ENOMEM. */
 int batch_room(struct live *l);
-/* An edit of a key is part of the change now, and of another one; either may be NULL. */
+/* The change is another one now: snapshots of before are not made of it. */
+void batch_touch(struct live *l);
+/* An edit of a key is accepted, and of another one; either may be NULL. */
+void batch_count(struct live *l, struct name *x, struct name *other);
+/* Both: the edit is part of the change now. */
 void batch_note(struct live *l, struct name *x, struct name *other);
 /* Take back what the change got since edit_mark(): it may have been planned, or shown, already. */
 void batch_undo(struct live *l, size_t mark);

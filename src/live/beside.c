@@ -123,7 +123,9 @@ int live_helper_unlink(struct live *l, uint32_t tensor, const char *name)
     return d ? 0 : -ENOENT;
 }
 
-static int rename_helper(struct live *l, struct view_draft *d, const char *to)
+/* *dead: what end() is to free, or NULL. */
+static int rename_helper(struct live *l, struct view_draft *d, const char *to,
+                         struct view_draft **dead)
 {
     struct view_draft *over = find(l, d->tensor, to);
     char *name = strdup(to);
@@ -132,7 +134,7 @@ static int rename_helper(struct live *l, struct view_draft *d, const char *to)
     free(d->helper);
     d->helper = name;
     if (over && over != d)
-        end(forget(l, over));
+        *dead = forget(l, over);
     return 0;
 }
 
@@ -192,7 +194,7 @@ int live_helper_rename(struct live *l, uint32_t tensor, const char *name, const 
 {
     lock_take(&l->lock);
     struct view_draft *d = find(l, tensor, name), *dead = NULL;
-    int r = !d ? -ENOENT : kind == LIVE_HELPER ? rename_helper(l, d, to) : 0;
+    int r = !d ? -ENOENT : kind == LIVE_HELPER ? rename_helper(l, d, to, &dead) : 0;
     if (d && kind != LIVE_HELPER) {
         /* The request may be answered before replace() returns: all is as after it by then. */
         struct folder *f = folders_find(&l->folders, tensor);

@@ -136,8 +136,11 @@ static int restart(struct live *l, struct file *f, bool truncate)
 {
     struct draft *d = f->draft, now = {.writers = d->writers, .state = d->state};
     int r = judge_of(l, f)->fill(l, f, truncate, &now);
-    if (r < 0)
+    if (r < 0) {
+        buf_free(&now.text);
+        shown_free(&now.before);
         return r;
+    }
     buf_free(&d->text);
     shown_free(&d->before);
     now.whole = now.text.len == 0;

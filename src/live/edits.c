@@ -44,12 +44,14 @@ struct typed edits_type(const struct live *l, const struct name *x, const struct
 static int accepted(struct live *l, struct name *x, struct name *other, size_t mark, struct err *e)
 {
     bool aligns = strcmp(x->key, "general.alignment") == 0;
-    batch_note(l, x, other);
+    batch_touch(l);
     int r = aligns || l->nul_names ? batch_freshen(l, e) : 0;
-    if (r == 0 || r == -EAGAIN) /* bytes of tensors are to be copied: it is planned */
-        return 1;
-    edit_undo(&l->next.change, mark);
-    return r;
+    if (r < 0 && r != -EAGAIN) { /* bytes of tensors are to be copied: it is planned */
+        edit_undo(&l->next.change, mark);
+        return r;
+    }
+    batch_count(l, x, other);
+    return 1;
 }
 
 static int no_memory(struct err *e)

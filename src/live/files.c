@@ -151,11 +151,11 @@ static int create_locked(struct live *l, const char *name, int flags, const stru
     int r = 0;
     LOCKED(&l->lock);
     struct file *f = look_find(l, name);
-    if (f && flags & O_EXCL)
-        return -EEXIST;
     bool typed = name_typed(name, key, &type);
     if (!f && typed)
         f = look_find(l, key);
+    if (f && flags & O_EXCL)
+        return -EEXIST;
     bool made = !f;
     if (made)
         r = make_file(l, typed ? key : name, &f);

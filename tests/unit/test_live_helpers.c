@@ -112,6 +112,11 @@ static const struct script scripts[] = {
     TYPED("f64", "1", "1"),
     TYPED("array[u8]", "[1, 2]", "1,2"),
     TYPED("array[string]", "[]", ""),
+    {"a key that there is is not made anew, whatever type is asked for", NULL,
+     "open A a.count w creat excl =EEXIST; open A a.count:u32 w creat excl =EEXIST;"
+     "open A a.count:u8 w creat excl =EEXIST; open A a.new:u8 w creat excl; write A 5; close A;"
+     "typed a.count u32; fsync",
+     UNCHANGED "a.new:u8=5 "},
     {"a helper with a type", "auto",
      "put .x:u8 'y'; text .x 'y'; gone .x:u8; list a.name a.count "
      "a.other a.list .x",

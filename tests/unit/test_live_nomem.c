@@ -3,6 +3,7 @@
  * Scripts of edits of which one allocation fails, each in turn. An edit fails or not; the model is
  * a regular one in the end, nothing lies beside it, and it can be edited again.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +12,7 @@
 #include "history_dir.h"
 #include "live/tensors.h"
 #include "script_run.h"
+#include "tree/internal.h"
 
 static const char *const ways[] = {
     "topen A a/raw rw; write A XY 2; flush A; close A; topen A z/f32 rw; tpoke A 400 '65 66'; "
@@ -102,8 +104,99 @@ static void test_each(void)
     }
 }
 
+/* ---- one operation that fails ---- */
+
+static void begin(struct run *r, enum live_commit commit)
+{
+    static const struct script s = {"one operation fails", NULL, "", ""};
+    *r = (struct run){.s = &s, .mode = "one"};
+    r->opt = (struct tree_options){.strategy = EDIT_COPY, .commit = commit};
+    live_caller(1, NULL);
+    script_model_make(&r->m, 0);
+    script_start(r);
+}
+
+static void end(struct run *r)
+{
+    (void)script_finish(r);
+    CU_ASSERT_FALSE(r->failed);
+    script_model_drop(&r->m);
+}
+
+static void do_one(struct run *r, const char *op)
+{
+    script_do(r, op, strlen(op));
+}
+
+/* Its n-th allocation fails. False: there are fewer. */
+static bool do_short(struct run *r, const char *op, unsigned n)
+{
+    r->lenient = true;
+    alloc_arm(n, false);
+    do_one(r, op);
+    bool hit = alloc_disarm();
+    r->lenient = false;
+    return hit;
+}
+
+/* Of an accepted draft that is opened again. */
+static bool reopens(unsigned n)
+{
+    struct run r;
+    begin(&r, LIVE_COMMIT_SYNC);
+    do_one(&r, "open A a.list rw trunc");
+    for (int i = 0; i < 2000; i++)
+        do_one(&r, "write A '123\n'");
+    do_one(&r, "flush A");
+    alloc_count();
+    bool hit = do_short(&r, "open B a.list rw", n);
+    CU_ASSERT_TRUE(r.handle[1].f || alloc_live() <= 0);
+    end(&r);
+    return hit;
+}
+
+static void test_reopened(void)
+{
+    unsigned n = 1;
+    while (reopens(n))
+        n++;
+    CU_ASSERT_TRUE(n > 5);
+}
+
+/* An alignment is planned before it is accepted. What is refused is no edit beside the next one,
+ * which a signal takes back as the only one. */
+static bool is_counted(unsigned n)
+{
+    struct run r;
+    begin(&r, LIVE_COMMIT_CLOSE);
+    bool hit = do_short(&r, "put general.alignment 64", n);
+    struct live_attr attr;
+    struct live *l = atomic_load(&r.t->live);
+    if (!l || live_lookup(l, "general.alignment", &attr) == -ENOENT) {
+        do_one(&r, "hold");
+        do_one(&r, "& mv a.count a.amount");
+        do_one(&r, "held");
+        do_one(&r, "interrupt");
+        do_one(&r, "go");
+        do_one(&r, "wait =EINTR");
+        do_one(&r, "list a.name a.count a.other a.list");
+    }
+    end(&r);
+    return hit;
+}
+
+static void test_counted(void)
+{
+    unsigned n = 1;
+    while (is_counted(n))
+        n++;
+    CU_ASSERT_TRUE(n > 20);
+}
+
 static CU_TestInfo tests[] = {
     {"an allocation that fails", test_each},
+    {"a file that cannot be opened again leaves no memory", test_reopened},
+    {"an edit that was refused does not count", test_counted},
     CU_TEST_INFO_NULL,
 };
 
