@@ -120,7 +120,7 @@ static size_t named_main(struct reach *r, const struct found *repo, const struct
     CLEANUP(buf_free) struct buf text = BUF_INIT;
     char commit[COMMIT_DIGITS + 1];
     if (!reach_is_near(r, repo, "refs/main") ||
-        read_small(r, repo, "refs/main", REF_MAX, &text) < 0 ||
+        read_small(r, repo, "refs/main", REACH_LINKS, REF_MAX, &text) < 0 ||
         !commit_parse(text.data, text.len, commit))
         return SIZE_MAX;
     for (size_t i = 0; i < c->names->n; i++)
@@ -185,8 +185,7 @@ int repo_list(struct reach *r, const struct found *dir, const char *folder, cons
         (void)snprintf(shown, sizeof(shown), "%s%s", name, *commit == '=' ? "" : commit);
         e = listing_add(ret, shown, &ref);
     }
-    bool none = e == -ENOENT || e == -ENOTDIR || e == -ELOOP || e == -EACCES || e == -ETIMEDOUT;
-    return none ? 0 : e;
+    return is_shortage(e) ? e : 0;
 }
 
 /* A revision of one repository: of `commit`, or NULL: the main one. Into *ref, by room. */

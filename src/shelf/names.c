@@ -242,13 +242,18 @@ int has_folder(struct reach *r, const struct found *dir, const char *name, enum 
     return look(r, flags == REACH_LINKS ? folder_with_links : folder_itself, dir, name, &none);
 }
 
-int read_small(struct reach *r, const struct found *dir, const char *name, size_t most,
-               struct buf *ret)
+bool is_shortage(int e)
+{
+    return e == -ENOMEM || e == -EMFILE || e == -ENFILE;
+}
+
+int read_small(struct reach *r, const struct found *dir, const char *name, enum reach_flags flags,
+               size_t most, struct buf *ret)
 {
     struct found f = FOUND_NONE;
     char piece[4096];
     ssize_t n = 0;
-    int e = reach_open(r, dir, name, REACH_LINKS, &f);
+    int e = reach_open(r, dir, name, flags, &f);
     int fd = e < 0 ? e : !S_ISREG(f.st.st_mode) ? -EINVAL : reach_read(&f);
     reach_close(&f);
     if (fd < 0)

@@ -36,15 +36,18 @@ static int open_below(struct reach *r, const struct found *dir, const char *path
 
 /* ---- manifests ---- */
 
-/* The manifest `name` in a folder. Reads and parses; the line says what is wrong with it. */
+/* The manifest `name` in a folder; what is not a regular file is -ENOENT. Reads and parses; the line says
+ * what is wrong with it. */
 static int load_in(struct reach *r, const struct found *folder, const char *name,
                    struct manifest *ret, struct err *e)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
-    int n = read_small(r, folder, name, MANIFEST_MAX, &text);
+    int n = read_small(r, folder, name, REACH_NO_LINKS, MANIFEST_MAX, &text);
     if (n == 0 || n == -EFBIG)
         return manifest_parse(text.data, text.len, ret, e);
-    return err_set(e, n, "%s", n == -EINVAL ? "is not a regular file" : strerror(-n));
+    if (n == -ELOOP || n == -EINVAL)
+        n = -ENOENT;
+    return err_set(e, n, "%s", strerror(-n));
 }
 
 /* tag: "MODEL/TAG". */
@@ -106,8 +109,7 @@ static int list_tags(struct reach *r, const struct found *space, const char *mod
         e = listing_add(ret, shown, &ref);
         at += strlen(name) + 1;
     }
-    bool none = e == -ENOENT || e == -ENOTDIR || e == -EACCES || e == -ETIMEDOUT;
-    return none ? 0 : e;
+    return is_shortage(e) ? e : 0;
 }
 
 static int list_space(struct reach *r, const struct found *dir, const char *host, const char *space,
@@ -261,11 +263,9 @@ static int list_store(struct reach *r, const struct place *p, const struct found
     int e = host && answers(r, dir, OLLAMA_HOST "/" DEFAULT_SPACE)
                 ? list_space(r, dir, OLLAMA_HOST, DEFAULT_SPACE, ret)
                 : 0;
-    if ((e == 0 || e == -ENOENT) && host)
+    if (host && !is_shortage(e))
         e = list_folders(r, dir, OLLAMA_HOST, DEFAULT_SPACE, REF_SPACE, ret);
-    if (e == 0)
-        e = list_folders(r, dir, "", OLLAMA_HOST, REF_HOST, ret);
-    return e;
+    return is_shortage(e) ? e : list_folders(r, dir, "", OLLAMA_HOST, REF_HOST, ret);
 }
 
 static int find_in_store(struct reach *r, const struct place *p, const struct found *dir,

@@ -53,8 +53,11 @@ static inline const char *name_at(const struct names *n, size_t i)
  * another disk, which does not answer. */
 int has_folder(struct reach *r, const struct found *dir, const char *name, enum reach_flags flags);
 /* A small file of a store, whole. 0, -EFBIG, -EINVAL (not a regular file), -errno. */
-int read_small(struct reach *r, const struct found *dir, const char *name, size_t most,
-               struct buf *ret);
+int read_small(struct reach *r, const struct found *dir, const char *name, enum reach_flags flags,
+               size_t most, struct buf *ret);
+/* True if the process lacks memory or descriptors. Any other error of what is in a store leaves that
+ * out of a listing, and nothing else. */
+bool is_shortage(int e);
 
 /* ---- items ---- */
 

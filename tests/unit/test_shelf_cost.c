@@ -16,6 +16,8 @@
 /* ---- calls that are counted: linked with --wrap ---- */
 
 static unsigned encoded, opened;
+static const char *failing; /* what is opened with an error; NULL: nothing */
+static int with;
 
 size_t __real_name_encode(const void *name, size_t n, char ret[TREE_NAME_MAX + 1]);
 size_t __wrap_name_encode(const void *name, size_t n, char ret[TREE_NAME_MAX + 1]);
@@ -34,6 +36,8 @@ int __wrap_reach_open(struct reach *r, const struct found *dir, const char *name
                       enum reach_flags flags, struct found *ret)
 {
     opened++;
+    if (failing && strcmp(name, failing) == 0)
+        return with;
     return __real_reach_open(r, dir, name, flags, ret);
 }
 
@@ -185,6 +189,98 @@ static void test_many_organisations(void)
     shelf_top_remove();
 }
 
+/* ---- what fails in a store ---- */
+
+/* What a place shows while `what` cannot be opened; an error, or 0 and the names. */
+static void check_failing(struct reach *r, const struct place *p, const char *what, int error,
+                          const char *want)
+{
+    CLEANUP(buf_free) struct buf out = BUF_INIT;
+    struct listing l = LISTING_INIT;
+    bool shortage = error == -ENOMEM || error == -EMFILE || error == -ENFILE;
+    failing = what;
+    with = error;
+    CU_ASSERT_EQUAL(place_list(r, p, &l), shortage ? error : 0);
+    failing = NULL;
+    for (size_t i = 0; i < l.n; i++)
+        buf_printf(&out, "%s ", entry_name(&l, i));
+    buf_char(&out, '\0');
+    CU_ASSERT_STRING_EQUAL((const char *)out.data, shortage ? "" : want);
+    listing_free(&l);
+}
+
+static struct place place_of(struct reach *r, const char *first, const char *second)
+{
+    struct place p;
+    struct item i;
+    CU_ASSERT_EQUAL_FATAL(place_top(r, &p), 0);
+    for (const char *name = first; name; name = name == first ? second : NULL) {
+        CU_ASSERT_EQUAL_FATAL(place_find(r, &p, NULL, name, &i), 0);
+        place_free(&p);
+        CU_ASSERT_EQUAL_FATAL(place_copy(&i.place, &p), 0);
+        item_free(&i);
+    }
+    return p;
+}
+
+/* What fails is left out, and all else is listed; but a lack of memory or descriptors fails. */
+static void test_failing_parts(void)
+{
+    static const char manifest[] =
+        "{\"schemaVersion\":2,\"layers\":[{\"mediaType\":"
+        "\"application/vnd.ollama.image.model\",\"digest\":\"sha256:" A64 "\"}]}";
+    static const int errors[] = {-EACCES, -EIO,    -ENOTDIR, -ELOOP,
+                                 -ESTALE, -EMFILE, -ENFILE,  -ENOMEM};
+    struct reach r;
+    shelf_top_make();
+    shelf_top_add("file", "o/manifests/registry.ollama.ai/library/one/1", manifest);
+    shelf_top_add("file", "o/manifests/registry.ollama.ai/library/two/1", manifest);
+    shelf_top_add("file", "o/manifests/registry.ollama.ai/me/mine/1", manifest);
+    shelf_top_add("dir", "o/manifests/host.example", NULL);
+    shelf_top_add("dir", "o/blobs", NULL);
+    shelf_top_add("dir", "h/models--org--a/snapshots/" COMMIT, NULL);
+    shelf_top_add("dir", "h/models--org--b/snapshots/" COMMIT, NULL);
+    CU_ASSERT_EQUAL_FATAL(reach_begin(&r, shelf_top, false, NULL), 0);
+    struct place o = place_of(&r, "o", NULL), h = place_of(&r, "h", "org");
+    check_failing(&r, &o, NULL, 0, "host.example me one:1 two:1 ");
+    check_failing(&r, &h, NULL, 0, "a b ");
+    for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
+        check_failing(&r, &o, "registry.ollama.ai/library", errors[i], "host.example me ");
+        check_failing(&r, &o, "registry.ollama.ai", errors[i], "host.example one:1 two:1 ");
+        check_failing(&r, &o, "one", errors[i], "host.example me two:1 ");
+        check_failing(&r, &h, "models--org--a", errors[i], "b ");
+    }
+    place_free(&o);
+    place_free(&h);
+    reach_end(&r);
+    shelf_top_remove();
+}
+
+/* A manifest is a regular file: a link to one, or a pipe, is not found, as it is not listed. */
+static void test_no_manifests(void)
+{
+    static const char *const names[] = {"m:link", "m:pipe", "m:folder", "m:none"};
+    struct reach r;
+    struct item i;
+    shelf_top_make();
+    shelf_top_add("file", "manifests/registry.ollama.ai/library/m/1", "broken");
+    shelf_top_add("link", "manifests/registry.ollama.ai/library/m/link", "1");
+    shelf_top_add("fifo", "manifests/registry.ollama.ai/library/m/pipe", NULL);
+    shelf_top_add("dir", "manifests/registry.ollama.ai/library/m/folder", NULL);
+    shelf_top_add("dir", "blobs", NULL);
+    CU_ASSERT_EQUAL_FATAL(reach_begin(&r, shelf_top, false, NULL), 0);
+    struct place p = place_of(&r, NULL, NULL);
+    check_failing(&r, &p, NULL, 0, "m:1 ");
+    for (size_t n = 0; n < sizeof(names) / sizeof(names[0]); n++)
+        CU_ASSERT_EQUAL(place_find(&r, &p, NULL, names[n], &i), -ENOENT);
+    CU_ASSERT_EQUAL_FATAL(place_find(&r, &p, NULL, "m:1", &i), 0);
+    CU_ASSERT_EQUAL(i.kind, ITEM_MODEL);
+    item_free(&i);
+    place_free(&p);
+    reach_end(&r);
+    shelf_top_remove();
+}
+
 /* ---- split models ---- */
 
 /* A model of as many files as a name can claim. Beside the few that exist are names that only look
@@ -226,6 +322,8 @@ static CU_TestInfo tests[] = {
     {"a manifest of many layers", test_many_layers},
     {"names of layers", test_layer_names},
     {"many organisations", test_many_organisations},
+    {"parts that fail", test_failing_parts},
+    {"no manifests", test_no_manifests},
     {"names like those of shards", test_names_like_shards},
     CU_TEST_INFO_NULL,
 };
