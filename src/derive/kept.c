@@ -2,6 +2,7 @@
 /* Results that are kept: see kept.h. */
 #include "derive/kept.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,8 @@ struct kept_tensor {
     uint8_t hash[DIGEST_BYTES];
     struct moments moments;
     struct blob *blob[2]; /* text and picture, in the list of those that are kept; or NULL */
+    unsigned holds;
+    struct kept_tensor *other; /* owned: the same tensor in another state, which is held */
 };
 
 static struct blob **blob_of(struct kept_tensor *t, enum derived what)
@@ -30,10 +33,35 @@ static struct kept_tensor *find(const struct kept *k, struct kept_key key)
 {
     size_t page = key.id / PAGE;
     struct kept_tensor *t = page < k->pages ? k->page[page] : NULL;
-    return t && t[key.id % PAGE].version == key.version ? &t[key.id % PAGE] : NULL;
+    t = t ? &t[key.id % PAGE] : NULL;
+    while (t && t->version != key.version)
+        t = t->other;
+    return t;
 }
 
-/* The tensor's place, with nothing of other versions. NULL: no memory. */
+static void drop_blobs(struct kept *k, struct kept_tensor *t)
+{
+    drop_blob(k, t, DERIVED_STATS);
+    drop_blob(k, t, DERIVED_PICTURE);
+}
+
+/* The place is for another state from now on; what is held moves beside it. 0, -ENOMEM. */
+static int turn_over(struct kept *k, struct kept_tensor *t, uint32_t version)
+{
+    struct kept_tensor *other = t->other;
+    if (t->holds) {
+        other = malloc(sizeof(*other));
+        if (!other)
+            return -ENOMEM;
+        *other = *t;
+    } else {
+        drop_blobs(k, t);
+    }
+    *t = (struct kept_tensor){.version = version, .other = other};
+    return 0;
+}
+
+/* The place of a tensor's state. NULL: no memory. */
 static struct kept_tensor *make(struct kept *k, struct kept_key key)
 {
     size_t page = key.id / PAGE;
@@ -48,13 +76,34 @@ static struct kept_tensor *make(struct kept *k, struct kept_key key)
     }
     if (!k->page[page] && !(k->page[page] = calloc(PAGE, sizeof(struct kept_tensor))))
         return NULL;
-    struct kept_tensor *t = &k->page[page][key.id % PAGE];
-    if (t->version != key.version) {
-        drop_blob(k, t, DERIVED_STATS);
-        drop_blob(k, t, DERIVED_PICTURE);
-        *t = (struct kept_tensor){.version = key.version};
-    }
-    return t;
+    struct kept_tensor *t = find(k, key);
+    if (t)
+        return t;
+    t = &k->page[page][key.id % PAGE];
+    return turn_over(k, t, key.version) < 0 ? NULL : t;
+}
+
+void kept_hold(struct kept *k, struct kept_key key)
+{
+    struct kept_tensor *t = find(k, key);
+    assert(t);
+    t->holds++;
+}
+
+void kept_let_go(struct kept *k, struct kept_key key)
+{
+    struct kept_tensor *t = find(k, key), *place;
+    assert(t && t->holds);
+    if (--t->holds)
+        return;
+    place = &k->page[key.id / PAGE][key.id % PAGE];
+    while (place != t && place->other != t)
+        place = place->other;
+    if (place == t)
+        return;
+    place->other = t->other;
+    drop_blobs(k, t);
+    free(t);
 }
 
 bool kept_sha256(const struct kept *k, struct kept_key key, uint8_t dst[DIGEST_BYTES])
@@ -177,7 +226,7 @@ void kept_free(struct kept *k)
     while (k->newest)
         drop_blob(k, find(k, k->newest->key), k->newest->what);
     for (size_t i = 0; i < k->pages; i++)
-        free(k->page[i]);
+        free(k->page[i]); /* nothing is held any more */
     free((void *)k->page);
     *k = KEPT_NONE;
 }

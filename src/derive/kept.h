@@ -3,7 +3,8 @@
  * What was computed of tensors, kept for as long as the model is open: hashes and moments of all
  * tensors, and of the texts and pictures those that were used last, KEPT_BYTES in all.
  *
- * Results belong to a state of a tensor (struct kept_key). Of each tensor one state is kept, the newest.
+ * Results belong to a state of a tensor (struct kept_key). Of each tensor one state is kept, the one that
+ * was computed last, and others for as long as a caller holds them.
  *
  * Threads: the caller has a lock.
  */
@@ -47,6 +48,10 @@ struct kept {
 
 #define KEPT_NONE ((struct kept){0})
 void kept_free(struct kept *k);
+
+/* A state that is kept stays until it is let go of as often; of texts and pictures not. */
+void kept_hold(struct kept *k, struct kept_key key);
+void kept_let_go(struct kept *k, struct kept_key key);
 
 bool kept_has(const struct kept *k, struct kept_key key, enum derived what);
 /* False: it is not kept. */

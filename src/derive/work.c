@@ -30,7 +30,7 @@ struct work *work_new(void)
 static struct want *pull_want(struct work *w, const void *request)
 {
     struct want **at = &w->wants;
-    while (*at && (*at)->request != request)
+    while (*at && (*at)->waiter.request != request)
         at = &(*at)->next;
     struct want *want = *at;
     if (want) {
@@ -47,26 +47,38 @@ static int park(struct work *w, struct want *want)
     int r = w->threads < w->threads_most ? work_start_thread(w) : 0;
     if (r == 0 || w->threads > 0)
         return WORK_PARKED;
-    (void)pull_want(w, want->request);
+    (void)pull_want(w, want->waiter.request);
     return -ENOMEM;
 }
 
+/* As work_want(). */
+static int want_now(struct work *w, struct want *want)
+{
+    const struct work_waiter *waiter = &want->waiter;
+    if (w->ending)
+        return -EINTR;
+    if (work_is_ready(w, want))
+        return 0;
+    return waiter->stopped && waiter->stopped(waiter->arg) ? -EINTR : park(w, want);
+}
+
 int work_want(struct work *w, const struct view *v, enum derived what, uint32_t first,
-              uint32_t last, const void *request, work_done_fn *done, void *arg)
+              uint32_t last, const struct work_waiter *waiter)
 {
     struct want *want = calloc(1, sizeof(*want));
     if (!want)
         return -ENOMEM;
     *want = (struct want){.view = work_same_view(v),
                           .what = what,
+                          .first = first,
                           .ready = first,
                           .start = first,
                           .last = last,
-                          .request = request,
-                          .done = done,
-                          .arg = arg};
+                          .waiter = *waiter};
     (void)pthread_mutex_lock(&w->lock);
-    int r = w->ending ? -EINTR : work_is_ready(w, want) ? 0 : park(w, want);
+    int r = want_now(w, want);
+    if (r != WORK_PARKED)
+        work_let_go(w, want);
     (void)pthread_mutex_unlock(&w->lock);
     if (r == WORK_PARKED)
         return r;
@@ -81,6 +93,7 @@ bool work_interrupt(struct work *w, const void *request)
     struct want *want = pull_want(w, request);
     if (want) {
         want->err = -EINTR;
+        work_let_go(w, want);
         work_give_up(w);
     }
     (void)pthread_mutex_unlock(&w->lock);
@@ -94,8 +107,10 @@ void work_stop(struct work *w)
     struct want *all = w->wants;
     w->wants = NULL;
     w->ending = true;
-    for (struct want *want = all; want; want = want->next)
+    for (struct want *want = all; want; want = want->next) {
         want->err = -EINTR;
+        work_let_go(w, want);
+    }
     work_give_up(w);
     (void)pthread_mutex_unlock(&w->lock);
     work_answer(all);

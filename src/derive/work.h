@@ -3,8 +3,8 @@
  * What takes long to compute of tensors, by all processors: hashes, moments, statistics, pictures.
  *
  *     w = work_new();
- *     r = work_want(w, &view, DERIVED_SHA256, first, last, request, done, arg);
- *     0: all of it is kept; WORK_PARKED: done(arg, result) is called later; or -errno
+ *     r = work_want(w, &view, DERIVED_SHA256, first, last, &waiter);
+ *     0: all of it is kept; WORK_PARKED: waiter.done(arg, result) is called later; or -errno
  *     work_sha256(w, &view, i, hash);                 once it is kept
  *     work_interrupt(w, request);                     done(arg, -EINTR), if it still waits
  *     work_free(w);
@@ -36,11 +36,21 @@ void work_stop(struct work *w);
 /* The same, and free what is kept. May be NULL. */
 void work_free(struct work *w);
 
-typedef void work_done_fn(void *arg, int result);
+struct work_waiter {
+    const void *request; /* for work_interrupt() */
+    void (*done)(void *arg, int result);
+    /* True if a signal came to the request already. Called under a lock, before it waits: so none is
+     * missed that comes before work_interrupt() can find it. May be NULL. */
+    bool (*stopped)(void *arg);
+    void *arg;
+};
 
-/* Tensors [first, last) of the view, those that have no values left out where values are needed. */
+/*
+ * Tensors [first, last) of the view, those that have no values left out where values are needed. What
+ * a waiter has waited for stays kept until its done() returns, whatever others want meanwhile.
+ */
 int work_want(struct work *w, const struct view *v, enum derived what, uint32_t first,
-              uint32_t last, const void *request, work_done_fn *done, void *arg);
+              uint32_t last, const struct work_waiter *waiter);
 /* True if `request` waited for something. */
 bool work_interrupt(struct work *w, const void *request);
 

@@ -31,20 +31,46 @@ struct view work_same_view(const struct view *v)
 
 /* ---- wishes and tasks ---- */
 
+/* True if the tensor has a result. */
+static bool applies(const struct want *want, uint32_t i)
+{
+    const struct snapshot *g = want->view.snap;
+    return work_applies(g, &g->gguf->tensor[i], want->what);
+}
+
 /* True if the tensor needs nothing more for this wish. */
 static bool settled(const struct work *w, const struct want *want, uint32_t i)
 {
-    const struct snapshot *g = want->view.snap;
-    return !work_applies(g, &g->gguf->tensor[i], want->what) ||
-           kept_has(&w->kept, work_key(&want->view, i), want->what);
+    return !applies(want, i) || kept_has(&w->kept, work_key(&want->view, i), want->what);
 }
 
-bool work_is_ready(const struct work *w, struct want *want)
+static struct task *find_task(const struct work *w, const struct want *want, uint32_t i)
 {
-    while (want->ready < want->last && settled(w, want, want->ready))
-        want->ready++;
-    want->start = want->start > want->ready ? want->start : want->ready;
-    return want->err || want->ready == want->last;
+    struct kept_key key = work_key(&want->view, i);
+    struct task *t = w->tasks;
+    while (t && (t->what != want->what || t->key.id != key.id || t->key.version != key.version))
+        t = t->next;
+    return t;
+}
+
+bool work_is_ready(struct work *w, struct want *want)
+{
+    for (; want->ready < want->last && settled(w, want, want->ready); want->ready++)
+        if (applies(want, want->ready))
+            kept_hold(&w->kept, work_key(&want->view, want->ready));
+    /* A result that was there may have been dropped before it could be held. */
+    bool all = want->ready == want->last;
+    if (want->start < want->ready || (!all && !find_task(w, want, want->ready)))
+        want->start = want->ready;
+    return want->err || all;
+}
+
+void work_let_go(struct work *w, struct want *want)
+{
+    for (uint32_t i = want->first; i < want->ready; i++)
+        if (applies(want, i))
+            kept_let_go(&w->kept, work_key(&want->view, i));
+    want->first = want->ready;
 }
 
 static bool wants_task(const struct want *want, const struct task *t)
@@ -82,15 +108,6 @@ static void pull_task(struct work *w, const struct task *t)
     while (*at != t)
         at = &(*at)->next;
     *at = t->next;
-}
-
-static struct task *find_task(const struct work *w, const struct want *want, uint32_t i)
-{
-    struct kept_key key = work_key(&want->view, i);
-    struct task *t = w->tasks;
-    while (t && (t->what != want->what || t->key.id != key.id || t->key.version != key.version))
-        t = t->next;
-    return t;
 }
 
 static int add_task(struct work *w, const struct want *want, uint32_t i)
@@ -200,11 +217,9 @@ static void end_task(struct work *w, struct task *t)
     w->computed++;
     if (!t->err && !t->given_up)
         t->err = task_keep(t, &w->kept);
-    for (struct want *want = w->wants; want && (t->err || t->given_up); want = want->next)
-        if (wants_task(want, t)) {
+    for (struct want *want = w->wants; want && t->err; want = want->next)
+        if (wants_task(want, t))
             want->err = t->err;
-            want->start = want->ready; /* given up before it was wanted again: once more */
-        }
 }
 
 void work_answer(struct want *list)
@@ -213,9 +228,29 @@ void work_answer(struct want *list)
         struct want *want = list;
         list = want->next;
         view_free(&want->view);
-        want->done(want->arg, want->err);
+        want->waiter.done(want->waiter.arg, want->err);
         free(want);
     }
+}
+
+/* Answer wishes that are off the list. What they waited for is kept meanwhile: done() reads it. Gives the
+ * lock up meanwhile. */
+static void answer(struct work *w, struct want *list)
+{
+    (void)pthread_mutex_unlock(&w->lock);
+    for (const struct want *want = list; want; want = want->next)
+        want->waiter.done(want->waiter.arg, want->err);
+    (void)pthread_mutex_lock(&w->lock);
+    for (struct want *want = list; want; want = want->next)
+        work_let_go(w, want);
+    (void)pthread_mutex_unlock(&w->lock);
+    while (list) {
+        struct want *want = list;
+        list = want->next;
+        view_free(&want->view);
+        free(want);
+    }
+    (void)pthread_mutex_lock(&w->lock);
 }
 
 /* Close a phase of the task. Gives the lock up meanwhile. */
@@ -236,9 +271,8 @@ static void close_phase(struct work *w, struct task *t)
         return;
     }
     end_task(w, t);
-    struct want *ready = take_ready(w);
+    answer(w, take_ready(w));
     (void)pthread_mutex_unlock(&w->lock);
-    work_answer(ready);
     task_free(t);
     (void)pthread_mutex_lock(&w->lock);
 }
@@ -273,9 +307,7 @@ static bool answer_failed(struct work *w)
     struct want *failed = take_ready(w);
     if (!failed)
         return false;
-    (void)pthread_mutex_unlock(&w->lock);
-    work_answer(failed);
-    (void)pthread_mutex_lock(&w->lock);
+    answer(w, failed);
     return true;
 }
 

@@ -20,13 +20,12 @@ struct want {
     struct want *next;
     struct view view; /* references */
     enum derived what;
-    uint32_t ready; /* all tensors before are kept, or left out */
+    uint32_t first; /* of the tensors, and of those that are held */
+    uint32_t ready; /* all tensors before are kept and held, or left out */
     uint32_t start; /* all tensors before have been started */
     uint32_t last;
     int err;
-    const void *request;
-    work_done_fn *done;
-    void *arg;
+    struct work_waiter waiter;
 };
 
 struct work {
@@ -48,9 +47,12 @@ struct view work_same_view(const struct view *v);
 
 /* Add a wish at the end of a list. */
 void work_push_want(struct want **list, struct want *want);
-/* Pass what is kept already. True: the wish is to be answered. */
-bool work_is_ready(const struct work *w, struct want *want);
-/* Answer all wishes of a list that nobody else has, and free them. Not under the lock. */
+/* Pass what is kept already, and hold it. True: the wish is to be answered. */
+bool work_is_ready(struct work *w, struct want *want);
+/* Hold nothing for the wish any more. */
+void work_let_go(struct work *w, struct want *want);
+/* Answer all wishes of a list that nobody else has, which hold nothing, and free them. Not under the
+ * lock. */
 void work_answer(struct want *list);
 /* Give up tasks that no wish needs any more. */
 void work_give_up(struct work *w);

@@ -58,6 +58,7 @@ struct live_options {
 struct live_wait {
     void (*done)(struct live_wait *w, int result); /* 0 or -errno */
     const void *request;                           /* for live_interrupt() */
+    bool (*stopped)(struct live_wait *w);          /* a signal came to it; NULL: none can */
     struct live_wait *next;                        /* of this module */
 };
 #define LIVE_PARKED 1

@@ -108,6 +108,11 @@ struct computed {
     bool brief;
 };
 
+static bool is_stopped(struct live_wait *w)
+{
+    return fuse_req_interrupted(((struct computed *)w)->req);
+}
+
 static void on_computed(struct live_wait *w, int result)
 {
     struct computed *c = (struct computed *)w;
@@ -128,7 +133,8 @@ void answer_computed(struct shelf_file *f, fuse_req_t req, uint64_t off, size_t 
         (void)fuse_reply_err(req, ENOMEM);
         return;
     }
-    *c = (struct computed){{.done = on_computed, .request = req}, f, req, off, size, brief};
+    *c = (struct computed){
+        {.done = on_computed, .request = req, .stopped = is_stopped}, f, req, off, size, brief};
     answer_interruptible(req, shelf_of_file(f));
     on_computed(&c->wait, 0);
 }

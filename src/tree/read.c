@@ -189,6 +189,12 @@ static void on_work_done(void *arg, int result)
     w->done(w, result);
 }
 
+static bool is_stopped(void *arg)
+{
+    struct live_wait *w = arg;
+    return w->stopped && w->stopped(w);
+}
+
 /* How many of n bytes at `off` are shown. */
 static size_t clip(const struct view *v, const struct tree_file *f,
                    const struct gguf_tensor *tensor, uint64_t off, size_t n, const struct reply *r)
@@ -221,13 +227,13 @@ static int read_computed(struct tree *t, struct tree_file *f, uint64_t off, size
     n = clip(&v, f, tensor, off, n, r);
     if (n == 0)
         return 0;
+    const struct work_waiter waiter = {r->wait->request, on_work_done, is_stopped, r->wait};
     r->work = t->work;
     /* Where many results are read at a time, one may have been dropped again: then once more. */
     int got = -EAGAIN;
     row->need(&v, row, tensor, off, n, &need);
     while (got == -EAGAIN) {
-        got = work_want(t->work, &v, need.what, need.first, need.last, r->wait->request,
-                        on_work_done, r->wait);
+        got = work_want(t->work, &v, need.what, need.first, need.last, &waiter);
         if (got == 0)
             got = row->read(&v, row, tensor, off, n, r);
     }

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: MIT */
+/* Computing what is wanted of tensors: wishes that are shared, interrupted, and fail. */
+#include "cu_main.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/bytes.h"
+#include "derive/picture.h"
+#include "derive/work.h"
+#include "parsed.h"
+
+struct model {
+    struct snapshot *snap;
+    struct store *store;
+    struct view view;
+};
+
+/* Tensors of F32 1, 2, 3 ...: `large` values in the first, 7 in the others; in an unlinked file. */
+static struct model model(uint32_t tensors, uint64_t large, uint64_t missing)
+{
+    struct build b;
+    struct model m = {NULL, NULL, VIEW_INIT};
+    struct gguf *g = NULL;
+    size_t n;
+    build_init(&b, 3, false);
+    float *x = malloc(large * sizeof(*x));
+    CU_ASSERT_PTR_NOT_NULL_FATAL(x);
+    for (uint64_t i = 0; i < large; i++) {
+        uint32_t bits;
+        float v = (float)(i % 1000);
+        memcpy(&bits, &v, sizeof(bits));
+        put_u32(&x[i], bits, false); /* as the file has it, on any machine */
+    }
+    for (uint32_t i = 0; i < tensors; i++) {
+        char name[16];
+        (void)snprintf(name, sizeof(name), "t%u", i);
+        uint64_t k = i ? 7 : large;
+        build_tensor(&b, name, 0, &k, 1, x, k * sizeof(*x));
+    }
+    free(x);
+    uint8_t *bytes = build_finish(&b, &n);
+    FILE *f = tmpfile();
+    CU_ASSERT_PTR_NOT_NULL_FATAL(f);
+    CU_ASSERT_EQUAL(fwrite(bytes, 1, n - missing, f), n - missing);
+    CU_ASSERT_EQUAL(fflush(f), 0);
+    struct source src = source_mem(bytes, n);
+    CU_ASSERT_EQUAL_FATAL(gguf_parse(&src, 0, &g, NULL), 0);
+    struct mapped *mapped = NULL;
+    CU_ASSERT_EQUAL_FATAL(mapped_open(dup(fileno(f)), n - missing, &mapped, NULL), 0);
+    (void)fclose(f);
+    CU_ASSERT_EQUAL_FATAL(store_make(&mapped, (const struct gguf *const *)&g, 1, &m.store), 0);
+    mapped_unref(mapped);
+    CU_ASSERT_EQUAL_FATAL(snapshot_make(g, 0, &(struct timespec){0}, &m.snap), 0);
+    free(bytes);
+    m.view = (struct view){m.snap, m.store, NULL};
+    return m;
+}
+
+static void model_free(struct model *m)
+{
+    view_free(&m->view);
+}
+
+/* Counts answers. */
+struct heard {
+    pthread_mutex_t lock;
+    pthread_cond_t more;
+    unsigned n;
+    int last;
+};
+
+#define HEARD                                                     \
+    {                                                             \
+        PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, 1 \
+    }
+
+static void hear(void *arg, int result)
+{
+    struct heard *h = arg;
+    (void)pthread_mutex_lock(&h->lock);
+    h->n++;
+    h->last = result;
+    (void)pthread_cond_signal(&h->more);
+    (void)pthread_mutex_unlock(&h->lock);
+}
+
+static int wait_for(struct heard *h, unsigned n)
+{
+    (void)pthread_mutex_lock(&h->lock);
+    while (h->n < n)
+        (void)pthread_cond_wait(&h->more, &h->lock);
+    int last = h->last;
+    (void)pthread_mutex_unlock(&h->lock);
+    return last;
+}
+
+static int want(struct work *w, const struct view *v, enum derived what, uint32_t first,
+                uint32_t last, const void *request, struct heard *h)
+{
+    const struct work_waiter waiter = {.request = request, .done = hear, .arg = h};
+    return work_want(w, v, what, first, last, &waiter);
+}
+
+static void test_shared(void)
+{
+    enum { TENSORS = 60, WISHES = 20 };
+    struct model m = model(TENSORS, 3000000, 0);
+    struct work *w = work_new();
+    struct heard h = HEARD;
+    struct moments got;
+    unsigned parked = 0;
+    for (unsigned i = 0; i < WISHES; i++)
+        parked += want(w, &m.view, DERIVED_MOMENTS, 0, TENSORS, &h, &h) == WORK_PARKED;
+    CU_ASSERT_EQUAL(parked ? wait_for(&h, parked) : 0, 0);
+    CU_ASSERT_EQUAL(work_count(w), TENSORS); /* each once */
+    CU_ASSERT_EQUAL(want(w, &m.view, DERIVED_MOMENTS, 0, TENSORS, &h, &h), 0);
+    for (uint32_t i = 0; i < TENSORS; i++) {
+        CU_ASSERT_TRUE(work_moments(w, &m.view, i, &got));
+        CU_ASSERT_EQUAL(got.n, i ? 7 : 3000000);
+        CU_ASSERT_DOUBLE_EQUAL(got.mean, i ? 3 : 499.5, 1e-9);
+    }
+    work_free(w);
+    CU_ASSERT_EQUAL(h.n, parked);
+    model_free(&m);
+}
+
+/* All kinds at once, of a tensor each; statistics use moments that are kept. */
+static void test_kinds(void)
+{
+    struct model m = model(3, 100000, 0);
+    struct work *w = work_new();
+    struct heard h = HEARD;
+    unsigned parked = 0;
+    for (enum derived what = DERIVED_MOMENTS; what <= DERIVED_PICTURE; what++)
+        if (what != DERIVED_PICTURE || picture_library())
+            parked += want(w, &m.view, what, 0, 3, &h, &h) == WORK_PARKED;
+    CU_ASSERT_EQUAL(wait_for(&h, parked), 0);
+    struct blob *stats = work_blob(w, &m.view, 0, DERIVED_STATS);
+    CU_ASSERT_EQUAL_FATAL(stats->bytes.len, STATS_TEXT);
+    CU_ASSERT_EQUAL(memcmp(stats->bytes.data, "elements 100000  ", 17), 0);
+    blob_unref(stats);
+    work_free(w);
+    model_free(&m);
+}
+
+/* A wish that is interrupted is answered at once, and what only it wanted is given up. */
+static void test_interrupt(void)
+{
+    enum { WISHES = 8 };
+    struct model m = model(2, 8000000, 0);
+    struct work *w = work_new();
+    struct heard h[WISHES];
+    int who[WISHES];
+    for (unsigned round = 0; round < 20; round++) {
+        for (unsigned i = 0; i < WISHES; i++) {
+            h[i] = (struct heard)HEARD;
+            who[i] = want(w, &m.view, DERIVED_STATS, 0, 2, &who[i], &h[i]);
+        }
+        for (unsigned i = 0; i < WISHES; i++)
+            if (i != round % WISHES)
+                (void)work_interrupt(w, &who[i]);
+        for (unsigned i = 0; i < WISHES; i++) {
+            int r = who[i] == WORK_PARKED ? wait_for(&h[i], 1) : who[i];
+            CU_ASSERT_TRUE(r == 0 || (r == -EINTR && i != round % WISHES));
+        }
+        work_free(w);
+        w = work_new();
+    }
+    work_free(w);
+    model_free(&m);
+}
+
+/* A wish for the hashes of one state of a model, and what its answer finds. */
+struct reading {
+    struct heard heard;
+    struct work *w;
+    struct view view;
+    uint32_t n, found;
+};
+
+static void read_hashes(void *arg, int result)
+{
+    struct reading *r = arg;
+    uint8_t hash[DIGEST_BYTES];
+    for (uint32_t i = 0; i < r->n; i++)
+        r->found += work_sha256(r->w, &r->view, i, hash);
+    hear(&r->heard, result);
+}
+
+/* Wishes for two states of the same tensors at once: each finds all results when it is answered. */
+static void test_states(void)
+{
+    enum { TENSORS = 50, STATES = 2, ROUNDS = 50 };
+    struct model m = model(TENSORS, 1000, 0);
+    struct snapshot *other = NULL;
+    struct tensor_id of[TENSORS];
+    for (uint32_t i = 0; i < TENSORS; i++)
+        of[i] = (struct tensor_id){i, TENSORS + i};
+    CU_ASSERT_EQUAL_FATAL(snapshot_make(gguf_ref(m.snap->gguf), 1, &(struct timespec){0}, &other),
+                          0);
+    CU_ASSERT_EQUAL_FATAL(ids_make(of, TENSORS, &other->ids), 0);
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        struct work *w = work_new();
+        struct reading r[STATES];
+        for (unsigned i = 0; i < STATES; i++) {
+            r[i] = (struct reading){HEARD, w, {i ? other : m.snap, m.store, NULL}, TENSORS, 0};
+            const struct work_waiter waiter = {&r[i], read_hashes, NULL, &r[i]};
+            if (work_want(w, &r[i].view, DERIVED_SHA256, 0, TENSORS, &waiter) != WORK_PARKED)
+                read_hashes(&r[i], 0);
+        }
+        for (unsigned i = 0; i < STATES; i++) {
+            CU_ASSERT_EQUAL(wait_for(&r[i].heard, 1), 0);
+            CU_ASSERT_EQUAL(r[i].found, TENSORS);
+        }
+        work_free(w);
+    }
+    snapshot_unref(other);
+    model_free(&m);
+}
+
+/* A signal that came before the wish waits is not missed. */
+static bool is_stopped(void *arg)
+{
+    (void)arg;
+    return true;
+}
+
+static void test_stopped(void)
+{
+    struct model m = model(1, 1000, 0);
+    struct work *w = work_new();
+    struct heard h = HEARD;
+    const struct work_waiter waiter = {&h, hear, is_stopped, &h};
+    CU_ASSERT_EQUAL(work_want(w, &m.view, DERIVED_SHA256, 0, 1, &waiter), -EINTR);
+    CU_ASSERT_FALSE(work_interrupt(w, &h));
+    int r = want(w, &m.view, DERIVED_SHA256, 0, 1, &h, &h);
+    CU_ASSERT_EQUAL(r == WORK_PARKED ? wait_for(&h, 1) : r, 0);
+    /* What is kept is answered all the same. */
+    CU_ASSERT_EQUAL(work_want(w, &m.view, DERIVED_SHA256, 0, 1, &waiter), 0);
+    work_free(w);
+    model_free(&m);
+}
+
+/* The end answers all that waits. */
+static void test_stop(void)
+{
+    struct model m = model(2, 8000000, 0);
+    struct work *w = work_new();
+    struct heard h = HEARD;
+    int r = want(w, &m.view, DERIVED_STATS, 0, 2, &h, &h);
+    work_stop(w);
+    CU_ASSERT_EQUAL(h.n, r == WORK_PARKED ? 1 : 0);
+    CU_ASSERT_EQUAL(want(w, &m.view, DERIVED_STATS, 0, 2, &h, &h), -EINTR);
+    work_free(w);
+    model_free(&m);
+}
+
+/* What fails is not kept, and does not fail what does not need it. */
+static void test_missing(void)
+{
+    struct model m = model(3, 50, 32); /* the last tensor */
+    struct work *w = work_new();
+    struct heard h = HEARD, other = HEARD;
+    for (unsigned round = 1; round <= 2; round++) {
+        CU_ASSERT_EQUAL(want(w, &m.view, DERIVED_MOMENTS, 1, 3, &h, &h), WORK_PARKED);
+        CU_ASSERT_EQUAL(wait_for(&h, round), -EIO);
+    }
+    int r = want(w, &m.view, DERIVED_MOMENTS, 0, 2, &other, &other);
+    CU_ASSERT_EQUAL(r == WORK_PARKED ? wait_for(&other, 1) : r, 0);
+    work_free(w);
+    model_free(&m);
+}
+
+static CU_TestInfo tests[] = {
+    {"many wishes, one computation", test_shared},
+    {"all kinds at once", test_kinds},
+    {"an interrupted wish", test_interrupt},
+    {"wishes for two states at once", test_states},
+    {"a signal before the wish waits", test_stopped},
+    {"the end answers", test_stop},
+    {"missing data", test_missing},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("work", tests)
