@@ -96,7 +96,7 @@ void daemon_end(int fd, const struct err *e, const char *lost)
         return;
     if (lost)
         lost_lines(&b, lost);
-    if (e->code)
+    if (e)
         path_line(&b, "failed", e->msg);
     buf_str(&b, "ended\n");
     append(fd, &b);

@@ -47,7 +47,7 @@ void daemon_serve(int fd, const struct daemon_facts *facts, char text[DAEMON_TEX
 /* The mount is no longer served; pending edits still have to be written. */
 void daemon_leave(int fd);
 /*
- * Publish the outcome (e->code 0: success), and the edits that are not in the file: lines, or NULL.
+ * Publish the outcome (e: why it failed, or NULL), and the edits that are not in the file: lines, or NULL.
  * The descriptor stays open until the process ends, so that the process can be found as long as it
  * holds the lock.
  */

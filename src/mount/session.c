@@ -222,7 +222,7 @@ static int finish(struct fuse_session *se, const struct mnt_options *o, struct m
         r = err_set(e, failed, "an edit was lost: %s", strerror(-failed));
     shelf_unsaved(m->shelf, &lost);
     buf_char(&lost, '\0');
-    daemon_end(m->status, e, buf_error(&lost) ? NULL : (const char *)lost.data);
+    daemon_end(m->status, r < 0 ? e : NULL, buf_error(&lost) ? NULL : (const char *)lost.data);
     signals_end();
     return r;
 }
@@ -232,7 +232,9 @@ static int serve(struct fuse_session *se, const struct mnt_options *o, struct mn
 {
     dev_t dev = readahead_device(o->mountpoint);
     struct idle idle = {.runs = false};
+    char model[SHOW_MAX];
     int ended = 0, r = detach(o, e);
+    bool away = r == 0 && !o->cmd.foreground;
     if (r == 0)
         r = signals_serve(e);
     if (r == 0)
@@ -250,7 +252,10 @@ static int serve(struct fuse_session *se, const struct mnt_options *o, struct mn
     /* Do not access a file system that may still be served: this thread would have to answer. */
     struct ending end = {.dev = dev};
     end.cut_off = signalled || ended != 0 || r < 0 || is_there(dev, is_mounted(dev, o, m->shelf));
-    return finish(se, o, m, &end, r, e);
+    r = finish(se, o, m, &end, r, e);
+    if (r < 0 && away) /* standard error is /dev/null */
+        log_line(LOG_ERR, "%s: %s", show(model, o->model, strlen(o->model)), e->msg);
+    return r;
 }
 
 static int run_shelf(struct mnt_options *o, struct shelf *t, int status, struct err *e)

@@ -45,6 +45,7 @@ static int occupied(const struct mount *m, const struct process *p, const char *
         int r = mount_take_down(m->at, true, e);
         if (r < 0 && r != -EINVAL) /* EINVAL: another process did it */
             return err_prefix(e, r, "%s: has a dead mount", shown);
+        *e = (struct err){0};
         log_line(LOG_NOTICE, "%s: a dead mount was removed (its daemon had been killed)", shown);
         return 0;
     }

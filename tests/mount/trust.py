@@ -347,6 +347,20 @@ class Trust(unittest.TestCase):
         self.assertRegex(log, r'\\x1b\[31m\\xc2\\x9b\\xff\\x0a\.gguf: mounted on ')
         os.unlink(tap)
 
+    @unittest.skipIf(not os.path.exists(LOGTAP) or mountlib.sanitized('asan')
+                     or mountlib.sanitized('tsan'), 'no tap on syslog')
+    def test_syslog_of_a_failed_end(self):
+        """A daemon has no standard error."""
+        tap = mountlib.path('tap')
+        with mock.patch.dict(os.environ, {'LOGTAP': tap, 'LD_PRELOAD': LOGTAP}):
+            with Mount(self.model, '-o', 'commit=sync') as at:
+                write(at, 'general.name', 'never')
+                self.put(self.model + '.new', mountlib.get(self.model))
+                os.rename(self.model + '.new', self.model)
+        lines = mountlib.get(tap).decode().split('\0')
+        os.unlink(tap)
+        self.assertEqual(lines[-2:], [f'{self.model}: an edit was lost: Stale file handle', ''])
+
     def test_long_line(self):
         """A line that does not fit is not cut within a character."""
         name = os.path.join(self.folder, 'ü' * 110 + '.gguf')

@@ -52,7 +52,7 @@ static void test_states(void)
     CU_ASSERT_EQUAL(s.state, DAEMON_LEAVING);
     daemon_status_free(&s);
 
-    daemon_end(fd, &(struct err){0}, NULL);
+    daemon_end(fd, NULL, NULL);
     s = read_again(fd);
     CU_ASSERT_EQUAL(s.state, DAEMON_ENDED);
     CU_ASSERT_PTR_NULL(s.failed);
@@ -86,7 +86,7 @@ static void test_many_lost(void)
         buf_str(&lines, "x\n");
     buf_char(&lines, '\0');
     int fd = daemon_begin("/mnt");
-    daemon_end(fd, &(struct err){0}, (const char *)lines.data);
+    daemon_end(fd, NULL, (const char *)lines.data);
     struct daemon_status s = read_again(fd);
     buf_char(&s.lost, '\0');
     const char *more = strstr((const char *)s.lost.data, "... and ");
