@@ -286,6 +286,11 @@ static int check_numbers(struct mnt_options *o)
     return o->err.code;
 }
 
+static bool is_empty(const char *operand)
+{
+    return operand && !*operand;
+}
+
 /* Check values that fuse_opt_parse() only stores. */
 static int check_values(struct mnt_options *o)
 {
@@ -293,6 +298,11 @@ static int check_values(struct mnt_options *o)
         return err_set(&o->err, -EINVAL, "MODEL and MOUNTPOINT are missing (see ggufs --help)");
     if (!o->help && !o->version && !o->mountpoint)
         return err_set(&o->err, -EINVAL, "MOUNTPOINT is missing (see ggufs --help)");
+    const char *empty = is_empty(o->model)        ? "MODEL"
+                        : is_empty(o->mountpoint) ? "MOUNTPOINT"
+                                                  : NULL;
+    if (empty)
+        return err_set(&o->err, -EINVAL, "%s is empty (see ggufs --help)", empty);
     return check_words(o);
 }
 

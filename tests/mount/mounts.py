@@ -13,6 +13,7 @@ import signal
 import subprocess
 import tempfile
 import unittest
+from unittest import mock
 
 import editlib
 import mountlib
@@ -20,6 +21,17 @@ import shelflib
 from editlib import Gate, needs_gate, read, write
 from mountcase import READ_ONLY, ROOT, Case, as_nobody, daemon, why
 from mountlib import GGUFS, Mount, run
+
+# A process that looks as a daemon does, until its standard input ends.
+CLAIM = """
+import ctypes, os, sys
+ctypes.CDLL(None).prctl(15, b"ggufs")
+status = os.memfd_create("ggufs-status")
+os.write(status, f"at {sys.argv[1]}\\npid {os.getpid()}\\nserving\\nleaving\\n".encode())
+print(flush=True)
+sys.stdin.read()
+os.write(status, b"ended\\n")
+"""
 
 
 class ReadOnly(Case):
@@ -287,6 +299,28 @@ class Places(Case):
         self.assertEqual(read(at, 'general.architecture'), b'llama\n')
         mountlib.unmount(at)
 
+    @needs_gate
+    @unittest.skipUnless(ROOT, 'for root only')
+    def test_a_dead_mount_that_another_process_removes(self):
+        """That is no failure, neither of the mount nor of its end."""
+        gate, at = Gate(mountlib.path('gate')), self.folder()
+        self.addCleanup(gate.remove)
+        self.killed(at)
+        gate.shut()
+        with gate.before('GATE_UNMOUNT'):
+            mounting = subprocess.Popen([GGUFS, self.model, at], stdin=subprocess.DEVNULL,
+                                        stderr=subprocess.DEVNULL, env=mountlib.environment())
+        gate.wait()
+        mountlib.unmount(at)
+        gate.open()
+        self.assertEqual(mounting.wait(mountlib.LIMIT), 0)
+        done = run(GGUFS, '--unmount', at)
+        self.assertEqual((done.returncode, done.err), (0, ''))
+
+    def test_empty(self):
+        for model, at, name in (('', self.folder(), 'MODEL'), (self.model, '', 'MOUNTPOINT')):
+            self.refused(at, f'ggufs: {name} is empty ', status=2, command=(model, at))
+
     def test_unmount_of_the_dead(self):
         at = self.folder()
         self.killed(at)
@@ -380,6 +414,37 @@ class Unmount(Case):
         self.assertEqual((done.returncode, done.err), (0, ''))
         with Mount(model, '-o', 'ro') as at:
             self.assertEqual(read(at, 'general.name'), b'anew\n')
+
+    @unittest.skipIf(ROOT, 'root needs no fusermount3')
+    def test_standard_error_stays(self):
+        """What fusermount3 says is shown, and the standard error of the process is as it was meanwhile."""
+        programs = self.folder()
+        mountlib.put(os.path.join(programs, 'fusermount3'),
+                     b'#!/bin/sh\nreadlink /proc/$PPID/fd/2 >&2\nexit 1\n')
+        os.chmod(os.path.join(programs, 'fusermount3'), 0o755)
+        with Mount(self.model) as at:
+            with mock.patch.dict(os.environ, {'PATH': programs + ':' + os.environ['PATH']}):
+                done = run(GGUFS, '--unmount', at)
+            self.assertRegex(done.err, rf'^ggufs: {at}: fusermount3 -u failed: /.*\n$')
+            self.assertNotIn('memfd', done.err)
+
+    @unittest.skipUnless(ROOT, 'for root only')
+    def test_claimed_by_another_user(self):
+        """A process that only claims to write edits of a mount there; it is believed in its user's folder."""
+        at = self.folder()
+        with subprocess.Popen(mountlib.as_other('/usr/bin/python3', '-c', CLAIM, at), stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE) as other, tempfile.TemporaryFile() as said:
+            self.addCleanup(other.kill)
+            self.assertEqual(other.stdout.readline(), b'\n')
+            done = run(GGUFS, '--unmount', at)
+            self.assertEqual((done.returncode, done.err), (
+                1, f'ggufs: {at}: is not a mount of ggufs: nothing is mounted there\n'))
+            os.chown(at, mountlib.OTHER, mountlib.OTHER)
+            waiting = subprocess.Popen([GGUFS, '--unmount', at], stderr=said,
+                                       stdin=subprocess.DEVNULL)
+            editlib.until(lambda: os.fstat(said.fileno()).st_size)
+            other.stdin.close()
+            self.assertEqual(waiting.wait(mountlib.LIMIT), 0)
 
     @needs_gate
     def test_waits_for_one_that_is_gone(self):
