@@ -34,7 +34,7 @@ static const char help[] =
     "  -o ro                 do not edit\n"
     "  -o commit=WHEN        when an edit is written: auto (default), close, sync\n"
     "  -o relayout=HOW       how: auto (default), reflink, inplace, copy\n"
-    "  -o reserve=SIZE       room for the header to grow: auto (default), 0, or bytes (K, M)\n"
+    "  -o reserve=SIZE       room for the header to grow: auto (default), 0, or bytes (K, M, G)\n"
     "  -o hardlinks=break    edit a model that has other hard links (default: refuse)\n"
     "  -o hashnames=edit     edit a model whose file name is a hash of it (default: refuse)\n"
     "  -o tensors=edit       edit tensors too (default: read)\n"
@@ -53,7 +53,7 @@ static const char help[] =
     "  -h, --help            this text\n"
     "  -V, --version         the versions of ggufs and libfuse\n"
     "\n"
-    "Exit status: 0 done, 1 failed, 2 wrong option. \n"
+    "Exit status: 0 done, 1 failed, 2 wrong option.\n"
     "--check: 0 no errors, 1 errors (with --strict also warnings), 2 unusable.\n";
 
 /* Files that need a library do not exist in a build without it. */
