@@ -26,6 +26,16 @@ static void put_index(struct buf *out, uint64_t element, uint32_t n_dims, const 
     buf_char(out, ']');
 }
 
+static void put_value(struct buf *out, const struct quant_value *v)
+{
+    if (v->kind == QUANT_INTEGER)
+        text_i64(out, v->i64);
+    else if (v->kind == QUANT_DOUBLE)
+        text_f64(out, v->f64, &float_names_text);
+    else
+        text_f32(out, v->f32, &float_names_text);
+}
+
 int tensor_fault(int code, const struct quant_type *t, const struct quant_fault *fault,
                  uint32_t n_dims, const uint64_t *dims, struct err *e)
 {
@@ -33,7 +43,7 @@ int tensor_fault(int code, const struct quant_type *t, const struct quant_fault 
     buf_str(&b, "element ");
     put_index(&b, fault->element, n_dims, dims);
     buf_str(&b, " is ");
-    text_f32(&b, fault->value, &float_names_text);
+    put_value(&b, &fault->value);
     buf_char(&b, '\0');
     if (buf_error(&b))
         return err_set(e, -ENOMEM, "no memory");
@@ -76,7 +86,7 @@ struct job {
 
 /* Memory of a thread. */
 struct room {
-    uint8_t values[TENSOR_STRETCH * 4];
+    uint8_t values[TENSOR_STRETCH * 8];
     uint8_t raw[TENSOR_STRETCH * 8];
 };
 
@@ -93,8 +103,11 @@ static int encode_part(struct job *j, uint64_t first, size_t n, struct room *roo
         r = tensor_view_read(t->old, TENSOR_RAW, byte, room->raw, bytes);
     if (r < 0)
         return err_set(e, r, "cannot read the values: %s", strerror(-r));
-    r = quant_write(j->type, t->big, t->from.view, over ? room->raw : NULL, room->values, blocks,
-                    room->raw, &fault);
+    if (t->from.stored)
+        r = quant_convert(t->from.stored, j->type, t->big, room->values, n, room->raw, &fault);
+    else
+        r = quant_write(j->type, t->big, t->from.view, over ? room->raw : NULL, room->values,
+                        blocks, room->raw, &fault);
     fault.element += first;
     if (r < 0)
         return tensor_fault(r, j->type, &fault, t->shape.n_dims, t->shape.dims, e);
@@ -148,9 +161,12 @@ int tensor_encode(const struct tensor_encode *t, struct spool *s, const struct u
 
 /* ---- convert ---- */
 
-static int read_f32(void *arg, uint64_t first, void *dst, size_t n)
+static int read_stored(void *arg, uint64_t first, void *dst, size_t n)
 {
-    return tensor_view_read(arg, TENSOR_F32, first * 4, dst, n * 4);
+    const struct tensor_base *base = arg;
+    const struct quant_type *t = quant_find(base->type);
+    return tensor_view_read(base, TENSOR_RAW, first / t->block_len * t->block_bytes, dst,
+                            n / t->block_len * t->block_bytes);
 }
 
 static int check_convert(const struct tensor_base *base, const struct quant_type *to,
@@ -204,7 +220,10 @@ static int convert(const struct tensor_encode *t, struct spool *s, const struct 
 int tensor_convert(struct tensor_base *base, uint32_t type, const struct edit_file *f,
                    const struct units_watch *watch, struct tensor_edit *ret, struct err *e)
 {
-    struct tensor_encode t = {.from = {QUANT_F32, read_f32, base}, .big = base->big};
+    struct tensor_encode t = {
+        .from = {.stored = quant_find(base->type), .read = read_stored, .arg = base},
+        .big = base->big,
+    };
     struct tensor_edit edit = TENSOR_EDIT_INIT;
     struct spool s = SPOOL_INIT;
     if (base->exists && base->type == type)

@@ -13,10 +13,12 @@
 #include "live/spool.h"
 #include "live/tensor_base.h"
 
-/* Where values come from: as the view shows them, by their number. */
+/* Where values come from, by their number. */
 struct tensor_values {
+    /* As blocks of this type, in the byte order of the model. NULL: as the view shows them. */
+    const struct quant_type *stored;
     enum quant_view view;
-    /* Values [first, first + n). Called by several threads. 0, -errno. */
+    /* Values [first, first + n), whole blocks. Called by several threads. 0, -errno. */
     int (*read)(void *arg, uint64_t first, void *dst, size_t n);
     void *arg;
 };
@@ -25,8 +27,8 @@ struct tensor_encode {
     struct tensor_values from;
     struct edit_shape shape; /* of the tensor that is made, as edit_shape_bytes() takes it */
     bool big;
-    /* Blocks of the same type: one that shows the same values keeps its bytes. NULL: all are encoded.
-     * It may have fewer or more elements. */
+    /* Blocks of the same type: one that shows the same values keeps its bytes. NULL: all are encoded,
+     * as in a conversion. It may have fewer or more elements. */
     const struct tensor_base *old;
 };
 
@@ -38,9 +40,10 @@ int tensor_encode(const struct tensor_encode *t, struct spool *s, const struct u
                   uint64_t *at, struct err *e);
 
 /*
- * The values of a tensor that exists, whatever its bytes are made of, as another type. As above, and
- * -EINVAL (its rows are not whole blocks of that type, or over 4 dimensions), -EOPNOTSUPP (values that
- * cannot be shown, or stored in that type). TENSOR_SAME: it has that type.
+ * The values of a tensor that exists, whatever its bytes are made of, as another type, as by
+ * quant_convert(). Errors as above, and -EINVAL (its rows are not whole blocks of that type, or over
+ * 4 dimensions), -EOPNOTSUPP (values that cannot be shown, or stored in that type). TENSOR_SAME: it
+ * has that type.
  */
 struct tensor_edit;
 int tensor_convert(struct tensor_base *base, uint32_t type, const struct edit_file *f,
@@ -51,7 +54,8 @@ int tensor_convert(struct tensor_base *base, uint32_t type, const struct edit_fi
 /* Values of a unit of work: whole blocks of any type, and granules of a draft. */
 #define TENSOR_STRETCH 65536
 
-/* A line about what quant_write() returned; fault->element counts from the tensor's first. */
+/* A line about what quant_write() or quant_convert() returned; fault->element counts from the
+ * tensor's first. */
 int tensor_fault(int code, const struct quant_type *t, const struct quant_fault *fault,
                  uint32_t n_dims, const uint64_t *dims, struct err *e);
 /* The line of the first unit that failed. */

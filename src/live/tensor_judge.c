@@ -339,7 +339,7 @@ int tensor_draft_encode(struct tensor_draft *d, enum quant_view values, uint64_t
 {
     struct reader rd = {d, head, tensor_values_width(values)};
     struct tensor_encode t = {
-        .from = {values, read_values, &rd}, .shape = *shape, .big = d->base->big, .old = old};
+        .from = {NULL, values, read_values, &rd}, .shape = *shape, .big = d->base->big, .old = old};
     struct edit_draft *draft;
     uint64_t at, nbytes;
     int r = edit_shape_bytes(shape, &nbytes, e);

@@ -24,7 +24,7 @@ bool quant_can_encode(const struct quant_type *t, bool big)
 
 static int fail(struct quant_fault *fault, int code, const float *src, size_t element)
 {
-    *fault = (struct quant_fault){element, src[element]};
+    *fault = (struct quant_fault){element, {.f32 = src[element], .kind = QUANT_FLOAT}};
     return code;
 }
 
@@ -134,7 +134,7 @@ static int write_changed(const struct target *to, const uint8_t *shown, const ui
         int r = write_run(to, run, end - i, dst + i * to->type->block_bytes, fault);
         if (r == -EOPNOTSUPP) {
             fault->element = first_change(to, shown + i * block, run);
-            widen(to->view, run + fault->element * width, 1, &fault->value);
+            widen(to->view, run + fault->element * width, 1, &fault->value.f32);
         }
         fault->element += r ? i * len : 0;
         if (r)

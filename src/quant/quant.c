@@ -93,19 +93,11 @@ void quant_swap_fields(const struct quant_type *t, uint8_t *block)
     }
 }
 
-/* How the blocks of a tensor are decoded. */
-struct blocks {
-    const struct quant_type *type;
-    bool big;
-};
-
-/* n blocks to n * block_len host floats, also from a big-endian file. */
-static void decode(struct blocks in, const uint8_t *src, size_t n, float *dst)
+void quant_decode(const struct quant_type *t, bool big, const uint8_t *src, size_t n, float *dst)
 {
-    const struct quant_type *t = in.type;
     uint8_t room[SWAP_ROOM];
     const size_t most = sizeof(room) / t->block_bytes;
-    if (!in.big || t->swap_count == 0) {
+    if (!big || t->swap_count == 0) {
         t->decode(src, n, dst);
         return;
     }
@@ -120,12 +112,18 @@ static void decode(struct blocks in, const uint8_t *src, size_t n, float *dst)
     }
 }
 
+/* How the blocks of a tensor are decoded. */
+struct blocks {
+    const struct quant_type *type;
+    bool big;
+};
+
 /* n blocks to little-endian values of one kind; dst is aligned to the kind's width. */
 typedef void fill_fn(struct blocks in, const uint8_t *src, size_t n, void *dst);
 
 static void fill_f32(struct blocks in, const uint8_t *src, size_t n, void *dst)
 {
-    decode(in, src, n, dst);
+    quant_decode(in.type, in.big, src, n, dst);
     uint8_t *p = dst;
     for (size_t i = 0; HOST_BIG && i < n * in.type->block_len; i++)
         put_u32(p + 4 * i, get_u32(p + 4 * i, true), false);
@@ -141,7 +139,7 @@ static void fill_narrow(struct blocks in, const uint8_t *src, size_t n, uint16_t
     for (size_t k; n > 0; n -= k) {
         k = n < most ? n : most;
         const size_t values = k * in.type->block_len;
-        decode(in, src, k, value);
+        quant_decode(in.type, in.big, src, k, value);
         narrow(value, values, dst);
         for (size_t i = 0; HOST_BIG && i < values; i++)
             put_u16(dst + i, dst[i], false);

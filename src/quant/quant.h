@@ -118,10 +118,20 @@ double quant_sum_squares(const float *x, size_t n, double mean);
 #define QUANT_BINS 32
 void quant_bins(const float *x, size_t n, float absmax, uint64_t count[QUANT_BINS]);
 
+/* A value as its tensor holds it: `kind` names the member. */
+struct quant_value {
+    union {
+        float f32;
+        double f64;
+        int64_t i64;
+    };
+    enum { QUANT_FLOAT, QUANT_DOUBLE, QUANT_INTEGER } kind;
+};
+
 /* The value that could not be stored: its place among those given, from 0, and the value itself. */
 struct quant_fault {
     uint64_t element;
-    float value;
+    struct quant_value value;
 };
 
 /*
@@ -155,6 +165,22 @@ enum quant_view { QUANT_F32, QUANT_F16, QUANT_BF16 };
  */
 int quant_write(const struct quant_type *t, bool big, enum quant_view view, const uint8_t *old,
                 const uint8_t *values, size_t n, uint8_t *dst, struct quant_fault *fault);
+
+/*
+ * Encode n elements of type `to`, which are whole blocks of both types, from blocks of type `from`
+ * in the same byte order. No overlap.
+ *
+ * From I32, I64 or F64 to an integer type or F64 each value is stored exactly, or is -ERANGE (-EDOM
+ * if it is not finite). All other values are rounded to float32 and then encoded as by
+ * quant_encode(); a finite one that becomes infinite is -ERANGE. A tensor of the same type keeps
+ * its bytes.
+ *
+ * Errors and *fault as in quant_encode(), except that a value of I32, I64 or F64 that cannot be
+ * stored, exactly or as float32, is itself at fault; of those the first. The caller has checked
+ * quant_has_values() and quant_can_encode().
+ */
+int quant_convert(const struct quant_type *from, const struct quant_type *to, bool big,
+                  const uint8_t *src, size_t n, uint8_t *dst, struct quant_fault *fault);
 
 /* Choose the fastest decoders for this machine; before threads start. Optional. */
 void quant_init(void);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Any bytes as values: the first choose a type, a byte order and a view, the rest are blocks of the
- * tensor and then new values for them. Whatever they are, they are encoded or refused; what was
- * encoded is finite where the type holds nothing else, what was refused is the value named; values
- * that did not change leave the bytes alone, in any type. Every kernel set gives the same.
+ * Any bytes as values: the first choose a type, a byte order, a view and another type, the rest are
+ * blocks of the tensor and then new values for them. Whatever they are, they are encoded or refused;
+ * what was encoded is finite where the type holds nothing else, what was refused is the value named;
+ * values that did not change leave the bytes alone, in any type. The blocks are also converted to
+ * the other type, or refused. Every kernel set gives the same.
  */
 #include "fuzz.h"
 
@@ -40,13 +41,18 @@ static bool holds_any(const struct quant_type *t)
            strcmp(t->name, "BF16") == 0 || strcmp(t->name, "F64") == 0;
 }
 
+static bool is_integer(const struct quant_type *t)
+{
+    return t->block_len == 1 && t->name[0] == 'I';
+}
+
 static void check_fault(const struct tensor *t, int r, const struct quant_fault *f)
 {
     const size_t values = t->n * t->type->block_len;
     FUZZ_CHECK(r == -EDOM || r == -ERANGE || r == -EOPNOTSUPP);
     FUZZ_CHECK(f->element < values);
-    FUZZ_CHECK(r != -EDOM || !(isfinite(f->value) || holds_any(t->type)));
-    FUZZ_CHECK(r != -ERANGE || isfinite(f->value));
+    FUZZ_CHECK(r != -EDOM || !(isfinite(f->value.f32) || holds_any(t->type)));
+    FUZZ_CHECK(r != -ERANGE || isfinite(f->value.f32));
     FUZZ_CHECK((r == -EOPNOTSUPP) == !t->type->encode);
 }
 
@@ -93,6 +99,31 @@ static void check_unchanged(struct tensor *t)
     FUZZ_CHECK(memcmp(same, t->raw, t->n * t->type->block_bytes) == 0);
 }
 
+/* The blocks as another type: integers that F64 took come back. */
+static void check_convert(struct tensor *t, uint32_t id)
+{
+    static uint8_t made[STREAM_ROOM * 2], other[STREAM_ROOM * 2], back[RAW_ROOM];
+    const size_t n = t->n * t->type->block_len;
+    struct quant_fault f, g;
+    const struct quant_type *to = quant_find(id);
+    if (!quant_can_encode(to, t->big) || n % to->block_len)
+        return;
+    quant_use(quant_set_at(0));
+    const int r = quant_convert(t->type, to, t->big, t->raw, n, made, &f);
+    FUZZ_CHECK(r == 0 || ((r == -EDOM || r == -ERANGE) && f.element < n));
+    for (size_t s = 1; quant_set_at(s); s++) {
+        quant_use(quant_set_at(s));
+        t->type = quant_find(t->type->id);
+        to = quant_find(id);
+        FUZZ_CHECK(quant_convert(t->type, to, t->big, t->raw, n, other, &g) == r);
+        FUZZ_CHECK(r == 0 || f.element == g.element);
+    }
+    if (r == 0 && is_integer(t->type) && strcmp(to->name, "F64") == 0) {
+        FUZZ_CHECK(quant_convert(to, t->type, t->big, made, n, back, &f) == 0);
+        FUZZ_CHECK(memcmp(back, t->raw, n * t->type->block_bytes) == 0);
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static struct tensor t;
@@ -103,6 +134,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     t.type = quant_find(data[0] % 64);
     t.big = data[1] & 1;
     t.view = (enum quant_view)(data[2] % 3);
+    const uint32_t to = data[2] / 3 % 64;
     if (!quant_has_values(t.type, t.big))
         return 0;
     const size_t raw = t.type->block_bytes, of_values = t.type->block_len * views[t.view].width;
@@ -111,6 +143,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     t.n = size / (raw + of_values) < MOST_BLOCKS ? size / (raw + of_values) : MOST_BLOCKS;
     memcpy(t.raw, data, t.n * raw);
     memcpy(t.stream, data + t.n * raw, t.n * of_values);
+    check_convert(&t, to);
     check_write(&t);
     check_unchanged(&t);
     return 0;

@@ -18,7 +18,7 @@ from ggufmodel import Tensor
 from mountlib import GGUFS, run
 from tensorcase import EDIT, Case, f16, f32, kinds
 
-Q8_0, F32, F16 = 8, 0, 1
+Q8_0, F32, F16, I32, I64, F64 = 8, 0, 1, 26, 27, 28
 
 
 def q8(rows, scale=0.5):
@@ -323,6 +323,18 @@ class Text(Values):
         run('sh', '-c', 'printf q8_0 > "$1"', 'sh', self.tensor('q.weight', 'type'))
         self.set(b'q.weight', type_id=Q8_0, data=self.get('q.weight'))
         self.assertEqual(self.get('q.weight', 'type'), b'Q8_0\n')
+        self.check()
+
+    def test_type_exact(self):
+        """Not by way of float32."""
+        self.put(gguf.encode(samples.keys(), samples.small() + [
+            Tensor(b'i.weight', I32, (2,), struct.pack('<2i', 16777217, -1)),
+            Tensor(b'x.weight', F64, (1,), struct.pack('<d', 1e300))]))
+        self.mount()
+        self.write('i.weight', 'type', b'I64\n')
+        self.set(b'i.weight', type_id=I64, data=struct.pack('<2q', 16777217, -1))
+        self.raises(errno.ERANGE, self.write, 'x.weight', 'type', b'F32\n')
+        self.assertIn('element [0] is 1e+300', self.error('x.weight'))
         self.check()
 
     def test_shape(self):

@@ -57,11 +57,11 @@ static void test_can_encode(void)
 /* What encoding the first n blocks of `values` returns; the fault, if any, is at `element`. */
 static int encoded(uint32_t id, size_t n, uint64_t element)
 {
-    struct quant_fault fault = {UINT64_MAX, 0};
+    struct quant_fault fault = {.element = UINT64_MAX};
     int r = quant_encode(quant_find(id), false, values, n, raw, &fault);
     if (r) {
         CU_ASSERT_EQUAL(fault.element, element);
-        CU_ASSERT_EQUAL(f32_bits(fault.value), f32_bits(values[element]));
+        CU_ASSERT_EQUAL(f32_bits(fault.value.f32), f32_bits(values[element]));
     }
     return r;
 }

@@ -127,7 +127,7 @@ static void change_some(const struct quant_type *t, bool big, enum quant_view vi
     }
     int r = quant_write(t, big, view, raw, stream, n, more, &fault);
     if (!t->encode) {
-        CU_ASSERT_TRUE(r == -EOPNOTSUPP && fault.element == at[0] && fabsf(fault.value) == 2);
+        CU_ASSERT_TRUE(r == -EOPNOTSUPP && fault.element == at[0] && fabsf(fault.value.f32) == 2);
         return;
     }
     CU_ASSERT_EQUAL(r, 0);
@@ -161,7 +161,7 @@ static void refuse_one(const struct quant_type *t, bool big, enum quant_view vie
             false); /* infinity */
     const int want = !t->encode ? -EOPNOTSUPP : holds_any_float(t->id) ? 0 : -EDOM;
     CU_ASSERT_EQUAL(quant_write(t, big, view, raw, stream, n, more, &fault), want);
-    CU_ASSERT_TRUE(!want || (fault.element == at && fault.value == INFINITY));
+    CU_ASSERT_TRUE(!want || (fault.element == at && fault.value.f32 == INFINITY));
     CU_ASSERT_EQUAL(quant_write(t, big, view, NULL, stream, n, more, &fault), want);
     CU_ASSERT_TRUE(!want || fault.element == (t->encode ? at : 0));
 }

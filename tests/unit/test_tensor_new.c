@@ -296,19 +296,36 @@ static void test_values(void)
 
 /* ---- conversions ---- */
 
+/* Float32 holds all values of the other types. */
+static bool is_wide(uint32_t id)
+{
+    return id == I32_ID || id == I64_ID || id == F64_ID;
+}
+
+/* The bytes that the tensor is to have. */
+static int want_bytes(const struct tensor_dir *x, const struct quant_type *t, uint8_t *want)
+{
+    const bool big = x->base->big;
+    const size_t n_elem = (size_t)x->base->n_elem;
+    struct quant_fault fault;
+    size_t n;
+    if (!quant_can_encode(t, big))
+        return -EOPNOTSUPP;
+    if (is_wide(x->base->type))
+        return quant_convert(quant_find(x->base->type), t, big, x->raw, n_elem, want, &fault);
+    uint8_t *f32 = tensor_dir_bytes(x->base, TENSOR_F32, &n);
+    int r = quant_write(t, big, QUANT_F32, NULL, f32, n_elem / t->block_len, want, &fault);
+    free(f32);
+    return r;
+}
+
 static void convert(const struct tensor_dir *x, uint32_t to)
 {
     struct tensor_edit edit = TENSOR_EDIT_INIT;
     struct err e = {0};
-    size_t n, got;
-    const struct quant_type *t = quant_find(to);
-    uint8_t *f32 = tensor_dir_bytes(x->base, TENSOR_F32, &n);
-    uint8_t *want = malloc(n / 4 / t->block_len * t->block_bytes + 1);
-    struct quant_fault fault;
-    int wanted =
-        quant_can_encode(t, x->base->big)
-            ? quant_write(t, x->base->big, QUANT_F32, NULL, f32, n / 4 / t->block_len, want, &fault)
-            : -EOPNOTSUPP;
+    size_t got;
+    uint8_t *want = malloc((size_t)x->base->n_elem * 8);
+    int wanted = want_bytes(x, quant_find(to), want);
     int r = tensor_convert(x->base, to, &x->f, NULL, &edit, &e);
     if (to == x->base->type) {
         CU_ASSERT_EQUAL(r, TENSOR_SAME);
@@ -326,7 +343,6 @@ static void convert(const struct tensor_dir *x, uint32_t to)
     }
     tensor_edit_free(&edit);
     free(want);
-    free(f32);
 }
 
 /* From and to every type, in both byte orders. */
@@ -344,6 +360,54 @@ static void test_convert(void)
                     convert(&x, to);
             tensor_dir_free(&x);
         }
+}
+
+/* Integers and doubles that float32 does not hold: in the last unit of three, in both byte orders. */
+static void test_convert_exact(void)
+{
+    static const struct {
+        uint32_t from, to;
+        uint64_t in, out; /* bits */
+        const char *line; /* of -ERANGE; NULL: it is done */
+    } rows[] = {
+        {I32_ID, I64_ID, 16777217, 16777217, NULL},
+        {I32_ID, I64_ID, 0x80000001, 0xffffffff80000001, NULL},
+        {I64_ID, I32_ID, 2147483647, 2147483647, NULL},
+        {I64_ID, F64_ID, 0x1fffffffffffff, 0x433fffffffffffff, NULL},
+        {F64_ID, I64_ID, 0x433fffffffffffff, 0x1fffffffffffff, NULL},
+        {I64_ID, I32_ID, 2147483648, 0, "[2, 40000] is 2147483648, which I32 does not hold"},
+        {I64_ID, F64_ID, 0x20000000000001, 0, "[2, 40000] is 9007199254740993, which F64 does not"},
+        {F64_ID, F32_ID, 0x7e37e43c8800759c, 0, "[2, 40000] is 1e+300, which F32 does not hold"},
+        {F64_ID, F16_ID, 0xc8078287f49c4a1d, 0, "[2, 40000] is -1e+39, which F16 does not hold"},
+        {F64_ID, Q8_0_ID, 0x7e37e43c8800759c, 0, "[2, 40000] is 1e+300: the scale of its block"},
+    };
+    enum { WIDTH = 65536, AT = 2 * WIDTH + 40000 };
+    for (size_t i = 0; i < 2 * COUNT(rows); i++) {
+        const uint32_t id = rows[i / 2].from;
+        const size_t width = quant_find(id)->block_bytes,
+                     made = quant_find(rows[i / 2].to)->block_bytes;
+        uint8_t *bytes = calloc(3 * WIDTH, width);
+        struct tensor_edit edit = TENSOR_EDIT_INIT;
+        struct tensor_dir x;
+        struct err e = {0};
+        size_t n;
+        put_uint(bytes + AT * width, rows[i / 2].in, width, i % 2);
+        tensor_dir_make(&x, id, i % 2, SHAPE(WIDTH, 3), bytes);
+        int r = tensor_convert(x.base, rows[i / 2].to, &x.f, NULL, &edit, &e);
+        CU_ASSERT_EQUAL_FATAL(r, rows[i / 2].line ? -ERANGE : TENSOR_CHANGED);
+        if (r == -ERANGE) {
+            CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, rows[i / 2].line));
+        } else {
+            struct tensor_base *now = tensor_dir_after(&x, x.base, &edit);
+            uint8_t *got = tensor_dir_bytes(now, TENSOR_RAW, &n);
+            CU_ASSERT_EQUAL(get_uint(got + AT * made, made, i % 2), rows[i / 2].out);
+            free(got);
+            tensor_base_unref(now);
+        }
+        tensor_edit_free(&edit);
+        tensor_dir_free(&x);
+        free(bytes);
+    }
 }
 
 static void progress(void *arg, uint64_t done, uint64_t all)
@@ -397,6 +461,7 @@ static CU_TestInfo tests[] = {
     {"NumPy's arrays", test_npy},
     {"values", test_values},
     {"conversions from and to every type", test_convert},
+    {"conversions of what float32 does not hold", test_convert_exact},
     {"conversions: progress and an early end", test_convert_watched},
     {"conversions: refused", test_convert_refused},
     CU_TEST_INFO_NULL,

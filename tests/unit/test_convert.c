@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: MIT */
+/* quant: blocks of one type to blocks of another, above all of types that float32 does not hold. */
+#include "cu_main.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/count.h"
+#include "golden.h"
+#include "quant/f16.h"
+#include "quant/quant.h"
+#include "quant/types.h"
+
+/* More than are converted at once, and a place in the second part. */
+enum { N = 2048, AT = 1500 };
+
+static uint8_t from[N * 8], to[N * 8], want[N * 8];
+static float values[N];
+
+/* A value of a type: `i` of an integer type, `d` of another. */
+struct number {
+    int64_t i;
+    double d;
+};
+
+static void put_number(uint8_t *p, const struct quant_type *t, bool big, struct number x)
+{
+    uint64_t bits = (uint64_t)x.i;
+    if (t->id == F64_ID)
+        memcpy(&bits, &x.d, sizeof(bits));
+    else if (t->id == F32_ID)
+        bits = f32_bits((float)x.d);
+    else if (t->id == F16_ID)
+        bits = f32_to_f16((float)x.d);
+    else if (t->id == BF16_ID)
+        bits = f32_to_bf16((float)x.d);
+    put_uint(p, bits, t->block_bytes, big);
+}
+
+/* What a value becomes, or the error. */
+struct row {
+    uint32_t from, to;
+    struct number in, out;
+    int code;
+};
+
+#define I(x)     \
+    {            \
+        .i = (x) \
+    }
+#define D(x)     \
+    {            \
+        .d = (x) \
+    }
+
+static const struct row held[] = {
+    {I32_ID, I64_ID, I(16777217), I(16777217), 0},
+    {I32_ID, I64_ID, I(INT32_MAX), I(INT32_MAX), 0},
+    {I32_ID, I64_ID, I(INT32_MIN), I(INT32_MIN), 0},
+    {I32_ID, I16_ID, I(-32768), I(-32768), 0},
+    {I32_ID, I8_ID, I(127), I(127), 0},
+    {I32_ID, F64_ID, I(2147483647), D(2147483647), 0},
+    {I64_ID, I32_ID, I(-16777217), I(-16777217), 0},
+    {I64_ID, I32_ID, I(INT32_MAX), I(INT32_MAX), 0},
+    {I64_ID, I8_ID, I(-128), I(-128), 0},
+    {I64_ID, F64_ID, I(9007199254740991), D(9007199254740991), 0},
+    {I64_ID, F64_ID, I(INT64_MIN), D(-0x1p63), 0},
+    {F64_ID, I64_ID, D(9007199254740991), I(9007199254740991), 0},
+    {F64_ID, I64_ID, D(-0x1p63), I(INT64_MIN), 0},
+    {F64_ID, I32_ID, D(16777217), I(16777217), 0},
+    {F64_ID, I16_ID, D(-0.0), I(0), 0},
+    {F64_ID, I8_ID, D(-128), I(-128), 0},
+    /* Rounded once; the last is not finite before. */
+    {I32_ID, F32_ID, I(16777219), D(16777220), 0},
+    {I64_ID, F32_ID, I(0x4000004000000001), D(0x4.000008p60), 0},
+    {I64_ID, BF16_ID, I(INT64_MAX), D(0x1p63), 0},
+    {F64_ID, F32_ID, D(0x1.0000010000001p0), D(0x1.000002p0), 0},
+    {F64_ID, F32_ID, D(0x1.fffffeffffffp127), D(0x1.fffffep127), 0},
+    {F64_ID, F32_ID, D(1e-300), D(0), 0},
+    {F64_ID, F32_ID, D(-INFINITY), D(-INFINITY), 0},
+    {F64_ID, F16_ID, D(65504), D(65504), 0},
+    {F64_ID, BF16_ID, D(INFINITY), D(INFINITY), 0},
+};
+
+static const struct row refused[] = {
+    {I32_ID, I16_ID, I(32768), I(0), -ERANGE},
+    {I32_ID, I8_ID, I(-129), I(0), -ERANGE},
+    {I32_ID, F16_ID, I(65520), I(0), -ERANGE},
+    {I64_ID, I32_ID, I(2147483648), I(0), -ERANGE},
+    {I64_ID, I32_ID, I(INT64_MIN), I(0), -ERANGE},
+    {I64_ID, F64_ID, I(9007199254740993), I(0), -ERANGE},
+    {I64_ID, F64_ID, I(INT64_MAX), I(0), -ERANGE},
+    {F64_ID, I64_ID, D(0x1p63), I(0), -ERANGE},
+    {F64_ID, I64_ID, D(-1e300), I(0), -ERANGE},
+    {F64_ID, I64_ID, D(0.5), I(0), -ERANGE},
+    {F64_ID, I32_ID, D(16777217.5), I(0), -ERANGE},
+    {F64_ID, I32_ID, D(2147483648), I(0), -ERANGE},
+    {F64_ID, I8_ID, D(1e-300), I(0), -ERANGE},
+    {F64_ID, I32_ID, D(INFINITY), I(0), -EDOM},
+    {F64_ID, I64_ID, D(NAN), I(0), -EDOM},
+    {F64_ID, F32_ID, D(1e300), I(0), -ERANGE},
+    {F64_ID, F32_ID, D(-0x1.ffffffp127), I(0), -ERANGE},
+    {F64_ID, F16_ID, D(-1e39), I(0), -ERANGE},
+    {F64_ID, F16_ID, D(65520.25), I(0), -ERANGE},
+    {F64_ID, BF16_ID, D(1e300), I(0), -ERANGE},
+    {F64_ID, Q8_0_ID, D(1e300), I(0), -ERANGE},
+    {F64_ID, Q8_0_ID, D(1e30), I(0), -ERANGE},
+    {F64_ID, Q4_K_ID, D(-1e39), I(0), -ERANGE},
+    {F64_ID, Q8_0_ID, D(NAN), I(0), -EDOM},
+};
+
+/* A tensor that is zero but for the value of a row. Returns what converting it returns. */
+static int converted(const struct row *r, bool big, struct quant_fault *fault)
+{
+    const struct quant_type *t = quant_find(r->from);
+    memset(from, 0, sizeof(from));
+    put_number(from + (size_t)AT * t->block_bytes, t, big, r->in);
+    return quant_convert(t, quant_find(r->to), big, from, N, to, fault);
+}
+
+static void test_held(void)
+{
+    for (size_t i = 0; i < 2 * COUNT(held); i++) {
+        const struct row *r = &held[i / 2];
+        const struct quant_type *t = quant_find(r->to);
+        const bool big = i % 2;
+        struct quant_fault fault;
+        memset(to, 0xa5, sizeof(to));
+        memset(want, 0, sizeof(want));
+        put_number(want + (size_t)AT * t->block_bytes, t, big, r->out);
+        CU_ASSERT_EQUAL(converted(r, big, &fault), 0);
+        CU_ASSERT_EQUAL(memcmp(to, want, (size_t)N * t->block_bytes), 0);
+    }
+}
+
+/* The place and the value, with all its digits. */
+static void test_refused(void)
+{
+    for (size_t i = 0; i < 2 * COUNT(refused); i++) {
+        const struct row *r = &refused[i / 2];
+        struct quant_fault fault = {.element = UINT64_MAX};
+        CU_ASSERT_EQUAL(converted(r, i % 2, &fault), r->code);
+        CU_ASSERT_EQUAL(fault.element, AT);
+        CU_ASSERT_EQUAL(fault.value.kind, r->from == F64_ID ? QUANT_DOUBLE : QUANT_INTEGER);
+        CU_ASSERT_TRUE(r->from == F64_ID ? fault.value.f64 == r->in.d || isnan(r->in.d)
+                                         : fault.value.i64 == r->in.i);
+    }
+}
+
+/* Of several values that cannot be stored the first is named, also if the later error is another. */
+static void test_first(void)
+{
+    static const uint32_t ids[] = {I32_ID, F32_ID, Q8_0_ID};
+    const struct quant_type *t = quant_find(F64_ID);
+    for (size_t k = 0; k < 2 * COUNT(ids); k++) {
+        struct quant_fault fault;
+        const bool nan_first = k % 2 && ids[k / 2] != F32_ID; /* which it holds */
+        memset(from, 0, sizeof(from));
+        put_number(from + 100 * 8, t, false, (struct number)D(k % 2 ? NAN : 1e300));
+        put_number(from + 200 * 8, t, false, (struct number)D(k % 2 ? 1e300 : NAN));
+        CU_ASSERT_EQUAL(quant_convert(t, quant_find(ids[k / 2]), false, from, N, to, &fault),
+                        nan_first ? -EDOM : -ERANGE);
+        CU_ASSERT_EQUAL(fault.element, k % 2 && !nan_first ? 200 : 100);
+    }
+}
+
+/* A NaN stays one in the floats, with its sign. */
+static void test_nan(void)
+{
+    struct quant_fault fault;
+    const struct quant_type *t = quant_find(F64_ID);
+    put_u64(from, 0xfff8000000000000, false);
+    CU_ASSERT_EQUAL(quant_convert(t, quant_find(F32_ID), false, from, 1, to, &fault), 0);
+    CU_ASSERT_EQUAL(get_u32(to, false), 0xffc00000);
+    CU_ASSERT_EQUAL(quant_convert(t, quant_find(F16_ID), false, from, 1, to, &fault), 0);
+    CU_ASSERT_EQUAL(get_u16(to, false), 0xfe00);
+    CU_ASSERT_EQUAL(quant_convert(t, t, false, from, 1, to, &fault), 0);
+    CU_ASSERT_EQUAL(get_u64(to, false), 0xfff8000000000000);
+}
+
+/* Small whole numbers as every type: from each it is what encoding them gives. */
+static void test_every_type(void)
+{
+    for (size_t i = 0; i < N; i++)
+        values[i] = (float)((int)(i * 7 % 255) - 127);
+    for (uint32_t k = 0; k < QUANT_N_TYPES * 8u; k++) {
+        static const uint32_t sources[] = {I16_ID, I32_ID, I64_ID, F64_ID};
+        const struct quant_type *s = quant_find(sources[k % 4]), *t = quant_find(k / 8);
+        const bool big = k / 4 % 2;
+        struct quant_fault fault;
+        if (!quant_can_encode(t, big))
+            continue;
+        CU_ASSERT_EQUAL(quant_encode(s, big, values, N, from, &fault), 0);
+        CU_ASSERT_EQUAL(quant_encode(t, big, values, N / t->block_len, want, &fault), 0);
+        CU_ASSERT_EQUAL(quant_convert(s, t, big, from, N, to, &fault), 0);
+        CU_ASSERT_EQUAL(memcmp(to, want, (size_t)N / t->block_len * t->block_bytes), 0);
+    }
+}
+
+static CU_TestInfo tests[] = {
+    {"what the new type holds is kept", test_held},
+    {"what it does not hold is named", test_refused},
+    {"the first of several", test_first},
+    {"NaN", test_nan},
+    {"small numbers to every type", test_every_type},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("convert", tests)
