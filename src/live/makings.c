@@ -172,6 +172,7 @@ static int judge(struct live *l, struct making *m)
     m->dirty = false;
     making_queue(l, m);
     int r = check_views(l, m, &e);
+    const bool reported = r < 0 && !l->folders.now; /* to the program that wrote it */
     if (r == 0)
         r = judge_views(l, m, &edit, &e);
     if (r == TENSOR_CHANGED && !m->gone) { /* at the end it may be written meanwhile */
@@ -184,7 +185,7 @@ static int judge(struct live *l, struct making *m)
     tensor_edit_free(&edit);
     if (m->gone)
         view_drafts_reap(l, m);
-    return r < 0 ? r : 0;
+    return r < 0 && !reported ? r : 0;
 }
 
 int makings_judge(struct live *l)

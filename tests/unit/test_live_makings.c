@@ -18,7 +18,7 @@ static const struct script scripts[] = {
      MODEL "n:I8:4=abcd "},
     {"nor at the end of the mount", "tensors",
      "tmkdir n; tput n/type I8; tput n/shape 4; topen A n/raw creat w; trunc A 4;"
-     "write A x " FAR " =EFBIG; release A; later 4; finish =EFBIG",
+     "write A x " FAR " =EFBIG; release A; terror n 'long'; finish",
      MODEL},
     {"what is lost with its write is named at the end, unless it is made again", "tensors sync",
      "tmkdir n; tput n/type I8; tput n/shape 1; tput n/raw 1; tmkdir m; tput m/type I8; tput "
