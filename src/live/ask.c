@@ -84,6 +84,7 @@ void live_interrupt(struct live *l, const void *request)
     struct live_wait *w = NULL;
     lock_take(&l->lock);
     views_interrupt(l, request);
+    makings_interrupt(l, request);
     if (l->flying && l->flight.owner && l->flight.owner->request == request)
         atomic_store(&l->cancel, true); /* answered when the copy has stopped */
     else if (!(w = waits_take(&l->flight.waits, request)) &&

@@ -159,10 +159,13 @@ static int copy(struct live *l, struct view_draft *from, struct live_view *to)
 static int open_view(struct live *l, uint32_t tensor, uint32_t row, enum live_view_kind kind,
                      struct live_view **ret)
 {
-    if (!making_idle(l, tensor) && view_is_busy(l, tensor, row))
-        return -EBUSY;
+    struct making *m;
+    int r = making_idle(l, tensor, &m);
+    if (r == 0 && !m && view_is_busy(l, tensor, row))
+        r = -EBUSY;
     struct view_draft *d = view_find(l, tensor, row);
-    int r = d ? 0 : view_make(l, tensor, row, kind, &d);
+    if (r == 0 && !d)
+        r = view_make(l, tensor, row, kind, &d);
     return r < 0 ? r : view_join(l, d, O_WRONLY, ret);
 }
 

@@ -110,6 +110,7 @@ struct preview_copies {
 struct judge;
 struct view_draft;
 struct making;
+struct made_wait;
 
 /* A draft that has ended: the kernel may still ask for its attributes, and open it. */
 struct ended {
@@ -151,9 +152,9 @@ struct live {
     struct making *makings_added;                /* owned list: tensors by now, not on the disk */
     struct making *makings_gone;                 /* owned list: those that were */
     struct making *due_making, *due_last;        /* list of those to be judged: makings.h */
-    const struct making
-        *judging;        /* nothing of it may be written: `made` is signalled when that ends */
-    pthread_cond_t made; /* one was judged; or `copying` ended */
+    const struct making *judging; /* nothing of it may be written until `made` is signalled */
+    struct made_wait *made_waits; /* not owned list: requests that wait for that */
+    pthread_cond_t made;          /* one was judged; or `copying` ended */
     struct making *made_name[LIVE_KNOWN]; /* those that are by the hash of the folder's name */
     struct making
         *made_content[LIVE_KNOWN];          /* those that were added by the hash of their content */

@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
+#include "live/tensors.h"
+
 /* Seconds after which a lookup is forgotten that no open has followed. */
 #define WITHIN 10
 
@@ -92,4 +94,25 @@ void lookers_free(struct looker **all)
 {
     while (*all)
         take_out(all);
+}
+
+/* ---- the origin of calls ---- */
+
+static _Thread_local uint64_t program_now;
+static _Thread_local const void *request_now;
+
+void live_caller(uint64_t program, const void *request)
+{
+    program_now = program;
+    request_now = request;
+}
+
+uint64_t caller_program(void)
+{
+    return program_now;
+}
+
+const void *caller_request(void)
+{
+    return request_now;
 }

@@ -33,4 +33,8 @@ uint32_t lookers_node(const struct looker *all, uint32_t tensor, uint32_t row);
 void looker_done(struct looker **all, struct looker *k);
 void lookers_free(struct looker **all);
 
+/* The origin of this thread's calls, as live_caller() was given it. */
+uint64_t caller_program(void);
+const void *caller_request(void);
+
 #endif

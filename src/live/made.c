@@ -101,24 +101,48 @@ void making_regained(struct live *l, const char *file)
     }
 }
 
-void making_wait(struct live *l, const struct making *m)
+static unsigned waiting(const struct live *l)
 {
-    while (l->judging == m)
-        lock_wait(&l->lock, &l->made, NULL);
+    unsigned n = 0;
+    for (const struct made_wait *w = l->made_waits; w; w = w->next)
+        n++;
+    return n;
 }
 
-struct making *making_idle(struct live *l, uint32_t number)
+static void end_wait(struct live *l, const struct made_wait *w)
+{
+    struct made_wait **at = &l->made_waits;
+    while (*at != w)
+        at = &(*at)->next;
+    *at = w->next;
+}
+
+int making_wait(struct live *l, const struct making *m)
+{
+    struct made_wait w = {.request = caller_request(), .next = l->made_waits};
+    if (l->judging != m)
+        return 0;
+    if (waiting(l) >= MAKING_WAITS)
+        return -EBUSY;
+    l->made_waits = &w;
+    while (l->judging == m && !w.interrupted)
+        lock_wait(&l->lock, &l->made, NULL);
+    end_wait(l, &w);
+    return w.interrupted ? -EINTR : 0;
+}
+
+int making_idle(struct live *l, uint32_t number, struct making **ret)
 {
     struct err e = {0};
-    const struct making *m = making_of(l, number);
-    int r = 0;
-    if (!m)
-        return NULL;
-    making_wait(l, m);
+    struct making *m = *ret = making_of(l, number);
+    int r = m ? making_wait(l, m) : 0;
+    if (!m || r < 0)
+        return r;
     do /* only a snapshot has the number of a new tensor */
         r = m->content ? batch_freshen(l, &e) : 0;
     while (preview_again(l, &r, &e));
-    return making_of(l, number);
+    *ret = making_of(l, number);
+    return 0;
 }
 
 struct view_draft *making_draft(const struct live *l, const struct making *m,
@@ -296,11 +320,11 @@ int live_making_unlink(struct live *l, uint32_t number, uint32_t row)
     lock_take(&l->lock);
     struct making *m = making_of(l, number);
     bool shown = m && (find(l, m, row) || m->aside >> row & 1);
-    m = shown ? making_idle(l, number) : NULL;
-    if (m)
+    int r = shown ? making_idle(l, number, &m) : -ENOENT;
+    if (r == 0 && m)
         take_out(l, m, row);
-    else if (shown) /* it is a tensor by now */
+    else if (r == 0) /* it is a tensor by now */
         folder_hide(folders_find(&l->folders, number), row);
     lock_drop(&l->lock);
-    return shown ? 0 : -ENOENT;
+    return r;
 }

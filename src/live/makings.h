@@ -13,6 +13,14 @@
 #include "live/view.h"
 
 #define MAKING_QUIET 2
+/* Requests that wait while one is judged: each takes a thread of the mount. */
+#define MAKING_WAITS 4
+
+struct made_wait {
+    const void *request; /* for live_interrupt() */
+    bool interrupted;
+    struct made_wait *next;
+};
 
 struct making {
     size_t place;        /* in live.makings */
@@ -69,6 +77,8 @@ void making_end(struct live *l, struct making *m);
  * that no handle may write, or all at the end, are in a list in the order of `last`. */
 void making_queue(struct live *l, struct making *m);
 void making_unqueue(struct live *l, struct making *m);
+/* The request that waits got a signal. */
+void makings_interrupt(struct live *l, const void *request);
 /* The end of the mount has come. */
 void makings_hurry(struct live *l);
 

@@ -262,6 +262,18 @@ void views_interrupt(struct live *l, const void *request)
             atomic_store(&d->cancel, true);
 }
 
+void makings_interrupt(struct live *l, const void *request)
+{
+    struct made_wait *w = l->made_waits;
+    assert(lock_held(&l->lock));
+    while (w && w->request != request)
+        w = w->next;
+    if (!w)
+        return;
+    w->interrupted = true;
+    (void)pthread_cond_broadcast(&l->made);
+}
+
 /* ---- drafts ---- */
 
 uint64_t view_draft_size(const struct view_draft *d)

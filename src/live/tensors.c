@@ -260,10 +260,12 @@ static int remove_locked(struct live *l, const char *file)
     struct folder *f = NULL;
     struct err e = {0};
     struct making *m;
-    while ((m = making_named(l, file)) &&
+    int r = 0;
+    while (r == 0 && (m = making_named(l, file)) &&
            l->judging == m) /* it may be a tensor then, and another one new */
-        making_wait(l, m);
-    int r = find_shown(l, file, &t);
+        r = making_wait(l, m);
+    if (r == 0)
+        r = find_shown(l, file, &t);
     if (r == 0)
         r = room(l, t.number, &f);
     if (r < 0)

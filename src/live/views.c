@@ -11,15 +11,6 @@
 #include "live/makings.h"
 #include "live/tensor_batch.h"
 
-static _Thread_local uint64_t caller_program;
-static _Thread_local const void *caller_request;
-
-void live_caller(uint64_t program, const void *request)
-{
-    caller_program = program;
-    caller_request = request;
-}
-
 /* ---- drafts ---- */
 
 static time_t seconds(void)
@@ -33,7 +24,8 @@ static time_t seconds(void)
 static bool is_left(const struct view_draft *d)
 {
     return d->begun && d->handles == 0 &&
-           (!caller_program || d->program != caller_program || seconds() - d->begun > VIEW_BEGUN);
+           (!caller_program() || d->program != caller_program() ||
+            seconds() - d->begun > VIEW_BEGUN);
 }
 
 /* What it was begun from is no longer what the tensor is: it is never accepted. */
@@ -129,7 +121,7 @@ int view_make(struct live *l, uint32_t tensor, uint32_t row, enum live_view_kind
 
 static struct looker *find_looker(struct live *l, uint32_t tensor, uint32_t row)
 {
-    return lookers_find(l->lookers, caller_program, tensor, row);
+    return lookers_find(l->lookers, caller_program(), tensor, row);
 }
 
 uint32_t live_view_node(struct live *l, uint32_t tensor, uint32_t row)
@@ -163,7 +155,7 @@ int view_join(struct live *l, struct view_draft *d, int flags, struct live_view 
     d->handles++;
     d->writers += h->writes;
     if (h->writes) {
-        d->program = caller_program;
+        d->program = caller_program();
         d->begun = 0;
     }
     if (d->making) {
@@ -215,7 +207,7 @@ int live_view_open(struct live *l, uint32_t tensor, uint32_t row, enum live_view
     if (r == 0 && (!tensor_folder(l, tensor)))
         r = -ENOMEM;
     if (r == 0 && !k) {
-        r = lookers_add(&l->lookers, caller_program, tensor, row, (unsigned)kind);
+        r = lookers_add(&l->lookers, caller_program(), tensor, row, (unsigned)kind);
         r = r < 0 ? r : -ESTALE;
     }
     if (r == 0 && !(d = view_find(l, tensor, row)))
@@ -237,10 +229,12 @@ int live_view_create(struct live *l, uint32_t tensor, uint32_t row, enum live_vi
     if (unready.code)
         return unready.code;
     lock_take(&l->lock);
-    (void)making_idle(l, tensor);
+    struct making *m;
+    int r = making_idle(l, tensor, &m);
     struct folder *f = tensor_folder(l, tensor);
     struct view_draft *d = view_find(l, tensor, row);
-    int r = !f ? -ENOMEM : view_is_busy(l, tensor, row) ? -EBUSY : 0;
+    if (r == 0)
+        r = !f ? -ENOMEM : view_is_busy(l, tensor, row) ? -EBUSY : 0;
     if (r == 0 && !d)
         r = view_make(l, tensor, row, kind, &d);
     if (r == 0)
@@ -262,7 +256,7 @@ static bool is_over(const struct view_draft *d)
 /* -ESTALE: the kernel looks the name up again, for what is there now. */
 static int look_again(struct live *l, const struct view_draft *d)
 {
-    int r = lookers_add(&l->lookers, caller_program, d->tensor, d->row, (unsigned)d->kind);
+    int r = lookers_add(&l->lookers, caller_program(), d->tensor, d->row, (unsigned)d->kind);
     return r < 0 ? r : -ESTALE;
 }
 
@@ -280,13 +274,15 @@ int live_view_open_node(struct live *l, uint32_t node, int flags, struct live_vi
                         bool *first)
 {
     struct view_draft *d;
+    struct making *m;
+    bool writes = sys_open_changes(flags);
     lock_take(&l->lock);
     int r = draft_of_node(l, node, &d);
-    if (r == 0 && d->making) {
-        (void)making_idle(l, d->tensor);
-        r = draft_of_node(l, node, &d);
+    if (r == 0 && d->making && writes) {
+        r = making_idle(l, d->tensor, &m);
+        if (r == 0)
+            r = draft_of_node(l, node, &d);
     }
-    bool writes = sys_open_changes(flags);
     if (r == 0 && writes && is_over(d))
         r = d->making ? look_again(l, d) : -ESTALE;
     if (r == 0 && writes && view_is_busy(l, d->tensor, d->row))
@@ -317,7 +313,7 @@ int live_view_write(struct live *l, struct live_view *h, uint64_t off, const voi
     h->closed = false;
     int r = d->of->write(l, d, h->append, off, bytes, n);
     if (r > 0)
-        r = d->of->judge(l, d, false, caller_request);
+        r = d->of->judge(l, d, false, caller_request());
     if (r == -EINTR) { /* so it was not written */
         lock_take(&l->lock);
         view_event(&d->state, VIEW_TAKE_BACK);

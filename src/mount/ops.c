@@ -65,6 +65,8 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     struct mnt *m = mnt_of(req);
     struct shelf_file *f = NULL;
     live_caller((uint64_t)fuse_req_ctx(req)->pid, req);
+    if (sys_open_changes(fi->flags)) /* it may wait */
+        answer_interruptible(req, m->shelf);
     int r = shelf_open_file(m->shelf, ino, fi->flags, &f);
     if (r == 0 && (fi->flags & O_ACCMODE) != O_RDONLY)
         mnt_made(m, NULL);

@@ -29,6 +29,13 @@ static void on_done(struct live_wait *w, int result)
     (void)fuse_reply_err(req, -result);
 }
 
+/* The call that follows may wait in this thread, until the program gets a signal. */
+static void may_wait(fuse_req_t req)
+{
+    live_caller((uint64_t)fuse_req_ctx(req)->pid, req);
+    answer_interruptible(req, shelf_of(req));
+}
+
 /* A wait for this request, of an open file or NULL; NULL: no memory, and it was replied to. */
 static struct parked *park(fuse_req_t req, struct shelf_file *file)
 {
@@ -38,7 +45,7 @@ static struct parked *park(fuse_req_t req, struct shelf_file *file)
         return NULL;
     }
     *p = (struct parked){.wait = {.done = on_done, .request = req}, .req = req, .file = file};
-    answer_interruptible(req, shelf_of(req));
+    may_wait(req);
     return p;
 }
 
@@ -55,6 +62,7 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
     struct tree_entry e;
     struct shelf_file *f;
     (void)mode; /* permissions come from the model */
+    may_wait(req);
     int r = shelf_create(shelf_of(req), parent, name, fi->flags, &e, &f);
     if (r < 0) {
         (void)fuse_reply_err(req, -r);
@@ -127,6 +135,7 @@ void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_
 
 void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
+    may_wait(req);
     (void)fuse_reply_err(req, -shelf_unlink(shelf_of(req), parent, name));
 }
 
@@ -206,8 +215,7 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
                               .req = req,
                               .ino = ino,
                               .file = fi ? file_of(fi) : NULL};
-    answer_interruptible(req, shelf_of(req));
-    live_caller((uint64_t)fuse_req_ctx(req)->pid, req);
+    may_wait(req);
     int r = to_set & FUSE_SET_ATTR_SIZE ? begin_truncate(p, (uint64_t)attr->st_size) : 0;
     if (r != LIVE_PARKED)
         on_truncated(&p->wait, r);
@@ -242,6 +250,7 @@ void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, 
     struct tree_entry e;
     struct shelf_file *f = NULL;
     (void)dev;
+    may_wait(req);
     int r = S_ISREG(mode) ? shelf_create(shelf_of(req), parent, name, O_EXCL, &e, &f) : -EPERM;
     if (r == 0)
         mnt_made(mnt_of(req), f);
@@ -258,5 +267,6 @@ void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t new_parent, const char *
 
 void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
+    may_wait(req);
     (void)fuse_reply_err(req, -shelf_rmdir(shelf_of(req), parent, name));
 }

@@ -13,8 +13,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/count.h"
 #include "faultsys.h"
-#include "live/core.h"
+#include "live/makings.h"
 #include "model_dir.h"
 #include "place.h"
 #include "quant/types.h"
@@ -62,9 +63,8 @@ struct room {
 
 static void *run_call(void *arg)
 {
-    struct room *x = arg;
-    x->result = x->call(x->t);
-    return NULL;
+    const struct room *x = arg;
+    return (void *)(intptr_t)x->call(x->t);
 }
 
 /* The judge: the other thread calls, and waits for it. */
@@ -126,17 +126,28 @@ static void judged(struct room *x, void (*hook)(void *))
     CU_ASSERT_PTR_NULL_FATAL(x->fs.before);
 }
 
-/* n is judged, and meanwhile a program calls. */
-static void meanwhile(struct room *x, int (*call)(struct tree *t))
+static void ends(pthread_t thread, int want)
+{
+    void *result;
+    (void)pthread_join(thread, &result);
+    CU_ASSERT_EQUAL((intptr_t)result, want);
+}
+
+/* n is judged, and meanwhile a program calls, which `hook` begins. */
+static void with_call(struct room *x, int (*call)(struct tree *t), void (*hook)(void *), int want)
 {
     (void)sem_init(&waits, 0, 0);
     watched = &x->t->live->made;
     x->call = call;
-    judged(x, begin_call);
-    (void)pthread_join(x->thread, NULL);
-    CU_ASSERT_EQUAL(x->result, 0);
+    judged(x, hook);
+    ends(x->thread, want);
     watched = NULL;
     (void)sem_destroy(&waits);
+}
+
+static void meanwhile(struct room *x, int (*call)(struct tree *t))
+{
+    with_call(x, call, begin_call, 0);
 }
 
 static void end(struct room *x)
@@ -239,6 +250,77 @@ static void test_remove(void)
     end(&x);
 }
 
+/* ---- calls that do not wait to the end ---- */
+
+static int open_view(struct tree *t)
+{
+    struct viewfile v;
+    int r = viewfile_open(t, "n", "raw", O_WRONLY, &v);
+    return r < 0 ? r : viewfile_close(&v);
+}
+
+static void interrupt_call(void *arg)
+{
+    struct room *x = arg;
+    struct live *l = x->t->live;
+    begin_call(x);
+    lock_take(&l->lock);
+    const void *request = l->made_waits->request;
+    lock_drop(&l->lock);
+    tree_interrupt(x->t, request);
+}
+
+static void test_interrupted(void)
+{
+    static int (*const calls[])(struct tree *) = {open_view, unlink_view, create_view,
+                                                  rename_helper, remove_tensor};
+    for (size_t i = 0; i < COUNT(calls); i++) {
+        struct room x;
+        begin(&x);
+        with_call(&x, calls[i], interrupt_call, -EINTR);
+        shows(x.t, "123");
+        end(&x);
+    }
+}
+
+static void read_and_look(void *arg)
+{
+    const struct room *x = arg;
+    shows(x->t, "123");
+    CU_ASSERT_EQUAL(lookup(x->t, "tensors/n", "type"), 0);
+}
+
+static void test_read(void)
+{
+    struct room x;
+    begin(&x);
+    judged(&x, read_and_look);
+    end(&x);
+}
+
+static pthread_t others[MAKING_WAITS - 1];
+
+static void begin_too_many(void *arg)
+{
+    struct room *x = arg;
+    for (size_t i = 0; i < COUNT(others); i++) {
+        begin_call(x);
+        others[i] = x->thread;
+    }
+    begin_call(x);
+    CU_ASSERT_EQUAL(x->call(x->t), -EBUSY);
+}
+
+static void test_too_many(void)
+{
+    struct room x;
+    begin(&x);
+    with_call(&x, unlink_view, begin_too_many, 0);
+    for (size_t i = 0; i < COUNT(others); i++)
+        ends(others[i], 0);
+    end(&x);
+}
+
 /* ---- the folder is synced ---- */
 
 static bool in_file(const struct room *x, const char *name)
@@ -316,6 +398,9 @@ static void test_released(void)
 }
 
 static CU_TestInfo tests[] = {
+    {"a signal ends the wait of each call", test_interrupted},
+    {"a call that only reads does not wait", test_read},
+    {"only so many calls wait", test_too_many},
     {"its drafts are let go of once it is written", test_released},
     {"fsync of the folder waits for it", test_synced},
     {"and for one that is made meanwhile", test_synced_with_another},
