@@ -90,9 +90,10 @@ static int prepare(const struct tree *t, struct edit_file *f, struct err *e)
 }
 
 /* Open the file for writing, with the lock, if all that edits need is there; else f stays closed.
- * of: the file that it must be; NULL: any. */
-static int open_for_editing(const struct tree *t, const struct model_file *m,
-                            const struct edit_file *of, struct edit_file *f, struct err *e)
+ * of: the file that it must be; NULL: any. A recovery changes it, also where what follows fails: its id
+ * is noted again. */
+static int open_for_editing(const struct tree *t, const struct model_file *m, struct edit_file *of,
+                            struct edit_file *f, struct err *e)
 {
     int r = try_attributes(t, m, e);
     if (r == 0)
@@ -104,8 +105,11 @@ static int open_for_editing(const struct tree *t, const struct model_file *m,
     r = edit_try_handle(f, e);
     if (r == 0 && of)
         r = edit_file_fresh(of, e);
-    if (r == 0)
+    if (r == 0) {
         r = prepare(t, f, e);
+        if (of)
+            of->id = f->id;
+    }
     if (r < 0)
         edit_file_close(f);
     return r;
@@ -147,6 +151,15 @@ static int shard_prefix(const struct model_file *m, int r, struct err *e)
     return err_prefix(e, r, "shard %s", show(shown, name, strlen(name)));
 }
 
+static void close_shards(struct tree *t)
+{
+    for (size_t i = 1; i < t->n_shard; i++)
+        model_free(&t->shard[i]);
+    free(t->shard);
+    t->shard = NULL;
+    t->n_shard = 0;
+}
+
 /* Tensors are edited in all files: if one of them cannot be, none is. The others are unlocked. */
 static void shard_not_writable(struct tree *t, const struct model_file *m, const char *why)
 {
@@ -159,7 +172,7 @@ static void shard_not_writable(struct tree *t, const struct model_file *m, const
     if (t->locked)
         (void)flock(t->model.file.fd, LOCK_UN);
     t->locked = false;
-    begin_close(t);
+    close_shards(t);
 }
 
 /* Keys are in the first file: of the others only what a crash left is looked for. Reading does not
@@ -196,9 +209,37 @@ static int found_shard(void *arg, struct model_file *m, struct err *e)
     return 0;
 }
 
+static bool is_same_folder(int a, int b)
+{
+    struct stat x, y;
+    return fstat(a, &x) == 0 && fstat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+static int folder_before(const struct tree *t, size_t i)
+{
+    return i > 1 ? t->others[i - 1].dir : t->model.dir;
+}
+
+/* For begin_is_changed(). Most are in one folder, which is open once. */
+static void note_opened(struct tree *t, size_t i, const struct model_file *m)
+{
+    if (i == 1)
+        t->others = calloc(t->shards.n, sizeof(*t->others));
+    if (!t->others)
+        return;
+    struct edit_file *f = &t->others[i];
+    *f = m->file;
+    f->fd = -1;
+    f->dir = folder_before(t, i);
+    if (!is_same_folder(f->dir, m->dir))
+        f->dir = fcntl(m->dir, F_DUPFD_CLOEXEC, 0);
+    t->n_others = i + 1;
+}
+
 static void keep_shard(void *arg, size_t i, struct model_file *m)
 {
     struct tree *t = arg;
+    note_opened(t, i, m);
     if (t->writable && m->overlay.planted.code && t->opt.tensors)
         shard_not_writable(t, m, m->overlay.planted.msg);
     edit_overlay_free(&m->overlay);
@@ -221,19 +262,56 @@ struct model_opener begin_opener(struct tree *t)
 
 void begin_close(struct tree *t)
 {
-    for (size_t i = 1; i < t->n_shard; i++)
-        model_free(&t->shard[i]);
-    free(t->shard);
-    t->shard = NULL;
-    t->n_shard = 0;
+    close_shards(t);
+    for (size_t i = t->n_others; i-- > 1;)
+        if (t->others[i].dir != folder_before(t, i) && t->others[i].dir >= 0)
+            (void)close(t->others[i].dir);
+    free(t->others);
 }
 
-bool begin_is_changed(const struct tree *t)
+/* ---- what other programs change ---- */
+
+/* Files that one call looks at, beside the first. */
+#define LOOK_MOST ((size_t)1024)
+
+/* What a file was when it was opened. */
+static struct edit_file opened(struct tree *t, size_t i)
 {
-    bool changed = edit_file_fresh(&t->opened, NULL) == -ESTALE;
-    for (size_t i = 1; i < t->n_shard && !changed; i++)
-        changed = edit_file_fresh(&t->shard[i].file, NULL) == -ESTALE;
-    return changed;
+    (void)pthread_mutex_lock(&t->newest.lock);
+    struct edit_file f = i ? t->others[i] : t->opened;
+    (void)pthread_mutex_unlock(&t->newest.lock);
+    return f;
+}
+
+struct edit_id begin_opened(struct tree *t)
+{
+    return opened(t, 0).id;
+}
+
+/* Not if it may be this tree that changes the file, where editing begins or has begun meanwhile. */
+static bool is_stale(struct tree *t, size_t i, const struct live *l)
+{
+    const unsigned begun = atomic_load(&t->begun);
+    const struct edit_file f = opened(t, i);
+    return edit_file_fresh(&f, NULL) == -ESTALE && begun % 2 == 0 &&
+           atomic_load(&t->begun) == begun && atomic_load(&t->live) == l;
+}
+
+bool begin_is_changed(struct tree *t, const struct live *l)
+{
+    if (!l && is_stale(t, 0, l))
+        return true;
+    if (t->n_others < 2 || (l && t->n_shard))
+        return false;
+    size_t i = atomic_load(&t->look), left = t->n_others - 1;
+    bool stale = false;
+    for (left = left < LOOK_MOST ? left : LOOK_MOST; left > 0 && !stale; left--) {
+        i = i > 0 && i < t->n_others ? i : 1;
+        stale = is_stale(t, i, l);
+        i += !stale;
+    }
+    atomic_store(&t->look, i);
+    return stale;
 }
 
 /* ---- the model's own file for programs ---- */
@@ -244,7 +322,7 @@ bool begin_is_changed(const struct tree *t)
  */
 static bool is_replaced(struct tree *t)
 {
-    struct edit_file f = t->opened;
+    struct edit_file f = opened(t, 0);
     if (t->opt.strategy != EDIT_AUTO)
         return t->opt.strategy != EDIT_INPLACE;
     f.fd = t->model.file.fd;
@@ -320,27 +398,31 @@ void begin_parsed(struct tree *t)
 
 /* ---- the first edit ---- */
 
-/* Open a file for writing in the place of the one that is open for reading. */
-static int take_file(struct tree *t, struct model_file *m, struct err *e)
+/* Open file i for writing in the place of the one that is open for reading. */
+static int take_file(struct tree *t, size_t i, struct err *e)
 {
+    struct model_file *m = i ? &t->shard[i] : &t->model;
     struct edit_file f = {.fd = -1}, old = m->file;
     int r = open_for_editing(t, m, &old, &f, e);
-    if (r < 0)
-        return r == -EWOULDBLOCK ? -EBUSY : r;
-    m->file = f;
-    edit_file_close(&old);
-    return 0;
+    m->file = r < 0 ? old : f;
+    (void)pthread_mutex_lock(&t->newest.lock);
+    if (i < t->n_others || i == 0)
+        (i ? &t->others[i] : &t->opened)->id = m->file.id;
+    (void)pthread_mutex_unlock(&t->newest.lock);
+    if (r == 0)
+        edit_file_close(&old);
+    return r == -EWOULDBLOCK ? -EBUSY : r;
 }
 
 /* All that are edited: else none of them stays locked. */
 static int take_files(struct tree *t, struct err *e)
 {
     size_t taken = 1;
-    int r = take_file(t, &t->model, e);
+    int r = take_file(t, 0, e);
     if (r < 0)
         return r;
     for (; taken < t->n_shard && r == 0; taken++) {
-        r = take_file(t, &t->shard[taken], e);
+        r = take_file(t, taken, e);
         if (r < 0)
             (void)shard_prefix(&t->shard[taken], r, e);
     }
@@ -380,8 +462,10 @@ int begin_editing(struct tree *t, struct live **ret)
     int r = t->writable ? 0 : -EROFS;
     if (r == 0 && !atomic_load(&t->live)) {
         (void)pthread_mutex_lock(&t->beginning);
+        atomic_fetch_add(&t->begun, 1);
         if (!atomic_load(&t->live))
             r = begin(t, &e);
+        atomic_fetch_add(&t->begun, 1);
         (void)pthread_mutex_unlock(&t->beginning);
         if (r < 0)
             note_refusal(t, &e);

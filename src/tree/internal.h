@@ -17,10 +17,14 @@ enum { ROOT_METADATA = 0, ROOT_TENSORS = 1 };
 
 struct tree {
     struct tree_options opt;
-    struct model_file model;  /* its file, or the first of them; if it is edited that of `live` */
-    struct edit_file opened;  /* what that was when it was opened; its fd is not to be used */
-    char *name;               /* owned: what the file was called, by a link perhaps */
-    struct shards shards;     /* if the model is split */
+    struct model_file model; /* its file, or the first of them; if it is edited that of `live` */
+    struct edit_file opened; /* what that was when it was opened; its fd is not to be used */
+    struct edit_file
+        *others;          /* owned: the same of each other file of a split model; not number 0 */
+    size_t n_others;      /* so many are there, with number 0; else 0 */
+    atomic_size_t look;   /* where begin_is_changed() goes on */
+    char *name;           /* owned: what the file was called, by a link perhaps */
+    struct shards shards; /* if the model is split */
     struct model_file *shard; /* owned: the same of each file but the first, if tensors are edited;
                                  number 0 is not used */
     size_t n_shard;           /* so many are there, with the first; else 0 */
@@ -41,11 +45,12 @@ struct tree {
     _Atomic(struct live *) live;
     bool locked;               /* the model's file is open for writing, with the lock */
     pthread_mutex_t beginning; /* held while editing begins; protects locked and disk */
+    atomic_uint begun;         /* attempts of that, times 2; odd while one goes on */
     bool busy;                 /* read-only, and another process has the lock */
     enum { DISK_UNKNOWN, DISK_NOT_SHOWN, DISK_SHOWN } disk; /* may programs read its own file */
     char refusal[512];      /* why it could not be begun; protected by the lock of `newest` */
     struct keeper *history; /* of `live`; NULL: none is kept */
-    /* Protected by the lock of `newest`: */
+    /* Protected by the lock of `newest`, as is the id of `opened` and `others`: */
     struct held_table held; /* views of the whole that the kernel knows, open files of tensors */
     uint32_t states;        /* numbers given to views of the state of the mount, and the last: */
     uint32_t state, state_snap;
@@ -57,8 +62,13 @@ int begin_open(struct tree *t, struct err *e);
 /* The same of the other files of a split model, for model_open_shards(). */
 struct model_opener begin_opener(struct tree *t);
 void begin_close(struct tree *t);
-/* True if another program changed a file of the model that is not edited yet. The disk is asked. */
-bool begin_is_changed(const struct tree *t);
+/*
+ * True if another program changed a file of the model: of those that `l` does not edit; NULL: none is
+ * edited yet. The disk is asked, of a model of very many files for some of them, in turn.
+ */
+bool begin_is_changed(struct tree *t, const struct live *l);
+/* What the model's file, or the first of them, was when it was opened. */
+struct edit_id begin_opened(struct tree *t);
 /* It is parsed: it may be one that cannot be edited. */
 void begin_parsed(struct tree *t);
 /*

@@ -215,7 +215,9 @@ void tree_let_go(struct tree *t, struct held *h)
 static struct live_counts counts(struct tree *t)
 {
     struct live *l = atomic_load(&t->live);
-    return l ? live_count(l) : (struct live_counts){.changed = begin_is_changed(t)};
+    struct live_counts c = l ? live_count(l) : (struct live_counts){0};
+    c.changed = c.changed || begin_is_changed(t, l);
+    return c;
 }
 
 bool tree_changed(struct tree *t)

@@ -261,11 +261,11 @@ int tree_read(struct tree *t, struct tree_file *f, uint64_t off, size_t n, struc
 /* ---- the model's own file ---- */
 
 /* The file that the snapshot was read from, unchanged; or that it was written to. */
-static bool is_same(const struct tree *t, const struct view *v, const struct stat *st)
+static bool is_same(struct tree *t, const struct view *v, const struct stat *st)
 {
-    struct edit_id id = edit_id_of(st);
+    struct edit_id id = edit_id_of(st), opened = begin_opened(t);
     if (v->snap->number == 0)
-        return v->file && v->file->size == id.size && edit_id_equal(&id, &t->opened.id);
+        return v->file && v->file->size == id.size && edit_id_equal(&id, &opened);
     return v->store->written == v->snap->number && v->snap->gguf->file_size == id.size;
 }
 

@@ -238,6 +238,55 @@ class Split(unittest.TestCase):
             self.assertEqual(caught.exception.errno, errno.ESTALE)
         self.assertEqual(mountlib.get(names[0]), other)
 
+    def replace(self, name, old=b'', new=b''):
+        """Rename a file over a shard, with other bytes in the place of some."""
+        os.rename(mountlib.put(name + '.new', mountlib.get(name).replace(old, new)), name)
+
+    def test_other_replaced(self):
+        """`info` says so of each file, before the first edit and behind it, and edits of keys go on."""
+        names = shards('replaced', cut())
+        for name in names[1:]:
+            for options in ((), ('-o', 'tensors=edit'), ('-o', 'ro')):
+                with self.subTest(name=name, options=options), mountlib.Mount(
+                        names[0], '-o', 'commit=close', *options) as at:
+                    def says():
+                        return b'changed behind the mount' in mountlib.get(at + '/info')
+                    self.assertFalse(says())
+                    os.link(name, name + '.old')
+                    self.replace(name)
+                    self.assertTrue(says())
+                    if 'ro' not in options:
+                        editlib.write(at, 'general.name', name)
+                        self.assertTrue(says())
+                    self.assertEqual(mountlib.get(at + '/tensors/t.5/raw'), tensors()[5].data)
+                    os.rename(name + '.old', name)
+                    self.assertFalse(says())
+
+    def test_one_of_many_replaced(self):
+        """Not all are looked at each time, but in turn."""
+        names = shards('many', cut()[:1] + [[]] * 1030)
+        with mountlib.Mount(names[0]) as at:
+            self.assertNotIn(b'changed behind the mount', mountlib.get(at + '/info'))
+            self.replace(names[-1])
+            said = mountlib.get(at + '/info') + mountlib.get(at + '/info')
+            self.assertIn(b'changed behind the mount', said)
+            self.assertIn(b'changed behind the mount', mountlib.get(at + '/info'))
+
+    def test_other_replaced_in_a_folder(self):
+        """Also after an edit the path shows the file that is there now."""
+        names = shards('folder', cut())
+        was = tensors()[5].data
+        with mountlib.Mount(os.path.dirname(names[0]), '-o', 'commit=close') as top:
+            at = top + '/model.gguf'
+            editlib.write(at, 'general.name', 'edited')
+            self.assertEqual(mountlib.get(at + '/tensors/t.5/raw'), was)
+            self.replace(names[2], was, was[::-1])
+            self.assertEqual(mountlib.get(at + '/tensors/t.5/raw'), was[::-1])
+            self.assertEqual(editlib.read(at, 'general.name'), b'edited\n')
+            editlib.write(at, 'general.name', 'again')
+            self.assertEqual(editlib.read(at, 'general.name'), b'again\n')
+            self.assertEqual(mountlib.get(at + '/tensors/t.5/raw'), was[::-1])
+
     def test_single(self):
         """Not split: one of one, or a name that only looks like a shard's."""
         for name in (NAME % (1, 1), 'x-0001-of-0003.gguf', 'x-00004-of-00003.gguf'):

@@ -220,19 +220,26 @@ static void test_meanwhile(void)
     drop_place(&p);
 }
 
-/* A journal is read through at first, and applied with the first edit. */
-static void test_journal(void)
+/* A model whose edit of general.name from "old!" to "new!" was interrupted. */
+static struct place place_with_journal(const struct content *old, const struct content *new)
 {
     struct place p = new_place("old!");
-    struct content old = model("old!"), new = model("new!");
     struct edit_file f;
     struct err e = {0};
     int dir = open(p.folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     CU_ASSERT_EQUAL_FATAL(edit_file_open(&f, &sys_libc, dir, strrchr(p.model, '/') + 1, true, &e),
                           0);
-    CU_ASSERT_EQUAL_FATAL(journal_write(&f, 0, old.bytes, new.bytes, old.n, &e), 0);
+    CU_ASSERT_EQUAL_FATAL(journal_write(&f, 0, old->bytes, new->bytes, old->n, &e), 0);
     edit_file_close(&f);
     (void)close(dir);
+    return p;
+}
+
+/* A journal is read through at first, and applied with the first edit. */
+static void test_journal(void)
+{
+    struct content old = model("old!"), new = model("new!");
+    struct place p = place_with_journal(&old, &new);
     struct tree *t = image_tree(p.model, &late);
     CU_ASSERT_TRUE(tree_writable(t));
     text_is(t, "metadata/general.name", "new!\n");
@@ -249,6 +256,44 @@ static void test_journal(void)
     text_is(t, "metadata/a.b", "2\n");
     tree_close(t);
     drop_place(&p);
+    free(old.bytes);
+    free(new.bytes);
+}
+
+static const char *recovered_in;
+
+/* The folder cannot be written to from the end of the recovery on. */
+static void close_folder(int priority, const char *line)
+{
+    take_line(priority, line);
+    if (strstr(line, "has been finished"))
+        CU_ASSERT_EQUAL(chmod(recovered_in, 0555), 0);
+}
+
+/* The first edit applies the journal, and fails then: that is no change by another program, and the next
+ * edit does not fail. */
+static void test_journal_then_failure(void)
+{
+    const uid_t user = 65534, was = geteuid();
+    struct content old = model("old!"), new = model("new!");
+    if (was == 0)
+        CU_ASSERT_EQUAL_FATAL(seteuid(user), 0); /* root may write anywhere */
+    struct place p = place_with_journal(&old, &new);
+    struct tree_options o = late;
+    o.log.line = close_folder;
+    recovered_in = p.folder;
+    struct tree *t = image_tree(p.model, &o);
+    CU_ASSERT_EQUAL(do_write(t, "a.b", "2\n", 2), -EACCES);
+    CU_ASSERT_TRUE(file_is(&p, &new));
+    CU_ASSERT_FALSE(tree_changed(t));
+    CU_ASSERT_EQUAL(chmod(p.folder, 0755), 0);
+    CU_ASSERT_EQUAL(do_write(t, "a.b", "2\n", 2), 0);
+    CU_ASSERT_FALSE(tree_changed(t));
+    text_is(t, "metadata/a.b", "2\n");
+    CU_ASSERT_EQUAL(tree_finish(t), 0);
+    tree_close(t);
+    drop_place(&p);
+    CU_ASSERT_EQUAL_FATAL(seteuid(was), 0);
     free(old.bytes);
     free(new.bytes);
 }
@@ -431,6 +476,7 @@ static CU_TestInfo tests[] = {
     {"the model has changed", test_changed},
     {"what is open when the first edit comes", test_meanwhile},
     {"a journal", test_journal},
+    {"a journal, and the first edit fails behind it", test_journal_then_failure},
     {"read-only", test_read_only},
     {"idle", test_idle},
     {"opened again", test_again},
