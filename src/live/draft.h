@@ -41,6 +41,13 @@ enum draft_event {
     DRAFT_EVENTS
 };
 
+/* A stored value, by numbers that no other has in this mount, and its type. */
+struct typed_value {
+    uint64_t id; /* shown_id() */
+    uint32_t kv; /* of struct shown */
+    struct typed type;
+};
+
 struct draft {
     enum draft_state state;
     struct buf text;    /* the content */
@@ -51,8 +58,9 @@ struct draft {
     int refused;        /* REFUSED: why */
     unsigned losses;    /* of struct live, when it was accepted last */
     struct typed typed; /* opened as KEY:TYPE */
-    struct shown before; /* the key's value when it was begun */
-    bool accepted;       /* some of it was accepted since */
+    struct typed_value known; /* the stored value whose type was found last */
+    struct shown before;      /* the key's value when it was begun */
+    bool accepted;            /* some of it was accepted since */
 };
 
 /*

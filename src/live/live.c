@@ -198,34 +198,44 @@ bool live_edits(struct live *l, dev_t dev, ino_t ino)
 
 /* ---- facts ---- */
 
-static void type_of(const struct file *f, const struct shown *shown, struct buf *out)
+/* The type that a file without a value is to have. */
+static struct typed type_without_value(const struct file *f)
 {
-    struct gguf_value v;
-    struct typed type = {0};
-    if (shown_value(shown, &v))
-        type_name_put(&v, out);
-    else if (f->kind == FILE_HELPER && !f->inherited)
-        type = f->typed;
-    else if (f->kind == FILE_KEY && f->name)
-        type = stored_wanted_type(f->name);
-    if (type.set)
-        type_put(&type, out);
+    if (f->kind == FILE_HELPER && !f->inherited)
+        return f->typed;
+    return f->kind == FILE_KEY && f->name ? stored_wanted_type(f->name) : (struct typed){0};
 }
 
-int live_facts(struct live *l, uint32_t number, struct live_facts *ret)
+/* All facts but the type of a value: that is walked without the lock. */
+static int facts(struct live *l, uint32_t number, struct live_facts *ret, struct shown *value)
 {
     LOCKED(&l->lock);
     const struct file *f = names_file(&l->names, number);
     if (!f)
         return -ENOENT;
     const struct name *x = f->name;
-    CLEANUP(shown_free) struct shown shown = look_shown(l, f);
-    *ret = (struct live_facts){.helper = f->kind == FILE_HELPER};
+    *value = look_shown(l, f);
+    struct typed type = value->snap ? (struct typed){0} : type_without_value(f);
+    ret->helper = f->kind == FILE_HELPER;
     if (x && x->key)
         buf_add(&ret->key, x->key, x->key_len);
-    type_of(f, &shown, &ret->type);
+    if (type.set)
+        type_put(&type, &ret->type);
     if (x && x->error)
         buf_str(&ret->error, x->error);
+    return 0;
+}
+
+int live_facts(struct live *l, uint32_t number, struct live_facts *ret)
+{
+    struct gguf_value v;
+    CLEANUP(shown_free) struct shown value = SHOWN_NONE;
+    *ret = (struct live_facts){0};
+    int r = facts(l, number, ret, &value);
+    if (r < 0)
+        return r;
+    if (shown_value(&value, &v))
+        type_name_put(&v, &ret->type);
     if (!buf_error(&ret->key) && !buf_error(&ret->type) && !buf_error(&ret->error))
         return 0;
     live_facts_free(ret);

@@ -51,20 +51,28 @@ struct typed stored_wanted_type(const struct name *x)
     return d && d->typed.set ? d->typed : x->typed;
 }
 
-struct typed stored_known_type(const struct live *l, const struct name *x)
+/* The type of what is stored. All of the value is walked: for a draft once, until it is another. */
+static struct typed stored_type(const struct live *l, const struct name *x)
 {
-    assert(lock_held(&l->lock));
     struct gguf_value v;
-    struct typed type = stored_wanted_type(x);
-    if (type.set)
-        return type;
+    struct typed_value none = {0},
+                       *known = x->file && x->file->draft ? &x->file->draft->known : &none;
     CLEANUP(shown_free) struct shown s = stored_value(l, x);
     if (!shown_value(&s, &v))
         return (struct typed){0};
-    type = type_of_value(&v);
-    if (type.inner && strchr(type.inner, ',')) /* of several: each has that of the one before it */
-        type.inner = NULL;
-    return type;
+    if (known->type.set && known->id == shown_id(&s) && known->kv == s.kv)
+        return known->type;
+    *known = (struct typed_value){shown_id(&s), s.kv, type_of_value(&v)};
+    if (known->type.inner && strchr(known->type.inner, ','))
+        known->type.inner = NULL; /* of several: each has that of the one before it */
+    return known->type;
+}
+
+struct typed stored_known_type(const struct live *l, const struct name *x)
+{
+    assert(lock_held(&l->lock));
+    struct typed wanted = stored_wanted_type(x);
+    return wanted.set ? wanted : stored_type(l, x);
 }
 
 uint64_t stored_rank(const struct live *l, const struct name *x)

@@ -55,6 +55,17 @@ static const struct script scripts[] = {
      UNCHANGED},
     {"a truncation that makes a text longer leaves it to the close", "auto",
      "open A a.count w trunc; write A '12'; trunc A 5; write A 'x' 0; close A =EINVAL", UNCHANGED},
+    {"the type that a key is given while it is written judges the next write", "sync",
+     "open A a.count w trunc; write A 5; flush A; type a.count u8; write A 300 0 =ERANGE;"
+     "close A =ERANGE; text a.count '7\n'; typed a.count u32;"
+     "open A a.count w trunc; write A 5; flush A; type a.count u64; write A 5000000000 0; close A;"
+     "text a.count '5000000000\n'; typed a.count u64; fsync;"
+     "open A a.other w trunc; write A 5; type a.other u64; write A 5000000000 0; close A; fsync",
+     A_NAME "a.count:u64=5000000000 a.other:u64=5000000000 " A_LIST},
+    {"the type that a key has again after a failure judges the next write", "sync",
+     "open A a.count w trunc; write A 5; flush A; type a.count u8; write A 6 0; flush A; fail EIO;"
+     "fsync =EIO; fail; write A 300 0; close A; typed a.count u32; fsync",
+     A_NAME "a.count:u32=300 " A_OTHER A_LIST},
     {"a bool", "auto",
      "put a.new:bool 'true'; open A a.new w trunc; write A 'f'; write A 'alse\n'; close A;"
      "open A a.new w trunc; write A 'f\n' =EINVAL; close A =EINVAL;"

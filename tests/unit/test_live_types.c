@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT */
+/* live: the types of arrays of arrays, which take a walk over all of the value. */
+#include <string.h>
+
+#include "cu_main.h"
+#include "live/core.h"
+#include "live/tensors.h"
+#include "script_run.h"
+#include "text/type_name.h"
+#include "tree/internal.h"
+
+static struct live *live; /* NULL: nothing is counted */
+static unsigned walks, locked;
+
+void __real_type_name_put(const struct gguf_value *v, struct buf *out);
+void __wrap_type_name_put(const struct gguf_value *v, struct buf *out);
+
+void __wrap_type_name_put(const struct gguf_value *v, struct buf *out)
+{
+    if (live) {
+        walks++;
+        locked += lock_held(&live->lock);
+    }
+    __real_type_name_put(v, out);
+}
+
+static void count(const struct run *r)
+{
+    live = r->t->live;
+    walks = locked = 0;
+}
+
+static void run(struct run *r, const char *op)
+{
+    script_do(r, op, strlen(op));
+    CU_ASSERT_FALSE(r->failed);
+}
+
+/* A mount with the key a.rows. */
+static void begin(struct run *r)
+{
+    static const struct script s = {"types", NULL, "", ""};
+    *r = (struct run){.s = &s, .mode = "sync"};
+    r->opt = (struct tree_options){
+        .strategy = EDIT_COPY, .commit = LIVE_COMMIT_SYNC, .log = {.line = script_log}};
+    live_caller(1, NULL);
+    script_model_make(&r->m, 0);
+    script_start(r);
+    run(r, "put 'a.rows:array[array[u8]]' '[1]\n[2]\n'");
+    run(r, "fsync");
+}
+
+static void end(struct run *r)
+{
+    live = NULL;
+    CU_ASSERT_EQUAL(script_finish(r), 0);
+    script_model_drop(&r->m);
+}
+
+static void test_attribute(void)
+{
+    struct run r;
+    begin(&r);
+    count(&r);
+    run(&r, "typed a.rows array[array[u8]]");
+    CU_ASSERT_TRUE(walks > 0);
+    CU_ASSERT_EQUAL(locked, 0);
+    end(&r);
+}
+
+static void test_writes(void)
+{
+    struct run r;
+    begin(&r);
+    run(&r, "open A a.rows w trunc");
+    count(&r);
+    for (int i = 0; i < 100; i++)
+        run(&r, "write A '[7]\n'");
+    run(&r, "flush A");
+    CU_ASSERT_EQUAL(walks, 1);
+    /* What is stored is another value now. */
+    for (int i = 0; i < 100; i++)
+        run(&r, "write A '[8]\n'");
+    run(&r, "flush A");
+    CU_ASSERT_EQUAL(walks, 2);
+    /* It gets another type meanwhile, and that is right at once. */
+    run(&r, "type a.rows array[array[u16]]");
+    run(&r, "write A '[300]\n'");
+    run(&r, "close A");
+    run(&r, "typed a.rows array[array[u16]]");
+    end(&r);
+}
+
+static CU_TestInfo tests[] = {
+    {"an attribute is made without the lock", test_attribute},
+    {"a draft finds the type once for each value", test_writes},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("live_types", tests)
