@@ -159,18 +159,25 @@ int view_join(struct live *l, struct view_draft *d, int flags, struct live_view 
         d->begun = 0;
     }
     if (d->making) {
-        d->making->open += h->writes;
+        d->making->open += h->writes || flags & O_TRUNC; /* see empty() */
         making_queue(l, d->making);
     }
     *ret = h;
     return 0;
 }
 
-/* A handle that was opened so; if it fails it is released. */
+/* A handle that was opened so; if it fails it is released. One that only reads wrote until here. */
 static int empty(struct live *l, struct live_view *h)
 {
+    struct making *m = h->d->making;
     int r = live_view_truncate(l, h, 0);
     h->closed = false;
+    if (m && !h->writes) {
+        lock_take(&l->lock);
+        m->open--;
+        making_touch(l, m);
+        lock_drop(&l->lock);
+    }
     if (r < 0)
         live_view_release(l, h);
     return r;

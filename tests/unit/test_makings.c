@@ -175,6 +175,16 @@ static void shows(struct tree *t, const char *want)
     free(text);
 }
 
+static bool in_file(const struct room *x, const char *name)
+{
+    struct content c = file_now(&x->p);
+    uint8_t text[64] = {(uint8_t)strlen(name)}; /* its length, in 8 bytes, and it */
+    memcpy(text + 8, name, strlen(name));
+    bool found = memmem(c.bytes, c.n, text, 8 + strlen(name));
+    free(c.bytes);
+    return found;
+}
+
 /* ---- calls ---- */
 
 static int unlink_view(struct tree *t)
@@ -321,17 +331,43 @@ static void test_too_many(void)
     end(&x);
 }
 
-/* ---- the folder is synced ---- */
+/* ---- opened to be read, and truncated ---- */
 
-static bool in_file(const struct room *x, const char *name)
+static void look_if_due(void *arg)
 {
-    struct content c = file_now(&x->p);
-    uint8_t text[64] = {(uint8_t)strlen(name)}; /* its length, in 8 bytes, and it */
-    memcpy(text + 8, name, strlen(name));
-    bool found = memmem(c.bytes, c.n, text, 8 + strlen(name));
-    free(c.bytes);
-    return found;
+    const struct room *x = arg;
+    struct live *l = x->t->live;
+    lock_take(&l->lock);
+    l->folders.now = true;
+    CU_ASSERT_FALSE(makings_due(l));
+    l->folders.now = false;
+    lock_drop(&l->lock);
 }
+
+/* Nothing is judged between the open and the truncation. */
+static void test_emptied(void)
+{
+    struct room x;
+    struct viewfile v;
+    begin(&x);
+    faultsys_init(&x.fs, FAULT_NONE, 0, 0);
+    x.fs.before = "ftruncate";
+    x.fs.hook = look_if_due;
+    x.fs.arg = &x;
+    x.t->model.file.sys = &x.fs.sys;
+    CU_ASSERT_EQUAL(viewfile_open(x.t, "n", "raw", O_RDONLY | O_TRUNC, &v), 0);
+    CU_ASSERT_PTR_NULL(x.fs.before);
+    CU_ASSERT_EQUAL(do_sync(x.t), 0);
+    shows(x.t, "");
+    CU_ASSERT_EQUAL(viewfile_close(&v), 0);
+    put(x.t, "n", "raw", "456");
+    CU_ASSERT_EQUAL(do_sync(x.t), 0);
+    CU_ASSERT_TRUE(in_file(&x, "n"));
+    shows(x.t, "456");
+    end(&x);
+}
+
+/* ---- the folder is synced ---- */
 
 static void sync_folder(void *arg)
 {
@@ -398,6 +434,7 @@ static void test_released(void)
 }
 
 static CU_TestInfo tests[] = {
+    {"it is not judged before an open has truncated it", test_emptied},
     {"a signal ends the wait of each call", test_interrupted},
     {"a call that only reads does not wait", test_read},
     {"only so many calls wait", test_too_many},
