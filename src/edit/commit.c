@@ -153,6 +153,9 @@ static int patch_applies(const struct job *j, struct err *e)
     int r = patch_bytes(j->p, &bytes);
     if (r < 0)
         return err_set(e, r, "no memory for the journal");
+    if (bytes > PATCH_MAX_UNITS * PATCH_UNIT)
+        return err_set(e, -EOPNOTSUPP, "inplace: more than %llu GiB of the model change",
+                       (unsigned long long)(PATCH_MAX_UNITS * PATCH_UNIT >> 30));
     return check_bytes(j->f, 2 * bytes + (j->p->image->size - j->p->old_size), "inplace", e);
 }
 

@@ -14,7 +14,7 @@
  *  inplace  the header, and bytes of tensors, are overwritten under a redo journal that holds them.
  *           Requires all other data to stay where it is (tensors may be added at the end), a regular
  *           layout, padding that is zero; in EDIT_AUTO a file over 64 MiB, no more changed bytes than
- *           1 GiB and a quarter of it, and not keep_bytes.
+ *           1 GiB and a quarter of it, and not keep_bytes. Never more than 256 GiB (PATCH_MAX_UNITS).
  *  copy     as reflink, with the data copied. Requires free space.
  * If the options name a strategy that does not apply: -EOPNOTSUPP, with the reason.
  *

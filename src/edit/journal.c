@@ -13,6 +13,8 @@
 #define MAGIC "GGUFSJN1"
 #define FIXED 40 /* bytes before the name */
 #define SUM 8
+/* Bytes of a journal of the largest header, with its sums and some more. */
+#define MOST (GGUF_MAX_HEADER / 64 * 65 + 4096)
 
 static const uint64_t sum_key[2] = {0x6a6f75726e616c20, 0x6f66206767756673}; /* any, but fixed */
 
@@ -184,7 +186,7 @@ static int planted(const char *name, const struct stat *st, const struct stat *m
 static int read_bytes(const struct edit_file *f, int fd, const struct stat *st,
                       const struct stat *model, struct buf *ret, struct err *e)
 {
-    if (st->st_size / 2 > model->st_size + 4096)
+    if (st->st_size / 2 > model->st_size + 4096 || (uint64_t)st->st_size > min_u64(MOST, SIZE_MAX))
         return foreign(e, "it is too large");
     uint8_t *at = buf_extend(ret, (size_t)st->st_size);
     int r = buf_error(ret);

@@ -181,7 +181,7 @@ struct fixed {
     uint64_t sum;
 };
 
-/* False: the sum is wrong, or the rest does not lie in a file of that size. */
+/* False: the sum is wrong, or the rest, or the table, does not lie in a file of that size. */
 static bool decode_fixed(const uint8_t b[PATCH_FIXED], uint64_t file, struct fixed *h,
                          struct patch *p)
 {
@@ -196,9 +196,9 @@ static bool decode_fixed(const uint8_t b[PATCH_FIXED], uint64_t file, struct fix
     p->after = get_u64(b + 24, false);
     p->rest = h->rest;
     return get_u64(b + PATCH_FIXED - 8, false) == h->sum && get_u32(b + 8, false) == PATCH_UNIT &&
-           mul_u64(h->ranges, PATCH_RANGE, &ranges) && mul_u64(h->units, 8, &units) &&
-           add_u64(ranges, units, &h->n) && add_u64(h->n, h->name_len + 8, &h->n) &&
-           add_u64(h->rest, h->n, &end) && end <= file;
+           h->units <= file / PATCH_ROW && mul_u64(h->ranges, PATCH_RANGE, &ranges) &&
+           mul_u64(h->units, 8, &units) && add_u64(ranges, units, &h->n) &&
+           add_u64(h->n, h->name_len + 8, &h->n) && add_u64(h->rest, h->n, &end) && end <= file;
 }
 
 /* The rest, whose sum is right. False: it means nothing, or not what a journal of ours says. */
@@ -228,14 +228,25 @@ static bool decode_rest(const uint8_t *b, const struct fixed *h, uint64_t file, 
     return p->units == h->units && p->units > 0;
 }
 
-/* Read the head. b is empty: it was not written to its end. */
+/* Why nothing of the rest is read: a sparse file can be of any size. NULL: it is not too much. */
+static const char *too_much(const struct fixed *h)
+{
+    return h->units > PATCH_MAX_UNITS || h->ranges > PATCH_MAX_UNITS ? "it is too large"
+           : h->name_len > NAME_MAX                                  ? "it names another file"
+                                                                     : NULL;
+}
+
+/* Read the head. b is empty: it is foreign, or was not written to its end. */
 static int load_head(const struct sys *s, int fd, uint64_t file, struct fixed *h, struct patch *p,
-                     struct buf *b)
+                     struct buf *b, const char **foreign)
 {
     uint8_t fixed[PATCH_FIXED];
     int r = file < PATCH_FIXED ? 0 : sys_read_all(s, fd, fixed, PATCH_FIXED, 0);
     if (r < 0 || file < PATCH_FIXED || !decode_fixed(fixed, file, h, p))
         return r;
+    *foreign = too_much(h);
+    if (*foreign)
+        return 0;
     uint8_t *at = buf_extend(b, (size_t)h->n);
     r = buf_error(b);
     if (r == 0 && at)
@@ -276,10 +287,11 @@ int patch_load(const struct sys *s, int fd, const char *name, uint64_t size, str
     int r = s->fstat(s, fd, &st);
     const uint64_t file = r == 0 ? (uint64_t)st.st_size : 0;
     if (r == 0)
-        r = load_head(s, fd, file, &h, &p, &b);
-    if (r < 0 || b.len == 0)
+        r = load_head(s, fd, file, &h, &p, &b, foreign);
+    if (r < 0 || (b.len == 0 && !*foreign))
         return r;
-    r = decode_head(&b, &h, file, name, size, &p, foreign);
+    if (b.len > 0)
+        r = decode_head(&b, &h, file, name, size, &p, foreign);
     *whole = r == 0 && (*foreign || p.table + p.units * PATCH_ROW == file);
     if (!*whole) {
         patch_free(&p);

@@ -44,6 +44,8 @@
 #define PATCH_MAGIC "GGUFSJN2"
 #define PATCH_UNIT ((uint64_t)64 << 10)
 #define PATCH_SECTOR 512 /* as JOURNAL_SECTOR */
+/* Units of one edit, 256 GiB: a head takes up to 32 bytes of memory for each. */
+#define PATCH_MAX_UNITS ((uint64_t)1 << 22)
 
 struct patch_range {
     uint64_t lo, n;   /* of the model */

@@ -214,6 +214,12 @@ static void test_others(void)
     loads(&x, "GGUFSJN1", 8, most, 0, JOURNAL_VOID, "");
     loads(&x, "GGUFSJN1", 8, most + 1, -ESTALE, 0, "it is too large");
     loads(&x, "", 0, most + 1, 0, JOURNAL_VOID, "");
+    /* Both may be sparse: a header has at most 4 GiB, and sums a 64th of that. */
+    int fd = openat(x.dir, NAME, O_RDWR | O_CLOEXEC);
+    CU_ASSERT_EQUAL(ftruncate(fd, (off_t)1 << 40), 0);
+    (void)close(fd);
+    loads(&x, "GGUFSJN1", 8, ((off_t)65 << 26) + 4097, -ESTALE, 0, "it is too large");
+    loads(&x, "GGUFSJN1", 8, (off_t)1 << 40, -ESTALE, 0, "it is too large");
     teardown(&x);
 }
 

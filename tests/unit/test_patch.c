@@ -321,12 +321,11 @@ static void test_huge(void)
 
 /* ---- when it is done in place ---- */
 
-/* A sparse model of 100 MiB with one tensor of I8. */
-static struct gguf *make_large(struct fixture *x, struct edit_file *f)
+/* A sparse model with one tensor of I8. */
+static struct gguf *make_large(struct fixture *x, uint64_t size, struct edit_file *f)
 {
     struct build b;
     size_t n;
-    uint64_t size = (uint64_t)100 << 20;
     build_init(&b, 3, false);
     build_str(&b, "general.architecture", "test");
     build_tensor(&b, "w", I8, (uint64_t[]){size}, 1, NULL, 0);
@@ -374,7 +373,7 @@ static void test_bounds(void)
     struct fixture x;
     struct edit_file f;
     setup(&x);
-    struct gguf *g = make_large(&x, &f);
+    struct gguf *g = make_large(&x, (uint64_t)100 << 20, &f);
     f.clone = EDIT_CLONE_NO;
     prepared(&f, g, EDIT_AUTO, 1, 0, EDIT_INPLACE);
     prepared(&f, g, EDIT_AUTO, (uint64_t)25 << 20, 0, EDIT_INPLACE);
@@ -382,6 +381,10 @@ static void test_bounds(void)
     prepared(&f, g, EDIT_INPLACE, (uint64_t)26 << 20, 0, EDIT_INPLACE);
     f.clone = EDIT_CLONE_YES;
     prepared(&f, g, EDIT_AUTO, (uint64_t)26 << 20, 0, EDIT_REFLINK);
+    edit_file_close(&f);
+    gguf_free(g);
+    g = make_large(&x, (uint64_t)300 << 30, &f);
+    prepared(&f, g, EDIT_INPLACE, ((uint64_t)256 << 30), -EOPNOTSUPP, EDIT_AUTO);
     edit_file_close(&f);
     gguf_free(g);
     teardown(&x);

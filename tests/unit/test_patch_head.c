@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* edit/patch: which heads of a journal of bytes of tensors are taken, and what their ranges become. */
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -174,6 +175,67 @@ static void test_heads(void)
     }
 }
 
+/* The first part of a head with numbers, and a rest of zeros whose sum is right, in a file of that size. */
+static const struct {
+    uint64_t name_len, ranges, units, file;
+    const char *foreign; /* NULL: it is not whole */
+} counts[] = {
+    {10, 0, 64, 64 * PATCH_ROW, outside}, /* a row in the table for each unit */
+    {10, 0, 64, 64 * PATCH_ROW - 1, NULL},
+    {10, 0, UINT64_MAX / PATCH_ROW, (uint64_t)1 << 40, NULL},
+    /* Of a sparse file not more is held than an edit may have. */
+    {10, 0, PATCH_MAX_UNITS + 1, (uint64_t)1 << 40, "it is too large"},
+    {10, PATCH_MAX_UNITS + 1, 0, (uint64_t)1 << 40, "it is too large"},
+    {10, 0, (uint64_t)1 << 30, (uint64_t)1 << 40, "it is too large"},
+    {10, (uint64_t)1 << 34, 0, (uint64_t)1 << 40, "it is too large"},
+    {NAME_MAX, 0, 1, (uint64_t)1 << 40, outside},
+    {NAME_MAX + 1, 0, 1, (uint64_t)1 << 40, named},
+    {UINT32_MAX, 0, 1, (uint64_t)1 << 40, named},
+};
+
+static int write_counts(size_t i)
+{
+    static uint8_t zeros[1 << 10];
+    CLEANUP(buf_free) struct buf b = BUF_INIT;
+    uint8_t sum[8];
+    const size_t n = (size_t)(8 * counts[i].units + counts[i].name_len);
+    buf_str(&b, PATCH_MAGIC);
+    buf_uint(&b, U, 4, false);
+    buf_uint(&b, counts[i].name_len, 4, false);
+    buf_uint(&b, 3 * U, 8, false);
+    buf_uint(&b, 3 * U, 8, false);
+    buf_uint(&b, counts[i].ranges, 8, false);
+    buf_uint(&b, counts[i].units, 8, false);
+    buf_uint(&b, PATCH_FIXED, 8, false);
+    const uint64_t before = patch_sum(0, b.data, b.len);
+    buf_uint(&b, before, 8, false);
+    int fd = memfd_create("journal", MFD_CLOEXEC);
+    CU_ASSERT_EQUAL(pwrite(fd, b.data, b.len, 0), (ssize_t)b.len);
+    if (n <= sizeof(zeros)) {
+        put_u64(sum, patch_sum(before, zeros, n), false);
+        CU_ASSERT_EQUAL(pwrite(fd, sum, 8, (off_t)(PATCH_FIXED + n)), 8);
+    }
+    CU_ASSERT_EQUAL(ftruncate(fd, (off_t)counts[i].file), 0);
+    return fd;
+}
+
+static void test_counts(void)
+{
+    for (size_t i = 0; i < COUNT(counts); i++) {
+        struct patch p = PATCH_INIT;
+        bool whole = false;
+        const char *foreign = NULL;
+        int fd = write_counts(i);
+        CU_ASSERT_EQUAL(patch_load(&sys_libc, fd, NAME, 3 * U, &p, &whole, &foreign), 0);
+        CU_ASSERT_EQUAL(whole, counts[i].foreign != NULL);
+        CU_ASSERT_STRING_EQUAL(foreign ? foreign : "", counts[i].foreign ? counts[i].foreign : "");
+        if (whole)
+            patch_free(&p);
+        else
+            (void)close(fd);
+    }
+}
+
 /* Files that are too short for the first part of a head, for its rest, or for the table. */
 static void test_short(void)
 {
@@ -244,6 +306,7 @@ static void test_stretches(void)
 
 static CU_TestInfo tests[] = {
     {"heads that are taken, and those that are not", test_heads},
+    {"numbers in the first part of a head", test_counts},
     {"files that are too short", test_short},
     {"stretches of ranges", test_stretches},
     CU_TEST_INFO_NULL,
