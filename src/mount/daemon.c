@@ -53,6 +53,7 @@ void daemon_serve(int fd, const struct daemon_facts *facts, char text[DAEMON_TEX
     if (fd < 0)
         return;
     (void)snprintf(text, DAEMON_TEXT_MAX, "%ld %d", (long)getpid(), fd);
+    path_line(&b, "at", facts->at);
     path_line(&b, "model", facts->model);
     if (facts->read_only)
         path_line(&b, "read-only", facts->read_only);

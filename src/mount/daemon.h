@@ -33,6 +33,7 @@
 #define DAEMON_LOST_MAX (64u << 10)
 
 struct daemon_facts {
+    const char *at;        /* the mount point, as it is known by now */
     const char *model;     /* the real path */
     const char *read_only; /* why it is read-only; NULL: read-write */
     dev_t dev;             /* of the mount */

@@ -4,18 +4,8 @@
 
 #include <fcntl.h>
 #include <stdio.h>
-#include <string.h>
-#include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
-
-dev_t readahead_device(const char *mountpoint)
-{
-    struct statx st;
-    if (statx(AT_FDCWD, mountpoint, AT_STATX_DONT_SYNC, 0, &st) < 0)
-        return 0;
-    return makedev(st.stx_dev_major, st.stx_dev_minor);
-}
 
 void readahead_set(dev_t dev, unsigned kib)
 {

@@ -13,13 +13,6 @@
 #define READAHEAD_DEFAULT_KIB 1024
 
 /*
- * The device number of a new mount, found without accessing its file system (which is this process,
- * and does not reply yet). 0: unknown. Call it before other programs can see the mount, because the
- * call keeps it busy for a moment.
- */
-dev_t readahead_device(const char *mountpoint);
-
-/*
  * Set it if the process may, else do nothing. Call it after the first exchange with the kernel,
  * which lowers an earlier setting.
  */

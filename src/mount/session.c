@@ -74,6 +74,7 @@ static void say_read_only(const struct mnt_options *o, const struct shelf *t)
 static void announce(const struct mnt_options *o, struct mnt *m, dev_t dev)
 {
     const struct daemon_facts facts = {
+        .at = o->mountpoint,
         .model = shelf_path(m->shelf),
         .read_only = shelf_writable(m->shelf) ? NULL : shelf_why_not(m->shelf),
         .dev = dev};
@@ -228,9 +229,9 @@ static int finish(struct fuse_session *se, const struct mnt_options *o, struct m
 }
 
 /* Serve a mounted session until it ends. A signal ends it cleanly. */
-static int serve(struct fuse_session *se, const struct mnt_options *o, struct mnt *m, struct err *e)
+static int serve(struct fuse_session *se, const struct mnt_options *o, struct mnt *m, dev_t dev,
+                 struct err *e)
 {
-    dev_t dev = readahead_device(o->mountpoint);
     struct idle idle = {.runs = false};
     char model[SHOW_MAX];
     int ended = 0, r = detach(o, e);
@@ -269,8 +270,9 @@ static int run_shelf(struct mnt_options *o, struct shelf *t, int status, struct 
     if (!se)
         return e->code;
     m.device = fuse_session_fd(se);
+    dev_t dev = spot_device(&o->mountpoint, m.device);
     say_read_only(o, t);
-    r = serve(se, o, &m, e);
+    r = serve(se, o, &m, dev, e);
     connection_end(se);
     return r;
 }

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <syslog.h>
 #include <unistd.h>
 
@@ -25,6 +26,9 @@
 #define LOOK_AGAIN 50
 
 #define ANSWER_MS 2000
+
+/* Of a device number within the kernel. */
+#define KERNEL_MINOR_BITS 20
 
 /* True for a mount of ggufs. */
 static bool is_ours(const struct mount *m, const struct process *p)
@@ -115,6 +119,56 @@ static int no_path(const char *path, int why, const char *shown, struct err *e)
 static bool is_opened_already(const char *mountpoint)
 {
     return strncmp(mountpoint, "/dev/fd/", 8) == 0;
+}
+
+/* As a new kernel describes a connection; 0: this one does not. */
+static dev_t device_of_connection(int fd)
+{
+    static const char label[] = "\nfuse_connection:";
+    char path[64], text[512];
+    (void)snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
+    int info = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = info < 0 ? -1 : read(info, text, sizeof(text) - 1);
+    if (info >= 0)
+        (void)close(info);
+    text[n > 0 ? n : 0] = '\0';
+    const char *at = strstr(text, label);
+    unsigned number = at ? (unsigned)strtoul(at + sizeof(label) - 1, NULL, 10) : 0;
+    return makedev(number >> KERNEL_MINOR_BITS, number & ((1U << KERNEL_MINOR_BITS) - 1));
+}
+
+/* The place where the file system is mounted; NULL: not in this list, or no memory. free() it. */
+static char *place_of(dev_t dev)
+{
+    struct mounts ms;
+    char *at = NULL;
+    if (mounts_load(&ms, 0) == 0)
+        for (size_t i = ms.n; dev && !at && i-- > 0;)
+            if (ms.mount[i].dev == dev)
+                at = strdup(ms.mount[i].at);
+    mounts_free(&ms);
+    return at;
+}
+
+static dev_t device_at(const char *mountpoint)
+{
+    struct statx st;
+    if (statx(AT_FDCWD, mountpoint, AT_STATX_DONT_SYNC, 0, &st) < 0)
+        return 0;
+    return makedev(st.stx_dev_major, st.stx_dev_minor);
+}
+
+dev_t spot_device(char **mountpoint, int fd)
+{
+    if (!is_opened_already(*mountpoint))
+        return device_at(*mountpoint);
+    dev_t dev = device_of_connection(fd);
+    char *at = place_of(dev);
+    if (at) {
+        free(*mountpoint);
+        *mountpoint = at;
+    }
+    return dev;
 }
 
 int spot_claim(const char *mountpoint, int *claim, struct err *e)

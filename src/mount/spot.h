@@ -3,6 +3,8 @@
 #ifndef MOUNT_SPOT_H
 #define MOUNT_SPOT_H
 
+#include <sys/types.h>
+
 #include "base/err.h"
 
 /*
@@ -12,6 +14,14 @@
  * accepted. 0, -errno with a line. Call before threads are started.
  */
 int spot_prepare(char **mountpoint, struct err *e);
+
+/*
+ * The device of the file system that was mounted, found without accessing it: it is this process, which
+ * does not reply yet. `fd`: the session's descriptor. *mountpoint is replaced by the real path if mount(8)
+ * has mounted it. 0: not known. Call it before other programs can see the mount, because the call keeps
+ * it busy for a moment.
+ */
+dev_t spot_device(char **mountpoint, int fd);
 
 /*
  * A claim, held while the file system is being mounted: if several processes mount on one folder at

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: MIT
 """The command line: options, exit status, what mount(8) and the kernel see, signals, faults."""
 import errno
+import json
 import os
 import re
 import select
@@ -9,6 +10,7 @@ import shutil
 import signal
 import stat
 import unittest
+from unittest import mock
 
 import ggufmodel as gguf
 import mountlib
@@ -198,6 +200,30 @@ class Options(unittest.TestCase):
         with Mount(self.model, '-o', 'ro,nofail,_netdev,_rnetdev,noauto,user,x-systemd.automount,'
                    'noatime,discard,pri=5,X-mount.mkdir,comment=here,errors=remount-ro'):
             pass
+
+    @unittest.skipUnless(ROOT and shutil.which('mount.fuse3'), 'for root with mount.fuse3 only')
+    @unittest.skipIf(mountlib.sanitized('asan') or mountlib.sanitized('tsan'), 'it needs rights')
+    def test_mounted_by_another_program(self):
+        """Which hands over an open /dev/fuse. Where the kernel says which mount is behind it, the mount is as
+        any other to further commands."""
+        at, programs = mountlib.path('handed'), mountlib.path('programs')
+        os.mkdir(at)
+        os.mkdir(programs)
+        os.symlink(os.path.abspath(GGUFS), os.path.join(programs, 'ggufs'))
+        with mock.patch.dict(os.environ, {'PATH': programs + ':' + os.environ['PATH']}):
+            done = run('mount.fuse3', 'ggufs#' + self.model, at, '-o', 'drop_privileges')
+        self.assertEqual(done.returncode, 0, done.err)
+        self.addCleanup(lambda: mountlib.mount_of(at) and mountlib.unmount(at, lazy=True))
+        pid = os.getxattr(at, 'user.ggufs.daemon').split()[0].decode()
+        connections = [mountlib.get(f'/proc/{pid}/fdinfo/{fd}') for fd in os.listdir(f'/proc/{pid}/fd')
+                       if os.readlink(f'/proc/{pid}/fd/{fd}') == '/dev/fuse']
+        if not any(b'fuse_connection:' in info for info in connections):
+            self.skipTest('the kernel does not say')
+        state = json.loads(run(GGUFS, '--list', '--json').out)
+        self.assertEqual([(x['mountpoint'], x['state']) for x in state if x['pid'] == int(pid)],
+                         [(at, 'alive')])
+        done = run(GGUFS, '--unmount', at)
+        self.assertEqual((done.returncode, done.err), (0, ''))
 
     @unittest.skipUnless(ROOT and shutil.which('mount.fuse'), 'for root with mount.fuse only')
     def test_mount(self):

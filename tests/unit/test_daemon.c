@@ -25,8 +25,10 @@ static struct daemon_status read_again(int fd)
 
 static void test_states(void)
 {
-    const struct daemon_facts facts = {
-        .model = "/models/a b.gguf", .read_only = "its name\nis odd", .dev = makedev(0, 77)};
+    const struct daemon_facts facts = {.at = "/mnt/later",
+                                       .model = "/models/a b.gguf",
+                                       .read_only = "its name\nis odd",
+                                       .dev = makedev(0, 77)};
     char text[DAEMON_TEXT_MAX], want[DAEMON_TEXT_MAX];
     int fd = daemon_begin("/mnt/new\nline");
     CU_ASSERT_FATAL(fd >= 0);
@@ -43,6 +45,7 @@ static void test_states(void)
     CU_ASSERT_EQUAL(s.state, DAEMON_SERVING);
     CU_ASSERT_EQUAL(s.pid, getpid());
     CU_ASSERT_EQUAL(s.dev, facts.dev);
+    CU_ASSERT_STRING_EQUAL(s.at, facts.at);
     CU_ASSERT_STRING_EQUAL(s.model, facts.model);
     CU_ASSERT_STRING_EQUAL(s.read_only, facts.read_only);
     daemon_status_free(&s);
