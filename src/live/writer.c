@@ -145,12 +145,15 @@ static int carry_out(struct live *l, struct job *job, struct batch_part *part,
         keeper_end(keeper, r == 0);
     *replaced = job->result.old_fd >= 0;
     bool other = *replaced || (part->plan.tensor && !part->plan.same);
+    /* Handles of before share the mapping if no byte of tensors changed: they are kept in sight by it
+     * (preview_keep_old()). */
+    int fd = *replaced || part->plan.patch ? f->fd : -1;
     if (*replaced)
         (void)close(job->result.old_fd);
     /* Readers get the new file. If it cannot be opened, the old one has the same data. */
     struct err e = {0};
     if (r == 0 && other &&
-        newest_make_store(state->snap, l->store->file, part->file, f->fd, ret, &e) < 0)
+        newest_make_store(state->snap, l->store->file, part->file, fd, ret, &e) < 0)
         live_log(l, LOG_WARNING, "the old file is kept open for readers: %s", e.msg);
     else if (r == 0 && other)
         (*ret)->written = state->snap->number;

@@ -126,6 +126,8 @@ int newest_make_store(const struct snapshot *g, struct mapped *const *file, size
                       struct store **ret, struct err *e)
 {
     struct mapped *m = NULL;
+    if (fd < 0)
+        return make_store(g, file, no, file[no], ret) < 0 ? err_set(e, -ENOMEM, "no memory") : 0;
     int own_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
     if (own_fd < 0)
         return err_set(e, -errno, "cannot duplicate: %s", strerror(errno));

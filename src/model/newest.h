@@ -50,8 +50,8 @@ struct timespec newest_changed(struct newest *n);
 int newest_make(const struct newest *n, struct gguf *const *file, uint32_t number,
                 const struct timespec *mtime, struct snapshot **ret, struct err *e);
 /*
- * The store of a snapshot whose file number `no` is open as fd (which is duplicated). file: all files
- * in order; entry `no` is not used.
+ * The store of a snapshot whose file number `no` is open as fd (which is duplicated); -1: its mapping
+ * goes on. file: all files in order; entry `no` is used for that only.
  */
 int newest_make_store(const struct snapshot *g, struct mapped *const *file, size_t no, int fd,
                       struct store **ret, struct err *e);

@@ -310,19 +310,23 @@ static void run_script(const struct script *s)
 
 /* ---- a test for each ---- */
 
-static const struct script *next;
+static const struct script *scripts;
 
-static void test_next(void)
+/* The script that the present test is named after: some may be left out. */
+static void test_script(void)
 {
-    run_script(next++);
+    const struct script *s = scripts;
+    while (strcmp(s->name, CU_get_current_test()->pName) != 0)
+        s++;
+    run_script(s);
 }
 
 int scripts_run(const char *suite, const struct script *s, size_t n)
 {
     CU_TestInfo *tests = calloc(n + 1, sizeof(*tests));
     for (size_t i = 0; tests && i < n; i++)
-        tests[i] = (CU_TestInfo){s[i].name, test_next};
-    next = s;
+        tests[i] = (CU_TestInfo){s[i].name, test_script};
+    scripts = s;
     int r = tests ? cu_run(suite, tests) : 1;
     free(tests);
     return r;

@@ -254,6 +254,25 @@ class Readers(Case):
         os.close(whole)
 
 
+    def test_open_files_in_place(self):
+        """The same where a name and then bytes are written in place."""
+        self.mount('-o', 'relayout=inplace')
+        whole = os.open(os.path.join(self.at, 'model.gguf'), os.O_RDONLY)
+        before, bytes_of_a = mountlib.get(self.model), self.want[0][3]
+        os.rename(self.tensor('b.weight'), self.tensor('c.another'))
+        self.sync()
+        new = bytes(byte ^ 1 for byte in bytes_of_a)
+        with open(self.tensor('a.weight', 'raw'), 'r+b') as f:
+            f.write(new)
+        self.sync()
+        self.set(b'b.weight', new=b'c.another')
+        self.set(b'a.weight', data=new)
+        self.check()
+        os.posix_fadvise(whole, 0, 0, os.POSIX_FADV_DONTNEED)
+        self.assertEqual(os.pread(whole, len(before) + 1, 0), before)
+        os.close(whole)
+
+
 class Attributes(Case):
     def test_without_effect(self):
         """As cp -a and rsync -X set them."""
