@@ -230,6 +230,7 @@ int making_drop(struct live *l, struct making *m)
 {
     making_end(l, m);
     view_drafts_reap(l, m);
+    view_drafts_end(view_helpers_drop(l, m->number, NULL));
     newest_touch(l->newest);
     return 0;
 }

@@ -210,6 +210,19 @@ void tensors_failed(struct live *l, const struct batch *b, const struct err *e)
     }
 }
 
+struct view_draft *tensors_landed(struct live *l, const struct batch *b)
+{
+    const struct edit_change *c = &b->change;
+    struct view_draft *dead = NULL;
+    assert(lock_held(&l->lock));
+    for (size_t i = 0; c->tensors && i < c->tensors->n; i++) {
+        const struct edit_slot *s = &c->tensors->slot[i];
+        if (s->old != EDIT_NONE && (s->gone || s->again))
+            dead = view_helpers_drop(l, ids_of(c->ids, s->old).number, dead);
+    }
+    return dead;
+}
+
 void tensor_lost(struct live *l, const char *name, size_t n, const struct err *e)
 {
     const struct snapshot *base = base_snapshot(l);
@@ -314,6 +327,28 @@ struct view_draft *view_draft_reap(struct live *l, struct view_draft *d)
         at = &(*at)->inside;
     *at = d->inside;
     return d;
+}
+
+struct view_draft *view_helpers_drop(struct live *l, uint32_t tensor, struct view_draft *more)
+{
+    for (struct view_draft *d = view_drafts(l, tensor), *next; d; d = next) {
+        next = d->inside;
+        d->unlinked |= d->helper != NULL;
+        struct view_draft *dead = d->helper ? view_draft_reap(l, d) : NULL;
+        if (dead) {
+            dead->next = more;
+            more = dead;
+        }
+    }
+    return more;
+}
+
+void view_drafts_end(struct view_draft *dead)
+{
+    for (struct view_draft *next; dead; dead = next) {
+        next = dead->next;
+        view_draft_end(dead);
+    }
 }
 
 void view_draft_add(struct live *l, struct view_draft *d)

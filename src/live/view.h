@@ -139,6 +139,11 @@ struct view_draft *view_draft_reap(struct live *l, struct view_draft *d);
 /* Seconds for which a draft that holds a NumPy header alone waits for its program. */
 #define VIEW_BEGUN 10
 void view_draft_end(struct view_draft *d);
+/* Helpers of a folder that is gone for good lose their names. Returns, before `more`, those that nothing needs
+ * any more, for view_drafts_end(). With the lock. */
+struct view_draft *view_helpers_drop(struct live *l, uint32_t tensor, struct view_draft *more);
+/* A list by `next`. */
+void view_drafts_end(struct view_draft *dead);
 /* All of a tensor in the making that nothing needs any more. With the lock. */
 void view_drafts_reap(struct live *l, const struct making *m);
 /* The request that judges a draft got a signal. With the lock. */

@@ -269,6 +269,7 @@ static void finish(struct live *l, struct job *job, struct parts_retired *old, i
     if (r < 0)
         failed(l, r);
     makings_settle(l, first && !first->landed ? &first->why : NULL);
+    struct view_draft *dead = r == 0 ? tensors_landed(l, &l->flight) : NULL;
     undo_end(l, &l->flight, NULL);
     struct live_wait *waits = l->flight.waits; /* more may have joined */
     bool freeing = l->freeing = job->made && !writer_is_small(&l->flight);
@@ -282,6 +283,7 @@ static void finish(struct live *l, struct job *job, struct parts_retired *old, i
     if (!freeing)
         parts_retire(old);
     waits_answer(waits, r);
+    view_drafts_end(dead);
     parts_retire(old);
     batch_free(&done);
     snapshot_unref(job->base);

@@ -2,7 +2,8 @@
 /* New tensors that come to be in parts, or not at all, as scripts. */
 #include "script.h"
 
-#define MODEL "a:I8:8=abcdefgh b:F32:2x3=1,2,3,4,5,6 c:I8:4=wxyz z:I8:20000=.{20000} "
+#define REST "b:F32:2x3=1,2,3,4,5,6 c:I8:4=wxyz z:I8:20000=.{20000} "
+#define MODEL "a:I8:8=abcdefgh " REST
 #define FAR "99999999999999999"
 
 static const struct script scripts[] = {
@@ -34,6 +35,11 @@ static const struct script scripts[] = {
      "z'; unsaved 'tensors/n: the model changed behind the mount: it was written by another "
      "program;'; restore",
      MODEL},
+    {"a helper stays until the removal of its tensor is written", "tensors sync",
+     "tput a/.h 12; trmdir a; fail EIO; fsync =EIO; fail; ttext a/.h 12; topen A a/.h r; trmdir a; "
+     "fsync; read A 12; close A; tmkdir a; tlist a ''; tput a/type I8; tput a/shape 1; tput a/raw "
+     "1; fsync; tgone a/.h",
+     "a:I8:1=1 " REST},
 };
 
 SCRIPTS_MAIN("live_makings", scripts)

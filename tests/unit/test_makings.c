@@ -433,7 +433,25 @@ static void test_released(void)
     end(&x);
 }
 
+/* A helper goes with its folder: of one in the making at once, of a tensor when it is gone for good. */
+static void test_helpers(void)
+{
+    unsigned before = unnamed();
+    for (int made = 0; made < 2; made++) {
+        struct room x;
+        begin(&x);
+        if (made)
+            CU_ASSERT_EQUAL(do_sync(x.t), 0);
+        CU_ASSERT_EQUAL(do_rmdir_tensor(x.t, "n"), 0);
+        CU_ASSERT_EQUAL(unnamed(), before + (unsigned)made);
+        CU_ASSERT_EQUAL(do_sync(x.t), 0);
+        CU_ASSERT_EQUAL(unnamed(), before);
+        end(&x);
+    }
+}
+
 static CU_TestInfo tests[] = {
+    {"its helpers go with it", test_helpers},
     {"it is not judged before an open has truncated it", test_emptied},
     {"a signal ends the wait of each call", test_interrupted},
     {"a call that only reads does not wait", test_read},
