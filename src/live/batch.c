@@ -415,7 +415,7 @@ void batch_rebase(struct live *l, struct batch *failed)
     tensors_lost(l, failed);
     tensors_lost(l, b);
     int r = edit_change_is_empty(&b->change) ? 0 : move_change(l, &lost);
-    preview_forget_bytes(&b->preview);
+    preview_rebase(&b->preview);
     if (r < 0) {
         live_log(l, LOG_ERR, "edits that followed are dropped: no memory");
         l->failed = r; /* for requests that wait for them */

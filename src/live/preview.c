@@ -13,7 +13,7 @@
 #include "live/preview_copy.h"
 #include "live/tensor.h"
 
-void preview_forget_bytes(struct preview *p)
+static void forget_bytes(struct preview *p)
 {
     for (uint32_t i = 0; i < p->n && p->of; i++) {
         mapped_unref(p->of[i].bytes.m);
@@ -21,9 +21,17 @@ void preview_forget_bytes(struct preview *p)
     }
 }
 
+void preview_rebase(struct preview *p)
+{
+    forget_bytes(p);
+    for (uint32_t i = 0; i < p->n && p->of; i++)
+        if (p->of[i].content && !edit_content_covers(p->of[i].content))
+            p->of[i].id.version = IDS_NONE;
+}
+
 void preview_free(struct preview *p)
 {
-    preview_forget_bytes(p);
+    forget_bytes(p);
     for (uint32_t i = 0; i < p->n && p->of; i++)
         edit_content_unref(p->of[i].content);
     free(p->of);
@@ -92,7 +100,7 @@ static int make_changed(struct live *l, struct preview_tensor *t, struct edit_co
     t->content = edit_content_ref(k);
     int r = 0;
     uint32_t made = new && !was ? tensor_made(l, k) : IDS_NONE;
-    if (was)
+    if (was && was->id.version != IDS_NONE)
         t->id = was->id;
     else if (made != IDS_NONE)
         t->id = (struct tensor_id){made, made};

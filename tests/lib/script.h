@@ -75,6 +75,7 @@
  * Of tensors, in scripts with `tensors` (the model has a, c and z of bytes, and b of floats):
  *     topen H PATH WORD...   as open, of PATH below tensors/; the handle's operations are those above
  *     tnote H; tnode H WORD...       the node of H is noted; opened, without a name
+ *     tmoved PATH            its node is another than the noted one
  *     tput PATH TEXT; tadd PATH TEXT; tfloats PATH 'F...'     printf > PATH; >>; little-endian floats
  *     tpoke H OFFSET 'F...'  floats, there; tnpy H SHAPE 'F...'  a whole .npy
  *     tdots H N STEP         an X at each STEP, N times; tdotted PATH N STEP: there, and else dots

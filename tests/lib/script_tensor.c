@@ -82,6 +82,17 @@ static int op_tnote(struct run *r, char **arg, struct waiter *w)
     return 0;
 }
 
+/* What the kernel keeps of the noted one is not shown by this path any more. */
+static int op_tmoved(struct run *r, char **arg, struct waiter *w)
+{
+    struct tree_entry e;
+    (void)w;
+    int got = find(r, arg[0], &e);
+    if (got == 0 && e.node == noted)
+        script_fail(r, "%s has the same node", arg[0]);
+    return got;
+}
+
 /* By its node: as through /proc/self/fd, the kernel does not look a name up. */
 static int op_tnode(struct run *r, char **arg, struct waiter *w)
 {
@@ -374,6 +385,7 @@ const struct script_op script_tensors[] = {
     {"topen", op_topen, 3, 8, false},
     {"tnote", op_tnote, 1, 1, false},
     {"tnode", op_tnode, 2, 8, false},
+    {"tmoved", op_tmoved, 1, 1, false},
     {"tput", op_tput, 2, 2, false},
     {"tadd", op_tadd, 2, 2, false},
     {"tfloats", op_tfloats, 2, 2, false},

@@ -370,6 +370,12 @@ static const struct script scripts[] = {
      "tlist . 'd b c z'; ttext d/raw abcdefgh; ttext c/raw WXYZ; terror d 'cannot copy the "
      "tensors'; fsync",
      "d:I8:8=abcdefgh b:F32:6=1,2,3,4,5,6 c:I8:4=WXYZ " Z},
+    {"a part over one that is not written after all is another version", "tensors sync",
+     "topen A z/raw w; write A one 0; close A; hold; & fsync; held; topen A z/raw w;"
+     "write A two 10000; close A; ttext z/raw 'one.{9997}two.{9997}'; topen A z/raw r; tnote A; "
+     "close A;"
+     "go EIO; wait =EIO; tmoved z/raw; ttext z/raw '.{10000}two.{9997}'; fsync",
+     A B "c:I8:4=wxyz z:I8:20000=.{10000}two.{9997} "},
     {"names that changed places after an edit that fails: no tensor is lost", "tensors sync",
      "tmv a x; hold; & fsync; held; tmv b y; tmv c a; tmv y c; go EIO; wait =EIO;"
      "tlist . 'a b c z'; ttext c/raw wxyz; fsync =EIO; fsync",
