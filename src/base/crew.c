@@ -222,8 +222,9 @@ static int start_thread(struct crew *c)
     pthread_attr_t attr;
     (void)pthread_attr_init(&attr);
     (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    /* Signals are for the main thread. */
+    /* Signals are for the main thread, but for that of a page that is gone (map.h). */
     (void)sigfillset(&all);
+    (void)sigdelset(&all, SIGBUS);
     (void)pthread_sigmask(SIG_SETMASK, &all, &old);
     int r = -pthread_create(&thread, &attr, work, c);
     (void)pthread_sigmask(SIG_SETMASK, &old, NULL);

@@ -33,7 +33,7 @@ int map_check(const struct map *m, uint64_t end);
 /*
  * Run fn(arg), which may read mapped pages. It must not allocate or lock, directly or indirectly:
  * if a page has disappeared, it is abandoned midway. Returns what fn returned, or -EIO. Must not be
- * nested. Callable from any thread.
+ * nested. Callable from any thread that does not block SIGBUS.
  */
 int map_guard(int (*fn)(void *arg), void *arg);
 

@@ -19,12 +19,12 @@ struct tree {
     struct tree_options opt;
     struct model_file model; /* its file, or the first of them; if it is edited that of `live` */
     struct edit_file opened; /* what that was when it was opened; its fd is not to be used */
-    struct edit_file
-        *others;          /* owned: the same of each other file of a split model; not number 0 */
-    size_t n_others;      /* so many are there, with number 0; else 0 */
-    atomic_size_t look;   /* where begin_is_changed() goes on */
-    char *name;           /* owned: what the file was called, by a link perhaps */
-    struct shards shards; /* if the model is split */
+    /* Owned: the same of each other file of a split model, but number 0; and how many, with that. */
+    struct edit_file *others;
+    size_t n_others;
+    atomic_size_t look;       /* where begin_is_changed() goes on */
+    char *name;               /* owned: what the file was called, by a link perhaps */
+    struct shards shards;     /* if the model is split */
     struct model_file *shard; /* owned: the same of each file but the first, if tensors are edited;
                                  number 0 is not used */
     size_t n_shard;           /* so many are there, with the first; else 0 */

@@ -2,11 +2,15 @@
 /* base/crew: one thread for all jobs; another one only while a turn takes too long. */
 #include "cu_main.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/crew.h"
+#include "base/map.h"
 
 #define JOBS 50
 /* More milliseconds than any test takes. */
@@ -218,10 +222,51 @@ static void test_loose(void)
     (void)sem_destroy(&done);
 }
 
+struct reading {
+    struct crew_job job;
+    struct map map;
+    int result;
+    sem_t done;
+};
+
+static bool read_gone(struct crew_job *j, struct timespec *again)
+{
+    struct reading *r = (struct reading *)j;
+    uint8_t byte;
+    (void)again;
+    r->result = map_copy(&byte, r->map.data, 1);
+    (void)sem_post(&r->done);
+    return false;
+}
+
+/* A turn reads a page of a file that was cut: an error, not the end of the process. */
+static void test_gone_page(void)
+{
+    struct crew *c = NULL;
+    struct reading r = {.result = 1};
+    int fd = memfd_create("cut", MFD_CLOEXEC);
+    (void)sem_init(&r.done, 0, 0);
+    CU_ASSERT_EQUAL_FATAL(map_guard_init(), 0);
+    CU_ASSERT_EQUAL_FATAL(ftruncate(fd, 1), 0);
+    CU_ASSERT_EQUAL_FATAL(map_open(&r.map, fd, 1), 0);
+    CU_ASSERT_EQUAL_FATAL(ftruncate(fd, 0), 0);
+    CU_ASSERT_EQUAL_FATAL(crew_make("crew", NEVER, &c), 0);
+    CU_ASSERT_EQUAL_FATAL(crew_join(c, &r.job, read_gone), 0);
+    crew_call(c, &r.job);
+    (void)sem_wait(&r.done);
+    CU_ASSERT_EQUAL(r.result, -EIO);
+    crew_leave(c, &r.job);
+    crew_free(c);
+    map_close(&r.map);
+    (void)close(fd);
+    (void)sem_destroy(&r.done);
+}
+
 static CU_TestInfo tests[] = {
     {"one thread, in turns", test_one_thread},
     {"turns that hang", test_hangs},
     {"times", test_times},
+    {"a page that is gone", test_gone_page},
     {"another turn later", test_again_later},
     {"a job that nobody waits for", test_loose},
     CU_TEST_INFO_NULL,
