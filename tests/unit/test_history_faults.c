@@ -78,6 +78,7 @@ IN_TURN(int, fchmod, (SYS, int fd, mode_t mode), fd, mode)
 IN_TURN(int, fchown, (SYS, int fd, uid_t uid, gid_t gid), fd, uid, gid)
 IN_TURN(ssize_t, flistxattr, (SYS, int fd, char *dst, size_t n), fd, dst, n)
 IN_TURN(ssize_t, fgetxattr, (SYS, int fd, const char *name, void *p, size_t n), fd, name, p, n)
+IN_TURN(int, fremovexattr, (SYS, int fd, const char *name), fd, name)
 IN_TURN(int, rename, (SYS, int dir, const char *a, const char *b, unsigned flags), dir, a, b, flags)
 IN_TURN(int, unlinkat, (SYS, int dir, const char *name), dir, name)
 IN_TURN(int, mkdirat, (SYS, int dir, const char *name, mode_t mode), dir, name, mode)
@@ -100,6 +101,7 @@ static const struct sys in_turn = {.openat = turn_openat,
                                    .fchown = turn_fchown,
                                    .flistxattr = turn_flistxattr,
                                    .fgetxattr = turn_fgetxattr,
+                                   .fremovexattr = turn_fremovexattr,
                                    .rename = turn_rename,
                                    .unlinkat = turn_unlinkat,
                                    .mkdirat = turn_mkdirat,
