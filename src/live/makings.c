@@ -180,7 +180,7 @@ static int judge(struct live *l, struct making *m)
         r = r < 0 ? r : add(l, m, &edit, &e);
     }
     m->why = e;
-    if (r < 0)
+    if (r < 0 && !reported)
         refuse(l, m, &e);
     tensor_edit_free(&edit);
     if (m->gone)

@@ -17,9 +17,10 @@ static const struct script scripts[] = {
      "tmkdir n; topen A n/f32 creat w; write A x " FAR " =EFBIG; release A; tput n/raw abcd;"
      "tput n/type I8; tput n/shape 4; fsync; ttext n/raw abcd",
      MODEL "n:I8:4=abcd "},
-    {"nor at the end of the mount", "tensors",
+    {"nor at the end of the mount, and that is logged once", "tensors close",
      "tmkdir n; tput n/type I8; tput n/shape 4; topen A n/raw creat w; trunc A 4;"
-     "write A x " FAR " =EFBIG; release A; terror n 'long'; finish",
+     "write A x " FAR " =EFBIG; release A; logged 'refused'; later 4; put a.name two; quiet;"
+     "terror n 'long'; finish",
      MODEL},
     {"what is lost with its write is named at the end, unless it is made again", "tensors sync",
      "tmkdir n; tput n/type I8; tput n/shape 1; tput n/raw 1; tmkdir m; tput m/type I8; tput "
