@@ -95,7 +95,9 @@ static int prepare(const struct tree *t, struct edit_file *f, struct err *e)
 static int open_for_editing(const struct tree *t, const struct model_file *m, struct edit_file *of,
                             struct edit_file *f, struct err *e)
 {
-    int r = try_attributes(t, m, e);
+    int r = of ? edit_file_fresh(of, e) : 0; /* the lock of another file is not for this tree */
+    if (r == 0)
+        r = try_attributes(t, m, e);
     if (r == 0)
         r = open_file(m, f, true, e);
     while (r == -EWOULDBLOCK && (of ? wait_for_tree(t, of, e) : wait_for_lock(t, m, true, e)))

@@ -170,12 +170,14 @@ static void test_busy(void)
     drop_place(&p);
 }
 
-/* A model that is not the one that was opened is not edited. */
+/* A model that is not the one that was opened is not edited, and takes no lock of the file that took its
+ * place, nor waits for it. */
 static void test_changed(void)
 {
     struct place p = new_place("one");
     struct tree *t = image_tree(p.model, &late), *other = image_tree(p.model, &early);
     CU_ASSERT_EQUAL(do_write(other, "a.b", "3\n", 2), 0);
+    CU_ASSERT_EQUAL(do_write(t, "a.b", "2\n", 2), -ESTALE);
     CU_ASSERT_EQUAL(tree_finish(other), 0);
     tree_close(other);
     CU_ASSERT_EQUAL(do_write(t, "a.b", "2\n", 2), -ESTALE);
