@@ -35,8 +35,8 @@ void moments_add(struct moments *m, float *x, size_t n)
     own.n = n;
     if (n > 0) {
         struct quant_extremes e = quant_extremes(x, n);
-        own.min = e.min;
-        own.max = e.max;
+        own.min = e.min + 0.0f; /* -0 becomes 0: which zero comes first must not matter */
+        own.max = e.max + 0.0f;
         own.zeros = e.zeros;
         own.mean = quant_sum(x, n) / (double)n;
         own.squares = quant_sum_squares(x, n, own.mean);

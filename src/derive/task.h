@@ -10,6 +10,8 @@
 #ifndef DERIVE_TASK_H
 #define DERIVE_TASK_H
 
+#include <time.h>
+
 #include "derive/kept.h"
 #include "derive/picture.h"
 #include "model/snapshot.h"
@@ -24,7 +26,9 @@ struct task {
     uint64_t units, given, ended; /* of the phase */
     bool closing;                 /* task_phase() runs */
     bool given_up;
-    bool small; /* goes before others */
+    bool aside;            /* nobody wants it for now: no units are begun */
+    struct timespec until; /* aside: when it is given up, by CLOCK_MONOTONIC */
+    bool small;            /* goes before others */
     int err;
     /* What follows belongs to the units and phases. */
     bool serial;
@@ -60,7 +64,7 @@ void task_free(struct task *t);
 /* A unit of the phase can be begun. */
 static inline bool task_has_unit(const struct task *t)
 {
-    if (t->closing || t->given_up || t->err)
+    if (t->closing || t->given_up || t->aside || t->err)
         return false;
     return t->serial ? t->given == t->ended && t->given < t->units : t->given < t->units;
 }

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "derive/work_run.h"
@@ -19,6 +20,11 @@ struct work *work_new(void)
         return NULL;
     (void)pthread_mutex_init(&w->lock, NULL);
     (void)pthread_cond_init(&w->idle, NULL);
+    pthread_condattr_t attr;
+    (void)pthread_condattr_init(&attr);
+    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&w->more, &attr);
+    (void)pthread_condattr_destroy(&attr);
     long n = sysconf(_SC_NPROCESSORS_ONLN);
     w->threads_most = n < 1 ? 1 : n > THREADS_MOST ? THREADS_MOST : (unsigned)n;
     return w;
@@ -40,11 +46,16 @@ static struct want *pull_want(struct work *w, const void *request)
     return want;
 }
 
-/* Add a wish, which passes to the list, and see to it that there is a thread. 1, or -errno. */
+/* Add a wish, which passes to the list, and see to it that a thread looks for it. 1, or -errno. */
 static int park(struct work *w, struct want *want)
 {
     work_push_want(&w->wants, want);
-    int r = w->threads < w->threads_most ? work_start_thread(w) : 0;
+    work_take_up(w, want);
+    int r = 0;
+    if (w->lingering > 0)
+        (void)pthread_cond_broadcast(&w->more);
+    else if (w->threads < w->threads_most)
+        r = work_start_thread(w);
     if (r == 0 || w->threads > 0)
         return WORK_PARKED;
     (void)pull_want(w, want->waiter.request);
@@ -94,7 +105,8 @@ bool work_interrupt(struct work *w, const void *request)
     if (want) {
         want->err = -EINTR;
         work_let_go(w, want);
-        work_give_up(w);
+        work_put_aside(w);
+        (void)pthread_cond_broadcast(&w->more);
     }
     (void)pthread_mutex_unlock(&w->lock);
     work_answer(want);
@@ -112,6 +124,7 @@ void work_stop(struct work *w)
         work_let_go(w, want);
     }
     work_give_up(w);
+    (void)pthread_cond_broadcast(&w->more);
     (void)pthread_mutex_unlock(&w->lock);
     work_answer(all);
     (void)pthread_mutex_lock(&w->lock);
@@ -127,6 +140,7 @@ void work_free(struct work *w)
     work_stop(w);
     kept_free(&w->kept);
     (void)pthread_cond_destroy(&w->idle);
+    (void)pthread_cond_destroy(&w->more);
     (void)pthread_mutex_destroy(&w->lock);
     free(w);
 }

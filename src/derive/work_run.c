@@ -6,9 +6,19 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <time.h>
 
 /* Tasks beyond one for each thread, of all wishes together: pictures hold 4 MiB each. */
 enum { TASKS_MORE = 16 };
+
+/*
+ * Seconds that a task is kept when nobody wants it any more. A program that gets a signal each second, for a
+ * line of progress, reads again at once and goes on where it was. A task keeps the model open, even if its
+ * file was removed: so it is not kept for long.
+ */
+enum { ASIDE_SECONDS = 3 };
+/* Tasks that are aside, at most: for their memory. */
+enum { ASIDE_MOST = 16 };
 
 /* Bytes of a tensor that goes before the others: done in a blink. */
 #define SMALL ((uint64_t)16 << 20)
@@ -161,6 +171,99 @@ static void start_tasks(struct work *w)
     }
 }
 
+/* ---- tasks that nobody wants ---- */
+
+static bool is_wanted(const struct work *w, const struct task *t)
+{
+    const struct want *want = w->wants;
+    while (want && !wants_task(want, t))
+        want = want->next;
+    return want;
+}
+
+/* A task that is aside counts again. */
+static void resume(struct work *w, struct task *t)
+{
+    w->n_aside -= t->aside;
+    w->n_tasks += t->aside;
+    t->aside = false;
+}
+
+static void give_up(struct work *w, struct task *t)
+{
+    resume(w, t);
+    t->given_up = true;
+}
+
+void work_put_aside(struct work *w)
+{
+    struct timespec until;
+    (void)clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += ASIDE_SECONDS;
+    for (struct task *t = w->tasks; t; t = t->next) {
+        if (t->aside || t->given_up || is_wanted(w, t))
+            continue;
+        t->aside = true;
+        t->until = until;
+        w->n_aside++;
+        w->n_tasks--;
+    }
+    /* The first are those that have waited longest. */
+    for (struct task *t = w->tasks; t && w->n_aside > ASIDE_MOST; t = t->next)
+        if (t->aside)
+            give_up(w, t);
+}
+
+void work_take_up(struct work *w, const struct want *want)
+{
+    for (struct task *t = w->tasks; t && w->n_aside > 0; t = t->next)
+        if (t->aside && wants_task(want, t))
+            resume(w, t);
+}
+
+void work_give_up(struct work *w)
+{
+    for (struct task *t = w->tasks; t; t = t->next)
+        give_up(w, t);
+}
+
+static bool is_before(const struct timespec *a, const struct timespec *b)
+{
+    return a->tv_sec != b->tv_sec ? a->tv_sec < b->tv_sec : a->tv_nsec < b->tv_nsec;
+}
+
+/* Give up the tasks that have been aside for long enough. */
+static void give_up_due(struct work *w)
+{
+    struct timespec now;
+    if (w->n_aside == 0)
+        return;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    for (struct task *t = w->tasks; t; t = t->next)
+        if (t->aside && !is_before(&now, &t->until))
+            give_up(w, t);
+}
+
+/*
+ * Wait until there may be something to do. Gives the lock up meanwhile. False: nothing is aside, or another
+ * thread waits for it.
+ */
+static bool linger(struct work *w)
+{
+    struct timespec until = {0};
+    if (w->n_aside == 0 || w->lingering > 0)
+        return false;
+    for (const struct task *t = w->tasks; t; t = t->next)
+        if (t->aside && (until.tv_sec == 0 || is_before(&t->until, &until)))
+            until = t->until;
+    w->lingering++;
+    (void)pthread_cond_timedwait(&w->more, &w->lock, &until);
+    w->lingering--;
+    return true;
+}
+
+/* ---- what is given out ---- */
+
 /* A task with something to do: the first of a small tensor, else the first. NULL: nothing to do. */
 static struct task *find_next(const struct work *w)
 {
@@ -179,6 +282,7 @@ static struct task *find_next(const struct work *w)
 static struct task *next_task(struct work *w)
 {
     start_tasks(w);
+    give_up_due(w);
     struct task *t = find_next(w);
     if (t) {
         pull_task(w, t);
@@ -212,6 +316,7 @@ static struct want *take_ready(struct work *w)
 /* A task has ended: kept, failed, or given up. */
 static void end_task(struct work *w, struct task *t)
 {
+    resume(w, t);
     pull_task(w, t);
     w->n_tasks--;
     w->computed++;
@@ -277,16 +382,6 @@ static void close_phase(struct work *w, struct task *t)
     (void)pthread_mutex_lock(&w->lock);
 }
 
-void work_give_up(struct work *w)
-{
-    for (struct task *t = w->tasks; t; t = t->next) {
-        const struct want *want = w->wants;
-        while (want && !wants_task(want, t))
-            want = want->next;
-        t->given_up |= !want;
-    }
-}
-
 /* ---- threads ---- */
 
 static void run_unit(struct work *w, struct task *t, float room[TASK_ROOM])
@@ -323,7 +418,7 @@ static void *thread(void *arg)
                 close_phase(w, t);
             else
                 run_unit(w, t, room);
-    } while (answer_failed(w));
+    } while (answer_failed(w) || linger(w));
     if (--w->threads == 0)
         (void)pthread_cond_signal(&w->idle);
     (void)pthread_mutex_unlock(&w->lock);

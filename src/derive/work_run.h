@@ -31,11 +31,13 @@ struct want {
 struct work {
     pthread_mutex_t lock;
     pthread_cond_t idle; /* no thread is left */
+    pthread_cond_t more; /* there may be something to do for threads that linger */
     /* Protected by the lock: */
     struct kept kept;
-    struct want *wants; /* the one whose turn it is first */
-    struct task *tasks; /* the same */
-    unsigned n_tasks, threads, threads_most;
+    struct want *wants;        /* the one whose turn it is first */
+    struct task *tasks;        /* the same */
+    unsigned n_tasks, n_aside; /* aside are not among n_tasks */
+    unsigned threads, threads_most, lingering;
     bool ending;
     uint64_t computed;
 };
@@ -54,9 +56,13 @@ void work_let_go(struct work *w, struct want *want);
 /* Answer all wishes of a list that nobody else has, which hold nothing, and free them. Not under the
  * lock. */
 void work_answer(struct want *list);
-/* Give up tasks that no wish needs any more. */
+/* Put tasks aside that no wish needs any more. */
+void work_put_aside(struct work *w);
+/* Go on with tasks that are aside and that this wish needs. */
+void work_take_up(struct work *w, const struct want *want);
+/* Give up all tasks: there are no wishes any more. */
 void work_give_up(struct work *w);
-/* Start one thread more. It ends when there is nothing to do. 0, -errno. */
+/* Start one thread more. It ends when there is nothing to do and nothing aside. 0, -errno. */
 int work_start_thread(struct work *w);
 
 #endif

@@ -79,6 +79,20 @@ static void test_not_finite(void)
     CU_ASSERT_EQUAL(moments_absmax(&m), 0);
 }
 
+/* Zeros of either sign are one value, in any order. */
+static void test_zeros(void)
+{
+    float x[][3] = {
+        {0, -0.0f, -0.0f}, {-0.0f, 0, -0.0f}, {-0.0f, -0.0f, 0}, {-0.0f, -1, 0}, {1, -0.0f, 0}};
+    for (size_t i = 0; i < 5; i++)
+        for (size_t stretch = 1; stretch <= 3; stretch++) {
+            struct moments m = measured(x[i], 3, stretch);
+            CU_ASSERT_FALSE(m.min == 0 && signbit(m.min));
+            CU_ASSERT_FALSE(m.max == 0 && signbit(m.max));
+            CU_ASSERT_FALSE(signbit(moments_absmax(&m)));
+        }
+}
+
 /* The bin by the definition: its edges are exact in double. */
 static size_t bin_of(double x, double absmax)
 {
@@ -228,6 +242,7 @@ static void test_kept_most(void)
 static CU_TestInfo tests[] = {
     {"moments do not depend on stretches", test_moments},
     {"NaN and infinities are counted and left out", test_not_finite},
+    {"zeros of either sign are one value", test_zeros},
     {"a bin holds its lower edge, exactly", test_bins},
     {"values outside are in the outer bins", test_bins_outside},
     {"a text has its size, whatever the numbers are", test_text_size},

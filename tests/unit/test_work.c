@@ -148,7 +148,7 @@ static void test_kinds(void)
     model_free(&m);
 }
 
-/* A wish that is interrupted is answered at once, and what only it wanted is given up. */
+/* A wish that is interrupted is answered at once; all that waits is answered in the end. */
 static void test_interrupt(void)
 {
     enum { WISHES = 8 };
@@ -171,6 +171,57 @@ static void test_interrupt(void)
         work_free(w);
         w = work_new();
     }
+    work_free(w);
+    model_free(&m);
+}
+
+/* Interrupt a wish in the middle of a large tensor. False: it had its answer before. */
+static bool interrupted(struct work *w, const struct view *v, struct heard *large,
+                        struct heard *small)
+{
+    *large = *small = (struct heard)HEARD;
+    int of_large = want(w, v, DERIVED_SHA256, 0, 2, large, large);
+    /* The small tensor is the second one: the large one has been begun. */
+    int of_small = want(w, v, DERIVED_SHA256, 1, 2, small, small);
+    CU_ASSERT_EQUAL(of_small == WORK_PARKED ? wait_for(small, 1) : of_small, 0);
+    bool ret = of_large == WORK_PARKED && work_interrupt(w, large);
+    CU_ASSERT_EQUAL(of_large == WORK_PARKED ? wait_for(large, 1) : of_large, ret ? -EINTR : 0);
+    return ret;
+}
+
+/* A program that reads again after a signal goes on where it was: one of some rounds without a long pause
+ * of this process shows it. */
+static void test_wanted_again(void)
+{
+    struct model m = model(2, 8000000, 0);
+    bool once = false;
+    for (unsigned round = 0; round < 20 && !once; round++) {
+        struct work *w = work_new();
+        struct heard h = HEARD, large, small;
+        bool in_the_middle = interrupted(w, &m.view, &large, &small);
+        int r = want(w, &m.view, DERIVED_SHA256, 0, 1, &h, &h);
+        CU_ASSERT_EQUAL(r == WORK_PARKED ? wait_for(&h, 1) : r, 0);
+        once = in_the_middle && work_count(w) == 2; /* the small tensor and the large one */
+        work_free(w);
+    }
+    CU_ASSERT_TRUE(once);
+    model_free(&m);
+}
+
+/* What nobody wants again is given up: it holds nothing of the model. */
+static void test_not_wanted_again(void)
+{
+    struct model m = model(2, 8000000, 0);
+    struct work *w = work_new();
+    struct heard large, small;
+    while (!interrupted(w, &m.view, &large, &small)) {
+        work_free(w);
+        w = work_new();
+    }
+    while (work_count(w) < 2)
+        (void)usleep(1000);
+    uint8_t hash[DIGEST_BYTES];
+    CU_ASSERT_FALSE(work_sha256(w, &m.view, 0, hash));
     work_free(w);
     model_free(&m);
 }
@@ -280,6 +331,8 @@ static CU_TestInfo tests[] = {
     {"many wishes, one computation", test_shared},
     {"all kinds at once", test_kinds},
     {"an interrupted wish", test_interrupt},
+    {"a wish again after an interrupt", test_wanted_again},
+    {"no wish after an interrupt", test_not_wanted_again},
     {"wishes for two states at once", test_states},
     {"a signal before the wish waits", test_stopped},
     {"the end answers", test_stop},
