@@ -48,20 +48,17 @@ static struct quant_value wide_value(const struct conversion *c, const uint8_t *
 
 /* ---- value by value ---- */
 
-/* False: the type does not hold x. */
+/* False: the type does not hold x. F64 holds every integer, rounded as by the other floats. */
 static bool put_integer(const struct conversion *c, int64_t x, uint8_t *p)
 {
     const size_t width = c->to->block_bytes;
     const int64_t top = INT64_MAX >> (64 - 8 * width);
     const double rounded = (double)x;
     uint64_t bits = (uint64_t)x;
-    if (c->to->id != F64_ID && (x > top || x < -top - 1))
-        return false;
-    if (c->to->id == F64_ID) {
-        if (rounded >= 0x1p63 || (int64_t)rounded != x)
-            return false;
+    if (c->to->id == F64_ID)
         memcpy(&bits, &rounded, sizeof(bits));
-    }
+    else if (x > top || x < -top - 1)
+        return false;
     put_uint(p, bits, width, c->big);
     return true;
 }

@@ -170,13 +170,13 @@ int quant_write(const struct quant_type *t, bool big, enum quant_view view, cons
  * Encode n elements of type `to`, which are whole blocks of both types, from blocks of type `from`
  * in the same byte order. No overlap.
  *
- * From I32, I64 or F64 to an integer type or F64 each value is stored exactly, or is -ERANGE (-EDOM
- * if it is not finite). All other values are rounded to float32 and then encoded as by
- * quant_encode(); a finite one that becomes infinite is -ERANGE. A tensor of the same type keeps
- * its bytes.
+ * From I32, I64 or F64 to an integer type each value is stored exactly, or is -ERANGE (-EDOM if it is
+ * not finite); from I32 or I64 to F64 it is rounded once. All other values are rounded to float32 and
+ * then encoded as by quant_encode(); a finite one that becomes infinite is -ERANGE. A tensor of the
+ * same type keeps its bytes.
  *
  * Errors and *fault as in quant_encode(), except that a value of I32, I64 or F64 that cannot be
- * stored, exactly or as float32, is itself at fault; of those the first. The caller has checked
+ * stored is itself at fault; of those the first. The caller has checked
  * quant_has_values() and quant_can_encode().
  */
 int quant_convert(const struct quant_type *from, const struct quant_type *to, bool big,
