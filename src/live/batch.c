@@ -120,11 +120,14 @@ void batch_note(struct live *l, struct name *x, struct name *other)
     batch_touch(l);
 }
 
-void batch_undo(struct live *l, size_t mark)
+void batch_undo(struct live *l, size_t mark, size_t steps)
 {
+    struct batch *b = &l->next;
     assert(lock_held(&l->lock));
-    edit_undo(&l->next.change, mark);
+    edit_undo(&b->change, mark);
     batch_touch(l);
+    for (; b->n_step > steps; b->edits--)
+        step_end(l, &b->step[--b->n_step]);
 }
 
 static void carry(struct live *l, struct name *from, struct name *to)

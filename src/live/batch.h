@@ -30,8 +30,9 @@ void batch_touch(struct live *l);
 void batch_count(struct live *l, struct name *x, struct name *other);
 /* Both: the edit is part of the change now. */
 void batch_note(struct live *l, struct name *x, struct name *other);
-/* Take back what the change got since edit_mark(): it may have been planned, or shown, already. */
-void batch_undo(struct live *l, size_t mark);
+/* Take back what the change got since edit_mark(), and its steps since there were so many: it may have
+ * been planned, or shown, already. */
+void batch_undo(struct live *l, size_t mark, size_t steps);
 /* What the names of all keys show that a change names follows from what is stored now. */
 void batch_follow(struct live *l, const struct edit_change *c);
 /* With an edit, the file of one name moves to a key's: if the edit fails, it goes back. */

@@ -277,7 +277,7 @@ static int key_over_key(const struct move *m)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
     struct err e = {0};
-    size_t before = edit_mark(&m->l->next.change);
+    size_t before = edit_mark(&m->l->next.change), steps = m->l->next.n_step;
     CLEANUP(shown_free) struct shown s = stored_value(m->l, m->from);
     shown_text(&s, &text);
     if (buf_error(&text))
@@ -290,7 +290,7 @@ static int key_over_key(const struct move *m)
     r = edits_remove(m->l, m->from, &e);
     f->pins--;
     if (r < 0) { /* neither the one nor the other */
-        batch_undo(m->l, before);
+        batch_undo(m->l, before, steps);
         name_follow(m->l, m->to);
         return refused(m, &e);
     }
