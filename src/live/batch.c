@@ -46,15 +46,13 @@ static void unpin(struct live *l, struct name *x)
     name_reap(&l->names, x);
 }
 
-/* It can no longer be played back. What a file was as a helper is not needed any more, but for
- * handles that read it. */
+/* It can no longer be played back. */
 static void step_end(struct live *l, struct step *s)
 {
     struct file *f = s->file;
     if (f) {
-        f->pins--;
-        if (f->kind == FILE_KEY && !f->opens)
-            file_free_content(&l->names, f);
+        f->steps--;
+        file_is_key(&l->names, f);
         file_reap(&l->names, f);
     }
     unpin(l, s->from);
@@ -102,7 +100,7 @@ static void add_step(struct live *l, struct step s)
     pin(s.from);
     pin(s.to);
     if (s.file)
-        s.file->pins++;
+        s.file->steps++;
     l->next.step[l->next.n_step++] = s;
 }
 

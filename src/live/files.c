@@ -39,7 +39,7 @@ static int open_locked(struct live *l, struct live_file *h, struct file *f, int 
     return 0;
 }
 
-/* What a file was as a helper is not needed any more; a key without a value goes. */
+/* A key without a value goes. */
 static void release_locked(struct live *l, struct live_file *h)
 {
     struct file *f = h->file;
@@ -51,8 +51,7 @@ static void release_locked(struct live *l, struct live_file *h)
     if (h->writes)
         draft_leave(l, f);
     f->opens--;
-    if (f->kind == FILE_KEY && !f->opens && !f->pins)
-        file_free_content(&l->names, f);
+    file_is_key(&l->names, f);
     if (x && x->key)
         name_hide(l, x); /* which may free the file */
     else

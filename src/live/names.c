@@ -254,8 +254,14 @@ struct file *name_leave(struct name *x)
 /* The caller that drops a reference to the file reaps the name itself. */
 static void unpin_last(struct file *f)
 {
-    if (f->last)
-        f->last->pins--;
+    struct name *x = f->last;
+    if (!x)
+        return;
+    if (x->spare == f) { /* it may have a name again: no more */
+        x->spare = NULL;
+        f->pins--;
+    }
+    x->pins--;
     f->last = NULL;
 }
 
@@ -267,7 +273,7 @@ void name_take(struct names *n, struct name *x, struct file *f)
     x->file = f;
     f->name = x;
     if (old && x->key)
-        name_spare(x, old);
+        name_spare(n, x, old);
     if (old)
         file_reap(n, old);
     if (x->spare == f) {
@@ -283,31 +289,26 @@ struct file *name_move(struct names *n, struct name *from, struct name *to)
     return f;
 }
 
-/* False: it has none, or one that is the file of another name by now. */
-static bool has_spare(struct name *x)
+void name_spare(struct names *n, struct name *x, struct file *f)
 {
-    if (x->spare && x->spare->name) {
-        x->spare->pins--;
-        x->spare = NULL;
-    }
-    return x->spare;
-}
-
-void name_spare(struct name *x, struct file *f)
-{
-    if (has_spare(x))
+    struct file *old = x->spare;
+    if (old && (old->opens || old->lookups || old->number < n->first))
         return;
     x->spare = f;
     f->pins++;
+    if (!old)
+        return;
+    old->pins--;
+    file_reap(n, old);
 }
 
 int name_keep_spare(struct names *n, struct name *x)
 {
-    struct file *f = has_spare(x) ? NULL : file_new(n, x->key ? FILE_KEY : FILE_HELPER);
+    struct file *f = x->spare ? NULL : file_new(n, x->key ? FILE_KEY : FILE_HELPER);
     if (!x->spare && !f)
         return -ENOMEM;
     if (f)
-        name_spare(x, f);
+        name_spare(n, x, f);
     return 0;
 }
 
@@ -339,7 +340,7 @@ struct file *file_new(struct names *n, enum file_kind kind)
 /* The number of a key of the first snapshot is not used again: the kernel may know it from before. */
 void file_reap(struct names *n, struct file *f)
 {
-    if (f->name || f->opens || f->pins || f->lookups || f->number < n->first)
+    if (f->name || f->opens || f->pins || f->steps || f->lookups || f->number < n->first)
         return;
     file_free_content(n, f);
     unpin_last(f);
@@ -353,6 +354,12 @@ void file_free_content(struct names *n, struct file *f)
 {
     n->helper_bytes -= f->content.len;
     buf_free(&f->content);
+}
+
+void file_is_key(struct names *n, struct file *f)
+{
+    if (f->kind == FILE_KEY && !f->opens && !f->steps)
+        file_free_content(n, f);
 }
 
 struct file *names_file(const struct names *n, uint32_t number)

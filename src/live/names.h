@@ -13,6 +13,7 @@
  *  M1. A file has at most one name: name->file == f if and only if f->name == name.
  *  M2. A name is visible if and only if it points to a file; no state says it again.
  *  M3. A slot's state changes in slot_event() alone.
+ *  M5. The spare file of a name has no name.
  *
  * A file without a name is an orphan: what is written to it goes nowhere. It is freed with its last
  * handle and lookup, and its number is used again with another generation of FUSE's.
@@ -89,7 +90,8 @@ struct file {
     bool inherited;      /* HELPER: typed is that of the key it was */
     unsigned drafts;     /* begun so far */
     unsigned opens;      /* handles */
-    unsigned pins;       /* steps and names that keep it */
+    unsigned pins;       /* names that keep it */
+    unsigned steps;      /* that may move it back */
     uint64_t lookups;    /* references of the kernel */
 };
 
@@ -153,8 +155,8 @@ struct file *name_move(struct names *n, struct name *from, struct name *to);
 int name_keep_spare(struct names *n, struct name *x);
 /* It is a helper's name again: no key of this name was ever stored. */
 void name_unset_key(struct name *x);
-/* Keep the file that it had for that, if there is no other. */
-void name_spare(struct name *x, struct file *f);
+/* Keep the file that it had for that, if there is no other that programs may know. */
+void name_spare(struct names *n, struct name *x, struct file *f);
 /* Show a name by its spare file, or by a new one; without memory for that it stays hidden. */
 void name_show(struct names *n, struct name *x);
 
@@ -173,6 +175,8 @@ struct file *names_make(struct names *n, const char *text, enum file_kind kind);
 void file_reap(struct names *n, struct file *f);
 /* Drop its bytes, which helpers' room counts. */
 void file_free_content(struct names *n, struct file *f);
+/* Drop what a key's file was as a helper, if no handle reads that, and no step can bring it back. */
+void file_is_key(struct names *n, struct file *f);
 
 /* The file of a number; NULL: it means nothing. */
 struct file *names_file(const struct names *n, uint32_t number);

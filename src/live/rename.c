@@ -58,7 +58,7 @@ static int unlink_key(struct live *l, struct name *x, const struct err *unready)
         return name_refused(l, x, unready);
     struct file *f = name_leave(x);
     if (x->slot == SLOT_STORED || x->rank)
-        name_spare(x, f);
+        name_spare(&l->names, x, f);
     doom(l, x, SLOT_UNLINK);
     file_reap(&l->names, f);
     name_reap(&l->names, x);
@@ -219,7 +219,9 @@ static int unwritten_to_key(const struct move *m)
 static int keep_spares(const struct move *m)
 {
     int r = name_keep_spare(m->n, m->from);
-    return r == 0 ? name_keep_spare(m->n, m->to) : r;
+    if (r == 0 && !m->to->file) /* what it has is its spare then */
+        r = name_keep_spare(m->n, m->to);
+    return r;
 }
 
 /* The key's file is what the helper's was; `left`: its bytes, if it is being written. */
@@ -242,8 +244,7 @@ static void become_key(const struct move *m, struct file *f, struct buf *left, b
     }
     (void)name_move(n, m->from, m->to);
     file_set_kind(m->l, f, FILE_KEY);
-    if (!f->opens && !f->pins)
-        file_free_content(n, f);
+    file_is_key(n, f);
     name_reap(n, m->from);
 }
 
@@ -285,17 +286,14 @@ static int key_over_key(const struct move *m)
     int r = edits_accept(m->l, m->to, &text, &e);
     if (r < 0)
         return refused(m, &e);
-    struct file *f = m->from->file;
-    f->pins++;
+    struct file *f = name_leave(m->from); /* which is not to be its spare */
     r = edits_remove(m->l, m->from, &e);
-    f->pins--;
+    name_take(m->n, m->from, f);
     if (r < 0) { /* neither the one nor the other */
         batch_undo(m->l, before, steps);
         name_follow(m->l, m->to);
         return refused(m, &e);
     }
-    if (!m->from->file) /* it is hidden already: the model does not have it any more */
-        name_take(m->n, m->from, f);
     batch_move(m->l, m->from, m->to);
     return writer_accepted(m->l, m->wait);
 }

@@ -99,7 +99,7 @@ void name_hide(struct live *l, struct name *x)
         return;
     (void)name_leave(x);
     if (x->rank)
-        name_spare(x, f);
+        name_spare(&l->names, x, f);
     file_reap(&l->names, f);
 }
 

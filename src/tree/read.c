@@ -54,7 +54,7 @@ static int render_row(struct tree *t, const struct view *v, struct tree_file *f)
 int render_key(struct tree *t, const struct shown *key, struct tree_file *f)
 {
     const struct subject s = {t, NULL, &f->node, key};
-    return texts_get(&t->texts, shown_id(key), ino_key(f->node.number), render, &s, &f->shared);
+    return texts_get(&t->texts, shown_id(key), ino_key(key->kv), render, &s, &f->shared);
 }
 
 /* Whether some of a file that is answered piecewise is missing. */

@@ -47,7 +47,21 @@ static const struct script scripts[] = {
      "text a.count '7\n'; close D; close E; fsync",
      UNCHANGED},
 
+    {"a file whose name another key takes in a write that fails is written on", "sync",
+     "open B a.name rw append; write B x; mv a.count a.name; fail EIO; fsync =EIO; fail;"
+     "text a.count '7\n'; close B; text a.name 'one\nx\n'; fsync",
+     "a.name:string=one,x " A_COUNT A_OTHER A_LIST},
+    {"a reader of a key does not keep its text for the key whose name it takes", "sync",
+     "put a.name 24; open D a.count r; mv a.count a.other; mv a.other a.name; put a.other 63;"
+     "fail EIO; fsync =EIO; fail; text a.name 'one\n'; text a.count '7\n'; text a.other '8\n';"
+     "read D '7\n'; close D; fsync",
+     UNCHANGED},
+
     /* ---- the bytes of a helper ---- */
+    {"a helper that became a key has its bytes, though a later rename was taken back", "close",
+     "put .w 21; hold; & mv .w a.other; held; & mv a.other b.new; interrupt; go EIO; wait =EIO;"
+     "wait =EINTR; text .w 21; text a.other '8\n'; gone b.new; mv .w a.other; fsync",
+     A_NAME A_COUNT "a.other:u32=21 " A_LIST},
     {"an editor's backup of a value whose write fails has its text", "sync",
      "put .c 12; mv .c a.name; hold; & fsync; held; mv a.name a.name~; go EIO; wait =EIO;"
      "text a.name~ '12\n'; mv a.name~ a.name; fsync",

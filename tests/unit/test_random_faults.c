@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Random operations on keys, helpers and open files while writes are held, fail, or are interrupted,
+ * in random commit modes. After each operation what must always be so of names is so (names.h). After
+ * each write, whatever came of it, a plain model counts: a key that nothing was done to since the
+ * write began is what the file has, and nothing lies beside the file.
+ *
+ * A run is drawn from its seed. One that fails prints the seed and its operations, as a script (see
+ * script.h); GGUFS_SEED=N in the environment repeats it alone. Values are numbers that any type can
+ * hold and that come once.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cu_main.h"
+#include "live/core.h"
+#include "live/stored.h"
+#include "script_run.h"
+#include "soak.h"
+#include "tree/internal.h"
+
+enum { WRITES = 6, OPEN = 4 };
+
+static const char *const names[] = {"a.name", "a.count", "a.other", "a.list",   "b.new",
+                                    ".h",     ".i",      "a.name~", "a.count~", "b.new~"};
+enum { NAMES = sizeof(names) / sizeof(names[0]), KEYS = 5 };
+
+struct random {
+    struct run r;
+    struct script s;
+    char name[48];
+    uint64_t state; /* of the draw */
+    unsigned value; /* the last one */
+    bool sync;      /* the commit mode; else `close` */
+    bool touched[NAMES];
+    struct buf log;
+};
+
+static unsigned draw(struct random *x, unsigned n)
+{
+    x->state ^= x->state << 13;
+    x->state ^= x->state >> 7;
+    x->state ^= x->state << 17;
+    return (unsigned)(x->state >> 33) % n;
+}
+
+/* ---- what must always be so ---- */
+
+static void check(struct random *x, bool good, const char *what, const struct name *name)
+{
+    if (!good && !x->r.failed)
+        script_fail(&x->r, "%s: %s", name->text, what);
+}
+
+static void check_file_of(struct random *x, const struct name *name, const struct file *f)
+{
+    check(x, f->name == name, "its file has another name", name);
+    check(x, name->key || f->kind != FILE_KEY, "a helper's name has the file of a key", name);
+    check(x, f->kind != FILE_HELPER || f->draft || f->content.len, "an empty helper", name);
+    check(x, !f->parked || f->parked->backup == f, "is no backup", name);
+    if (f->kind == FILE_KEY)
+        check(x, name->slot != SLOT_ABSENT || f->draft, "is shown, and has no value", name);
+}
+
+static void check_name(struct random *x, const struct live *l, const struct name *name)
+{
+    bool gone = name->slot == SLOT_DOOMED || name->slot == SLOT_PARKED;
+    if (name->file)
+        check_file_of(x, name, name->file);
+    if (!name->key)
+        check(x, name->slot == SLOT_ABSENT, "a helper is stored", name);
+    check(x, (name->slot != SLOT_ABSENT) == stored_has(l, name), "its slot is wrong", name);
+    check(x, !gone || !name->file, "is shown, and was removed", name);
+    check(x, !name->spare || !name->spare->name, "its spare file has a name", name);
+    check(x, name->slot != SLOT_STORED || name->file, "is stored, and not shown", name);
+}
+
+/* Bytes of helpers, also of those without a name, and of what keys were as helpers. */
+static uint64_t helper_bytes(const struct names *n)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < n->numbers.given; i++) {
+        const struct file *f = n->at[i].file;
+        sum += f ? f->content.len : 0;
+        sum += f && f->kind == FILE_HELPER && f->draft ? f->draft->text.len : 0;
+    }
+    return sum;
+}
+
+static struct live *live_of(const struct random *x)
+{
+    return x->r.t ? atomic_load(&x->r.t->live) : NULL;
+}
+
+static void check_names(struct random *x)
+{
+    struct live *l = live_of(x);
+    size_t doomed = 0;
+    if (!l)
+        return;
+    lock_take(&l->lock);
+    for (const struct name *name = l->names.oldest; name; name = name->newer) {
+        check_name(x, l, name);
+        doomed += name->slot == SLOT_DOOMED;
+    }
+    check(x, doomed == l->names.n_doomed, "so many are not removed", l->names.oldest);
+    check(x, helper_bytes(&l->names) == l->names.helper_bytes, "so much room is not taken",
+          l->names.oldest);
+    lock_drop(&l->lock);
+}
+
+__attribute__((format(printf, 2, 3))) static void run(struct random *x, const char *fmt, ...)
+{
+    char op[160];
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(op, sizeof(op), fmt, ap);
+    va_end(ap);
+    if (x->r.failed)
+        return;
+    buf_printf(&x->log, "%s; ", op);
+    script_do(&x->r, op, strlen(op));
+    check_names(x);
+}
+
+/* ---- the plain model ---- */
+
+static int number_of(const struct name *name)
+{
+    for (int i = 0; i < NAMES; i++)
+        if (strcmp(names[i], name->text) == 0)
+            return i;
+    return -1;
+}
+
+static void touch_name(struct random *x, const struct name *name)
+{
+    int i = name ? number_of(name) : -1;
+    if (i >= 0)
+        x->touched[i] = true;
+}
+
+/* Something is done to this name, and so to the key whose backup it is. */
+static void touch(struct random *x, int i)
+{
+    struct live *l = live_of(x);
+    x->touched[i] = true;
+    if (!l)
+        return;
+    lock_take(&l->lock);
+    const struct name *name = names_find(&l->names, names[i]);
+    if (name && name->file)
+        touch_name(x, name->file->parked);
+    lock_drop(&l->lock);
+}
+
+/* Something is done by a handle: to one of the files that have a draft. */
+static void touch_open(struct random *x)
+{
+    struct live *l = live_of(x);
+    if (!l)
+        return;
+    lock_take(&l->lock);
+    for (const struct name *name = l->names.oldest; name; name = name->newer)
+        if (name->file && name->file->draft)
+            touch_name(x, name);
+    lock_drop(&l->lock);
+}
+
+/* True if the key shows nothing but the value that it has. *shown: it can be opened. */
+static bool is_plain(const struct random *x, int i, bool *shown)
+{
+    struct live *l = live_of(x);
+    lock_take(&l->lock);
+    const struct name *name = names_find(&l->names, names[i]);
+    *shown = name && name->file;
+    bool plain = !name || (name->slot != SLOT_PARKED && !(*shown && name->file->draft));
+    lock_drop(&l->lock);
+    return plain;
+}
+
+/* Keys that nothing was done to since the write began are as the file has them. */
+static void check_untouched(struct random *x)
+{
+    CLEANUP(buf_free) struct buf keys = BUF_INIT;
+    char want[32], text[32];
+    struct content now = script_model_file(&x->r.m);
+    buf_char(&keys, ' ');
+    if (!script_model_keys(now.bytes, now.n, &keys) || !script_model_whole(&x->r.m))
+        script_fail(&x->r, "the file is not a regular model, or another one was left");
+    free(now.bytes);
+    for (int i = 0; i < KEYS && !x->r.failed && live_of(x); i++) {
+        bool shown;
+        if (!is_plain(x, i, &shown) || x->touched[i])
+            continue;
+        (void)snprintf(want, sizeof(want), " %s:", names[i]);
+        const char *at = strstr((const char *)keys.data, want);
+        if (shown != (at != NULL))
+            script_fail(&x->r, "%s is %s", names[i], shown ? "shown" : "not shown");
+        if (!at || strchr(at + 1, ',') < strchr(at + 1, ' ')) /* the list of the beginning */
+            continue;
+        at = strchr(at, '=') + 1;
+        (void)snprintf(text, sizeof(text), "%.*s", (int)strcspn(at, " "), at);
+        run(x, "text %s '%s\n'", names[i], text);
+    }
+}
+
+/* ---- operations ---- */
+
+/* A key that has no value yet, or has lost it: as a helper it is empty. */
+static bool is_unfinished(const struct random *x, int i)
+{
+    struct live *l = live_of(x);
+    if (!l)
+        return false;
+    lock_take(&l->lock);
+    const struct name *name = names_find(&l->names, names[i]);
+    bool unfinished = name && name->key && name->file && name->slot == SLOT_ABSENT;
+    lock_drop(&l->lock);
+    return unfinished;
+}
+
+static int any(struct random *x)
+{
+    int i = (int)draw(x, NAMES);
+    touch(x, i);
+    return i;
+}
+
+static unsigned value(struct random *x)
+{
+    return x->value += 1 + draw(x, 9);
+}
+
+static void op_open(struct random *x, int h)
+{
+    static const char *const how[] = {"rw trunc creat", "rw creat", "r"};
+    unsigned way = draw(x, 3);
+    run(x, "open %c %s %s", 'A' + h, names[any(x)], how[way]);
+    if (x->r.handle[h].f && way < 2)
+        run(x, "write %c '%u' 0", 'A' + h, value(x));
+}
+
+static void op_handle(struct random *x, int h)
+{
+    static const char *const how[] = {"flush", "close", "close", "release"};
+    touch_open(x);
+    if (draw(x, 2))
+        run(x, "%s %c", how[draw(x, 4)], 'A' + h);
+    else
+        run(x, "write %c '%u' %u", 'A' + h, value(x), draw(x, 2));
+}
+
+static void step(struct random *x)
+{
+    int h = (int)draw(x, OPEN), name;
+    switch (draw(x, 10)) {
+    case 0:
+    case 1:
+        name = any(x);
+        run(x, "put %s '%u'", names[name], value(x));
+        break;
+    case 2:
+    case 3:
+        run(x, "rm %s", names[any(x)]);
+        break;
+    case 4:
+    case 5:
+    case 6:
+        name = any(x);
+        if (!is_unfinished(x, name))
+            run(x, "mv %s %s", names[name], names[any(x)]);
+        break;
+    case 7:
+        name = any(x);
+        run(x, "type %s %s", names[name], draw(x, 2) ? "u64" : "string");
+        break;
+    default:
+        (x->r.handle[h].f ? op_handle : op_open)(x, h);
+    }
+}
+
+/* ---- writes ---- */
+
+static void steps(struct random *x, unsigned n)
+{
+    for (unsigned i = 0; i < n && !x->r.failed; i++)
+        step(x);
+}
+
+/* While one is held, others wait for the next. */
+static void step_and_wait(struct random *x)
+{
+    int name = any(x), h = (int)draw(x, OPEN);
+    if (draw(x, 2) && !is_unfinished(x, name))
+        run(x, "& mv %s %s", names[name], names[any(x)]);
+    else if (x->r.handle[h].f)
+        run(x, "& flush %c", 'A' + h);
+    else
+        return;
+    touch_open(x);
+    if (draw(x, 3) == 0)
+        run(x, "interrupt");
+}
+
+/* It begins, and stops. */
+static void begin_write(struct random *x)
+{
+    run(x, "hold");
+    if (x->sync) {
+        run(x, "put a.other '%u'", value(x));
+        memset(x->touched, 0, sizeof(x->touched));
+        run(x, "& fsync");
+    } else {
+        run(x, "put .w '%u'", value(x));
+        memset(x->touched, 0, sizeof(x->touched));
+        touch(x, 2);
+        run(x, "& mv .w a.other");
+    }
+    run(x, "held");
+}
+
+static void end_write(struct random *x)
+{
+    bool all = draw(x, 5) == 0;
+    if (all)
+        run(x, "fail EIO");
+    run(x, draw(x, 3) ? "go EIO" : "go");
+    while (x->r.waited < x->r.started && !x->r.failed)
+        run(x, "wait");
+    x->r.waited = x->r.started = 0;
+    run(x, "fail");
+}
+
+static void one_write(struct random *x)
+{
+    steps(x, draw(x, 8));
+    begin_write(x);
+    for (unsigned n = draw(x, 4); n > 0 && !x->r.failed; n--) {
+        steps(x, x->sync ? draw(x, 4) : 0);
+        if (x->sync && draw(x, 4))
+            continue;
+        step_and_wait(x);
+    }
+    end_write(x);
+    check_untouched(x);
+}
+
+/* ---- runs ---- */
+
+static void run_seed(uint64_t seed)
+{
+    struct random x = {.state = seed * 0x9e3779b97f4a7c15 + 1, .value = 10};
+    x.sync = draw(&x, 2);
+    (void)snprintf(x.name, sizeof(x.name), "seed %llu", (unsigned long long)seed);
+    x.s.name = x.name;
+    x.r = (struct run){.s = &x.s, .mode = x.sync ? "sync" : "close", .lenient = true};
+    x.r.opt = (struct tree_options){.strategy = EDIT_COPY,
+                                    .commit = x.sync ? LIVE_COMMIT_SYNC : LIVE_COMMIT_CLOSE,
+                                    .log = {.line = script_log}};
+    script_model_make(&x.r.m, 0);
+    script_start(&x.r);
+    for (int i = 0; i < WRITES && !x.r.failed; i++)
+        one_write(&x);
+    for (int h = 0; h < OPEN && !x.r.failed; h++)
+        if (x.r.handle[h].f)
+            run(&x, "close %c", 'A' + h);
+    memset(x.touched, 0, sizeof(x.touched));
+    run(&x, "fsync");
+    check_untouched(&x);
+    if (x.r.failed)
+        (void)printf("\n    %.*s\n", (int)x.log.len, (const char *)x.log.data);
+    CU_ASSERT_EQUAL(script_finish(&x.r), 0);
+    script_model_drop(&x.r.m);
+    buf_free(&x.log);
+}
+
+static void test_random(void)
+{
+    const char *only = getenv("GGUFS_SEED");
+    if (only) {
+        run_seed(strtoull(only, NULL, 10));
+        return;
+    }
+    for (uint64_t seed = 1; seed <= soak_size(400); seed++)
+        run_seed(seed);
+    soak_count("writes held, failed or interrupted", soak_size(400) * WRITES);
+}
+
+static CU_TestInfo tests[] = {
+    {"names are whole whatever comes of writes", test_random},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("random faults", tests)
