@@ -240,14 +240,14 @@ int history_sync(struct history *h, const struct history_record *r, struct err *
 
 void history_list_free(struct history_list *l)
 {
-    free(l->number);
+    free(l->name);
     *l = HISTORY_LIST_INIT;
 }
 
 static int by_number(const void *a, const void *b)
 {
-    const uint64_t *x = a, *y = b;
-    return *x < *y ? -1 : *x > *y;
+    const struct history_name *x = a, *y = b;
+    return x->number < y->number ? -1 : x->number > y->number;
 }
 
 /* The names, if the folder exists; else *exists is false. */
@@ -268,14 +268,14 @@ int history_list(struct history *h, struct history_list *ret, struct err *e)
     for (size_t i = 0; i < l.n && r == 0; i++) {
         if (l.name[i].hash != h->hash)
             continue;
-        r = array_grow(&list.number, &list.cap, list.n, sizeof(*list.number));
+        r = array_grow(&list.name, &list.cap, list.n, sizeof(*list.name));
         if (r == 0)
-            list.number[list.n++] = l.name[i].number;
+            list.name[list.n++] = l.name[i];
         else
             (void)err_set(e, r, "no memory");
     }
     if (list.n)
-        qsort(list.number, list.n, sizeof(*list.number), by_number);
+        qsort(list.name, list.n, sizeof(*list.name), by_number);
     if (r < 0)
         history_list_free(&list);
     *ret = list;
@@ -305,8 +305,8 @@ static int load(struct history *h, const struct history_name *n, bool whole, str
     return r;
 }
 
-static int read_state(struct history *h, const struct history_name *n, struct history_record *ret,
-                      struct gguf **keys, struct err *e)
+int history_read_listed(struct history *h, const struct history_name *n, struct history_record *ret,
+                        struct gguf **keys, struct err *e)
 {
     CLEANUP(buf_free) struct buf b = BUF_INIT;
     int r = load(h, n, keys != NULL, &b, e);
@@ -335,7 +335,7 @@ int history_read(struct history *h, uint64_t number, struct history_record *ret,
         return r;
     for (size_t i = 0; i < l.n; i++)
         if (l.name[i].hash == h->hash && l.name[i].number == number)
-            return read_state(h, &l.name[i], ret, keys, e);
+            return history_read_listed(h, &l.name[i], ret, keys, e);
     return err_set(e, -ENOENT, "there is no state %llu (ggufs --history shows those that exist)",
                    (unsigned long long)number);
 }

@@ -8,7 +8,7 @@
  *     r = history_update(&h, &record, &e);               what became of the edit
  *     r = history_prune(&h, &record, &e);                what is too much, after it
  *     r = history_list(&h, &list, &e);                   oldest first
- *     r = history_read(&h, list.number[i], &record, &keys, &e);
+ *     r = history_read_listed(&h, &list.name[i], &record, &keys, &e);
  *     history_close(&h);
  *
  * A state is one file (history_state.h), named by a hash of the model's path, its number, its time
@@ -54,9 +54,17 @@ struct history {
     int fd;     /* its file, which has no name of a state yet; else -1 */
 };
 
+/* What the name of a state says. */
+struct history_name {
+    uint64_t hash; /* of the model's path; 0: the floor of numbers */
+    uint64_t number;
+    uint64_t time; /* of the first edit, seconds since 1970 */
+    uint64_t size; /* bytes of the file */
+};
+
 /* The states of a model, oldest first. */
 struct history_list {
-    uint64_t *number; /* owned */
+    struct history_name *name; /* owned */
     size_t n, cap;
 };
 
@@ -99,7 +107,12 @@ int history_sync(struct history *h, const struct history_record *r, struct err *
 int history_list(struct history *h, struct history_list *ret, struct err *e);
 void history_list_free(struct history_list *l);
 
-/* A state; keys NULL: the record alone. -ENOENT, -EBADMSG, -ESTALE, -EPERM, -EFBIG, -errno. */
+/*
+ * A state of a list, which may have gone since, or one by its number, for which the folder is listed. keys
+ * NULL: the record alone. -ENOENT, -EBADMSG, -ESTALE, -EPERM, -EFBIG, -errno.
+ */
+int history_read_listed(struct history *h, const struct history_name *n, struct history_record *ret,
+                        struct gguf **keys, struct err *e);
 int history_read(struct history *h, uint64_t number, struct history_record *ret, struct gguf **keys,
                  struct err *e);
 

@@ -140,9 +140,9 @@ int history_text(struct history *h, const struct gguf *now, struct buf *out, str
     CLEANUP(line_free) struct line before = {0};
     int r = history_list(h, &list, e);
     for (size_t i = 0; i < list.n && r == 0; i++) {
-        struct line l = {.number = list.number[i]};
+        struct line l = {.number = list.name[i].number};
         struct err why = {0};
-        int found = history_read(h, l.number, &l.rec, &l.keys, &why);
+        int found = history_read_listed(h, &list.name[i], &l.rec, &l.keys, &why);
         if (found < 0) { /* the one before is compared with the next that can be read */
             buf_printf(&damaged, "%llu\tcannot be restored: %s\n", (unsigned long long)l.number,
                        why.msg);
@@ -164,14 +164,14 @@ void history_pick_free(struct history_pick *p)
 }
 
 /* The last state whose edits reached the file. Behind it there is at most one that was never used. */
-static int newest(struct history *h, const struct history_list *l, uint64_t id, uint64_t *number,
-                  struct history_record *rec, struct err *e)
+static int newest(struct history *h, const struct history_list *l, uint64_t id,
+                  const struct history_name **ret, struct history_record *rec, struct err *e)
 {
     for (size_t i = l->n; i > 0; i--) {
-        int r = history_read(h, l->number[i - 1], rec, NULL, e);
+        *ret = &l->name[i - 1];
+        int r = history_read_listed(h, *ret, rec, NULL, e);
         if (r < 0)
             return r;
-        *number = l->number[i - 1];
         if (!history_is_void(rec) || (rec->planned == id && id != rec->before))
             return 0;
     }
@@ -184,7 +184,8 @@ int history_pick(struct history *h, uint64_t number, const struct gguf *now,
     CLEANUP(history_list_free) struct history_list list = HISTORY_LIST_INIT;
     struct history_record rec;
     struct err why = {0};
-    uint64_t id = edit_keys_id(now), last = 0;
+    const struct history_name *last = NULL;
+    uint64_t id = edit_keys_id(now);
     *ret = HISTORY_PICK_INIT;
     int r = history_list(h, &list, e);
     if (r < 0)
@@ -198,5 +199,6 @@ int history_pick(struct history *h, uint64_t number, const struct gguf *now,
                        "the keys are not those that the last recorded edit left: another program "
                        "changed or replaced the file (ggufs --history shows the states, --undo=N "
                        "restores one in any case)");
-    return history_read(h, number ? number : last, &ret->rec, &ret->keys, e);
+    return number ? history_read(h, number, &ret->rec, &ret->keys, e)
+                  : history_read_listed(h, last, &ret->rec, &ret->keys, e);
 }

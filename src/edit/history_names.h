@@ -13,13 +13,6 @@
 /* Room for a name: four numbers and what stands between them. */
 #define HISTORY_NAME_MAX (4 * 16 + 4)
 
-struct history_name {
-    uint64_t hash; /* of the model's path; 0: the floor of numbers */
-    uint64_t number;
-    uint64_t time; /* of the first edit, seconds since 1970 */
-    uint64_t size; /* bytes of the file */
-};
-
 void history_name_put(const struct history_name *n, char dst[HISTORY_NAME_MAX]);
 /* False: it is not a name of ours. */
 bool history_name_get(const char *name, struct history_name *ret);

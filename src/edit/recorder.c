@@ -29,7 +29,7 @@ static void look_up(struct recorder *r)
 {
     CLEANUP(history_list_free) struct history_list l = HISTORY_LIST_INIT;
     r->open = history_list(r->h, &l, NULL) == 0 && l.n > 0 &&
-              history_read(r->h, l.number[l.n - 1], &r->rec, NULL, NULL) == 0;
+              history_read_listed(r->h, &l.name[l.n - 1], &r->rec, NULL, NULL) == 0;
 }
 
 static int join(struct recorder *r, const struct recorded_edit *edit, struct err *e)

@@ -117,6 +117,6 @@ bool numbers_are(struct history *h, uint64_t first, uint64_t last)
     CLEANUP(history_list_free) struct history_list l = HISTORY_LIST_INIT;
     bool good = history_list(h, &l, NULL) == 0 && l.n == last + 1 - first;
     for (size_t i = 0; i < l.n && good; i++)
-        good = l.number[i] == first + i;
+        good = l.name[i].number == first + i;
     return good;
 }

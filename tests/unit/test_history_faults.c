@@ -278,7 +278,7 @@ static void check_whole(struct world *w)
     for (size_t i = 0; i < l.n; i++) {
         struct history_record rec;
         struct gguf *keys = NULL;
-        CU_ASSERT_EQUAL(history_read(&w->home.h, l.number[i], &rec, &keys, NULL), 0);
+        CU_ASSERT_EQUAL(history_read_listed(&w->home.h, &l.name[i], &rec, &keys, NULL), 0);
         gguf_free(keys);
     }
 }

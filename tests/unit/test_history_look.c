@@ -376,6 +376,43 @@ static void test_damaged(void)
     three_free(&t);
 }
 
+static unsigned listings;
+
+static int counted_list(const struct sys *s, int dir, int (*fn)(void *arg, const char *name),
+                        void *arg)
+{
+    (void)s;
+    listings++;
+    return sys_libc.list(&sys_libc, dir, fn, arg);
+}
+
+/* The folder has the states of all models: it is listed once, not for each state. */
+static void test_listed_once(void)
+{
+    struct three t;
+    struct history_pick p;
+    CLEANUP(buf_free) struct buf text = BUF_INIT;
+    three_setup(&t);
+    for (int64_t now = 1000; now < 2000; now += 200) {
+        edit(&t.r, t.a, t.b, now, 0);
+        edit(&t.r, t.b, t.a, now + 100, 0);
+    }
+    struct sys calls = sys_libc;
+    calls.list = counted_list;
+    t.x.h.sys = &calls;
+    listings = 0;
+    CU_ASSERT_EQUAL(history_text(&t.x.h, t.a, &text, NULL), 0);
+    CU_ASSERT_EQUAL(listings, 1);
+    CU_ASSERT_EQUAL(history_pick(&t.x.h, 0, t.a, &p, NULL), 0);
+    CU_ASSERT_TRUE(same_keys(p.keys, t.b));
+    CU_ASSERT_EQUAL(listings, 2);
+    history_pick_free(&p);
+    CU_ASSERT_EQUAL(history_pick(&t.x.h, 3, t.a, &p, NULL), 0);
+    CU_ASSERT_TRUE(same_keys(p.keys, t.a));
+    history_pick_free(&p);
+    three_free(&t);
+}
+
 static CU_TestInfo tests[] = {
     {"which state an undo restores", test_pick},
     {"keys that another program wrote", test_foreign},
@@ -386,6 +423,7 @@ static CU_TestInfo tests[] = {
     {"a history as text", test_text},
     {"differences in words", test_describe},
     {"states that are damaged", test_damaged},
+    {"a folder that is listed once", test_listed_once},
     {"a clock that goes back", test_clock},
     {"a command keeps as many states as a mount has kept", test_keep_same},
     CU_TEST_INFO_NULL,
