@@ -43,6 +43,9 @@ struct picture picture_of(const struct gguf *g, const struct gguf_tensor *t)
     p.rows = p.columns ? p.n / p.columns + (p.n % p.columns != 0) : 0;
     p.height = (uint32_t)max_u64(1, min_u64(p.rows, PICTURE_MOST));
     p.width = (uint32_t)max_u64(1, min_u64(p.columns, PICTURE_MOST));
+    /* A pixel is in one unit only: so its mean does not depend on how it is divided. */
+    uint64_t units = p.columns / PICTURE_UNIT + 1;
+    p.slices = p.rows == p.height ? (uint32_t)min_u64(units, p.width) : 1;
     return p;
 }
 
@@ -52,10 +55,38 @@ static uint64_t part(uint64_t n, uint32_t i, uint32_t parts)
     return n / parts * i + n % parts * i / parts;
 }
 
-void picture_values(const struct picture *p, uint32_t y, uint64_t *first, uint64_t *end)
+uint64_t picture_units(const struct picture *p)
 {
-    *first = part(p->rows, y, p->height) * p->columns;
-    *end = min_u64(p->n, part(p->rows, y + 1, p->height) * p->columns);
+    return (uint64_t)p->height * p->slices;
+}
+
+/* The pixels of a unit: [first, end) of row y. */
+struct slice {
+    uint32_t y, first, end;
+};
+
+static struct slice slice_of(const struct picture *p, uint64_t unit)
+{
+    uint32_t i = (uint32_t)(unit % p->slices);
+    return (struct slice){.y = (uint32_t)(unit / p->slices),
+                          .first = (uint32_t)part(p->width, i, p->slices),
+                          .end = (uint32_t)part(p->width, i + 1, p->slices)};
+}
+
+/* Several slices are of one grid row. */
+void picture_values(const struct picture *p, uint64_t unit, uint64_t *first, uint64_t *end)
+{
+    struct slice s = slice_of(p, unit);
+    uint64_t row = part(p->rows, s.y, p->height) * p->columns;
+    if (p->slices == 1) {
+        *first = row;
+        *end = part(p->rows, s.y + 1, p->height) * p->columns;
+    } else {
+        *first = row + part(p->columns, s.first, p->width);
+        *end = row + part(p->columns, s.end, p->width);
+    }
+    *first = min_u64(*first, p->n);
+    *end = min_u64(*end, p->n);
 }
 
 /* ---- means ---- */
@@ -85,22 +116,45 @@ static void add_run(const struct picture *p, struct sums *s, uint32_t *x, uint64
     }
 }
 
-void picture_row(const struct picture *p, const struct quant_type *type, bool big,
-                 const uint8_t *data, uint32_t y, float *room, float *dst)
+/* How many values from `at` on are decoded at once: whole grid rows, or what the room holds of a long one.
+ * The sums of a pixel do not depend on where a unit begins. */
+static uint64_t stretch(const struct picture *p, uint64_t at)
 {
-    struct sums s;
-    memset(&s, 0, sizeof(s));
-    for (uint64_t r = part(p->rows, y, p->height); r < part(p->rows, y + 1, p->height); r++) {
-        uint64_t first = r * p->columns, len = min_u64(p->columns, p->n - first);
-        uint32_t x = 0;
-        for (uint64_t at = 0; at < len; at += PICTURE_ROOM) {
-            size_t n = (size_t)min_u64(PICTURE_ROOM, len - at);
-            floats_read(type, big, data, first + at, n, room);
-            add_run(p, &s, &x, at, room, n);
-        }
+    if (p->columns <= PICTURE_ROOM)
+        return PICTURE_ROOM / p->columns * p->columns;
+    uint64_t column = at % p->columns;
+    return min_u64(PICTURE_ROOM - column % PICTURE_ROOM, p->columns - column);
+}
+
+/* n values from `at` on, of one grid row or several. */
+static void add_values(const struct picture *p, struct sums *s, uint32_t *x, uint64_t at,
+                       const float *v, size_t n)
+{
+    uint64_t column = at % p->columns;
+    for (size_t i = 0, len; i < n; i += len, column = 0) {
+        len = (size_t)min_u64(n - i, p->columns - column);
+        *x = column ? *x : 0;
+        add_run(p, s, x, column, v + i, len);
     }
-    for (uint32_t x = 0; x < p->width; x++)
-        dst[x] = s.n[x] ? (float)(s.sum[x] / (double)s.n[x]) : NAN;
+}
+
+void picture_means(const struct picture *p, const struct quant_type *type, bool big,
+                   const uint8_t *data, uint64_t unit, float *room, float *mean)
+{
+    struct slice slice = slice_of(p, unit);
+    struct sums s;
+    uint64_t at, end;
+    uint32_t x = slice.first;
+    memset(&s, 0, sizeof(s));
+    picture_values(p, unit, &at, &end);
+    for (size_t n; at < end; at += n) {
+        n = (size_t)min_u64(stretch(p, at), end - at);
+        floats_read(type, big, data, at, n, room);
+        add_values(p, &s, &x, at, room, n);
+    }
+    mean += (size_t)slice.y * p->width;
+    for (x = slice.first; x < slice.end; x++)
+        mean[x] = s.n[x] ? (float)(s.sum[x] / (double)s.n[x]) : NAN;
 }
 
 /* ---- PNG ---- */

@@ -27,22 +27,29 @@ struct picture {
     uint64_t n;             /* values */
     uint64_t rows, columns; /* of the grid; rows * columns >= n */
     uint32_t height, width; /* pixels, at least 1 */
+    uint32_t slices;        /* units of a row of pixels: of a wide grid, several */
 };
 
 struct picture picture_of(const struct gguf *g, const struct gguf_tensor *t);
 /* Bytes of the file. */
 size_t picture_size(const struct picture *p);
 
-/* Pixel row y shows values [*first, *end). */
-void picture_values(const struct picture *p, uint32_t y, uint64_t *first, uint64_t *end);
+/*
+ * A picture is computed in units, which may run side by side: the pixels of a row, or a slice of them where
+ * the row is long. A unit reads values [*first, *end): at most PICTURE_UNIT, or a little more than the
+ * 1024th part of all.
+ */
+#define PICTURE_UNIT ((uint64_t)4 << 20)
+uint64_t picture_units(const struct picture *p);
+void picture_values(const struct picture *p, uint64_t unit, uint64_t *first, uint64_t *end);
 
 /*
- * The means of pixel row y into dst[width], NaN for missing values. `data` is the tensor's first
- * block; `room` has PICTURE_ROOM floats. May run under map_guard().
+ * The means of a unit's pixels into mean[height * width], NaN for missing values. `data` is the tensor's
+ * first block; `room` has PICTURE_ROOM floats. May run under map_guard().
  */
 enum { PICTURE_ROOM = 4096 };
-void picture_row(const struct picture *p, const struct quant_type *type, bool big,
-                 const uint8_t *data, uint32_t y, float *room, float *dst);
+void picture_means(const struct picture *p, const struct quant_type *type, bool big,
+                   const uint8_t *data, uint64_t unit, float *room, float *mean);
 
 /* The file, from the means of all pixels. */
 void picture_png(const struct picture *p, const float *mean, struct buf *out);

@@ -68,7 +68,7 @@ static int begin_bins(struct task *t)
 static int begin_picture(struct task *t)
 {
     t->picture = picture_of(t->view.snap->gguf, tensor_of(t));
-    t->units = t->picture.height;
+    t->units = picture_units(&t->picture);
     t->mean = malloc((size_t)t->picture.height * t->picture.width * sizeof(*t->mean));
     return t->mean ? 0 : -ENOMEM;
 }
@@ -142,8 +142,7 @@ static int run(void *arg)
         measure_unit(u);
         break;
     case DERIVED_PICTURE:
-        picture_row(&u->t->picture, u->type, u->big, u->data, (uint32_t)u->no, u->room,
-                    u->t->mean + u->no * u->t->picture.width);
+        picture_means(&u->t->picture, u->type, u->big, u->data, u->no, u->room, u->t->mean);
         break;
     }
     return 0;
@@ -159,7 +158,7 @@ static void want_unit(const struct unit *u)
         end = min_u64(first + HASHED, tensor_of(t)->nbytes);
     } else {
         if (t->what == DERIVED_PICTURE)
-            picture_values(&t->picture, (uint32_t)u->no, &first, &end);
+            picture_values(&t->picture, u->no, &first, &end);
         else
             unit_values(t, u->no, &first, &end);
         quant_extent(u->type, sizeof(float), first * sizeof(float),

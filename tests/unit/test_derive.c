@@ -11,6 +11,8 @@
 
 #include "base/bytes.h"
 #include "derive/kept.h"
+#include "derive/picture.h"
+#include "quant/types.h"
 
 /* ---- statistics ---- */
 
@@ -161,6 +163,89 @@ static void test_text_size(void)
     }
 }
 
+/* ---- pictures ---- */
+
+static struct picture picture_with(uint64_t columns, uint64_t rows)
+{
+    uint8_t dims[2 * 8];
+    put_u64(dims, columns, false);
+    put_u64(dims + 8, rows, false);
+    struct gguf g = {.head = dims, .fmt = {.len_width = 8}};
+    struct gguf_tensor t = {.n_elem = columns * rows, .n_dims = 2};
+    return picture_of(&g, &t);
+}
+
+/* Units are of all values, one behind the other, and none of them is long. */
+static void test_picture_units(void)
+{
+    const uint64_t many = (uint64_t)1 << 31;
+    const uint64_t dims[][2] = {{many, 1},
+                                {1, many},
+                                {many / 3, 3},
+                                {3, many / 3},
+                                {4096, many / 4096},
+                                {PICTURE_UNIT, 1023},
+                                {9, 5},
+                                {1, 1},
+                                {0, 0}};
+    for (size_t i = 0; i < 9; i++) {
+        struct picture p = picture_with(dims[i][0], dims[i][1]);
+        uint64_t at = 0, most = 0;
+        for (uint64_t unit = 0; unit < picture_units(&p); unit++) {
+            uint64_t first, end;
+            picture_values(&p, unit, &first, &end);
+            CU_ASSERT_EQUAL_FATAL(first, at);
+            most = max_u64(most, end - first);
+            at = end;
+        }
+        CU_ASSERT_EQUAL(at, p.n);
+        CU_ASSERT_TRUE(most <= max_u64(PICTURE_UNIT, p.n / 1000));
+    }
+}
+
+/* The mean of a pixel: of the values of its block, row by row. */
+static float mean_of(const struct picture *p, const float *v, uint64_t y, uint64_t x)
+{
+    double sum = 0;
+    uint64_t n = 0;
+    for (uint64_t r = y * p->rows / p->height; r < (y + 1) * p->rows / p->height; r++)
+        for (uint64_t c = x * p->columns / p->width; c < (x + 1) * p->columns / p->width; c++, n++)
+            sum += (double)v[r * p->columns + c];
+    return (float)(sum / (double)n);
+}
+
+/* Values are multiples of 1/256, whose sums are exact in any order. */
+static void test_picture_means(void)
+{
+    enum { N = 9 << 20 };
+    const uint64_t columns[] = {N, N / 2, 1, 3, 4096, 4608, 9000};
+    float *v = malloc(N * sizeof(*v)), room[PICTURE_ROOM];
+    uint8_t *stored = malloc(N * sizeof(*v));
+    uint32_t state = 3;
+    CU_ASSERT_PTR_NOT_NULL_FATAL(v);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(stored);
+    for (size_t i = 0; i < N; i++) {
+        uint32_t bits;
+        v[i] = (float)(draw(&state) & 0xffff) / 256;
+        memcpy(&bits, &v[i], sizeof(bits));
+        put_u32(stored + 4 * i, bits, false);
+    }
+    for (size_t i = 0; i < 7; i++) {
+        struct picture p = picture_with(columns[i], N / columns[i]);
+        size_t pixels = (size_t)p.width * p.height, wrong = 0;
+        float *mean = calloc(pixels, sizeof(*mean));
+        CU_ASSERT_PTR_NOT_NULL_FATAL(mean);
+        for (uint64_t unit = 0; unit < picture_units(&p); unit++)
+            picture_means(&p, quant_find(F32_ID), false, stored, unit, room, mean);
+        for (size_t at = 0; at < pixels; at++)
+            wrong += mean[at] != mean_of(&p, v, at / p.width, at % p.width);
+        CU_ASSERT_EQUAL(wrong, 0);
+        free(mean);
+    }
+    free(stored);
+    free(v);
+}
+
 /* ---- what is kept ---- */
 
 static void put(struct kept *k, struct kept_key key, enum derived what, size_t n)
@@ -246,6 +331,8 @@ static CU_TestInfo tests[] = {
     {"a bin holds its lower edge, exactly", test_bins},
     {"values outside are in the outer bins", test_bins_outside},
     {"a text has its size, whatever the numbers are", test_text_size},
+    {"units of a picture are short", test_picture_units},
+    {"means of pixels", test_picture_means},
     {"results are kept by state", test_kept},
     {"states that are held are kept", test_held},
     {"what was used last is kept", test_kept_most},
