@@ -13,6 +13,7 @@
 #include "base/hash.h"
 #include "edit/history_names.h"
 
+#define LOCK_TRIES 10   /* how often the folder may be removed meanwhile */
 #define NEW_NAME ".new" /* of a state while it is written: one at a time has the lock */
 
 /* ---- open, close ---- */
@@ -38,7 +39,7 @@ void history_close(struct history *h)
     h->model = NULL;
 }
 
-static int lock(struct history *h, bool make, struct err *e)
+static int lock_open(struct history *h, bool make, struct err *e)
 {
     int r = history_place_open(&h->place, h->sys, make, e);
     if (r < 0)
@@ -47,6 +48,23 @@ static int lock(struct history *h, bool make, struct err *e)
         r = h->sys->flock(h->sys, h->place.dir, LOCK_EX);
     while (r == -EINTR);
     return r < 0 ? err_set(e, r, "%s: cannot lock it: %s", h->place.path, strerror(-r)) : 0;
+}
+
+static bool is_removed(const struct history *h)
+{
+    struct stat st;
+    return h->sys->fstat(h->sys, h->place.dir, &st) == 0 && st.st_nlink == 0;
+}
+
+/* A folder that was removed while it was open is left for the one that now has its name. */
+static int lock(struct history *h, bool make, struct err *e)
+{
+    int r = lock_open(h, make, e);
+    for (int i = 0; i < LOCK_TRIES && r == 0 && is_removed(h); i++) {
+        sys_close(h->sys, &h->place.dir);
+        r = lock_open(h, make, e);
+    }
+    return r;
 }
 
 static void unlock(struct history *h)

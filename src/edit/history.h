@@ -25,7 +25,8 @@
  *      killed, is so with the next state.
  *  H4. Files that are not this user's regular files with one name are not read, and none but files
  *      with names of ours is removed.
- *  H5. What changes the set of files holds the folder's lock.
+ *  H5. What changes the set of files holds the folder's lock. A folder that was removed is made anew with
+ *      the next state; what looks and updates finds nothing until then.
  *
  * Threads: one at a time.
  */

@@ -24,7 +24,7 @@ struct history_place {
     char *path; /* owned: of the folder `history`, for messages */
     char *rest; /* owned: the part of it that is below `base` */
     int base;   /* the deepest folder that existed up to the state folder, owned */
-    int dir;    /* the folder `history`, owned; -1: not opened yet. It can be locked and synced */
+    int dir;    /* the folder `history`, owned; -1: not open. It can be locked and synced */
 };
 
 #define HISTORY_PLACE_INIT ((struct history_place){.base = -1, .dir = -1})

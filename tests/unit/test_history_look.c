@@ -15,6 +15,7 @@
 #include "edit/history_names.h"
 #include "edit/recorder.h"
 #include "edit/restore.h"
+#include "faultsys.h"
 #include "history_dir.h"
 
 static void end(struct recorder *r, bool landed, int64_t now)
@@ -413,6 +414,69 @@ static void test_listed_once(void)
     three_free(&t);
 }
 
+static int remove_one(void *arg, const char *name)
+{
+    return unlinkat(*(int *)arg, name, 0);
+}
+
+/* What `rm -r` of the folder of all histories does. */
+static void remove_folder(void *arg)
+{
+    const struct home *x = arg;
+    int dir = openat(x->dir, "state/ggufs/history", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    CU_ASSERT_TRUE_FATAL(dir >= 0);
+    CU_ASSERT_EQUAL(sys_libc.list(&sys_libc, dir, remove_one, &dir), 0);
+    (void)close(dir);
+    CU_ASSERT_EQUAL(unlinkat(x->dir, "state/ggufs/history", AT_REMOVEDIR), 0);
+    CU_ASSERT_EQUAL(unlinkat(x->dir, "state/ggufs", AT_REMOVEDIR), 0);
+}
+
+/* The folder goes while it is open: the next edit makes it anew, also one that would have joined a state. */
+static void test_folder_removed(void)
+{
+    for (int64_t later = 1; later <= 1000; later += 999) {
+        struct three t;
+        struct history_list l;
+        three_setup(&t);
+        edit(&t.r, t.a, t.b, 1000, 0);
+        remove_folder(&t.x);
+        CU_ASSERT_EQUAL(picks(&t.x.h, 0, t.b, NULL, false), -ENOENT);
+        CU_ASSERT_EQUAL(history_list(&t.x.h, &l, NULL), 0);
+        CU_ASSERT_EQUAL(l.n, 0);
+        edit(&t.r, t.b, t.c, 1000 + later, 0);
+        CU_ASSERT_EQUAL(picks(&t.x.h, 0, t.c, t.b, true), 0);
+        struct history other; /* as another process sees it */
+        CU_ASSERT_EQUAL(open_history(&t.x, &other, "/models/m.gguf", 20), 0);
+        CU_ASSERT_TRUE(numbers_are(&other, 1, 1));
+        CU_ASSERT_EQUAL(picks(&other, 0, t.c, t.b, true), 0);
+        history_close(&other);
+        three_free(&t);
+    }
+}
+
+/* It goes between the look for it and the lock, and while a state is written. */
+static void test_folder_removed_meanwhile(void)
+{
+    struct three t;
+    struct faultsys fs;
+    three_setup(&t);
+    faultsys_init(&fs, FAULT_NONE, 0, 0);
+    t.x.h.sys = &fs.sys;
+    fs.hook = remove_folder;
+    fs.arg = &t.x;
+    fs.before = "flock";
+    edit(&t.r, t.a, t.b, 1000, 0);
+    CU_ASSERT_EQUAL(picks(&t.x.h, 0, t.b, t.a, true), 0);
+    fs.before = "rename";
+    struct recorded_edit e = {t.b, edit_keys_id(t.b), edit_keys_id(t.c), false, 0, 2000};
+    CU_ASSERT_EQUAL(recorder_begin(&t.r, &e, NULL), -ENOENT);
+    edit(&t.r, t.c, t.a, 3000, 0);
+    CU_ASSERT_EQUAL(picks(&t.x.h, 0, t.a, t.c, true), 0);
+    CU_ASSERT_TRUE(numbers_are(&t.x.h, 1, 1));
+    t.x.h.sys = &sys_libc;
+    three_free(&t);
+}
+
 static CU_TestInfo tests[] = {
     {"which state an undo restores", test_pick},
     {"keys that another program wrote", test_foreign},
@@ -424,6 +488,8 @@ static CU_TestInfo tests[] = {
     {"differences in words", test_describe},
     {"states that are damaged", test_damaged},
     {"a folder that is listed once", test_listed_once},
+    {"a folder that is removed while it is open", test_folder_removed},
+    {"a folder that is removed meanwhile", test_folder_removed_meanwhile},
     {"a clock that goes back", test_clock},
     {"a command keeps as many states as a mount has kept", test_keep_same},
     CU_TEST_INFO_NULL,
