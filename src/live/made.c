@@ -117,7 +117,7 @@ static void end_wait(struct live *l, const struct made_wait *w)
     *at = w->next;
 }
 
-int making_wait(struct live *l, const struct making *m)
+static int wait_for(struct live *l, const struct making *m)
 {
     struct made_wait w = {.request = caller_request(), .next = l->made_waits};
     if (l->judging != m)
@@ -135,7 +135,7 @@ int making_idle(struct live *l, uint32_t number, struct making **ret)
 {
     struct err e = {0};
     struct making *m = *ret = making_of(l, number);
-    int r = m ? making_wait(l, m) : 0;
+    int r = m ? wait_for(l, m) : 0;
     if (!m || r < 0)
         return r;
     do /* only a snapshot has the number of a new tensor */

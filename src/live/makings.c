@@ -175,7 +175,9 @@ static int judge(struct live *l, struct making *m)
     const bool reported = r < 0 && !l->folders.now; /* to the program that wrote it */
     if (r == 0)
         r = judge_views(l, m, &edit, &e);
-    if (r == TENSOR_CHANGED && !m->gone) { /* at the end it may be written meanwhile */
+    if (m->gone) { /* it was removed meanwhile */
+        r = 0;
+    } else if (r == TENSOR_CHANGED) { /* at the end it may be written meanwhile */
         r = check_views(l, m, &e);
         r = r < 0 ? r : add(l, m, &edit, &e);
     }

@@ -68,7 +68,7 @@ bool making_leaves(const struct live *l, const struct making *m, enum live_view_
  * for. */
 int making_make(struct live *l, const char *file, uint32_t *number);
 int making_rename(struct live *l, struct making *m, const char *file, const char *name, size_t n);
-/* Not while it is judged. */
+/* Also while it is judged. */
 int making_drop(struct live *l, struct making *m);
 
 /* It is not in the making any more: a tensor, with a content, or removed. */

@@ -312,8 +312,9 @@ struct view_draft *view_draft_reap(struct live *l, struct view_draft *d)
 {
     struct view_draft **at;
     bool kept = !d->unlinked && (d->helper || d->begun || (d->making && !d->making->gone));
+    bool judged = d->making && d->making == l->judging;
     assert(lock_held(&l->lock));
-    if (d->handles || d->users || kept)
+    if (d->handles || d->users || judged || kept)
         return NULL;
     l->ended[d->node % LIVE_KNOWN] =
         (struct ended){d->node, d->tensor, d->row, (unsigned)d->kind, view_draft_size(d)};

@@ -259,18 +259,12 @@ static int remove_locked(struct live *l, const char *file)
     struct tensor_now t;
     struct folder *f = NULL;
     struct err e = {0};
-    struct making *m;
-    int r = 0;
-    while (r == 0 && (m = making_named(l, file)) &&
-           l->judging == m) /* it may be a tensor then, and another one new */
-        r = making_wait(l, m);
-    if (r == 0)
-        r = find_shown(l, file, &t);
+    int r = find_shown(l, file, &t);
     if (r == 0)
         r = room(l, t.number, &f);
     if (r < 0)
         return r;
-    m = making_of(l, t.number);
+    struct making *m = making_of(l, t.number);
     if (m)
         return making_drop(l, m);
     r = try_remove(l, &t, &e);

@@ -109,10 +109,9 @@ int view_base(struct live *l, uint32_t tensor, struct tensor_base **ret);
 
 /* A tensor that is in the making still (makings.h); NULL. With the lock. */
 struct making *making_of(const struct live *l, uint32_t number);
-/* Wait until it is not being judged; then it may be a tensor, and its drafts gone. With the lock, which is
- * given up meanwhile. 0; -EINTR: live_interrupt(); -EBUSY: enough requests wait. */
-int making_wait(struct live *l, const struct making *m);
-/* The same, and then *ret is making_of(); NULL: the number is that of a tensor. */
+/* Wait until one is not being judged: then it may be a tensor, and its drafts gone. *ret is making_of(); NULL: the
+ * number is that of a tensor. With the lock, which is given up meanwhile. 0; -EINTR: live_interrupt(); -EBUSY:
+ * enough requests wait. */
 int making_idle(struct live *l, uint32_t number, struct making **ret);
 #define VIEW_NO_ROW UINT32_MAX /* of helpers */
 /* The draft that a program joins which opens the view now. With the lock. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Folders of new tensors that programs change while they are judged: each call waits for the judgement,
- * and then has the tensor that came of it.
+ * Folders of new tensors that programs change while they are judged: a call waits for the judgement, and
+ * then has the tensor that came of it, or ends by a signal.
  */
 #include "cu_main.h"
 
@@ -59,6 +59,7 @@ struct room {
     int (*call)(struct tree *t);
     int result;
     struct tree_wait wait; /* of a sync that does not wait here */
+    struct viewfile open;
 };
 
 static void *run_call(void *arg)
@@ -244,19 +245,26 @@ static void test_rename(void)
     end(&x);
 }
 
-static int remove_tensor(struct tree *t)
+static void remove_tensor(void *arg)
 {
-    return do_rmdir_tensor(t, "n");
+    struct room *x = arg;
+    CU_ASSERT_EQUAL(do_rmdir_tensor(x->t, "n"), 0);
+    CU_ASSERT_EQUAL(lookup(x->t, "tensors", "n"), -ENOENT);
+    CU_ASSERT_EQUAL(viewfile_close(&x->open), 0); /* the judge still has what it read */
 }
 
 static void test_remove(void)
 {
     struct room x;
     begin(&x);
-    meanwhile(&x, remove_tensor);
+    CU_ASSERT_EQUAL(viewfile_open(x.t, "n", "raw", O_RDONLY, &x.open), 0);
+    judged(&x, remove_tensor);
     CU_ASSERT_EQUAL(lookup(x.t, "tensors", "n"), -ENOENT);
+    make(x.t, "n");
+    put(x.t, "n", "raw", "456");
     CU_ASSERT_EQUAL(do_sync(x.t), 0);
-    CU_ASSERT_EQUAL(lookup(x.t, "tensors", "n"), -ENOENT);
+    shows(x.t, "456");
+    CU_ASSERT_TRUE(in_file(&x, "n"));
     end(&x);
 }
 
@@ -283,7 +291,7 @@ static void interrupt_call(void *arg)
 static void test_interrupted(void)
 {
     static int (*const calls[])(struct tree *) = {open_view, unlink_view, create_view,
-                                                  rename_helper, remove_tensor};
+                                                  rename_helper};
     for (size_t i = 0; i < COUNT(calls); i++) {
         struct room x;
         begin(&x);
