@@ -22,7 +22,8 @@
  * shows of the base, block by block: equal ones keep their bytes, others are encoded, by all
  * processors. A draft that passed shows what was written to it, not what that was encoded to, and
  * goes on from the new base; it holds all values of each block that it changed, so that
- * judging them again gives the same bytes.
+ * judging them again gives the same bytes. A NumPy header that moves the values or changes their type
+ * has all of them judged again.
  *
  * Much of `raw` that was written is not copied: the file is sealed when it is judged
  * (tensor_seal.h), and what is written meanwhile goes to a new one over it. Passed, the base has the bytes
@@ -49,6 +50,11 @@
 /* Bytes of a draft whose length is not bounded by a tensor: more than any tensor has. The bits of as
  * many granules take 256 MiB. */
 #define TENSOR_DRAFT_MAX ((uint64_t)1 << 43)
+
+/* Where the values of a NumPy view are, by its header. */
+struct tensor_layout {
+    uint32_t header, width; /* bytes of the header, of a value; 0: unknown */
+};
 
 struct tensor_draft {
     const struct edit_file *f; /* not owned; constant, as what follows up to the locks */
@@ -77,6 +83,7 @@ struct tensor_draft {
     _Atomic(uint64_t) limit; /* no write may end behind it */
     /* The judge's: */
     struct spool spool;
+    struct tensor_layout layout; /* as which all is judged that is not to be judged again */
 };
 
 /*
@@ -153,8 +160,8 @@ struct tensor_round {
 
 /* 0: nothing was written. 1: then _end() must follow. -errno. */
 int tensor_draft_begin(struct tensor_draft *d, struct tensor_round *ret);
-/* All of it is to be judged, and nothing of the base shows any more. 0, -errno. */
-int tensor_draft_detach(struct tensor_draft *d, struct tensor_round *round);
+/* All of it is to be judged, by this header, and nothing of the base shows any more. 0, -errno. */
+int tensor_draft_detach(struct tensor_draft *d, struct tensor_round *round, const struct npy *npy);
 /* Its bytes are in a file from now on. With `io`. 0, -errno. */
 int tensor_draft_to_file(struct tensor_draft *d);
 /* Put a granule into the file, if it is not there, with what the draft shows. With `io`. 0, -errno. */

@@ -407,12 +407,25 @@ static bool same_dims(const struct tensor_base *b, const struct npy *npy)
            memcmp(b->dims, npy->dims, npy->n_dims * sizeof(npy->dims[0])) == 0;
 }
 
+/*
+ * Values are not where they were, so all are to be judged: as long as the base shows, compared with its
+ * view; else with what was judged.
+ */
+static bool is_moved(const struct tensor_draft *d, const struct tensor_round *round,
+                     const struct npy *npy)
+{
+    const struct tensor_base *base = round->base;
+    const unsigned width = tensor_view_form(d->view)->width;
+    const uint64_t header = tensor_view_size(base, d->view) - base->n_elem * width;
+    if (round->cut == 0)
+        return npy->header != d->layout.header || npy->width != d->layout.width;
+    return !same_dims(base, npy) || npy->header != header || npy->width != width;
+}
+
 static int judge_npy(struct tensor_draft *d, struct tensor_round *round,
                      const struct units_watch *watch, struct tensor_edit *ret, struct err *e)
 {
     const struct tensor_base *base = round->base;
-    const unsigned width = tensor_view_form(d->view)->width;
-    const uint64_t head = tensor_view_size(base, d->view) - base->n_elem * width;
     struct npy npy = {0};
     struct edit_shape shape = {.type = base->type};
     uint64_t nbytes;
@@ -424,10 +437,8 @@ static int judge_npy(struct tensor_draft *d, struct tensor_round *round,
     shape.n_dims = npy.n_dims;
     memcpy(shape.dims, npy.dims, sizeof(npy.dims));
     r = edit_shape_bytes(&shape, &nbytes, e);
-    bool same = same_dims(base, &npy);
-    bool moved = npy.header != head || npy.width != width;
-    if (r == 0 && (!same || moved) && round->cut > 0)
-        r = tensor_draft_detach(d, round);
+    if (r == 0 && is_moved(d, round, &npy))
+        r = tensor_draft_detach(d, round, &npy);
     if (r < 0)
         return e->code ? r
                        : err_set(e, r, "cannot write a draft beside the model: %s", strerror(-r));
@@ -436,7 +447,7 @@ static int judge_npy(struct tensor_draft *d, struct tensor_round *round,
                                    e);
     struct job j = make_job(d, round, &npy);
     r = judge_changes(&j, watch, ret, e);
-    ret->shaped = !same;
+    ret->shaped = !same_dims(base, &npy);
     ret->shape = shape;
     return r;
 }

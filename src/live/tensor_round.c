@@ -156,7 +156,7 @@ int tensor_draft_begin(struct tensor_draft *d, struct tensor_round *ret)
     return r;
 }
 
-int tensor_draft_detach(struct tensor_draft *d, struct tensor_round *round)
+int tensor_draft_detach(struct tensor_draft *d, struct tensor_round *round, const struct npy *npy)
 {
     int r = tensor_draft_hold(d, 0, round->cut);
     lock_take(&d->io);
@@ -167,6 +167,8 @@ int tensor_draft_detach(struct tensor_draft *d, struct tensor_round *round)
         round->cut = d->cut = 0;
     lock_drop(&d->lock);
     lock_drop(&d->io);
+    if (r == 0)
+        d->layout = (struct tensor_layout){npy->header, npy->width};
     return r;
 }
 

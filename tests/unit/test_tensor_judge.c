@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/count.h"
 #include "live/tensor_draft.h"
 #include "quant/types.h"
 #include "tensor_dir.h"
@@ -344,46 +345,94 @@ static void test_npy_scalar(void)
     }
 }
 
-/* A header of 192 bytes. */
-static void header(uint8_t dst[192], const char *dict)
+/* A header of n bytes, fewer than 256. */
+static void header(uint8_t *dst, size_t n, const char *dict)
 {
-    memset(dst, ' ', 192);
-    memcpy(dst, "\x93NUMPY\x01\x00\xb6\x00", 10);
+    memset(dst, ' ', n);
+    memcpy(dst, "\x93NUMPY\x01\x00\x00\x00", 10);
+    dst[8] = (uint8_t)(n - 10);
     memcpy(dst + 10, dict, strlen(dict));
+}
+
+/* A tensor has the values that its draft shows behind `head` bytes, of `width` bytes each. */
+static void same_values(struct tensor_draft *d, const struct tensor_base *now, size_t head,
+                        unsigned width)
+{
+    static uint8_t shown[65536];
+    static float want[9600];
+    size_t n, got, others = 0;
+    uint8_t *values = tensor_dir_bytes(now, TENSOR_F32, &n);
+    CU_ASSERT_EQUAL_FATAL(n, sizeof(want));
+    CU_ASSERT_EQUAL(tensor_draft_read(d, 0, shown, sizeof(shown), &got), 0);
+    CU_ASSERT_EQUAL(got, head + (size_t)9600 * width);
+    quant_find(width == 2 ? F16_ID : F32)->decode(shown + head, 9600, want);
+    for (size_t i = 0; i < 9600; i++) { /* views are little-endian on any machine */
+        uint32_t bits;
+        memcpy(&bits, &want[i], 4);
+        others += get_u32(values + 4 * i, false) != bits;
+    }
+    CU_ASSERT_EQUAL(others, 0);
+    free(values);
 }
 
 /* The header alone is overwritten, without truncating: longer, of another type, of another shape. */
 static void test_npy_in_place(void)
 {
     struct tensor_dir x;
-    size_t n;
     tensor_dir_sane(&x, F32, SHAPE(96, 100));
     struct tensor_draft *d = draft(&x, TENSOR_F32_NPY);
     uint8_t head[192];
-    header(head, "{'descr':'<f2','fortran_order':False,'shape':(19200-32,)}");
+    header(head, 192, "{'descr':'<f2','fortran_order':False,'shape':(19200-32,)}");
     CU_ASSERT_EQUAL(tensor_draft_write(d, false, 0, head, 192, NULL), -EINVAL);
-    header(head, "{'descr':'<f2','fortran_order':False,'shape':(9600,) }");
+    header(head, 192, "{'descr':'<f2','fortran_order':False,'shape':(9600,) }");
     CU_ASSERT_EQUAL(tensor_draft_write(d, false, 0, head, 192, NULL), -EFBIG);
     cut(d, 192 + 19200);
     put(d, 0, head, 192);
     struct tensor_base *now = accepted(&x, d);
     CU_ASSERT_TRUE(now->n_dims == 1 && now->dims[0] == 9600);
-    /* Its values are the bytes that stood there, as halves. */
-    uint8_t *old = tensor_dir_bytes(x.base, TENSOR_F32_NPY, &n);
-    uint8_t *values = tensor_dir_bytes(now, TENSOR_F32, &n);
-    float want[9600];
-    quant_find(F16_ID)->decode(old + 192, 9600, want);
-    CU_ASSERT_EQUAL(n, sizeof(want));
-    for (size_t i = 0; i < 9600; i++) { /* views are little-endian on any machine */
-        uint32_t bits;
-        memcpy(&bits, &want[i], 4);
-        CU_ASSERT_EQUAL(get_u32(values + 4 * i, false), bits);
-    }
-    free(old);
-    free(values);
+    same_values(d, now, 192, 2);
     tensor_base_unref(now);
     tensor_draft_free(d);
     tensor_dir_free(&x);
+}
+
+/* The header alone is overwritten after values were accepted: all values are other ones. */
+static void test_npy_header_again(void)
+{
+    static const struct {
+        size_t head;
+        unsigned width;
+        const char *dict;
+    } rows[] = {{128, 2, "{'descr':'<f2','fortran_order':False,'shape':(100,96)}"},
+                {128, 4, "{'descr':'<f4','fortran_order':False,'shape':(100,96)}"},
+                {192, 4, "{'descr':'<f4','fortran_order':False,'shape':(100,96)}"},
+                {128, 4, "{'descr':'<f4','fortran_order':False,'shape':(100,96)}"}};
+    static uint8_t bytes[65536];
+    for (uint64_t high = 50; high <= 100; high += 50) { /* another shape, the same */
+        struct tensor_dir x;
+        uint8_t head[192];
+        tensor_dir_sane(&x, F32, SHAPE(96, high));
+        struct tensor_draft *d = draft(&x, TENSOR_F32_NPY);
+        cut(d, 0);
+        put(d, 0, bytes, array(bytes, "<f4", SHAPE(96, 100), 1000));
+        tensor_base_unref(accepted(&x, d));
+        for (size_t i = 0; i < COUNT(rows); i++) {
+            const uint64_t size = rows[i].head + (uint64_t)9600 * rows[i].width;
+            header(head, rows[i].head, rows[i].dict);
+            if (size < tensor_draft_size(d))
+                cut(d, size);
+            put(d, 0, head, rows[i].head);
+            cut(d, size);
+            struct tensor_base *now = accepted(&x, d);
+            same_values(d, now, rows[i].head, rows[i].width);
+            judged(d, TENSOR_SAME, NULL);
+            put(d, 0, head, rows[i].head);
+            judged(d, TENSOR_SAME, NULL);
+            tensor_base_unref(now);
+        }
+        tensor_draft_free(d);
+        tensor_dir_free(&x);
+    }
 }
 
 static void test_npy_refused(void)
@@ -426,6 +475,7 @@ static CU_TestInfo tests[] = {
     {"NumPy: as many values in another shape", test_npy_reshape},
     {"NumPy: no dimensions", test_npy_scalar},
     {"NumPy: a header in place", test_npy_in_place},
+    {"NumPy: a header in place, again", test_npy_header_again},
     {"NumPy: refused", test_npy_refused},
     CU_TEST_INFO_NULL,
 };
