@@ -295,21 +295,31 @@ static struct kept_file *kept_file(struct snapshot *g, enum safetensors_as as)
     return (struct kept_file *)snapshot_add_part(g, slot, &f->part);
 }
 
-uint64_t safetensors_size(struct snapshot *g, enum safetensors_as as)
+static int measure_file(struct snapshot *g, enum safetensors_as as, uint64_t *ret)
 {
     CLEANUP(plan_free) struct plan p = {0};
-    struct kept_file *f = kept_file(g, as);
-    uint64_t head, data, size = f ? atomic_load(&f->size) : 0;
-    if (size)
-        return size == UINT64_MAX ? size : size - 1;
+    uint64_t head, data;
     int r = plan_make(g, as, &p);
     if (r == 0)
         r = measure(&p, &head, &data);
-    if (r < 0 || !add_u64(data_begin(head), data, &size))
-        size = UINT64_MAX;
-    if (f && r != -ENOMEM)
-        atomic_store(&f->size, size == UINT64_MAX ? size : size + 1);
-    return size;
+    if (r == 0 && (!add_u64(data_begin(head), data, ret) || *ret > INT64_MAX))
+        r = -EFBIG;
+    return r;
+}
+
+int safetensors_size(struct snapshot *g, enum safetensors_as as, uint64_t *ret)
+{
+    struct kept_file *f = kept_file(g, as);
+    uint64_t known = f ? atomic_load(&f->size) : 0;
+    int r = !f ? -ENOMEM : known == UINT64_MAX ? -EFBIG : 0;
+    if (r < 0 || known) {
+        *ret = known - 1;
+        return r;
+    }
+    r = measure_file(g, as, ret);
+    if (r == 0 || r == -EFBIG)
+        atomic_store(&f->size, r < 0 ? UINT64_MAX : *ret + 1);
+    return r;
 }
 
 static int add_values(void *arg, uint32_t i, const struct form *f, const char *dtype)

@@ -29,8 +29,8 @@ enum safetensors_as {
     SAFETENSORS_BF16,
 };
 
-/* Bytes of the file; UINT64_MAX: there can be none (the header alone is too long), or no memory. */
-uint64_t safetensors_size(struct snapshot *g, enum safetensors_as as);
+/* Bytes of the file. 0, -EFBIG: there can be none (without any keys the header is too long), -ENOMEM. */
+int safetensors_size(struct snapshot *g, enum safetensors_as as, uint64_t *ret);
 /* A reference to the file. 0, -EFBIG, -ENOMEM. */
 int safetensors_image(struct snapshot *g, enum safetensors_as as, struct image **ret);
 

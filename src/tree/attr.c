@@ -59,7 +59,7 @@ static int node_size(struct tree *t, const struct view *v, const struct node *n,
     else
         row->text(g, node_tensor(g, n), &m);
     *ret = m.len;
-    return buf_error(&m);
+    return row->size && m.len == UINT64_MAX ? -ENOMEM : buf_error(&m);
 }
 
 /* Links of a folder: itself, its entry above, and ".." of each folder in it. */

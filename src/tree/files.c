@@ -16,7 +16,8 @@
 #define PART(w)   .what = DERIVED_##w, PIECES(part), .need = part_need
 #define LINES(w)  .what = DERIVED_##w, PIECES(lines_row), .need = lines_row_need
 
-#define SAFETENSORS(f) .as = SAFETENSORS_##f, PIECES(safetensors_row), .image = safetensors_row_image
+#define SAFETENSORS(f) .as = SAFETENSORS_##f, PIECES(safetensors_row), \
+    .possible = safetensors_row_possible, .image = safetensors_row_image
 
 const struct row files_root[] = {
     {.name = "metadata",      .flags = ROW_DIR},
@@ -73,21 +74,26 @@ bool files_exists(const struct snapshot *g, const struct row *row, const struct 
     return !(row->flags & ROW_VALUES) || quant_has_values(gguf_type(t), g->gguf->fmt.big);
 }
 
-bool files_listed(const struct snapshot *g, const struct row *row, const struct gguf_tensor *t,
+static bool is_possible(struct snapshot *g, const struct row *row)
+{
+    return !row->possible || row->possible(g, row);
+}
+
+bool files_listed(struct snapshot *g, const struct row *row, const struct gguf_tensor *t,
                   enum files_views views)
 {
     static const unsigned left_out[] = {
         [FILES_STD] = ROW_HIDDEN, [FILES_RAW] = ROW_HIDDEN | ROW_EXTRA, [FILES_ALL] = 0};
-    return files_exists(g, row, t) && !(row->flags & left_out[views]);
+    return files_exists(g, row, t) && !(row->flags & left_out[views]) && is_possible(g, row);
 }
 
-int files_find(const struct snapshot *g, enum files_where where, const struct gguf_tensor *t,
+int files_find(struct snapshot *g, enum files_where where, const struct gguf_tensor *t,
                const char *name)
 {
     for (size_t i = 0; i < files_count(where); i++) {
         const struct row *row = files_row(where, i);
         if (strcmp(row->name, name) == 0)
-            return files_exists(g, row, t) ? (int)i : -1;
+            return files_exists(g, row, t) && is_possible(g, row) ? (int)i : -1;
     }
     return -1;
 }

@@ -53,11 +53,13 @@ struct row {
     const struct form *form;      /* of value views */
     enum derived what;            /* of computed files */
     enum safetensors_as as;       /* of safetensors */
+    /* False: there can be no such file of this model. Measures once. NULL: there always can. */
+    bool (*possible)(struct snapshot *g, const struct row *row);
     /* Rendered: the whole file. `t` is the tensor (NULL at the root). Errors stick to the buf. */
     void (*text)(const struct snapshot *g, const struct gguf_tensor *t, struct buf *out);
     /* Rendered, of the whole: the same for what must know the model file's path or its bytes. */
     void (*report)(const struct view *v, const char *path, struct buf *out);
-    /* Piecewise: size in bytes, and bytes [off, off + n) (inside of the size) into the reply. */
+    /* Piecewise: size in bytes (UINT64_MAX: no memory to measure it), and bytes [off, off + n) (inside of the size) into the reply. */
     uint64_t (*size)(const struct view *v, const struct row *row, const struct gguf_tensor *t);
     int (*read)(const struct view *v, const struct row *row, const struct gguf_tensor *t,
                 uint64_t off, size_t n, struct reply *r);
@@ -83,12 +85,12 @@ static inline const struct row *files_row(enum files_where where, size_t i)
 }
 
 /* The number of the row with this name that exists for t, or -1. */
-int files_find(const struct snapshot *g, enum files_where where, const struct gguf_tensor *t,
+int files_find(struct snapshot *g, enum files_where where, const struct gguf_tensor *t,
                const char *name);
-/* True if the row exists for this tensor (always, at the root). */
+/* True if the row exists for this tensor. At the root it must also be possible. */
 bool files_exists(const struct snapshot *g, const struct row *row, const struct gguf_tensor *t);
 /* True if the folder lists it. */
-bool files_listed(const struct snapshot *g, const struct row *row, const struct gguf_tensor *t,
+bool files_listed(struct snapshot *g, const struct row *row, const struct gguf_tensor *t,
                   enum files_views views);
 
 /* The piecewise rows: values.c. */
@@ -132,6 +134,7 @@ void lines_row_need(const struct view *v, const struct row *row, const struct gg
                     uint64_t off, size_t n, struct need *ret);
 
 /* The model for other programs: values.c. */
+bool safetensors_row_possible(struct snapshot *g, const struct row *row);
 uint64_t safetensors_row_size(const struct view *v, const struct row *row,
                               const struct gguf_tensor *t);
 int safetensors_row_image(const struct view *v, const struct row *row, struct image **ret);

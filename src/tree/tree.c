@@ -29,7 +29,7 @@ static uint64_t tensor_file(const struct snapshot *g, const struct gguf_tensor *
 }
 
 /* The node number of `name` in a folder other than metadata/, 0 if it does not exist. */
-static uint64_t find_child(const struct snapshot *g, const struct node *dir, const char *name)
+static uint64_t find_child(struct snapshot *g, const struct node *dir, const char *name)
 {
     const struct gguf_tensor *tensor = node_tensor(g, dir);
     uint32_t found;
@@ -74,7 +74,7 @@ static bool moves(const struct row *row)
 }
 
 /* A view that was unlinked, or what is in a folder that was removed. */
-static bool is_hidden(const struct snapshot *g, const struct node *dir, const char *name,
+static bool is_hidden(struct snapshot *g, const struct node *dir, const char *name,
                       const struct live_folder *folder)
 {
     if (!folder->hidden)
@@ -189,7 +189,7 @@ static size_t row_at(enum files_where where, uint64_t i)
 }
 
 /* From place *i on, the first row that is listed; false: no more rows. */
-static bool next_row(const struct tree *t, const struct snapshot *g, enum files_where where,
+static bool next_row(const struct tree *t, struct snapshot *g, enum files_where where,
                      const struct gguf_tensor *tensor, uint32_t hidden, uint64_t *i)
 {
     for (; *i < files_count(where); ++*i) {
@@ -225,8 +225,8 @@ static uint64_t next_tensor(struct tree *t, const struct snapshot *g, uint64_t *
 
 /* Entry *i of a folder but metadata/, or the next that is listed: name and node number, 0 if there are no more.
  * *i is then the number of that entry. */
-static uint64_t child_at(struct tree *t, const struct snapshot *g, const struct node *dir,
-                         uint64_t *i, char name[TREE_NAME_MAX + 1])
+static uint64_t child_at(struct tree *t, struct snapshot *g, const struct node *dir, uint64_t *i,
+                         char name[TREE_NAME_MAX + 1])
 {
     struct live_folder folder = {0};
     if (dir->kind == NODE_ROOT || dir->kind == NODE_TENSOR) {

@@ -171,11 +171,19 @@ uint64_t model_missing(const struct view *v, const struct row *row, const struct
     return im ? image_missing(im, v->store, off, end) : end;
 }
 
+/* Without memory to measure it the file is there, and its size is -ENOMEM. */
+bool safetensors_row_possible(struct snapshot *g, const struct row *row)
+{
+    uint64_t size;
+    return safetensors_size(g, row->as, &size) != -EFBIG;
+}
+
 uint64_t safetensors_row_size(const struct view *v, const struct row *row,
                               const struct gguf_tensor *t)
 {
     (void)t;
-    return safetensors_size(v->snap, row->as);
+    uint64_t size;
+    return safetensors_size(v->snap, row->as, &size) < 0 ? UINT64_MAX : size;
 }
 
 int safetensors_row_image(const struct view *v, const struct row *row, struct image **ret)

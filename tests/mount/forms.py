@@ -204,6 +204,18 @@ class Made(Checks):
             self.assertEqual(set(metadata), {'format', 'general.architecture', 'a.long', 'a.short'})
             self.assertEqual(tensors['t'], ('F32', (4, ), tensor(b't').data))
 
+    def test_impossible(self):
+        """Names that alone make the header too long: there is no such file, and all else can be read."""
+        made = [tensor(b'%04d' % i + b'\1' * 10000) for i in range(1700)]
+        with mountlib.Mount(mountlib.put('names.gguf', gguf.encode(samples.ARCH, made)), '-o', 'ro,views=all') as at:
+            done = mountlib.run('ls', '-l', at)
+            self.assertEqual((done.returncode, done.err), (0, ''))
+            self.assertNotIn('safetensors', done.out)
+            self.assertIn('model.gguf', done.out)
+            for name in ('model.safetensors', 'model.f16.safetensors'):
+                with self.assertRaises(FileNotFoundError):
+                    os.stat(os.path.join(at, name))
+
     def test_no_tensors(self):
         with mountlib.Mount(mountlib.put('none.gguf', gguf.encode(samples.ARCH, [])), '-o', 'ro') as at:
             self.assertEqual(reader.load(at + '/model.safetensors')[1], {})
