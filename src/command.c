@@ -40,6 +40,12 @@ static int unmount(const struct command_args *a)
     return status;
 }
 
+void command_print(const struct buf *text)
+{
+    if (text->len > 0)
+        (void)fwrite(text->data, 1, text->len, stdout);
+}
+
 static int list(const struct command_args *a)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
@@ -48,7 +54,7 @@ static int list(const struct command_args *a)
         (void)fprintf(stderr, "ggufs: %s\n", e.msg);
         return 1;
     }
-    (void)fwrite(text.data, 1, text.len, stdout);
+    command_print(&text);
     if (fflush(stdout) != 0) {
         (void)fputs("ggufs: cannot write the list\n", stderr);
         return 1;

@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/buf.h"
+
 enum command_option { OPTION_JSON, OPTION_STRICT, OPTION_IGNORE };
 
 struct command_given {
@@ -30,6 +32,9 @@ bool command_has(const struct command_args *a, enum command_option id);
 
 /* If the arguments name a command: run it, set *status to the exit status, return true. */
 bool command_run(int argc, char **argv, int *status);
+
+/* To standard output. A buffer without bytes may have no memory either. */
+void command_print(const struct buf *text);
 
 /* Commands with a file of their own; the result is the exit status. */
 int command_check(const struct command_args *a);

@@ -137,7 +137,7 @@ static void sink(void *arg, const struct check_finding *found)
         return;
     }
     report_line(&line, f);
-    (void)fwrite(line.data, 1, line.len, stdout);
+    command_print(&line);
 }
 
 /* ---- models ---- */
@@ -168,7 +168,7 @@ static int print_json(const struct check *c)
     if (r < 0)
         (void)fprintf(stderr, "ggufs: %s\n", strerror(-r));
     else
-        (void)fwrite(text.data, 1, text.len, stdout);
+        command_print(&text);
     return r;
 }
 

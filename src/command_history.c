@@ -149,7 +149,7 @@ static int list(const char *operand, const char *folder)
     int r = folder ? channel_history(folder, &text, &e) : list_file(operand, &text, &e);
     if (r < 0)
         return failed(operand, &e);
-    (void)fwrite(text.data ? (const char *)text.data : "", 1, text.len, stdout);
+    command_print(&text);
     if (fflush(stdout) != 0)
         return failed(operand, &(struct err){.msg = "cannot write the list"});
     return 0;

@@ -33,7 +33,7 @@ static int print(const struct buf *text)
 {
     if (buf_error(text))
         return -1;
-    (void)fwrite(text->data, 1, text->len, stdout);
+    command_print(text);
     return 0;
 }
 
@@ -117,7 +117,7 @@ static void print_table(const struct table *t)
         const struct buf *cell = &t->cell[row * t->columns];
         size_t last = t->failed[row] ? 1 : t->columns - 1;
         for (size_t i = 0; i <= last; i++) {
-            (void)fwrite(cell[i].data, 1, cell[i].len, stdout);
+            command_print(&cell[i]);
             int pad = i < last ? (int)(most[i] - width(&cell[i])) + 2 : 0;
             (void)printf("%*s", pad, "");
         }
