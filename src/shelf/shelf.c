@@ -3,6 +3,7 @@
 #include "shelf/shelf.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -98,6 +99,9 @@ void shelf_unsaved(struct shelf *s, struct buf *out)
         buf_add(out, s->slots.unsaved.data, s->slots.unsaved.len);
 }
 
+/* The last shelf that a thread still needs which waits for a disk. The process is about to end. */
+static _Atomic(struct shelf *) stays;
+
 void shelf_close(struct shelf *s)
 {
     if (!s)
@@ -105,8 +109,10 @@ void shelf_close(struct shelf *s)
     tree_close(s->one);
     slots_free(&s->slots);
     owns_free(&s->owns);
-    if (!look_end(&s->reach))
-        return; /* a thread still waits for a disk; the process is about to end */
+    if (!look_end(&s->reach)) {
+        atomic_store(&stays, s);
+        return;
+    }
     reach_end(&s->reach);
     free(s);
 }
