@@ -178,3 +178,11 @@ uint64_t work_count(struct work *w)
     (void)pthread_mutex_unlock(&w->lock);
     return n;
 }
+
+unsigned work_threads(struct work *w)
+{
+    (void)pthread_mutex_lock(&w->lock);
+    unsigned n = w->threads;
+    (void)pthread_mutex_unlock(&w->lock);
+    return n;
+}

@@ -11,7 +11,7 @@
  *
  * Nothing is computed before it is wanted, and nothing twice: several that want the same wait for
  * one computation. A tensor is computed in units that take milliseconds. Threads exist only while
- * there is work, as many as processors; they take units of all that is wanted in turn, those of
+ * there is work, as many as processors, and one for each other model at work; they take units of all that is wanted in turn, those of
  * small tensors first, so that a small wish does not wait for a large one. What nobody wants any
  * more is put aside for some seconds, and then given up: a program reads again after a signal.
  *
@@ -62,7 +62,8 @@ bool work_sha256(struct work *w, const struct view *v, uint32_t i, uint8_t dst[D
 bool work_moments(struct work *w, const struct view *v, uint32_t i, struct moments *dst);
 struct blob *work_blob(struct work *w, const struct view *v, uint32_t i, enum derived what);
 
-/* How often a tensor was computed; for tests. */
+/* How often a tensor was computed, and the threads there are; for tests. */
 uint64_t work_count(struct work *w);
+unsigned work_threads(struct work *w);
 
 #endif

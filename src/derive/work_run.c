@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -384,6 +385,29 @@ static void close_phase(struct work *w, struct task *t)
 
 /* ---- threads ---- */
 
+/*
+ * Threads of the process beyond the first of each work: in a folder of models each model has a work. Each work
+ * changes this under its own lock, when it has one thread already.
+ */
+static atomic_uint threads_more;
+
+static bool take_more(const struct work *w)
+{
+    unsigned n = atomic_load(&threads_more);
+    while (n < w->threads_most)
+        if (atomic_compare_exchange_weak(&threads_more, &n, n + 1))
+            return true;
+    return false;
+}
+
+static void end_thread(struct work *w)
+{
+    if (--w->threads > 0)
+        atomic_fetch_sub(&threads_more, 1);
+    else
+        (void)pthread_cond_signal(&w->idle);
+}
+
 static void run_unit(struct work *w, struct task *t, float room[TASK_ROOM])
 {
     uint64_t unit = t->given++;
@@ -419,14 +443,15 @@ static void *thread(void *arg)
             else
                 run_unit(w, t, room);
     } while (answer_failed(w) || linger(w));
-    if (--w->threads == 0)
-        (void)pthread_cond_signal(&w->idle);
+    end_thread(w);
     (void)pthread_mutex_unlock(&w->lock);
     return NULL;
 }
 
 int work_start_thread(struct work *w)
 {
+    if (w->threads > 0 && !take_more(w))
+        return 0;
     pthread_t id;
     pthread_attr_t attr;
     sigset_t all, old;
@@ -439,6 +464,8 @@ int work_start_thread(struct work *w)
     int r = -pthread_create(&id, &attr, thread, w);
     (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
     (void)pthread_attr_destroy(&attr);
-    w->threads += r == 0;
+    w->threads++;
+    if (r < 0)
+        end_thread(w);
     return r;
 }

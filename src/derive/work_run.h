@@ -62,7 +62,8 @@ void work_put_aside(struct work *w);
 void work_take_up(struct work *w, const struct want *want);
 /* Give up all tasks: there are no wishes any more. */
 void work_give_up(struct work *w);
-/* Start one thread more. It ends when there is nothing to do and nothing aside. 0, -errno. */
+/* Start one thread more, unless the process has enough and this work has one. It ends when there is nothing
+ * to do and nothing aside. 0, -errno. */
 int work_start_thread(struct work *w);
 
 #endif

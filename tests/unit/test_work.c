@@ -311,6 +311,51 @@ static void test_stop(void)
     model_free(&m);
 }
 
+/* Answers that wait for `release`. */
+struct gate {
+    struct heard heard;
+    pthread_mutex_t release;
+};
+
+static void pass_gate(void *arg, int result)
+{
+    struct gate *g = arg;
+    (void)pthread_mutex_lock(&g->release);
+    (void)pthread_mutex_unlock(&g->release);
+    hear(&g->heard, result);
+}
+
+/* Many models at work have a thread each, and as many more as there are processors; not so many each. */
+static void test_many(void)
+{
+    enum { WORKS = 20, TENSORS = 64 };
+    struct model m = model(TENSORS, 7, 0);
+    struct work *w[WORKS];
+    struct gate gate = {HEARD, PTHREAD_MUTEX_INITIALIZER};
+    int request[TENSORS];
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    unsigned parked = 0, threads = 0,
+             most = (unsigned)(processors < TENSORS ? processors : TENSORS);
+    (void)pthread_mutex_lock(&gate.release);
+    for (unsigned i = 0; i < WORKS; i++) {
+        w[i] = work_new();
+        for (uint32_t k = 0; k < most; k++) {
+            const struct work_waiter waiter = {&request[k], pass_gate, NULL, &gate};
+            parked += work_want(w[i], &m.view, DERIVED_SHA256, k, k + 1, &waiter) == WORK_PARKED;
+        }
+    }
+    for (unsigned i = 0; i < WORKS; i++) {
+        CU_ASSERT_TRUE(work_threads(w[i]) >= 1);
+        threads += work_threads(w[i]);
+    }
+    CU_ASSERT_TRUE(threads <= WORKS + most);
+    (void)pthread_mutex_unlock(&gate.release);
+    CU_ASSERT_EQUAL(wait_for(&gate.heard, parked), 0);
+    for (unsigned i = 0; i < WORKS; i++)
+        work_free(w[i]);
+    model_free(&m);
+}
+
 /* What fails is not kept, and does not fail what does not need it. */
 static void test_missing(void)
 {
@@ -336,6 +381,7 @@ static CU_TestInfo tests[] = {
     {"wishes for two states at once", test_states},
     {"a signal before the wish waits", test_stopped},
     {"the end answers", test_stop},
+    {"many models at work", test_many},
     {"missing data", test_missing},
     CU_TEST_INFO_NULL,
 };
