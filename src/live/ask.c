@@ -122,10 +122,11 @@ bool writer_is_small(const struct batch *b)
     return size <= SMALL_MODEL && c->bytes <= SMALL_MODEL - size;
 }
 
+/* A signal takes a single edit back only if no other request waits for it. */
 static int park(struct live *l, struct live_wait **list, struct live_wait *w, bool own)
 {
-    if (own && l->next.edits == 1)
-        l->next.owner = w;
+    const bool alone = !l->next.waits && !l->next.asking && !l->asked;
+    l->next.owner = own && alone && l->next.edits == 1 ? w : NULL;
     waits_push(list, w);
     crew_call(l->crew, &l->job);
     return LIVE_PARKED;

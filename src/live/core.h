@@ -81,7 +81,7 @@ struct batch {
     struct live_wait *asking; /* requests that wait for the disk's answer */
     struct live_wait *waits;  /* requests that wait until it is durable */
     unsigned edits;           /* accepted since nothing was pending */
-    struct live_wait *owner;  /* the waiter, if this batch is a single edit; else NULL */
+    struct live_wait *owner;  /* the only waiter, if this batch is a single edit; else NULL */
     bool asked;               /* the disk was asked, and then */
     enum edit_strategy how;   /* what it said */
     uint64_t restored;        /* it is an undo: the state that it goes back to; else 0 */
