@@ -180,9 +180,9 @@ static bool interrupted(struct work *w, const struct view *v, struct heard *larg
                         struct heard *small)
 {
     *large = *small = (struct heard)HEARD;
-    int of_large = want(w, v, DERIVED_SHA256, 0, 2, large, large);
+    int of_large = want(w, v, DERIVED_STATS, 0, 2, large, large);
     /* The small tensor is the second one: the large one has been begun. */
-    int of_small = want(w, v, DERIVED_SHA256, 1, 2, small, small);
+    int of_small = want(w, v, DERIVED_STATS, 1, 2, small, small);
     CU_ASSERT_EQUAL(of_small == WORK_PARKED ? wait_for(small, 1) : of_small, 0);
     bool ret = of_large == WORK_PARKED && work_interrupt(w, large);
     CU_ASSERT_EQUAL(of_large == WORK_PARKED ? wait_for(large, 1) : of_large, ret ? -EINTR : 0);
@@ -199,7 +199,7 @@ static void test_wanted_again(void)
         struct work *w = work_new();
         struct heard h = HEARD, large, small;
         bool in_the_middle = interrupted(w, &m.view, &large, &small);
-        int r = want(w, &m.view, DERIVED_SHA256, 0, 1, &h, &h);
+        int r = want(w, &m.view, DERIVED_STATS, 0, 1, &h, &h);
         CU_ASSERT_EQUAL(r == WORK_PARKED ? wait_for(&h, 1) : r, 0);
         once = in_the_middle && work_count(w) == 2; /* the small tensor and the large one */
         work_free(w);
@@ -220,13 +220,12 @@ static void test_not_wanted_again(void)
     }
     while (work_count(w) < 2)
         (void)usleep(1000);
-    uint8_t hash[DIGEST_BYTES];
-    CU_ASSERT_FALSE(work_sha256(w, &m.view, 0, hash));
+    CU_ASSERT_PTR_NULL(work_blob(w, &m.view, 0, DERIVED_STATS));
     work_free(w);
     model_free(&m);
 }
 
-/* A wish for the hashes of one state of a model, and what its answer finds. */
+/* A wish for the moments of one state of a model, and what its answer finds. */
 struct reading {
     struct heard heard;
     struct work *w;
@@ -234,12 +233,12 @@ struct reading {
     uint32_t n, found;
 };
 
-static void read_hashes(void *arg, int result)
+static void read_moments(void *arg, int result)
 {
     struct reading *r = arg;
-    uint8_t hash[DIGEST_BYTES];
+    struct moments got;
     for (uint32_t i = 0; i < r->n; i++)
-        r->found += work_sha256(r->w, &r->view, i, hash);
+        r->found += work_moments(r->w, &r->view, i, &got);
     hear(&r->heard, result);
 }
 
@@ -260,9 +259,9 @@ static void test_states(void)
         struct reading r[STATES];
         for (unsigned i = 0; i < STATES; i++) {
             r[i] = (struct reading){HEARD, w, {i ? other : m.snap, m.store, NULL}, TENSORS, 0};
-            const struct work_waiter waiter = {&r[i], read_hashes, NULL, &r[i]};
-            if (work_want(w, &r[i].view, DERIVED_SHA256, 0, TENSORS, &waiter) != WORK_PARKED)
-                read_hashes(&r[i], 0);
+            const struct work_waiter waiter = {&r[i], read_moments, NULL, &r[i]};
+            if (work_want(w, &r[i].view, DERIVED_MOMENTS, 0, TENSORS, &waiter) != WORK_PARKED)
+                read_moments(&r[i], 0);
         }
         for (unsigned i = 0; i < STATES; i++) {
             CU_ASSERT_EQUAL(wait_for(&r[i].heard, 1), 0);
@@ -287,12 +286,12 @@ static void test_stopped(void)
     struct work *w = work_new();
     struct heard h = HEARD;
     const struct work_waiter waiter = {&h, hear, is_stopped, &h};
-    CU_ASSERT_EQUAL(work_want(w, &m.view, DERIVED_SHA256, 0, 1, &waiter), -EINTR);
+    CU_ASSERT_EQUAL(work_want(w, &m.view, DERIVED_MOMENTS, 0, 1, &waiter), -EINTR);
     CU_ASSERT_FALSE(work_interrupt(w, &h));
-    int r = want(w, &m.view, DERIVED_SHA256, 0, 1, &h, &h);
+    int r = want(w, &m.view, DERIVED_MOMENTS, 0, 1, &h, &h);
     CU_ASSERT_EQUAL(r == WORK_PARKED ? wait_for(&h, 1) : r, 0);
     /* What is kept is answered all the same. */
-    CU_ASSERT_EQUAL(work_want(w, &m.view, DERIVED_SHA256, 0, 1, &waiter), 0);
+    CU_ASSERT_EQUAL(work_want(w, &m.view, DERIVED_MOMENTS, 0, 1, &waiter), 0);
     work_free(w);
     model_free(&m);
 }
@@ -341,7 +340,7 @@ static void test_many(void)
         w[i] = work_new();
         for (uint32_t k = 0; k < most; k++) {
             const struct work_waiter waiter = {&request[k], pass_gate, NULL, &gate};
-            parked += work_want(w[i], &m.view, DERIVED_SHA256, k, k + 1, &waiter) == WORK_PARKED;
+            parked += work_want(w[i], &m.view, DERIVED_MOMENTS, k, k + 1, &waiter) == WORK_PARKED;
         }
     }
     for (unsigned i = 0; i < WORKS; i++) {
