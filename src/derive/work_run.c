@@ -411,7 +411,9 @@ static void end_thread(struct work *w)
 static void run_unit(struct work *w, struct task *t, float room[TASK_ROOM])
 {
     uint64_t unit = t->given++;
-    if (w->threads < w->threads_most && has_more(w))
+    if (w->lingering > 0 && has_more(w))
+        (void)pthread_cond_signal(&w->more);
+    else if (w->threads < w->threads_most && has_more(w))
         (void)work_start_thread(w);
     (void)pthread_mutex_unlock(&w->lock);
     int r = task_unit(t, unit, room);

@@ -155,6 +155,7 @@ int writer_sync(struct live *l, struct live_wait *w, bool own)
         return park(l, &l->next.waits, w, own);
     if (l->flying) {
         waits_push(&l->flight.waits, w);
+        l->flight.owner = NULL; /* it is not one request's any more: park() */
         return LIVE_PARKED;
     }
     return writer_take_failure(l);

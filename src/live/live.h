@@ -43,6 +43,7 @@ enum live_commit { LIVE_COMMIT_AUTO, LIVE_COMMIT_CLOSE, LIVE_COMMIT_SYNC };
 struct live_target {
     struct edit_file *file; /* not owned: open for writing */
     uint32_t block;         /* bytes of its file system's block, see edit_options */
+    bool unmapped;          /* the writer's: readers have a mapping of before its last edit */
 };
 
 struct live_options {

@@ -2,6 +2,7 @@
 /* Folders of tensors in the making, as programs make, look at and remove them: see makings.h. */
 #include "live/makings.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -303,6 +304,19 @@ bool live_making_leaves(struct live *l, uint32_t number, uint32_t row, enum live
     return leaves;
 }
 
+void making_touch(struct live *l, struct making *m)
+{
+    assert(lock_held(&l->lock));
+    m->dirty = true;
+    (void)clock_gettime(CLOCK_MONOTONIC, &m->last);
+    making_unqueue(l, m);
+    making_queue(l, m);
+    struct timespec due = m->last;
+    due.tv_sec += MAKING_QUIET + 1;
+    due.tv_nsec = 0;
+    crew_call_at(l->crew, &l->job, &due);
+}
+
 /* Its draft goes, and what follows from that. */
 static void take_out(struct live *l, struct making *m, uint32_t row)
 {
@@ -314,6 +328,7 @@ static void take_out(struct live *l, struct making *m, uint32_t row)
     m->has_type &= d->kind != LIVE_TYPE;
     m->has_shape &= d->kind != LIVE_SHAPE;
     view_drafts_reap(l, m);
+    making_touch(l, m); /* it may have been in the way */
 }
 
 int live_making_unlink(struct live *l, uint32_t number, uint32_t row)

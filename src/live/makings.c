@@ -13,19 +13,6 @@
 #include "live/tensor_new.h"
 #include "live/tensor_text.h"
 
-void making_touch(struct live *l, struct making *m)
-{
-    assert(lock_held(&l->lock));
-    m->dirty = true;
-    (void)clock_gettime(CLOCK_MONOTONIC, &m->last);
-    making_unqueue(l, m);
-    making_queue(l, m);
-    struct timespec due = m->last;
-    due.tv_sec += MAKING_QUIET + 1;
-    due.tv_nsec = 0;
-    crew_call_at(l->crew, &l->job, &due);
-}
-
 int making_text(struct live *l, struct view_draft *d, bool end, struct err *e)
 {
     struct making *m = d->making;

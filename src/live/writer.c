@@ -124,6 +124,26 @@ static void failed(struct live *l, int r)
         l->failed = r;
 }
 
+/*
+ * The store of what was written, for readers. Handles of before share the mapping if no byte of tensors
+ * changed: they are kept in sight by it (preview_keep_old()). If the file cannot be mapped, readers go
+ * on with what they have, which shows the same bytes; it is mapped with the next edit then.
+ */
+static void store_written(struct live *l, const struct batch_part *part,
+                          const struct snapshot *snap, bool replaced, struct store **ret)
+{
+    struct live_target *target = &l->files[part->file];
+    struct err e = {0};
+    target->unmapped |= replaced || part->plan.patch;
+    int fd = target->unmapped ? target->file->fd : -1;
+    if (newest_make_store(snap, l->store->file, part->file, fd, ret, &e) < 0) {
+        live_log(l, LOG_WARNING, "the old file is kept open for readers: %s", e.msg);
+        return;
+    }
+    (*ret)->written = snap->number;
+    target->unmapped = false;
+}
+
 /* Carry a part out, without the lock. *ret is the new store, or NULL if it could not be had. *replaced: the
  * file is another one now. */
 static int carry_out(struct live *l, struct job *job, struct batch_part *part,
@@ -145,18 +165,10 @@ static int carry_out(struct live *l, struct job *job, struct batch_part *part,
         keeper_end(keeper, r == 0);
     *replaced = job->result.old_fd >= 0;
     bool other = *replaced || (part->plan.tensor && !part->plan.same);
-    /* Handles of before share the mapping if no byte of tensors changed: they are kept in sight by it
-     * (preview_keep_old()). */
-    int fd = *replaced || part->plan.patch ? f->fd : -1;
     if (*replaced)
         (void)close(job->result.old_fd);
-    /* Readers get the new file. If it cannot be opened, the old one has the same data. */
-    struct err e = {0};
-    if (r == 0 && other &&
-        newest_make_store(state->snap, l->store->file, part->file, fd, ret, &e) < 0)
-        live_log(l, LOG_WARNING, "the old file is kept open for readers: %s", e.msg);
-    else if (r == 0 && other)
-        (*ret)->written = state->snap->number;
+    if (r == 0 && other)
+        store_written(l, part, state->snap, *replaced, ret);
     return r;
 }
 

@@ -360,7 +360,8 @@ static struct live_target target_of(struct tree *t, size_t i)
 {
     struct edit_file *f = i ? &t->shard[i].file : &t->model.file;
     struct statvfs fs;
-    return (struct live_target){f, fstatvfs(f->fd, &fs) == 0 ? (uint32_t)fs.f_bsize : 0};
+    return (struct live_target){.file = f,
+                                .block = fstatvfs(f->fd, &fs) == 0 ? (uint32_t)fs.f_bsize : 0};
 }
 
 static int open_live(struct tree *t, struct live **ret)

@@ -54,7 +54,8 @@
  *     said TEXT              the line about the last undo has TEXT
  * Waiting and faults:
  *     wait                   for the oldest & operation; =ERRNO is how that ends
- *     interrupt              a signal to the program that waits for the newest & operation
+ *     interrupt              a signal to the program that waits for the newest & operation;
+ *                            interrupt first: for the oldest
  *     hold; held; go         copies of the model stop at their beginning; wait for one that has; on.
  *                            go ERRNO: those that stopped fail. hold room: questions how much
  *                            room there is stop

@@ -142,12 +142,11 @@ static int op_wait(struct run *r, char **arg, struct waiter *w)
 
 static int op_interrupt(struct run *r, char **arg, struct waiter *w)
 {
-    (void)arg;
     (void)w;
     if (r->waited == r->started)
         script_fail(r, "nothing waits");
     else
-        tree_interrupt(r->t, &r->waiter[r->started - 1]);
+        tree_interrupt(r->t, &r->waiter[arg[0] ? r->waited : r->started - 1]);
     return 0;
 }
 
@@ -265,7 +264,7 @@ const struct script_op script_faults[] = {
     {"hasty", op_hasty, 0, 0, false},
     {"behind", op_behind, 1, 1, false},
     {"still", op_still, 0, 0, false},
-    {"interrupt", op_interrupt, 0, 0, false},
+    {"interrupt", op_interrupt, 0, 1, false},
     {"hold", op_hold, 0, 1, false},
     {"held", op_held, 0, 0, false},
     {"go", op_go, 0, 1, false},

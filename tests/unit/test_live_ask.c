@@ -6,6 +6,10 @@ static const struct script scripts[] = {
     {"a signal to what waits for the write that others began", "sync",
      "put a.name two; hold; & fsync; held; & fsync; interrupt; go; wait; wait =EINTR; fsync",
      "a.name:string=two " A_COUNT A_OTHER A_LIST},
+    {"a signal to what began the write that others wait for", "close",
+     "open A a.name w trunc; write A two; hold; & flush A; held; & fsync; interrupt first; go;"
+     "wait =EINTR; wait; release A; text a.name 'two\n'",
+     "a.name:string=two " A_COUNT A_OTHER A_LIST},
     {"a signal to what waits for the next write", "sync",
      "put a.name two; hold; & fsync; held; put a.count 9; & fsync; interrupt; go; wait;"
      "wait =EINTR; text a.count '9\n'; fsync",

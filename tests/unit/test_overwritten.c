@@ -109,28 +109,49 @@ static void allow_no_files(void *arg)
 }
 
 /* The model is replaced by a file with another layout, while no descriptor is left. Readers go on with the
- * old one. Then bytes of the new file are overwritten: not in mappings of the old one. */
+ * old one. */
+static void replace_unmapped(struct room *x)
+{
+    struct live *l = atomic_load(&x->t->live);
+    char text[5000];
+    memset(text, 't', sizeof(text));
+    l->opt.edit.strategy = EDIT_COPY;
+    x->fs.before = "unlinkat";
+    x->fs.hook = allow_no_files;
+    int r = do_write(x->t, "general.name", text, sizeof(text));
+    CU_ASSERT_PTR_NULL_FATAL(x->fs.before);
+    CU_ASSERT_EQUAL(setrlimit(RLIMIT_NOFILE, &files_allowed), 0);
+    CU_ASSERT_EQUAL(r, 0);
+    CU_ASSERT_NOT_EQUAL(l->store->file[0]->map.size, l->disk->gguf->file_size);
+    l->opt.edit.strategy = EDIT_INPLACE;
+}
+
+/* Then only the header is written. It has the layout of the new file, and what is read too. */
+static void test_header_after(void)
+{
+    static struct room x;
+    begin(&x);
+    CU_ASSERT_EQUAL(overwrite(&x, 3), 0);
+    replace_unmapped(&x);
+    CU_ASSERT_EQUAL(do_rename_tensor(x.t, "b", "c"), 0);
+    CU_ASSERT_EQUAL(do_rename_tensor(x.t, "c", "b"), 0);
+    check(&x);
+    CU_ASSERT_EQUAL(overwrite(&x, UNIT_1), 0);
+    check(&x);
+    end(&x);
+}
+
+/* Then bytes of the new file are overwritten: not in mappings of the old one. */
 static void test_no_descriptor(void)
 {
     static struct room x;
     static uint8_t between[BYTES];
     struct viewfile v; /* of the file that is replaced */
-    char text[5000];
-    memset(text, 't', sizeof(text));
     begin(&x);
     CU_ASSERT_EQUAL(overwrite(&x, 3), 0);
     memcpy(between, x.now, BYTES);
     CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "b", "raw", O_RDONLY, &v), 0);
-    struct live *l = atomic_load(&x.t->live);
-    l->opt.edit.strategy = EDIT_COPY;
-    x.fs.before = "unlinkat";
-    x.fs.hook = allow_no_files;
-    int r = do_write(x.t, "general.name", text, sizeof(text));
-    CU_ASSERT_PTR_NULL_FATAL(x.fs.before);
-    CU_ASSERT_EQUAL(setrlimit(RLIMIT_NOFILE, &files_allowed), 0);
-    CU_ASSERT_EQUAL(r, 0);
-    CU_ASSERT_NOT_EQUAL(l->store->file[0]->map.size, l->disk->gguf->file_size);
-    l->opt.edit.strategy = EDIT_INPLACE;
+    replace_unmapped(&x);
     check(&x);
     for (size_t at = 0; at < BYTES; at += UNIT_1) {
         CU_ASSERT_EQUAL(overwrite(&x, at), 0);
@@ -169,6 +190,7 @@ static void test_no_memory(void)
 
 static CU_TestInfo tests[] = {
     {"a new file that cannot be opened for readers", test_no_descriptor},
+    {"the same, and then the header alone is written", test_header_after},
     {"an allocation that fails", test_no_memory},
     CU_TEST_INFO_NULL,
 };
