@@ -155,7 +155,7 @@ struct file *name_move(struct names *n, struct name *from, struct name *to);
 int name_keep_spare(struct names *n, struct name *x);
 /* It is a helper's name again: no key of this name was ever stored. */
 void name_unset_key(struct name *x);
-/* Keep the file that it had for that, if there is no other that programs may know. */
+/* Keep the file that a name had as its spare, unless it has one already that programs may have open. */
 void name_spare(struct names *n, struct name *x, struct file *f);
 /* Show a name by its spare file, or by a new one; without memory for that it stays hidden. */
 void name_show(struct names *n, struct name *x);

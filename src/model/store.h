@@ -48,8 +48,8 @@ void mapped_unref(struct mapped *m);
 void mapped_want(struct mapped *m, uint64_t off, uint64_t n, uint64_t end);
 /*
  * A mapping that was made, of pages that are not a file's, or of its own pages and those of fd from
- * `base` on, of which the file must have the first `own` bytes; it passes to it, as does fd. NULL: no
- * memory, and they stay the caller's.
+ * `base` on; the file must have the first `own` bytes of it. The mapping and fd pass to the result. NULL:
+ * no memory, and they stay the caller's.
  */
 struct mapped *mapped_of_pages(int fd, uint64_t base, const void *pages, uint64_t size,
                                uint64_t own);

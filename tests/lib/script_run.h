@@ -4,6 +4,7 @@
 #define TESTS_LIB_SCRIPT_RUN_H
 
 #include <semaphore.h>
+#include <string.h>
 
 #include "script.h"
 #include "script_model.h"
@@ -60,6 +61,10 @@ void script_fail(struct run *r, const char *fmt, ...) __attribute__((format(prin
 
 /* One operation, n bytes of text. */
 void script_do(struct run *r, const char *text, size_t n);
+static inline void script_one(struct run *r, const char *op)
+{
+    script_do(r, op, strlen(op));
+}
 
 void script_start(struct run *r);
 int script_finish(struct run *r);

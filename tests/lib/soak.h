@@ -15,6 +15,9 @@
 /* The size of something that is `usual` in a test run. */
 uint64_t soak_size(uint64_t usual);
 
+/* Run the seeds 1 to soak_size(usual), or the one that GGUFS_SEED in the environment names. How many. */
+uint64_t soak_seeds(uint64_t usual, void (*run)(uint64_t seed));
+
 /* n more of what the figure `what` counts: a text that lasts. */
 void soak_count(const char *what, uint64_t n);
 void soak_print(void);

@@ -205,7 +205,7 @@ class Made(Checks):
             self.assertEqual(tensors['t'], ('F32', (4, ), tensor(b't').data))
 
     def test_impossible(self):
-        """Names that alone make the header too long: there is no such file, and all else can be read."""
+        """Names that alone make the header too long: the file does not exist, and all else can be read."""
         made = [tensor(b'%04d' % i + b'\1' * 10000) for i in range(1700)]
         with mountlib.Mount(mountlib.put('names.gguf', gguf.encode(samples.ARCH, made)), '-o', 'ro,views=all') as at:
             done = mountlib.run('ls', '-l', at)

@@ -302,7 +302,7 @@ class Places(Case):
     @needs_gate
     @unittest.skipUnless(ROOT, 'for root only')
     def test_a_dead_mount_that_another_process_removes(self):
-        """That is no failure, neither of the mount nor of its end."""
+        """Neither the mount nor its end fails for that."""
         gate, at = Gate(mountlib.path('gate')), self.folder()
         self.addCleanup(gate.remove)
         self.killed(at)

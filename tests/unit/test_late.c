@@ -272,8 +272,8 @@ static void close_folder(int priority, const char *line)
         CU_ASSERT_EQUAL(chmod(recovered_in, 0555), 0);
 }
 
-/* The first edit applies the journal, and fails then: that is no change by another program, and the next
- * edit does not fail. */
+/* The first edit applies the journal, and fails then. That is not taken for a change by another program,
+ * and the next edit does not fail. */
 static void test_journal_then_failure(void)
 {
     const uid_t user = 65534, was = geteuid();

@@ -23,11 +23,6 @@ int close(int fd)
     return (int)syscall(SYS_close, fd);
 }
 
-static void do_one(struct run *r, const char *op)
-{
-    script_do(r, op, strlen(op));
-}
-
 static void test_helpers(void)
 {
     static const struct script s = {"helpers of a tensor", NULL, "", ""};
@@ -35,15 +30,15 @@ static void test_helpers(void)
     r.opt = (struct tree_options){.commit = LIVE_COMMIT_SYNC, .tensors = true};
     script_model_make(&r.m, SCRIPT_TENSORS);
     script_start(&r);
-    do_one(&r, "tput a/.h 12345678");
-    do_one(&r, "tput a/.i 23456789");
-    do_one(&r, "tput a/.j 34567890");
+    script_one(&r, "tput a/.h 12345678");
+    script_one(&r, "tput a/.i 23456789");
+    script_one(&r, "tput a/.j 34567890");
     live = atomic_load(&r.t->live);
     CU_ASSERT_PTR_NOT_NULL_FATAL(live);
-    do_one(&r, "tmv a/.h a/.i"); /* the file of .i ends */
-    do_one(&r, "trm a/.j");
+    script_one(&r, "tmv a/.h a/.i"); /* the file of .i ends */
+    script_one(&r, "trm a/.j");
     CU_ASSERT_EQUAL(closed, 2);
-    do_one(&r, "tmv a/.i a/raw");
+    script_one(&r, "tmv a/.i a/raw");
     live = NULL;
     CU_ASSERT_TRUE(closed > 2);
     CU_ASSERT_EQUAL(closed_locked, 0);

@@ -163,7 +163,7 @@ static void test_reopened(void)
     CU_ASSERT_TRUE(n > 5);
 }
 
-/* What is refused is no edit beside the next one, which a signal takes back as the only one. An
+/* What is refused is not counted: a signal takes the next edit back as the only one. An
  * alignment is planned before it is accepted; a rename over a key is two edits. */
 static bool is_counted(const char *op, const char *name, int refused, unsigned n)
 {

@@ -10,11 +10,6 @@
 #include "tree/handle.h"
 #include "tree/internal.h"
 
-static void do_one(struct run *r, const char *op)
-{
-    script_do(r, op, strlen(op));
-}
-
 /* What two programs have written to one draft: the edit is also that of the other one. */
 static void test_signal(void)
 {
@@ -23,35 +18,35 @@ static void test_signal(void)
     r.opt = (struct tree_options){.commit = LIVE_COMMIT_CLOSE, .tensors = true};
     script_model_make(&r.m, SCRIPT_TENSORS);
     script_start(&r);
-    do_one(&r, "open H a.name w trunc");
-    do_one(&r, "write H two");
-    do_one(&r, "hold");
-    do_one(&r, "& flush H");
-    do_one(&r, "held");
-    do_one(&r, "topen A a/raw rw");
-    do_one(&r, "topen B a/raw rw");
-    do_one(&r, "write A X 2");
-    do_one(&r, "write B Y 3");
+    script_one(&r, "open H a.name w trunc");
+    script_one(&r, "write H two");
+    script_one(&r, "hold");
+    script_one(&r, "& flush H");
+    script_one(&r, "held");
+    script_one(&r, "topen A a/raw rw");
+    script_one(&r, "topen B a/raw rw");
+    script_one(&r, "write A X 2");
+    script_one(&r, "write B Y 3");
     struct live *l = atomic_load(&r.t->live);
     struct view_draft *d = script_handle(&r, "A")->f->view->d;
     CU_ASSERT_EQUAL(d->of->judge(l, d, d->of->ends, NULL), 1); /* the first half of a close of A */
-    do_one(&r, "& flush B");
+    script_one(&r, "& flush B");
     lock_take(&l->lock);
     CU_ASSERT_FALSE(d->accepted);
     d->accepted = true; /* as that of A knows */
     lock_drop(&l->lock);
-    do_one(&r, "& flush A");
-    do_one(&r, "interrupt");
-    do_one(&r, "go");
-    do_one(&r, "wait");
-    do_one(&r, "wait");
-    do_one(&r, "wait =EINTR");
-    do_one(&r, "ttext a/raw abXYefgh");
-    do_one(&r, "release A");
-    do_one(&r, "release B");
-    do_one(&r, "release H");
-    do_one(&r, "fsync");
-    do_one(&r, "ttext a/raw abXYefgh");
+    script_one(&r, "& flush A");
+    script_one(&r, "interrupt");
+    script_one(&r, "go");
+    script_one(&r, "wait");
+    script_one(&r, "wait");
+    script_one(&r, "wait =EINTR");
+    script_one(&r, "ttext a/raw abXYefgh");
+    script_one(&r, "release A");
+    script_one(&r, "release B");
+    script_one(&r, "release H");
+    script_one(&r, "fsync");
+    script_one(&r, "ttext a/raw abXYefgh");
     CU_ASSERT_EQUAL(script_finish(&r), 0);
     script_model_drop(&r.m);
 }

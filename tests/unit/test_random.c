@@ -371,14 +371,7 @@ static void run_seed(uint64_t seed)
 
 static void test_random(void)
 {
-    const char *only = getenv("GGUFS_SEED");
-    if (only) {
-        run_seed(strtoull(only, NULL, 10));
-        return;
-    }
-    for (uint64_t seed = 1; seed <= soak_size(100); seed++)
-        run_seed(seed);
-    soak_count("operations compared", soak_size(100) * MOUNTS * OPS);
+    soak_count("operations compared", soak_seeds(100, run_seed) * MOUNTS * OPS);
 }
 
 static CU_TestInfo tests[] = {

@@ -379,14 +379,7 @@ static void run_seed(uint64_t seed)
 
 static void test_random(void)
 {
-    const char *only = getenv("GGUFS_SEED");
-    if (only) {
-        run_seed(strtoull(only, NULL, 10));
-        return;
-    }
-    for (uint64_t seed = 1; seed <= soak_size(400); seed++)
-        run_seed(seed);
-    soak_count("writes held, failed or interrupted", soak_size(400) * WRITES);
+    soak_count("writes held, failed or interrupted", soak_seeds(400, run_seed) * WRITES);
 }
 
 static CU_TestInfo tests[] = {

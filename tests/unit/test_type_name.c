@@ -167,7 +167,7 @@ static void long_name(struct buf *out)
     buf_char(out, '\0');
 }
 
-/* Equal inner types of which two are longer than a name. */
+/* Equal inner types. Two of them are longer than a name. */
 static void test_long_and_equal(void)
 {
     CLEANUP(buf_free) struct buf name = BUF_INIT, text = BUF_INIT, payload = BUF_INIT;
