@@ -25,7 +25,7 @@ int connection_reserve(int *dead, struct err *e)
 bool connection_cut(struct fuse_session *se, int *dead)
 {
     struct pollfd p = {.fd = fuse_session_fd(se)};
-    bool lived = poll(&p, 1, 0) == 0;
+    bool lived = poll(&p, 1, 0) <= 0; /* a signal interrupts it if there is nothing to report */
     fuse_session_exit(se); /* libfuse's loop takes that back; it logs no reply that fails */
     while (dup3(*dead, fuse_session_fd(se), O_CLOEXEC) < 0 && (errno == EINTR || errno == EBUSY))
         ;

@@ -16,6 +16,20 @@
 
 #include "mount/connection.h"
 
+/* The next call of poll(2) is interrupted by a signal. */
+static bool interrupted;
+int __real_poll(struct pollfd *fds, nfds_t n, int timeout);
+int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout);
+
+int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout)
+{
+    if (!interrupted)
+        return __real_poll(fds, n, timeout);
+    interrupted = false;
+    errno = EINTR;
+    return -1;
+}
+
 /* A session whose connection leads to a socket. */
 static struct fuse_session *session(int fd)
 {
@@ -56,6 +70,21 @@ static void test_cut(void)
     (void)close(end[1]);
 }
 
+/* A signal that comes at that moment does not make it one that had ended. */
+static void test_cut_at_a_signal(void)
+{
+    struct err e = {0};
+    int end[2], dead;
+    CU_ASSERT_EQUAL_FATAL(connection_reserve(&dead, &e), 0);
+    CU_ASSERT_EQUAL_FATAL(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, end), 0);
+    struct fuse_session *se = session(end[0]);
+    interrupted = true;
+    CU_ASSERT_TRUE(connection_cut(se, &dead));
+    CU_ASSERT_FALSE(interrupted);
+    connection_end(se);
+    (void)close(end[1]);
+}
+
 /* By the kernel: a descriptor with an error. */
 static void test_ended_before(void)
 {
@@ -88,6 +117,7 @@ static void test_none_left(void)
 
 static CU_TestInfo tests[] = {
     {"the end of a connection", test_cut},
+    {"a signal at that moment", test_cut_at_a_signal},
     {"it had ended before", test_ended_before},
     {"no descriptor to spare", test_none_left},
     CU_TEST_INFO_NULL,
