@@ -221,13 +221,21 @@ char *mounts_path(const char *given)
     return NULL;
 }
 
+/* True if a path is that of the mount point, or of something in it. */
+static bool is_around(const struct mount *m, const char *path)
+{
+    size_t n = strlen(m->at);
+    return strncmp(path, m->at, n) == 0 && (!path[n] || path[n] == '/' || n == 1);
+}
+
 const struct mount *mounts_around(const struct mounts *ms, const char *path)
 {
     struct statx st;
     if (statx(AT_FDCWD, path, AT_STATX_DONT_SYNC | AT_SYMLINK_NOFOLLOW, 0, &st) < 0)
         return NULL;
-    for (size_t i = 0; i < ms->n; i++)
-        if (st.stx_mask & STATX_MNT_ID && (uint64_t)ms->mount[i].id == st.stx_mnt_id)
+    bool knows = st.stx_mask & STATX_MNT_ID;
+    for (size_t i = ms->n; i-- > 0;)
+        if (knows ? (uint64_t)ms->mount[i].id == st.stx_mnt_id : is_around(&ms->mount[i], path))
             return &ms->mount[i];
     errno = ENOENT;
     return NULL;

@@ -57,7 +57,10 @@ const struct mount *mounts_of(const struct mounts *ms, dev_t dev, const char *at
  * path is inside of a dead mount. free() it.
  */
 char *mounts_path(const char *given);
-/* The mount at this real path, or around it; NULL: not found, with errno. */
+/*
+ * The mount at this real path, or around it; NULL: not found, with errno. Linux before 5.8 does not
+ * report it: there it is the last one in the list that is at the path or above it.
+ */
 const struct mount *mounts_around(const struct mounts *ms, const char *path);
 
 /* True if no other mount is over it: an unmount of its path then unmounts this one. */

@@ -3,6 +3,7 @@
 #include "cu_main.h"
 
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/sysmacros.h>
 
 #include "shelf/mounts.h"
@@ -109,6 +110,39 @@ static void test_load(void)
     mounts_free(&ms);
 }
 
+/* If set, statx(2) is that of Linux before 5.8: it succeeds, and does not report mounts. */
+static bool old_kernel;
+int __real_statx(int dir, const char *path, int flags, unsigned mask, struct statx *st);
+int __wrap_statx(int dir, const char *path, int flags, unsigned mask, struct statx *st);
+
+int __wrap_statx(int dir, const char *path, int flags, unsigned mask, struct statx *st)
+{
+    if (!old_kernel)
+        return __real_statx(dir, path, flags, mask, st);
+    *st = (struct statx){.stx_mask = STATX_BASIC_STATS};
+    return 0;
+}
+
+/* There the last mount that is at a path or above it counts as the topmost. */
+static void test_old_kernel(void)
+{
+    struct mount m[] = {{.at = "/"},    {.at = "/a"},   {.at = "/a/b"},
+                        {.at = "/a/b"}, {.at = "/c/d"}, {.at = "/c"}};
+    static const struct {
+        const char *path;
+        size_t around;
+    } rows[] = {{"/", 0},    {"/ab", 0},    {"/a", 1},   {"/a/bb", 1},
+                {"/a/b", 3}, {"/a/b/c", 3}, {"/c/d", 5}, {"/c", 5}};
+    const struct mounts ms = {.mount = m, .n = sizeof(m) / sizeof(m[0])}, none = {0};
+    old_kernel = true;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        CU_ASSERT_PTR_EQUAL(mounts_around(&ms, rows[i].path), &m[rows[i].around]);
+    for (size_t i = 0; i < ms.n; i++)
+        CU_ASSERT_EQUAL(mount_is_top(&ms, &m[i]), i != 2 && i != 4);
+    CU_ASSERT_PTR_NULL(mounts_around(&none, "/"));
+    old_kernel = false;
+}
+
 /* The number of a mount that is gone is given to another: a daemon is known by more than that. */
 static void test_daemon_of(void)
 {
@@ -149,6 +183,7 @@ static CU_TestInfo tests[] = {
     {"a line is parsed", test_parse},
     {"what is no line", test_parse_nonsense},
     {"the list of this process", test_load},
+    {"where the kernel does not report mounts", test_old_kernel},
     {"the daemon of a mount", test_daemon_of},
     CU_TEST_INFO_NULL,
 };
