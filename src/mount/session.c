@@ -158,7 +158,8 @@ static bool is_mounted(dev_t dev, const struct mnt_options *o, const struct shel
 
 /*
  * The mount, where an unmount takes away this one and no other that lies over it: first at its mount
- * point, else where it was moved to. NULL: *hidden is one that others lie over, or it is gone.
+ * point, else where it was moved to; NULL: nowhere. *hidden is the mount that others lie over, so it
+ * must stay: the one at its mount point; else another, if NULL is returned; else NULL.
  */
 static const struct mount *removable(const struct mounts *ms, dev_t dev,
                                      const struct mnt_options *o, const struct shelf *t,
@@ -170,11 +171,19 @@ static const struct mount *removable(const struct mounts *ms, dev_t dev,
         const struct mount *m = &ms->mount[i];
         if (!mount_is_of(m, dev, o->mountpoint, shelf_path(t)))
             continue;
-        *hidden = m;
-        if (mount_is_top(ms, m) && (!found || strcmp(m->at, o->mountpoint) == 0))
-            found = m;
+        const struct mount **one = mount_is_top(ms, m) ? &found : hidden;
+        if (!*one || strcmp(m->at, o->mountpoint) == 0)
+            *one = m;
     }
+    if (found && *hidden && strcmp((*hidden)->at, o->mountpoint) != 0)
+        *hidden = NULL;
     return found;
+}
+
+static void warn_of(const struct mount *m, const char *what)
+{
+    char at[SHOW_MAX];
+    log_line(LOG_WARNING, "%s: %s", show(at, m->at, strlen(m->at)), what);
 }
 
 /*
@@ -185,17 +194,15 @@ static void leave(struct fuse_session *se, struct mnt *m, dev_t dev, const struc
 {
     struct mounts ms;
     struct err e = {0};
-    char at[SHOW_MAX];
     const struct mount *hidden = NULL, *top = NULL;
     if (mounts_load(&ms, 0) == 0)
         top = removable(&ms, dev, o, m->shelf, &hidden);
-    bool was_there = connection_cut(se, &m->dead);
-    if (was_there && top)
-        (void)mount_take_down(top->at, true, &e);
-    else if (was_there && hidden)
-        (void)err_set(&e, -EBUSY, "another file system is mounted over it, so it is left there");
-    if (e.code && e.code != -EINVAL) /* EINVAL: another process unmounted it */
-        log_line(LOG_WARNING, "%s: %s", show(at, hidden->at, strlen(hidden->at)), e.msg);
+    if (!connection_cut(se, &m->dead))
+        top = hidden = NULL;
+    if (top && mount_take_down(top->at, true, &e) < 0 && e.code != -EINVAL)
+        warn_of(top, e.msg); /* EINVAL: another process unmounted it */
+    if (hidden)
+        warn_of(hidden, "another file system is mounted over it, so it is left there");
     mounts_free(&ms);
 }
 

@@ -186,6 +186,24 @@ class Covered(unittest.TestCase):
                       self.end(process))
         self.assertEqual(self.kinds(self.first), ['fuse.ggufs', 'tmpfs'])
 
+    def test_covered_with_a_bind_mount(self):
+        """The bind mount, over which nothing lies, goes, and a line says that the other one stays."""
+        process = self.serve()
+        self.command('mount', '--bind', self.first, self.second)
+        self.mount(self.first)
+        self.assertIn(f'{self.first}: another file system is mounted over it, so it is left there',
+                      self.end(process))
+        self.assertEqual(self.kinds(self.first), ['fuse.ggufs', 'tmpfs'])
+        self.assertEqual(self.kinds(self.second), [])
+
+    def test_covered_where_it_was_moved_to(self):
+        process = self.serve()
+        self.command('mount', '--move', self.first, self.second)
+        self.mount(self.second)
+        self.assertIn(f'{self.second}: another file system is mounted over it, so it is left there',
+                      self.end(process))
+        self.assertEqual(self.kinds(self.second), ['fuse.ggufs', 'tmpfs'])
+
     def test_covered_by_an_older_one(self):
         """Of two mounts on a folder the later one in the list is not always the one above."""
         self.mount(self.second)
