@@ -72,18 +72,19 @@ void answer_reply(fuse_req_t req, int err, struct reply *a)
     tree_reply_done(a);
 }
 
-int answer_read(struct shelf_file *f, fuse_req_t req, uint64_t off, size_t size, bool brief,
-                struct live_wait *w)
+enum answered answer_read(struct shelf_file *f, fuse_req_t req, uint64_t off, size_t size,
+                          bool brief, struct live_wait *w)
 {
     struct scratch *s = scratch_take(size);
     struct reply a = {.scratch = s ? s->bytes : NULL, .brief = brief, .wait = w};
     int r = s ? shelf_read(f, off, size, &a) : -ENOMEM;
-    if (r != LIVE_PARKED) {
+    enum answered how = r == LIVE_PARKED ? ANSWER_PARKED : a.mapped ? ANSWERED_MAPPED : ANSWERED;
+    if (how != ANSWER_PARKED) {
         order_before(f);
         answer_reply(req, r, &a);
     }
     scratch_give(s);
-    return r;
+    return how;
 }
 
 /* ---- what is computed first ---- */
@@ -116,13 +117,14 @@ static bool is_stopped(struct live_wait *w)
 static void on_computed(struct live_wait *w, int result)
 {
     struct computed *c = (struct computed *)w;
+    enum answered how = ANSWERED;
     if (result < 0) {
         order_before(c->file);
         (void)fuse_reply_err(c->req, -result);
     } else {
-        result = answer_read(c->file, c->req, c->off, c->size, c->brief, w);
+        how = answer_read(c->file, c->req, c->off, c->size, c->brief, w);
     }
-    if (result != LIVE_PARKED)
+    if (how != ANSWER_PARKED)
         free(c);
 }
 

@@ -13,13 +13,16 @@
 
 #include "shelf/shelf.h"
 
+/* What became of a read: replied to, with the bytes of a mapping, or not yet. */
+enum answered { ANSWERED, ANSWERED_MAPPED, ANSWER_PARKED };
+
 /*
  * Read and reply, but for a file that shelf_waits(): if what it shows is not computed yet, nothing is
- * replied and w->done() is called later (LIVE_PARKED). brief: the reply may end before a missing
+ * replied and w->done() is called later (ANSWER_PARKED). brief: the reply may end before a missing
  * byte. The file is not used after the reply: it may be closed then.
  */
-int answer_read(struct shelf_file *f, fuse_req_t req, uint64_t off, size_t size, bool brief,
-                struct live_wait *w);
+enum answered answer_read(struct shelf_file *f, fuse_req_t req, uint64_t off, size_t size,
+                          bool brief, struct live_wait *w);
 /* Reply with what was read, or with the error. */
 void answer_reply(fuse_req_t req, int err, struct reply *a);
 

@@ -33,6 +33,7 @@ struct reader {
     pthread_mutex_t lock;    /* protects what follows, except from the owner of BUSY and TAKEN */
     uint64_t next;           /* where the last read ended */
     unsigned run;            /* reads in order up to that one */
+    bool mapped;             /* the last answer that was not made ahead lay in a mapping */
     enum ahead state;
     uint64_t off;        /* of the stretch in the file */
     size_t size;         /* bytes of it that were asked for */
@@ -91,11 +92,20 @@ void reader_close(struct reader *r)
 
 /* ---- ahead ---- */
 
+/* Answer with what is read now. */
+static void answer_now(struct reader *r, fuse_req_t req, uint64_t off, size_t size, bool brief)
+{
+    bool mapped = answer_read(r->file, req, off, size, brief, NULL) == ANSWERED_MAPPED;
+    (void)pthread_mutex_lock(&r->lock);
+    r->mapped = mapped;
+    (void)pthread_mutex_unlock(&r->lock);
+}
+
 /* Answer with the stretch that this thread has TAKEN. */
 static void answer_taken(struct reader *r, fuse_req_t req, size_t size)
 {
     if (r->err < 0) { /* for lack of memory, or it lies in a mapping: read without the stretch */
-        (void)answer_read(r->file, req, r->off, size, false, NULL);
+        answer_now(r, req, r->off, size, false);
     } else {
         if (r->answer.len > size)
             r->answer.len = size;
@@ -123,10 +133,13 @@ static int make_room(struct reader *r, size_t size)
     return -ENOMEM;
 }
 
-/* Call under the lock. True: this thread reads ahead `size` bytes, and the state is BUSY. */
+/*
+ * Call under the lock. True: this thread reads ahead `size` bytes, and the state is BUSY. Not if
+ * the last answer lay in a mapping: the next one does, too, as a rule, and is sent from there.
+ */
 static bool begin(struct reader *r, size_t size)
 {
-    if (r->run < RUN_MIN || r->state == AHEAD_BUSY || r->state == AHEAD_TAKEN)
+    if (r->run < RUN_MIN || r->mapped || r->state == AHEAD_BUSY || r->state == AHEAD_TAKEN)
         return false;
     if (r->state == AHEAD_READY && r->off == r->next)
         return false;
@@ -144,12 +157,11 @@ static void prepare(struct reader *r)
         return;
     r->answer = (struct reply){.scratch = r->room};
     r->err = shelf_read(r->file, r->off, r->size, &r->answer);
-    if (r->answer
-            .mapped) { /* nothing is gained, and the model's file would be kept until it is read */
+    if (r->answer.mapped) { /* the model's file would be kept until the program reads on */
         tree_reply_done(&r->answer);
         r->err = -EAGAIN;
     }
-    if (r->err == 0 && r->answer.len == 0) /* end of file: others can use the room */
+    if (r->err < 0 || r->answer.len == 0) /* others can use the room */
         room_free(r);
 }
 
@@ -212,16 +224,17 @@ static enum ahead arrive(struct reader *r, fuse_req_t req, uint64_t off, size_t 
 /* Never read ahead in a file with missing bytes: replies for other files are never short. */
 void reader_read(struct reader *r, fuse_req_t req, uint64_t off, size_t size, bool brief)
 {
-    bool ahead = shelf_ahead(r->file, size);
-    if (ahead)
-        (void)atomic_fetch_add(&r->refs, 1);
-    enum ahead how = ahead ? arrive(r, req, off, size) : AHEAD_NONE;
+    if (!shelf_ahead(r->file, size)) {
+        (void)answer_read(r->file, req, off, size, brief, NULL);
+        return;
+    }
+    (void)atomic_fetch_add(&r->refs, 1);
+    enum ahead how = arrive(r, req, off, size);
     if (how == AHEAD_TAKEN)
         answer_taken(r, req, size);
     else if (how == AHEAD_NONE)
-        (void)answer_read(r->file, req, off, size, brief, NULL);
-    if (ahead && how != AHEAD_BUSY)
+        answer_now(r, req, off, size, brief);
+    if (how != AHEAD_BUSY)
         go_ahead(r, size);
-    if (ahead)
-        reader_unref(r);
+    reader_unref(r);
 }

@@ -5,7 +5,8 @@
  * The kernel asks for the next stretch of a file when the program begins to use the last one, and
  * the program waits if the reply is late. So the thread that has answered a read prepares (decodes,
  * or copies from the mapping) the stretch that comes next. A request that arrives meanwhile is
- * parked, and the same thread answers it.
+ * parked, and the same thread answers it. Large answers that are sent from the mapping as they are
+ * need no preparation.
  *
  * A reader holds at most one stretch, and only plain bytes: it does not keep a snapshot of the
  * model alive. All readers together hold at most AHEAD_TOTAL bytes. A reader that has not read in

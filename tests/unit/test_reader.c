@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: MIT */
+/* mount/reader: what is read of a file, and when, to answer a program that reads in order. */
+#include "cu_main.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "mount/reader.h"
+
+enum { PIECE = 100, PIECES = 16 };
+
+/* A file of which some pieces lie in a mapping. */
+struct shelf_file {
+    uint64_t mapped, copied; /* from piece `mapped` on, until piece `copied` */
+    unsigned reads, held;    /* so far; mappings that were not given back */
+    unsigned replies;
+};
+
+/* One request; the reply to it is compared with the file. */
+struct fuse_req {
+    struct shelf_file *file;
+    uint64_t off;
+};
+
+static uint8_t image[PIECES * PIECE];
+static struct mapped mapping;
+static struct shelf_file *shown; /* has the mapping */
+
+/* ---- linked with --wrap ---- */
+
+bool __wrap_shelf_ahead(const struct shelf_file *f, size_t n);
+int __wrap_shelf_read(struct shelf_file *f, uint64_t off, size_t n, struct reply *r);
+int __wrap_shelf_release(struct shelf_file *f);
+void __wrap_tree_reply_done(struct reply *r);
+int __wrap_fuse_reply_buf(fuse_req_t req, const char *bytes, size_t n);
+int __wrap_fuse_reply_err(fuse_req_t req, int err);
+
+bool __wrap_shelf_ahead(const struct shelf_file *f, size_t n)
+{
+    (void)f;
+    (void)n;
+    return true;
+}
+
+int __wrap_shelf_read(struct shelf_file *f, uint64_t off, size_t n, struct reply *r)
+{
+    f->reads++;
+    if (off >= sizeof(image))
+        return 0;
+    if (off / PIECE < f->mapped || off / PIECE >= f->copied) {
+        reply_copy(r, image + off, n);
+        return 0;
+    }
+    shown = f;
+    f->held++;
+    r->mapped = &mapping;
+    r->bytes = image + off;
+    r->len = n;
+    return 0;
+}
+
+int __wrap_shelf_release(struct shelf_file *f)
+{
+    CU_ASSERT_EQUAL(f->held, 0);
+    return 0;
+}
+
+void __wrap_tree_reply_done(struct reply *r)
+{
+    if (r->mapped)
+        shown->held--;
+}
+
+int __wrap_fuse_reply_buf(fuse_req_t req, const char *bytes, size_t n)
+{
+    CU_ASSERT_EQUAL_FATAL(n, PIECE);
+    CU_ASSERT_EQUAL(memcmp(bytes, image + req->off, PIECE), 0);
+    req->file->replies++;
+    return 0;
+}
+
+int __wrap_fuse_reply_err(fuse_req_t req, int err)
+{
+    CU_ASSERT_EQUAL(err, 0);
+    req->file->replies++;
+    return 0;
+}
+
+/* ---- tests ---- */
+
+/* One handle reads the whole file in order. reads[i]: reads of the file once piece i is answered. */
+static void reads_are(struct shelf_file f, const unsigned reads[PIECES])
+{
+    for (size_t i = 0; i < sizeof(image); i++)
+        image[i] = (uint8_t)(i % 251);
+    struct reader *r = reader_open(&f);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(r);
+    for (unsigned i = 0; i < PIECES; i++) {
+        struct fuse_req req = {&f, (uint64_t)i * PIECE};
+        reader_read(r, &req, req.off, PIECE, false);
+        CU_ASSERT_EQUAL(f.replies, i + 1);
+        CU_ASSERT_EQUAL(f.reads, reads[i]);
+        CU_ASSERT_EQUAL(f.held, 0);
+    }
+    reader_close(r);
+}
+
+/* From the second on, one piece ahead, once each; at last the end of the file. */
+static void test_ahead(void)
+{
+    static const unsigned reads[] = {1, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17};
+    reads_are((struct shelf_file){.mapped = PIECES}, reads);
+}
+
+/* Each piece once, and none ahead. */
+static void test_mapped(void)
+{
+    static const unsigned reads[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
+    reads_are((struct shelf_file){.copied = PIECES}, reads);
+}
+
+/* The first piece in the mapping is read twice; behind the last one reads go ahead again. */
+static void test_mapped_in_part(void)
+{
+    static const unsigned reads[] = {1, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 14, 15, 16, 17, 18};
+    reads_are((struct shelf_file){.mapped = 4, .copied = 10}, reads);
+}
+
+static CU_TestInfo tests[] = {
+    {"ahead", test_ahead},
+    {"in a mapping", test_mapped},
+    {"in a mapping in part", test_mapped_in_part},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("reader", tests)
