@@ -274,7 +274,7 @@ void begin_close(struct tree *t)
 /* ---- what other programs change ---- */
 
 /* Files that one call looks at, beside the first. */
-#define LOOK_MOST ((size_t)1024)
+#define LOOK_MOST ((size_t)64)
 
 /* What a file was when it was opened. */
 static struct edit_file opened(struct tree *t, size_t i)
