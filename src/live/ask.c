@@ -173,9 +173,16 @@ bool writer_file(const struct live *l, size_t no, struct edit_file *ret)
     return true;
 }
 
+/* True if the file was written since, or is being written: then it is not another program's change that
+ * was seen. */
+static bool is_written(const struct live *l, uint32_t no, const struct edit_file *before)
+{
+    return l->flying || !edit_id_equal(&l->files[no].file->id, &before->id);
+}
+
 /* The file may be replaced while it is asked about: its descriptor is kept open. A write that is
- * under way finds out by itself. With the lock, which is given up meanwhile. */
-static void ask_ready(struct live *l, uint32_t no, struct err *e)
+ * under way finds out by itself. With the lock, which is given up meanwhile. True: ask once more. */
+static bool ask_ready(struct live *l, uint32_t no, struct err *e)
 {
     struct edit_file f;
     *e = (struct err){0};
@@ -187,12 +194,14 @@ static void ask_ready(struct live *l, uint32_t no, struct err *e)
         (void)edit_possible(&f, &l->opt.edit, e);
     store_unref(s);
     lock_take(&l->lock);
+    return idle && e->code == -ESTALE && is_written(l, no, &f);
 }
 
 void writer_ready(struct live *l, struct err *e)
 {
     lock_take(&l->lock);
-    ask_ready(l, 0, e);
+    while (ask_ready(l, 0, e))
+        ;
     lock_drop(&l->lock);
 }
 
@@ -200,7 +209,9 @@ void writer_ready_tensor(struct live *l, uint32_t tensor, struct err *e)
 {
     struct tensor_now t;
     lock_take(&l->lock);
-    ask_ready(l, tensor_of_number(l, tensor, &t) < 0 ? 0 : tensor_file(l, t.old), e);
+    uint32_t no = tensor_of_number(l, tensor, &t) < 0 ? 0 : tensor_file(l, t.old);
+    while (ask_ready(l, no, e))
+        ;
     lock_drop(&l->lock);
 }
 

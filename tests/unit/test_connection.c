@@ -38,6 +38,7 @@ static struct fuse_session *session(int fd)
     struct fuse_args args = FUSE_ARGS_INIT(1, argv);
     (void)snprintf(at, sizeof(at), "/dev/fd/%d", fd);
     struct fuse_session *se = fuse_session_new(&args, &none, sizeof(none), NULL);
+    fuse_opt_free_args(&args);
     CU_ASSERT_PTR_NOT_NULL_FATAL(se);
     CU_ASSERT_EQUAL_FATAL(fuse_session_mount(se, at), 0);
     CU_ASSERT_EQUAL(fuse_session_fd(se), fd);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Requests of two programs at the same moment: both wait for one edit, and one gets a signal. */
+/*
+ * Requests of two programs at the same moment: both wait for one edit, and one gets a signal; one opens a
+ * key while an edit of the other replaces the file.
+ */
 #include <stdatomic.h>
 #include <string.h>
 
@@ -51,7 +54,44 @@ static void test_signal(void)
     script_model_drop(&r.m);
 }
 
+/* The run whose next look at the model's name comes behind an edit of another program. */
+static struct run *edited;
+
+static int look_late(const struct sys *s, int dir, const char *name, struct stat *st)
+{
+    struct run *r = edited;
+    (void)s;
+    edited = NULL;
+    if (r)
+        script_one(r, "put a.count 9");
+    return sys_libc.fstatat(&sys_libc, dir, name, st);
+}
+
+/* That is not taken for a change behind the mount. */
+static void test_replaced(void)
+{
+    static const struct script s = {"a key is opened while the file is replaced", NULL, "", ""};
+    struct run r = {.s = &s, .mode = "close"};
+    struct sys late = sys_libc;
+    r.opt = (struct tree_options){.strategy = EDIT_COPY, .commit = LIVE_COMMIT_CLOSE};
+    script_model_make(&r.m, 0);
+    script_start(&r);
+    script_one(&r, "put a.name two");
+    late.fstatat = look_late;
+    struct live *l = atomic_load(&r.t->live);
+    l->files[0].file->sys = &late;
+    edited = &r;
+    script_one(&r, "open A a.other w trunc");
+    CU_ASSERT_PTR_NULL(edited);
+    script_one(&r, "write A 10");
+    script_one(&r, "close A");
+    script_one(&r, "file a.name:string=two a.count:u32=9 a.other:u32=10 " A_LIST);
+    CU_ASSERT_EQUAL(script_finish(&r), 0);
+    script_model_drop(&r.m);
+}
+
 static CU_TestInfo tests[] = {
+    {"a key is opened while an edit replaces the file", test_replaced},
     {"a signal to one of two that wait for an edit", test_signal},
     CU_TEST_INFO_NULL,
 };
