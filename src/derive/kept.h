@@ -49,7 +49,8 @@ struct kept {
 #define KEPT_NONE ((struct kept){0})
 void kept_free(struct kept *k);
 
-/* A state that is kept stays until it is let go of as often; of texts and pictures not. */
+/* Hold a state that is kept: its hash and moments stay until it is let go of as often. Its text and picture
+ * may go before. */
 void kept_hold(struct kept *k, struct kept_key key);
 void kept_let_go(struct kept *k, struct kept_key key);
 

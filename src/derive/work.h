@@ -11,9 +11,10 @@
  *
  * Nothing is computed before it is wanted, and nothing twice: several that want the same wait for
  * one computation. A tensor is computed in units that take milliseconds. Threads exist only while
- * there is work, as many as processors, and one for each other model at work; they take units of all that is wanted in turn, those of
- * small tensors first, so that a small wish does not wait for a large one. What nobody wants any
- * more is put aside for some seconds, and then given up: a program reads again after a signal.
+ * there is work: as many as processors, and one for each other model at work. They take units of all
+ * that is wanted in turn, those of small tensors first, so that a small wish does not wait for a large
+ * one. What nobody wants any more is put aside for some seconds, and then given up: a program reads
+ * again after a signal.
  *
  * Results are kept (kept.h). A failure is not: missing data, a cut file or want of memory fails
  * those that wait, and is tried again when it is wanted again.

@@ -29,6 +29,14 @@ uint64_t soak_seeds(uint64_t usual, void (*run)(uint64_t seed))
     return last - first + 1;
 }
 
+unsigned soak_draw(uint64_t *state, unsigned n)
+{
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    return (unsigned)(*state >> 33) % n;
+}
+
 void soak_count(const char *what, uint64_t n)
 {
     for (int i = 0; i < FIGURES; i++)

@@ -18,6 +18,9 @@ uint64_t soak_size(uint64_t usual);
 /* Run the seeds 1 to soak_size(usual), or the one that GGUFS_SEED in the environment names. How many. */
 uint64_t soak_seeds(uint64_t usual, void (*run)(uint64_t seed));
 
+/* A number below n, drawn from a state that is not 0. The same states give the same numbers. */
+unsigned soak_draw(uint64_t *state, unsigned n);
+
 /* n more of what the figure `what` counts: a text that lasts. */
 void soak_count(const char *what, uint64_t n);
 void soak_print(void);

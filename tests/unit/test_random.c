@@ -32,10 +32,7 @@ struct random {
 
 static unsigned draw(struct random *x, unsigned n)
 {
-    x->state ^= x->state << 13;
-    x->state ^= x->state >> 7;
-    x->state ^= x->state << 17;
-    return (unsigned)(x->state >> 33) % n;
+    return soak_draw(&x->state, n);
 }
 
 __attribute__((format(printf, 2, 3))) static void run(struct random *x, const char *fmt, ...)

@@ -40,10 +40,7 @@ struct random {
 
 static unsigned draw(struct random *x, unsigned n)
 {
-    x->state ^= x->state << 13;
-    x->state ^= x->state >> 7;
-    x->state ^= x->state << 17;
-    return (unsigned)(x->state >> 33) % n;
+    return soak_draw(&x->state, n);
 }
 
 /* ---- what must always be so ---- */
@@ -59,7 +56,7 @@ static void check_file_of(struct random *x, const struct name *name, const struc
     check(x, f->name == name, "its file has another name", name);
     check(x, name->key || f->kind != FILE_KEY, "a helper's name has the file of a key", name);
     check(x, f->kind != FILE_HELPER || f->draft || f->content.len, "an empty helper", name);
-    check(x, !f->parked || f->parked->backup == f, "is no backup", name);
+    check(x, !f->parked || f->parked->backup == f, "is not a backup", name);
     if (f->kind == FILE_KEY)
         check(x, name->slot != SLOT_ABSENT || f->draft, "is shown, and has no value", name);
 }

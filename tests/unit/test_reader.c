@@ -9,7 +9,7 @@
 
 enum { PIECE = 100, PIECES = 16 };
 
-/* A file of which some pieces lie in a mapping. */
+/* A file. Some of its pieces lie in a mapping. */
 struct shelf_file {
     uint64_t mapped, copied; /* from piece `mapped` on, until piece `copied` */
     unsigned reads, held;    /* so far; mappings that were not given back */

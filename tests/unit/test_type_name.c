@@ -240,7 +240,7 @@ static void test_nodes(void)
 
 static CU_TestInfo tests[] = {
     {"types, texts and names", test_rows},
-    {"what is no type", test_no_names},
+    {"names that are not types", test_no_names},
     {"values that do not fit", test_refused},
     {"beside an old value", test_old},
     {"a name that is too long", test_long},

@@ -290,7 +290,7 @@ static void test_stopped(void)
     CU_ASSERT_FALSE(work_interrupt(w, &h));
     int r = want(w, &m.view, DERIVED_MOMENTS, 0, 1, &h, &h);
     CU_ASSERT_EQUAL(r == WORK_PARKED ? wait_for(&h, 1) : r, 0);
-    /* What is kept is answered all the same. */
+    /* A result that is kept is answered in spite of the signal. */
     CU_ASSERT_EQUAL(work_want(w, &m.view, DERIVED_MOMENTS, 0, 1, &waiter), 0);
     work_free(w);
     model_free(&m);
