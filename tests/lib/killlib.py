@@ -52,9 +52,9 @@ def failing(source, options, number, error):
     mount.__exit__(None, None, None)
 
 
-def main(limit):
+def main():
     """Of a program whose tests need the kills, on disks of its own."""
     disks.own_namespace()
     if not os.path.exists(KILLER) or mountlib.sanitized('asan'):
         mountlib.skip('no way to kill it')
-    mountlib.main(limit=limit)
+    mountlib.main()

@@ -489,4 +489,4 @@ class Disks(unittest.TestCase):
 
 
 if __name__ == '__main__':
-    mountlib.main(limit=200)
+    mountlib.main()

@@ -30,4 +30,4 @@ class Clones(unittest.TestCase):
 
 if __name__ == '__main__':
     disks.own_namespace()
-    mountlib.main(limit=280)
+    mountlib.main()

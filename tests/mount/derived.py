@@ -450,4 +450,4 @@ class Long(unittest.TestCase):
 
 
 if __name__ == '__main__':
-    mountlib.main(limit=240)
+    mountlib.main()

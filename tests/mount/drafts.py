@@ -323,4 +323,4 @@ class NotPossible(NotWritten):
 
 
 if __name__ == '__main__':
-    mountlib.main(limit=280)
+    mountlib.main()

@@ -351,4 +351,4 @@ for NAME_OF, ROW in TOOLS.items():
 
 
 if __name__ == '__main__':
-    mountlib.main(limit=280)
+    mountlib.main()

@@ -322,4 +322,4 @@ class Edits(unittest.TestCase):
 
 
 if __name__ == '__main__':
-    mountlib.main(limit=240)
+    mountlib.main()

@@ -416,4 +416,4 @@ class EndsAtOnce(Ends):
 
 
 if __name__ == '__main__':
-    mountlib.main(limit=280)
+    mountlib.main()

@@ -266,4 +266,4 @@ class Made(Checks):
 
 
 if __name__ == '__main__':
-    mountlib.main(limit=240)
+    mountlib.main()

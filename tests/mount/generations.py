@@ -205,4 +205,4 @@ class Generations(unittest.TestCase):
 
 
 if __name__ == '__main__':
-    mountlib.main(limit=120)
+    mountlib.main()

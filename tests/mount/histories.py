@@ -316,7 +316,7 @@ class Silent(Case):
         try:
             calls = [subprocess.Popen([GGUFS, word, at], stderr=subprocess.PIPE, text=True)
                      for word in words]
-            return [(call.communicate(timeout=2 * mountlib.LIMIT)[1], call.returncode)
+            return [(call.communicate(timeout=mountlib.LIMIT)[1], call.returncode)
                     for call in calls]
         finally:
             os.kill(pid, signal.SIGCONT)
@@ -347,7 +347,7 @@ class Silent(Case):
             process.send_signal(signal.SIGSTOP)
             if interrupted:
                 command.send_signal(signal.SIGINT)
-            _, err = command.communicate(timeout=2 * mountlib.LIMIT)
+            _, err = command.communicate(timeout=mountlib.LIMIT)
             process.send_signal(signal.SIGCONT)
             gate.open()
             if interrupted:

@@ -272,4 +272,4 @@ def tearDownModule():
 
 
 if __name__ == '__main__':
-    mountlib.main(limit=280 * TIMES)
+    mountlib.main()

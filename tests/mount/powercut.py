@@ -319,7 +319,7 @@ def main():
         mountlib.skip('no losetup')
     if os.access('/dev/shm', os.R_OK | os.W_OK | os.X_OK):
         os.environ['GGUFS_TEST_DIR'] = '/dev/shm'  # the disks are in memory: no other disk is waited for
-    mountlib.main(limit=120 if TIMES == 1 else 7200)
+    mountlib.main()
 
 
 if __name__ == '__main__':

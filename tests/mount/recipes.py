@@ -76,7 +76,7 @@ def add(number, language, needs, text, output):
         path = os.path.dirname(shutil.which(mountlib.GGUFS)) + ':' + os.environ['PATH']
         done = subprocess.run([*RUN[language], name], cwd=self.folder, capture_output=True, text=True, check=False,
                               stdin=subprocess.DEVNULL, env={**mountlib.environment(), 'PATH': path, 'LC_ALL': 'C.UTF-8'},
-                              timeout=240)
+                              timeout=mountlib.LIMIT)
         self.assertEqual((done.stdout, done.stderr), (output, ''), text)
         mountlib.assert_no_faults()
 
@@ -87,4 +87,4 @@ for at, recipe in enumerate(recipes(PAGE)):
     add(at, *recipe)
 
 if __name__ == '__main__':
-    mountlib.main(limit=280)
+    mountlib.main()

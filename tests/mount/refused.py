@@ -406,4 +406,4 @@ class ReadOnly(unittest.TestCase):
 
 
 if __name__ == '__main__':
-    mountlib.main(limit=120)
+    mountlib.main()

@@ -157,4 +157,4 @@ if __name__ == '__main__':
         mountlib.skip(f'no models in {mountlib.SHARED}')
     for model in MODELS:
         add(model)
-    mountlib.main(limit=240)
+    mountlib.main()

@@ -36,7 +36,7 @@ class Fio(Case):
             'fio', '--name=verify', '--filename=' + self.tensor(view, view), '--rw=randwrite', f'--bs={block}',
             f'--size={BYTES}', '--ioengine=' + engine, '--verify=crc32c', '--verify_fatal=1', '--randseed=7',
             '--fallocate=none', '--allow_file_create=0', '--overwrite=1', '--end_fsync=1', '--minimal',
-            '--verify_state_save=0', *more, cwd=mountlib.folder, limit=120)
+            '--verify_state_save=0', *more, cwd=mountlib.folder)
         return done.returncode
 
     def place_split(self, folder):
@@ -100,4 +100,4 @@ if __name__ == '__main__':
     if not shutil.which('fio'):
         mountlib.skip('no fio')
     disks.own_namespace()
-    mountlib.main(limit=240)
+    mountlib.main()

@@ -192,4 +192,4 @@ def tearDownModule():
 
 
 if __name__ == '__main__':
-    killlib.main(limit=280)
+    killlib.main()

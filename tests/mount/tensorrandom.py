@@ -154,4 +154,4 @@ class Random(Case):
 
 
 if __name__ == '__main__':
-    mountlib.main(limit=240 + 60 * (SOAK - 1))
+    mountlib.main()

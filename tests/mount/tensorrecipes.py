@@ -51,7 +51,7 @@ def played(test):
             with open(name, 'w', encoding='utf-8') as file:
                 file.write(text)
             done = subprocess.run([*RUN[language], name], cwd=folder, capture_output=True, text=True, check=False,
-                                  stdin=subprocess.DEVNULL, env={**os.environ, 'LC_ALL': 'C.UTF-8'}, timeout=120)
+                                  stdin=subprocess.DEVNULL, env={**os.environ, 'LC_ALL': 'C.UTF-8'}, timeout=mountlib.LIMIT)
             test.assertEqual((done.stdout, done.stderr), (output, ''), text)
         yield ours, at
 
@@ -67,4 +67,4 @@ class Recipes(unittest.TestCase):
 
 
 if __name__ == '__main__':
-    mountlib.main(limit=200)
+    mountlib.main()

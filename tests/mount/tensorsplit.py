@@ -338,4 +338,4 @@ class Files(Split):
 
 
 if __name__ == '__main__':
-    mountlib.main(limit=280)
+    mountlib.main()

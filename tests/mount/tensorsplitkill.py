@@ -331,4 +331,4 @@ def tearDownModule():
 
 
 if __name__ == '__main__':
-    killlib.main(limit=280 + 60 * (SOAK - 1))
+    killlib.main()

@@ -254,4 +254,4 @@ class Verbs(Model):
 
 
 if __name__ == '__main__':
-    mountlib.main(limit=280)
+    mountlib.main()

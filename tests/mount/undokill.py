@@ -201,4 +201,4 @@ def tearDownModule():
 
 
 if __name__ == '__main__':
-    killlib.main(limit=280)
+    killlib.main()

@@ -362,4 +362,4 @@ class Later(unittest.TestCase):
 
 
 if __name__ == '__main__':
-    mountlib.main(limit=200)
+    mountlib.main()

@@ -38,7 +38,7 @@ def build(name):
     """The package's path, built in a folder of its own."""
     folder = mountlib.path(name)
     os.mkdir(folder)
-    done = run(SOURCE / 'scripts/package', cwd=folder, limit=500)
+    done = run(SOURCE / 'scripts/package', cwd=folder)
     if done.returncode != 0:
         raise AssertionError(done.err)
     made = os.listdir(folder)
@@ -105,4 +105,4 @@ class Deb(unittest.TestCase):
 
 
 if __name__ == '__main__':
-    mountlib.main(limit=600)
+    mountlib.main()

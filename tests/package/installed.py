@@ -49,7 +49,7 @@ class Install(unittest.TestCase):
 
         def files(*options):
             done = run('meson', 'setup', build, SOURCE, '-Dtests=false', '--prefix=/usr',
-                       '-Dlibexecdir=libexec', *options, limit=120)
+                       '-Dlibexecdir=libexec', *options)
             self.assertEqual(done.returncode, 0, done.out)
             found = planned(build, '/usr')
             return {name for name in found if not re.match(r'share/doc/ggufs/\w', name) or name in FILES}
@@ -218,4 +218,4 @@ class Open(unittest.TestCase):
 
 
 if __name__ == '__main__':
-    mountlib.main(limit=300)
+    mountlib.main()
