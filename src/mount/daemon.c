@@ -103,6 +103,13 @@ void daemon_end(int fd, const struct err *e, const char *lost)
     append(fd, &b);
 }
 
+void daemon_close(int fd)
+{
+    struct buf b = BUF_INIT;
+    buf_str(&b, "closed\n");
+    append(fd, &b);
+}
+
 /* ---- in other processes ---- */
 
 /* True if the path leads to the status of a daemon: an attribute from another file server, or from
@@ -158,6 +165,8 @@ static void take_line(struct daemon_status *s, char *line)
         s->state = DAEMON_LEAVING;
     else if (strcmp(line, "ended") == 0)
         s->state = DAEMON_ENDED;
+    else if (strcmp(line, "closed") == 0)
+        s->state = DAEMON_CLOSED;
 }
 
 int daemon_read(int fd, struct daemon_status *ret)

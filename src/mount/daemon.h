@@ -8,6 +8,7 @@
  *     daemon_serve(fd, &facts, attribute);     in the process that serves
  *     daemon_leave(fd);                        the session has ended
  *     daemon_end(fd, &e, lost);                everything is written, or has failed
+ *     daemon_close(fd);                        the model is closed, and its lock free
  *
  * The text only grows, a line at a time: "WORD VALUE\n", paths with octal escapes as in
  * /proc/self/mountinfo. A reader uses whole lines only, so it never sees part of one.
@@ -53,10 +54,13 @@ void daemon_leave(int fd);
  * holds the lock.
  */
 void daemon_end(int fd, const struct err *e, const char *lost);
+/* Nothing is left to wait for. The process itself may not be able to end: a thread of it that waits for a
+ * disk that does not answer cannot be killed. */
+void daemon_close(int fd);
 
 /* ---- in other processes ---- */
 
-enum daemon_state { DAEMON_STARTING, DAEMON_SERVING, DAEMON_LEAVING, DAEMON_ENDED };
+enum daemon_state { DAEMON_STARTING, DAEMON_SERVING, DAEMON_LEAVING, DAEMON_ENDED, DAEMON_CLOSED };
 
 /* The status as it was read. Do not trust it, and escape it before printing. */
 struct daemon_status {
@@ -66,8 +70,8 @@ struct daemon_status {
     char *at;        /* the mount point; owned, these may be NULL */
     char *model;     /* */
     char *read_only; /* why */
-    char *failed;    /* of DAEMON_ENDED: why it failed; NULL: it succeeded */
-    struct buf lost; /* of DAEMON_ENDED: lines */
+    char *failed;    /* from DAEMON_ENDED on: why it failed; NULL: it succeeded */
+    struct buf lost; /* from DAEMON_ENDED on: lines */
 };
 
 /* Open the file behind /proc/PID/fd/FD, if it is a daemon's status. The descriptor, or -errno. */

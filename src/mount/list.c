@@ -33,7 +33,9 @@ static const char *state_of(const struct mount *m, const struct process *p, long
         [MOUNT_ALIVE] = "alive", [MOUNT_DEAD] = "dead", [MOUNT_UNKNOWN] = "unknown"};
     long left = until - now();
     if (p)
-        return p->status.state >= DAEMON_LEAVING ? "ending" : "alive";
+        return process_stopped(p->pid)             ? "stopped"
+               : p->status.state >= DAEMON_LEAVING ? "ending"
+                                                   : "alive";
     return names[left > 0 ? mount_life(m->at, (int)left) : MOUNT_UNKNOWN];
 }
 

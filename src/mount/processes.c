@@ -49,6 +49,16 @@ const char *process_name(char dst[PROCESS_NAME_MAX], long pid)
     return show_in(dst, PROCESS_NAME_MAX, name, n);
 }
 
+/* "PID (NAME) STATE ...": the name may contain anything. */
+bool process_stopped(long pid)
+{
+    char path[64], text[512];
+    (void)snprintf(path, sizeof(path), "/proc/%ld/stat", pid);
+    (void)read_short(path, text, sizeof(text));
+    const char *name_end = strrchr(text, ')');
+    return name_end && (strncmp(name_end, ") T", 3) == 0 || strncmp(name_end, ") t", 3) == 0);
+}
+
 const char *user_name(char dst[PROCESS_NAME_MAX], long uid)
 {
     struct passwd entry, *found = NULL;

@@ -47,6 +47,9 @@ int processes_each(const char *folder, bool (*fn)(void *arg, long number), void 
 #define PROCESS_NAME_MAX 64
 const char *process_name(char dst[PROCESS_NAME_MAX], long pid);
 
+/* True if it is stopped (SIGSTOP, a debugger): it answers nobody. */
+bool process_stopped(long pid);
+
 /* Name of a user, or the number of a user without a name. */
 const char *user_name(char dst[PROCESS_NAME_MAX], long uid);
 

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "mount/catch.h"
@@ -79,8 +80,10 @@ static void announce(const struct mnt_options *o, struct mnt *m, dev_t dev)
         .read_only = shelf_writable(m->shelf) ? NULL : shelf_why_not(m->shelf),
         .dev = dev};
     daemon_serve(m->status, &facts, m->daemon);
-    if (!o->cmd.foreground)
-        say_read_only(o, m->shelf); /* to syslog, too */
+    if (!o->cmd.foreground) {
+        log_to_syslog();
+        say_read_only(o, m->shelf); /* there, too */
+    }
     log_mounted(o, m->shelf);
 }
 
@@ -116,14 +119,67 @@ static int loop(struct fuse_session *se, const struct mnt_options *o, bool folde
     return r == -ECONNABORTED || r == -ENODEV || r == -ENOTCONN ? 0 : r;
 }
 
-/* Leave the terminal: from here on the parent has ended, and its exit status was 0. */
-static int detach(const struct mnt_options *o, struct err *e)
+/* In the parent: wait for the word that the mount is live, or for the end of the child, which has said
+ * why on standard error. It does not return, but after -errno. */
+static int wait_for_child(int fd, pid_t pid)
 {
-    if (fuse_daemonize(o->cmd.foreground) < 0)
-        return err_set(e, -EIO, "cannot become a daemon");
-    if (!o->cmd.foreground)
-        log_to_syslog();
-    return 0;
+    int status = 0;
+    char live = 0;
+    ssize_t n;
+    do
+        n = read(fd, &live, 1);
+    while (n < 0 && errno == EINTR);
+    if (n == 1)
+        _exit(0);
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    if (WIFSIGNALED(status))
+        (void)fprintf(stderr, "ggufs: killed before it was mounted (signal %d)\n",
+                      WTERMSIG(status));
+    _exit(WIFEXITED(status) && WEXITSTATUS(status) ? WEXITSTATUS(status) : 1);
+}
+
+/*
+ * A daemon is a child of this process, which stays until it reads a byte from the other end of *ready. In
+ * the foreground *ready is -1. What fails before that is still written to the terminal.
+ */
+static int detach(const struct mnt_options *o, int *ready, struct err *e)
+{
+    int ends[2];
+    *ready = -1;
+    if (o->cmd.foreground)
+        return chdir("/") < 0 ? err_set(e, -errno, "/: %s", strerror(errno)) : 0;
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return err_set(e, -errno, "cannot make a pipe: %s", strerror(errno));
+    pid_t pid = fork();
+    if (pid > 0) {
+        (void)close(ends[1]);
+        return wait_for_child(ends[0], pid);
+    }
+    int r = pid < 0 ? -errno : 0;
+    (void)close(ends[0]);
+    if (r == 0 && (setsid() < 0 || chdir("/") < 0))
+        r = -errno;
+    if (r < 0)
+        (void)close(ends[1]);
+    else
+        *ready = ends[1];
+    return r < 0 ? err_set(e, r, "cannot become a daemon: %s", strerror(-r)) : 0;
+}
+
+/* Other processes can see the mount and its daemon: leave the terminal, and let the parent end. */
+static void leave_terminal(int *ready)
+{
+    if (*ready < 0)
+        return;
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO && null >= 0; fd++)
+        (void)dup2(null, fd);
+    if (null > STDERR_FILENO)
+        (void)close(null);
+    (void)!write(*ready, "", 1);
+    (void)close(*ready);
+    *ready = -1;
 }
 
 /* How a session has ended. */
@@ -241,8 +297,8 @@ static int serve(struct fuse_session *se, const struct mnt_options *o, struct mn
 {
     struct idle idle = {.runs = false};
     char model[SHOW_MAX];
-    int ended = 0, r = detach(o, e);
-    bool away = r == 0 && !o->cmd.foreground;
+    int ready, ended = 0, r = detach(o, &ready, e);
+    bool away = false;
     if (r == 0)
         r = signals_serve(e);
     if (r == 0)
@@ -252,6 +308,8 @@ static int serve(struct fuse_session *se, const struct mnt_options *o, struct mn
         announce(o, m, dev);
         first_exchange(se);
         readahead_set(dev, o->set_readahead ? o->readahead : READAHEAD_DEFAULT_KIB);
+        away = ready >= 0;
+        leave_terminal(&ready);
         ended = loop(se, o, shelf_is_folder(m->shelf));
         r = ended < 0 ? err_set(e, ended, "serving failed: %s", strerror(-ended)) : 0;
     }
@@ -320,5 +378,6 @@ int mnt_run(struct mnt_options *o, struct err *e)
     r = run_shelf(o, t, status, e);
     guard_end(&guard);
     shelf_close(t);
+    daemon_close(status);
     return r;
 }

@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/when.h"
 #include "mount/log.h"
 #include "mount/processes.h"
 #include "mount/takedown.h"
@@ -28,6 +29,10 @@
 #define BUSY_MS 50
 
 #define ANSWER_MS 2000
+/* Milliseconds between two looks at a daemon that is to end; seconds after which one that still serves is
+ * asked for where. */
+#define LOOK_AGAIN 100
+#define PATIENCE 10
 
 /* Bytes of a line about a lost edit: a name and a reason. */
 #define LINE_MAX_SHOWN 1024
@@ -253,16 +258,59 @@ static void add_lost(const char *shown, const struct daemon_status *s, struct bu
     }
 }
 
+/* Gone here, and still served: where it lives on. 0: that cannot be seen. */
+static int lives_on(const struct target *t, struct err *e)
+{
+    CLEANUP(buf_free) struct buf where = BUF_INIT;
+    if (!t->mount || !is_gone(t) || !mount_lives_on(t->mount->dev, &where))
+        return 0;
+    bool seen = where.len > 0;
+    buf_char(&where, '\0');
+    return err_set(e, -ETIMEDOUT,
+                   "is unmounted, but lives on in another mount namespace, so its daemon (process "
+                   "%ld) goes on%s%s",
+                   t->daemon->pid, seen ? "; in that namespace: " : "",
+                   seen && !buf_error(&where) ? (const char *)where.data : "");
+}
+
+static enum daemon_state state_of(const struct process *p)
+{
+    struct daemon_status s;
+    enum daemon_state state = daemon_read(p->fd, &s) == 0 ? s.state : DAEMON_STARTING;
+    daemon_status_free(&s);
+    return state;
+}
+
+/* Wait until the daemon has ended, or needs nothing more to end. */
+static int wait_for_end(const struct target *t, struct err *e)
+{
+    struct pollfd p = {.fd = t->process, .events = POLLIN};
+    struct timespec begin;
+    (void)clock_gettime(CLOCK_MONOTONIC, &begin);
+    while (t->process >= 0 && poll(&p, 1, LOOK_AGAIN) <= 0) {
+        enum daemon_state state = state_of(t->daemon);
+        if (state == DAEMON_CLOSED)
+            break;
+        if (state != DAEMON_SERVING || !when_past(&begin, PATIENCE))
+            continue;
+        int r = lives_on(t, e);
+        if (r < 0)
+            return r;
+        (void)clock_gettime(CLOCK_MONOTONIC, &begin);
+    }
+    return 0;
+}
+
 /* Wait until the daemon has ended, and get its outcome. */
 static int last_words(const struct target *t, struct buf *lost, struct err *e)
 {
     struct daemon_status s;
     char shown[sizeof(e->msg)];
-    struct pollfd p = {.fd = t->process, .events = POLLIN};
-    while (t->process >= 0 && poll(&p, 1, -1) < 0 && errno == EINTR)
-        ;
-    int r = daemon_read(t->daemon->fd, &s);
-    if (r < 0 || s.state != DAEMON_ENDED) {
+    int r = wait_for_end(t, e);
+    if (r < 0)
+        return r;
+    r = daemon_read(t->daemon->fd, &s);
+    if (r < 0 || s.state < DAEMON_ENDED) {
         r = err_set(e, -EIO, "the daemon was killed");
     } else {
         add_lost(t->shown, &s, lost);
@@ -297,7 +345,9 @@ static int unmount_target(const char *path, struct target *t, struct patience *p
         r = take_down(t, e);
     if (r == 0 && t->daemon && !(t->mount && is_mounted_elsewhere(t)))
         r = last_words(t, lost, e);
-    if (r == 0 && unwritten.code) {
+    if (unwritten.code && (r == 0 || r == -ETIMEDOUT)) {
+        if (r < 0)
+            log_line(LOG_WARNING, "%s: %s", t->shown, e->msg);
         *e = unwritten;
         r = unwritten.code;
     }

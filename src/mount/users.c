@@ -15,6 +15,9 @@
 /* At most so many users are named. */
 #define NAMED_MAX 8
 
+/* Of a device number within the kernel. */
+#define KERNEL_MINOR_BITS 20
+
 struct users {
     const struct mount *m;
     struct buf *out;
@@ -99,17 +102,64 @@ static void add(struct users *u, const char *text)
     u->n++;
 }
 
+static void add_process(struct users *u)
+{
+    char name[PROCESS_NAME_MAX], text[PROCESS_NAME_MAX + 64];
+    (void)snprintf(text, sizeof(text), "process %ld (%s)", u->pid, process_name(name, u->pid));
+    add(u, text);
+    u->others |= strcmp(name, DAEMON_COMM) != 0;
+}
+
+static void add_more(const struct users *u)
+{
+    if (u->n > NAMED_MAX)
+        buf_printf(u->out, " and %u more", u->n - NAMED_MAX);
+}
+
 static bool try_process(void *arg, long pid)
 {
     struct users *u = arg;
-    char name[PROCESS_NAME_MAX], text[PROCESS_NAME_MAX + 64];
     u->pid = pid;
-    if (pid != getpid() && uses(u)) {
-        (void)snprintf(text, sizeof(text), "process %ld (%s)", pid, process_name(name, pid));
-        add(u, text);
-        u->others |= strcmp(name, DAEMON_COMM) != 0;
-    }
+    if (pid != getpid() && uses(u))
+        add_process(u);
     return true;
+}
+
+/* ---- other mount namespaces ---- */
+
+static bool try_namespace(void *arg, long pid)
+{
+    struct users *u = arg;
+    struct mounts ms;
+    bool found = false;
+    u->pid = pid;
+    if (!is_elsewhere(u))
+        return true;
+    if (mounts_load(&ms, pid) == 0)
+        for (size_t i = 0; i < ms.n && !found; i++)
+            found = ms.mount[i].dev == u->m->dev;
+    mounts_free(&ms);
+    if (found)
+        add_process(u);
+    return true;
+}
+
+/* A folder that the kernel makes for each connection, by the device as the kernel writes it. */
+static bool is_connected(dev_t dev)
+{
+    char path[64];
+    unsigned number = major(dev) << KERNEL_MINOR_BITS | minor(dev);
+    (void)snprintf(path, sizeof(path), "/sys/fs/fuse/connections/%u", number);
+    return access(path, F_OK) == 0;
+}
+
+bool mount_lives_on(dev_t dev, struct buf *out)
+{
+    const struct mount gone = {.dev = dev};
+    struct users u = {.m = &gone, .out = out};
+    (void)processes_each("/proc", try_namespace, &u);
+    add_more(&u);
+    return u.n > 0 || is_connected(dev);
 }
 
 bool mount_users(const struct mounts *ms, const struct mount *m, struct buf *out)
@@ -124,7 +174,6 @@ bool mount_users(const struct mounts *ms, const struct mount *m, struct buf *out
             u.others = true;
         }
     (void)processes_each("/proc", try_process, &u);
-    if (u.n > NAMED_MAX)
-        buf_printf(out, " and %u more", u.n - NAMED_MAX);
+    add_more(&u);
     return u.others;
 }

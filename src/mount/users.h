@@ -13,4 +13,10 @@
  */
 bool mount_users(const struct mounts *ms, const struct mount *m, struct buf *out);
 
+/*
+ * The same of other mount namespaces in which a device is mounted: the processes in them that this one may see.
+ * True if there are any, or if the kernel knows the device still.
+ */
+bool mount_lives_on(dev_t dev, struct buf *out);
+
 #endif

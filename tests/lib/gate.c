@@ -3,17 +3,20 @@
  * Preloaded into the program, a gate before each copy of data: GATE names a FIFO, at which
  * copy_file_range() waits until somebody has opened it for writing and closed it again. Without
  * the FIFO it does not wait. So a test decides how long a copy takes. GATE_FREE is the same for
- * munmap() of LARGE bytes or more, by which a model file that was replaced is let go of, and
- * GATE_UNMOUNT for umount2().
+ * munmap() of LARGE bytes or more, by which a model file that was replaced is let go of,
+ * GATE_UNMOUNT for umount2(), GATE_ANNOUNCE for the write() by which a daemon says that it serves, and
+ * GATE_REPLY for writev(), so for all answers of a file server, which has taken the request then.
  *
  * GATE_CLOCK names a file with a number of milliseconds: CLOCK_MONOTONIC shows that, since a moment
  * that a machine never reaches, so that no wait for a time ends by itself.
  */
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -41,6 +44,20 @@ int umount2(const char *at, int flags)
 {
     pass(getenv("GATE_UNMOUNT"));
     return (int)syscall(SYS_umount2, at, flags);
+}
+
+ssize_t write(int fd, const void *from, size_t n)
+{
+    static const char serving[] = "\nserving\n";
+    if (memmem(from, n, serving, sizeof(serving) - 1))
+        pass(getenv("GATE_ANNOUNCE"));
+    return syscall(SYS_write, fd, from, n);
+}
+
+ssize_t writev(int fd, const struct iovec *from, int n)
+{
+    pass(getenv("GATE_REPLY"));
+    return syscall(SYS_writev, fd, from, n);
 }
 
 ssize_t copy_file_range(int from, off64_t *from_off, int to, off64_t *to_off, size_t n,

@@ -10,6 +10,7 @@ import signal
 import struct
 import unittest
 
+import freeze
 import mountlib
 import samples
 from mountcase import ROOT, Case, daemon
@@ -62,13 +63,10 @@ class List(Case):
         os.close(dead.life)
         with Mount(self.model) as at:
             process = daemon(at)
-            os.kill(process, signal.SIGSTOP)
-            try:
+            with freeze.stopped(process):
                 objects, _ = self.list()
-            finally:
-                os.kill(process, signal.SIGCONT)
         self.assertEqual([(x['mountpoint'], x['state'], x['pid']) for x in objects],
-                         [(dead.at, 'dead', None), (at, 'alive', process)])
+                         [(dead.at, 'dead', None), (at, 'stopped', process)])
 
     @unittest.skipUnless(ROOT, 'for root only')
     def test_of_another_user(self):
