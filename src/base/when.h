@@ -11,6 +11,17 @@ static inline bool when_before(const struct timespec *a, const struct timespec *
     return a->tv_sec < b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec < b->tv_nsec);
 }
 
+/* So many milliseconds from now, fewer than 1000. */
+static inline struct timespec when_after(long ms)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    t.tv_nsec += ms * 1000000;
+    t.tv_sec += t.tv_nsec / 1000000000;
+    t.tv_nsec %= 1000000000;
+    return t;
+}
+
 /* True if it was at least so many seconds ago. */
 static inline bool when_past(const struct timespec *t, time_t seconds)
 {

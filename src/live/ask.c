@@ -11,12 +11,15 @@
 #include "live/writer.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "base/when.h"
 
 /* Seconds without another edit after which what no request waits for is written. */
 #define LATER 2
+/* Milliseconds between two looks for signals to programs that wait. */
+#define WATCH_MS 200
 /* A model of at most this many bytes is written at once, whatever the strategy. */
 #define SMALL_MODEL ((uint64_t)64 << 20)
 
@@ -46,32 +49,17 @@ void waits_answer(struct live_wait *list, int result)
     }
 }
 
-static bool waits_has(const struct live_wait *list, const struct live_wait *w)
-{
-    while (list && list != w)
-        list = list->next;
-    return list;
-}
-
-void waits_disown(struct batch *b, const struct live_wait *answered)
-{
-    if (b->owner && waits_has(answered, b->owner))
-        b->owner = NULL;
-}
-
 void waits_begin(struct batch *b, bool slow, struct live_wait **answered)
 {
-    if (slow)
-        waits_disown(b, b->asking);
     waits_join(slow ? answered : &b->waits, b->asking);
     b->asking = NULL;
-    assert(!b->owner || waits_has(b->waits, b->owner));
 }
 
-/* Take the wait of `request` from a list; NULL: it is not in it. */
-static struct live_wait *waits_take(struct live_wait **list, const void *request)
+/* Take the first wait that `pick` takes from a list; NULL: none. */
+static struct live_wait *waits_take(struct live_wait **list,
+                                    bool (*pick)(struct live_wait *, const void *), const void *arg)
 {
-    while (*list && (*list)->request != request)
+    while (*list && !pick(*list, arg))
         list = &(*list)->next;
     struct live_wait *w = *list;
     if (w)
@@ -79,22 +67,73 @@ static struct live_wait *waits_take(struct live_wait **list, const void *request
     return w;
 }
 
+/* Any wait of a list that `pick` takes; NULL: none. */
+static struct live_wait *take_any(struct live *l, bool (*pick)(struct live_wait *, const void *),
+                                  const void *arg)
+{
+    struct live_wait **const list[] = {&l->flight.waits, &l->asked, &l->next.asking,
+                                       &l->next.waits};
+    struct live_wait *w = NULL;
+    for (size_t i = 0; i < sizeof(list) / sizeof(list[0]) && !w; i++)
+        w = waits_take(list[i], pick, arg);
+    return w;
+}
+
+static bool is_of(struct live_wait *w, const void *request)
+{
+    return w->request == request;
+}
+
 void live_interrupt(struct live *l, const void *request)
 {
-    struct live_wait *w = NULL;
     lock_take(&l->lock);
     views_interrupt(l, request);
     makings_interrupt(l, request);
-    if (l->flying && l->flight.owner && l->flight.owner->request == request)
-        atomic_store(&l->cancel, true); /* answered when the copy has stopped */
-    else if (!(w = waits_take(&l->flight.waits, request)) &&
-             !(w = waits_take(&l->asked, request)) && !(w = waits_take(&l->next.asking, request)))
-        w = waits_take(&l->next.waits, request);
-    if (w && w == l->next.owner)
-        batch_drop(l);
+    struct live_wait *w = take_any(l, is_of, request);
     lock_drop(&l->lock);
     if (w)
         w->done(w, -EINTR);
+}
+
+static bool is_stopped(struct live_wait *w, const void *arg)
+{
+    (void)arg;
+    return w->stopped && w->stopped(w);
+}
+
+static bool is_any(const struct live *l)
+{
+    return l->flight.waits || l->asked || l->next.asking || l->next.waits;
+}
+
+#define LIVE_OF(j) ((struct live *)((char *)(j)-offsetof(struct live, watch)))
+
+/* The kernel reports the first signal to a program that waits, and no later one: they are looked for. */
+bool waits_watch(struct crew_job *j, struct timespec *again)
+{
+    struct live *l = LIVE_OF(j);
+    struct live_wait *stopped = NULL, *w;
+    lock_take(&l->lock);
+    while ((w = take_any(l, is_stopped, NULL)))
+        waits_push(&stopped, w);
+    l->watched = is_any(l);
+    const bool more = l->watched;
+    lock_drop(&l->lock);
+    waits_answer(stopped, -EINTR);
+    *again = when_after(WATCH_MS);
+    return more;
+}
+
+/* A request waits from now on. */
+static int park(struct live *l, struct live_wait **list, struct live_wait *w)
+{
+    waits_push(list, w);
+    if (!l->watched && w->stopped) {
+        const struct timespec first = when_after(WATCH_MS);
+        l->watched = true;
+        crew_call_at(l->crew, &l->watch, &first);
+    }
+    return LIVE_PARKED;
 }
 
 void writer_later(struct live *l, unsigned seconds)
@@ -122,14 +161,11 @@ bool writer_is_small(const struct batch *b)
     return size <= SMALL_MODEL && c->bytes <= SMALL_MODEL - size;
 }
 
-/* A signal takes a single edit back only if no other request waits for it. */
-static int park(struct live *l, struct live_wait **list, struct live_wait *w, bool own)
+/* The thread that writes is to look at the wait. */
+static int call(struct live *l, struct live_wait **list, struct live_wait *w)
 {
-    const bool alone = !l->next.waits && !l->next.asking && !l->asked;
-    l->next.owner = own && alone && l->next.edits == 1 ? w : NULL;
-    waits_push(list, w);
     crew_call(l->crew, &l->job);
-    return LIVE_PARKED;
+    return park(l, list, w);
 }
 
 /* A failure that was not reported yet. */
@@ -148,16 +184,13 @@ bool writer_has_work(const struct live *l)
            l->judging || makings_due(l);
 }
 
-int writer_sync(struct live *l, struct live_wait *w, bool own)
+int writer_sync(struct live *l, struct live_wait *w)
 {
     assert(lock_held(&l->lock));
     if (writer_has_work(l))
-        return park(l, &l->next.waits, w, own);
-    if (l->flying) {
-        waits_push(&l->flight.waits, w);
-        l->flight.owner = NULL; /* it is not one request's any more: park() */
-        return LIVE_PARKED;
-    }
+        return call(l, &l->next.waits, w);
+    if (l->flying)
+        return park(l, &l->flight.waits, w);
     return writer_take_failure(l);
 }
 
@@ -231,14 +264,14 @@ int writer_accepted(struct live *l, struct live_wait *w)
         return 0;
     }
     if (mode == LIVE_COMMIT_CLOSE || (mode == LIVE_COMMIT_AUTO && writer_is_small(p)))
-        return park(l, &p->waits, w, true);
+        return call(l, &p->waits, w);
     bool busy = l->flying && (l->flight.slow || mode == LIVE_COMMIT_SYNC);
     if (busy || l->freeing) {
         batch_keep(l, edit_mark(&p->change), p->n_step);
         writer_later(l, LATER);
         return 0;
     }
-    return park(l, &p->asking, w, true);
+    return call(l, &p->asking, w);
 }
 
 /* ---- the question ---- */
@@ -315,8 +348,6 @@ static void refuse(struct live *l, int r, const struct err *e)
     if (l->next.waits)
         l->failed = r;
     l->asked = l->next.asking = NULL;
-    waits_disown(&l->next, asked);
-    waits_disown(&l->next, later);
     batch_take_back(l, e);
     lock_drop(&l->lock);
     waits_answer(asked, r);
@@ -335,7 +366,6 @@ static void allow(struct live *l)
         return;
     }
     writer_later(l, LATER);
-    waits_disown(&l->next, asked);
     lock_drop(&l->lock);
     waits_answer(asked, 0);
     lock_take(&l->lock);
@@ -356,11 +386,7 @@ void writer_ask(struct live *l)
         return;
     }
     int r = is_known(l) ? ask_room(l, &e) : ask_all(l, &how, &e);
-    if (p->number != batch) { /* interrupted: the edits are gone */
-        waits_join(&p->asking, l->asked);
-        l->asked = NULL;
-        return;
-    }
+    assert(p->number == batch);
     if (r < 0) {
         refuse(l, r, &e);
         return;

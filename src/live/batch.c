@@ -108,8 +108,6 @@ void batch_count(struct live *l, struct name *x, struct name *other)
 {
     assert(lock_held(&l->lock));
     add_step(l, (struct step){.from = x, .to = other});
-    l->next.edits++;
-    l->next.owner = NULL;
 }
 
 void batch_note(struct live *l, struct name *x, struct name *other)
@@ -124,7 +122,7 @@ void batch_undo(struct live *l, size_t mark, size_t steps)
     assert(lock_held(&l->lock));
     edit_undo(&b->change, mark);
     batch_touch(l);
-    for (; b->n_step > steps; b->edits--)
+    while (b->n_step > steps)
         step_end(l, &b->step[--b->n_step]);
 }
 
@@ -323,12 +321,10 @@ void batch_take_back(struct live *l, const struct err *e)
     l->losses++;
     play_all_back(l, b, first);
     edit_undo(&b->change, 0);
-    if (edit_change_is_empty(&b->change)) {
-        b->edits = 0;
+    if (edit_change_is_empty(&b->change))
         adopt_base(l);
-    } else {
+    else
         batch_touch(l);
-    }
     tensors_taken_back(l, mark, marks, e);
     free(mark);
     follow_steps(l, b, first);

@@ -80,8 +80,6 @@ struct batch {
     size_t kept;              /* of them: the disk was asked, they can be written */
     struct live_wait *asking; /* requests that wait for the disk's answer */
     struct live_wait *waits;  /* requests that wait until it is durable */
-    unsigned edits;           /* accepted since nothing was pending */
-    struct live_wait *owner;  /* the only waiter, if this batch is a single edit; else NULL */
     bool asked;               /* the disk was asked, and then */
     enum edit_strategy how;   /* what it said */
     uint64_t restored;        /* it is an undo: the state that it goes back to; else 0 */
@@ -185,7 +183,8 @@ struct live {
     bool due_set;
     struct timespec first; /* CLOCK_MONOTONIC: the first edit that waits for due */
     struct timespec due;   /* the same: when to write what no request waits for */
-    atomic_bool cancel;    /* stops a copy; any thread */
+    struct crew_job watch; /* looks for signals to the programs of requests that wait, ... */
+    bool watched;          /* ... which it does */
 };
 
 /* What an edit that is made now is based on. */

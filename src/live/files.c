@@ -262,7 +262,7 @@ int live_fsync(struct live *l, const struct live_file *h, struct live_wait *w)
     if (!h && (l->folders.doomed || l->makings_left))
         folders_sync(&l->folders);
     if (r >= 0 && (!h || h->file->kind == FILE_KEY))
-        r = writer_sync(l, w, r > 0);
+        r = writer_sync(l, w);
     if (!h && (r != LIVE_PARKED || !writer_has_work(l))) /* the write that it waits for has begun */
         l->folders.now = false;
     return r;

@@ -59,7 +59,7 @@ struct live_options {
 struct live_wait {
     void (*done)(struct live_wait *w, int result); /* 0 or -errno */
     const void *request;                           /* for live_interrupt() */
-    bool (*stopped)(struct live_wait *w);          /* a signal came to it; NULL: none can */
+    bool (*stopped)(struct live_wait *w);          /* a signal ends it; NULL: none can */
     struct live_wait *next;                        /* of this module */
 };
 #define LIVE_PARKED 1
@@ -175,8 +175,8 @@ int live_fsync(struct live *l, const struct live_file *f, struct live_wait *w);
 void live_release(struct live *l, struct live_file *f); /* may be NULL */
 
 /*
- * The program that waits with `request` got a signal: the request is answered with -EINTR. An edit that is its own
- * alone is given up, also while it is copied; what others have edited too is written nevertheless.
+ * The program that waits with `request` is to stop: the request is answered with -EINTR. What was accepted stays
+ * so, and is written; a conversion that is still being judged is ended and makes no edit.
  */
 void live_interrupt(struct live *l, const void *request);
 

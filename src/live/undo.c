@@ -82,7 +82,6 @@ static int restore(struct live *l, const struct history_pick *p, struct err *e)
     r = note_names(l, e);
     if (r == 0) {
         batch_note(l, NULL, NULL); /* also where keys only move */
-        next->edits = 1;           /* the caller's, which may be interrupted */
         r = batch_freshen(l, e);
     }
     if (r < 0) {
@@ -103,7 +102,7 @@ static void say_begun(struct live *l, const struct history_pick *p, const struct
                    (unsigned long long)p->rec.number, (int)what.len,
                    what.data ? (const char *)what.data : "", p->fits ? "" : " (",
                    p->fits ? "" : HISTORY_FOREIGN ")");
-    (void)snprintf(l->undo, sizeof(l->undo), "it was stopped before it was written");
+    (void)snprintf(l->undo, sizeof(l->undo), "it is not written yet");
 }
 
 void undo_end(struct live *l, const struct batch *b, const struct err *why)
@@ -134,7 +133,7 @@ static int undo(struct live *l, const struct snapshot *seen, const struct histor
         return 0;
     }
     say_begun(l, p, snapshot_own(seen));
-    return writer_sync(l, w, true);
+    return writer_sync(l, w);
 }
 
 /* What the disk holds, if nothing else is to be written: a reference; or NULL. */

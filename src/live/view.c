@@ -315,7 +315,7 @@ int view_sync(struct live *l, struct view_draft *d, struct live_wait *w)
         return r;
     lock_take(&l->lock);
     d->accepted = false;
-    r = writer_sync(l, w, false);
+    r = writer_sync(l, w);
     lock_drop(&l->lock);
     return r;
 }

@@ -152,11 +152,8 @@ static int carry_out(struct live *l, struct job *job, struct batch_part *part,
     struct edit_file *f = l->files[part->file].file;
     struct keeper *keeper = part->file == 0 ? l->opt.history : NULL; /* it has the keys */
     struct progress p = {l, job, part->file, state->store};
-    struct edit_hooks hooks = {.cancel = &l->cancel,
-                               .progress = on_progress,
-                               .ready = keeper ? on_ready : NULL,
-                               .keep = on_keep,
-                               .arg = &p};
+    struct edit_hooks hooks = {
+        .progress = on_progress, .ready = keeper ? on_ready : NULL, .keep = on_keep, .arg = &p};
     job->result = (struct edit_result){.old_fd = -1};
     if (keeper)
         keeper_plan(keeper, l->disk, state->snap, l->flight.restored);
@@ -222,14 +219,12 @@ static void take(struct live *l, struct job *job, struct live_wait **answered)
     l->flying = snapshot_ref(l->newest->view.snap);
     l->flying_store = store_ref(l->newest->view.store);
     batch_begin(l);
-    atomic_store(&l->cancel, false);
 }
 
-/* Nothing is to be written: it was taken back, or cancelled itself, or cannot be planned (r). */
+/* Nothing is to be written: it was taken back, or undid itself, or cannot be planned (r). */
 static void answer_without(struct live *l, int r)
 {
     struct live_wait *waits = l->next.waits;
-    waits_disown(&l->next, waits);
     l->next.waits = NULL;
     l->due_set = false;
     if (waits && r == 0)
@@ -408,6 +403,8 @@ int live_start(struct live *l, struct err *e)
     l->crew = l->opt.crew ? l->opt.crew : l->own_crew;
     if (r == 0)
         r = crew_join(l->crew, &l->job, turn);
+    if (r == 0 && (r = crew_join(l->crew, &l->watch, waits_watch)) < 0)
+        crew_leave(l->crew, &l->job);
     l->started = r == 0;
     if (r == 0)
         return 0;
@@ -433,6 +430,7 @@ int live_finish(struct live *l)
         return 0;
     live_hurry(l);
     crew_leave(l->crew, &l->job);
+    crew_leave(l->crew, &l->watch);
     crew_free(l->own_crew);
     l->own_crew = NULL;
     l->started = false;

@@ -25,9 +25,8 @@ bool writer_file(const struct live *l, size_t no, struct edit_file *ret);
 /* Something was accepted: wait until it is durable, or until the disk was asked whether it can be
  * written, by the commit mode. w NULL: no request waits. 0, LIVE_PARKED. */
 int writer_accepted(struct live *l, struct live_wait *w);
-/* Wait until all that was accepted is durable. own: the edit accepted last is the waiter's.
- * 0: it is already; -errno: an earlier failure. */
-int writer_sync(struct live *l, struct live_wait *w, bool own);
+/* Wait until all that was accepted is durable. 0: it is already; -errno: an earlier failure. */
+int writer_sync(struct live *l, struct live_wait *w);
 /* Have it written in so many seconds, at the latest WRITER_LATEST after the first edit. */
 void writer_later(struct live *l, unsigned seconds);
 /* For a removal or a mere truncation: most often a value follows. */
@@ -49,8 +48,8 @@ int writer_take_failure(struct live *l);
 void waits_answer(struct live_wait *list, int result);
 /* All of `more` are in the list too. */
 void waits_join(struct live_wait **list, struct live_wait *more);
-/* These are answered now: a signal to one of their programs does not cancel the batch any more. */
-void waits_disown(struct batch *b, const struct live_wait *answered);
+/* Turns of live.watch, while requests wait: those are answered whose programs are to stop. */
+bool waits_watch(struct crew_job *j, struct timespec *again);
 /* The batch is to be written: requests that wait for the disk's answer have it (slow), or wait for the write. */
 void waits_begin(struct batch *b, bool slow, struct live_wait **answered);
 

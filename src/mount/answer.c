@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/order.h"
+#include "mount/stops.h"
 
 enum { PAGE = 4096 };
 
@@ -89,14 +90,26 @@ enum answered answer_read(struct shelf_file *f, fuse_req_t req, uint64_t off, si
 
 /* ---- what is computed first ---- */
 
-static void on_interrupt(fuse_req_t req, void *shelf)
+bool answer_stopped(fuse_req_t req)
 {
-    shelf_interrupt(shelf, req);
+    return fuse_req_interrupted(req) && stops_thread(fuse_req_ctx(req)->pid);
+}
+
+static void on_signal(fuse_req_t req, void *shelf)
+{
+    if (answer_stopped(req))
+        shelf_interrupt(shelf, req);
 }
 
 void answer_interruptible(fuse_req_t req, struct shelf *s)
 {
-    fuse_req_interrupt_func(req, on_interrupt, s);
+    fuse_req_interrupt_func(req, on_signal, s);
+}
+
+/* Of a read nothing is lost. */
+static void on_interrupt(fuse_req_t req, void *shelf)
+{
+    shelf_interrupt(shelf, req);
 }
 
 /* A read that waits for a result. The kernel does not close the file before it has the reply. */
@@ -137,6 +150,6 @@ void answer_computed(struct shelf_file *f, fuse_req_t req, uint64_t off, size_t 
     }
     *c = (struct computed){
         {.done = on_computed, .request = req, .stopped = is_stopped}, f, req, off, size, brief};
-    answer_interruptible(req, shelf_of_file(f));
+    fuse_req_interrupt_func(req, on_interrupt, shelf_of_file(f));
     on_computed(&c->wait, 0);
 }

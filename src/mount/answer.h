@@ -29,7 +29,10 @@ void answer_reply(fuse_req_t req, int err, struct reply *a);
 /* Read a file that shelf_waits(), and reply: now, or when the result is known. */
 void answer_computed(struct shelf_file *f, fuse_req_t req, uint64_t off, size_t size, bool brief);
 
-/* Before a request waits: a signal to its program reaches shelf_interrupt(). */
+/* Before a request waits that edits: a signal that is to stop its program reaches shelf_interrupt(), if it comes
+ * first; answer_stopped() knows of all. */
 void answer_interruptible(fuse_req_t req, struct shelf *s);
+/* True if the program is to stop. */
+bool answer_stopped(fuse_req_t req);
 
 #endif

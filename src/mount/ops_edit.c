@@ -3,7 +3,7 @@
  * The FUSE callbacks that edit: see ops.h.
  *
  * A request whose reply must wait for the disk is parked: the tree takes its struct parked, and the
- * writer's thread replies. A signal to the waiting program reaches it by answer_interruptible().
+ * writer's thread replies. A signal that is to stop the waiting program ends the wait, not the edit.
  */
 #include "mount/ops.h"
 
@@ -29,7 +29,12 @@ static void on_done(struct live_wait *w, int result)
     (void)fuse_reply_err(req, -result);
 }
 
-/* The call that follows may wait in this thread, until the program gets a signal. */
+static bool is_stopped(struct live_wait *w)
+{
+    return answer_stopped(((struct parked *)w)->req);
+}
+
+/* The call that follows may wait in this thread, until the program is to stop. */
 static void may_wait(fuse_req_t req)
 {
     live_caller((uint64_t)fuse_req_ctx(req)->pid, req);
@@ -44,7 +49,8 @@ static struct parked *park(fuse_req_t req, struct shelf_file *file)
         (void)fuse_reply_err(req, ENOMEM);
         return NULL;
     }
-    *p = (struct parked){.wait = {.done = on_done, .request = req}, .req = req, .file = file};
+    *p = (struct parked){
+        .wait = {.done = on_done, .request = req, .stopped = is_stopped}, .req = req, .file = file};
     may_wait(req);
     return p;
 }
@@ -180,6 +186,11 @@ struct parked_attr {
     struct shelf_file *unopened; /* owned: of a truncation without a handle, or NULL */
 };
 
+static bool is_stopped_truncation(struct live_wait *w)
+{
+    return answer_stopped(((struct parked_attr *)w)->req);
+}
+
 static void on_truncated(struct live_wait *w, int result)
 {
     struct parked_attr *p = (struct parked_attr *)w;
@@ -211,10 +222,11 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
         (void)fuse_reply_err(req, ENOMEM);
         return;
     }
-    *p = (struct parked_attr){.wait = {.done = on_truncated, .request = req},
-                              .req = req,
-                              .ino = ino,
-                              .file = fi ? file_of(fi) : NULL};
+    *p = (struct parked_attr){
+        .wait = {.done = on_truncated, .request = req, .stopped = is_stopped_truncation},
+        .req = req,
+        .ino = ino,
+        .file = fi ? file_of(fi) : NULL};
     may_wait(req);
     int r = to_set & FUSE_SET_ATTR_SIZE ? begin_truncate(p, (uint64_t)attr->st_size) : 0;
     if (r != LIVE_PARKED)

@@ -134,10 +134,7 @@ bool tree_dir_cacheable(const struct tree *t, const struct tree_dir *d);
 int tree_readdir(struct tree *t, struct tree_dir *d, uint64_t *cookie, bool attrs,
                  char name[TREE_NAME_MAX + 1], struct tree_entry *ret);
 
-/*
- * The program that waits with `request` got a signal: -EINTR. If the batch is its edit alone, the edit is
- * given up, even while it is copied; a batch with other edits is written.
- */
+/* The program that waits with `request` is to stop: -EINTR. What was accepted is written nevertheless. */
 void tree_interrupt(struct tree *t, const void *request);
 
 /*

@@ -22,6 +22,9 @@ IN_MOVED_TO = 0x80
 
 fork = multiprocessing.get_context('fork')
 
+# Signals that do not mean that a program is to stop.
+PASSING = (signal.SIGCHLD, signal.SIGWINCH, signal.SIGALRM, signal.SIGUSR1, signal.SIGCONT)
+
 
 class Rewrites:
     """Counts how often a new file has taken the model's place."""
@@ -122,8 +125,9 @@ class WhileCopying(unittest.TestCase):
     def child_that(self, call):
         """A process that calls; its exit status is the error."""
         def run():
-            signal.signal(signal.SIGUSR1, lambda *_: None)
-            signal.siginterrupt(signal.SIGUSR1, True)
+            for number in (signal.SIGTERM, *PASSING):
+                signal.signal(number, lambda *_: None)
+                signal.siginterrupt(number, True)
             try:
                 call()
             except OSError as e:
@@ -138,70 +142,103 @@ class WhileCopying(unittest.TestCase):
         """A process that writes; its exit status is the error of close(2)."""
         return self.child_that(lambda: write(self.at, key, text))
 
-    def test_signal(self):
-        """To the program that waits: EINTR, the old file stays, the value is the old one."""
-        before = os.stat(self.source)
-        self.gate.shut()
-        process = self.child('general.name', 'never')
-        self.gate.wait()
-        os.kill(process.pid, signal.SIGUSR1)
-        # The kernel has told the daemon once the wait cannot be interrupted any more.
+    def told(self, process):
+        """The kernel has told the daemon of a signal once the wait cannot be interrupted any more."""
         editlib.until(lambda: process_state(process.pid) == 'D')
         for _ in range(20):
             os.statvfs(self.at)
-        self.gate.open()
-        process.join()
-        self.assertEqual(process.exitcode, errno.EINTR)
-        after = os.stat(self.source)
-        self.assertEqual((after.st_ino, after.st_mtime_ns), (before.st_ino, before.st_mtime_ns))
-        self.assertEqual(editlib.read(self.at, 'general.name'), b'test\n')
-        self.assertEqual(editlib.leftovers(mountlib.folder), [])
-        write(self.at, 'general.name', 'after')
-        self.want.set(b'general.name', Value('string', b'after'))
-        self.done()
 
     def interrupt(self, process):
         """It is answered at once, whatever is being copied."""
-        os.kill(process.pid, signal.SIGUSR1)
+        os.kill(process.pid, signal.SIGTERM)
         process.join(mountlib.LIMIT)
         self.assertEqual(process.exitcode, errno.EINTR)
 
+    def test_signal(self):
+        """To the program that waits: EINTR at once, and the edit is written."""
+        self.gate.shut()
+        process = self.child('general.name', 'after')
+        self.gate.wait()
+        self.interrupt(process)
+        self.assertEqual(editlib.read(self.at, 'general.name'), b'after\n')
+        self.gate.open()
+        sync(self.at)
+        self.want.set(b'general.name', Value('string', b'after'))
+        self.want.check(mountlib.get(self.source))
+        self.done()
+
+    def test_signals_that_pass(self):
+        """A shell's SIGCHLD and the like end no wait, nor do a stop and what follows it."""
+        self.gate.shut()
+        process = self.child('general.name', 'after')
+        self.gate.wait()
+        for number in (*PASSING, signal.SIGSTOP, signal.SIGCONT):
+            os.kill(process.pid, number)
+            self.told(process)
+        self.gate.open()
+        process.join(mountlib.LIMIT)
+        self.assertEqual(process.exitcode, 0)
+        self.want.set(b'general.name', Value('string', b'after'))
+        self.want.check(mountlib.get(self.source))
+        self.done()
+
+    def test_signal_behind_one_that_passes(self):
+        """The kernel does not report it: it is found nevertheless."""
+        self.gate.shut()
+        process = self.child('general.name', 'after')
+        self.gate.wait()
+        os.kill(process.pid, signal.SIGUSR1)
+        self.told(process)
+        self.interrupt(process)
+        self.gate.open()
+        sync(self.at)
+        self.want.set(b'general.name', Value('string', b'after'))
+        self.done()
+
+    def test_killed(self):
+        """A program that is killed while it waits is gone at once, and its edit is written."""
+        self.gate.shut()
+        process = self.child('general.name', 'after')
+        self.gate.wait()
+        process.kill()
+        process.join(mountlib.LIMIT)
+        self.assertEqual(process.exitcode, -signal.SIGKILL)
+        self.gate.open()
+        sync(self.at)
+        self.want.set(b'general.name', Value('string', b'after'))
+        self.done()
+
     def test_signal_behind_another(self):
-        """An edit whose turn has not come: taken back; that of the other program is written."""
+        """An edit whose turn has not come: EINTR at once, and it is written in its turn."""
         self.gate.shut()
         first = self.edit('my.first', 'one')
         self.gate.wait()
-        before = list(self.want.kv)
         self.want.set(b'my.second', Value('string', b'two'))
         process = self.child('my.second', 'two')
         self.until_shown('my.second')
         self.interrupt(process)
-        self.want.kv = before
-        editlib.until(lambda: b'my.second' not in editlib.keys(self.at))
         self.gate.open()
         self.assertIsNone(first.wait())
+        sync(self.at)
         self.done()
 
     def test_signal_to_rename(self):
-        """The helper is there again, whatever is written later."""
+        """The key has its new value, and the helper is gone."""
         helper = 'general.name.tmp'
         write(self.at, helper, 'two')
         self.gate.shut()
         first = self.edit('my.first', 'one')
         self.gate.wait()
-        before = list(self.want.kv)
         self.want.set(b'general.name', Value('string', b'two'))
         process = self.child_that(lambda: os.rename(place(self.at, helper),
                                                     place(self.at, 'general.name')))
         self.until_shown('general.name')
         self.interrupt(process)
-        self.want.kv = before
         self.gate.open()
         self.assertIsNone(first.wait())
-        write(self.at, 'my.first', 'more')
-        self.want.set(b'my.first', Value('string', b'more'))
-        self.assertEqual(editlib.read(self.at, 'general.name'), b'test\n')
-        self.assertEqual(editlib.read(self.at, helper), b'two')
+        sync(self.at)
+        self.assertEqual(editlib.read(self.at, 'general.name'), b'two\n')
+        self.assertFalse(os.path.exists(place(self.at, helper)))
         self.done()
 
     def test_signal_among_others(self):

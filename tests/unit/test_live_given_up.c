@@ -41,12 +41,6 @@ static const struct script scripts[] = {
      "put a.amount 5; fsync; rm a.amount; fail EIO; fsync =EIO; fail; text a.amount '5\n';"
      "text a.count '7\n'; fsync",
      A_NAME A_COUNT "a.amount:u32=5 " A_OTHER A_LIST},
-    {"a helper's name comes back twice: by a signal, and by a write that fails", "close",
-     "put .h 1; hold; & mv .h a.count; held; open D a.count rw; put .h 2; & mv .h a.count;"
-     "open E a.count rw; interrupt; text .h 2; rm .h; go EIO; wait =EIO; wait =EINTR; text .h 1;"
-     "text a.count '7\n'; close D; close E; fsync",
-     UNCHANGED},
-
     {"a file whose name another key takes in a write that fails is written on", "sync",
      "open B a.name rw append; write B x; mv a.count a.name; fail EIO; fsync =EIO; fail;"
      "text a.count '7\n'; close B; text a.name 'one\nx\n'; fsync",
@@ -58,10 +52,6 @@ static const struct script scripts[] = {
      UNCHANGED},
 
     /* ---- the bytes of a helper ---- */
-    {"a helper that became a key has its bytes, though a later rename was taken back", "close",
-     "put .w 21; hold; & mv .w a.other; held; & mv a.other b.new; interrupt; go EIO; wait =EIO;"
-     "wait =EINTR; text .w 21; text a.other '8\n'; gone b.new; mv .w a.other; fsync",
-     A_NAME A_COUNT "a.other:u32=21 " A_LIST},
     {"an editor's backup of a value whose write fails has its text", "sync",
      "put .c 12; mv .c a.name; hold; & fsync; held; mv a.name a.name~; go EIO; wait =EIO;"
      "text a.name~ '12\n'; mv a.name~ a.name; fsync",

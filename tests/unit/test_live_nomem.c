@@ -177,9 +177,9 @@ static bool is_counted(const char *op, const char *name, int refused, unsigned n
         do_one(&r, "& mv a.count a.amount");
         do_one(&r, "held");
         do_one(&r, "interrupt");
-        do_one(&r, "go");
         do_one(&r, "wait =EINTR");
-        do_one(&r, "list a.name a.count a.other a.list");
+        do_one(&r, "go");
+        do_one(&r, "list a.name a.amount a.other a.list");
     }
     end(&r);
     return hit;

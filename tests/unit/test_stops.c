@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/* mount/stops: which pending signals mean that a program is to stop. */
+#include "cu_main.h"
+
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/count.h"
+#include "mount/stops.h"
+
+#define BIT(signal) ((uint64_t)1 << ((signal)-1))
+
+struct sets {
+    uint64_t own, shared, blocked, ignored, caught;
+};
+
+static bool stops(struct sets s)
+{
+    char text[512];
+    (void)snprintf(text, sizeof(text),
+                   "Name:\tx\nThreads:\t1\nSigQ:\t0/7\nSigPnd:\t%016llx\nShdPnd:\t%016llx\n"
+                   "SigBlk:\t%016llx\nSigIgn:\t%016llx\nSigCgt:\t%016llx\nCapInh:\t0\n",
+                   (unsigned long long)s.own, (unsigned long long)s.shared,
+                   (unsigned long long)s.blocked, (unsigned long long)s.ignored,
+                   (unsigned long long)s.caught);
+    return stops_by_status(text);
+}
+
+static const int asking[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+static const int fatal[] = {SIGKILL, SIGABRT, SIGUSR1, SIGALRM, SIGPIPE, SIGXCPU};
+static const int harmless[] = {SIGCHLD, SIGCONT, SIGURG,  SIGWINCH,
+                               SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU};
+
+static void test_pending(void)
+{
+    CU_ASSERT_FALSE(stops((struct sets){0}));
+    for (size_t i = 0; i < COUNT(asking); i++) {
+        const uint64_t bit = BIT(asking[i]);
+        CU_ASSERT_TRUE(stops((struct sets){.own = bit}));
+        CU_ASSERT_TRUE(stops((struct sets){.shared = bit}));
+        CU_ASSERT_TRUE(stops((struct sets){.shared = bit, .caught = bit}));
+        CU_ASSERT_FALSE(stops((struct sets){.shared = bit, .blocked = bit}));
+        CU_ASSERT_FALSE(stops((struct sets){.own = bit, .ignored = bit}));
+    }
+    for (size_t i = 0; i < COUNT(fatal); i++) {
+        const uint64_t bit = BIT(fatal[i]);
+        CU_ASSERT_TRUE(stops((struct sets){.own = bit}));
+        CU_ASSERT_FALSE(stops((struct sets){.own = bit, .caught = bit}));
+    }
+    for (size_t i = 0; i < COUNT(harmless); i++) {
+        const uint64_t bit = BIT(harmless[i]);
+        CU_ASSERT_FALSE(stops((struct sets){.shared = bit}));
+        CU_ASSERT_FALSE(stops((struct sets){.shared = bit, .caught = bit}));
+        CU_ASSERT_TRUE(stops((struct sets){.shared = bit, .own = BIT(SIGKILL)}));
+    }
+}
+
+/* What cannot be found out ends a wait: nothing is lost by that. */
+static void test_unknown(void)
+{
+    CU_ASSERT_TRUE(stops_thread(0));
+    CU_ASSERT_TRUE(stops_by_status("Name:\tx\n"));
+    CU_ASSERT_FALSE(stops_thread(getpid()));
+}
+
+static CU_TestInfo tests[] = {
+    {"pending signals", test_pending},
+    {"what is not known", test_unknown},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("stops", tests)
