@@ -103,16 +103,17 @@ static const struct command {
     unsigned takes;    /* a set of options */
     const char *wants; /* operands; NULL: takes none */
     int (*run)(const struct command_args *a);
-    bool one; /* it takes one operand */
+    bool one;   /* it takes one operand */
+    bool apart; /* it asks disks that may not answer: command_apart() */
 } commands[] = {
-    {"--unmount", NULL, 0, "MOUNTPOINT", unmount, false},
-    {"--list", NULL, TAKES(OPTION_JSON), NULL, list, false},
-    {"--recover", NULL, 0, "MODEL", recover, false},
+    {"--unmount", NULL, 0, "MOUNTPOINT", unmount, false, false},
+    {"--list", NULL, TAKES(OPTION_JSON), NULL, list, false, false},
+    {"--recover", NULL, 0, "MODEL", recover, false, false},
     {"--check", "full", TAKES(OPTION_JSON) | TAKES(OPTION_STRICT) | TAKES(OPTION_IGNORE),
-     "MODEL or FOLDER", command_check, false},
-    {"--info", NULL, TAKES(OPTION_JSON), "MODEL or FOLDER", command_info, false},
-    {"--history", "clear", 0, "MODEL", command_history, true},
-    {"--undo", "N", 0, "MODEL", command_undo, true},
+     "MODEL or FOLDER", command_check, false, true},
+    {"--info", NULL, TAKES(OPTION_JSON), "MODEL or FOLDER", command_info, false, true},
+    {"--history", "clear", 0, "MODEL", command_history, true, false},
+    {"--undo", "N", 0, "MODEL", command_undo, true, false},
 };
 
 /* ---- the parser ---- */
@@ -249,7 +250,7 @@ bool command_run(int argc, char **argv, int *status)
     if (!a.option || !a.operand)
         (void)fputs("ggufs: no memory\n", stderr);
     else if (parse(cmd, argc, argv, &a) == 0)
-        *status = cmd->run(&a);
+        *status = cmd->apart ? command_apart(cmd->run, &a) : cmd->run(&a);
     free(a.option);
     free((void *)a.operand);
     return true;

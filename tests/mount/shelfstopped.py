@@ -12,9 +12,10 @@ import editlib
 import freeze
 import llama
 import mountlib
+from editlib import Gate, needs_gate
 from mountcase import daemon
 from mountlib import GGUFS, Mount, run
-from shelflib import A64, B64, COMMIT, LIBRARY, OTHER, Shelf, manifest
+from shelflib import A64, B64, COMMIT, LIBRARY, OTHER, Shelf, manifest, value
 
 MODELS = 100  # more than are kept open without being used
 WAITING = 30  # more than libfuse's threads, and than the kernel's requests ahead of programs
@@ -32,6 +33,26 @@ class Stopped(Shelf):
         os.makedirs(at)
         with Mount(what or self.model, '-o', 'subtype=far', at=at):
             yield daemon(at)
+
+    @contextlib.contextmanager
+    def taking(self, name='far'):
+        """The same, whose server takes requests and answers none while the gate that this gives is shut.
+        Whoever waits for an answer to a request that was taken cannot be killed."""
+        gate, at = Gate(mountlib.path('gate')), os.path.join(self.top, name)
+        os.makedirs(at)
+        mount = Mount(self.model, '-o', 'subtype=far', at=at)
+        with gate.before('GATE_REPLY'):
+            mount.__enter__()
+        self.addCleanup(mount.__exit__, None)
+        self.addCleanup(mountlib.unmount, at, lazy=True)  # those that could not end may be there still
+        self.addCleanup(gate.remove)
+        gate.shut()
+        try:
+            yield gate
+        finally:
+            with contextlib.suppress(OSError):  # nobody asks at the moment
+                gate.fd = os.open(gate.name, os.O_WRONLY | os.O_NONBLOCK)
+            gate.remove()
 
     @contextlib.contextmanager
     def waiting(self, server, *commands):
@@ -135,6 +156,32 @@ class Stopped(Shelf):
                 self.assertEqual(done.out.count('does not answer'), 3)
                 self.assertIn('/near.gguf', done.out)
                 self.assertEqual(done.returncode, 1 if option == '--info' else 2)
+
+    @needs_gate
+    def test_programs_end(self):
+        """They also end, though a thread of theirs cannot."""
+        self.put('near.gguf')
+        self.link('link.gguf', 'far/model.gguf')
+        with self.taking():
+            for option, status in (('--info', 1), ('--check', 2)):
+                done = run(GGUFS, option, self.top)
+                self.assertRegex(done.out, f'{self.top}/link.gguf(:| +error:) .*its disk does not answer')
+                self.assertEqual(done.returncode, status)
+
+    @needs_gate
+    def test_unmount_ends(self):
+        """The daemon has written everything, and cannot end either."""
+        model = self.put('near.gguf')
+        self.link('text', 'far/info')
+        mount = Mount(self.top, '-o', 'commit=sync')
+        with self.taking():
+            at = mount.__enter__()
+            editlib.write(at + '/near.gguf', 'general.name', 'New')
+            self.assertEqual(sorted(os.listdir(at)), ['far', 'near.gguf', 'text'])
+            done = run(GGUFS, '--unmount', at)
+            self.assertEqual((done.returncode, done.err), (0, ''))
+            self.assertEqual(value(model), b'New')
+        mount.__exit__(None)
 
     def test_many_wait(self):
         """Any number of programs wait there."""
