@@ -138,15 +138,15 @@ static int rename_helper(struct live *l, struct view_draft *d, const char *to,
     return 0;
 }
 
-/* All of a helper to a view's draft, which is empty. */
-static int copy(struct live *l, struct view_draft *from, struct live_view *to)
+/* The view's draft is all of a helper. */
+static int copy(struct live *l, const struct view_draft *from, struct live_view *to)
 {
     uint8_t *room = malloc(COPY_ROOM);
     uint64_t at = 0;
     size_t got = 1;
-    int r = room ? 0 : -ENOMEM;
+    int r = room ? live_view_truncate(l, to, 0) : -ENOMEM;
     while (r == 0 && got > 0) {
-        r = helper_read(l, from, at, room, COPY_ROOM, &got);
+        r = helper_read_own(from, at, room, COPY_ROOM, &got);
         if (r == 0 && got > 0)
             r = live_view_write(l, to, at, room, got);
         at += got;
@@ -169,53 +169,94 @@ static int open_view(struct live *l, uint32_t tensor, uint32_t row, enum live_vi
     return r < 0 ? r : view_join(l, d, O_WRONLY, ret);
 }
 
-/* Over a view; `from` is in use. */
+/* What is written to a helper is written to the view's draft from now on: h passes. It has what the helper
+ * was when `writes` was its number. */
+static int become(struct live *l, struct view_draft *from, uint64_t writes, struct live_view *h)
+{
+    (void)pthread_mutex_lock(&from->judging);
+    int r = from->writes == writes ? 0 : copy(l, from, h);
+    if (r == 0) {
+        lock_take(&l->lock);
+        from->into = h;
+        lock_drop(&l->lock);
+    }
+    (void)pthread_mutex_unlock(&from->judging);
+    return r;
+}
+
+static uint64_t count_writes(struct view_draft *d)
+{
+    (void)pthread_mutex_lock(&d->judging);
+    uint64_t n = d->writes;
+    (void)pthread_mutex_unlock(&d->judging);
+    return n;
+}
+
+/*
+ * Over a view; the caller has a handle of `from`. What a program has not flushed yet is judged when it does:
+ * more may come. *done: it is the view's draft, also if an error is returned.
+ */
 static int replace(struct live *l, struct view_draft *from, uint32_t row, enum live_view_kind kind,
-                   struct live_wait *w)
+                   struct live_wait *w, bool *done)
 {
     struct live_view *h = NULL;
     if (live_making_leaves(l, from->tensor, row, kind))
         return 0;
     lock_take(&l->lock);
     int r = kind == LIVE_ASIDE ? 0 : open_view(l, from->tensor, row, kind, &h);
+    bool whole = from->unflushed == 0;
     lock_drop(&l->lock);
     if (!h)
         return r;
-    r = live_view_truncate(l, h, 0);
-    if (r == 0)
-        r = copy(l, from, h);
-    if (r == 0)
-        r = live_view_flush(l, h, w);
-    if (r < 0 && h->d->making)
+    struct view_draft *d = h->d;
+    uint64_t writes = count_writes(from);
+    r = copy(l, from, h);
+    if (r == 0 && whole)
+        r = d->of->judge(l, d, d->of->ends, w->request);
+    if (r >= 0)
+        r = become(l, from, writes, h);
+    *done = r == 0;
+    if (*done)
+        return whole ? live_view_flush(l, h, w) : 0;
+    if (d->making)
         (void)live_view_truncate(l, h, 0); /* nothing of it counts */
     live_view_release(l, h);
+    return r;
+}
+
+/* With the lock, which it drops. The request may be answered before replace() returns: all is as after it by
+ * then. */
+static int rename_over(struct live *l, struct view_draft *d, struct live_view *own, uint32_t row,
+                       enum live_view_kind kind, struct live_wait *w)
+{
+    struct folder *f = d->folder;
+    bool hidden = folder_hidden(f) >> row & 1, done = false;
+    d->unlinked = true;
+    if (hidden)
+        folder_unhide(f, row);
+    lock_drop(&l->lock);
+    int r = replace(l, d, row, kind, w, &done);
+    lock_take(&l->lock);
+    /* Another may have its name by now. */
+    d->unlinked = done || r >= 0 || find(l, d->tensor, d->helper);
+    if (!d->unlinked && hidden)
+        folder_hide(f, row);
+    lock_drop(&l->lock);
+    live_view_release(l, own);
     return r;
 }
 
 int live_helper_rename(struct live *l, uint32_t tensor, const char *name, const char *to,
                        uint32_t row, enum live_view_kind kind, struct live_wait *w)
 {
+    struct live_view *own = NULL;
     lock_take(&l->lock);
     struct view_draft *d = find(l, tensor, name), *dead = NULL;
-    int r = !d ? -ENOENT : kind == LIVE_HELPER ? rename_helper(l, d, to, &dead) : 0;
-    if (d && kind != LIVE_HELPER) {
-        /* The request may be answered before replace() returns: all is as after it by then. */
-        struct folder *f = folders_find(&l->folders, tensor);
-        bool hidden = f && folder_hidden(f) >> row & 1;
-        d->users++;
-        d->unlinked = true;
-        if (hidden)
-            folder_unhide(f, row);
-        lock_drop(&l->lock);
-        r = replace(l, d, row, kind, w);
-        lock_take(&l->lock);
-        d->users--;
-        bool gone = r >= 0 || find(l, tensor, d->helper); /* another has its name by now */
-        d->unlinked = gone;
-        if (r < 0 && hidden)
-            folder_hide(f, row);
-        dead = gone ? forget(l, d) : NULL;
-    }
+    int r = !d                    ? -ENOENT
+            : kind == LIVE_HELPER ? rename_helper(l, d, to, &dead)
+                                  : view_join(l, d, O_RDONLY, &own);
+    if (own)
+        return rename_over(l, d, own, row, kind, w);
     lock_drop(&l->lock);
     end(dead);
     return r;

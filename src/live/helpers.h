@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The content of helpers, which are files in a tensor's folder that are not views: see tensors.h.
+ * The content of helpers, which are files in a tensor's folder that are not views: see tensors.h. One
+ * that was renamed over a view while it was open has that view's draft behind it from then on, for all
+ * handles and mappings that it has.
  *
  * Threads: any.
  */
@@ -15,5 +17,12 @@ int helper_read(struct live *l, struct view_draft *d, uint64_t off, void *dst, s
 int helper_write(struct live *l, struct view_draft *d, bool append, uint64_t off, const void *bytes,
                  size_t n);
 int helper_truncate(struct live *l, struct view_draft *d, uint64_t size);
+
+/* Its own content, without the lock. As helper_read(). */
+int helper_read_own(const struct view_draft *d, uint64_t off, void *dst, size_t n, size_t *got);
+/* A handle was flushed, or synced. Returns the handle of the view that has its bytes, or NULL. */
+struct live_view *helper_flushed(struct live *l, struct live_view *h);
+/* A handle is gone. Returns that of the view, if it was the last one: for live_view_release(). With the lock. */
+struct live_view *helper_released(struct view_draft *d, const struct live_view *h);
 
 #endif

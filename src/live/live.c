@@ -296,10 +296,46 @@ static int accept_content(struct live *l, struct name *x, struct file *f, struct
     if (r < 0)
         return err_set(e, r, "no memory for the edit");
     x->typed = type;
-    r = edits_accept(l, x, &f->content, e);
+    r = edits_accept(l, x, f->draft ? &f->draft->text : &f->content, e);
     x->typed.set = false;
-    if (r >= 0)
-        file_free_content(&l->names, f);
+    return r;
+}
+
+/* It was written and not closed since, or emptied: it is judged by its close. */
+static bool is_to_come(const struct draft *d)
+{
+    return d && (d->state == DRAFT_DIRTY ? !d->closed : d->state != DRAFT_CLEAN);
+}
+
+/* Make a helper the key that its name is now. As promote(). */
+static int make_key(struct live *l, struct name *x, struct file *f, struct typed type,
+                    struct err *e)
+{
+    struct names *n = &l->names;
+    struct draft *d = f->draft;
+    CLEANUP(buf_free) struct buf seen = BUF_INIT; /* by those that read it */
+    if (d)
+        buf_add(&seen, d->text.data, d->text.len);
+    bool later = is_to_come(d);
+    int r = buf_error(&seen) ? err_set(e, -ENOMEM, "no memory for the edit")
+            : later          ? 0
+                             : accept_content(l, x, f, type, e);
+    if (r < 0)
+        return r;
+    if (later) {
+        d->typed = type;
+        slot_event(n, x, SLOT_CREATE);
+    } else if (d) {
+        CLEANUP(shown_free) struct shown value = stored_value(l, x);
+        draft_to_key(d, &value, false, l->losses);
+    }
+    file_set_kind(l, f, FILE_KEY);
+    if (d) {
+        n->helper_bytes += seen.len;
+        f->content = seen;
+        seen = BUF_INIT;
+    }
+    file_is_key(n, f);
     return r;
 }
 
@@ -311,21 +347,11 @@ static int promote(struct live *l, struct file *f, struct typed type, struct err
     (void)name_leave(x);
     const struct name *key = names_get(n, x->text, true);
     int r = 0;
-    if (!key || !key->key) { /* no key has a file of this name */
-        name_take(n, x, f);
-        return 0;
-    }
-    if (f->draft) {
-        f->draft->typed = type;
-        slot_event(n, x, SLOT_CREATE);
-    } else {
-        r = accept_content(l, x, f, type, e);
-    }
-    if (r >= 0)
-        file_set_kind(l, f, FILE_KEY);
-    else
+    if (key && key->key)
+        r = make_key(l, x, f, type, e);
+    if (r < 0)
         name_unset_key(x);
-    name_take(n, x, f);
+    name_take(n, x, f); /* which stays a helper, if no key has a file of this name */
     return r;
 }
 

@@ -394,13 +394,15 @@ int live_view_attr(struct live *l, uint32_t node, struct live_view_attr *ret)
         return r;
     lock_take(&l->lock);
     const struct view_draft *d = view_of_node(l, node);
+    if (d && d->into)
+        d = d->into->d;
     if (d) {
-        *ret = (struct live_view_attr){d->tensor, view_draft_size(d), d->helper != NULL};
+        *ret = (struct live_view_attr){d->tensor, d->row, view_draft_size(d), d->helper != NULL};
         r = 0;
     }
     const struct ended *x = d ? NULL : view_ended(l, node);
     if (x) {
-        *ret = (struct live_view_attr){x->tensor, x->size, false};
+        *ret = (struct live_view_attr){x->tensor, x->row, x->size, x->row == VIEW_NO_ROW};
         r = 0;
     }
     lock_drop(&l->lock);

@@ -102,8 +102,9 @@ int live_view_open_node(struct live *l, uint32_t node, int flags, struct live_vi
 
 struct live_view_attr {
     uint32_t tensor;
+    uint32_t row; /* a helper has none */
     uint64_t size;
-    bool helper;
+    bool helper; /* one that was renamed over a view is not, while it is open */
 };
 /* -ESTALE. */
 int live_view_attr(struct live *l, uint32_t node, struct live_view_attr *ret);

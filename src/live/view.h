@@ -3,8 +3,9 @@
  * The draft of a view of a tensor, which all handles that write it share, in the list of the live
  * state; its judge is tensor_draft.h, or tensor_text.h.
  *
- * Locks: `judging` is held while it is judged, which may take long, and comes before that of `struct
- * live`, which protects all else but the content of `data`.
+ * Locks: `judging` is held while it is judged, which may take long, or while a helper is written, and
+ * comes before that of `struct live`, which protects all else but the content of `data`. A helper's
+ * comes before that of the view's draft that it is renamed to.
  */
 #ifndef LIVE_VIEW_H
 #define LIVE_VIEW_H
@@ -16,11 +17,15 @@
 /* Texts of `type` and `shape` are shorter. */
 #define VIEW_TEXT_MAX 4096
 
+/* What is asked for is to be done by the draft's `into`. */
+#define VIEW_INTO 2
+
 /*
  * What a draft holds and how that is judged, chosen when it is made: of a tensor, or of one in the
  * making, data or a text (contents.c); or a helper's bytes (helpers.h). Without the lock.
  */
 struct view_kind {
+    /* These three may be VIEW_INTO. */
     int (*read)(struct live *l, struct view_draft *d, uint64_t off, void *dst, size_t n,
                 size_t *got);
     /* 1: a line is whole, and is to be judged; 0; -errno, which was reported. */
@@ -50,9 +55,14 @@ struct view_draft {
     bool unlinked;             /* of such a one: its name is gone */
     struct tensor_draft *data; /* owned; NULL: it is a text */
     struct buf text;
-    char *helper;                  /* owned: the name of a helper; NULL: it is a view */
-    int fd;                        /* owned: a helper's content */
-    _Atomic uint64_t size;         /* of that: the disk is not asked under the lock */
+    char *helper;          /* owned: the name of a helper; NULL: it is a view */
+    int fd;                /* owned: a helper's content */
+    _Atomic uint64_t size; /* of that: the disk is not asked under the lock */
+    uint64_t writes;       /* how often that was changed; protected by `judging` */
+    /* Owned, of a helper that was renamed over a view: by it that view is written now. Set with both
+     * locks; there until its last handle goes. NULL: it has its own content. */
+    struct live_view *into;
+    unsigned unflushed;            /* handles that may write a helper, and were never flushed */
     _Atomic enum view_state state; /* of the text; else that of `data` counts */
     bool accepted;                 /* something was accepted since a request waited for it */
     unsigned handles, users;       /* open ones; and calls that use it without the lock */
@@ -78,6 +88,7 @@ struct live_view {
     struct view_draft *d; /* NULL: what is written is left aside */
     bool writes, append;
     atomic_bool closed; /* since it was written; calls of several threads may come at a time */
+    bool flushed;       /* of a helper: it was, or synced */
 };
 
 /* The kind of a draft that is made, but of a helper's. */

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "live/helpers.h"
 #include "live/makings.h"
 #include "live/tensor_batch.h"
 
@@ -154,6 +155,7 @@ int view_join(struct live *l, struct view_draft *d, int flags, struct live_view 
         .d = d, .writes = (flags & O_ACCMODE) != O_RDONLY, .append = flags & O_APPEND};
     d->handles++;
     d->writers += h->writes;
+    d->unflushed += d->helper && h->writes;
     if (h->writes) {
         d->program = caller_program();
         d->begun = 0;
@@ -309,16 +311,18 @@ int live_view_read(struct live *l, struct live_view *h, uint64_t off, void *dst,
                    size_t *got)
 {
     *got = 0;
-    return h->d ? h->d->of->read(l, h->d, off, dst, n, got) : 0;
+    int r = h->d ? h->d->of->read(l, h->d, off, dst, n, got) : 0;
+    return r == VIEW_INTO ? live_view_read(l, h->d->into, off, dst, n, got) : r;
 }
 
-int live_view_write(struct live *l, struct live_view *h, uint64_t off, const void *bytes, size_t n)
+static int write_to(struct live *l, struct live_view *h, bool append, uint64_t off,
+                    const void *bytes, size_t n)
 {
     struct view_draft *d = h->d;
-    if (!d)
-        return h->writes ? 0 : -EBADF;
     h->closed = false;
-    int r = d->of->write(l, d, h->append, off, bytes, n);
+    int r = d->of->write(l, d, append, off, bytes, n);
+    if (r == VIEW_INTO)
+        return write_to(l, d->into, append, off, bytes, n);
     if (r > 0)
         r = d->of->judge(l, d, false, caller_request());
     if (r == -EINTR) { /* so it was not written */
@@ -327,6 +331,13 @@ int live_view_write(struct live *l, struct live_view *h, uint64_t off, const voi
         lock_drop(&l->lock);
     }
     return r < 0 ? r : 0;
+}
+
+int live_view_write(struct live *l, struct live_view *h, uint64_t off, const void *bytes, size_t n)
+{
+    if (!h->d)
+        return h->writes ? 0 : -EBADF;
+    return write_to(l, h, h->append, off, bytes, n);
 }
 
 int live_view_truncate(struct live *l, struct live_view *h, uint64_t size)
@@ -340,7 +351,8 @@ int live_view_truncate(struct live *l, struct live_view *h, uint64_t size)
         d->why = (struct err){0};
         lock_drop(&l->lock);
     }
-    return d->of->truncate(l, d, size);
+    int r = d->of->truncate(l, d, size);
+    return r == VIEW_INTO ? live_view_truncate(l, d->into, size) : r;
 }
 
 int live_view_allocate(struct live *l, struct live_view *h, uint64_t off, uint64_t n,
@@ -356,8 +368,12 @@ int live_view_allocate(struct live *l, struct live_view *h, uint64_t off, uint64
 int live_view_flush(struct live *l, struct live_view *h, struct live_wait *w)
 {
     struct view_draft *d = h->d;
-    if (!d || !h->writes || !d->of->judge)
+    if (!d || !h->writes)
         return 0;
+    if (d->helper) {
+        struct live_view *into = helper_flushed(l, h);
+        return into ? live_view_flush(l, into, w) : 0;
+    }
     h->closed = true;
     int r = d->of->judge(l, d, d->of->ends, w->request);
     lock_take(&l->lock);
@@ -371,7 +387,12 @@ int live_view_flush(struct live *l, struct live_view *h, struct live_wait *w)
 
 int live_view_fsync(struct live *l, struct live_view *h, struct live_wait *w)
 {
-    return h->d && h->d->of->sync ? h->d->of->sync(l, h->d, w) : 0;
+    struct view_draft *d = h->d;
+    if (d && d->helper) {
+        struct live_view *into = helper_flushed(l, h);
+        return into ? live_view_fsync(l, into, w) : 0;
+    }
+    return d && d->of->sync ? d->of->sync(l, d, w) : 0;
 }
 
 /* Dropped with what was written to it. With the lock. */
@@ -428,6 +449,7 @@ void live_view_release(struct live *l, struct live_view *h)
 {
     struct view_draft *d = h->d, *dead = NULL;
     struct tensor_base *dropped = NULL;
+    struct live_view *into = NULL;
     if (d) {
         lock_take(&l->lock);
         d->unclosed |= h->writes && !h->closed;
@@ -449,6 +471,8 @@ void live_view_release(struct live *l, struct live_view *h)
         }
         if (d->accepted && judged)
             (void)writer_accepted(l, NULL);
+        if (d->helper)
+            into = helper_released(d, h);
         bool begun = d->begun;
         dead = view_draft_reap(l, d);
         if (begun) /* it may be among them */
@@ -458,6 +482,8 @@ void live_view_release(struct live *l, struct live_view *h)
     tensor_base_unref(dropped);
     if (dead)
         view_draft_end(dead);
+    if (into)
+        live_view_release(l, into);
     free(h);
 }
 

@@ -138,7 +138,7 @@ int tensors_draft(struct tree *t, const struct node *n, struct tree_entry *ret)
     ret->node = ino_of(n);
     ret->generation = 0;
     ret->fixed = ret->lasting = ret->steady = false;
-    ret->attr.st_ino = a.helper ? ret->node : ino_tensor_file(a.tensor, n->row);
+    ret->attr.st_ino = a.helper ? ret->node : ino_tensor_file(a.tensor, a.row);
     ret->attr.st_mode = S_IFREG | (ret->attr.st_mode & 0666);
     ret->attr.st_nlink = removed ? 0 : 1;
     ret->attr.st_size = (off_t)a.size;
@@ -429,6 +429,7 @@ static int rename_inside(struct tree *t, const struct node *dir, const char *nam
                          unsigned flags, struct live_wait *w)
 {
     struct live *l;
+    uint32_t other;
     int row = any_row(to);
     if (flags & ~NOREPLACE)
         return -EINVAL;
@@ -439,6 +440,9 @@ static int rename_inside(struct tree *t, const struct node *dir, const char *nam
     int r = begin_editing(t, &l);
     if (r < 0)
         return r;
+    /* The kernel has locked the folder: no other one comes meanwhile. */
+    if (flags & NOREPLACE && live_helper_find(l, dir->number, to, &other) == 0)
+        return -EEXIST;
     return live_helper_rename(l, dir->number, name, to, row < 0 ? 0 : (uint32_t)row,
                               row < 0 ? LIVE_HELPER : kind_of((uint32_t)row), w);
 }

@@ -218,6 +218,20 @@ class Open(Calls):
         os.close(fd)
         self.assert_model({COUNT: Value('u16', 9)})
 
+    def test_helper_given_a_type(self):
+        """One that is a key from then on keeps its content, whatever handles it has."""
+        fd = os.open(self.key('myflag'), os.O_RDWR | os.O_CREAT)
+        os.write(fd, b'7')
+        os.close(os.dup(fd))
+        reader = os.open(self.key('myflag'), os.O_RDONLY)
+        os.setxattr(self.key('myflag'), 'user.gguf.type', b'u8')
+        self.assert_model({'myflag': Value('u8', 7)})
+        self.assertEqual(self.read_through(reader), b'7')
+        os.close(reader)
+        os.write(fd, b'1')
+        os.close(fd)
+        self.assert_model({'myflag': Value('u8', 71)})
+
     def test_rename_helper_and_never_write(self):
         """An empty file under a key's name is a truncation of it."""
         for name in (COUNT, NAME):

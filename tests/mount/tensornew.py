@@ -3,6 +3,7 @@
 """New tensors (-o tensors=edit): folders that are made, filled in any order, and become tensors."""
 import errno
 import itertools
+import mmap
 import os
 import shutil
 import unittest
@@ -248,6 +249,36 @@ class Helpers(New):
         self.assertEqual(mountlib.get(os.path.join(folder, 'type')), b'F32\n')
         self.set(b'a.weight', type_id=F32, data=mountlib.get(os.path.join(folder, 'raw')))
         self.check()
+
+    def test_replaced_before_it_is_closed(self):
+        """What is written to the helper after the rename counts, in every commit mode, also through a mapping."""
+        new, more = bytes(range(1, 7)), b'MAPPED'
+        for commit in ('auto', 'close', 'sync'):
+            with self.subTest(commit=commit):
+                self.mount('-o', f'commit={commit}')
+                raw, helper = self.tensor('a.weight', 'raw'), self.tensor('a.weight', '.raw.t')
+                with open(helper, 'wb') as out:
+                    out.write(new)  # in the program's buffer
+                    os.replace(helper, raw)
+                    self.assertEqual(mountlib.get(raw), self.want[0][3])
+                self.assertEqual(mountlib.get(raw), new)
+                self.sync()
+                self.set(b'a.weight', data=new)
+                self.check()
+                with open(helper, 'w+b') as out:
+                    out.truncate(len(more))
+                    view = mmap.mmap(out.fileno(), len(more))
+                os.replace(helper, raw)
+                view[:] = more
+                view.flush()
+                self.assertEqual(mountlib.get(raw), more)
+                self.set(b'a.weight', data=more)
+                self.check()
+                view[:] = new
+                view.close()
+                self.end()
+                self.set(b'a.weight', data=new)
+                self.check()
 
     def test_refused(self):
         """The helper stays, and the view."""

@@ -149,6 +149,21 @@ static const struct script scripts[] = {
     {"a helper with the key's own text: its reader goes on", NULL,
      "put .c 7; open R .c r; mv .c a.count; gone .c; read R 7; text a.count '7\n'; close R; fsync",
      UNCHANGED},
+    {"a helper that is open and is given a type keeps its content", NULL,
+     "open A foo w creat; write A 5; flush A; type foo u8; text foo '5\n'; typed foo u8; write A 6;"
+     "close A; text foo '56\n'; put bar 7; open B bar rw; type bar u16; text bar '7\n'; close B;"
+     "text bar '7\n'; put baz 8; open C baz w append; type baz u32; write C 9; close C;"
+     "text baz '89\n'; open D qux w creat; write D 1; type qux i8; close D; text qux '1\n';"
+     "open E tux w creat; type tux i16; write E 2; close E; put rad 3; open R rad r; type rad u8;"
+     "read R 3; close R; open F raw w creat; open R raw r; write F 4; type raw u8; read R 4;"
+     "close F; close R; open F ran w creat; write F 5; flush F; open R ran r; type ran u8; read R "
+     "5;"
+     "close F; close R; fsync",
+     UNCHANGED "foo:u8=56 bar:u16=7 baz:u32=89 qux:i8=1 tux:i16=2 rad:u8=3 raw:u8=4 ran:u8=5 "},
+    {"a helper that is open and is given a type that it does not fit is one still", NULL,
+     "open A foo w creat; write A 500; flush A; type foo u8 =ERANGE; text foo 500; write A 1;"
+     "close A; text foo 5001; type foo u16; text foo '5001\n'; fsync",
+     UNCHANGED "foo:u16=5001 "},
     {"a helper over a removed key, which is given a type before its first write", NULL,
      "rm a.count; open U .u w creat; mv .u a.count; type a.count f32; shown " UNCHANGED
      "; write U 1.5; close U; typed a.count f32; fsync",

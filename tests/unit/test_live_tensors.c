@@ -90,6 +90,42 @@ static const struct script scripts[] = {
      "a/.k;"
      "tmv a/.k a/raw =ENOENT; tput a/.h 1; tmv a/.h a/raw =EINVAL; ttext a/.h 1; trm a/.h",
      "a:I8:8=12345678 " B C},
+    {"a helper renamed over a view before its bytes are written", "tensors",
+     "topen A a/.raw.t creat excl w; write A 1234; tmv a/.raw.t a/raw; tgone a/.raw.t;"
+     "ttext a/raw abcdefgh; size A 4; write A 5678; ttext a/raw abcdefgh; close A;"
+     "ttext a/raw 12345678; fsync; tfile a:I8:8=12345678 " B C "; "
+     "topen A b/.t creat w; tmv b/.t b/type; write A 'F16\n'; ttext b/type 'F16\n'; close A; fsync",
+     "a:I8:8=12345678 b:F16:2x3=12 " C},
+    {"a helper that is renamed over a view is written on by all its handles", "tensors",
+     "topen A a/.h creat rw; write A 12345678; topen B a/.h w append; flush A; flush B;"
+     "tmv a/.h a/raw; ttext a/raw 12345678; tput a/.h xy; write A X 0; read A X2345678;"
+     "ttext a/raw 12345678; flush A; ttext a/raw X2345678; trunc A 7; write B Y;"
+     "size A 8; fsync B; ttext a/raw X234567Y; write A W 1; release A; ttext a/raw X234567Y;"
+     "release B; ttext a/raw XW34567Y; ttext a/.h xy",
+     "a:I8:8=XW34567Y " B C},
+    {"a helper that cannot be the view is one still, and is written on", "tensors",
+     "topen A a/.h creat w; write A 12; flush A; tmv a/.h a/raw =EINVAL; ttext a/.h 12;"
+     "ttext a/raw abcdefgh; write A 345678; close A; ttext a/.h 12345678; tmv a/.h a/raw",
+     "a:I8:8=12345678 " B C},
+    {"a helper over a view is refused by its close", "tensors",
+     "topen A a/.h creat w; write A 12; tmv a/.h a/raw; flush A =EINVAL; fsync A =EINVAL;"
+     "close A =EINVAL; ttext a/raw abcdefgh; tput a/raw ABCDEFGH",
+     "a:I8:8=ABCDEFGH " B C},
+    {"a helper over a view that another program writes: they share its draft", "tensors",
+     "topen B a/raw rw; write B X; topen A a/.h creat w; write A 1234; tmv a/.h a/raw; read B 1234;"
+     "write A 5678; write B Y; close A; close B",
+     "a:I8:8=1Y345678 " B C},
+    {"a helper over a view of a new tensor, whose bytes come later", "tensors",
+     "tmkdir n; tput n/type I8; tput n/shape 4; tput n/raw abcd; topen A n/.h creat w;"
+     "tmv n/.h n/raw; write A 12; fsync; tgone n/.h; write A 34; close A; fsync",
+     A B C "n:I8:4=1234 "},
+    {"a helper over a view of which nothing was closed is no edit", "tensors",
+     "topen A a/.h creat w; write A 12345678; tmv a/.h a/raw; finish", A B C},
+    {"a helper is not replaced by RENAME_NOREPLACE", "tensors",
+     "tput a/.h 1; tput a/.k 2; tmvnew a/.h a/.k =EEXIST; ttext a/.k 2; ttext a/.h 1;"
+     "tmvnew a/.h a/.l; ttext a/.l 1; tmvnew a/.l a/.l =EEXIST; tmkdir n; tput n/.h 1;"
+     "tput n/.k 2; tmvnew n/.h n/.k =EEXIST; trmdir n",
+     A B C},
     {"two programs look again, each for its own", "tensors",
      "as 1; topen A a/raw rw; as 2; topen B a/raw rw; write A X 0; write B Y 1; read A XYcdefgh;"
      "close A; close B",
