@@ -90,9 +90,9 @@ static const struct {
     const char *name;
     bool value; /* NAME=VALUE */
 } options[] = {
-    [OPTION_JSON] = {"--json", false},
-    [OPTION_STRICT] = {"--strict", false},
-    [OPTION_IGNORE] = {"--ignore", true},
+    [OPTION_JSON] = {"--json", false},    [OPTION_STRICT] = {"--strict", false},
+    [OPTION_IGNORE] = {"--ignore", true}, [OPTION_QUICK] = {"--quick", false},
+    [OPTION_ONLY] = {"--only", true},     [OPTION_TOLERANCE] = {"--tolerance", true},
 };
 
 #define TAKES(id) (1u << (id))
@@ -111,6 +111,10 @@ static const struct command {
     {"--recover", NULL, 0, "MODEL", recover, false, false},
     {"--check", "full", TAKES(OPTION_JSON) | TAKES(OPTION_STRICT) | TAKES(OPTION_IGNORE),
      "MODEL or FOLDER", command_check, false, true},
+    {"--diff", NULL,
+     TAKES(OPTION_JSON) | TAKES(OPTION_QUICK) | TAKES(OPTION_ONLY) | TAKES(OPTION_IGNORE) |
+         TAKES(OPTION_TOLERANCE),
+     "two models", command_diff, false, false},
     {"--info", NULL, TAKES(OPTION_JSON), "MODEL or FOLDER", command_info, false, true},
     {"--history", "clear", 0, "MODEL", command_history, true, false},
     {"--undo", "N", 0, "MODEL", command_undo, true, false},
@@ -205,7 +209,8 @@ static int take_option(const struct command *cmd, const char *arg, struct comman
         return unknown(cmd, arg);
     if (options[i].value && !value)
         return misused(cmd, "%s requires a value: %s=VALUE", options[i].name, options[i].name);
-    if (!options[i].value && value)
+    bool all = i == OPTION_JSON && cmd->run == command_diff && value && strcmp(value, "all") == 0;
+    if (!options[i].value && value && !all)
         return misused(cmd, "%s takes no value", options[i].name);
     a->option[a->n_options++] = (struct command_given){(enum command_option)i, value};
     return 0;

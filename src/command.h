@@ -13,7 +13,14 @@
 
 #include "base/buf.h"
 
-enum command_option { OPTION_JSON, OPTION_STRICT, OPTION_IGNORE };
+enum command_option {
+    OPTION_JSON,
+    OPTION_STRICT,
+    OPTION_IGNORE,
+    OPTION_QUICK,
+    OPTION_ONLY,
+    OPTION_TOLERANCE
+};
 
 struct command_given {
     enum command_option id;
@@ -44,6 +51,7 @@ int command_apart(int (*fn)(const struct command_args *a), const struct command_
 
 /* Commands with a file of their own; the result is the exit status. */
 int command_check(const struct command_args *a);
+int command_diff(const struct command_args *a);
 int command_info(const struct command_args *a);
 int command_history(const struct command_args *a);
 int command_undo(const struct command_args *a);

@@ -23,6 +23,8 @@ static const char help[] =
     "                                           show what a model is, or a table of a folder's\n"
     "       ggufs --check[=full] [--strict] [--ignore=RULE[,RULE]] [--json] MODEL|FOLDER...\n"
     "                                           report what is wrong; full: NaN and Inf too\n"
+    "       ggufs --diff [--quick] [--only=keys|tensors] [--ignore=PATTERN]... [--tolerance=X]\n"
+    "                    [--json[=all]] A B     what differs between two models, or two folders\n"
     "       ggufs --history[=clear] MODEL        the states that can be restored, or forget them\n"
     "       ggufs --undo[=N] MODEL              restore all keys: before the last edits, or state "
     "N\n"
@@ -54,7 +56,8 @@ static const char help[] =
     "  -V, --version         the versions of ggufs and libfuse\n"
     "\n"
     "Exit status: 0 done, 1 failed, 2 wrong option.\n"
-    "--check: 0 no errors, 1 errors (with --strict also warnings), 2 unusable.\n";
+    "--check: 0 no errors, 1 errors (with --strict also warnings), 2 unusable.\n"
+    "--diff: 0 the same, 1 different, 2 trouble.\n";
 
 /* Files that need a library do not exist in a build without it. */
 static void print_version(void)

@@ -46,6 +46,18 @@ static struct quant_value wide_value(const struct conversion *c, const uint8_t *
     return v;
 }
 
+bool quant_is_wide(const struct quant_type *t)
+{
+    return is_wide(t->id);
+}
+
+double quant_wide_value(const struct quant_type *t, bool big, const uint8_t *data, uint64_t i)
+{
+    const struct conversion c = {.from = t, .big = big};
+    const struct quant_value v = wide_value(&c, data, (size_t)i);
+    return v.kind == QUANT_DOUBLE ? v.f64 : (double)v.i64;
+}
+
 /* ---- value by value ---- */
 
 /* False: the type does not hold x. F64 holds every integer, rounded as by the other floats. */

@@ -58,6 +58,7 @@ bool IN_SET(all_finite)(const uint8_t *floats, size_t n);
 struct quant_extremes IN_SET(extremes)(const float *x, size_t n);
 double IN_SET(sum)(const float *x, size_t n);
 double IN_SET(sum_squares)(const float *x, size_t n, double mean);
+void IN_SET(distance)(const float *a, const float *b, size_t n, struct quant_distance *ret);
 void IN_SET(bins)(const float *x, size_t n, float absmax, uint64_t count[QUANT_BINS]);
 void IN_SET(narrow_bf16)(const float *restrict src, size_t n, uint16_t *restrict dst);
 

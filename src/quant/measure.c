@@ -3,6 +3,8 @@
  * Floats measured: see quant.h. Sums go side by side in lanes, which compilers keep in vectors; which
  * value goes to which lane is fixed, so that all sets give the same bits.
  */
+#include <math.h>
+
 #include "quant/wide.h"
 
 enum { LANES = 16 };
@@ -110,6 +112,47 @@ double IN_SET(sum_squares)(const float *x, size_t n, double mean)
         s[l] += d * d;
     }
     return sum_lanes(s);
+}
+
+/* Lanes of the sums below: so many stay in registers. */
+enum { FEW = 8 };
+
+#define EACH_OF_FEW for (size_t l = 0; l < FEW; l++)
+
+void IN_SET(distance)(const float *a, const float *b, size_t n, struct quant_distance *ret)
+{
+    double aa[FEW] = {0}, bb[FEW] = {0}, ab[FEW] = {0}, dd[FEW] = {0}, most[FEW] = {0};
+    int64_t differ[FEW] = {0};
+    size_t i = 0;
+    for (; i + FEW <= n; i += FEW)
+        EACH_OF_FEW
+        {
+            double x = (double)a[i + l], y = (double)b[i + l], d = x - y, m = fabs(d);
+            aa[l] += x * x;
+            bb[l] += y * y;
+            ab[l] += x * y;
+            dd[l] += d * d;
+            most[l] = m > most[l] ? m : most[l];
+            differ[l] += d != 0;
+        }
+    for (size_t l = 0; i < n; i++, l++) {
+        double x = (double)a[i], y = (double)b[i], d = x - y;
+        aa[l] += x * x;
+        bb[l] += y * y;
+        ab[l] += x * y;
+        dd[l] += d * d;
+        most[l] = fabs(d) > most[l] ? fabs(d) : most[l];
+        differ[l] += d != 0;
+    }
+    EACH_OF_FEW
+    {
+        ret->squares_a += aa[l];
+        ret->squares_b += bb[l];
+        ret->products += ab[l];
+        ret->squares += dd[l];
+        ret->max = most[l] > ret->max ? most[l] : ret->max;
+        ret->differ += (uint64_t)differ[l];
+    }
 }
 
 /*

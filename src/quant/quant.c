@@ -75,6 +75,11 @@ double quant_sum_squares(const float *x, size_t n, double mean)
     return set->sum_squares(x, n, mean);
 }
 
+void quant_distance(const float *a, const float *b, size_t n, struct quant_distance *ret)
+{
+    set->distance(a, b, n, ret);
+}
+
 void quant_bins(const float *x, size_t n, float absmax, uint64_t count[QUANT_BINS])
 {
     set->bins(x, n, absmax, count);
@@ -91,6 +96,12 @@ void quant_swap_fields(const struct quant_type *t, uint8_t *block)
         uint8_t *p = block + t->swap_at[i];
         put_uint(p, get_uint(p, t->swap_width, true), t->swap_width, false);
     }
+}
+
+void quant_swap(const struct quant_type *t, uint8_t *blocks, size_t n)
+{
+    for (size_t i = 0; t->swap_count && i < n; i++)
+        quant_swap_fields(t, blocks + i * t->block_bytes);
 }
 
 void quant_decode(const struct quant_type *t, bool big, const uint8_t *src, size_t n, float *dst)

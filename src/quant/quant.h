@@ -111,6 +111,15 @@ struct quant_extremes quant_extremes(const float *x, size_t n);
 double quant_sum(const float *x, size_t n);
 /* Of the distances from the mean. */
 double quant_sum_squares(const float *x, size_t n, double mean);
+/* How far two lists of values are apart. All sums are in double. */
+struct quant_distance {
+    double squares_a, squares_b, products; /* sums of a * a, b * b, a * b */
+    double squares;                        /* of (a - b) * (a - b) */
+    double max;                            /* the greatest of |a - b| */
+    uint64_t differ;                       /* values that are not equal */
+};
+/* Add those of n finite host floats each. */
+void quant_distance(const float *a, const float *b, size_t n, struct quant_distance *ret);
 /*
  * Count n finite host floats in equal bins from -absmax to absmax, which is above 0: a bin holds its lower
  * edge, exactly, the last one also the upper. What lies outside is in the outer bins. Adds to count.
@@ -127,6 +136,13 @@ struct quant_value {
     };
     enum { QUANT_FLOAT, QUANT_DOUBLE, QUANT_INTEGER } kind;
 };
+
+/* True if float32 does not hold all values of the type: I32, I64, F64. */
+bool quant_is_wide(const struct quant_type *t);
+/* Value i of a tensor of such a type, whose first block is `data`. */
+double quant_wide_value(const struct quant_type *t, bool big, const uint8_t *data, uint64_t i);
+/* Reverse each field of n blocks that files of the other byte order have reversed. */
+void quant_swap(const struct quant_type *t, uint8_t *blocks, size_t n);
 
 /* The value that could not be stored: its place among those given, from 0, and the value itself. */
 struct quant_fault {

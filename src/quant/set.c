@@ -30,5 +30,6 @@ const struct quant_set IN_SET(quant_set) = {
     .extremes = IN_SET(extremes),
     .sum = IN_SET(sum),
     .sum_squares = IN_SET(sum_squares),
+    .distance = IN_SET(distance),
     .bins = IN_SET(bins),
 };

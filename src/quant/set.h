@@ -20,6 +20,7 @@ struct quant_set {
     struct quant_extremes (*extremes)(const float *x, size_t n);
     double (*sum)(const float *x, size_t n);
     double (*sum_squares)(const float *x, size_t n, double mean);
+    void (*distance)(const float *a, const float *b, size_t n, struct quant_distance *ret);
     void (*bins)(const float *x, size_t n, float absmax, uint64_t count[QUANT_BINS]);
 };
 

@@ -47,7 +47,7 @@ static uint64_t hash_id(const void *list, size_t i)
 }
 
 /* 1: it is new, and remembered; 0: it is not; -ENOMEM. */
-static int ids_add(struct ids *s, const struct stat *st)
+static int ids_add(struct file_ids *s, const struct stat *st)
 {
     struct file_id id = {st->st_dev, st->st_ino};
     uint32_t i;
@@ -65,11 +65,11 @@ static int ids_add(struct ids *s, const struct stat *st)
     return 1;
 }
 
-static void ids_free(struct ids *s)
+static void ids_free(struct file_ids *s)
 {
     free(s->id);
     index_free(&s->by_id.index);
-    *s = (struct ids){0};
+    *s = (struct file_ids){0};
 }
 
 /* ---- entries ---- */
@@ -146,7 +146,7 @@ struct visit {
 struct walk {
     struct models *models;
     struct reach *reach; /* owned */
-    struct ids folders;
+    struct file_ids folders;
     struct visit *later; /* owned; links to folders */
     size_t n, cap;
 };

@@ -44,7 +44,7 @@ struct growing {
 };
 
 /* Folders or files, each once. */
-struct ids {
+struct file_ids {
     struct file_id {
         dev_t dev;
         ino_t ino;
@@ -57,8 +57,8 @@ struct models {
     struct model_path *model; /* owned */
     size_t n, cap;
     struct growing by_path;
-    struct ids files; /* in folders */
-    bool folders;     /* one of the paths was a folder */
+    struct file_ids files; /* in folders */
+    bool folders;          /* one of the paths was a folder */
 };
 
 #define MODELS_INIT ((struct models){0})

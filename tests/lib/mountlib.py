@@ -96,7 +96,7 @@ def assert_no_faults():
 
 
 # Printed after a second, which on a busy machine any end of a daemon may take.
-WAITING = re.compile(r'^ggufs: .*: waiting: process \d+ (is still writing edits.*|has not ended yet)\n',
+WAITING = re.compile(r'^ggufs: .*: waiting: process \d+ (is still writing edits|has not ended yet).*\n',
                      re.MULTILINE)
 
 

@@ -59,7 +59,7 @@ class Made(New):
             for view, data in order:
                 self.write(name, view, data)
             self.add(name.encode(), F32, (2, 2), f32(1, 2, 3, 4))
-        self.sync()
+            self.sync()  # on a slow machine the next one might be found whole before
         self.check()
         self.end()
         self.check()

@@ -210,6 +210,25 @@ static void test_all_finite(void)
     CU_ASSERT_TRUE(quant_all_finite(raw, 0));
 }
 
+static void check_distance(const float *a, const float *b, size_t n, const struct quant_distance *d)
+{
+    struct quant_distance own = {0};
+    for (size_t i = 0; i < n; i++) {
+        double away = fabs((double)a[i] - (double)b[i]);
+        own.squares_a += (double)a[i] * (double)a[i];
+        own.squares_b += (double)b[i] * (double)b[i];
+        own.products += (double)a[i] * (double)b[i];
+        own.squares += away * away;
+        own.max = away > own.max ? away : own.max;
+        own.differ += a[i] != b[i];
+    }
+    CU_ASSERT_TRUE(d->max == own.max && d->differ == own.differ);
+    CU_ASSERT_DOUBLE_EQUAL(d->squares_a, own.squares_a, 1e-12 * own.squares_a);
+    CU_ASSERT_DOUBLE_EQUAL(d->squares_b, own.squares_b, 1e-12 * own.squares_b);
+    CU_ASSERT_DOUBLE_EQUAL(d->squares, own.squares, 1e-12 * own.squares);
+    CU_ASSERT_DOUBLE_EQUAL(d->products, own.products, 1e-12 * own.squares_a);
+}
+
 /* Sums to the last bit, and which zero is the least: the sets agree, for any number of values. */
 static void test_measures(void)
 {
@@ -230,6 +249,11 @@ static void test_measures(void)
             CU_ASSERT_TRUE(memcmp(&e.min, &f.min, 4) == 0 && memcmp(&e.max, &f.max, 4) == 0);
             CU_ASSERT_EQUAL(a->sum(x, n), b->sum(x, n));
             CU_ASSERT_EQUAL(a->sum_squares(x, n, 0.1), b->sum_squares(x, n, 0.1));
+            struct quant_distance d = {0}, c = {0};
+            a->distance(x, x + (1000 - n), n, &d);
+            b->distance(x, x + (1000 - n), n, &c);
+            CU_ASSERT_EQUAL(memcmp(&c, &d, sizeof(c)), 0);
+            check_distance(x, x + (1000 - n), n, &c);
         }
 }
 

@@ -1,0 +1,470 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * ggufs --diff: see command.h. Exit status as diff(1): 0 the same, 1 different, 2 trouble.
+ */
+#include "command.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+#include "diff/keys.h"
+#include "diff/print.h"
+#include "shelf/models.h"
+#include "text/json.h"
+
+#define FUSE_MAGIC 0x65735546 /* statfs(2): FUSE_SUPER_MAGIC */
+
+enum { SAME, DIFFERENT, TROUBLE };
+
+struct job {
+    const char *operand[2];
+    struct diff_options opt;
+    struct pair_filter filter;
+    const char **ignore; /* owned: filter's */
+    bool keys, tensors;  /* wanted */
+    bool json, all, colours;
+    int percent; /* that stands on the terminal; -1: none */
+};
+
+static int trouble(const char *name, const struct err *e)
+{
+    char shown[SHOW_MAX];
+    (void)fflush(stdout); /* keeps both streams in order */
+    (void)fprintf(stderr, "ggufs: %s: %s\n", show(shown, name, strlen(name)), e->msg);
+    return TROUBLE;
+}
+
+static int no_memory(void)
+{
+    (void)fputs("ggufs: no memory\n", stderr);
+    return TROUBLE;
+}
+
+/* ---- options ---- */
+
+static int wrong(const char *option, const char *value, const char *why)
+{
+    char shown[SHOW_MAX];
+    (void)fprintf(stderr, "ggufs: --diff: %s=%s: %s (see ggufs --help)\n", option,
+                  show(shown, value, strlen(value)), why);
+    return -1;
+}
+
+static int take_tolerance(struct job *j, const char *text)
+{
+    char *end;
+    j->opt.tolerance = strtod(text, &end);
+    if (!*text || *end || !isfinite(j->opt.tolerance) || j->opt.tolerance < 0)
+        return wrong("--tolerance", text, "is not a number of at least 0");
+    return 0;
+}
+
+static int take_only(struct job *j, const char *text)
+{
+    j->keys = strcmp(text, "keys") == 0;
+    j->tensors = strcmp(text, "tensors") == 0;
+    return j->keys || j->tensors ? 0 : wrong("--only", text, "is neither 'keys' nor 'tensors'");
+}
+
+static int take_options(struct job *j, const struct command_args *a)
+{
+    int r = 0;
+    for (size_t i = 0; i < a->n_options && r == 0; i++) {
+        const char *value = a->option[i].value;
+        switch (a->option[i].id) {
+        case OPTION_JSON:
+            j->json = true;
+            j->all = value != NULL;
+            break;
+        case OPTION_QUICK:
+            j->opt.quick = true;
+            break;
+        case OPTION_ONLY:
+            r = take_only(j, value);
+            break;
+        case OPTION_TOLERANCE:
+            r = take_tolerance(j, value);
+            break;
+        default: /* OPTION_IGNORE: the parser knows which ones there are */
+            j->ignore[j->filter.n++] = value;
+        }
+    }
+    if (r == 0 && j->opt.quick && j->opt.tolerance >= 0) {
+        (void)fputs("ggufs: --diff: --quick compares no values: it cannot have a --tolerance (see "
+                    "ggufs --help)\n",
+                    stderr);
+        r = -1;
+    }
+    return r;
+}
+
+/* ---- one pair of models ---- */
+
+static void clear_line(struct job *j)
+{
+    if (j->percent >= 0)
+        (void)fputs("\r\033[K", stderr);
+    j->percent = -1;
+}
+
+static void progress(void *arg, uint64_t done, uint64_t total)
+{
+    struct job *j = arg;
+    int percent = total ? (int)((double)done / (double)total * 100) : 100;
+    if (percent == j->percent)
+        return;
+    j->percent = percent;
+    (void)fprintf(stderr, "\rcomparing tensors: %d %%", percent);
+}
+
+static void print(void *arg, const struct buf *text)
+{
+    (void)arg;
+    command_print(text);
+}
+
+/* The one opener: a line names the model that cannot be compared. */
+static int open_side(struct side *s, const char *path, const char *label)
+{
+    struct err e = {0};
+    return side_open(s, path, label, &e) < 0 ? trouble(label, &e) : SAME;
+}
+
+static int compare(struct job *j, struct diff *d)
+{
+    struct err e = {0};
+    int r = 0;
+    if (j->keys)
+        r = keys_compare(d->a->g, d->b->g, &j->filter, &d->keys);
+    if (r == 0 && j->tensors)
+        r = pairs_make(d->a->g, d->b->g, PAIR_TENSORS, &j->filter, &d->tensors);
+    d->of = r == 0 ? calloc(d->tensors.n + 1, sizeof(*d->of)) : NULL;
+    if (!d->of)
+        return no_memory();
+    if (j->tensors)
+        r = tensors_compare(d->a, d->b, &d->tensors, &j->opt, d->of, &e);
+    clear_line(j);
+    if (r < 0) {
+        (void)fprintf(stderr, "ggufs: %s\n", e.msg);
+        return TROUBLE;
+    }
+    return diff_is_same(d) ? SAME : DIFFERENT;
+}
+
+static int show_diff(const struct job *j, const struct diff *d)
+{
+    int r = j->json ? diff_json(d, j->all, print, NULL) : diff_text(d, j->colours, print, NULL);
+    return r < 0 ? no_memory() : SAME;
+}
+
+static int worse(int a, int b)
+{
+    return a > b ? a : b;
+}
+
+/* In a folder, models that are the same print nothing but in JSON. */
+static int compare_models(struct job *j, const char *const path[2], const char *const label[2],
+                          bool quiet)
+{
+    struct side a, b;
+    struct diff d = {.a = &a, .b = &b, .keys_wanted = j->keys, .tensors_wanted = j->tensors};
+    int r = open_side(&a, path[0], label[0]);
+    if (r == SAME) {
+        r = open_side(&b, path[1], label[1]);
+        if (r == SAME)
+            r = compare(j, &d);
+        if (r != TROUBLE && (r == DIFFERENT || !quiet || j->json))
+            r = worse(r, show_diff(j, &d));
+        side_free(&b);
+    }
+    side_free(&a);
+    pairs_free(&d.keys);
+    pairs_free(&d.tensors);
+    free(d.of);
+    return r;
+}
+
+/* ---- what the operands are ---- */
+
+static bool is_folder(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* If it is a model's folder in a mount: "PATH/model.gguf", which has all edits, into *ret (free() it). */
+static bool in_mount(const char *path, char **ret)
+{
+    struct statfs fs;
+    char *part[3] = {NULL};
+    static const char *const name[] = {"model.gguf", "metadata", "tensors"};
+    bool all = is_folder(path) && statfs(path, &fs) == 0 && fs.f_type == FUSE_MAGIC;
+    for (size_t i = 0; i < 3 && all; i++)
+        if (asprintf(&part[i], "%s/%s", path, name[i]) < 0) {
+            part[i] = NULL;
+            all = false;
+        }
+    all = all && access(part[0], F_OK) == 0 && is_folder(part[1]) && is_folder(part[2]);
+    *ret = all ? part[0] : NULL;
+    for (size_t i = all; i < 3; i++)
+        free(part[i]);
+    return all;
+}
+
+/* ---- folders of models ---- */
+
+struct found {
+    char *path, *label; /* owned */
+    const char *name;   /* of the label: relative to the folder */
+    int error;
+    char *why; /* owned */
+};
+
+struct list {
+    struct found *of; /* owned */
+    size_t n, cap;
+};
+
+static void list_free(struct list *l)
+{
+    for (size_t i = 0; i < l->n; i++) {
+        free(l->of[i].path);
+        free(l->of[i].label);
+        free(l->of[i].why);
+    }
+    free(l->of);
+}
+
+static int add_found(struct list *l, const char *folder, const char *path, const char *label,
+                     int error, const char *why)
+{
+    struct found new = {.path = strdup(path),
+                        .label = strdup(label),
+                        .error = error,
+                        .why = why ? strdup(why) : NULL};
+    size_t n = strlen(folder);
+    if (!new.path || !new.label || (why && !new.why) ||
+        array_grow(&l->of, &l->cap, l->n, sizeof(new)) < 0) {
+        free(new.path);
+        free(new.label);
+        free(new.why);
+        return -ENOMEM;
+    }
+    new.name = new.label + (strncmp(new.label, folder, n) == 0 ? n : 0);
+    new.name += strspn(new.name, "/");
+    l->of[l->n++] = new;
+    return 0;
+}
+
+/* In a mount of a folder of models: folders that are models, at any depth. */
+static int walk_mount(struct list *l, const char *top, const char *folder)
+{
+    DIR *dir = opendir(folder);
+    int r = 0;
+    for (const struct dirent *e; r == 0 && dir && (e = readdir(dir));) {
+        char *path, *model;
+        if (e->d_name[0] == '.' || (e->d_type != DT_DIR && e->d_type != DT_UNKNOWN))
+            continue;
+        if (asprintf(&path, "%s/%s", folder, e->d_name) < 0)
+            r = -ENOMEM;
+        else if (in_mount(path, &model)) {
+            r = add_found(l, top, model, path, 0, NULL);
+            free(model);
+        } else if (is_folder(path)) {
+            r = walk_mount(l, top, path);
+        }
+        if (r != -ENOMEM)
+            free(path);
+    }
+    if (dir)
+        (void)closedir(dir);
+    return r;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const struct found *)a)->name, ((const struct found *)b)->name);
+}
+
+static int list_models(struct list *l, const char *folder)
+{
+    struct statfs fs;
+    struct models m = MODELS_INIT;
+    int r;
+    if (statfs(folder, &fs) == 0 && fs.f_type == FUSE_MAGIC) {
+        r = walk_mount(l, folder, folder);
+    } else {
+        r = models_add(&m, folder);
+        for (size_t i = 0; r == 0 && i < m.n; i++)
+            r = add_found(l, folder, m.model[i].path, model_label(&m.model[i]), m.model[i].error,
+                          m.model[i].why);
+        models_free(&m);
+    }
+    if (r == 0 && l->n)
+        qsort(l->of, l->n, sizeof(*l->of), by_name);
+    return r;
+}
+
+struct folders {
+    struct job *job;
+    struct list list[2];
+    struct buf only[2]; /* with --json: names of models that one folder has */
+    bool first;
+    int status;
+};
+
+static void add_only(struct folders *f, size_t k, const struct found *m)
+{
+    struct buf *out = &f->only[k];
+    f->status = worse(f->status, DIFFERENT);
+    if (f->job->json) {
+        buf_str(out, out->len ? ", " : "");
+        json_string(out, m->name, strlen(m->name));
+        return;
+    }
+    char shown[SHOW_MAX];
+    (void)printf("only in %s: %s\n", k ? "B" : "A", show(shown, m->name, strlen(m->name)));
+}
+
+static void add_pair(struct folders *f, const struct found *a, const struct found *b)
+{
+    const char *const path[2] = {a->path, b->path}, *const label[2] = {a->label, b->label};
+    const struct found *bad = a->error ? a : b->error ? b : NULL;
+    if (bad) {
+        struct err e = {0};
+        (void)err_set(&e, bad->error, "%s", bad->why);
+        f->status = worse(f->status, trouble(bad->label, &e));
+        return;
+    }
+    if (f->job->json)
+        (void)fputs(f->first ? "\n" : ",\n", stdout);
+    f->first = false;
+    f->status = worse(f->status, compare_models(f->job, path, label, true));
+}
+
+static void pair_models(struct folders *f)
+{
+    const struct list *a = &f->list[0], *b = &f->list[1];
+    for (size_t i = 0, k = 0; i < a->n || k < b->n;) {
+        int order = i == a->n ? 1 : k == b->n ? -1 : strcmp(a->of[i].name, b->of[k].name);
+        if (order < 0)
+            add_only(f, 0, &a->of[i++]);
+        else if (order > 0)
+            add_only(f, 1, &b->of[k++]);
+        else
+            add_pair(f, &a->of[i++], &b->of[k++]);
+    }
+}
+
+/* An object as of two models, with "models" instead of "keys" and "tensors". */
+static void begin_json(const struct job *j)
+{
+    CLEANUP(buf_free) struct buf out = BUF_INIT;
+    buf_str(&out, "{\"a\": ");
+    json_string(&out, j->operand[0], strlen(j->operand[0]));
+    buf_str(&out, ", \"b\": ");
+    json_string(&out, j->operand[1], strlen(j->operand[1]));
+    buf_str(&out, ", \"models\": [");
+    if (!buf_error(&out))
+        command_print(&out);
+}
+
+static void end_json(const struct folders *f)
+{
+    (void)fputs("], \"only_a\": [", stdout);
+    command_print(&f->only[0]);
+    (void)fputs("], \"only_b\": [", stdout);
+    command_print(&f->only[1]);
+    (void)printf("], \"same\": %s}\n", f->status == SAME ? "true" : "false");
+}
+
+static int compare_folders(struct job *j)
+{
+    struct folders f = {.job = j, .first = true, .only = {BUF_INIT, BUF_INIT}};
+    int r = list_models(&f.list[0], j->operand[0]);
+    if (r == 0)
+        r = list_models(&f.list[1], j->operand[1]);
+    if (r == 0 && j->json)
+        begin_json(j);
+    if (r == 0)
+        pair_models(&f);
+    if (r == 0 && j->json)
+        end_json(&f);
+    for (size_t k = 0; k < 2; k++) {
+        list_free(&f.list[k]);
+        buf_free(&f.only[k]);
+    }
+    return r < 0 ? no_memory() : f.status;
+}
+
+/* ---- the command ---- */
+
+static int compare_operands(struct job *j)
+{
+    char *inside[2];
+    bool folder[2];
+    int r;
+    for (size_t k = 0; k < 2; k++)
+        folder[k] = !in_mount(j->operand[k], &inside[k]) && is_folder(j->operand[k]);
+    if (folder[0] && folder[1]) {
+        r = compare_folders(j);
+    } else if (folder[0] || folder[1]) {
+        struct err e = {0};
+        (void)err_set(&e, -EISDIR, "is a folder of models, and the other is a model");
+        r = trouble(j->operand[folder[1]], &e);
+    } else {
+        const char *const path[2] = {inside[0] ? inside[0] : j->operand[0],
+                                     inside[1] ? inside[1] : j->operand[1]};
+        r = compare_models(j, path, j->operand, false);
+        if (j->json && r != TROUBLE)
+            (void)putchar('\n');
+    }
+    free(inside[0]);
+    free(inside[1]);
+    return r;
+}
+
+static bool wants_colours(void)
+{
+    const char *none = getenv("NO_COLOR"), *term = getenv("TERM");
+    return isatty(STDOUT_FILENO) && !(none && *none) && term && strcmp(term, "dumb") != 0;
+}
+
+int command_diff(const struct command_args *a)
+{
+    struct job j = {.operand = {a->operand[0], a->n > 1 ? a->operand[1] : NULL},
+                    .opt = {.tolerance = -1},
+                    .keys = true,
+                    .tensors = true,
+                    .colours = wants_colours(),
+                    .percent = -1};
+    j.ignore = calloc(a->n_options + 1, sizeof(*j.ignore));
+    if (!j.ignore)
+        return no_memory();
+    j.filter.ignore = j.ignore;
+    int r = TROUBLE;
+    if (a->n != 2)
+        (void)fputs("ggufs: --diff: takes two models, or two folders (see ggufs --help)\n", stderr);
+    else if (take_options(&j, a) == 0) {
+        if (isatty(STDERR_FILENO)) {
+            j.opt.progress = progress;
+            j.opt.arg = &j;
+        }
+        quant_init();
+        r = compare_operands(&j);
+    }
+    free((void *)j.ignore);
+    if (fflush(stdout) != 0) {
+        (void)fputs("ggufs: cannot write to standard output\n", stderr);
+        r = TROUBLE;
+    }
+    return r;
+}

@@ -1,0 +1,602 @@
+/* SPDX-License-Identifier: MIT */
+/* What differs, as text and as JSON: see print.h. */
+#include "diff/print.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "diff/keys.h"
+#include "model/facts.h"
+#include "text/json.h"
+
+/* Bytes of a value on one line; of a name in a column; lines around a change; elements shown whole. */
+enum { VALUE_MOST = 64, NAME_MOST = 40, AROUND = 3, WHOLE_MOST = 8, NUMBER_MAX = 32 };
+/* Text that is collected before it is passed on. */
+enum { PART = 1 << 16 };
+
+struct out {
+    const struct diff *d;
+    bool colours;
+    diff_sink *sink;
+    void *arg;
+    struct buf text;
+    int err;
+};
+
+static void flush(struct out *o, size_t least)
+{
+    if (o->text.len < least && !buf_error(&o->text))
+        return;
+    o->err = o->err ? o->err : buf_error(&o->text);
+    if (!o->err && o->text.len)
+        o->sink(o->arg, &o->text);
+    buf_free(&o->text);
+    o->text = BUF_INIT;
+}
+
+bool diff_is_same(const struct diff *d)
+{
+    size_t keys[DIFF_STATUSES], tensors[DIFF_STATUSES];
+    pairs_count(&d->keys, keys);
+    pairs_count(&d->tensors, tensors);
+    return keys[DIFF_SAME] == d->keys.n && tensors[DIFF_SAME] == d->tensors.n;
+}
+
+/* ---- lines of text ---- */
+
+static const char sign[] = {[DIFF_SAME] = ' ',
+                            [DIFF_CHANGED] = '~',
+                            [DIFF_ONLY_A] = '-',
+                            [DIFF_ONLY_B] = '+',
+                            [DIFF_MOVED] = '>'};
+
+/* A sign at the beginning of a line, and all of the line up to end_line(), in its colour. */
+static void begin_line(struct out *o, char first)
+{
+    const char *colour = first == '-' ? "31" : first == '+' ? "32" : first == '~' ? "33" : "36";
+    if (o->colours && first != ' ')
+        buf_printf(&o->text, "\033[%sm", colour);
+    buf_char(&o->text, first);
+}
+
+static void end_line(struct out *o)
+{
+    buf_str(&o->text, o->colours ? "\033[0m\n" : "\n");
+    flush(o, PART);
+}
+
+static void add_shown(struct buf *out, const void *bytes, size_t n, size_t most)
+{
+    char room[4 * NAME_MOST + VALUE_MOST];
+    buf_str(out, show_in(room, most < sizeof(room) ? most : sizeof(room), bytes, n));
+}
+
+/* A value on one line, cut where it is long. */
+static void add_value(struct buf *out, const struct gguf_value *v)
+{
+    CLEANUP(buf_free) struct buf text = BUF_INIT;
+    if (v->type == GGUF_ARRAY && (v->count > WHOLE_MOST || v->elem == GGUF_ARRAY)) {
+        buf_printf(out, "%" PRIu64 " elements", v->count);
+        return;
+    }
+    if (v->type == GGUF_STRING) /* of a long one no more than is shown */
+        json_string(&text, v->data, (size_t)min_u64(v->len, VALUE_MOST));
+    else
+        json_line_value(&text, v);
+    if (buf_error(&text))
+        out->err = out->err ? out->err : buf_error(&text);
+    else
+        add_shown(out, text.data, text.len, VALUE_MOST);
+}
+
+static bool is_long(const struct gguf_value *v)
+{
+    return v->type == GGUF_STRING &&
+           (v->len > VALUE_MOST - 8 || (v->len && memchr(v->data, '\n', (size_t)v->len)));
+}
+
+static void add_text_line(struct out *o, char first, const struct line *l)
+{
+    begin_line(o, first);
+    show_all(&o->text, l->at, l->len);
+    end_line(o);
+    if (l->open) {
+        buf_str(&o->text, "\\ no newline at the end");
+        end_line(o);
+    }
+}
+
+/* Hunks [first, last) of one stretch, whose surroundings meet. */
+static void add_stretch(struct out *o, const struct lines *a, const struct lines *b,
+                        const struct hunk *h, size_t n)
+{
+    const struct hunk *last = &h[n - 1];
+    size_t before = h->a < AROUND ? h->a : AROUND, at = h->a - before;
+    size_t end = last->a + last->n_a, after = a->n - end < AROUND ? a->n - end : AROUND;
+    size_t of_b = last->b + last->n_b + after - (h->b - before);
+    begin_line(o, '@');
+    buf_printf(&o->text, "@ -%zu,%zu +%zu,%zu @@", at + 1, end + after - at, h->b - before + 1,
+               of_b);
+    end_line(o);
+    for (size_t i = 0; i < n; i++) {
+        for (; at < h[i].a; at++)
+            add_text_line(o, ' ', &a->of[at]);
+        for (; at < h[i].a + h[i].n_a; at++)
+            add_text_line(o, '-', &a->of[at]);
+        for (size_t k = h[i].b; k < h[i].b + h[i].n_b; k++)
+            add_text_line(o, '+', &b->of[k]);
+    }
+    for (; at < end + after; at++)
+        add_text_line(o, ' ', &a->of[at]);
+}
+
+/* Two texts as a unified diff of lines. */
+static void add_lines(struct out *o, const struct gguf_value *x, const struct gguf_value *y)
+{
+    struct lines a = {0}, b = {0};
+    struct hunks h = HUNKS_INIT;
+    int r = lines_split((const char *)x->data, (size_t)x->len, &a);
+    if (r == 0)
+        r = lines_split((const char *)y->data, (size_t)y->len, &b);
+    if (r == 0)
+        r = sequence_diff(a.hash, a.n, b.hash, b.n, &h);
+    for (size_t i = 0, n; r == 0 && i < h.n; i += n) {
+        for (n = 1; i + n < h.n &&
+                    h.of[i + n].a - (h.of[i + n - 1].a + h.of[i + n - 1].n_a) <= 2 * AROUND;)
+            n++;
+        add_stretch(o, &a, &b, &h.of[i], n);
+    }
+    o->err = o->err ? o->err : r;
+    hunks_free(&h);
+    lines_free(&a);
+    lines_free(&b);
+}
+
+/* "12 of 128256 differ, 5 inserted, first at 5: "<a>" "<b>"" */
+static void add_array(struct out *o, const struct gguf_value *a, const struct gguf_value *b)
+{
+    struct array_diff d;
+    struct gguf_value x, y;
+    int r = array_compare(a, b, &d);
+    if (r < 0) {
+        o->err = o->err ? o->err : r;
+        return;
+    }
+    buf_printf(&o->text, "%" PRIu64 " of %" PRIu64 " differ", d.changed, a->count);
+    if (d.inserted)
+        buf_printf(&o->text, ", %" PRIu64 " inserted", d.inserted);
+    if (d.removed)
+        buf_printf(&o->text, ", %" PRIu64 " removed", d.removed);
+    bool in_a = array_at(a, d.first_a, &x), in_b = array_at(b, d.first_b, &y);
+    buf_printf(&o->text, ", first at %" PRIu64 ": ", in_a ? d.first_a : d.first_b);
+    if (in_a)
+        add_value(&o->text, &x);
+    buf_str(&o->text, in_a && in_b ? " " : "");
+    if (in_b)
+        add_value(&o->text, &y);
+}
+
+static bool is_small(const struct gguf_value *a)
+{
+    return a->count <= WHOLE_MOST && a->elem != GGUF_ARRAY && a->elem != GGUF_STRING;
+}
+
+static void add_change(struct out *o, const struct gguf_value *a, const struct gguf_value *b)
+{
+    char type[2][GGUF_TYPE_NAME_MAX];
+    bool retyped = strcmp(gguf_type_name(a, type[0]), gguf_type_name(b, type[1])) != 0;
+    bool arrays = a->type == GGUF_ARRAY && !retyped && !(is_small(a) && is_small(b));
+    if (!retyped && (is_long(a) || is_long(b))) {
+        end_line(o);
+        add_lines(o, a, b);
+        return;
+    }
+    buf_char(&o->text, ' ');
+    if (arrays) {
+        add_array(o, a, b);
+    } else {
+        buf_printf(&o->text, "%s%s", retyped ? type[0] : "", retyped ? " " : "");
+        add_value(&o->text, a);
+        buf_printf(&o->text, " -> %s%s", retyped ? type[1] : "", retyped ? " " : "");
+        add_value(&o->text, b);
+    }
+    end_line(o);
+}
+
+static void add_key(struct out *o, const struct pair *p)
+{
+    const struct gguf *g = p->a != PAIR_NONE ? o->d->a->g : o->d->b->g, *b = o->d->b->g;
+    const struct gguf_kv *kv = &g->kv[p->a != PAIR_NONE ? p->a : p->b];
+    struct gguf_value x = gguf_value(g, kv), y;
+    char type[GGUF_TYPE_NAME_MAX];
+    begin_line(o, sign[p->status]);
+    buf_char(&o->text, ' ');
+    show_all(&o->text, gguf_key(g, kv), kv->key_len);
+    if (p->status == DIFF_CHANGED) {
+        y = gguf_value(b, &b->kv[p->b]);
+        buf_char(&o->text, ':');
+        add_change(o, &x, &y);
+        return;
+    }
+    if (p->status == DIFF_MOVED) {
+        buf_printf(&o->text, ": moved from place %" PRIu32 " to %" PRIu32, p->a + 1, p->b + 1);
+    } else {
+        buf_printf(&o->text, " (%s): ", gguf_type_name(&x, type));
+        add_value(&o->text, &x);
+    }
+    end_line(o);
+}
+
+static void add_counts(struct out *o, const char *what, const struct pairs *p)
+{
+    static const struct {
+        enum diff_status status;
+        const char *text;
+    } of[] = {{DIFF_CHANGED, "changed"},
+              {DIFF_ONLY_A, "only in A"},
+              {DIFF_ONLY_B, "only in B"},
+              {DIFF_MOVED, "moved"},
+              {DIFF_SAME, "the same"}};
+    size_t count[DIFF_STATUSES];
+    const char *between = " ";
+    pairs_count(p, count);
+    buf_printf(&o->text, "%s:", what);
+    for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++)
+        if (count[of[i].status] || of[i].status == DIFF_SAME) {
+            buf_printf(&o->text, "%s%zu %s", between, count[of[i].status], of[i].text);
+            between = ", ";
+        }
+    buf_char(&o->text, '\n');
+    flush(o, PART);
+}
+
+/* ---- tensors as text ---- */
+
+static void add_index(struct buf *out, const struct gguf *g, const struct gguf_tensor *t,
+                      uint64_t at, const char *between)
+{
+    uint64_t index[GGUF_MAX_DIMS] = {0};
+    for (uint32_t i = 0; i < t->n_dims; i++) {
+        index[i] = at % gguf_dim(g, t, i);
+        at /= gguf_dim(g, t, i);
+    }
+    for (uint32_t i = t->n_dims; i-- > 0;)
+        buf_printf(out, "%" PRIu64 "%s", index[i], i ? between : "");
+}
+
+/* "Q4_K", or "Q4_K -> Q6_K". */
+static void add_types(struct buf *out, const struct gguf_tensor *x, const struct gguf_tensor *y)
+{
+    fact_type_name(x, out);
+    if (x->type_id != y->type_id) {
+        buf_str(out, " -> ");
+        fact_type_name(y, out);
+    }
+}
+
+static void pad_to(struct out *o, size_t begin, size_t width)
+{
+    for (size_t at = o->text.len - begin; at < width; at++)
+        buf_char(&o->text, ' ');
+}
+
+static void add_numbers(struct out *o, const struct tensor_diff *d, const struct gguf_tensor *x)
+{
+    struct buf *out = &o->text;
+    double cosine = diff_cosine(&d->sum);
+    buf_printf(out, "  %8.3g  ", diff_error(&d->sum));
+    if (isnan(cosine))
+        buf_str(out, "       -  ");
+    else
+        buf_printf(out, "%8.6f  ", cosine);
+    if (d->sum.max > 0) {
+        buf_printf(out, "%.3g at ", d->sum.max);
+        add_index(out, o->d->a->g, x, d->max_at, ",");
+    } else {
+        buf_str(out, "none");
+    }
+    uint64_t differ = d->sum.differ + d->apart;
+    if (differ < x->n_elem)
+        buf_printf(out, ", %" PRIu64 " values", differ);
+    if (d->nan[0] || d->nan[1])
+        buf_printf(out, ", NaN %" PRIu64 " and %" PRIu64, d->nan[0], d->nan[1]);
+    if (d->inf[0] || d->inf[1])
+        buf_printf(out, ", infinite %" PRIu64 " and %" PRIu64, d->inf[0], d->inf[1]);
+}
+
+static void add_both(struct out *o, const struct pair *p, const struct tensor_diff *d, size_t types)
+{
+    const struct gguf *a = o->d->a->g, *b = o->d->b->g;
+    const struct gguf_tensor *x = &a->tensor[p->a], *y = &b->tensor[p->b];
+    size_t begin = o->text.len;
+    add_types(&o->text, x, y);
+    if (p->status == DIFF_MOVED) {
+        buf_printf(&o->text, "  moved from place %" PRIu32 " to %" PRIu32, p->a + 1, p->b + 1);
+    } else if (d->shape) {
+        buf_str(&o->text, "  shape ");
+        fact_shape(a, x, " ", &o->text);
+        buf_str(&o->text, " -> ");
+        fact_shape(b, y, " ", &o->text);
+    } else if (d->measured) {
+        pad_to(o, begin, types);
+        add_numbers(o, d, x);
+    } else if (d->bytes) {
+        buf_str(&o->text, "  the bytes differ");
+    }
+}
+
+static void add_one(struct out *o, const struct pair *p, const struct tensor_diff *d)
+{
+    bool in_a = p->a != PAIR_NONE;
+    const struct gguf *g = in_a ? o->d->a->g : o->d->b->g, *other = in_a ? o->d->b->g : o->d->a->g;
+    const struct gguf_tensor *t = &g->tensor[in_a ? p->a : p->b];
+    fact_type_name(t, &o->text);
+    buf_str(&o->text, "  ");
+    fact_shape(g, t, " ", &o->text);
+    if (d->twin != PAIR_NONE) {
+        const struct gguf_tensor *twin = &other->tensor[d->twin];
+        buf_printf(&o->text, "  (the same bytes as %s's ", in_a ? "B" : "A");
+        show_all(&o->text, gguf_name(other, twin), twin->name_len);
+        buf_char(&o->text, ')');
+    }
+}
+
+static const struct gguf_tensor *either(const struct diff *d, const struct pair *p)
+{
+    return p->a != PAIR_NONE ? &d->a->g->tensor[p->a] : &d->b->g->tensor[p->b];
+}
+
+static const char *name_of(const struct diff *d, const struct pair *p, size_t *n)
+{
+    const struct gguf_tensor *t = either(d, p);
+    *n = t->name_len;
+    return gguf_name(p->a != PAIR_NONE ? d->a->g : d->b->g, t);
+}
+
+struct widths {
+    size_t name, types;
+};
+
+static size_t capped(size_t n, size_t most)
+{
+    return n < most ? n : most;
+}
+
+static struct widths widths_of(const struct diff *d)
+{
+    struct widths w = {strlen("tensor"), strlen("type")};
+    for (size_t i = 0; i < d->tensors.n; i++) {
+        const struct pair *p = &d->tensors.of[i];
+        CLEANUP(buf_free) struct buf text = BUF_MEASURE;
+        size_t n;
+        if (p->status == DIFF_SAME)
+            continue;
+        (void)name_of(d, p, &n);
+        w.name = n > w.name ? n : w.name;
+        if (p->status != DIFF_CHANGED)
+            continue;
+        add_types(&text, &d->a->g->tensor[p->a], &d->b->g->tensor[p->b]);
+        w.types = text.len > w.types ? text.len : w.types;
+    }
+    w.name = capped(w.name, NAME_MOST);
+    return w;
+}
+
+static void add_tensor(struct out *o, size_t i, const struct widths *w)
+{
+    const struct pair *p = &o->d->tensors.of[i];
+    size_t n;
+    const char *name = name_of(o->d, p, &n);
+    begin_line(o, sign[p->status]);
+    buf_char(&o->text, ' ');
+    size_t begin = o->text.len;
+    show_all(&o->text, name, n);
+    pad_to(o, begin, w->name);
+    buf_str(&o->text, "  ");
+    if (p->a != PAIR_NONE && p->b != PAIR_NONE)
+        add_both(o, p, &o->d->of[i], w->types);
+    else
+        add_one(o, p, &o->d->of[i]);
+    end_line(o);
+}
+
+/* ---- a summary by types ---- */
+
+struct total {
+    uint32_t from, to;
+    size_t tensors, first;
+    struct quant_distance sum;
+};
+
+enum { TOTALS_MOST = 256 };
+
+/* "Q4_K -> Q6_K: 32 tensors, error 0.031" */
+static void add_totals(struct out *o)
+{
+    const struct diff *d = o->d;
+    struct total *all = calloc(TOTALS_MOST, sizeof(*all));
+    size_t n = 0, k;
+    for (size_t i = 0; all && i < d->tensors.n; i++) {
+        const struct pair *p = &d->tensors.of[i];
+        if (p->status != DIFF_CHANGED || !d->of[i].measured)
+            continue;
+        uint32_t from = d->a->g->tensor[p->a].type_id, to = d->b->g->tensor[p->b].type_id;
+        for (k = 0; k < n && (all[k].from != from || all[k].to != to);)
+            k++;
+        if (k == TOTALS_MOST)
+            continue;
+        n = k == n ? n + 1 : n;
+        all[k] = (struct total){from,
+                                to,
+                                all[k].tensors + 1,
+                                i,
+                                {.squares = all[k].sum.squares + d->of[i].sum.squares,
+                                 .squares_a = all[k].sum.squares_a + d->of[i].sum.squares_a}};
+    }
+    for (k = 0; k < n; k++) {
+        const struct pair *p = &d->tensors.of[all[k].first];
+        add_types(&o->text, &d->a->g->tensor[p->a], &d->b->g->tensor[p->b]);
+        buf_printf(&o->text, ": %zu tensor%s, error %.3g\n", all[k].tensors,
+                   all[k].tensors == 1 ? "" : "s", diff_error(&all[k].sum));
+    }
+    o->err = o->err || all ? o->err : -ENOMEM;
+    free(all);
+}
+
+static void add_tensors(struct out *o)
+{
+    struct widths w = widths_of(o->d);
+    bool measured = false;
+    for (size_t i = 0; i < o->d->tensors.n && !measured; i++)
+        measured = o->d->tensors.of[i].status == DIFF_CHANGED && o->d->of[i].measured;
+    if (measured)
+        buf_printf(&o->text, "  %-*s  %-*s  %8s  %8s  %s\n", (int)w.name, "tensor", (int)w.types,
+                   "type", "error", "cosine", "greatest difference");
+    for (size_t i = 0; i < o->d->tensors.n; i++)
+        if (o->d->tensors.of[i].status != DIFF_SAME)
+            add_tensor(o, i, &w);
+    add_totals(o);
+    add_counts(o, "tensors", &o->d->tensors);
+}
+
+int diff_text(const struct diff *d, bool colours, diff_sink *sink, void *arg)
+{
+    struct out o = {.d = d, .colours = colours, .sink = sink, .arg = arg, .text = BUF_INIT};
+    buf_str(&o.text, "--- ");
+    show_all(&o.text, d->a->label, strlen(d->a->label));
+    buf_str(&o.text, "\n+++ ");
+    show_all(&o.text, d->b->label, strlen(d->b->label));
+    buf_char(&o.text, '\n');
+    for (size_t i = 0; i < d->keys.n; i++)
+        if (d->keys.of[i].status != DIFF_SAME)
+            add_key(&o, &d->keys.of[i]);
+    if (d->keys_wanted)
+        add_counts(&o, "keys", &d->keys);
+    if (d->tensors_wanted)
+        add_tensors(&o);
+    flush(&o, 0);
+    return o.err;
+}
+
+/* ---- JSON ---- */
+
+static void add_member(struct out *o, const char *name, char side)
+{
+    buf_printf(&o->text, ", \"%s_%c\": ", name, side);
+}
+
+/* An entry of a list, with its name and its status. */
+static void begin_entry(struct out *o, bool *first, const char *name, size_t n, enum diff_status s)
+{
+    buf_str(&o->text, *first ? "\n  {\"name\": " : ",\n  {\"name\": ");
+    *first = false;
+    json_string(&o->text, name, n);
+    buf_printf(&o->text, ", \"status\": \"%s\"", diff_status_name(s));
+}
+
+static void json_key(struct out *o, const struct pair *p, bool *first)
+{
+    const struct gguf *const side[] = {o->d->a->g, o->d->b->g};
+    const uint32_t no[] = {p->a, p->b};
+    size_t k = p->a == PAIR_NONE;
+    const struct gguf_kv *kv = &side[k]->kv[no[k]];
+    char type[GGUF_TYPE_NAME_MAX];
+    begin_entry(o, first, gguf_key(side[k], kv), kv->key_len, p->status);
+    for (k = 0; k < 2; k++)
+        if (no[k] != PAIR_NONE) {
+            struct gguf_value v = gguf_value(side[k], &side[k]->kv[no[k]]);
+            add_member(o, "type", "ab"[k]);
+            buf_printf(&o->text, "\"%s\"", gguf_type_name(&v, type));
+        }
+    for (k = 0; k < 2; k++)
+        if (no[k] != PAIR_NONE) {
+            struct gguf_value v = gguf_value(side[k], &side[k]->kv[no[k]]);
+            add_member(o, "value", "ab"[k]);
+            json_value(&o->text, &v);
+        }
+    buf_char(&o->text, '}');
+    flush(o, PART);
+}
+
+static void json_number(struct out *o, const char *name, double x)
+{
+    if (isfinite(x))
+        buf_printf(&o->text, ", \"%s\": %.12g", name, x);
+    else
+        buf_printf(&o->text, ", \"%s\": null", name);
+}
+
+static void json_numbers(struct out *o, const struct tensor_diff *d, const struct gguf_tensor *t)
+{
+    json_number(o, "error", diff_error(&d->sum));
+    json_number(o, "cosine", diff_cosine(&d->sum));
+    json_number(o, "max", d->sum.max);
+    buf_str(&o->text, ", \"max_at\": [");
+    if (d->sum.max > 0)
+        add_index(&o->text, o->d->a->g, t, d->max_at, ", ");
+    buf_printf(&o->text,
+               "], \"values\": %" PRIu64 ", \"nan_a\": %" PRIu64 ", \"nan_b\": %" PRIu64
+               ", \"inf_a\": %" PRIu64 ", \"inf_b\": %" PRIu64,
+               d->sum.differ + d->apart, d->nan[0], d->nan[1], d->inf[0], d->inf[1]);
+}
+
+static void json_tensor(struct out *o, size_t i, bool *first)
+{
+    const struct pair *p = &o->d->tensors.of[i];
+    const struct tensor_diff *d = &o->d->of[i];
+    const struct gguf *const side[] = {o->d->a->g, o->d->b->g};
+    const uint32_t no[] = {p->a, p->b};
+    size_t n;
+    const char *name = name_of(o->d, p, &n);
+    begin_entry(o, first, name, n, p->status);
+    for (size_t k = 0; k < 2; k++)
+        if (no[k] != PAIR_NONE) {
+            add_member(o, "type", "ab"[k]);
+            buf_char(&o->text, '"');
+            fact_type_name(&side[k]->tensor[no[k]], &o->text);
+            buf_char(&o->text, '"');
+        }
+    for (size_t k = 0; k < 2; k++)
+        if (no[k] != PAIR_NONE) {
+            add_member(o, "shape", "ab"[k]);
+            buf_char(&o->text, '[');
+            fact_shape(side[k], &side[k]->tensor[no[k]], ", ", &o->text);
+            buf_char(&o->text, ']');
+        }
+    if (d->measured)
+        json_numbers(o, d, either(o->d, p));
+    if (d->twin != PAIR_NONE) {
+        const struct gguf *other = side[p->a != PAIR_NONE];
+        const struct gguf_tensor *twin = &other->tensor[d->twin];
+        buf_str(&o->text, ", \"same_bytes_as\": ");
+        json_string(&o->text, gguf_name(other, twin), twin->name_len);
+    }
+    buf_char(&o->text, '}');
+    flush(o, PART);
+}
+
+int diff_json(const struct diff *d, bool all, diff_sink *sink, void *arg)
+{
+    struct out o = {.d = d, .sink = sink, .arg = arg, .text = BUF_INIT};
+    bool first = true;
+    buf_str(&o.text, "{\"a\": ");
+    json_string(&o.text, d->a->label, strlen(d->a->label));
+    buf_str(&o.text, ", \"b\": ");
+    json_string(&o.text, d->b->label, strlen(d->b->label));
+    buf_printf(&o.text, ", \"same\": %s, \"keys\": [", diff_is_same(d) ? "true" : "false");
+    for (size_t i = 0; i < d->keys.n; i++)
+        if (all || d->keys.of[i].status != DIFF_SAME)
+            json_key(&o, &d->keys.of[i], &first);
+    buf_str(&o.text, first ? "], \"tensors\": [" : "\n ], \"tensors\": [");
+    first = true;
+    for (size_t i = 0; i < d->tensors.n; i++)
+        if (all || d->tensors.of[i].status != DIFF_SAME)
+            json_tensor(&o, i, &first);
+    buf_str(&o.text, first ? "]}" : "\n ]}");
+    flush(&o, 0);
+    return o.err;
+}

@@ -1,0 +1,577 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Tensors compared: see tensors.h. Two passes: over the bytes of those of one type and shape, each up to the
+ * first difference; then over the values of those that differ. In a pass the threads take pieces of the
+ * tensors one after another.
+ */
+#include "diff/tensors.h"
+
+#include <errno.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/bytes.h"
+#include "base/hash.h"
+#include "derive/floats.h"
+
+/* Elements decoded at a time, which stay in the first-level cache; elements and bytes of a piece. */
+enum { CHUNK = 6144, PIECE = 21 * CHUNK, ROOM = 8 * PIECE, THREADS_MOST = 24 };
+_Static_assert(CHUNK % QUANT_MAX_BLOCK_LEN == 0, "chunks are whole blocks");
+
+struct pass {
+    const struct side *side[2];
+    struct pairs *pairs;
+    struct tensor_diff *result;
+    const struct diff_options *opt;
+    bool values;
+    pthread_mutex_t lock;
+    /* Protected by lock: */
+    size_t pair; /* the next piece */
+    uint64_t at;
+    uint64_t done, total;
+    int err;
+    struct err *e;
+};
+
+/* What a thread has: room for the bytes of both, and for their values. */
+struct room {
+    uint8_t *bytes[2];
+    float *values[2];
+};
+
+/* Of bytes, or of elements. */
+struct piece {
+    size_t pair;
+    uint64_t first, n;
+    struct tensor_diff found;
+    bool differs;
+    size_t side;   /* that is being read */
+    uint64_t next; /* nothing before it differs: holes; or 0 */
+};
+
+static const struct gguf_tensor *tensor_of(const struct side *s, uint32_t i)
+{
+    return &s->g->tensor[i];
+}
+
+static bool same_shape(const struct side *a, uint32_t i, const struct side *b, uint32_t k)
+{
+    const struct gguf_tensor *x = tensor_of(a, i), *y = tensor_of(b, k);
+    if (x->n_dims != y->n_dims)
+        return false;
+    for (uint32_t d = 0; d < x->n_dims; d++)
+        if (gguf_dim(a->g, x, d) != gguf_dim(b->g, y, d))
+            return false;
+    return true;
+}
+
+static bool has_values(const struct side *s, uint32_t i)
+{
+    return quant_has_values(gguf_type(tensor_of(s, i)), s->g->fmt.big);
+}
+
+/* What a pass has to do of a pair: bytes, or elements. */
+static uint64_t work_of(const struct pass *w, size_t i)
+{
+    const struct pair *p = &w->pairs->of[i];
+    const struct tensor_diff *d = &w->result[i];
+    if (p->a == PAIR_NONE || p->b == PAIR_NONE || d->shape)
+        return 0;
+    const struct gguf_tensor *t = tensor_of(w->side[0], p->a);
+    if (!w->values)
+        return d->type ? 0 : t->nbytes;
+    bool wanted =
+        (d->type || d->bytes) && has_values(w->side[0], p->a) && has_values(w->side[1], p->b);
+    return wanted ? t->n_elem : 0;
+}
+
+/* ---- bytes ---- */
+
+/* Bring bytes of B into A's byte order. They are whole blocks. */
+static void to_order_of_a(const struct pass *w, const struct gguf_tensor *t, uint8_t *bytes,
+                          size_t n)
+{
+    const struct quant_type *type = gguf_type(t);
+    if (w->side[0]->g->fmt.big != w->side[1]->g->fmt.big && type && type->block_len)
+        quant_swap(type, bytes, n / type->block_bytes);
+}
+
+/* How far both tensors are holes from byte `off` of A's on: a byte of A's, a multiple of a block. */
+static uint64_t holes(const struct pass *w, const struct pair *p, uint64_t off)
+{
+    const struct gguf_tensor *t = tensor_of(w->side[0], p->a);
+    const struct quant_type *type = gguf_type(t);
+    const uint64_t block = type && type->block_bytes ? type->block_bytes : 1;
+    uint64_t end = side_hole(w->side[0], p->a, off);
+    if (end > off)
+        end = min_u64(end, side_hole(w->side[1], p->b, off));
+    end = min_u64(end, t->nbytes);
+    return end == t->nbytes ? end : end / block * block;
+}
+
+static int compare_bytes(const struct pass *w, struct piece *c, const struct room *m)
+{
+    const struct pair *p = &w->pairs->of[c->pair];
+    size_t n = (size_t)c->n;
+    c->next = holes(w, p, c->first);
+    if (c->next >= c->first + c->n)
+        return 0;
+    int r = side_read(w->side[0], p->a, c->first, m->bytes[0], n);
+    c->side = r == 0;
+    if (r == 0)
+        r = side_read(w->side[1], p->b, c->first, m->bytes[1], n);
+    if (r < 0)
+        return r;
+    to_order_of_a(w, tensor_of(w->side[0], p->a), m->bytes[1], n);
+    c->differs = memcmp(m->bytes[0], m->bytes[1], n) != 0;
+    return 0;
+}
+
+/* ---- values ---- */
+
+/* A stretch of one tensor: elements from `first` on, whose first block is at `data`. */
+struct stretch {
+    const struct quant_type *type;
+    bool big;
+    const uint8_t *data;
+};
+
+static double value_at(const struct stretch *s, const float *values, size_t i, uint64_t at)
+{
+    return quant_is_wide(s->type) ? quant_wide_value(s->type, s->big, s->data, at)
+                                  : (double)values[i];
+}
+
+static void add_pair(struct tensor_diff *d, double a, double b, uint64_t at)
+{
+    if (isfinite(a) && isfinite(b)) {
+        double away = fabs(a - b);
+        d->sum.squares_a += a * a;
+        d->sum.squares_b += b * b;
+        d->sum.products += a * b;
+        d->sum.squares += away * away;
+        d->sum.differ += away != 0;
+        if (away > d->sum.max) {
+            d->sum.max = away;
+            d->max_at = at;
+        }
+        return;
+    }
+    d->nan[0] += isnan(a) != 0;
+    d->nan[1] += isnan(b) != 0;
+    d->inf[0] += isinf(a) != 0;
+    d->inf[1] += isinf(b) != 0;
+    d->apart += !(isnan(a) && isnan(b)) && a != b;
+}
+
+/* n values from element `at` of the tensor on, which is element `i` of the stretches. */
+static void add_slowly(struct tensor_diff *d, const struct stretch s[2], float *const values[2],
+                       uint64_t i, size_t n, uint64_t at)
+{
+    for (size_t k = 0; k < n; k++)
+        add_pair(d, value_at(&s[0], values[0], k, i + k), value_at(&s[1], values[1], k, i + k),
+                 at + k);
+}
+
+static bool all_finite(const float *x, size_t n)
+{
+    for (size_t i = 0; HOST_BIG && i < n; i++)
+        if (!isfinite(x[i]))
+            return false;
+    return HOST_BIG || quant_all_finite((const uint8_t *)x, n);
+}
+
+static void add_chunk(struct tensor_diff *d, const struct stretch s[2], float *const values[2],
+                      uint64_t i, size_t n, uint64_t at)
+{
+    for (size_t k = 0; k < 2; k++)
+        if (!quant_is_wide(s[k].type))
+            floats_read(s[k].type, s[k].big, s[k].data, i, n, values[k]);
+    bool wide = quant_is_wide(s[0].type) || quant_is_wide(s[1].type);
+    if (wide || !all_finite(values[0], n) || !all_finite(values[1], n)) {
+        add_slowly(d, s, values, i, n, at);
+        return;
+    }
+    double before = d->sum.max;
+    quant_distance(values[0], values[1], n, &d->sum);
+    for (size_t k = 0; d->sum.max > before && k < n; k++)
+        if (fabs((double)values[0][k] - (double)values[1][k]) == d->sum.max) {
+            d->max_at = at + k;
+            break;
+        }
+}
+
+/* True if blocks of zeros are zeros: what is a hole in both need not be read. */
+static bool zeros_are_zeros(const struct quant_type *t, float *room)
+{
+    static const uint8_t zeros[QUANT_MAX_BLOCK_BYTES];
+    if (quant_is_wide(t))
+        return true;
+    floats_read(t, false, zeros, 0, t->block_len, room);
+    for (size_t i = 0; i < t->block_len; i++)
+        if (room[i] != 0)
+            return false;
+    return true;
+}
+
+static int compare_values(const struct pass *w, struct piece *c, const struct room *m)
+{
+    const struct pair *p = &w->pairs->of[c->pair];
+    const uint32_t no[2] = {p->a, p->b};
+    struct stretch s[2];
+    c->next = UINT64_MAX;
+    for (size_t k = 0; k < 2; k++) {
+        const struct quant_type *t = gguf_type(tensor_of(w->side[k], no[k]));
+        uint64_t off = c->first / t->block_len * t->block_bytes;
+        s[k] = (struct stretch){t, w->side[k]->g->fmt.big, m->bytes[k]};
+        uint64_t end = zeros_are_zeros(t, m->values[k]) ? side_hole(w->side[k], no[k], off) : off;
+        c->next = min_u64(c->next, end / t->block_bytes * t->block_len);
+    }
+    c->next = c->next / QUANT_MAX_BLOCK_LEN * QUANT_MAX_BLOCK_LEN;
+    if (c->next >= c->first + c->n)
+        return 0;
+    for (size_t k = 0; k < 2; k++) {
+        uint64_t off = c->first / s[k].type->block_len * s[k].type->block_bytes;
+        uint64_t n = c->n / s[k].type->block_len * s[k].type->block_bytes;
+        c->side = k;
+        int r = side_read(w->side[k], no[k], off, m->bytes[k], (size_t)n);
+        if (r < 0)
+            return r;
+    }
+    for (uint64_t i = 0; i < c->n; i += CHUNK)
+        add_chunk(&c->found, s, m->values, i, (size_t)min_u64(CHUNK, c->n - i), c->first + i);
+    return 0;
+}
+
+/* ---- a pass ---- */
+
+/* Get the next piece; false: no more pieces. Call under the lock. */
+static bool next_piece(struct pass *w, struct piece *c)
+{
+    for (; w->pair < w->pairs->n && !w->err; w->pair++, w->at = 0) {
+        uint64_t all = work_of(w, w->pair);
+        if (w->at >= all || (!w->values && w->result[w->pair].bytes)) {
+            w->done += all - min_u64(w->at, all);
+            continue;
+        }
+        const struct gguf_tensor *t = tensor_of(w->side[0], w->pairs->of[w->pair].a);
+        const struct quant_type *type = gguf_type(t);
+        const uint64_t block = type && type->block_bytes ? type->block_bytes : 1;
+        const uint64_t most = w->values ? (uint64_t)PIECE : (uint64_t)ROOM / block * block;
+        *c = (struct piece){.pair = w->pair, .first = w->at, .n = min_u64(most, all - w->at)};
+        w->at += c->n;
+        return true;
+    }
+    return false;
+}
+
+static void add_distance(struct tensor_diff *d, const struct tensor_diff *f)
+{
+    bool more = f->sum.max > d->sum.max, again = f->sum.max == d->sum.max && f->max_at < d->max_at;
+    d->max_at = more || again ? f->max_at : d->max_at;
+    d->sum.max = more ? f->sum.max : d->sum.max;
+    d->sum.squares_a += f->sum.squares_a;
+    d->sum.squares_b += f->sum.squares_b;
+    d->sum.products += f->sum.products;
+    d->sum.squares += f->sum.squares;
+    d->sum.differ += f->sum.differ;
+    for (size_t k = 0; k < 2; k++) {
+        d->nan[k] += f->nan[k];
+        d->inf[k] += f->inf[k];
+    }
+    d->apart += f->apart;
+}
+
+/* The tensor whose bytes cannot be read. */
+static int unreadable(const struct pass *w, const struct piece *c, int r)
+{
+    const struct pair *p = &w->pairs->of[c->pair];
+    const struct gguf_tensor *t = tensor_of(w->side[0], p->a);
+    const char *label = w->side[c->side]->label;
+    char shown[SHOW_MAX], file[SHOW_MAX];
+    return err_set(w->e, r, "%s: tensor '%s': cannot be read: %s", show(file, label, strlen(label)),
+                   show(shown, gguf_name(w->side[0]->g, t), t->name_len), strerror(-r));
+}
+
+/* Call under the lock. */
+static void add_piece(struct pass *w, const struct piece *c, int r)
+{
+    struct tensor_diff *d = &w->result[c->pair];
+    if (r < 0 && !w->err)
+        w->err = unreadable(w, c, r);
+    if (w->values)
+        add_distance(d, &c->found);
+    else
+        d->bytes |= c->differs;
+    w->done += c->n;
+    if (w->pair == c->pair && c->next > w->at) {
+        uint64_t next = min_u64(c->next, work_of(w, c->pair));
+        w->done += next - w->at;
+        w->at = next;
+    }
+    if (w->opt->progress)
+        w->opt->progress(w->opt->arg, w->done, w->total);
+}
+
+static void room_free(struct room *m)
+{
+    for (size_t k = 0; k < 2; k++) {
+        free(m->bytes[k]);
+        free(m->values[k]);
+    }
+}
+
+static int room_make(struct room *m)
+{
+    bool ok = true;
+    for (size_t k = 0; k < 2; k++) {
+        m->bytes[k] = malloc(ROOM);
+        m->values[k] = aligned_alloc(64, CHUNK * sizeof(float));
+        ok = ok && m->bytes[k] && m->values[k];
+    }
+    return ok ? 0 : -ENOMEM;
+}
+
+static void *worker(void *arg)
+{
+    struct pass *w = arg;
+    struct room m = {0};
+    struct piece c;
+    int r = room_make(&m);
+    (void)pthread_mutex_lock(&w->lock);
+    if (r < 0 && !w->err)
+        w->err = err_set(w->e, r, "no memory");
+    while (next_piece(w, &c)) {
+        (void)pthread_mutex_unlock(&w->lock);
+        r = w->values ? compare_values(w, &c, &m) : compare_bytes(w, &c, &m);
+        (void)pthread_mutex_lock(&w->lock);
+        add_piece(w, &c, r);
+    }
+    (void)pthread_mutex_unlock(&w->lock);
+    room_free(&m);
+    return NULL;
+}
+
+static int run(struct pass *w)
+{
+    pthread_t thread[THREADS_MOST];
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    uint64_t n = 0, want;
+    w->pair = 0;
+    w->at = w->done = w->total = 0;
+    for (size_t i = 0; i < w->pairs->n; i++)
+        w->total += work_of(w, i);
+    want = min_u64(cpus > 0 ? (uint64_t)cpus : 1, w->total / PIECE + 1);
+    want = min_u64(want, THREADS_MOST) - 1;
+    (void)pthread_mutex_init(&w->lock, NULL);
+    while (n < want && pthread_create(&thread[n], NULL, worker, w) == 0)
+        n++;
+    (void)worker(w);
+    while (n > 0)
+        (void)pthread_join(thread[--n], NULL);
+    (void)pthread_mutex_destroy(&w->lock);
+    return w->err;
+}
+
+/* ---- tensors that only one has ---- */
+
+/* Bytes at the beginning, the middle and the end of a tensor, by which its copy is looked for. */
+enum { SAMPLE = 4096, TRIES = 4 };
+
+static int sample_hash(const struct side *s, uint32_t i, uint8_t *room, uint64_t *ret)
+{
+    const struct gguf_tensor *t = tensor_of(s, i);
+    uint64_t part[5] = {t->type_id, t->nbytes}, n = min_u64(SAMPLE, t->nbytes);
+    const uint64_t at[3] = {0, (t->nbytes - n) / 2, t->nbytes - n};
+    for (size_t k = 0; k < 3; k++) {
+        int r = side_read(s, i, at[k], room, (size_t)n);
+        if (r < 0)
+            return r;
+        part[2 + k] = hash_name(room, (size_t)n);
+    }
+    *ret = hash_name(part, sizeof(part));
+    return 0;
+}
+
+static int same_bytes(const struct side *a, uint32_t i, const struct side *b, uint32_t k,
+                      const struct room *m, bool *ret)
+{
+    uint64_t n = tensor_of(a, i)->nbytes;
+    *ret = n == tensor_of(b, k)->nbytes;
+    for (uint64_t at = 0, part; *ret && at < n; at += part) {
+        part = min_u64(ROOM, n - at);
+        int r = side_read(a, i, at, m->bytes[0], (size_t)part);
+        if (r == 0)
+            r = side_read(b, k, at, m->bytes[1], (size_t)part);
+        if (r < 0)
+            return r;
+        *ret = memcmp(m->bytes[0], m->bytes[1], (size_t)part) == 0;
+    }
+    return 0;
+}
+
+/* The lonely tensors of one side, by type and length, and by their sampled bytes. */
+struct lonely {
+    struct index by_size, by_sample;
+    size_t *pair; /* owned: of each */
+    size_t n;
+};
+
+static uint64_t size_hash(const struct gguf_tensor *t)
+{
+    const uint64_t words[] = {t->type_id, t->nbytes};
+    return hash_name(words, sizeof(words));
+}
+
+static uint32_t number_of(const struct pair *p, size_t k)
+{
+    return k ? p->b : p->a;
+}
+
+static int gather(const struct pass *w, size_t k, struct lonely *l, const struct room *m)
+{
+    enum diff_status status = k ? DIFF_ONLY_B : DIFF_ONLY_A;
+    size_t n = 0;
+    for (size_t i = 0; i < w->pairs->n; i++)
+        n += w->pairs->of[i].status == status;
+    l->pair = calloc(n + 1, sizeof(*l->pair));
+    if (!l->pair || index_init(&l->by_size, n + 1) < 0 || index_init(&l->by_sample, n + 1) < 0)
+        return -ENOMEM;
+    for (size_t i = 0; i < w->pairs->n; i++) {
+        if (w->pairs->of[i].status != status)
+            continue;
+        uint32_t no = number_of(&w->pairs->of[i], k);
+        const struct gguf_tensor *t = tensor_of(w->side[k], no);
+        uint64_t hash;
+        int r = t->nbytes ? sample_hash(w->side[k], no, m->bytes[0], &hash) : 0;
+        if (r < 0)
+            return r;
+        if (t->nbytes) {
+            index_insert(&l->by_size, size_hash(t), (uint32_t)l->n);
+            index_insert(&l->by_sample, hash, (uint32_t)l->n);
+            l->pair[l->n++] = i;
+        }
+    }
+    return 0;
+}
+
+/* Tensor `no` of the other side: whose copy is it? */
+static int match(struct pass *w, size_t k, const struct lonely *l, uint32_t no,
+                 const struct room *m)
+{
+    const struct side *own = w->side[k], *other = w->side[!k];
+    uint64_t hash;
+    uint32_t i;
+    struct probe p = index_probe(&l->by_size, size_hash(tensor_of(other, no)));
+    if (!index_next(&l->by_size, &p, &i))
+        return 0;
+    int r = sample_hash(other, no, m->bytes[0], &hash);
+    if (r < 0)
+        return r;
+    p = index_probe(&l->by_sample, hash);
+    for (unsigned tries = 0; tries < TRIES && index_next(&l->by_sample, &p, &i);) {
+        struct tensor_diff *d = &w->result[l->pair[i]];
+        uint32_t mine = number_of(&w->pairs->of[l->pair[i]], k);
+        bool same = false;
+        if (d->twin != PAIR_NONE || tensor_of(own, mine)->type_id != tensor_of(other, no)->type_id)
+            continue;
+        r = same_bytes(own, mine, other, no, m, &same);
+        if (r < 0)
+            return r;
+        if (same)
+            d->twin = no;
+        tries++;
+    }
+    return 0;
+}
+
+static int find_twins(struct pass *w, size_t k, const struct room *m)
+{
+    struct lonely l = {0};
+    int r = gather(w, k, &l, m);
+    for (uint32_t i = 0; r == 0 && l.n && i < w->side[!k]->g->n_tensors; i++)
+        if (tensor_of(w->side[!k], i)->nbytes)
+            r = match(w, k, &l, i, m);
+    index_free(&l.by_size);
+    index_free(&l.by_sample);
+    free(l.pair);
+    return r;
+}
+
+static int twins(struct pass *w)
+{
+    struct room m = {0};
+    int r = room_make(&m);
+    /* Bytes of different orders are not looked for: what is the same there has the same name, mostly. */
+    for (size_t k = 0; k < 2 && r == 0 && w->side[0]->g->fmt.big == w->side[1]->g->fmt.big; k++)
+        r = find_twins(w, k, &m);
+    room_free(&m);
+    return r < 0 ? err_set(w->e, r, "cannot be read: %s", strerror(-r)) : 0;
+}
+
+/* ---- all of it ---- */
+
+double diff_error(const struct quant_distance *d)
+{
+    return d->squares > 0 ? sqrt(d->squares / d->squares_a) : 0;
+}
+
+double diff_cosine(const struct quant_distance *d)
+{
+    return d->squares_a > 0 && d->squares_b > 0
+               ? d->products / sqrt(d->squares_a) / sqrt(d->squares_b)
+               : (double)NAN;
+}
+
+static void begin(struct pass *w)
+{
+    for (size_t i = 0; i < w->pairs->n; i++) {
+        const struct pair *p = &w->pairs->of[i];
+        w->result[i] = (struct tensor_diff){.twin = PAIR_NONE, .max_at = UINT64_MAX};
+        if (p->a == PAIR_NONE || p->b == PAIR_NONE)
+            continue;
+        const struct gguf_tensor *x = tensor_of(w->side[0], p->a), *y = tensor_of(w->side[1], p->b);
+        w->result[i].type = x->type_id != y->type_id;
+        w->result[i].shape = !same_shape(w->side[0], p->a, w->side[1], p->b);
+        /* Of an unknown type the length is not known either. */
+        w->result[i].bytes = !w->result[i].type && !w->result[i].shape && x->nbytes != y->nbytes;
+    }
+}
+
+static bool within(const struct tensor_diff *d, double tolerance)
+{
+    return d->measured && d->apart == 0 && (d->sum.differ == 0 || diff_error(&d->sum) <= tolerance);
+}
+
+static void settle(struct pass *w)
+{
+    for (size_t i = 0; i < w->pairs->n; i++) {
+        struct pair *p = &w->pairs->of[i];
+        struct tensor_diff *d = &w->result[i];
+        bool differs = d->type || d->shape || d->bytes;
+        if (differs && (w->opt->tolerance < 0 || !within(d, w->opt->tolerance)))
+            p->status = DIFF_CHANGED;
+    }
+}
+
+int tensors_compare(const struct side *a, const struct side *b, struct pairs *p,
+                    const struct diff_options *o, struct tensor_diff *ret, struct err *e)
+{
+    struct pass w = {.side = {a, b}, .pairs = p, .result = ret, .opt = o, .e = e};
+    begin(&w);
+    int r = run(&w);
+    if (r == 0 && !o->quick) {
+        w.values = true;
+        r = run(&w);
+        for (size_t i = 0; r == 0 && i < p->n; i++)
+            ret[i].measured = work_of(&w, i) > 0;
+    }
+    if (r == 0)
+        r = twins(&w);
+    if (r == 0)
+        settle(&w);
+    return r;
+}

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT */
+/* diff/sequence: hunks are right, the fewest that can be, and bounded. */
+#include "cu_main.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/count.h"
+#include "diff/sequence.h"
+
+enum { MOST = 40 };
+
+static uint64_t state;
+
+static unsigned draw(unsigned n)
+{
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (unsigned)(state >> 33) % n;
+}
+
+/* The longest common subsequence, by the table that everyone knows. */
+static size_t common(const uint64_t *a, size_t n, const uint64_t *b, size_t m)
+{
+    size_t best[MOST + 1][MOST + 1] = {{0}};
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < m; k++) {
+            size_t more = best[i][k + 1] > best[i + 1][k] ? best[i][k + 1] : best[i + 1][k];
+            best[i + 1][k + 1] = a[i] == b[k] ? best[i][k] + 1 : more;
+        }
+    return best[n][m];
+}
+
+/* What is between hunks is the same in both; returns insertions and removals. */
+static size_t check(const uint64_t *a, size_t n, const uint64_t *b, size_t m, const struct hunks *h)
+{
+    size_t i = 0, k = 0, changes = 0;
+    for (size_t at = 0; at <= h->n; at++) {
+        struct hunk end = {n, 0, m, 0}, x = at < h->n ? h->of[at] : end;
+        CU_ASSERT_FATAL(x.a >= i && x.b >= k && x.a - i == x.b - k);
+        CU_ASSERT(at == 0 || at == h->n || x.a > i);
+        for (; i < x.a; i++, k++)
+            CU_ASSERT_EQUAL(a[i], b[k]);
+        i += x.n_a;
+        k += x.n_b;
+        changes += x.n_a + x.n_b;
+    }
+    CU_ASSERT_EQUAL(i, n);
+    CU_ASSERT_EQUAL(k, m);
+    return changes;
+}
+
+static void test_random(void)
+{
+    state = 1;
+    for (unsigned times = 0; times < 20000; times++) {
+        uint64_t a[MOST], b[MOST];
+        size_t n = draw(MOST + 1), m = draw(MOST + 1);
+        unsigned letters = 1 + draw(6);
+        for (size_t i = 0; i < n; i++)
+            a[i] = draw(letters);
+        for (size_t i = 0; i < m; i++)
+            b[i] = draw(letters);
+        struct hunks h = HUNKS_INIT;
+        CU_ASSERT_EQUAL_FATAL(sequence_diff(a, n, b, m, &h), 0);
+        CU_ASSERT_EQUAL(check(a, n, b, m, &h), n + m - 2 * common(a, n, b, m));
+        hunks_free(&h);
+    }
+}
+
+static uint64_t *numbers(size_t n, uint64_t first)
+{
+    uint64_t *ret = malloc(n * sizeof(*ret));
+    for (size_t i = 0; ret && i < n; i++)
+        ret[i] = first + i;
+    return ret;
+}
+
+/* A vocabulary: 12 changed, 5 inserted at one place. */
+static void test_long(void)
+{
+    enum { N = 256000 };
+    uint64_t *a = numbers(N, 0), *b = numbers(N + 5, 0);
+    CU_ASSERT_FATAL(a && b);
+    memmove(b + 1005, b + 1000, (N - 1000) * sizeof(*b));
+    for (size_t i = 0; i < 5; i++)
+        b[1000 + i] = 1000000 + i;
+    for (size_t i = 0; i < 12; i++)
+        b[20000 * (i + 1)] = 2000000 + i;
+    struct hunks h = HUNKS_INIT;
+    CU_ASSERT_EQUAL(sequence_diff(a, N, b, N + 5, &h), 0);
+    CU_ASSERT_EQUAL(h.n, 13);
+    CU_ASSERT_EQUAL(check(a, N, b, N + 5, &h), 5 + 2 * 12);
+    hunks_free(&h);
+    free(a);
+    free(b);
+}
+
+/* All of it differs: element by element, in bounded time. */
+static void test_unlike(void)
+{
+    enum { N = 300000, M = 200000 };
+    uint64_t *a = numbers(N, 0), *b = numbers(M, 1u << 30);
+    CU_ASSERT_FATAL(a && b);
+    b[M / 2] = a[M / 2];
+    b[M / 2 + 1] = a[M / 2 + 1];
+    struct hunks h = HUNKS_INIT;
+    CU_ASSERT_EQUAL(sequence_diff(a, N, b, M, &h), 0);
+    CU_ASSERT_EQUAL(h.n, 2);
+    CU_ASSERT_EQUAL(check(a, N, b, M, &h), N + M - 4);
+    hunks_free(&h);
+    free(a);
+    free(b);
+}
+
+static void test_equal(void)
+{
+    struct hunks h = HUNKS_INIT;
+    const uint64_t a[] = {1, 2, 3};
+    CU_ASSERT_EQUAL(sequence_diff(a, COUNT(a), a, COUNT(a), &h), 0);
+    CU_ASSERT_EQUAL(h.n, 0);
+    CU_ASSERT_EQUAL(sequence_diff(a, 0, a, 0, &h), 0);
+    CU_ASSERT_EQUAL(h.n, 0);
+    CU_ASSERT_EQUAL(sequence_diff(a, 0, a, 3, &h), 0);
+    CU_ASSERT_EQUAL_FATAL(h.n, 1);
+    CU_ASSERT(h.of[0].n_a == 0 && h.of[0].n_b == 3);
+    hunks_free(&h);
+}
+
+static CU_TestInfo tests[] = {
+    {"random sequences, with the fewest changes", test_random},
+    {"few changes of a long one", test_long},
+    {"sequences that are not alike take bounded time", test_unlike},
+    {"equal and empty ones", test_equal},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("sequence", tests)
