@@ -50,13 +50,49 @@ bool commit_parse(const void *bytes, size_t n, char ret[COMMIT_DIGITS + 1])
     return is_commit(ret);
 }
 
-bool has_repo(struct reach *r, const struct found *dir, const char *folder)
+/* The folder of a repository, or what a link of its name leads to: it was moved. */
+static int open_repo(struct reach *r, const struct found *dir, const char *folder, bool *linked,
+                     struct found *ret)
 {
+    int e = reach_open(r, dir, folder, REACH_NO_LINKS, ret);
+    *linked = e == -ELOOP;
+    return *linked ? reach_open(r, dir, folder, REACH_LINKS, ret) : e;
+}
+
+/* The name before "/snapshots". */
+static void repo_of(const char *snapshots, char folder[TREE_NAME_MAX + 1])
+{
+    (void)snprintf(folder, TREE_NAME_MAX + 1, "%.*s", (int)strcspn(snapshots, "/"), snapshots);
+}
+
+/* A look: 1 if it is a repository; of a link its real path. */
+static int look_for_repo(struct reach *r, const struct found *dir, const char *snapshots,
+                         struct buf *out)
+{
+    char folder[TREE_NAME_MAX + 1];
+    struct found repo = FOUND_NONE, f = FOUND_NONE;
+    bool linked;
+    repo_of(snapshots, folder);
+    int e = open_repo(r, dir, folder, &linked, &repo);
+    if (e == 0)
+        e = reach_open(r, &repo, "snapshots", REACH_NO_LINKS, &f);
+    bool is = e == 0 && S_ISDIR(f.st.st_mode);
+    if (is && linked)
+        buf_add(out, repo.path, strlen(repo.path) + 1);
+    reach_close(&f);
+    reach_close(&repo);
+    return is && buf_error(out) == 0;
+}
+
+bool has_repo(struct reach *r, const struct place *p, const struct found *dir, const char *folder)
+{
+    CLEANUP(buf_free) struct buf target = BUF_INIT;
     char org[TREE_NAME_MAX + 1], name[TREE_NAME_MAX + 1], path[TREE_NAME_MAX + 16];
     if (!repo_name(folder, org, name))
         return false;
     (void)snprintf(path, sizeof(path), "%s/snapshots", folder);
-    return has_folder(r, dir, path, REACH_NO_LINKS) != 0;
+    int is = look(r, look_for_repo, dir, path, &target);
+    return is != 0 && (!target.len || !place_goes_round(r, p, (const char *)target.data));
 }
 
 bool is_repo(struct reach *r, const struct found *dir)
@@ -139,8 +175,9 @@ static int commits_load(struct reach *r, const struct found *dir, const char *fo
                         struct commits *ret)
 {
     struct found repo = FOUND_NONE;
+    bool linked;
     *ret = (struct commits){.dir = FOUND_NONE, .main = SIZE_MAX};
-    int e = reach_open(r, dir, folder, REACH_NO_LINKS, &repo);
+    int e = open_repo(r, dir, folder, &linked, &repo);
     if (e == 0)
         e = reach_open(r, &repo, "snapshots", REACH_NO_LINKS, &ret->dir);
     if (e == 0)
@@ -160,7 +197,7 @@ static int look_at_commits(struct reach *r, const struct found *dir, const char 
 {
     struct commits c;
     char folder[TREE_NAME_MAX + 1];
-    (void)snprintf(folder, sizeof(folder), "%.*s", (int)strcspn(snapshots, "/"), snapshots);
+    repo_of(snapshots, folder);
     int e = commits_load(r, dir, folder, &c);
     for (size_t i = 0; e == 0 && i < c.names->n; i++) {
         if (!is_revision(&c, i))
@@ -228,15 +265,24 @@ int repo_item(struct reach *r, const struct place *p, const struct found *dir,
               const struct ref *ref, struct item *ret)
 {
     CLEANUP(buf_free) struct buf path = BUF_INIT;
-    struct found f = FOUND_NONE;
+    struct found repo = FOUND_NONE, f = FOUND_NONE;
     struct place below;
-    buf_printf(&path, "%s/snapshots/%s", ref->a, ref->b);
+    bool linked = false;
+    buf_printf(&path, "snapshots/%s", ref->b);
     buf_char(&path, '\0');
     int e = buf_error(&path);
     if (e == 0)
-        e = reach_open(r, dir, (const char *)path.data, REACH_NO_LINKS, &f);
+        e = open_repo(r, dir, ref->a, &linked, &repo);
+    if (e == 0 && linked && place_goes_round(r, p, repo.path))
+        e = -ENOENT;
+    if (e == 0)
+        e = reach_open(r, &repo, (const char *)path.data, REACH_NO_LINKS, &f);
+    f.linked |= linked;
+    reach_close(&repo);
     if (e == 0)
         e = place_make(p, PLACE_FOLDER, f.path, NULL, NULL, NULL, &below);
+    if (e == 0 && linked && (e = place_follow(p, &below)) < 0)
+        place_free(&below);
     if (e < 0) {
         reach_close(&f);
         return e;
@@ -259,7 +305,8 @@ static int list_org(struct reach *r, const struct place *p, const struct found *
         const char *folder = name_at(names, i);
         if (strncmp(folder, start, n) != 0)
             break;
-        if (names->name[i].type == DT_DIR && repo_name(folder, org, name))
+        if (names->name[i].type != DT_UNKNOWN && repo_name(folder, org, name) &&
+            (names->name[i].type == DT_DIR || has_repo(r, p, dir, folder)))
             e = repo_list(r, dir, folder, name, ret);
     }
     names_free(r, names);

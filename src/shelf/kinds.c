@@ -75,16 +75,16 @@ int place_find(struct reach *r, const struct place *p, const struct listing *lis
     struct listing own = LISTING_INIT;
     const struct store_kind *store;
     struct ref ref = {.b = ""};
-    if (name[0] == '.' || strlen(name) > TREE_NAME_MAX)
+    if (strlen(name) > TREE_NAME_MAX)
         return -ENOENT;
     int e = open_place(r, p, &dir, &store);
     if (e < 0)
         return e;
     e = shown_name(name, raw);
     if (e == 0)
-        e = raw[0] == '.'  ? -ENOENT
-            : !store->find ? -EAGAIN
-                           : store->find(r, p, &dir, raw, room, &ref);
+        e = is_hidden(raw) && store != &store_plain ? -ENOENT
+            : !store->find                          ? -EAGAIN
+                                                    : store->find(r, p, &dir, raw, room, &ref);
     else if (e == -ENAMETOOLONG)
         e = -EAGAIN;
     if (e == -EAGAIN && !list) {

@@ -10,13 +10,17 @@
 #define MEDIA "application/vnd.ollama.image."
 #define DIGEST "sha256:"
 
-/* The layers that are shown, by the last word of their media type; in the order of the listing. */
+/* The layers that are shown, by the last word of their media type; in the order of the listing. Those
+ * of one name stand together. */
 static const struct {
-    const char *word;
+    const char *word, *name;
     bool model;
 } shown[] = {
-    {"model", true},   {"projector", true}, {"adapter", true},  {"template", false},
-    {"system", false}, {"params", false},   {"license", false}, {"messages", false},
+    {"model", "model", true},        {"projector", "projector", true},
+    {"adapter", "adapter", true},    {"draft", "draft", true},
+    {"template", "template", false}, {"prompt", "template", false}, /* what it was called before */
+    {"system", "system", false},     {"params", "params", false},
+    {"license", "license", false},   {"messages", "messages", false},
 };
 
 #define SHOWN (sizeof(shown) / sizeof(shown[0]))
@@ -26,16 +30,29 @@ static const char *string_of(const cJSON *object, const char *name)
     return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, name));
 }
 
+/* The last word of a layer's media type; "": it is not one of ollama's. */
+static const char *word_of(const cJSON *layer)
+{
+    const char *type = string_of(layer, "mediaType");
+    return type && strncmp(type, MEDIA, strlen(MEDIA)) == 0 ? type + strlen(MEDIA) : "";
+}
+
 /* The row of a layer; SHOWN if it is not shown. */
 static size_t kind_of(const cJSON *layer)
 {
-    const char *type = string_of(layer, "mediaType");
+    const char *word = word_of(layer);
     size_t k = 0;
-    if (!type || strncmp(type, MEDIA, strlen(MEDIA)) != 0)
-        return SHOWN;
-    while (k < SHOWN && strcmp(type + strlen(MEDIA), shown[k].word) != 0)
+    while (k < SHOWN && strcmp(word, shown[k].word) != 0)
         k++;
     return k;
+}
+
+/* True if a layer is one tensor. Parameters may stand behind the type. */
+static bool is_tensor(const cJSON *layer)
+{
+    const char *word = word_of(layer);
+    return strcspn(word, "; ") == strlen("tensor") &&
+           strncmp(word, "tensor", strlen("tensor")) == 0;
 }
 
 static bool digest_of(const cJSON *layer, char ret[DIGEST_DIGITS + 1])
@@ -64,7 +81,7 @@ static int add_kind(const cJSON *layers, size_t kind, struct manifest *m, struct
         if (!digest_of(at, l->digest))
             return err_set(e, -EBADMSG, "layer %zu: the digest is not sha256:<64 hex digits>",
                            number - 1);
-        l->name = shown[kind].word;
+        l->name = shown[kind].name;
         l->model = shown[kind].model;
         m->models += l->model;
         m->n++;
@@ -86,7 +103,9 @@ static int read_layers(const cJSON *top, struct manifest *m, struct err *e)
     m->layer = calloc((size_t)n + 1, sizeof(*m->layer));
     if (!m->layer)
         return err_set(e, -ENOMEM, "no memory");
+    const cJSON *at;
     int r = 0;
+    cJSON_ArrayForEach(at, layers) m->tensors += is_tensor(at);
     for (size_t k = 0; k < SHOWN && r == 0; k++)
         r = add_kind(layers, k, m, e);
     return r;

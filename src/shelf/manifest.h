@@ -28,7 +28,8 @@ struct layer {
 struct manifest {
     struct layer *layer; /* owned; models first; those of one name follow each other */
     size_t n;
-    size_t models; /* how many of them are models */
+    size_t models;  /* how many of them are models */
+    size_t tensors; /* layers that are a tensor each; not shown */
 };
 
 /* 0, or -EBADMSG, -EFBIG, -ENOMEM with a line. */

@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/far.h"
 #include "shelf/store.h"
 
 /* A folder that was changed this many seconds ago or less may change again within one tick of its
@@ -68,6 +69,8 @@ static int add_name(struct reach *r, const struct found *dir, const struct diren
 {
     size_t len = strlen(d->d_name) + 1;
     uint8_t type = d->d_type == DT_UNKNOWN ? look_up_type(r, dir, d->d_name) : d->d_type;
+    if (is_hidden(d->d_name) && type != DT_DIR && type != DT_LNK)
+        return 0;
     int e = array_grow(&n->name, &n->cap, n->n, sizeof(*n->name));
     if (e == 0 && n->texts.len + len > UINT32_MAX)
         e = -ENOMEM;
@@ -88,7 +91,8 @@ static int read_names(struct reach *r, const struct found *dir, int fd, struct n
         return e;
     }
     while (e == 0 && (errno = 0, d = readdir(list)))
-        e = d->d_name[0] == '.' ? 0 : add_name(r, dir, d, n);
+        e = strcmp(d->d_name, ".") == 0 || strcmp(d->d_name, "..") == 0 ? 0
+                                                                        : add_name(r, dir, d, n);
     if (e == 0)
         e = -errno; /* of readdir(): 0 at the end */
     (void)closedir(list);
@@ -164,12 +168,18 @@ static struct kept_names *make_room(struct reach *r, const struct stat *st, size
     }
 }
 
-static void keep(struct reach *r, const struct stat *st, unsigned looks, struct names *n)
+/* True if a folder's times will show any change from now on. Those of a disk elsewhere, or of a
+ * file system that is a program, may never change, or arrive late. */
+static bool is_settled(int fd, const struct stat *st)
 {
     struct timespec now;
     (void)clock_gettime(CLOCK_REALTIME, &now);
-    if (st->st_ctim.tv_sec > now.tv_sec - SETTLED || st->st_mtim.tv_sec > now.tv_sec - SETTLED)
-        return;
+    return st->st_ctim.tv_sec <= now.tv_sec - SETTLED &&
+           st->st_mtim.tv_sec <= now.tv_sec - SETTLED && !far_file(fd);
+}
+
+static void keep(struct reach *r, const struct stat *st, unsigned looks, struct names *n)
+{
     (void)pthread_mutex_lock(&r->lock);
     struct kept_names *k = make_room(r, st, n->texts.cap);
     if (k) {
@@ -201,8 +211,9 @@ int names_load(struct reach *r, const struct found *dir, const struct names **re
         return -ENOMEM;
     }
     n->refs = 1;
+    bool settled = is_settled(fd, &st); /* before it is read */
     e = read_names(r, dir, fd, n);
-    if (e == 0)
+    if (e == 0 && settled)
         keep(r, &st, looks, n);
     if (e == 0)
         *ret = n;

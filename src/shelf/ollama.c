@@ -63,10 +63,11 @@ static int load(struct reach *r, const struct found *dir, const char *host, cons
     return n;
 }
 
-/* True if it is to be shown: a manifest with a model, or one that cannot be read. */
+/* True if it is to be shown: a manifest with a model, or one that cannot be read. A model of tensors in
+ * files of their own is shown as one that cannot. */
 static bool is_model(int loaded, struct manifest *m)
 {
-    bool is = loaded < 0 ? loaded != -ENOENT : m->models > 0;
+    bool is = loaded < 0 ? loaded != -ENOENT : m->models > 0 || m->tensors > 0;
     manifest_free(m);
     return is;
 }
@@ -123,7 +124,8 @@ static int list_space(struct reach *r, const struct found *dir, const char *host
     if (e == 0)
         e = names_load(r, &f, &models);
     for (size_t i = 0; e == 0 && i < models->n; i++)
-        if (models->name[i].type == DT_DIR && !strchr(name_at(models, i), ':'))
+        if (models->name[i].type == DT_DIR && !is_hidden(name_at(models, i)) &&
+            !strchr(name_at(models, i), ':'))
             e = list_tags(r, &f, name_at(models, i), ret);
     names_free(r, models);
     reach_close(&f);
@@ -144,11 +146,21 @@ static int find_tag(struct reach *r, const struct found *dir, const char *host, 
     return is_model(load(r, dir, host, space, room, &m, NULL), &m) ? 0 : -ENOENT;
 }
 
+static int load_model(struct reach *r, const struct found *dir, const char *host, const char *space,
+                      const char *tag, struct err *e)
+{
+    struct manifest m = {0};
+    int n = load(r, dir, host, space, tag, &m, e);
+    if (n == 0 && m.models == 0 && m.tensors > 0)
+        n = err_set(e, -EBADMSG, "has each tensor in a file of its own, not a GGUF file");
+    manifest_free(&m);
+    return n;
+}
+
 /* A tag is a folder, or a model that cannot be shown if its manifest is broken. */
 static int tag_item(struct reach *r, const struct place *p, const struct found *dir,
                     const char *host, const char *space, const char *tag, struct item *ret)
 {
-    struct manifest m = {0};
     struct err why = {0};
     char path[PATH_ROOM];
     struct found folder = FOUND_NONE, file = FOUND_NONE;
@@ -157,7 +169,7 @@ static int tag_item(struct reach *r, const struct place *p, const struct found *
     int e = open_below(r, dir, path, &folder);
     if (e == 0)
         e = reach_open(r, &folder, strchr(tag, '/') + 1, REACH_NO_LINKS, &file);
-    if (e == 0 && load(r, dir, host, space, tag, &m, &why) < 0) {
+    if (e == 0 && load_model(r, dir, host, space, tag, &why) < 0) {
         e = item_file(r, p, &folder, strchr(tag, '/') + 1, ITEM_MODEL, ret);
         if (e == 0) {
             ret->store = true;
@@ -172,7 +184,6 @@ static int tag_item(struct reach *r, const struct place *p, const struct found *
             e = item_folder(p, &folder, &below, ret);
         }
     }
-    manifest_free(&m);
     reach_close(&file);
     reach_close(&folder);
     return e;
@@ -210,7 +221,7 @@ static int list_folders(struct reach *r, const struct found *dir, const char *pa
         e = names_load(r, &f, &names);
     for (size_t i = 0; e == 0 && i < names->n; i++) {
         struct ref ref = {.kind = kind, .a = name_at(names, i), .b = ""};
-        if (names->name[i].type == DT_DIR && strcmp(ref.a, except) != 0)
+        if (names->name[i].type == DT_DIR && !is_hidden(ref.a) && strcmp(ref.a, except) != 0)
             e = listing_add(ret, ref.a, &ref);
     }
     names_free(r, names);

@@ -28,6 +28,8 @@ int place_make(const struct place *p, enum place_kind kind, const char *path, co
                       .store = p->store || kind != PLACE_FOLDER,
                       .links = p->links};
     bool ok = n.path != NULL;
+    for (unsigned i = 0; i < n.links; i++)
+        ok &= (n.passed[i] = strdup(p->passed[i])) != NULL;
     for (int i = 0; i < 3; i++) {
         n.part[i] = part[i] ? strdup(part[i]) : NULL;
         ok &= !part[i] || n.part[i];
@@ -53,6 +55,8 @@ void place_free(struct place *p)
     free(p->path);
     for (int i = 0; i < 3; i++)
         free(p->part[i]);
+    for (unsigned i = 0; i < p->links; i++)
+        free(p->passed[i]);
     *p = (struct place){0};
 }
 
@@ -63,9 +67,34 @@ static bool same_text(const char *a, const char *b)
 
 bool place_same(const struct place *a, const struct place *b)
 {
-    return a->kind == b->kind && a->store == b->store && a->links == b->links &&
-           same_text(a->path, b->path) && same_text(a->part[0], b->part[0]) &&
-           same_text(a->part[1], b->part[1]) && same_text(a->part[2], b->part[2]);
+    bool same_way = a->links == b->links;
+    for (unsigned i = 0; same_way && i < a->links; i++)
+        same_way = strcmp(a->passed[i], b->passed[i]) == 0;
+    return same_way && a->kind == b->kind && a->store == b->store && same_text(a->path, b->path) &&
+           same_text(a->part[0], b->part[0]) && same_text(a->part[1], b->part[1]) &&
+           same_text(a->part[2], b->part[2]);
+}
+
+int place_follow(const struct place *p, struct place *below)
+{
+    below->passed[below->links] = strdup(p->path);
+    below->links += below->passed[below->links] != NULL;
+    return below->links > p->links ? 0 : -ENOMEM;
+}
+
+/* True if the real path `path` is the folder at `above`, or below it. */
+static bool is_below(const char *path, const char *above)
+{
+    size_t n = strlen(above);
+    return strncmp(path, above, n) == 0 && (path[n] == '/' || path[n] == '\0' || n == 1);
+}
+
+bool place_goes_round(const struct reach *r, const struct place *p, const char *path)
+{
+    bool round = p->links == PLACE_LINKS_MAX || is_below(p->path, path) || is_below(r->path, path);
+    for (unsigned i = 0; i < p->links && !round; i++)
+        round = is_below(p->passed[i], path);
+    return round;
 }
 
 /* ---- items ---- */

@@ -27,8 +27,8 @@
 #include "shelf/reach.h"
 #include "text/name.h"
 
-/* Links to folders on the way to a place: more than people use, so that folders that link to each
- * other end somewhere. */
+/* Links to folders on the way to a place: more than people use, so that many folders that link to each
+ * other have few ways through them. */
 #define PLACE_LINKS_MAX 8
 
 /* A host of manifests that is not shown. */
@@ -47,10 +47,12 @@ enum place_kind {
 
 struct place {
     enum place_kind kind;
-    char *path;     /* owned; the real path of the folder that it stands for; of a store its own */
-    char *part[3];  /* owned; may be NULL */
-    bool store;     /* it is in a store: what is in it is not edited */
-    unsigned links; /* to folders, on the way to it */
+    char *path;    /* owned; the real path of the folder that it stands for; of a store its own */
+    char *part[3]; /* owned; may be NULL */
+    bool store;    /* it is in a store: what is in it is not edited */
+    /* Owned: real paths of the folders whose links were followed on the way to it. */
+    char *passed[PLACE_LINKS_MAX];
+    unsigned links; /* how many */
 };
 
 /* What an entry refers to, by the names in its place's folder. */
@@ -111,7 +113,7 @@ struct item {
 int place_top(struct reach *r, struct place *ret);
 int place_copy(const struct place *p, struct place *ret);
 void place_free(struct place *p);
-/* True if both show the same: below one that more links lead to, fewer are followed. */
+/* True if both show the same: which links are followed below one depends on the way to it. */
 bool place_same(const struct place *a, const struct place *b);
 
 /* What it shows now. 0, -ENOENT (it is gone), -errno. */

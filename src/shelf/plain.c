@@ -60,20 +60,6 @@ static bool is_blob(struct reach *r, const struct found *dir, const char *name)
 
 /* ---- folders ---- */
 
-/* True if the real path `path` is the folder at `above`, or below it. */
-static bool is_below(const char *path, const char *above)
-{
-    size_t n = strlen(above);
-    return strncmp(path, above, n) == 0 && (path[n] == '/' || path[n] == '\0' || n == 1);
-}
-
-/* A link to a folder is not followed to one that holds this place or the shelf: that would go on for
- * ever. */
-static bool goes_round(const struct reach *r, const struct place *p, const char *path)
-{
-    return is_below(p->path, path) || is_below(r->path, path) || p->links >= PLACE_LINKS_MAX;
-}
-
 static int folder_item(struct reach *r, const struct place *p, const struct found *dir,
                        const char *name, struct item *ret)
 {
@@ -85,15 +71,16 @@ static int folder_item(struct reach *r, const struct place *p, const struct foun
         e = reach_open(r, dir, name, REACH_LINKS, &f);
     if (e == -EXDEV || (e == 0 && !S_ISDIR(f.st.st_mode)))
         e = -ENOENT;
-    if (e == 0 && linked && goes_round(r, p, f.path))
+    if (e == 0 && linked && place_goes_round(r, p, f.path))
         e = -ENOENT;
     if (e == 0)
         e = place_make(p, PLACE_FOLDER, f.path, NULL, NULL, NULL, &below);
+    if (e == 0 && linked && (e = place_follow(p, &below)) < 0)
+        place_free(&below);
     if (e < 0) {
         reach_close(&f);
         return e;
     }
-    below.links += linked;
     return item_folder(p, &f, &below, ret);
 }
 
@@ -116,7 +103,37 @@ static bool is_shown_folder(struct reach *r, const struct place *p, const struct
 {
     CLEANUP(buf_free) struct buf path = BUF_INIT;
     int is = look(r, look_for_folder, dir, name, &path);
-    return is == -ETIMEDOUT || (is > 0 && !goes_round(r, p, (const char *)path.data));
+    return is == -ETIMEDOUT || (is > 0 && !place_goes_round(r, p, (const char *)path.data));
+}
+
+/* A look: 1 if a folder is an ollama store, or holds repositories of a Hugging Face cache. */
+static int look_for_store(struct reach *r, const struct found *dir, const char *name,
+                          struct buf *out)
+{
+    struct found f = FOUND_NONE;
+    struct place own = {.path = (char *)dir->path};
+    const struct names *names = NULL;
+    (void)out;
+    bool is = reach_open(r, dir, name, REACH_LINKS, &f) == 0 && S_ISDIR(f.st.st_mode);
+    bool store = is && is_ollama(r, &f);
+    if (is && !store && names_load(r, &f, &names) == 0)
+        for (size_t i = names_from(names, "models--"); i < names->n && !store; i++) {
+            if (strncmp(name_at(names, i), "models--", 8) != 0)
+                break;
+            store = has_repo(r, &own, &f, name_at(names, i));
+        }
+    names_free(r, names);
+    reach_close(&f);
+    return store;
+}
+
+/* Hidden folders are shown only if they are stores themselves. */
+static bool is_left_out(struct reach *r, const struct place *p, const struct found *dir,
+                        const char *name)
+{
+    struct buf none = BUF_INIT;
+    return is_hidden(name) && (p->store || strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
+                               look(r, look_for_store, dir, name, &none) <= 0);
 }
 
 /* ---- listing ---- */
@@ -126,7 +143,9 @@ static int add_single(struct reach *r, const struct place *p, const struct found
                       const char *name, uint8_t type, struct listing *ret)
 {
     struct ref ref = {.a = name, .b = "", .kind = REF_MODEL, .here = type == DT_REG};
-    bool file = type == DT_REG || type == DT_LNK;
+    bool file = type == DT_REG || type == DT_LNK, folder = type == DT_DIR || type == DT_LNK;
+    if (is_left_out(r, p, dir, name) || (folder && !p->store && has_repo(r, p, dir, name)))
+        return 0;
     if (type == DT_DIR)
         ref.kind = REF_FOLDER;
     else if (file && named_gguf(name))
@@ -135,7 +154,7 @@ static int add_single(struct reach *r, const struct place *p, const struct found
         ref.kind = REF_FOLDER;
     else if (!file || !is_blob(r, dir, name))
         return 0;
-    return type == DT_DIR && !p->store && has_repo(r, dir, name) ? 0 : listing_add(ret, name, &ref);
+    return listing_add(ret, name, &ref);
 }
 
 /* One of a folder's split models: by name and number of files. */
@@ -191,6 +210,8 @@ static int add_splits(const struct names *names, struct listing *ret)
     for (size_t i = 0; e == 0 && i < names->n; i++) {
         uint8_t type = names->name[i].type;
         uint32_t files = type == DT_REG || type == DT_LNK ? shard_of(name_at(names, i), shown) : 0;
+        if (is_hidden(name_at(names, i)))
+            files = 0;
         if (files)
             e = array_grow(&g, &cap, n, sizeof(*g));
         if (files && e == 0)
@@ -205,15 +226,15 @@ static int add_splits(const struct names *names, struct listing *ret)
 }
 
 /* Organisations, and repositories without one. Names are sorted: those of one follow each other. */
-static int add_repos(struct reach *r, const struct found *dir, const struct names *names,
-                     struct listing *ret)
+static int add_repos(struct reach *r, const struct place *p, const struct found *dir,
+                     const struct names *names, struct listing *ret)
 {
     char org[TREE_NAME_MAX + 1], name[TREE_NAME_MAX + 1], last[TREE_NAME_MAX + 1] = "";
     int e = 0;
     for (size_t i = 0; e == 0 && i < names->n; i++) {
         const char *folder = name_at(names, i);
-        if (names->name[i].type != DT_DIR || !repo_name(folder, org, name) ||
-            (org[0] && strcmp(org, last) == 0) || !has_repo(r, dir, folder))
+        if (!repo_name(folder, org, name) || (org[0] && strcmp(org, last) == 0) ||
+            names->name[i].type == DT_UNKNOWN || !has_repo(r, p, dir, folder))
             continue;
         struct ref ref = {.kind = REF_ORG, .a = org, .b = ""};
         e = org[0] ? listing_add(ret, org, &ref) : repo_list(r, dir, folder, name, ret);
@@ -238,7 +259,7 @@ static int list(struct reach *r, const struct place *p, const struct found *dir,
     if (e == 0)
         e = add_splits(names, ret);
     if (e == 0 && !p->store)
-        e = add_repos(r, dir, names, ret);
+        e = add_repos(r, p, dir, names, ret);
     names_free(r, names);
     return e;
 }
@@ -272,8 +293,8 @@ static int find_split(const struct names *names, const char *name,
 }
 
 /* The organisation that is shown by this name; -EAGAIN if a repository without one may be. */
-static int find_org(struct reach *r, const struct found *dir, const struct names *names,
-                    const char *name, struct ref *ref)
+static int find_org(struct reach *r, const struct place *p, const struct found *dir,
+                    const struct names *names, const char *name, struct ref *ref)
 {
     char start[TREE_NAME_MAX + 16], org[TREE_NAME_MAX + 1], rest[TREE_NAME_MAX + 1];
     size_t n = (size_t)snprintf(start, sizeof(start), "models--%s", name),
@@ -286,8 +307,8 @@ static int find_org(struct reach *r, const struct found *dir, const struct names
         const char *folder = name_at(names, i);
         if (strncmp(folder, start, n + 2) != 0)
             break;
-        if (names->name[i].type == DT_DIR && repo_name(folder, org, rest) &&
-            strcmp(org, name) == 0 && has_repo(r, dir, folder)) {
+        if (names->name[i].type != DT_UNKNOWN && repo_name(folder, org, rest) &&
+            strcmp(org, name) == 0 && has_repo(r, p, dir, folder)) {
             ref->kind = REF_ORG;
             return 0;
         }
@@ -312,7 +333,7 @@ static int find_in_names(struct reach *r, const struct place *p, const struct fo
     else
         e = model ? find_split(names, name, room, ref) : -ENOENT;
     if (e == -ENOENT && !p->store)
-        e = find_org(r, dir, names, name, ref);
+        e = find_org(r, p, dir, names, name, ref);
     names_free(r, names);
     return e;
 }
@@ -327,11 +348,14 @@ static int find(struct reach *r, const struct place *p, const struct found *dir,
     int e = reach_open(r, dir, name, REACH_NO_LINKS, &f);
     mode_t type = e == 0 ? f.st.st_mode & S_IFMT : e == -ELOOP ? S_IFLNK : 0;
     reach_close(&f);
-    if (type == S_IFDIR && (p->store || !has_repo(r, dir, name))) {
+    if (is_left_out(r, p, dir, name))
+        return -ENOENT;
+    bool repo = !p->store && (type == S_IFDIR || type == S_IFLNK) && has_repo(r, p, dir, name);
+    if (type == S_IFDIR && !repo) {
         ref->kind = REF_FOLDER;
         return 0;
     }
-    if (type == S_IFREG || type == S_IFLNK) {
+    if (!repo && (type == S_IFREG || type == S_IFLNK)) {
         ref->kind = REF_MODEL;
         if (named_gguf(name) && !shard_of(name, shown))
             return 0;

@@ -25,7 +25,7 @@ int shown_name(const char *shown, char name[TREE_NAME_MAX + 1]);
 
 /* ---- folders ---- */
 
-/* Names of a folder but hidden ones, and their types; DT_UNKNOWN: not to be looked at. */
+/* Names of a folder but those of hidden files, and their types; DT_UNKNOWN: not to be looked at. */
 struct names {
     struct buf texts;
     struct name {
@@ -42,6 +42,10 @@ struct names {
  * NULL).
  */
 int names_load(struct reach *r, const struct found *dir, const struct names **ret);
+static inline bool is_hidden(const char *name)
+{
+    return name[0] == '.';
+}
 /* The number of the first name that is not before `text`. */
 size_t names_from(const struct names *n, const char *text);
 static inline const char *name_at(const struct names *n, size_t i)
@@ -64,6 +68,11 @@ bool is_shortage(int e);
 /* A place below p: kind and parts; the path is p's if `path` is NULL. 0, -ENOMEM. */
 int place_make(const struct place *p, enum place_kind kind, const char *path, const char *a,
                const char *b, const char *c, struct place *ret);
+/* A link in p leads to the place `below`, which was made of p. 0, -ENOMEM. */
+int place_follow(const struct place *p, struct place *below);
+/* True if a link in p to this real path is not to be followed: what holds a folder that was passed on
+ * the way would be shown in itself, for ever. */
+bool place_goes_round(const struct reach *r, const struct place *p, const char *path);
 /* An item that is a folder in p: `f` (whose path it takes, closed) with this place. */
 int item_folder(const struct place *p, struct found *f, struct place *place, struct item *ret);
 /* An item that is the file `name` in the folder `dir`: a model, or a text. It need not exist. */
@@ -101,8 +110,9 @@ bool is_repo(struct reach *r, const struct found *dir);
  * "models--org--name" in two parts ("" and name if there is no organisation). False: another name.
  */
 bool repo_name(const char *folder, char org[TREE_NAME_MAX + 1], char name[TREE_NAME_MAX + 1]);
-/* True if `folder` in dir is a repository, or is named as one on a disk that does not answer. */
-bool has_repo(struct reach *r, const struct found *dir, const char *folder);
+/* True if `folder` of a place is a repository, or a link to one; or is named as one on a disk that does
+ * not answer. dir: the place's folder. */
+bool has_repo(struct reach *r, const struct place *p, const struct found *dir, const char *folder);
 /* Add a repository's revisions, as NAME and NAME@COMMIT. Nothing if it has none, or if its disk does
  * not answer. */
 int repo_list(struct reach *r, const struct found *dir, const char *folder, const char *name,

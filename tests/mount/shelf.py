@@ -74,6 +74,18 @@ class Stores(Shelf):
                              self.top + '/s-00002-of-00002.gguf')
             self.assertEqual(mountlib.get(at + '/a.gguf/source'), llama.image())
 
+    def test_links_in_a_circle(self):
+        """Programs that walk through folders that link to each other find no folder in itself."""
+        self.put('b/m.gguf')
+        for link, target in (('a/to', '../b'), ('b/to', '../c'), ('c/to', '../a'), ('c/back', '../b')):
+            self.link(link, target)
+        with Mount(self.top) as at:
+            for command in ('find', 'du'):
+                done = run(command, at)
+                self.assertEqual((done.returncode, done.err), (0, ''))
+            self.assertTrue(os.path.isdir(at + '/c/to/to/m.gguf'))
+            self.assertEqual(os.listdir(at + '/a/to/to'), [])
+
     def test_links_to_shards(self):
         """A link to a file of a split model stands for the whole model, as in a mount of its own; in `source`, edits, and
         for the files that come and go, too."""
@@ -136,8 +148,8 @@ class Stores(Shelf):
         self.put('manifests/example.org/library/far/q4', manifest(('model', A64)))
         self.put(LIBRARY + '/broken/1', manifest(('model', '../../../etc/passwd')))
         with Mount(self.top) as at:
-            models = {'broken:1', 'tiny:1k/model', 'tiny:1k/adapter', 'tiny:1k/adapter~2',
-                      'me/mine:latest/model', 'example.org/library/far:q4/model'}
+            models = {'broken:1', 'tiny:tensors', 'tiny:1k/model', 'tiny:1k/adapter',
+                      'tiny:1k/adapter~2', 'me/mine:latest/model', 'example.org/library/far:q4/model'}
             above = {'tiny:1k', 'me', 'me/mine:latest', 'example.org', 'example.org/library',
                      'example.org/library/far:q4', 'tiny:1k/template'}
             self.assertEqual(listing(at), sorted(models | above))

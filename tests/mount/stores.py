@@ -3,10 +3,13 @@
 """Models on file systems that are no disks: rclone over a local folder, with each of its caches, and
 sshfs. Where an edit could not be saved the mount is read-only and says why; nothing is left."""
 import contextlib
+import functools
+import http.server
 import os
 import shutil
 import socket
 import subprocess
+import threading
 import unittest
 
 import editlib
@@ -95,6 +98,33 @@ class Stores(unittest.TestCase):
                 self.check_edited(self.store)
             with open(self.model, 'wb') as out:
                 out.write(self.data)
+
+    @unittest.skipUnless(shutil.which('rclone'), 'no rclone')
+    def test_new_models(self):
+        """Over HTTP a folder has no times: rclone shows 1970. What comes and goes is shown."""
+        class Quiet(http.server.SimpleHTTPRequestHandler):
+            def log_message(self, *_):
+                pass
+        server = http.server.ThreadingHTTPServer(('127.0.0.1', 0),
+                                                 functools.partial(Quiet, directory=self.store))
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        folder = os.path.join(self.store, 'models')
+        os.mkdir(folder)
+        os.rename(self.model, os.path.join(folder, 'old.gguf'))
+        url = f'http://127.0.0.1:{server.server_port}'
+        command = ['rclone', 'mount', ':http:', self.at, '--http-url', url, '--config', '/dev/null',
+                   '--dir-cache-time', '0', '--attr-timeout', '0']
+        with served(command, self.at), \
+                Foreground(os.path.join(self.at, 'models')) as (at, _):
+            self.assertEqual(os.stat(os.path.join(self.at, 'models')).st_mtime, 0)
+            self.assertEqual(os.listdir(at), ['old.gguf'])
+            shutil.copy(os.path.join(folder, 'old.gguf'), os.path.join(folder, 'new.gguf'))
+            editlib.until(lambda: sorted(os.listdir(at)) == ['new.gguf', 'old.gguf'])
+            self.assertTrue(os.path.isdir(os.path.join(at, 'new.gguf/tensors')))
+            os.remove(os.path.join(folder, 'old.gguf'))
+            editlib.until(lambda: os.listdir(at) == ['new.gguf'])
 
     @unittest.skipUnless(shutil.which('sshfs') and os.path.exists(SFTP), 'no sshfs, or no sftp-server')
     def test_sshfs(self):

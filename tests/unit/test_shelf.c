@@ -17,6 +17,7 @@
 #include "alloc.h"
 #include "shelf/place.h"
 #include "shelf/store.h"
+#include "shelf_shows.h"
 #include "shelf_top.h"
 
 #define C1 "1111111111111111111111111111111111111111"
@@ -25,100 +26,6 @@
     "{\"mediaType\":\"application/vnd.ollama.image." word "\",\"digest\":\"sha256:" digest \
     "\",\"size\":4}"
 #define MANIFEST(layers) "{\"schemaVersion\":2,\"layers\":[" layers "]}"
-
-struct line {
-    const char *what, *name, *text;
-};
-
-/* ---- what is shown ---- */
-
-static void show_item(struct reach *r, const struct item *i, const char *name, unsigned depth,
-                      struct buf *out);
-
-/* Found by its name it is what the listing said. */
-static void check_found(struct reach *r, const struct place *p, const char *name,
-                        const struct item *want)
-{
-    struct item i;
-    CU_ASSERT_EQUAL_FATAL(place_find(r, p, NULL, name, &i), 0);
-    CU_ASSERT_EQUAL(i.kind, want->kind);
-    CU_ASSERT_EQUAL(i.shards, want->shards);
-    CU_ASSERT_EQUAL(i.store, want->store);
-    if (i.kind == ITEM_FOLDER)
-        CU_ASSERT_TRUE(place_same(&i.place, &want->place));
-    CU_ASSERT_TRUE(i.real ? want->real && strcmp(i.real, want->real) == 0 : !want->real);
-    item_free(&i);
-}
-
-static void show_place(struct reach *r, const struct place *p, unsigned depth, struct buf *out)
-{
-    struct listing l = LISTING_INIT;
-    CU_ASSERT_EQUAL_FATAL(place_list(r, p, &l), 0);
-    for (size_t n = 0; n < l.n; n++) {
-        struct item i;
-        struct ref ref = entry_ref(&l, n);
-        if (place_item(r, p, &ref, &i) == 0) {
-            check_found(r, p, entry_name(&l, n), &i);
-            show_item(r, &i, entry_name(&l, n), depth, out);
-            item_free(&i);
-        } else {
-            buf_printf(out, "%*s%s ?\n", (int)(2 * depth), "", entry_name(&l, n));
-        }
-    }
-    listing_free(&l);
-}
-
-static void show_item(struct reach *r, const struct item *i, const char *name, unsigned depth,
-                      struct buf *out)
-{
-    buf_printf(out, "%*s%s", (int)(2 * depth), "", name);
-    if (i->kind == ITEM_FOLDER) {
-        buf_str(out, i->store ? "/ store\n" : "/\n");
-        show_place(r, &i->place, depth + 1, out);
-        return;
-    }
-    const char *real = i->real && strncmp(i->real, shelf_top, strlen(shelf_top)) == 0
-                           ? i->real + strlen(shelf_top) + 1
-                           : i->real;
-    buf_printf(out, " %s%s%s", i->kind == ITEM_TEXT ? "text " : "", real ? real : "-",
-               i->store ? " store" : "");
-    if (i->shards)
-        buf_printf(out, " %zu", i->shards);
-    if (i->error.code)
-        buf_printf(out, " (%s)", i->error.msg);
-    buf_char(out, '\n');
-}
-
-static void check_below(const char *below, bool strict, const struct line *lines, size_t n,
-                        const char *want)
-{
-    CLEANUP(buf_free) struct buf out = BUF_INIT;
-    char path[4096];
-    struct reach r;
-    struct place p;
-    shelf_top_make();
-    for (size_t i = 0; i < n; i++)
-        shelf_top_add(lines[i].what, lines[i].name, lines[i].text);
-    (void)snprintf(path, sizeof(path), "%s/%s", shelf_top, below);
-    CU_ASSERT_EQUAL_FATAL(reach_begin(&r, path, strict, NULL), 0);
-    CU_ASSERT_EQUAL_FATAL(place_top(&r, &p), 0);
-    show_place(&r, &p, 0, &out);
-    buf_char(&out, '\0');
-    CU_ASSERT_STRING_EQUAL((const char *)out.data, want);
-    if (strcmp((const char *)out.data, want) != 0)
-        (void)fprintf(stderr, "---- shown:\n%s---- wanted:\n%s", (const char *)out.data, want);
-    place_free(&p);
-    reach_end(&r);
-    shelf_top_remove();
-}
-
-#define SHOWS(below, want, ...)                                   \
-    check_below(below, false, (const struct line[]){__VA_ARGS__}, \
-                sizeof((const struct line[]){__VA_ARGS__}) / sizeof(struct line), want)
-#define FILE(name)           \
-    {                        \
-        "file", name, "GGUF" \
-    }
 
 static void test_plain(void)
 {
@@ -173,19 +80,37 @@ static void test_links(void)
           {"link", "in/real/back", "../../in"});
 }
 
-/* Folders that link to each other end somewhere. */
+/* A link to a folder that was passed on the way shown is left out, and so is one to what holds such a
+ * folder: in each, the way would begin again. */
 static void test_mutual_links(void)
 {
+    SHOWS("",
+          "a/\n  to/\n    m.gguf b/m.gguf\n"
+          "b/\n  m.gguf b/m.gguf\n  to/\n",
+          {"link", "a/to", "../b"}, {"link", "b/to", "../a"}, FILE("b/m.gguf"));
+    SHOWS("in", "x/\n  y/\n    to/\n      z/\n        w/\n          m.gguf out/m.gguf\n",
+          {"link", "in/x/y/to", "../../../far"}, {"link", "far/z/here", "../../in/x"},
+          {"link", "far/z/w", "../../out"}, {"link", "out/up", ".."}, {"link", "out/far", "../far"},
+          {"link", "out/z", "../far/z"}, {"link", "out/y", "../in/x/y"}, FILE("out/m.gguf"));
+}
+
+/* Many links in a chain end somewhere. */
+static void test_many_links(void)
+{
+    char name[32], target[32];
     struct reach r;
     struct place p;
     struct item i;
     unsigned depth = 0;
     shelf_top_make();
-    shelf_top_add("link", "a/to", "../b");
-    shelf_top_add("link", "b/to", "../a");
+    for (int n = 0; n < 2 * PLACE_LINKS_MAX; n++) {
+        (void)snprintf(name, sizeof(name), "%d/to", n);
+        (void)snprintf(target, sizeof(target), "../%d", n + 1);
+        shelf_top_add("link", name, target);
+    }
     CU_ASSERT_EQUAL_FATAL(reach_begin(&r, shelf_top, false, NULL), 0);
     CU_ASSERT_EQUAL_FATAL(place_top(&r, &p), 0);
-    for (const char *name = "a"; place_find(&r, &p, NULL, name, &i) == 0; name = "to") {
+    for (const char *next = "0"; place_find(&r, &p, NULL, next, &i) == 0; next = "to") {
         CU_ASSERT_TRUE_FATAL(depth++ <= PLACE_LINKS_MAX);
         place_free(&p);
         p = i.place;
@@ -257,7 +182,85 @@ static void test_hub_collisions(void)
           FILE("models--org--name/m.gguf"));
 }
 
+/* A link that is named as a repository, and leads to one. */
+static void test_moved_repos(void)
+{
+    SHOWS("hub",
+          "models--none--x/\n"
+          "org/ store\n"
+          "  here/ store\n"
+          "    h.gguf hub/models--org--here/snapshots/" C1 "/h.gguf store\n"
+          "  moved/ store\n"
+          "    m.gguf big/blobs/" A64 " store\n"
+          "  moved@" C1 "/ store\n"
+          "    old.gguf big/snapshots/" C1 "/old.gguf store\n"
+          "solo/ store\n"
+          "  m.gguf big/blobs/" A64 " store\n"
+          "solo@" C1 "/ store\n"
+          "  old.gguf big/snapshots/" C1 "/old.gguf store\n",
+          {"link", "hub/models--org--moved", "../big"}, {"link", "hub/models--solo", "../big"},
+          {"link", "hub/models--none--x", "../none"}, {"dir", "none", ""},
+          FILE("hub/models--org--here/snapshots/" C1 "/h.gguf"), {"file", "big/refs/main", C2},
+          FILE("big/blobs/" A64), {"link", "big/snapshots/" C2 "/m.gguf", "../../blobs/" A64},
+          {"link", "big/snapshots/" C2 "/hub", "../../../hub"},
+          FILE("big/snapshots/" C1 "/old.gguf"));
+    /* One that holds the link is not followed. */
+    SHOWS("in/snapshots/" C1, "m.gguf in/snapshots/" C1 "/m.gguf\n",
+          {"link", "in/snapshots/" C1 "/models--a--b", "../.."},
+          FILE("in/snapshots/" C1 "/m.gguf"));
+}
+
 #define LIBRARY "o/manifests/registry.ollama.ai/library/"
+
+/* A hidden folder is shown if it is a store itself. */
+static void test_hidden_stores(void)
+{
+    SHOWS("",
+          ".hub/\n"
+          "  org/ store\n"
+          "    a/ store\n"
+          "      m.gguf .hub/models--org--a/snapshots/" C1 "/m.gguf store\n"
+          ".linked/\n"
+          "  m:1/ store\n"
+          "    model .st/blobs/sha256-" A64 " store\n"
+          ".st/\n"
+          "  m:1/ store\n"
+          "    model .st/blobs/sha256-" A64 " store\n",
+          {"file", ".st/manifests/registry.ollama.ai/library/m/1", MANIFEST(LAYER("model", A64))},
+          {"dir", ".st/manifests/registry.ollama.ai/.hidden", ""},
+          {"dir", ".st/manifests/registry.ollama.ai/library/.hidden", ""},
+          FILE(".st/blobs/sha256-" A64), {"link", ".linked", ".st"},
+          FILE(".hub/models--org--a/snapshots/" C1 "/m.gguf"),
+          FILE(".hub/models--org--a/snapshots/" C1 "/.h/models--x--y/snapshots/" C1 "/m.gguf"),
+          {"dir", ".models--x/models--org", ""}, {"dir", ".none/manifests", ""},
+          {"link", ".s-00001-of-00002.gguf", ".st"}, {"link", ".up", ".."}, FILE(".git/x.gguf"));
+}
+
+/* Layers of all kinds that are shown, the one for templates by both its names. */
+static void test_layers(void)
+{
+    SHOWS("o",
+          "m:1/ store\n"
+          "  draft o/blobs/sha256-" A64 " store\n"
+          "  model o/blobs/sha256-" A64 " store\n"
+          "  template text o/blobs/sha256-" A64 " store\n"
+          "  template~2 text o/blobs/sha256-" B64 " store\n"
+          "old:1/ store\n"
+          "  model o/blobs/sha256-" A64 " store\n"
+          "  template text o/blobs/sha256-" B64 " store\n"
+          "tensors:1 o/manifests/registry.ollama.ai/library/tensors/1 store (manifest: has each "
+          "tensor in a file of its own, not a GGUF file)\n"
+          "tensors:2 o/manifests/registry.ollama.ai/library/tensors/2 store (manifest: has each "
+          "tensor in a file of its own, not a GGUF file)\n",
+          {"file", LIBRARY "m/1",
+           MANIFEST(LAYER("prompt", B64) "," LAYER("draft", A64) "," LAYER("model", A64) "," LAYER(
+               "template", A64))},
+          {"file", LIBRARY "old/1", MANIFEST(LAYER("model", A64) "," LAYER("prompt", B64))},
+          {"file", LIBRARY "tensors/1", MANIFEST(LAYER("tensor", A64) "," LAYER("params", B64))},
+          {"file", LIBRARY "tensors/2", MANIFEST(LAYER("tensor; name=a; dtype=F16", A64))},
+          {"file", LIBRARY "cloud/1", MANIFEST(LAYER("params", B64) "," LAYER("tensors", B64))},
+          FILE("o/blobs/sha256-" A64), {"file", "o/blobs/sha256-" B64, "text"});
+}
 
 static void test_ollama(void)
 {
@@ -291,7 +294,7 @@ static void test_ollama(void)
                                                                   "dddddddddddddddddddddddddddddddd"
                                                                   "dddddddddddddddddddddddddddddd"
                                                                   "dd") "," LAYER("unknown", A64))},
-          {"file", LIBRARY "tensors/1", MANIFEST(LAYER("tensor", A64) "," LAYER("params", B64))},
+          {"file", LIBRARY "cloud/1", MANIFEST(LAYER("params", B64))},
           {"file", LIBRARY "broken/1", "not JSON"}, {"file", LIBRARY "llama3.2/.DS_Store", ""},
           {"file", "o/manifests/registry.ollama.ai/me/mine/latest", MANIFEST(LAYER("model", A64))},
           {"file", "o/manifests/host.example/library/far/q4", MANIFEST(LAYER("model", A64))},
@@ -440,9 +443,13 @@ static CU_TestInfo tests[] = {
     {"names that collide", test_collisions},
     {"links", test_links},
     {"folders that link to each other", test_mutual_links},
+    {"links in a chain", test_many_links},
+    {"repositories that were moved", test_moved_repos},
+    {"hidden stores", test_hidden_stores},
     {"a Hugging Face cache", test_hub},
     {"a Hugging Face cache, names that collide", test_hub_collisions},
     {"an ollama store", test_ollama},
+    {"layers of ollama", test_layers},
     {"links of other users", test_strict},
     {"what is not there", test_not_there},
     {"many models", test_many},

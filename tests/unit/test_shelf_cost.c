@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 
 #include "shelf/manifest.h"
 #include "shelf/slots.h"
@@ -39,6 +41,80 @@ int __wrap_reach_open(struct reach *r, const struct found *dir, const char *name
     if (failing && strcmp(name, failing) == 0)
         return with;
     return __real_reach_open(r, dir, name, flags, ret);
+}
+
+/* ---- a disk whose times are what a test says ---- */
+
+static time_t times; /* in seconds; 0: as they are */
+static bool is_far;
+
+int __real_fstat(int fd, struct stat *ret);
+int __wrap_fstat(int fd, struct stat *ret);
+int __real_fstat64(int fd, struct stat *ret);
+int __wrap_fstat64(int fd, struct stat *ret);
+bool __wrap_far_file(int fd);
+
+static int fake_times(int r, struct stat *st)
+{
+    if (r == 0 && times)
+        st->st_mtim = st->st_ctim = (struct timespec){.tv_sec = times};
+    return r;
+}
+
+int __wrap_fstat(int fd, struct stat *ret)
+{
+    return fake_times(__real_fstat(fd, ret), ret);
+}
+
+int __wrap_fstat64(int fd, struct stat *ret)
+{
+    return fake_times(__real_fstat64(fd, ret), ret);
+}
+
+bool __wrap_far_file(int fd)
+{
+    (void)fd;
+    return is_far;
+}
+
+/* Names that are shown of a folder whose times stay `at` while a file is added to it. */
+static size_t shown_after_change(time_t at, bool far)
+{
+    struct reach r;
+    struct place p;
+    struct listing l;
+    size_t n = 0;
+    shelf_top_make();
+    shelf_top_add("file", "a.gguf", "GGUF");
+    CU_ASSERT_EQUAL_FATAL(reach_begin(&r, shelf_top, false, NULL), 0);
+    CU_ASSERT_EQUAL_FATAL(place_top(&r, &p), 0);
+    times = at;
+    is_far = far;
+    for (int i = 0; i < 2; i++) {
+        CU_ASSERT_EQUAL_FATAL(place_list(&r, &p, &l), 0);
+        n = l.n;
+        listing_free(&l);
+        shelf_top_add("file", "b.gguf", "GGUF");
+    }
+    times = 0;
+    is_far = false;
+    place_free(&p);
+    reach_end(&r);
+    shelf_top_remove();
+    return n;
+}
+
+/* What was read of a folder is used again only where its times tell of a change: on a disk of this
+ * machine, and if they are old enough. */
+static void test_kept_names(void)
+{
+    const time_t now = time(NULL);
+    CU_ASSERT_EQUAL(shown_after_change(1, false), 1);
+    CU_ASSERT_EQUAL(shown_after_change(now - 60, false), 1);
+    CU_ASSERT_EQUAL(shown_after_change(now, false), 2);
+    CU_ASSERT_EQUAL(shown_after_change(now + 60, false), 2);
+    CU_ASSERT_EQUAL(shown_after_change(1, true), 2);
+    CU_ASSERT_EQUAL(shown_after_change(now - 60, true), 2);
 }
 
 /* ---- an ollama model ---- */
@@ -319,6 +395,7 @@ static void test_names_like_shards(void)
 }
 
 static CU_TestInfo tests[] = {
+    {"names that are kept", test_kept_names},
     {"a manifest of many layers", test_many_layers},
     {"names of layers", test_layer_names},
     {"many organisations", test_many_organisations},

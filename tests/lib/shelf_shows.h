@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a folder of models shows, as text: a line for each entry, found also by its name alone. It is
+ * made of lines ("file", "link", "fifo", "dir") as shelf_top_add() takes them.
+ *
+ *     SHOWS("in", "m.gguf out/m.gguf\n", {"link", "in/m.gguf", "../out/m.gguf"}, FILE("out/m.gguf"));
+ *
+ * Threads: one at a time.
+ */
+#ifndef TESTS_LIB_SHELF_SHOWS_H
+#define TESTS_LIB_SHELF_SHOWS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct line {
+    const char *what, *name, *text;
+};
+
+/* Compare what the folder `below` of shelf_top shows with `want`. strict: as of struct reach. */
+void check_below(const char *below, bool strict, const struct line *lines, size_t n,
+                 const char *want);
+
+#define SHOWS(below, want, ...)                                   \
+    check_below(below, false, (const struct line[]){__VA_ARGS__}, \
+                sizeof((const struct line[]){__VA_ARGS__}) / sizeof(struct line), want)
+#define FILE(name)           \
+    {                        \
+        "file", name, "GGUF" \
+    }
+
+#endif
