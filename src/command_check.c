@@ -3,6 +3,7 @@
  * ggufs --check: see command.h. Exit status: 0 no errors (with --strict: nor warnings), 1 errors,
  * 2 unusable or misused.
  */
+#include "base/when.h"
 #include "command.h"
 
 #include <errno.h>
@@ -89,8 +90,7 @@ static void clear_bar(struct check *c)
 static void draw_bar(void *arg, uint64_t done, uint64_t total)
 {
     struct check *c = arg;
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    struct timespec now = when_now();
     double since =
         (double)(now.tv_sec - c->drawn.tv_sec) + 1e-9 * (double)(now.tv_nsec - c->drawn.tv_nsec);
     if (total == 0 || (c->drawn.tv_sec && since < 0.1))

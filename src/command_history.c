@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* --history and --undo: see command.h. Of a mounted model the daemon does what is asked. */
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <syslog.h>
 
+#include "base/lock.h"
 #include "command.h"
 #include "edit/history.h"
 #include "mount/channel.h"
@@ -39,8 +39,8 @@ static void print_warning(int priority, const char *line)
 /* A call that waits for another thread. */
 struct waiting {
     struct live_wait wait; /* first */
-    pthread_mutex_t lock;
-    pthread_cond_t over;
+    struct lock lock;
+    struct cond over;
     bool answered;
     int result;
 };
@@ -48,28 +48,28 @@ struct waiting {
 static void on_done(struct live_wait *w, int result)
 {
     struct waiting *x = (struct waiting *)w;
-    (void)pthread_mutex_lock(&x->lock);
+    lock_take(&x->lock);
     x->answered = true;
     x->result = result;
-    (void)pthread_cond_signal(&x->over);
-    (void)pthread_mutex_unlock(&x->lock);
+    cond_signal(&x->over);
+    lock_drop(&x->lock);
 }
 
 static int set_and_wait(struct tree *t, uint64_t node, const char *number)
 {
     struct waiting x = {.wait = {.done = on_done}};
-    (void)pthread_mutex_init(&x.lock, NULL);
-    (void)pthread_cond_init(&x.over, NULL);
+    lock_init(&x.lock);
+    cond_init(&x.over);
     int r = tree_setxattr(t, node, TREE_XATTR_UNDO, number, strlen(number), &x.wait);
     if (r == LIVE_PARKED) {
-        (void)pthread_mutex_lock(&x.lock);
+        lock_take(&x.lock);
         while (!x.answered)
-            (void)pthread_cond_wait(&x.over, &x.lock);
-        (void)pthread_mutex_unlock(&x.lock);
+            (void)lock_wait(&x.lock, &x.over, NULL);
+        lock_drop(&x.lock);
         r = x.result;
     }
-    (void)pthread_cond_destroy(&x.over);
-    (void)pthread_mutex_destroy(&x.lock);
+    cond_destroy(&x.over);
+    lock_destroy(&x.lock);
     return r;
 }
 

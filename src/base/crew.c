@@ -11,20 +11,21 @@
 #include <assert.h>
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/thread.h"
+#include "base/lock.h"
 #include "base/buf.h"
 #include "base/when.h"
 
 struct crew {
     const char *name;
     unsigned patience;
-    pthread_mutex_t lock;
-    pthread_cond_t wake;           /* for threads that wait */
-    pthread_cond_t done;           /* a turn or a thread has ended */
+    struct lock lock;
+    struct cond wake;              /* for threads that wait */
+    struct cond done;              /* a turn or a thread has ended */
     struct crew_job *first, *last; /* those that wait for a turn */
     struct crew_job **timed;       /* owned; a heap by time, with room for all jobs */
     size_t n_timed, cap_timed, jobs;
@@ -115,9 +116,9 @@ static struct crew_job *dequeue(struct crew *c)
 
 static void crew_destroy(struct crew *c)
 {
-    (void)pthread_mutex_destroy(&c->lock);
-    (void)pthread_cond_destroy(&c->wake);
-    (void)pthread_cond_destroy(&c->done);
+    lock_destroy(&c->lock);
+    cond_destroy(&c->wake);
+    cond_destroy(&c->done);
     free((void *)c->timed);
     free(c);
 }
@@ -128,7 +129,7 @@ static int start_thread(struct crew *c);
 static void see_to_it(struct crew *c)
 {
     if (c->threads > c->busy)
-        (void)pthread_cond_signal(&c->wake);
+        cond_signal(&c->wake);
     else
         (void)start_thread(c);
 }
@@ -157,9 +158,9 @@ static void take_turn(struct crew *c, const struct timespec *now)
     c->busy++;
     if (c->first || c->n_timed)
         see_to_it(c);
-    (void)pthread_mutex_unlock(&c->lock);
+    lock_drop(&c->lock);
     bool more = j->turn(j, &again);
-    (void)pthread_mutex_lock(&c->lock);
+    lock_take(&c->lock);
     c->busy--;
     if (c->latest == turn)
         c->latest = 0;
@@ -170,7 +171,7 @@ static void take_turn(struct crew *c, const struct timespec *now)
         enqueue(c, j);
     else if (more)
         time_add(c, j, &again);
-    (void)pthread_cond_broadcast(&c->done);
+    cond_broadcast(&c->done);
 }
 
 /* Wait for something to do. False: this thread is not needed any more. */
@@ -183,9 +184,9 @@ static bool wait_for_work(struct crew *c, bool held)
         until = &c->timed[0]->at;
     struct timespec at = until ? *until : (struct timespec){0};
     if (until)
-        (void)pthread_cond_timedwait(&c->wake, &c->lock, &at);
+        (void)lock_wait(&c->lock, &c->wake, &at);
     else
-        (void)pthread_cond_wait(&c->wake, &c->lock);
+        (void)lock_wait(&c->lock, &c->wake, NULL);
     return true;
 }
 
@@ -194,10 +195,10 @@ static void *work(void *arg)
     struct crew *c = arg;
     struct timespec now;
     bool more = true;
-    (void)pthread_setname_np(pthread_self(), c->name);
-    (void)pthread_mutex_lock(&c->lock);
+    thread_name(c->name);
+    lock_take(&c->lock);
     while (more) {
-        (void)clock_gettime(CLOCK_MONOTONIC, &now);
+        now = when_now();
         bool held = c->latest && when_before(&now, &c->until);
         /* Just before the next turn: all that are due by then, in the order of their times. */
         while (!held && c->n_timed && !when_before(&now, &c->timed[0]->at))
@@ -208,8 +209,8 @@ static void *work(void *arg)
             more = wait_for_work(c, held);
     }
     bool last = --c->threads == 0 && c->freed;
-    (void)pthread_cond_broadcast(&c->done);
-    (void)pthread_mutex_unlock(&c->lock);
+    cond_broadcast(&c->done);
+    lock_drop(&c->lock);
     if (last)
         crew_destroy(c);
     return NULL;
@@ -217,18 +218,7 @@ static void *work(void *arg)
 
 static int start_thread(struct crew *c)
 {
-    sigset_t all, old;
-    pthread_t thread;
-    pthread_attr_t attr;
-    (void)pthread_attr_init(&attr);
-    (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    /* Signals are for the main thread, but for that of a page that is gone (map.h). */
-    (void)sigfillset(&all);
-    (void)sigdelset(&all, SIGBUS);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &old);
-    int r = -pthread_create(&thread, &attr, work, c);
-    (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
-    (void)pthread_attr_destroy(&attr);
+    int r = thread_start(NULL, work, c);
     c->threads += r == 0;
     return r;
 }
@@ -237,18 +227,14 @@ static int start_thread(struct crew *c)
 
 int crew_make(const char *name, unsigned patience, struct crew **ret)
 {
-    pthread_condattr_t attr;
     struct crew *c = calloc(1, sizeof(*c));
     if (!c)
         return -ENOMEM;
     c->name = name;
     c->patience = patience;
-    (void)pthread_mutex_init(&c->lock, NULL);
-    (void)pthread_cond_init(&c->done, NULL);
-    (void)pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&c->wake, &attr);
-    (void)pthread_condattr_destroy(&attr);
+    lock_init(&c->lock);
+    cond_init(&c->done);
+    cond_init(&c->wake);
     *ret = c;
     return 0;
 }
@@ -257,29 +243,29 @@ int crew_join(struct crew *c, struct crew_job *j,
               bool (*turn)(struct crew_job *j, struct timespec *again))
 {
     *j = (struct crew_job){.turn = turn};
-    (void)pthread_mutex_lock(&c->lock);
+    lock_take(&c->lock);
     int r = array_grow(&c->timed, &c->cap_timed, c->jobs, sizeof(struct crew_job *));
     if (r == 0 && c->threads == 0)
         r = start_thread(c);
     c->jobs += r == 0;
-    (void)pthread_mutex_unlock(&c->lock);
+    lock_drop(&c->lock);
     return r;
 }
 
 void crew_call(struct crew *c, struct crew_job *j)
 {
-    (void)pthread_mutex_lock(&c->lock);
+    lock_take(&c->lock);
     j->again = true;
     if (j->state == CREW_RESTS || j->state == CREW_TIMED) {
         enqueue(c, j);
         see_to_it(c);
     }
-    (void)pthread_mutex_unlock(&c->lock);
+    lock_drop(&c->lock);
 }
 
 void crew_call_at(struct crew *c, struct crew_job *j, const struct timespec *when)
 {
-    (void)pthread_mutex_lock(&c->lock);
+    lock_take(&c->lock);
     j->again = true;
     if (j->state == CREW_RESTS) {
         time_add(c, j, when);
@@ -288,31 +274,31 @@ void crew_call_at(struct crew *c, struct crew_job *j, const struct timespec *whe
         lift(c, j);
     }
     see_to_it(c); /* it looks at the clock in any case */
-    (void)pthread_mutex_unlock(&c->lock);
+    lock_drop(&c->lock);
 }
 
 void crew_leave(struct crew *c, struct crew_job *j)
 {
-    (void)pthread_mutex_lock(&c->lock);
+    lock_take(&c->lock);
     while (j->state == CREW_QUEUED || j->state == CREW_BUSY)
-        (void)pthread_cond_wait(&c->done, &c->lock);
+        (void)lock_wait(&c->lock, &c->done, NULL);
     if (j->state == CREW_TIMED)
         time_remove(c, j);
     c->jobs--;
-    (void)pthread_mutex_unlock(&c->lock);
+    lock_drop(&c->lock);
 }
 
 int crew_do(struct crew *c, struct crew_job *j,
             bool (*turn)(struct crew_job *j, struct timespec *again))
 {
     *j = (struct crew_job){.turn = turn, .loose = true};
-    (void)pthread_mutex_lock(&c->lock);
+    lock_take(&c->lock);
     int r = c->threads ? 0 : start_thread(c);
     if (r == 0) {
         enqueue(c, j);
         see_to_it(c);
     }
-    (void)pthread_mutex_unlock(&c->lock);
+    lock_drop(&c->lock);
     return r;
 }
 
@@ -320,14 +306,14 @@ void crew_free(struct crew *c)
 {
     if (!c)
         return;
-    (void)pthread_mutex_lock(&c->lock);
+    lock_take(&c->lock);
     c->stop = true;
-    (void)pthread_cond_broadcast(&c->wake);
+    cond_broadcast(&c->wake);
     while (c->first || c->threads > c->busy)
-        (void)pthread_cond_wait(&c->done, &c->lock);
+        (void)lock_wait(&c->lock, &c->done, NULL);
     c->freed = c->threads > 0;
     bool now = !c->freed;
-    (void)pthread_mutex_unlock(&c->lock);
+    lock_drop(&c->lock);
     if (now)
         crew_destroy(c);
 }

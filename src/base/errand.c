@@ -5,17 +5,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/lock.h"
+
 /* Milliseconds after which the errands of other files do not wait for one: a disk may hang. */
 #define PATIENCE 100
 
 /* NULL: no memory. */
 static struct crew *crew_of(struct errands *queue)
 {
-    (void)pthread_mutex_lock(&queue->lock);
+    lock_take(&queue->lock);
     if (!queue->crew && crew_make(queue->name, PATIENCE, &queue->crew) < 0)
         queue->crew = NULL;
     struct crew *crew = queue->crew;
-    (void)pthread_mutex_unlock(&queue->lock);
+    lock_drop(&queue->lock);
     return crew;
 }
 

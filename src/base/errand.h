@@ -13,11 +13,11 @@
 #ifndef BASE_ERRAND_H
 #define BASE_ERRAND_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/lock.h"
 #include "base/crew.h"
 
 /* Errands that wait or run: more would only be late. */
@@ -26,14 +26,14 @@
 /* A queue with its thread. Static: the thread may be at work when the process ends. */
 struct errands {
     const char *name; /* of the thread, at most 15 bytes */
-    pthread_mutex_t lock;
+    struct lock lock;
     struct crew *crew; /* protected by `lock`; NULL until it is needed; never freed */
     atomic_uint waiting;
 };
 
-#define ERRANDS_INIT(name)                       \
-    {                                            \
-        name, PTHREAD_MUTEX_INITIALIZER, NULL, 0 \
+#define ERRANDS_INIT(name)       \
+    {                            \
+        name, LOCK_INIT, NULL, 0 \
     }
 
 /* The first member of a struct that has what run() needs. */

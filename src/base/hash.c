@@ -8,6 +8,8 @@
 #include <sys/random.h>
 #include <time.h>
 
+#include "base/thread.h"
+#include "base/when.h"
 #include "base/bytes.h"
 
 static inline uint64_t rotl(uint64_t v, int n)
@@ -83,16 +85,15 @@ static void make_key(void)
     if (getrandom(process_key, sizeof(process_key), GRND_NONBLOCK) == sizeof(process_key))
         return;
     /* No entropy yet (early boot): the clock and the stack's random place still differ each time. */
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    struct timespec now = when_now();
     process_key[0] = (uint64_t)now.tv_nsec;
     process_key[1] = (uint64_t)(uintptr_t)&now;
 }
 
 uint64_t hash_name(const void *bytes, size_t n)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    (void)pthread_once(&once, make_key);
+    static struct once once = ONCE_INIT;
+    once_run(&once, make_key);
     return siphash(process_key, bytes, n);
 }
 

@@ -9,14 +9,20 @@
  *     LOCKED(&x->lock);          held until the end of the block
  *
  * With NDEBUG it is a mutex and nothing more, and lock_held() must not be asked.
+ *
+ *     while (!x->ready && lock_wait(&x->lock, &x->changed, &until))
+ *         ;
+ *
+ * Nothing above base calls pthread_mutex_*() and pthread_cond_*(): tests/sim replaces these when it is
+ * linked, and decides which thread goes on.
  */
 #ifndef BASE_LOCK_H
 #define BASE_LOCK_H
 
 #include <assert.h>
 #include <pthread.h>
-#include <stdbool.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <time.h>
 
 struct lock {
@@ -26,6 +32,11 @@ struct lock {
     _Atomic(pthread_t) holder;
 #endif
 };
+
+#define LOCK_INIT                          \
+    {                                      \
+        .mutex = PTHREAD_MUTEX_INITIALIZER \
+    }
 
 static inline void lock_init(struct lock *l)
 {
@@ -100,15 +111,59 @@ static inline void lock_leave(struct lock *const *l)
 #define LOCKED(l) \
     __attribute__((unused, cleanup(lock_leave))) struct lock *const held_to_the_end = lock_enter(l)
 
-/* Wait for a condition, at most until a time if there is one. The lock is given up meanwhile. */
-static inline void lock_wait(struct lock *l, pthread_cond_t *c, const struct timespec *until)
+/* False, and it is not held: another thread has it. */
+static inline bool lock_try(struct lock *l)
 {
+    if (pthread_mutex_trylock(&l->mutex) != 0)
+        return false;
+    lock_mark(l);
+    return true;
+}
+
+/* What threads wait for, under a lock. Times are of CLOCK_MONOTONIC (when.h). */
+struct cond {
+    pthread_cond_t cond;
+};
+
+static inline void cond_init(struct cond *c)
+{
+    pthread_condattr_t attr;
+    (void)pthread_condattr_init(&attr);
+    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&c->cond, &attr);
+    (void)pthread_condattr_destroy(&attr);
+}
+
+static inline void cond_destroy(struct cond *c)
+{
+    (void)pthread_cond_destroy(&c->cond);
+}
+
+/* To one thread that waits. */
+static inline void cond_signal(struct cond *c)
+{
+    (void)pthread_cond_signal(&c->cond);
+}
+
+static inline void cond_broadcast(struct cond *c)
+{
+    (void)pthread_cond_broadcast(&c->cond);
+}
+
+/*
+ * Wait for a condition, at most until a time if there is one. The lock is given up meanwhile. False:
+ * the time has come. Else it may have been woken for nothing.
+ */
+static inline bool lock_wait(struct lock *l, struct cond *c, const struct timespec *until)
+{
+    int r = 0;
     lock_unmark(l);
     if (until)
-        (void)pthread_cond_timedwait(c, &l->mutex, until);
+        r = pthread_cond_timedwait(&c->cond, &l->mutex, until);
     else
-        (void)pthread_cond_wait(c, &l->mutex);
+        (void)pthread_cond_wait(&c->cond, &l->mutex);
     lock_mark(l);
+    return r == 0;
 }
 
 #endif

@@ -2,6 +2,7 @@
 /* Reads in order: see runs.h. */
 #include "base/runs.h"
 
+#include "base/lock.h"
 #include "base/bytes.h"
 
 /* Reads in order may arrive in another order, by so many bytes: the requests of one readahead. */
@@ -10,12 +11,12 @@
 void runs_init(struct runs *r, uint64_t least, uint64_t most)
 {
     *r = (struct runs){.least = least, .most = most};
-    (void)pthread_mutex_init(&r->lock, NULL);
+    lock_init(&r->lock);
 }
 
 void runs_free(struct runs *r)
 {
-    (void)pthread_mutex_destroy(&r->lock);
+    lock_destroy(&r->lock);
 }
 
 static uint64_t distance(uint64_t a, uint64_t b)
@@ -50,7 +51,7 @@ uint64_t runs_note(struct runs *r, uint64_t off, uint64_t n, uint64_t end, uint6
                    uint64_t *from)
 {
     uint64_t done = off + n;
-    (void)pthread_mutex_lock(&r->lock);
+    lock_take(&r->lock);
     struct in_order *x = find(r, off);
     uint64_t old = x->next, more = min_u64(x->have, r->most);
     bool dense = is_dense(x);
@@ -67,6 +68,6 @@ uint64_t runs_note(struct runs *r, uint64_t off, uint64_t n, uint64_t end, uint6
         done = x->upto = upto;
     else
         *from = done;
-    (void)pthread_mutex_unlock(&r->lock);
+    lock_drop(&r->lock);
     return done;
 }

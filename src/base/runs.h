@@ -13,9 +13,10 @@
 #ifndef BASE_RUNS_H
 #define BASE_RUNS_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+#include "base/lock.h"
 
 /* So many at once; of more the one that waited longest is forgotten. */
 #define RUNS_MOST 8
@@ -32,7 +33,7 @@ struct in_order {
 };
 
 struct runs {
-    pthread_mutex_t lock;
+    struct lock lock;
     uint64_t least,
         most;       /* bytes ahead; nothing is read ahead while a run is shorter than `least` */
     uint64_t clock; /* reads so far */

@@ -4,10 +4,12 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <unistd.h>
+
+#include "base/thread.h"
+#include "base/lock.h"
 
 /* Threads of a machine with more processors are limited by its memory, not by them. */
 enum { THREADS_MOST = 64 };
@@ -15,13 +17,13 @@ enum { THREADS_MOST = 64 };
 struct shared {
     const struct units *c;
     const struct units_watch *watch;
-    pthread_mutex_t lock;
+    struct lock lock;
     /* Protected by the lock: */
     uint64_t next, done;
     uint64_t reported; /* units that were done at the last call of progress() */
     uint64_t failed;   /* the first unit that failed, if err */
     int err;
-    pthread_t thread[THREADS_MOST];
+    struct thread thread[THREADS_MOST];
     unsigned threads, most;
 };
 
@@ -64,13 +66,13 @@ static void work(struct shared *s, bool first)
 {
     uint64_t unit;
     void *room = malloc(s->c->room ? s->c->room : 1);
-    (void)pthread_mutex_lock(&s->lock);
+    lock_take(&s->lock);
     if (!room && first)
         fail(s, 0, -ENOMEM);
     while (room && take(s, &unit)) {
-        (void)pthread_mutex_unlock(&s->lock);
+        lock_drop(&s->lock);
         int r = s->c->unit(s->c->arg, unit, room);
-        (void)pthread_mutex_lock(&s->lock);
+        lock_take(&s->lock);
         s->done++;
         if (r < 0)
             fail(s, unit, r);
@@ -78,11 +80,11 @@ static void work(struct shared *s, bool first)
         if (!first || !s->watch || !s->watch->progress)
             continue;
         s->reported = done;
-        (void)pthread_mutex_unlock(&s->lock);
+        lock_drop(&s->lock);
         s->watch->progress(s->watch->arg, done, s->c->n);
-        (void)pthread_mutex_lock(&s->lock);
+        lock_take(&s->lock);
     }
-    (void)pthread_mutex_unlock(&s->lock);
+    lock_drop(&s->lock);
     free(room);
 }
 
@@ -95,16 +97,10 @@ static void *thread(void *arg)
 /* Under the lock. One that cannot be started is done without. */
 static void start_thread(struct shared *s)
 {
-    sigset_t all, old;
-    /* Signals are for the main thread, but for that of a page that is gone (map.h). */
-    (void)sigfillset(&all);
-    (void)sigdelset(&all, SIGBUS);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &old);
-    if (pthread_create(&s->thread[s->threads], NULL, thread, s) == 0)
+    if (thread_start(&s->thread[s->threads], thread, s) == 0)
         s->threads++;
     else
         s->most = s->threads;
-    (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
 int units_run(const struct units *c, const struct units_watch *watch)
@@ -112,16 +108,16 @@ int units_run(const struct units *c, const struct units_watch *watch)
     struct shared s = {.c = c, .watch = watch};
     long n = sysconf(_SC_NPROCESSORS_ONLN);
     s.most = n < 1 ? 0 : n > THREADS_MOST ? THREADS_MOST - 1 : (unsigned)n - 1;
-    (void)pthread_mutex_init(&s.lock, NULL);
+    lock_init(&s.lock);
     work(&s, true);
     /* Every unit is taken: more threads would find nothing to do. */
-    (void)pthread_mutex_lock(&s.lock);
+    lock_take(&s.lock);
     unsigned threads = s.threads;
     s.most = threads;
-    (void)pthread_mutex_unlock(&s.lock);
+    lock_drop(&s.lock);
     for (unsigned i = 0; i < threads; i++)
-        (void)pthread_join(s.thread[i], NULL);
-    (void)pthread_mutex_destroy(&s.lock);
+        thread_join(&s.thread[i]);
+    lock_destroy(&s.lock);
     if (!s.err && watch && watch->progress && s.reported < c->n)
         watch->progress(watch->arg, c->n, c->n);
     return s.err;

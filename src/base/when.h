@@ -1,10 +1,34 @@
 /* SPDX-License-Identifier: MIT */
-/* Times of CLOCK_MONOTONIC, compared with each other and with now. Threads: any. */
+/*
+ * Times of CLOCK_MONOTONIC, compared with each other and with now. Nothing above base asks the clock in
+ * another way. Threads: any.
+ */
 #ifndef BASE_WHEN_H
 #define BASE_WHEN_H
 
 #include <stdbool.h>
 #include <time.h>
+
+static inline struct timespec when_now(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return t;
+}
+
+/* The time of day, which may be set back: for what is shown. */
+static inline struct timespec when_date(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_REALTIME, &t);
+    return t;
+}
+
+static inline void when_sleep(unsigned ms)
+{
+    const struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
+    (void)nanosleep(&t, NULL);
+}
 
 static inline bool when_before(const struct timespec *a, const struct timespec *b)
 {
@@ -14,8 +38,7 @@ static inline bool when_before(const struct timespec *a, const struct timespec *
 /* So many milliseconds from now, fewer than 1000. */
 static inline struct timespec when_after(long ms)
 {
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    struct timespec t = when_now();
     t.tv_nsec += ms * 1000000;
     t.tv_sec += t.tv_nsec / 1000000000;
     t.tv_nsec %= 1000000000;
@@ -25,8 +48,7 @@ static inline struct timespec when_after(long ms)
 /* True if it was at least so many seconds ago. */
 static inline bool when_past(const struct timespec *t, time_t seconds)
 {
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    struct timespec now = when_now();
     now.tv_sec -= seconds;
     return !when_before(&now, t);
 }

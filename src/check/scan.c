@@ -15,6 +15,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/thread.h"
+#include "base/lock.h"
 #include "base/bytes.h"
 #include "check/rule.h"
 #include "quant/types.h"
@@ -160,7 +162,7 @@ static int scan_piece(void *arg)
 struct work {
     const struct scan *scan;
     struct scan_result *found;
-    pthread_mutex_t lock;
+    struct lock lock;
     /* Protected by lock: */
     uint32_t tensor; /* the next piece */
     uint64_t first;
@@ -228,17 +230,17 @@ static void *worker(void *arg)
 {
     struct work *w = arg;
     struct piece p = {.room = aligned_alloc(64, CHUNK * sizeof(float))};
-    (void)pthread_mutex_lock(&w->lock);
+    lock_take(&w->lock);
     if (!p.room)
         w->err = -ENOMEM;
     while (next_piece(w, &p)) {
         uint32_t tensor = w->tensor;
-        (void)pthread_mutex_unlock(&w->lock);
+        lock_drop(&w->lock);
         int r = map_guard(scan_piece, &p);
-        (void)pthread_mutex_lock(&w->lock);
+        lock_take(&w->lock);
         add_piece(w, tensor, &p, r);
     }
-    (void)pthread_mutex_unlock(&w->lock);
+    lock_drop(&w->lock);
     free(p.room);
     return NULL;
 }
@@ -274,18 +276,18 @@ static unsigned thread_count(const struct scan *s, uint64_t total)
 
 int scan_run(const struct scan *s, struct scan_result *found)
 {
-    pthread_t thread[THREADS_MOST];
+    struct thread thread[THREADS_MOST];
     uint64_t end = 0;
     unsigned n = 0;
     struct work w = {.scan = s, .found = found, .total = measure(s, &end)};
     unsigned want = thread_count(s, w.total) - 1;
-    (void)pthread_mutex_init(&w.lock, NULL);
-    while (n < want && pthread_create(&thread[n], NULL, worker, &w) == 0)
+    lock_init(&w.lock);
+    while (n < want && thread_start(&thread[n], worker, &w) == 0)
         n++;
     (void)worker(&w);
     while (n > 0)
-        (void)pthread_join(thread[--n], NULL);
-    (void)pthread_mutex_destroy(&w.lock);
+        thread_join(&thread[--n]);
+    lock_destroy(&w.lock);
     return w.err ? w.err : map_check(s->map, end);
 }
 

@@ -3,11 +3,10 @@
 #include "derive/work.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/lock.h"
 #include "derive/work_run.h"
 
 /* Threads of a machine with more processors are limited by its memory, not by them. */
@@ -18,13 +17,9 @@ struct work *work_new(void)
     struct work *w = calloc(1, sizeof(*w));
     if (!w)
         return NULL;
-    (void)pthread_mutex_init(&w->lock, NULL);
-    (void)pthread_cond_init(&w->idle, NULL);
-    pthread_condattr_t attr;
-    (void)pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&w->more, &attr);
-    (void)pthread_condattr_destroy(&attr);
+    lock_init(&w->lock);
+    cond_init(&w->idle);
+    cond_init(&w->more);
     long n = sysconf(_SC_NPROCESSORS_ONLN);
     w->threads_most = n < 1 ? 1 : n > THREADS_MOST ? THREADS_MOST : (unsigned)n;
     return w;
@@ -53,7 +48,7 @@ static int park(struct work *w, struct want *want)
     work_take_up(w, want);
     int r = 0;
     if (w->lingering > 0)
-        (void)pthread_cond_broadcast(&w->more);
+        cond_broadcast(&w->more);
     else if (w->threads < w->threads_most)
         r = work_start_thread(w);
     if (r == 0 || w->threads > 0)
@@ -86,11 +81,11 @@ int work_want(struct work *w, const struct view *v, enum derived what, uint32_t 
                           .start = first,
                           .last = last,
                           .waiter = *waiter};
-    (void)pthread_mutex_lock(&w->lock);
+    lock_take(&w->lock);
     int r = want_now(w, want);
     if (r != WORK_PARKED)
         work_let_go(w, want);
-    (void)pthread_mutex_unlock(&w->lock);
+    lock_drop(&w->lock);
     if (r == WORK_PARKED)
         return r;
     view_free(&want->view);
@@ -100,22 +95,22 @@ int work_want(struct work *w, const struct view *v, enum derived what, uint32_t 
 
 bool work_interrupt(struct work *w, const void *request)
 {
-    (void)pthread_mutex_lock(&w->lock);
+    lock_take(&w->lock);
     struct want *want = pull_want(w, request);
     if (want) {
         want->err = -EINTR;
         work_let_go(w, want);
         work_put_aside(w);
-        (void)pthread_cond_broadcast(&w->more);
+        cond_broadcast(&w->more);
     }
-    (void)pthread_mutex_unlock(&w->lock);
+    lock_drop(&w->lock);
     work_answer(want);
     return want;
 }
 
 void work_stop(struct work *w)
 {
-    (void)pthread_mutex_lock(&w->lock);
+    lock_take(&w->lock);
     struct want *all = w->wants;
     w->wants = NULL;
     w->ending = true;
@@ -124,13 +119,13 @@ void work_stop(struct work *w)
         work_let_go(w, want);
     }
     work_give_up(w);
-    (void)pthread_cond_broadcast(&w->more);
-    (void)pthread_mutex_unlock(&w->lock);
+    cond_broadcast(&w->more);
+    lock_drop(&w->lock);
     work_answer(all);
-    (void)pthread_mutex_lock(&w->lock);
+    lock_take(&w->lock);
     while (w->threads > 0)
-        (void)pthread_cond_wait(&w->idle, &w->lock);
-    (void)pthread_mutex_unlock(&w->lock);
+        (void)lock_wait(&w->lock, &w->idle, NULL);
+    lock_drop(&w->lock);
 }
 
 void work_free(struct work *w)
@@ -139,9 +134,9 @@ void work_free(struct work *w)
         return;
     work_stop(w);
     kept_free(&w->kept);
-    (void)pthread_cond_destroy(&w->idle);
-    (void)pthread_cond_destroy(&w->more);
-    (void)pthread_mutex_destroy(&w->lock);
+    cond_destroy(&w->idle);
+    cond_destroy(&w->more);
+    lock_destroy(&w->lock);
     free(w);
 }
 
@@ -149,40 +144,40 @@ void work_free(struct work *w)
 
 bool work_sha256(struct work *w, const struct view *v, uint32_t i, uint8_t dst[DIGEST_BYTES])
 {
-    (void)pthread_mutex_lock(&w->lock);
+    lock_take(&w->lock);
     bool ret = kept_sha256(&w->kept, work_key(v, i), dst);
-    (void)pthread_mutex_unlock(&w->lock);
+    lock_drop(&w->lock);
     return ret;
 }
 
 bool work_moments(struct work *w, const struct view *v, uint32_t i, struct moments *dst)
 {
-    (void)pthread_mutex_lock(&w->lock);
+    lock_take(&w->lock);
     bool ret = kept_moments(&w->kept, work_key(v, i), dst);
-    (void)pthread_mutex_unlock(&w->lock);
+    lock_drop(&w->lock);
     return ret;
 }
 
 struct blob *work_blob(struct work *w, const struct view *v, uint32_t i, enum derived what)
 {
-    (void)pthread_mutex_lock(&w->lock);
+    lock_take(&w->lock);
     struct blob *b = kept_blob(&w->kept, work_key(v, i), what);
-    (void)pthread_mutex_unlock(&w->lock);
+    lock_drop(&w->lock);
     return b;
 }
 
 uint64_t work_count(struct work *w)
 {
-    (void)pthread_mutex_lock(&w->lock);
+    lock_take(&w->lock);
     uint64_t n = w->computed;
-    (void)pthread_mutex_unlock(&w->lock);
+    lock_drop(&w->lock);
     return n;
 }
 
 unsigned work_threads(struct work *w)
 {
-    (void)pthread_mutex_lock(&w->lock);
+    lock_take(&w->lock);
     unsigned n = w->threads;
-    (void)pthread_mutex_unlock(&w->lock);
+    lock_drop(&w->lock);
     return n;
 }

@@ -4,10 +4,13 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
+
+#include "base/thread.h"
+#include "base/when.h"
+#include "base/lock.h"
 
 /* Tasks beyond one for each thread, of all wishes together: pictures hold 4 MiB each. */
 enum { TASKS_MORE = 16 };
@@ -198,8 +201,7 @@ static void give_up(struct work *w, struct task *t)
 
 void work_put_aside(struct work *w)
 {
-    struct timespec until;
-    (void)clock_gettime(CLOCK_MONOTONIC, &until);
+    struct timespec until = when_now();
     until.tv_sec += ASIDE_SECONDS;
     for (struct task *t = w->tasks; t; t = t->next) {
         if (t->aside || t->given_up || is_wanted(w, t))
@@ -239,7 +241,7 @@ static void give_up_due(struct work *w)
     struct timespec now;
     if (w->n_aside == 0)
         return;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    now = when_now();
     for (struct task *t = w->tasks; t; t = t->next)
         if (t->aside && !is_before(&now, &t->until))
             give_up(w, t);
@@ -258,7 +260,7 @@ static bool linger(struct work *w)
         if (t->aside && (until.tv_sec == 0 || is_before(&t->until, &until)))
             until = t->until;
     w->lingering++;
-    (void)pthread_cond_timedwait(&w->more, &w->lock, &until);
+    (void)lock_wait(&w->lock, &w->more, &until);
     w->lingering--;
     return true;
 }
@@ -343,20 +345,20 @@ void work_answer(struct want *list)
  * lock up meanwhile. */
 static void answer(struct work *w, struct want *list)
 {
-    (void)pthread_mutex_unlock(&w->lock);
+    lock_drop(&w->lock);
     for (const struct want *want = list; want; want = want->next)
         want->waiter.done(want->waiter.arg, want->err);
-    (void)pthread_mutex_lock(&w->lock);
+    lock_take(&w->lock);
     for (struct want *want = list; want; want = want->next)
         work_let_go(w, want);
-    (void)pthread_mutex_unlock(&w->lock);
+    lock_drop(&w->lock);
     while (list) {
         struct want *want = list;
         list = want->next;
         view_free(&want->view);
         free(want);
     }
-    (void)pthread_mutex_lock(&w->lock);
+    lock_take(&w->lock);
 }
 
 /* Close a phase of the task. Gives the lock up meanwhile. */
@@ -365,9 +367,9 @@ static void close_phase(struct work *w, struct task *t)
     bool again = false;
     t->closing = true;
     if (!t->err && !t->given_up) {
-        (void)pthread_mutex_unlock(&w->lock);
+        lock_drop(&w->lock);
         int r = task_phase(t);
-        (void)pthread_mutex_lock(&w->lock);
+        lock_take(&w->lock);
         t->err = r < 0 ? r : 0;
         again = r > 0;
     }
@@ -378,9 +380,9 @@ static void close_phase(struct work *w, struct task *t)
     }
     end_task(w, t);
     answer(w, take_ready(w));
-    (void)pthread_mutex_unlock(&w->lock);
+    lock_drop(&w->lock);
     task_free(t);
-    (void)pthread_mutex_lock(&w->lock);
+    lock_take(&w->lock);
 }
 
 /* ---- threads ---- */
@@ -405,19 +407,19 @@ static void end_thread(struct work *w)
     if (--w->threads > 0)
         atomic_fetch_sub(&threads_more, 1);
     else
-        (void)pthread_cond_signal(&w->idle);
+        cond_signal(&w->idle);
 }
 
 static void run_unit(struct work *w, struct task *t, float room[TASK_ROOM])
 {
     uint64_t unit = t->given++;
     if (w->lingering > 0 && has_more(w))
-        (void)pthread_cond_signal(&w->more);
+        cond_signal(&w->more);
     else if (w->threads < w->threads_most && has_more(w))
         (void)work_start_thread(w);
-    (void)pthread_mutex_unlock(&w->lock);
+    lock_drop(&w->lock);
     int r = task_unit(t, unit, room);
-    (void)pthread_mutex_lock(&w->lock);
+    lock_take(&w->lock);
     t->ended++;
     t->err = t->err ? t->err : r;
 }
@@ -437,7 +439,7 @@ static void *thread(void *arg)
     struct work *w = arg;
     float room[TASK_ROOM];
     struct task *t;
-    (void)pthread_mutex_lock(&w->lock);
+    lock_take(&w->lock);
     do {
         while ((t = next_task(w)))
             if (task_may_close(t))
@@ -446,7 +448,7 @@ static void *thread(void *arg)
                 run_unit(w, t, room);
     } while (answer_failed(w) || linger(w));
     end_thread(w);
-    (void)pthread_mutex_unlock(&w->lock);
+    lock_drop(&w->lock);
     return NULL;
 }
 
@@ -454,18 +456,7 @@ int work_start_thread(struct work *w)
 {
     if (w->threads > 0 && !take_more(w))
         return 0;
-    pthread_t id;
-    pthread_attr_t attr;
-    sigset_t all, old;
-    (void)pthread_attr_init(&attr);
-    (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    /* Signals are for the main thread, but for that of a page that is gone (base/map.h). */
-    (void)sigfillset(&all);
-    (void)sigdelset(&all, SIGBUS);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &old);
-    int r = -pthread_create(&id, &attr, thread, w);
-    (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
-    (void)pthread_attr_destroy(&attr);
+    int r = thread_start(NULL, thread, w);
     w->threads++;
     if (r < 0)
         end_thread(w);

@@ -11,8 +11,7 @@
 #ifndef DERIVE_WORK_RUN_H
 #define DERIVE_WORK_RUN_H
 
-#include <pthread.h>
-
+#include "base/lock.h"
 #include "derive/task.h"
 #include "derive/work.h"
 
@@ -29,9 +28,9 @@ struct want {
 };
 
 struct work {
-    pthread_mutex_t lock;
-    pthread_cond_t idle; /* no thread is left */
-    pthread_cond_t more; /* there may be something to do for threads that linger */
+    struct lock lock;
+    struct cond idle; /* no thread is left */
+    struct cond more; /* there may be something to do for threads that linger */
     /* Protected by the lock: */
     struct kept kept;
     struct want *wants;        /* the one whose turn it is first */

@@ -8,11 +8,12 @@
 
 #include <errno.h>
 #include <math.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/lock.h"
+#include "base/thread.h"
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "derive/floats.h"
@@ -27,7 +28,7 @@ struct pass {
     struct tensor_diff *result;
     const struct diff_options *opt;
     bool values;
-    pthread_mutex_t lock;
+    struct lock lock;
     /* Protected by lock: */
     size_t pair; /* the next piece */
     uint64_t at;
@@ -341,23 +342,23 @@ static void *worker(void *arg)
     struct room m = {0};
     struct piece c;
     int r = room_make(&m);
-    (void)pthread_mutex_lock(&w->lock);
+    lock_take(&w->lock);
     if (r < 0 && !w->err)
         w->err = err_set(w->e, r, "no memory");
     while (next_piece(w, &c)) {
-        (void)pthread_mutex_unlock(&w->lock);
+        lock_drop(&w->lock);
         r = w->values ? compare_values(w, &c, &m) : compare_bytes(w, &c, &m);
-        (void)pthread_mutex_lock(&w->lock);
+        lock_take(&w->lock);
         add_piece(w, &c, r);
     }
-    (void)pthread_mutex_unlock(&w->lock);
+    lock_drop(&w->lock);
     room_free(&m);
     return NULL;
 }
 
 static int run(struct pass *w)
 {
-    pthread_t thread[THREADS_MOST];
+    struct thread thread[THREADS_MOST];
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
     uint64_t n = 0, want;
     w->pair = 0;
@@ -366,13 +367,13 @@ static int run(struct pass *w)
         w->total += work_of(w, i);
     want = min_u64(cpus > 0 ? (uint64_t)cpus : 1, w->total / PIECE + 1);
     want = min_u64(want, THREADS_MOST) - 1;
-    (void)pthread_mutex_init(&w->lock, NULL);
-    while (n < want && pthread_create(&thread[n], NULL, worker, w) == 0)
+    lock_init(&w->lock);
+    while (n < want && thread_start(&thread[n], worker, w) == 0)
         n++;
     (void)worker(w);
     while (n > 0)
-        (void)pthread_join(thread[--n], NULL);
-    (void)pthread_mutex_destroy(&w->lock);
+        thread_join(&thread[--n]);
+    lock_destroy(&w->lock);
     return w->err;
 }
 

@@ -4,13 +4,14 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <syslog.h>
 #include <time.h>
 
+#include "base/thread.h"
+#include "base/lock.h"
 #include "base/when.h"
 #include "edit/recorder.h"
 #include "edit/restore.h"
@@ -26,9 +27,9 @@ struct keeper {
     unsigned keep;
     struct err why;
     struct logger log;
-    pthread_mutex_t lock;
-    pthread_cond_t wake;  /* the thread has something to do */
-    pthread_cond_t ready; /* it has done something */
+    struct lock lock;
+    struct cond wake;  /* the thread has something to do */
+    struct cond ready; /* it has done something */
     /* Of the thread that commits: */
     bool begun; /* the present edit is planned while its state is written */
     bool waits; /* the thread was asked to keep the state before the present edit */
@@ -62,15 +63,13 @@ struct keeper {
 
 static int64_t seconds(void)
 {
-    struct timespec now;
-    (void)clock_gettime(CLOCK_REALTIME, &now);
+    struct timespec now = when_date();
     return now.tv_sec;
 }
 
 static struct timespec deadline(unsigned seconds_from_now)
 {
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    struct timespec t = when_now();
     t.tv_sec += (time_t)seconds_from_now;
     return t;
 }
@@ -90,9 +89,9 @@ static void keeper_free(struct keeper *k)
     history_close(&k->h);
     change_drop(&k->change);
     change_drop(&k->known);
-    (void)pthread_cond_destroy(&k->wake);
-    (void)pthread_cond_destroy(&k->ready);
-    (void)pthread_mutex_destroy(&k->lock);
+    cond_destroy(&k->wake);
+    cond_destroy(&k->ready);
+    lock_destroy(&k->lock);
     free(k->home);
     free(k->model);
     free(k);
@@ -104,13 +103,9 @@ int keeper_open(const char *model, unsigned keep, const struct sys *sys, const s
     struct keeper *k = calloc(1, sizeof(*k));
     if (!k)
         return -ENOMEM;
-    pthread_condattr_t attr;
-    (void)pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_mutex_init(&k->lock, NULL);
-    (void)pthread_cond_init(&k->wake, &attr);
-    (void)pthread_cond_init(&k->ready, &attr);
-    (void)pthread_condattr_destroy(&attr);
+    lock_init(&k->lock);
+    cond_init(&k->wake);
+    cond_init(&k->ready);
     k->sys = sys;
     k->keep = keep;
     k->log = *log;
@@ -166,11 +161,11 @@ static void record_prepare(struct keeper *k)
     struct snapshot *before = k->change.before;
     k->asked = false;
     k->change.before = NULL;
-    (void)pthread_mutex_unlock(&k->lock);
+    lock_drop(&k->lock);
     know_before(k, before);
     struct recorded_edit edit = edit_of(k);
     (void)recorder_prepare(&k->r, &edit, NULL); /* what fails does so again, with a reason */
-    (void)pthread_mutex_lock(&k->lock);
+    lock_take(&k->lock);
 }
 
 static int record_planned(struct keeper *k, struct snapshot *after, struct err *e)
@@ -192,9 +187,9 @@ static void record_begin(struct keeper *k)
     struct err e = {0};
     k->planned = false;
     k->change.after = NULL;
-    (void)pthread_mutex_unlock(&k->lock);
+    lock_drop(&k->lock);
     int r = record_planned(k, after, &e);
-    (void)pthread_mutex_lock(&k->lock);
+    lock_take(&k->lock);
     k->result = r;
     k->err = e;
     k->answered = true;
@@ -205,9 +200,9 @@ static void record_begin(struct keeper *k)
 static void record_drop(struct keeper *k)
 {
     k->dropped = false;
-    (void)pthread_mutex_unlock(&k->lock);
+    lock_drop(&k->lock);
     recorder_drop(&k->r);
-    (void)pthread_mutex_lock(&k->lock);
+    lock_take(&k->lock);
     k->answered = true;
 }
 
@@ -216,7 +211,7 @@ static void record_end(struct keeper *k)
     bool landed = k->landed;
     int64_t at = k->ended_at;
     k->ended = false;
-    (void)pthread_mutex_unlock(&k->lock);
+    lock_drop(&k->lock);
     if (k->recorded)
         recorder_end(&k->r, landed, at);
     k->recorded = false;
@@ -224,21 +219,21 @@ static void record_end(struct keeper *k)
     struct snapshot **gone = landed ? &k->known.before : &k->known.after;
     snapshot_unref(*gone);
     *gone = NULL;
-    (void)pthread_mutex_lock(&k->lock);
+    lock_take(&k->lock);
 }
 
 static void settle(struct keeper *k)
 {
     k->due_set = k->hurry = false;
-    (void)pthread_mutex_unlock(&k->lock);
+    lock_drop(&k->lock);
     (void)recorder_settle(&k->r, NULL);
-    (void)pthread_mutex_lock(&k->lock);
+    lock_take(&k->lock);
 }
 
 static void drop_ref(struct keeper *k)
 {
     bool last = --k->refs == 0;
-    (void)pthread_mutex_unlock(&k->lock);
+    lock_drop(&k->lock);
     if (last)
         keeper_free(k);
 }
@@ -266,20 +261,20 @@ static bool work(struct keeper *k)
 static void *run(void *arg)
 {
     struct keeper *k = arg;
-    (void)pthread_setname_np(pthread_self(), "history"); /* not that of the thread that began it */
-    (void)pthread_mutex_lock(&k->lock);
+    thread_name("history");
+    lock_take(&k->lock);
     for (;;) {
         k->busy = true;
         k->busy = work(k);
-        (void)pthread_cond_broadcast(&k->ready);
+        cond_broadcast(&k->ready);
         if (k->busy)
             continue;
         if (k->stop)
             break;
         if (k->due_set)
-            (void)pthread_cond_timedwait(&k->wake, &k->lock, &k->due);
+            (void)lock_wait(&k->lock, &k->wake, &k->due);
         else
-            (void)pthread_cond_wait(&k->wake, &k->lock);
+            (void)lock_wait(&k->lock, &k->wake, NULL);
     }
     drop_ref(k);
     return NULL;
@@ -288,17 +283,11 @@ static void *run(void *arg)
 /* Under the lock. */
 static int start(struct keeper *k)
 {
-    pthread_t thread;
-    sigset_t all, old;
     if (k->started)
         return 0;
-    (void)sigfillset(&all); /* signals are for the main thread */
-    (void)pthread_sigmask(SIG_SETMASK, &all, &old);
-    int r = -pthread_create(&thread, NULL, run, k);
-    (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
+    int r = thread_start(NULL, run, k);
     if (r < 0)
         return err_set(&k->err, r, "cannot start a thread: %s", strerror(-r));
-    (void)pthread_detach(thread);
     k->started = true;
     k->refs++;
     return 0;
@@ -309,18 +298,17 @@ static int start(struct keeper *k)
 /* Under the lock. False: the time is over first. */
 static bool wait_idle(struct keeper *k, const struct timespec *until)
 {
-    int r = 0;
-    while ((k->busy || k->ended || k->due_set || !k->answered) && r == 0)
-        r = pthread_cond_timedwait(&k->ready, &k->lock, until);
-    return r == 0;
+    bool early = true;
+    while ((k->busy || k->ended || k->due_set || !k->answered) && early)
+        early = lock_wait(&k->lock, &k->ready, until);
+    return early;
 }
 
 static bool wait_answer(struct keeper *k)
 {
     const struct timespec until = deadline(KEEPER_WAIT);
-    int r = 0;
-    while (!k->answered && r == 0)
-        r = pthread_cond_timedwait(&k->ready, &k->lock, &until);
+    while (!k->answered && lock_wait(&k->lock, &k->ready, &until))
+        ;
     return k->answered;
 }
 
@@ -333,7 +321,7 @@ static void ask(struct keeper *k, struct snapshot *before, uint64_t restored)
     k->now = seconds();
     k->asked = true;
     k->answered = false;
-    (void)pthread_cond_signal(&k->wake);
+    cond_signal(&k->wake);
 }
 
 /* Under the lock, which is given up while an edit before it that failed is still answered. */
@@ -348,7 +336,7 @@ static int plan(struct keeper *k, const struct change *c, uint64_t restored)
         ask(k, c->before, restored);
     k->change.after = snapshot_ref(c->after);
     k->planned = true;
-    (void)pthread_cond_signal(&k->wake);
+    cond_signal(&k->wake);
     return 0;
 }
 
@@ -377,19 +365,19 @@ static bool same_keys(const struct snapshot *a, const struct snapshot *b)
 
 void keeper_begin(struct keeper *k, struct snapshot *before, uint64_t restored)
 {
-    (void)pthread_mutex_lock(&k->lock);
+    lock_take(&k->lock);
     k->begun = k->why.code == 0 && k->answered && start(k) == 0;
     if (k->begun)
         ask(k, before, restored);
-    (void)pthread_mutex_unlock(&k->lock);
+    lock_drop(&k->lock);
 }
 
 void keeper_drop(struct keeper *k)
 {
-    (void)pthread_mutex_lock(&k->lock);
+    lock_take(&k->lock);
     k->dropped |= k->begun; /* an edit before it may be dropped, and not by the thread yet */
-    (void)pthread_cond_signal(&k->wake);
-    (void)pthread_mutex_unlock(&k->lock);
+    cond_signal(&k->wake);
+    lock_drop(&k->lock);
     k->begun = false;
 }
 
@@ -399,11 +387,11 @@ void keeper_plan(struct keeper *k, struct snapshot *before, struct snapshot *aft
     struct err e = k->why;
     if (e.code && same_keys(before, after))
         return;
-    (void)pthread_mutex_lock(&k->lock);
+    lock_take(&k->lock);
     int r = e.code ? e.code : plan(k, &(struct change){before, after}, restored);
     if (!e.code)
         e = k->err;
-    (void)pthread_mutex_unlock(&k->lock);
+    lock_drop(&k->lock);
     k->begun = false;
     k->waits = r == 0;
     if (r < 0)
@@ -414,10 +402,10 @@ void keeper_wait(struct keeper *k)
 {
     if (!k->waits)
         return;
-    (void)pthread_mutex_lock(&k->lock);
+    lock_take(&k->lock);
     int r = wait_kept(k);
     struct err e = k->err;
-    (void)pthread_mutex_unlock(&k->lock);
+    lock_drop(&k->lock);
     if (r < 0)
         say(k, &e);
     else
@@ -426,26 +414,26 @@ void keeper_wait(struct keeper *k)
 
 void keeper_end(struct keeper *k, bool landed)
 {
-    (void)pthread_mutex_lock(&k->lock);
+    lock_take(&k->lock);
     if (k->waits && k->answered) {
         k->ended = true;
         k->landed = landed;
         k->ended_at = seconds();
         if (!k->due_set)
-            (void)pthread_cond_signal(&k->wake);
+            cond_signal(&k->wake);
     }
-    (void)pthread_mutex_unlock(&k->lock);
+    lock_drop(&k->lock);
     k->waits = false;
 }
 
 int keeper_history(struct keeper *k, struct history *ret, struct err *e)
 {
     const struct timespec until = deadline(KEEPER_SETTLE);
-    (void)pthread_mutex_lock(&k->lock);
+    lock_take(&k->lock);
     k->hurry = true;
-    (void)pthread_cond_signal(&k->wake);
+    cond_signal(&k->wake);
     (void)wait_idle(k, &until);
-    (void)pthread_mutex_unlock(&k->lock);
+    lock_drop(&k->lock);
     if (k->home)
         return history_open(ret, k->sys, k->home, k->model, k->keep, e);
     *ret = (struct history){.place = HISTORY_PLACE_INIT};
@@ -457,11 +445,11 @@ void keeper_close(struct keeper *k)
     if (!k)
         return;
     const struct timespec until = deadline(KEEPER_WAIT);
-    (void)pthread_mutex_lock(&k->lock);
+    lock_take(&k->lock);
     k->stop = true;
-    (void)pthread_cond_signal(&k->wake);
-    int r = 0; /* the thread goes when it has done all; then the last reference is this one */
-    while (k->refs > 1 && r == 0)
-        r = pthread_cond_timedwait(&k->ready, &k->lock, &until);
+    cond_signal(&k->wake);
+    /* The thread goes when it has done all; then the last reference is this one. */
+    while (k->refs > 1 && lock_wait(&k->lock, &k->ready, &until))
+        ;
     drop_ref(k);
 }

@@ -4,6 +4,7 @@
  * and for its being durable. Questions to the disk are asked by that thread, without a lock, so that
  * a disk that hangs holds up only the requests that need it. See writer.h.
  */
+#include "base/lock.h"
 #include "live/makings.h"
 #include "live/parts.h"
 #include "live/preview_copy.h"
@@ -141,7 +142,7 @@ void writer_later(struct live *l, unsigned seconds)
     assert(lock_held(&l->lock));
     if (l->opt.commit == LIVE_COMMIT_SYNC)
         return;
-    (void)clock_gettime(CLOCK_MONOTONIC, &l->due);
+    l->due = when_now();
     if (!l->due_set)
         l->first = l->due;
     struct timespec latest = l->first;

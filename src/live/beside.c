@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Helpers made, found, renamed and removed: see tensors.h. */
+#include "base/lock.h"
 #include "live/helpers.h"
 
 #include <errno.h>
@@ -40,7 +41,7 @@ static int make(struct live *l, uint32_t tensor, const char *name, int fd, struc
                              .kind = LIVE_HELPER,
                              .helper = helper,
                              .fd = fd};
-    (void)pthread_mutex_init(&d->judging, NULL);
+    lock_init(&d->judging);
     view_draft_add(l, d);
     *ret = d;
     return 0;
@@ -173,22 +174,22 @@ static int open_view(struct live *l, uint32_t tensor, uint32_t row, enum live_vi
  * was when `writes` was its number. */
 static int become(struct live *l, struct view_draft *from, uint64_t writes, struct live_view *h)
 {
-    (void)pthread_mutex_lock(&from->judging);
+    lock_take(&from->judging);
     int r = from->writes == writes ? 0 : copy(l, from, h);
     if (r == 0) {
         lock_take(&l->lock);
         from->into = h;
         lock_drop(&l->lock);
     }
-    (void)pthread_mutex_unlock(&from->judging);
+    lock_drop(&from->judging);
     return r;
 }
 
 static uint64_t count_writes(struct view_draft *d)
 {
-    (void)pthread_mutex_lock(&d->judging);
+    lock_take(&d->judging);
     uint64_t n = d->writes;
-    (void)pthread_mutex_unlock(&d->judging);
+    lock_drop(&d->judging);
     return n;
 }
 

@@ -152,7 +152,7 @@ struct live {
     struct making *due_making, *due_last;        /* list of those to be judged: makings.h */
     const struct making *judging; /* nothing of it may be written until `made` is signalled */
     struct made_wait *made_waits; /* not owned list: requests that wait for that */
-    pthread_cond_t made;          /* one was judged; or `copying` ended */
+    struct cond made;             /* one was judged; or `copying` ended */
     struct making *made_name[LIVE_KNOWN]; /* those that are by the hash of the folder's name */
     struct making
         *made_content[LIVE_KNOWN];          /* those that were added by the hash of their content */

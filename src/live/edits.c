@@ -9,6 +9,7 @@
 #include <string.h>
 #include <syslog.h>
 
+#include "base/when.h"
 #include "gguf/keys.h"
 #include "text/text_infer.h"
 #include "text/text_parse.h"
@@ -111,7 +112,7 @@ int edits_accept(struct live *l, struct name *x, const struct buf *text, struct 
     x->typed.set = false;
     if (r == 0) /* no edit: what an editor restores after a refused write does not hide why */
         return 0;
-    (void)clock_gettime(CLOCK_REALTIME, &x->mtime);
+    x->mtime = when_date();
     name_set_error(&l->names, x, NULL);
     return r;
 }

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Files opened, made, read, written and closed: see live.h. What is written goes to a draft. */
+#include "base/when.h"
+#include "base/lock.h"
 #include "live/look.h"
 
 #include <errno.h>
@@ -125,7 +127,7 @@ static int make_file(struct live *l, const char *text, struct file **ret)
     if (f->kind == FILE_KEY)
         slot_event(n, f->name, SLOT_CREATE);
     else
-        (void)clock_gettime(CLOCK_REALTIME, &f->name->mtime);
+        f->name->mtime = when_date();
     *ret = f;
     return 0;
 }
@@ -230,7 +232,7 @@ int live_write(struct live *l, struct live_file *h, uint64_t off, const void *by
     h->wrote = true;
     int r = draft_write(l, f, h->append, off, bytes, n);
     if (r == 0 && f->kind == FILE_HELPER && f->name)
-        (void)clock_gettime(CLOCK_REALTIME, &f->name->mtime);
+        f->name->mtime = when_date();
     return r;
 }
 

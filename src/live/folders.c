@@ -75,7 +75,7 @@ void folder_doom(struct folders *s, struct folder *f)
         *at = f;
         s->n_doomed++;
     }
-    (void)clock_gettime(CLOCK_MONOTONIC, &s->due);
+    s->due = when_now();
     s->due.tv_sec += FOLDERS_QUIET;
 }
 
@@ -135,7 +135,7 @@ uint32_t folder_hidden(struct folder *f)
 void folder_hide(struct folder *f, uint32_t row)
 {
     f->hidden = folder_hidden(f) | (uint32_t)1 << row;
-    (void)clock_gettime(CLOCK_MONOTONIC, &f->hidden_at);
+    f->hidden_at = when_now();
 }
 
 void folder_unhide(struct folder *f, uint32_t row)

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <unistd.h>
 
+#include "base/lock.h"
 #include "base/bytes.h"
 #include "base/sys.h"
 
@@ -49,9 +50,9 @@ int helper_write(struct live *l, struct view_draft *d, bool append, uint64_t off
                  size_t n)
 {
     (void)l;
-    (void)pthread_mutex_lock(&d->judging);
+    lock_take(&d->judging);
     int r = d->into ? VIEW_INTO : write_own(d, append, off, bytes, n);
-    (void)pthread_mutex_unlock(&d->judging);
+    lock_drop(&d->judging);
     return r;
 }
 
@@ -67,9 +68,9 @@ static int truncate_own(struct view_draft *d, uint64_t size)
 int helper_truncate(struct live *l, struct view_draft *d, uint64_t size)
 {
     (void)l;
-    (void)pthread_mutex_lock(&d->judging);
+    lock_take(&d->judging);
     int r = d->into ? VIEW_INTO : truncate_own(d, size);
-    (void)pthread_mutex_unlock(&d->judging);
+    lock_drop(&d->judging);
     return r;
 }
 

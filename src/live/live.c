@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/lock.h"
 #include "gguf/keys.h"
 #include "live/edits.h"
 #include "live/look.h"
@@ -41,7 +42,7 @@ int live_open(struct newest *n, const struct live_target *file, size_t files,
     l->first_numbers = n->view.snap->gguf->n_tensors;
     l->judge = judges;
     lock_init(&l->lock);
-    (void)pthread_cond_init(&l->made, NULL);
+    cond_init(&l->made);
     batch_begin(l);
     *ret = l;
     return 0;
@@ -100,7 +101,7 @@ void live_close(struct live *l)
         return;
     views_close(l);
     makings_free(l);
-    (void)pthread_cond_destroy(&l->made);
+    cond_destroy(&l->made);
     lock_take(&l->lock);
     batch_end_steps(l, &l->next);
     lock_drop(&l->lock);

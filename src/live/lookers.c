@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
+#include "base/when.h"
 #include "live/tensors.h"
 
 /* Seconds after which a lookup is forgotten that no open has followed. */
@@ -13,8 +14,7 @@
 
 static time_t seconds(void)
 {
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    struct timespec now = when_now();
     return now.tv_sec;
 }
 

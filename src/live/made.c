@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Folders of tensors in the making, as programs make, look at and remove them: see makings.h. */
+#include "base/when.h"
+#include "base/lock.h"
 #include "live/makings.h"
 
 #include <assert.h>
@@ -205,7 +207,7 @@ int making_make(struct live *l, const char *file, uint32_t *number)
     }
     add_name(l, m, file);
     f->making = m;
-    (void)clock_gettime(CLOCK_REALTIME, &f->mtime);
+    f->mtime = when_date();
     m->place = l->n_makings;
     l->makings[l->n_makings++] = m;
     l->makings_left++;
@@ -308,7 +310,7 @@ void making_touch(struct live *l, struct making *m)
 {
     assert(lock_held(&l->lock));
     m->dirty = true;
-    (void)clock_gettime(CLOCK_MONOTONIC, &m->last);
+    m->last = when_now();
     making_unqueue(l, m);
     making_queue(l, m);
     struct timespec due = m->last;

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <syslog.h>
 
+#include "base/lock.h"
 #include "base/when.h"
 
 #include "live/batch.h"
@@ -113,7 +114,7 @@ static int add(struct live *l, struct making *m, const struct tensor_edit *edit,
     making_end(l, m);
     making_regained(l, m->file);
     folder_changed(f, l->snapshots);
-    (void)clock_gettime(CLOCK_REALTIME, &f->mtime);
+    f->mtime = when_date();
     batch_note(l, NULL, NULL);
     l->next.asked = false;
     return 0;
@@ -148,7 +149,7 @@ static int judge_views(struct live *l, struct making *m, struct tensor_edit *ret
     int r = tensor_new_judge(&t, l->file, NULL, ret, e);
     lock_take(&l->lock);
     l->judging = NULL;
-    (void)pthread_cond_broadcast(&l->made);
+    cond_broadcast(&l->made);
     return r;
 }
 
@@ -183,7 +184,7 @@ int makings_judge(struct live *l)
     struct timespec begun;
     struct making *m;
     assert(lock_held(&l->lock));
-    (void)clock_gettime(CLOCK_MONOTONIC, &begun);
+    begun = when_now();
     while ((m = next_due(l)) && !when_before(&begun, &m->last)) { /* each one once */
         int r = judge(l, m);
         if (r < 0)

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/when.h"
 #include "base/hash.h"
 
 #define BUCKETS_LEAST 64
@@ -172,7 +173,7 @@ static struct name *make(struct names *n, const char *text, const char *key, siz
         free(x);
         return NULL;
     }
-    (void)clock_gettime(CLOCK_REALTIME, &x->mtime);
+    x->mtime = when_date();
     (void)memcpy(x->text, text, size);
     x->hash = hash_name(text, size - 1);
     x->ino = pool_take(&n->inos);

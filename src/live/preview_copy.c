@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/lock.h"
 #include "base/bytes.h"
 
 /* Bytes that are copied at a time. */
@@ -198,6 +199,6 @@ bool preview_again(struct live *l, int *r, struct err *e)
     lock_take(&l->lock);
     l->copies = now;
     l->copying = false;
-    (void)pthread_cond_broadcast(&l->made);
+    cond_broadcast(&l->made);
     return *r == 0;
 }

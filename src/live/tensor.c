@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Which tensors the model has now: see tensor.h. */
+#include "base/lock.h"
 #include "live/makings.h"
 
 #include <errno.h>
@@ -284,7 +285,7 @@ void makings_interrupt(struct live *l, const void *request)
     if (!w)
         return;
     w->interrupted = true;
-    (void)pthread_cond_broadcast(&l->made);
+    cond_broadcast(&l->made);
 }
 
 /* ---- drafts ---- */
@@ -304,7 +305,7 @@ void view_draft_end(struct view_draft *d)
     if (d->helper)
         (void)close(d->fd);
     free(d->helper);
-    (void)pthread_mutex_destroy(&d->judging);
+    lock_destroy(&d->judging);
     free(d);
 }
 

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <syslog.h>
 
+#include "base/when.h"
+#include "base/lock.h"
 #include "live/makings.h"
 #include "live/preview_copy.h"
 #include "live/tensor_batch.h"
@@ -120,7 +122,7 @@ int tensor_accepted(struct live *l, struct folder *f, struct live_wait *w)
 {
     assert(lock_held(&l->lock));
     batch_note(l, NULL, NULL);
-    (void)clock_gettime(CLOCK_REALTIME, &f->mtime);
+    f->mtime = when_date();
     folder_set_error(&l->folders, f, NULL);
     return writer_accepted(l, w);
 }

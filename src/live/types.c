@@ -2,8 +2,9 @@
 /* The type that a value is to have: see types.h. */
 #include "live/types.h"
 
-#include <pthread.h>
 #include <string.h>
+
+#include "base/lock.h"
 
 /* Models have few lists of inner types: the first that a process meets are kept for its life. */
 #define LISTS_MOST 256
@@ -11,11 +12,11 @@
 /* The text of a list, the same for equal ones. NULL: there are too many, or no memory. */
 static const char *keep_list(struct type_list list)
 {
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static struct lock lock = LOCK_INIT;
     static char *kept[LISTS_MOST];
     const char *found = NULL;
     size_t i = 0;
-    (void)pthread_mutex_lock(&lock);
+    lock_take(&lock);
     while (i < LISTS_MOST && kept[i] &&
            (strlen(kept[i]) != list.n || memcmp(kept[i], list.p, list.n) != 0))
         i++;
@@ -23,7 +24,7 @@ static const char *keep_list(struct type_list list)
         kept[i] = strndup(list.p, list.n);
     if (i < LISTS_MOST)
         found = kept[i];
-    (void)pthread_mutex_unlock(&lock);
+    lock_drop(&lock);
     return found;
 }
 

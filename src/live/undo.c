@@ -3,6 +3,8 @@
  * All keys made what they once were, as one edit: see live.h. It is made only while nothing is
  * pending or being written, so that the history has every edit before it.
  */
+#include "base/when.h"
+#include "base/lock.h"
 #include "live/edits.h"
 
 #include <assert.h>
@@ -50,7 +52,7 @@ static int note_names(struct live *l, struct err *e)
             return err_set(e, -EBUSY, "%s: a helper file has the name of this key",
                            show(shown, s->name, s->name_len));
         batch_note(l, x, NULL);
-        (void)clock_gettime(CLOCK_REALTIME, &x->mtime);
+        x->mtime = when_date();
         name_set_error(&l->names, x, NULL);
     }
     return batch_room(l) < 0 ? no_memory(e) : 0;

@@ -8,6 +8,8 @@
 #include <syslog.h>
 #include <time.h>
 
+#include "base/when.h"
+#include "base/lock.h"
 #include "live/makings.h"
 #include "live/tensor_batch.h"
 #include "live/tensor_encode.h"
@@ -39,8 +41,7 @@ struct progress {
 static void on_progress(void *arg, uint64_t done, uint64_t all)
 {
     struct progress *p = arg;
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    struct timespec now = when_now();
     if (now.tv_sec == p->last)
         return;
     if (p->last)
@@ -186,8 +187,7 @@ static int report(struct round *o, int r)
 /* Its program opens it again (numpy's open_memmap). With the lock. */
 static int leave_begun(struct round *o)
 {
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    struct timespec now = when_now();
     o->d->begun = now.tv_sec;
     folder_set_error(&o->l->folders, o->d->folder, "of a NumPy array only the header was written");
     return 0;
@@ -244,7 +244,7 @@ int view_data_judge(struct live *l, struct view_draft *d, bool end, const void *
     struct round o = {.l = l, .d = d, .edit = TENSOR_EDIT_INIT};
     struct progress p = {l, 0};
     const struct units_watch watch = {&d->cancel, on_progress, &p};
-    (void)pthread_mutex_lock(&d->judging);
+    lock_take(&d->judging);
     lock_take(&l->lock);
     int r = d->why.code;
     begin(d, request);
@@ -255,7 +255,7 @@ int view_data_judge(struct live *l, struct view_draft *d, bool end, const void *
         while (r == -EAGAIN);
         r = finish(&o, r, end);
     }
-    (void)pthread_mutex_unlock(&d->judging);
+    lock_drop(&d->judging);
     return r;
 }
 
@@ -292,7 +292,7 @@ int view_text_judge(struct live *l, struct view_draft *d, bool end, const void *
     struct round o = {.l = l, .d = d, .text = BUF_INIT, .edit = TENSOR_EDIT_INIT};
     struct progress p = {l, 0};
     const struct units_watch watch = {&d->cancel, on_progress, &p};
-    (void)pthread_mutex_lock(&d->judging);
+    lock_take(&d->judging);
     lock_take(&l->lock);
     int r = take_text(&o);
     begin(d, request);
@@ -301,7 +301,7 @@ int view_text_judge(struct live *l, struct view_draft *d, bool end, const void *
         r = finish(&o, judge_text(&o, end, &watch), end);
     tensor_base_unref(o.base);
     buf_free(&o.text);
-    (void)pthread_mutex_unlock(&d->judging);
+    lock_drop(&d->judging);
     return r;
 }
 

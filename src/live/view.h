@@ -10,6 +10,7 @@
 #ifndef LIVE_VIEW_H
 #define LIVE_VIEW_H
 
+#include "base/lock.h"
 #include "live/tensor.h"
 #include "live/tensor_draft.h"
 #include "live/tensors.h"
@@ -79,7 +80,7 @@ struct view_draft {
     struct tensor_base *before;
     unsigned since, since_losses; /* of the folder: edits, losses when some was accepted last */
     struct err why;               /* code 0; or why a write was refused, until it is written anew */
-    pthread_mutex_t judging;
+    struct lock judging;
     const void *request; /* the request that judges; NULL: none */
     atomic_bool cancel;
 };

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What a draft that is refused in the end had changed before is put back: see view.h. */
+#include "base/when.h"
+#include "base/lock.h"
 #include "live/view.h"
 
 #include <errno.h>
@@ -126,7 +128,7 @@ static int accept(struct live *l, struct view_draft *d, const struct tensor_edit
     folder_changed(f, l->snapshots);
     l->next.asked &= l->next.how == EDIT_COPY; /* else it may be another strategy now */
     batch_note(l, NULL, NULL);
-    (void)clock_gettime(CLOCK_REALTIME, &f->mtime);
+    f->mtime = when_date();
     return writer_accepted(l, NULL);
 }
 
@@ -147,7 +149,7 @@ void view_put_back(struct live *l, struct view_draft *d)
     struct tensor_base *before = NULL, *now = NULL;
     struct err e = {0};
     int r = 0;
-    (void)pthread_mutex_lock(&d->judging);
+    lock_take(&d->judging);
     lock_take(&l->lock);
     if (is_last(d))
         r = view_base(l, d->tensor, &now);
@@ -163,7 +165,7 @@ void view_put_back(struct live *l, struct view_draft *d)
     if (r < 0 && r != -ENOENT)
         report(l, d, r, &e);
     lock_drop(&l->lock);
-    (void)pthread_mutex_unlock(&d->judging);
+    lock_drop(&d->judging);
     tensor_edit_free(&edit);
     tensor_base_unref(before);
     tensor_base_unref(now);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Views of tensors opened to be written, written and closed: see tensors.h. */
+#include "base/when.h"
+#include "base/lock.h"
 #include "live/view.h"
 
 #include <errno.h>
@@ -16,8 +18,7 @@
 
 static time_t seconds(void)
 {
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    struct timespec now = when_now();
     return now.tv_sec;
 }
 
@@ -106,7 +107,7 @@ static int make_with(struct live *l, uint32_t node, uint32_t tensor, uint32_t ro
     d->of = view_kind_of(d);
     d->edits = f->edits;
     d->losses = f->losses;
-    (void)pthread_mutex_init(&d->judging, NULL);
+    lock_init(&d->judging);
     view_draft_add(l, d);
     *ret = d;
     return 0;
@@ -416,7 +417,7 @@ static struct tensor_base *end_writing(struct live *l, struct view_draft *d)
         refused = d->of->judge(l, d, true, NULL) < 0;
     if (refused)
         view_put_back(l, d);
-    (void)pthread_mutex_lock(&d->judging);
+    lock_take(&d->judging);
     lock_take(&l->lock);
     if (d->writers == 0) {
         before = d->before;
@@ -425,7 +426,7 @@ static struct tensor_base *end_writing(struct live *l, struct view_draft *d)
     if (d->writers == 0 && refused && !d->making)
         view_drop(d);
     lock_drop(&l->lock);
-    (void)pthread_mutex_unlock(&d->judging);
+    lock_drop(&d->judging);
     return before;
 }
 

@@ -17,6 +17,7 @@
 #include <syslog.h>
 #include <unistd.h>
 
+#include "base/lock.h"
 #include "base/count.h"
 #include "base/when.h"
 #include "live/edits.h"
@@ -39,8 +40,7 @@ struct job {
 
 static uint64_t elapsed_ms(const struct job *b)
 {
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    struct timespec now = when_now();
     return (uint64_t)((now.tv_sec - b->begin.tv_sec) * 1000 +
                       (now.tv_nsec - b->begin.tv_nsec) / 1000000);
 }
@@ -178,7 +178,7 @@ static int write_part(struct live *l, struct job *job, size_t i, struct parts_re
     struct store *s = NULL;
     bool replaced = false;
     job->reported = 0;
-    (void)clock_gettime(CLOCK_MONOTONIC, &job->begin);
+    job->begin = when_now();
     int r = part_state_make(l, i, &state, &p->why);
     lock_drop(&l->lock);
     parts_retire(old);

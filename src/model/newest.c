@@ -9,19 +9,21 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/when.h"
+#include "base/lock.h"
 #include "model/merge.h"
 
 void newest_init(struct newest *n)
 {
     *n = (struct newest){0};
-    (void)pthread_mutex_init(&n->lock, NULL);
+    lock_init(&n->lock);
 }
 
 void newest_free(struct newest *n)
 {
     view_free(&n->view);
     image_unref(n->file);
-    (void)pthread_mutex_destroy(&n->lock);
+    lock_destroy(&n->lock);
 }
 
 struct view newest_view_as(const struct newest *n, struct snapshot *g)
@@ -33,25 +35,25 @@ struct view newest_view_as(const struct newest *n, struct snapshot *g)
 
 struct view newest_view(struct newest *n)
 {
-    (void)pthread_mutex_lock(&n->lock);
+    lock_take(&n->lock);
     struct view v = newest_view_as(n, n->view.snap);
-    (void)pthread_mutex_unlock(&n->lock);
+    lock_drop(&n->lock);
     return v;
 }
 
 struct timespec newest_changed(struct newest *n)
 {
-    (void)pthread_mutex_lock(&n->lock);
+    lock_take(&n->lock);
     struct timespec ret = n->changed;
-    (void)pthread_mutex_unlock(&n->lock);
+    lock_drop(&n->lock);
     return ret;
 }
 
 void newest_touch(struct newest *n)
 {
-    (void)pthread_mutex_lock(&n->lock);
-    (void)clock_gettime(CLOCK_REALTIME, &n->changed);
-    (void)pthread_mutex_unlock(&n->lock);
+    lock_take(&n->lock);
+    n->changed = when_date();
+    lock_drop(&n->lock);
 }
 
 static void drop_files(struct gguf *const *file, size_t n)
@@ -143,21 +145,21 @@ int newest_make_store(const struct snapshot *g, struct mapped *const *file, size
 
 struct view newest_put_view(struct newest *n, struct snapshot *g, struct store *s)
 {
-    (void)pthread_mutex_lock(&n->lock);
+    lock_take(&n->lock);
     if (n->leaving && g->ids != n->view.snap->ids)
         n->leaving(n->leaving_arg, g);
     struct view old = {n->view.snap, n->view.store, NULL};
     n->view.snap = g;
     n->view.store = s;
-    (void)pthread_mutex_unlock(&n->lock);
+    lock_drop(&n->lock);
     return old;
 }
 
 void newest_drop_file(struct newest *n)
 {
-    (void)pthread_mutex_lock(&n->lock);
+    lock_take(&n->lock);
     struct image *file = n->file;
     n->file = NULL;
-    (void)pthread_mutex_unlock(&n->lock);
+    lock_drop(&n->lock);
     image_unref(file);
 }

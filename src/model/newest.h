@@ -15,12 +15,11 @@
 #ifndef MODEL_NEWEST_H
 #define MODEL_NEWEST_H
 
-#include <pthread.h>
-
+#include "base/lock.h"
 #include "model/snapshot.h"
 
 struct newest {
-    pthread_mutex_t lock;
+    struct lock lock;
     struct view view;            /* references: the newest snapshot and store */
     struct timespec changed;     /* the last edit */
     const char *name;            /* what the model's file is called, not owned; or NULL */

@@ -3,9 +3,9 @@
 #include "mount/answer.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 
+#include "base/lock.h"
 #include "base/order.h"
 #include "mount/stops.h"
 
@@ -25,26 +25,26 @@ struct scratch {
 };
 
 static struct scratch *scratch_top; /* protected by scratch_lock */
-static pthread_mutex_t scratch_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct lock scratch_lock = LOCK_INIT;
 
 static void scratch_give(struct scratch *s)
 {
     if (!s)
         return;
-    (void)pthread_mutex_lock(&scratch_lock);
+    lock_take(&scratch_lock);
     s->below = scratch_top;
     scratch_top = s;
-    (void)pthread_mutex_unlock(&scratch_lock);
+    lock_drop(&scratch_lock);
 }
 
 /* At least `size` bytes; NULL: no memory. */
 static struct scratch *scratch_take(size_t size)
 {
-    (void)pthread_mutex_lock(&scratch_lock);
+    lock_take(&scratch_lock);
     struct scratch *s = scratch_top;
     if (s)
         scratch_top = s->below;
-    (void)pthread_mutex_unlock(&scratch_lock);
+    lock_drop(&scratch_lock);
     if (!s)
         s = calloc(1, sizeof(*s));
     if (!s || s->size >= size)

@@ -11,10 +11,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/when.h"
+
 static long now(void)
 {
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    struct timespec t = when_now();
     return (long)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 

@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 
+#include "base/lock.h"
+
 static void close_it(struct reader *reader, struct shelf_dir *dir)
 {
     if (reader)
@@ -19,19 +21,19 @@ struct handle *handle_open(struct handles *l, struct reader *reader, struct shel
         close_it(reader, dir);
         return NULL;
     }
-    (void)pthread_mutex_lock(&l->lock);
+    lock_take(&l->lock);
     *h = (struct handle){.reader = reader, .dir = dir, .next = l->first};
     if (l->first)
         l->first->prev = h;
     l->first = h;
     l->changes++;
-    (void)pthread_mutex_unlock(&l->lock);
+    lock_drop(&l->lock);
     return h;
 }
 
 void handle_close(struct handles *l, struct handle *h)
 {
-    (void)pthread_mutex_lock(&l->lock);
+    lock_take(&l->lock);
     if (h->prev)
         h->prev->next = h->next;
     else
@@ -39,17 +41,17 @@ void handle_close(struct handles *l, struct handle *h)
     if (h->next)
         h->next->prev = h->prev;
     l->changes++;
-    (void)pthread_mutex_unlock(&l->lock);
+    lock_drop(&l->lock);
     close_it(h->reader, h->dir);
     free(h);
 }
 
 bool handles_idle(struct handles *l, unsigned long *seen)
 {
-    (void)pthread_mutex_lock(&l->lock);
+    lock_take(&l->lock);
     bool idle = !l->first && l->changes == *seen;
     *seen = l->changes;
-    (void)pthread_mutex_unlock(&l->lock);
+    lock_drop(&l->lock);
     return idle;
 }
 

@@ -10,9 +10,9 @@
 #ifndef MOUNT_HANDLES_H
 #define MOUNT_HANDLES_H
 
-#include <pthread.h>
 #include <stdbool.h>
 
+#include "base/lock.h"
 #include "mount/reader.h"
 
 /* One of the first two is set, and owned. */
@@ -24,14 +24,14 @@ struct handle {
 };
 
 struct handles {
-    pthread_mutex_t lock;
+    struct lock lock;
     struct handle *first;
     unsigned long changes; /* how often one was opened or closed */
 };
 
-#define HANDLES_INIT                      \
-    {                                     \
-        .lock = PTHREAD_MUTEX_INITIALIZER \
+#define HANDLES_INIT      \
+    {                     \
+        .lock = LOCK_INIT \
     }
 
 /* A handle, which owns the opened reader or folder. NULL: no memory, and that was closed. */

@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/when.h"
 #include "mount/log.h"
 #include "shelf/mounts.h"
 #include "mount/processes.h"
@@ -27,8 +28,7 @@
 
 static long now(void)
 {
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    struct timespec t = when_now();
     return (long)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 

@@ -2,11 +2,9 @@
 /* A mount that ends by itself: see idle.h. */
 #include "mount/idle.h"
 
-#include <errno.h>
-#include <signal.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/when.h"
 #include "mount/takedown.h"
 #include "shelf/mounts.h"
 
@@ -21,19 +19,24 @@ static bool is_seen(const struct idle *i)
     return seen;
 }
 
+/* Waits until then. */
+static bool is_stopped(struct idle *i, const struct timespec *until)
+{
+    LOCKED(&i->lock);
+    while (!i->stop && lock_wait(&i->lock, &i->end, until))
+        ;
+    return i->stop;
+}
+
 static void *watch(void *arg)
 {
     struct idle *i = arg;
     unsigned long seen = 0;
-    struct timespec next;
-    (void)pthread_setname_np(pthread_self(), "idle");
-    (void)clock_gettime(CLOCK_MONOTONIC, &next);
+    struct timespec next = when_now();
+    thread_name("idle");
     for (;;) {
         next.tv_sec += (time_t)i->seconds;
-        int r;
-        while ((r = sem_clockwait(&i->stop, CLOCK_MONOTONIC, &next)) < 0 && errno == EINTR)
-            ;
-        if (r == 0)
+        if (is_stopped(i, &next))
             return NULL;
         /* If it succeeds the session's loop returns, and idle_end() follows. It may be in use. */
         if (handles_idle(i->handles, &seen) && is_seen(i))
@@ -41,22 +44,25 @@ static void *watch(void *arg)
     }
 }
 
+static void drop(struct idle *i)
+{
+    cond_destroy(&i->end);
+    lock_destroy(&i->lock);
+}
+
 int idle_begin(struct idle *i, unsigned seconds, char *mountpoint, dev_t dev,
                struct handles *handles, struct err *e)
 {
-    sigset_t all, old;
     *i =
         (struct idle){.seconds = seconds, .mountpoint = mountpoint, .dev = dev, .handles = handles};
     if (seconds == 0)
         return 0;
-    (void)sem_init(&i->stop, 0, 0);
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &old);
-    int r = -pthread_create(&i->thread, NULL, watch, i);
-    (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
+    lock_init(&i->lock);
+    cond_init(&i->end);
+    int r = thread_start(&i->thread, watch, i);
     i->runs = r == 0;
     if (r < 0)
-        (void)sem_destroy(&i->stop);
+        drop(i);
     return r < 0 ? err_set(e, r, "cannot start a thread: %s", strerror(-r)) : 0;
 }
 
@@ -64,8 +70,11 @@ void idle_end(struct idle *i)
 {
     if (!i->runs)
         return;
-    (void)sem_post(&i->stop);
-    (void)pthread_join(i->thread, NULL);
-    (void)sem_destroy(&i->stop);
+    lock_take(&i->lock);
+    i->stop = true;
+    cond_signal(&i->end);
+    lock_drop(&i->lock);
+    thread_join(&i->thread);
+    drop(i);
     i->runs = false;
 }

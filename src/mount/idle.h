@@ -13,11 +13,11 @@
 #ifndef MOUNT_IDLE_H
 #define MOUNT_IDLE_H
 
-#include <pthread.h>
-#include <semaphore.h>
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "base/lock.h"
+#include "base/thread.h"
 #include "base/err.h"
 #include "mount/handles.h"
 
@@ -26,8 +26,10 @@ struct idle {
     char *mountpoint;
     dev_t dev; /* of the mount */
     struct handles *handles;
-    sem_t stop;
-    pthread_t thread;
+    struct lock lock;
+    struct cond end;
+    bool stop; /* protected by the lock */
+    struct thread thread;
     bool runs;
 };
 

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/when.h"
 #include "shelf/mounts.h"
 #include "mount/processes.h"
 #include "mount/takedown.h"
@@ -22,8 +23,7 @@ struct entry {
 
 static long now(void)
 {
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    struct timespec t = when_now();
     return (long)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 

@@ -12,6 +12,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "base/lock.h"
 #include "mount/log.h"
 
 struct passed {
@@ -105,9 +106,9 @@ int passing_open(struct passing *p, int device, uint64_t node, struct shelf_file
     if (!atomic_load(&p->on) || !shelf_is_model(f))
         return 0;
     int fd = flags & O_DIRECT ? -1 : shelf_disk_file(f); /* not every file system has O_DIRECT */
-    (void)pthread_mutex_lock(&p->lock);
+    lock_take(&p->lock);
     int r = enter(p, device, node, fd, ret);
-    (void)pthread_mutex_unlock(&p->lock);
+    lock_drop(&p->lock);
     if (fd >= 0)
         (void)close(fd);
     return r;
@@ -122,7 +123,7 @@ void passing_close(struct passing *p, int device, struct passed *x)
 {
     if (!x)
         return;
-    (void)pthread_mutex_lock(&p->lock);
+    lock_take(&p->lock);
     bool last = --x->opens == 0;
     if (last && x->id)
         backing_close(device, x->id);
@@ -130,7 +131,7 @@ void passing_close(struct passing *p, int device, struct passed *x)
         *place_of(p, x->node) = x->next;
         free(x);
     }
-    (void)pthread_mutex_unlock(&p->lock);
+    lock_drop(&p->lock);
 }
 
 void passing_free(struct passing *p)

@@ -19,9 +19,9 @@
 #define FUSE_USE_VERSION 312
 #include <fuse_lowlevel.h>
 
-#include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/lock.h"
 #include "shelf/shelf.h"
 
 enum { PASSING_BUCKETS = 64 };
@@ -29,15 +29,15 @@ enum { PASSING_BUCKETS = 64 };
 struct passed; /* a node that is open */
 
 struct passing {
-    atomic_bool on;       /* the kernel has agreed, and has not said that this process may not */
-    pthread_mutex_t lock; /* protects what follows */
-    bool logged;          /* the log says that it is in use */
+    atomic_bool on;   /* the kernel has agreed, and has not said that this process may not */
+    struct lock lock; /* protects what follows */
+    bool logged;      /* the log says that it is in use */
     struct passed *bucket[PASSING_BUCKETS]; /* owned */
 };
 
-#define PASSING_INIT                      \
-    {                                     \
-        .lock = PTHREAD_MUTEX_INITIALIZER \
+#define PASSING_INIT      \
+    {                     \
+        .lock = LOCK_INIT \
     }
 
 /* True if this program was built with it. */

@@ -13,10 +13,10 @@
 #include "mount/reader.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "base/lock.h"
 #include "base/order.h"
 #include "mount/answer.h"
 
@@ -30,7 +30,7 @@ enum ahead { AHEAD_NONE, AHEAD_BUSY, AHEAD_READY, AHEAD_TAKEN };
 struct reader {
     struct shelf_file *file; /* owned */
     atomic_uint refs;        /* one until it is closed, one for each thread that reads */
-    pthread_mutex_t lock;    /* protects what follows, except from the owner of BUSY and TAKEN */
+    struct lock lock;        /* protects what follows, except from the owner of BUSY and TAKEN */
     uint64_t next;           /* where the last read ended */
     unsigned run;            /* reads in order up to that one */
     bool mapped;             /* the last answer that was not made ahead lay in a mapping */
@@ -57,7 +57,7 @@ struct reader *reader_open(struct shelf_file *file)
         return NULL;
     r->file = file;
     atomic_init(&r->refs, 1);
-    (void)pthread_mutex_init(&r->lock, NULL);
+    lock_init(&r->lock);
     return r;
 }
 
@@ -80,7 +80,7 @@ static void reader_unref(struct reader *r)
         return;
     room_free(r);
     (void)shelf_release(r->file);
-    (void)pthread_mutex_destroy(&r->lock);
+    lock_destroy(&r->lock);
     free(r);
 }
 
@@ -96,9 +96,9 @@ void reader_close(struct reader *r)
 static void answer_now(struct reader *r, fuse_req_t req, uint64_t off, size_t size, bool brief)
 {
     bool mapped = answer_read(r->file, req, off, size, brief, NULL) == ANSWERED_MAPPED;
-    (void)pthread_mutex_lock(&r->lock);
+    lock_take(&r->lock);
     r->mapped = mapped;
-    (void)pthread_mutex_unlock(&r->lock);
+    lock_drop(&r->lock);
 }
 
 /* Answer with the stretch that this thread has TAKEN. */
@@ -112,9 +112,9 @@ static void answer_taken(struct reader *r, fuse_req_t req, size_t size)
         order_before(r->file);
         answer_reply(req, 0, &r->answer);
     }
-    (void)pthread_mutex_lock(&r->lock);
+    lock_take(&r->lock);
     r->state = AHEAD_NONE;
-    (void)pthread_mutex_unlock(&r->lock);
+    lock_drop(&r->lock);
 }
 
 static int make_room(struct reader *r, size_t size)
@@ -171,19 +171,19 @@ static void prepare(struct reader *r)
  */
 static fuse_req_t end(struct reader *r)
 {
-    (void)pthread_mutex_lock(&r->lock);
+    lock_take(&r->lock);
     fuse_req_t req = r->waiting;
     r->waiting = NULL;
     r->state = req ? AHEAD_TAKEN : r->err == 0 ? AHEAD_READY : AHEAD_NONE;
-    (void)pthread_mutex_unlock(&r->lock);
+    lock_drop(&r->lock);
     return req;
 }
 
 static bool begin_locked(struct reader *r, size_t size)
 {
-    (void)pthread_mutex_lock(&r->lock);
+    lock_take(&r->lock);
     bool begun = begin(r, size);
-    (void)pthread_mutex_unlock(&r->lock);
+    lock_drop(&r->lock);
     return begun;
 }
 
@@ -206,7 +206,7 @@ static void go_ahead(struct reader *r, size_t size)
 static enum ahead arrive(struct reader *r, fuse_req_t req, uint64_t off, size_t size)
 {
     enum ahead how = AHEAD_NONE;
-    (void)pthread_mutex_lock(&r->lock);
+    lock_take(&r->lock);
     bool same = r->off == off && r->size >= size;
     r->run = off == r->next ? r->run + 1 : 0;
     r->next = off + size;
@@ -217,7 +217,7 @@ static enum ahead arrive(struct reader *r, fuse_req_t req, uint64_t off, size_t 
     } else if (same && r->state == AHEAD_READY) {
         how = r->state = AHEAD_TAKEN;
     }
-    (void)pthread_mutex_unlock(&r->lock);
+    lock_drop(&r->lock);
     return how;
 }
 

@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/lock.h"
+#include "base/thread.h"
 #include "base/when.h"
 #include "mount/log.h"
 #include "mount/processes.h"
@@ -121,8 +122,10 @@ struct patience {
     const char *shown;
     const struct process *daemon; /* NULL: a dead mount */
     atomic_bool writes;           /* it was asked to write what is pending */
-    sem_t done;
-    pthread_t thread;
+    struct lock lock;
+    struct cond over;
+    bool done; /* protected by the lock */
+    struct thread thread;
     bool runs;
 };
 
@@ -143,13 +146,14 @@ static const char *does_now(const struct patience *p)
 static void *say_waiting(void *arg)
 {
     struct patience *p = arg;
-    struct timespec until;
-    (void)clock_gettime(CLOCK_REALTIME, &until);
+    struct timespec until = when_now();
     until.tv_sec += LINE_AFTER;
-    int r;
-    while ((r = sem_timedwait(&p->done, &until)) < 0 && errno == EINTR)
+    lock_take(&p->lock);
+    while (!p->done && lock_wait(&p->lock, &p->over, &until))
         ;
-    if (r < 0)
+    bool late = !p->done;
+    lock_drop(&p->lock);
+    if (late)
         log_line(LOG_NOTICE, "%s: waiting: process %ld %s", p->shown, p->daemon->pid, does_now(p));
     return NULL;
 }
@@ -158,16 +162,21 @@ static void *say_waiting(void *arg)
 static void patience_begin(struct patience *p, const struct target *t)
 {
     *p = (struct patience){.shown = t->shown, .daemon = t->daemon};
-    (void)sem_init(&p->done, 0, 0);
-    p->runs = p->daemon && pthread_create(&p->thread, NULL, say_waiting, p) == 0;
+    lock_init(&p->lock);
+    cond_init(&p->over);
+    p->runs = p->daemon && thread_start(&p->thread, say_waiting, p) == 0;
 }
 
 static void patience_end(struct patience *p)
 {
-    (void)sem_post(&p->done);
+    lock_take(&p->lock);
+    p->done = true;
+    cond_signal(&p->over);
+    lock_drop(&p->lock);
     if (p->runs)
-        (void)pthread_join(p->thread, NULL);
-    (void)sem_destroy(&p->done);
+        thread_join(&p->thread);
+    cond_destroy(&p->over);
+    lock_destroy(&p->lock);
 }
 
 /* ---- steps ---- */
@@ -210,11 +219,10 @@ static bool is_gone(const struct target *t)
  */
 static int busy(const struct target *t, struct err *e)
 {
-    const struct timespec moment = {.tv_nsec = BUSY_MS * 1000000};
     CLEANUP(buf_free) struct buf users = BUF_INIT;
     bool others = mount_users(&t->mounts, t->mount, &users);
     for (int i = 0; !others && i < BUSY_TRIES; i++) {
-        (void)nanosleep(&moment, NULL);
+        when_sleep(BUSY_MS);
         if (is_gone(t) || mount_take_down(t->mount->at, !t->daemon, e) == 0) {
             *e = (struct err){0};
             return 0;
@@ -285,8 +293,7 @@ static enum daemon_state state_of(const struct process *p)
 static int wait_for_end(const struct target *t, struct err *e)
 {
     struct pollfd p = {.fd = t->process, .events = POLLIN};
-    struct timespec begin;
-    (void)clock_gettime(CLOCK_MONOTONIC, &begin);
+    struct timespec begin = when_now();
     while (t->process >= 0 && poll(&p, 1, LOOK_AGAIN) <= 0) {
         enum daemon_state state = state_of(t->daemon);
         if (state == DAEMON_CLOSED)
@@ -296,7 +303,7 @@ static int wait_for_end(const struct target *t, struct err *e)
         int r = lives_on(t, e);
         if (r < 0)
             return r;
-        (void)clock_gettime(CLOCK_MONOTONIC, &begin);
+        begin = when_now();
     }
     return 0;
 }

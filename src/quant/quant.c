@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "base/thread.h"
 #include "base/bytes.h"
 #include "quant/blocks.h"
 #include "quant/set.h"
@@ -36,8 +37,8 @@ static void use_best(void)
 /* Once: other threads may be decoding when another model is opened. */
 void quant_init(void)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    (void)pthread_once(&once, use_best);
+    static struct once once = ONCE_INIT;
+    once_run(&once, use_best);
 }
 
 const struct quant_type *quant_find(uint32_t id)

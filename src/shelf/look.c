@@ -9,6 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/when.h"
+#include "base/lock.h"
 #include "base/crew.h"
 
 /* What another thread does, which frees it if it is late. */
@@ -26,11 +28,7 @@ struct look {
 
 int look_begin(struct reach *r)
 {
-    pthread_condattr_t attr;
-    (void)pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&r->looked, &attr);
-    (void)pthread_condattr_destroy(&attr);
+    cond_init(&r->looked);
     return crew_make("look", 1, &r->lookers);
 }
 
@@ -39,11 +37,11 @@ bool look_end(struct reach *r)
     if (!r->lookers)
         return true;
     crew_free(r->lookers);
-    (void)pthread_mutex_lock(&r->lock);
+    lock_take(&r->lock);
     bool none = r->n_late == 0;
-    (void)pthread_mutex_unlock(&r->lock);
+    lock_drop(&r->lock);
     if (none)
-        (void)pthread_cond_destroy(&r->looked);
+        cond_destroy(&r->looked);
     return none;
 }
 
@@ -71,15 +69,15 @@ static bool turn(struct crew_job *j, struct timespec *again)
     struct reach *r = l->reach;
     (void)again;
     int result = l->act(r, &l->dir, l->name, &l->out);
-    (void)pthread_mutex_lock(&r->lock);
+    lock_take(&r->lock);
     bool late = l->late;
     l->result = result;
     l->done = true;
     if (late)
         unlist(r, l);
     else
-        (void)pthread_cond_broadcast(&r->looked);
-    (void)pthread_mutex_unlock(&r->lock);
+        cond_broadcast(&r->looked);
+    lock_drop(&r->lock);
     if (late)
         look_free(l);
     return false;
@@ -103,29 +101,28 @@ static struct look *look_new(struct reach *r, look_act *act, const struct found 
 /* Milliseconds that a look may take; 0: it is late already, or too many are. */
 static unsigned patience(struct reach *r, look_act *act, const struct found *dir, const char *name)
 {
-    (void)pthread_mutex_lock(&r->lock);
+    lock_take(&r->lock);
     unsigned ms = r->n_late ? LOOK_IMPATIENCE : LOOK_PATIENCE;
     if (r->n_late >= LOOK_LATE_MAX)
         ms = 0;
     for (const struct look *l = r->late; l && ms; l = l->next)
         if (l->act == act && strcmp(l->dir.path, dir->path) == 0 && strcmp(l->name, name) == 0)
             ms = 0;
-    (void)pthread_mutex_unlock(&r->lock);
+    lock_drop(&r->lock);
     return ms;
 }
 
 /* Wait for the other thread. False: it is late, and frees the look. */
 static bool wait_for(struct reach *r, struct look *l, unsigned ms)
 {
-    struct timespec until;
-    int e = 0;
-    (void)clock_gettime(CLOCK_MONOTONIC, &until);
+    struct timespec until = when_now();
+    bool early = true;
     until.tv_nsec += (long)(ms % 1000) * 1000000;
     until.tv_sec += ms / 1000 + until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
-    (void)pthread_mutex_lock(&r->lock);
-    while (!l->done && e == 0)
-        e = pthread_cond_timedwait(&r->looked, &r->lock, &until);
+    lock_take(&r->lock);
+    while (!l->done && early)
+        early = lock_wait(&r->lock, &r->looked, &until);
     bool done = l->done;
     if (!done) {
         l->late = true;
@@ -133,7 +130,7 @@ static bool wait_for(struct reach *r, struct look *l, unsigned ms)
         r->late = l;
         r->n_late++;
     }
-    (void)pthread_mutex_unlock(&r->lock);
+    lock_drop(&r->lock);
     return done;
 }
 

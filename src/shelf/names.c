@@ -7,6 +7,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/when.h"
+#include "base/lock.h"
 #include "base/far.h"
 #include "shelf/store.h"
 
@@ -119,16 +121,16 @@ static void names_unref(struct names *n)
 
 void names_free(struct reach *r, const struct names *n)
 {
-    (void)pthread_mutex_lock(&r->lock);
+    lock_take(&r->lock);
     names_unref((struct names *)n);
-    (void)pthread_mutex_unlock(&r->lock);
+    lock_drop(&r->lock);
 }
 
 /* A reference to what is kept of a folder, if that is of now. */
 static struct names *find_kept(struct reach *r, const struct stat *st)
 {
     struct names *found = NULL;
-    (void)pthread_mutex_lock(&r->lock);
+    lock_take(&r->lock);
     for (size_t i = 0; i < KEPT_MAX && !found; i++) {
         struct kept_names *k = &r->kept[i];
         if (!k->names || k->dev != st->st_dev || k->ino != st->st_ino || k->looks != r->looks ||
@@ -138,7 +140,7 @@ static struct names *find_kept(struct reach *r, const struct stat *st)
         found->refs++;
         k->used = ++r->uses;
     }
-    (void)pthread_mutex_unlock(&r->lock);
+    lock_drop(&r->lock);
     return found;
 }
 
@@ -172,22 +174,21 @@ static struct kept_names *make_room(struct reach *r, const struct stat *st, size
  * file system that is a program, may never change, or arrive late. */
 static bool is_settled(int fd, const struct stat *st)
 {
-    struct timespec now;
-    (void)clock_gettime(CLOCK_REALTIME, &now);
+    struct timespec now = when_date();
     return st->st_ctim.tv_sec <= now.tv_sec - SETTLED &&
            st->st_mtim.tv_sec <= now.tv_sec - SETTLED && !far_file(fd);
 }
 
 static void keep(struct reach *r, const struct stat *st, unsigned looks, struct names *n)
 {
-    (void)pthread_mutex_lock(&r->lock);
+    lock_take(&r->lock);
     struct kept_names *k = make_room(r, st, n->texts.cap);
     if (k) {
         n->refs++;
         *k = (struct kept_names){n,           st->st_dev, st->st_ino, st->st_mtim,
                                  st->st_ctim, looks,      ++r->uses};
     }
-    (void)pthread_mutex_unlock(&r->lock);
+    lock_drop(&r->lock);
 }
 
 int names_load(struct reach *r, const struct found *dir, const struct names **ret)

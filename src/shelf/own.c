@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/lock.h"
 #include "tree/ino.h"
 
 #define OWN_OF(l, member) ((struct own *)((char *)(l)-offsetof(struct own, member)))
@@ -34,7 +35,7 @@ struct grant grant_of_item(struct reach *r, const struct item *i)
 void owns_init(struct owns *o)
 {
     *o = (struct owns){.last = 1}; /* the number of the root, which comes first */
-    (void)pthread_mutex_init(&o->lock, NULL);
+    lock_init(&o->lock);
 }
 
 static void free_own(struct own *n)
@@ -53,7 +54,7 @@ void owns_free(struct owns *o)
         }
     table_free(&o->by_number);
     table_free(&o->by_key);
-    (void)pthread_mutex_destroy(&o->lock);
+    lock_destroy(&o->lock);
 }
 
 static void add_part(struct buf *b, const char *text)
@@ -136,7 +137,7 @@ int own_of(struct owns *o, struct reach *r, struct item *i, uint32_t *ret)
     struct own *found = NULL;
     struct grant g = grant_of_item(r, i);
     uint64_t key = key_of(i);
-    (void)pthread_mutex_lock(&o->lock);
+    lock_take(&o->lock);
     for (struct link *l = table_first(&o->by_key, key); l && !found; l = table_next(l))
         found = same(OWN_OF(l, by_key), i) ? OWN_OF(l, by_key) : NULL;
     if (!found)
@@ -147,17 +148,17 @@ int own_of(struct owns *o, struct reach *r, struct item *i, uint32_t *ret)
         found->lookups++;
         *ret = found->number;
     }
-    (void)pthread_mutex_unlock(&o->lock);
+    lock_drop(&o->lock);
     return found ? 0 : -ENOMEM;
 }
 
 struct own *own_use(struct owns *o, uint32_t number)
 {
-    (void)pthread_mutex_lock(&o->lock);
+    lock_take(&o->lock);
     struct own *n = find(o, number);
     if (n)
         n->uses++;
-    (void)pthread_mutex_unlock(&o->lock);
+    lock_drop(&o->lock);
     return n;
 }
 
@@ -165,27 +166,27 @@ void own_leave(struct owns *o, struct own *n)
 {
     if (!n)
         return;
-    (void)pthread_mutex_lock(&o->lock);
+    lock_take(&o->lock);
     n->uses--;
     drop(o, n);
-    (void)pthread_mutex_unlock(&o->lock);
+    lock_drop(&o->lock);
 }
 
 void own_forget(struct owns *o, uint32_t number, uint64_t n)
 {
-    (void)pthread_mutex_lock(&o->lock);
+    lock_take(&o->lock);
     struct own *own = number == INO_ROOT ? NULL : find(o, number); /* the root stays */
     if (own) {
         own->lookups -= n < own->lookups ? n : own->lookups;
         drop(o, own);
     }
-    (void)pthread_mutex_unlock(&o->lock);
+    lock_drop(&o->lock);
 }
 
 void own_facts(struct owns *o, const struct own *n, struct stat *st, struct grant *g)
 {
-    (void)pthread_mutex_lock(&o->lock);
+    lock_take(&o->lock);
     *st = n->st;
     *g = n->grant;
-    (void)pthread_mutex_unlock(&o->lock);
+    lock_drop(&o->lock);
 }

@@ -9,8 +9,7 @@
 #ifndef SHELF_OWN_H
 #define SHELF_OWN_H
 
-#include <pthread.h>
-
+#include "base/lock.h"
 #include "shelf/place.h"
 #include "shelf/table.h"
 #include "tree/rights.h"
@@ -31,7 +30,7 @@ struct own {
 };
 
 struct owns {
-    pthread_mutex_t lock;
+    struct lock lock;
     struct table by_number, by_key;
     uint32_t last;
 };

@@ -18,10 +18,10 @@
 #ifndef SHELF_REACH_H
 #define SHELF_REACH_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <sys/stat.h>
 
+#include "base/lock.h"
 #include "base/buf.h"
 #include "base/err.h"
 
@@ -45,7 +45,7 @@ struct reach {
     char *path;  /* owned; the real path of the folder */
     bool strict; /* other users may look into the mount */
     dev_t own;   /* the device of the shelf's own mount; 0: none */
-    pthread_mutex_t lock;
+    struct lock lock;
     int mounts; /* owned; /proc/self/mountinfo, which reports changes to poll(2); -1 */
     struct seen_mount {
         dev_t dev;
@@ -58,7 +58,7 @@ struct reach {
     struct kept_names kept[KEPT_MAX]; /* names.c; protected by lock */
     unsigned uses;
     struct crew *lookers; /* owned; look.c; NULL: looks are not given up */
-    pthread_cond_t looked;
+    struct cond looked;
     struct look *late; /* looks; protected by lock */
     unsigned n_late;
 };

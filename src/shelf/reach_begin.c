@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Begins and ends to reach files below a shelf's folder: see reach.h. */
+#include "base/lock.h"
 #include "shelf/reach.h"
 
 #include <errno.h>
@@ -12,7 +13,7 @@ int reach_begin(struct reach *r, const char *path, bool strict, struct err *e)
 {
     struct stat st;
     *r = (struct reach){.fd = -1, .strict = strict, .mounts = -1};
-    (void)pthread_mutex_init(&r->lock, NULL);
+    lock_init(&r->lock);
     r->path = realpath(path, NULL);
     if (!r->path)
         return err_set(e, -errno, "%s", strerror(errno));
@@ -35,5 +36,5 @@ void reach_end(struct reach *r)
     reach_forget_mounts(r);
     for (size_t i = 0; i < KEPT_MAX; i++)
         names_free(r, r->kept[i].names);
-    (void)pthread_mutex_destroy(&r->lock);
+    lock_destroy(&r->lock);
 }

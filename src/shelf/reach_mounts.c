@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Mounts, those of this program above all, at and below a shelf's folder: see reach.h. */
+#include "base/lock.h"
 #include "shelf/reach.h"
 
 #include <errno.h>
@@ -61,37 +62,37 @@ static int see_mounts(struct reach *r)
 
 int reach_see_mounts(struct reach *r, unsigned *looks)
 {
-    (void)pthread_mutex_lock(&r->lock);
+    lock_take(&r->lock);
     int e = see_mounts(r);
     *looks = r->looks;
-    (void)pthread_mutex_unlock(&r->lock);
+    lock_drop(&r->lock);
     return e;
 }
 
 bool reach_barred(struct reach *r, dev_t dev)
 {
-    (void)pthread_mutex_lock(&r->lock);
+    lock_take(&r->lock);
     bool barred = (r->own && dev == r->own) || see_mounts(r) < 0;
     for (size_t i = 0; i < r->n_seen && !barred; i++)
         barred = r->seen[i].ours && r->seen[i].dev == dev;
-    (void)pthread_mutex_unlock(&r->lock);
+    lock_drop(&r->lock);
     return barred;
 }
 
 bool reach_is_mount_point(struct reach *r, const char *path)
 {
-    (void)pthread_mutex_lock(&r->lock);
+    lock_take(&r->lock);
     bool found = see_mounts(r) < 0;
     for (size_t i = 0; i < r->n_seen && !found; i++)
         found = strcmp(r->seen[i].at, path) == 0;
-    (void)pthread_mutex_unlock(&r->lock);
+    lock_drop(&r->lock);
     return found;
 }
 
 int reach_mounts_in(struct reach *r, const char *path, struct buf *names)
 {
     size_t n = strlen(path) - (path[1] == '\0'); /* "/" ends in a slash */
-    (void)pthread_mutex_lock(&r->lock);
+    lock_take(&r->lock);
     int e = see_mounts(r);
     for (size_t i = 0; i < r->n_seen && e == 0; i++) {
         const char *at = r->seen[i].at;
@@ -100,6 +101,6 @@ int reach_mounts_in(struct reach *r, const char *path, struct buf *names)
         buf_char(names, r->seen[i].ours ? '!' : ' ');
         buf_add(names, at + n + 1, strlen(at + n + 1) + 1);
     }
-    (void)pthread_mutex_unlock(&r->lock);
+    lock_drop(&r->lock);
     return e < 0 ? e : buf_error(names);
 }

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/lock.h"
 #include "shelf/internal.h"
 #include "shelf/look.h"
 
@@ -121,9 +122,9 @@ void shelf_close(struct shelf *s)
 
 void shelf_mounted(struct shelf *s, dev_t dev)
 {
-    (void)pthread_mutex_lock(&s->reach.lock);
+    lock_take(&s->reach.lock);
     s->reach.own = dev;
-    (void)pthread_mutex_unlock(&s->reach.lock);
+    lock_drop(&s->reach.lock);
 }
 
 bool shelf_is_folder(const struct shelf *s)

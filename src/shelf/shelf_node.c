@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/lock.h"
 #include "model/split.h"
 #include "shelf/internal.h"
 
@@ -61,10 +62,10 @@ static int slot_facts(struct shelf *s, uint32_t number, struct use *u, struct st
     int r = slot_hold(&s->slots, number, u);
     if (r < 0)
         return r;
-    (void)pthread_mutex_lock(&s->slots.lock);
+    lock_take(&s->slots.lock);
     *st = u->slot->st;
     *g = u->slot->grant;
-    (void)pthread_mutex_unlock(&s->slots.lock);
+    lock_drop(&s->slots.lock);
     return 0;
 }
 

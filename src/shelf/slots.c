@@ -8,14 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/when.h"
+#include "base/lock.h"
 #include "model/split.h"
 #include "shelf/own.h"
 #include "shelf/store.h"
 
 time_t slots_now(void)
 {
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    struct timespec t = when_now();
     return t.tv_sec;
 }
 
@@ -228,35 +229,35 @@ void slot_begin(struct slots *s, struct slot *slot, struct tree *t, struct use *
 void slot_let_go(struct slots *s, struct slot *slot)
 {
     if (--slot->uses == 0)
-        (void)pthread_cond_broadcast(&s->done); /* it may be closed now */
+        cond_broadcast(&s->done); /* it may be closed now */
     slot_rest(s, slot);
     slots_drop(s, slot);
 }
 
 void slot_leave(struct slots *s, struct use *u)
 {
-    (void)pthread_mutex_lock(&s->lock);
+    lock_take(&s->lock);
     u->slot->used = slots_now();
     slot_let_go(s, u->slot);
-    (void)pthread_mutex_unlock(&s->lock);
+    lock_drop(&s->lock);
     *u = (struct use){0};
 }
 
 static bool use_edited(struct slots *s, const struct item *i, struct use *ret)
 {
-    (void)pthread_mutex_lock(&s->lock);
+    lock_take(&s->lock);
     struct slot *slot = edited(s, i);
     if (slot)
         slot_begin(s, slot, slot->tree, ret);
-    (void)pthread_mutex_unlock(&s->lock);
+    lock_drop(&s->lock);
     return slot != NULL;
 }
 
 static void spend(struct slots *s, struct slot *slot)
 {
-    (void)pthread_mutex_lock(&s->lock);
+    lock_take(&s->lock);
     slot->spent = true;
-    (void)pthread_mutex_unlock(&s->lock);
+    lock_drop(&s->lock);
 }
 
 int slot_of(struct slots *s, const struct item *i, uint32_t *ret)
@@ -277,7 +278,7 @@ int slot_of(struct slots *s, const struct item *i, uint32_t *ret)
             spend(s, u.slot);
         slot_leave(s, &u);
     }
-    (void)pthread_mutex_lock(&s->lock);
+    lock_take(&s->lock);
     struct slot *slot = same ? edited(s, i) : NULL;
     if (!slot)
         slot = by_model(s, i, stamp);
@@ -296,34 +297,34 @@ int slot_of(struct slots *s, const struct item *i, uint32_t *ret)
         *ret = slot->number;
     }
     e = slot ? 0 : s->last + 1 < INO_MAX_SLOTS ? -ENOMEM : -ENFILE;
-    (void)pthread_mutex_unlock(&s->lock);
+    lock_drop(&s->lock);
     free(why);
     return e;
 }
 
 void slot_known(struct slots *s, uint32_t number)
 {
-    (void)pthread_mutex_lock(&s->lock);
+    lock_take(&s->lock);
     struct slot *slot = slots_at(s, number);
     if (slot)
         slot->lookups++;
-    (void)pthread_mutex_unlock(&s->lock);
+    lock_drop(&s->lock);
 }
 
 void slot_forget(struct slots *s, uint32_t number, uint64_t local, uint64_t n)
 {
-    (void)pthread_mutex_lock(&s->lock);
+    lock_take(&s->lock);
     struct slot *slot = slots_at(s, number);
     if (slot)
         slot->uses++;
     struct tree *t = slot ? slot->tree : NULL;
-    (void)pthread_mutex_unlock(&s->lock);
+    lock_drop(&s->lock);
     if (t)
         tree_forget(t, local, n); /* may close a file */
     if (!slot)
         return;
-    (void)pthread_mutex_lock(&s->lock);
+    lock_take(&s->lock);
     slot->lookups -= n < slot->lookups ? n : slot->lookups;
     slot_let_go(s, slot);
-    (void)pthread_mutex_unlock(&s->lock);
+    lock_drop(&s->lock);
 }

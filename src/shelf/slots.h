@@ -15,6 +15,8 @@
 #include <pthread.h>
 #include <time.h>
 
+#include "base/thread.h"
+#include "base/lock.h"
 #include "shelf/numbers.h"
 #include "shelf/place.h"
 #include "shelf/shelf.h"
@@ -58,8 +60,8 @@ struct slot {
 struct slots {
     struct reach *reach;
     const struct shelf_options *opt;
-    pthread_mutex_t lock;
-    pthread_cond_t done;             /* busy ended, or the last use */
+    struct lock lock;
+    struct cond done;                /* busy ended, or the last use */
     struct table by_number, by_path; /* a path has a slot for each state of its file */
     uint32_t last;                   /* number that was given */
     struct slot *open;               /* a list */
@@ -70,8 +72,8 @@ struct slots {
     struct crew *closer;    /* owned: closes what is idle */
     unsigned closing;       /* busy with that */
     struct numbers numbers; /* of models whose slots are gone */
-    pthread_t sweeper;
-    pthread_cond_t wake;
+    struct thread sweeper;
+    struct cond wake;
     bool sweeps;
     bool stop;          /* nothing is served any more: what is closed, is closed in any case */
     int failed;         /* of an edit, when a model was closed */

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Slots opened, used and closed: see slots.h. */
+#include "base/thread.h"
+#include "base/when.h"
+#include "base/lock.h"
 #include "shelf/slots.h"
 
 #include <errno.h>
@@ -34,10 +37,10 @@ static void close_tree(struct slots *s, const struct slot *slot, struct tree *t)
     CLEANUP(buf_free) struct buf unsaved = BUF_INIT;
     int e = tree_finish(t);
     tree_unsaved(t, &unsaved);
-    (void)pthread_mutex_lock(&s->lock);
+    lock_take(&s->lock);
     s->failed = s->failed ? s->failed : e;
     add_lines(s, slot, &unsaved, &s->unsaved);
-    (void)pthread_mutex_unlock(&s->lock);
+    lock_drop(&s->lock);
     tree_close(t);
 }
 
@@ -77,19 +80,19 @@ static struct tree *take_out(struct slots *s, struct slot *slot)
 static void close_slot(struct slots *s, struct slot *slot)
 {
     bool idle = tree_idle(slot->tree);
-    (void)pthread_mutex_lock(&s->lock);
+    lock_take(&s->lock);
     bool closed = s->stop || (idle && slot->uses == 0); /* nobody came meanwhile */
     struct tree *t = closed ? take_out(s, slot) : NULL;
-    (void)pthread_mutex_unlock(&s->lock);
+    lock_drop(&s->lock);
     if (t)
         close_tree(s, slot, t);
-    (void)pthread_mutex_lock(&s->lock);
+    lock_take(&s->lock);
     slot->busy = false;
     s->closing--;
     slot_rest(s, slot); /* if it stays: the others first, at the next sweep */
     slots_drop(s, slot);
-    (void)pthread_cond_broadcast(&s->done);
-    (void)pthread_mutex_unlock(&s->lock);
+    cond_broadcast(&s->done);
+    lock_drop(&s->lock);
 }
 
 struct closing {
@@ -161,27 +164,24 @@ static bool make_free(void *arg, dev_t dev, ino_t ino, struct err *why)
 {
     struct slots *s = arg;
     struct slot *slot;
-    struct timespec until;
-    int e = 0;
-    bool found = false, waited = false, tried = false;
-    (void)clock_gettime(CLOCK_MONOTONIC, &until);
+    struct timespec until = when_now();
+    bool early = true, found = false, waited = false, tried = false;
     until.tv_sec += SLOT_PATIENCE / 1000;
-    (void)pthread_mutex_lock(&s->lock);
-    while (((slot = editor_of(s, dev, ino)) || s->closing) && e == 0) {
+    lock_take(&s->lock);
+    while (((slot = editor_of(s, dev, ino)) || s->closing) && early) {
         bool rests = slot && !slot->uses && !slot->busy;
         if (rests && (tried || !begin_to_close(s, slot)))
             break; /* something in it is not written */
         tried |= rests;
         found |= slot != NULL;
-        e = pthread_cond_timedwait(&s->done, &s->lock, &until);
-        waited = e == 0;
+        waited = early = lock_wait(&s->lock, &s->done, &until);
     }
     if (slot) {
         char shown[SHOW_MAX];
         (void)show(shown, slot->path, strlen(slot->path));
         (void)err_set(why, -EWOULDBLOCK, "the file is edited in this mount as %s", shown);
     }
-    (void)pthread_mutex_unlock(&s->lock);
+    lock_drop(&s->lock);
     return !slot && (found || waited);
 }
 
@@ -189,19 +189,19 @@ static void *sweep(void *arg)
 {
     struct slots *s = arg;
     struct timespec until;
-    (void)pthread_mutex_lock(&s->lock);
+    lock_take(&s->lock);
     while (!s->stop) {
         if (s->n_open) {
-            (void)clock_gettime(CLOCK_MONOTONIC, &until);
+            until = when_now();
             until.tv_sec += SLOT_SWEEP;
-            (void)pthread_cond_timedwait(&s->wake, &s->lock, &until);
+            (void)lock_wait(&s->lock, &s->wake, &until);
         } else {
-            (void)pthread_cond_wait(&s->wake, &s->lock);
+            (void)lock_wait(&s->lock, &s->wake, NULL);
         }
         if (!s->stop)
             close_idle(s, slots_now() - SLOT_IDLE, SLOTS_IDLE_MAX);
     }
-    (void)pthread_mutex_unlock(&s->lock);
+    lock_drop(&s->lock);
     return NULL;
 }
 
@@ -211,8 +211,8 @@ static void *sweep(void *arg)
 static void start_sweeper(struct slots *s)
 {
     if (!s->sweeps)
-        s->sweeps = pthread_create(&s->sweeper, NULL, sweep, s) == 0;
-    (void)pthread_cond_signal(&s->wake);
+        s->sweeps = thread_start(&s->sweeper, sweep, s) == 0;
+    cond_signal(&s->wake);
 }
 
 /*
@@ -262,11 +262,11 @@ static int open_slot(struct slots *s, struct slot *slot, struct err *e)
     struct err why = {0};
     struct tree *t = NULL;
     slot->busy = true;
-    (void)pthread_mutex_unlock(&s->lock);
+    lock_drop(&s->lock);
     int r = open_tree(s, slot, &t, &why);
-    (void)pthread_mutex_lock(&s->lock);
+    lock_take(&s->lock);
     slot->busy = false;
-    (void)pthread_cond_broadcast(&s->done);
+    cond_broadcast(&s->done);
     if (r == 0) {
         slot->tree = t;
         enlist(s, slot);
@@ -290,11 +290,11 @@ static int open_slot(struct slots *s, struct slot *slot, struct err *e)
 
 int slot_hold(struct slots *s, uint32_t number, struct use *ret)
 {
-    (void)pthread_mutex_lock(&s->lock);
+    lock_take(&s->lock);
     struct slot *slot = slots_at(s, number);
     if (slot)
         slot_begin(s, slot, NULL, ret);
-    (void)pthread_mutex_unlock(&s->lock);
+    lock_drop(&s->lock);
     return slot ? 0 : -ESTALE;
 }
 
@@ -311,9 +311,9 @@ int slot_use(struct slots *s, uint32_t number, struct use *ret, struct err *e)
     if (r < 0)
         return r;
     struct slot *slot = ret->slot;
-    (void)pthread_mutex_lock(&s->lock);
+    lock_take(&s->lock);
     while (slot->busy)
-        (void)pthread_cond_wait(&s->done, &s->lock);
+        (void)lock_wait(&s->lock, &s->done, NULL);
     bool closed = !slot->tree;
     if (closed)
         r = slot->spent ? -ESTALE : known_fault(slot, e);
@@ -322,7 +322,7 @@ int slot_use(struct slots *s, uint32_t number, struct use *ret, struct err *e)
     ret->tree = slot->tree;
     if (r == 0 && closed)
         close_idle(s, slots_now() - SLOT_IDLE, SLOTS_IDLE_MAX);
-    (void)pthread_mutex_unlock(&s->lock);
+    lock_drop(&s->lock);
     if (r < 0)
         slot_leave(s, ret);
     return r;
@@ -332,33 +332,29 @@ int slot_use(struct slots *s, uint32_t number, struct use *ret, struct err *e)
 
 int slots_init(struct slots *s, struct reach *r, const struct shelf_options *o)
 {
-    pthread_condattr_t attr;
     *s = (struct slots){.reach = r, .opt = o};
-    (void)pthread_mutex_init(&s->lock, NULL);
-    (void)pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&s->done, &attr);
-    (void)pthread_cond_init(&s->wake, &attr);
-    (void)pthread_condattr_destroy(&attr);
+    lock_init(&s->lock);
+    cond_init(&s->done);
+    cond_init(&s->wake);
     int e = crew_make(LIVE_THREAD, LIVE_PATIENCE, &s->writer);
     return e < 0 ? e : crew_make("closer", SLOT_PATIENCE, &s->closer);
 }
 
 int slots_each(struct slots *s, void (*call)(struct tree *t, void *arg), void *arg)
 {
-    (void)pthread_mutex_lock(&s->lock);
+    lock_take(&s->lock);
     unsigned n = 0;
     struct use *u = calloc(s->n_open + 1, sizeof(*u));
     for (struct slot *slot = s->open; u && slot; slot = slot->next) {
         slot->uses++;
         u[n++] = (struct use){slot, slot->tree};
     }
-    (void)pthread_mutex_unlock(&s->lock);
+    lock_drop(&s->lock);
     for (unsigned i = 0; i < n; i++) {
         call(u[i].tree, arg);
-        (void)pthread_mutex_lock(&s->lock);
+        lock_take(&s->lock);
         slot_let_go(s, u[i].slot);
-        (void)pthread_mutex_unlock(&s->lock);
+        lock_drop(&s->lock);
     }
     bool all = u != NULL;
     free(u);
@@ -367,12 +363,12 @@ int slots_each(struct slots *s, void (*call)(struct tree *t, void *arg), void *a
 
 static void stop_sweeper(struct slots *s)
 {
-    (void)pthread_mutex_lock(&s->lock);
+    lock_take(&s->lock);
     s->stop = true;
-    (void)pthread_cond_signal(&s->wake);
-    (void)pthread_mutex_unlock(&s->lock);
+    cond_signal(&s->wake);
+    lock_drop(&s->lock);
     if (s->sweeps)
-        (void)pthread_join(s->sweeper, NULL);
+        thread_join(&s->sweeper);
     s->sweeps = false;
 }
 
@@ -383,22 +379,22 @@ static void stop_sweeper(struct slots *s)
 int slots_finish(struct slots *s)
 {
     stop_sweeper(s);
-    (void)pthread_mutex_lock(&s->lock);
+    lock_take(&s->lock);
     for (struct slot *slot = s->open; slot; slot = slot->next) {
         tree_hurry(slot->tree); /* one after the other, but for those that take long */
         if (!slot->busy)
             (void)begin_to_close(s, slot);
     }
     while (s->closing)
-        (void)pthread_cond_wait(&s->done, &s->lock);
+        (void)lock_wait(&s->lock, &s->done, NULL);
     for (struct slot *slot; (slot = s->open);) {
         set_closing(s, slot);
-        (void)pthread_mutex_unlock(&s->lock);
+        lock_drop(&s->lock);
         close_slot(s, slot);
-        (void)pthread_mutex_lock(&s->lock);
+        lock_take(&s->lock);
     }
     int failed = s->failed;
-    (void)pthread_mutex_unlock(&s->lock);
+    lock_drop(&s->lock);
     return failed;
 }
 
@@ -416,7 +412,7 @@ void slots_free(struct slots *s)
     crew_free(s->writer);
     crew_free(s->closer);
     numbers_free(&s->numbers);
-    (void)pthread_mutex_destroy(&s->lock);
-    (void)pthread_cond_destroy(&s->done);
-    (void)pthread_cond_destroy(&s->wake);
+    lock_destroy(&s->lock);
+    cond_destroy(&s->done);
+    cond_destroy(&s->wake);
 }

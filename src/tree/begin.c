@@ -2,6 +2,7 @@
 /*
  * Whether a model can be edited, and editing begun with the first edit. See tree.h.
  */
+#include "base/lock.h"
 #include "tree/internal.h"
 
 #include <errno.h>
@@ -279,9 +280,9 @@ void begin_close(struct tree *t)
 /* What a file was when it was opened. */
 static struct edit_file opened(struct tree *t, size_t i)
 {
-    (void)pthread_mutex_lock(&t->newest.lock);
+    lock_take(&t->newest.lock);
     struct edit_file f = i ? t->others[i] : t->opened;
-    (void)pthread_mutex_unlock(&t->newest.lock);
+    lock_drop(&t->newest.lock);
     return f;
 }
 
@@ -346,11 +347,11 @@ static void settle_disk(struct tree *t)
 /* While editing begins: not now. */
 bool begin_shows_disk(struct tree *t)
 {
-    if (pthread_mutex_trylock(&t->beginning) != 0)
+    if (!lock_try(&t->beginning))
         return false;
     settle_disk(t);
     bool shown = t->disk == DISK_SHOWN;
-    (void)pthread_mutex_unlock(&t->beginning);
+    lock_drop(&t->beginning);
     return shown;
 }
 
@@ -408,10 +409,10 @@ static int take_file(struct tree *t, size_t i, struct err *e)
     struct edit_file f = {.fd = -1}, old = m->file;
     int r = open_for_editing(t, m, &old, &f, e);
     m->file = r < 0 ? old : f;
-    (void)pthread_mutex_lock(&t->newest.lock);
+    lock_take(&t->newest.lock);
     if (i < t->n_others || i == 0)
         (i ? &t->others[i] : &t->opened)->id = m->file.id;
-    (void)pthread_mutex_unlock(&t->newest.lock);
+    lock_drop(&t->newest.lock);
     if (r == 0)
         edit_file_close(&old);
     return r == -EWOULDBLOCK ? -EBUSY : r;
@@ -438,9 +439,9 @@ static int take_files(struct tree *t, struct err *e)
 static void note_refusal(struct tree *t, const struct err *e)
 {
     logger_log(&t->opt.log, LOG_ERR, "cannot be edited: %s", e->msg);
-    (void)pthread_mutex_lock(&t->newest.lock);
+    lock_take(&t->newest.lock);
     (void)strcpy(t->refusal, e->msg);
-    (void)pthread_mutex_unlock(&t->newest.lock);
+    lock_drop(&t->newest.lock);
 }
 
 /* With the lock `beginning`. */
@@ -464,12 +465,12 @@ int begin_editing(struct tree *t, struct live **ret)
     struct err e = {0};
     int r = t->writable ? 0 : -EROFS;
     if (r == 0 && !atomic_load(&t->live)) {
-        (void)pthread_mutex_lock(&t->beginning);
+        lock_take(&t->beginning);
         atomic_fetch_add(&t->begun, 1);
         if (!atomic_load(&t->live))
             r = begin(t, &e);
         atomic_fetch_add(&t->begun, 1);
-        (void)pthread_mutex_unlock(&t->beginning);
+        lock_drop(&t->beginning);
         if (r < 0)
             note_refusal(t, &e);
     }

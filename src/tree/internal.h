@@ -3,6 +3,7 @@
 #ifndef TREE_INTERNAL_H
 #define TREE_INTERNAL_H
 
+#include "base/lock.h"
 #include "edit/keeper.h"
 #include "edit/open.h"
 #include "live/tensors.h"
@@ -43,10 +44,10 @@ struct tree {
      * view that is taken before this is found to be NULL is of the first snapshot.
      */
     _Atomic(struct live *) live;
-    bool locked;               /* the model's file is open for writing, with the lock */
-    pthread_mutex_t beginning; /* held while editing begins; protects locked and disk */
-    atomic_uint begun;         /* attempts of that, times 2; odd while one goes on */
-    bool busy;                 /* read-only, and another process has the lock */
+    bool locked;           /* the model's file is open for writing, with the lock */
+    struct lock beginning; /* held while editing begins; protects locked and disk */
+    atomic_uint begun;     /* attempts of that, times 2; odd while one goes on */
+    bool busy;             /* read-only, and another process has the lock */
     enum { DISK_UNKNOWN, DISK_NOT_SHOWN, DISK_SHOWN } disk; /* may programs read its own file */
     char refusal[512];      /* why it could not be begun; protected by the lock of `newest` */
     struct keeper *history; /* of `live`; NULL: none is kept */

@@ -3,6 +3,7 @@
  * metadata/: what is being edited of a model that can be (live/live.h), else what its one
  * snapshot holds. The only functions that do either.
  */
+#include "base/lock.h"
 #include "text/type_name.h"
 #include "tree/handle.h"
 
@@ -214,9 +215,9 @@ static int facts_fixed(const struct snapshot *g, uint32_t number, struct live_fa
 /* Why the first edit could not be begun is said of each key. */
 static void add_refusal(struct tree *t, struct live_facts *ret)
 {
-    (void)pthread_mutex_lock(&t->newest.lock);
+    lock_take(&t->newest.lock);
     buf_str(&ret->error, t->refusal);
-    (void)pthread_mutex_unlock(&t->newest.lock);
+    lock_drop(&t->newest.lock);
 }
 
 int keys_forgive(struct tree *t, uint32_t number)
@@ -224,9 +225,9 @@ int keys_forgive(struct tree *t, uint32_t number)
     struct live *l = atomic_load(&t->live);
     if (l)
         return live_forgive(l, number);
-    (void)pthread_mutex_lock(&t->newest.lock);
+    lock_take(&t->newest.lock);
     t->refusal[0] = '\0';
-    (void)pthread_mutex_unlock(&t->newest.lock);
+    lock_drop(&t->newest.lock);
     return 0;
 }
 

@@ -7,6 +7,7 @@
  * tensors (model/ids.h) can share a store; when one with another table takes the place of the
  * newest, open files that show what it lacks keep the view that it replaces.
  */
+#include "base/lock.h"
 #include "tree/internal.h"
 
 #include <errno.h>
@@ -173,31 +174,31 @@ static int find_view(struct tree *t, struct node *n, struct view *ret)
 
 int tree_view_of(struct tree *t, struct node *n, struct view *ret)
 {
-    (void)pthread_mutex_lock(&t->newest.lock);
+    lock_take(&t->newest.lock);
     int r = find_view(t, n, ret);
-    (void)pthread_mutex_unlock(&t->newest.lock);
+    lock_drop(&t->newest.lock);
     return r;
 }
 
 int tree_hold_view(struct tree *t, struct node *n, struct view *ret, struct held **held)
 {
     bool holds = is_whole(n) || n->kind == NODE_TENSOR_FILE;
-    (void)pthread_mutex_lock(&t->newest.lock);
+    lock_take(&t->newest.lock);
     int r = find_view(t, n, ret);
     struct held *h = r == 0 && holds ? hold(t, n, ret->snap) : NULL;
     if (h)
         h->opens++;
-    (void)pthread_mutex_unlock(&t->newest.lock);
+    lock_drop(&t->newest.lock);
     *held = h;
     return r == 0 && holds && !h ? -ENOMEM : r;
 }
 
 struct view tree_held_view(struct tree *t, const struct held *h)
 {
-    (void)pthread_mutex_lock(&t->newest.lock);
+    lock_take(&t->newest.lock);
     struct snapshot *snap = h && h->snap ? h->snap : t->newest.view.snap;
     struct view v = h && h->kept.snap ? view_ref(&h->kept) : newest_view_as(&t->newest, snap);
-    (void)pthread_mutex_unlock(&t->newest.lock);
+    lock_drop(&t->newest.lock);
     return v;
 }
 
@@ -206,10 +207,10 @@ void tree_let_go(struct tree *t, struct held *h)
     CLEANUP(view_free) struct view v = VIEW_INIT;
     if (!h)
         return;
-    (void)pthread_mutex_lock(&t->newest.lock);
+    lock_take(&t->newest.lock);
     h->opens--;
     reap(t, h, &v);
-    (void)pthread_mutex_unlock(&t->newest.lock);
+    lock_drop(&t->newest.lock);
 }
 
 static struct live_counts counts(struct tree *t)
@@ -230,7 +231,7 @@ int node_number_state(struct tree *t, const struct snapshot *g, struct node *n)
     struct live_counts c = counts(t);
     int r = 0;
     n->state = state_number(&c);
-    (void)pthread_mutex_lock(&t->newest.lock);
+    lock_take(&t->newest.lock);
     bool same = t->states && t->state == n->state && t->state_snap == g->number;
     if (!same && t->states == UINT32_MAX)
         r = -EOVERFLOW;
@@ -239,7 +240,7 @@ int node_number_state(struct tree *t, const struct snapshot *g, struct node *n)
     t->state = n->state;
     t->state_snap = g->number;
     n->number = t->states;
-    (void)pthread_mutex_unlock(&t->newest.lock);
+    lock_drop(&t->newest.lock);
     return r;
 }
 
@@ -247,11 +248,11 @@ int node_known(struct tree *t, const struct view *v, const struct node *n)
 {
     if (n->kind != NODE_WHOLE)
         return 0;
-    (void)pthread_mutex_lock(&t->newest.lock);
+    lock_take(&t->newest.lock);
     struct held *h = hold(t, n, v->snap);
     if (h)
         h->lookups++;
-    (void)pthread_mutex_unlock(&t->newest.lock);
+    lock_drop(&t->newest.lock);
     return h ? 0 : -ENOMEM;
 }
 
@@ -260,11 +261,11 @@ void node_forget(struct tree *t, const struct node *n, uint64_t times)
     CLEANUP(view_free) struct view v = VIEW_INIT;
     if (!is_whole(n))
         return;
-    (void)pthread_mutex_lock(&t->newest.lock);
+    lock_take(&t->newest.lock);
     struct held *h = held_find(&t->held, held_key(n));
     if (h) {
         h->lookups -= min_u64(h->lookups, times);
         reap(t, h, &v);
     }
-    (void)pthread_mutex_unlock(&t->newest.lock);
+    lock_drop(&t->newest.lock);
 }

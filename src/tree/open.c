@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A model opened and closed as a tree, for reading or for editing too. See tree.h. */
+#include "base/lock.h"
 #include "tree/internal.h"
 
 #include <errno.h>
@@ -173,7 +174,7 @@ static struct tree *tree_new(const struct tree_options *o)
     t->model = (struct model_file){.dir = -1, .file = {.fd = -1}};
     t->edit = (struct edit_options){
         .strategy = o->strategy, .reserve = o->reserve, .break_hardlinks = o->break_hardlinks};
-    (void)pthread_mutex_init(&t->beginning, NULL);
+    lock_init(&t->beginning);
     newest_init(&t->newest);
     t->newest.leaving = tree_keep_views;
     t->newest.leaving_arg = t;
@@ -205,7 +206,7 @@ void tree_close(struct tree *t)
     live_close(t->live);
     keeper_close(t->history); /* while the model is locked: the next writer finds it complete */
     newest_free(&t->newest);
-    (void)pthread_mutex_destroy(&t->beginning);
+    lock_destroy(&t->beginning);
     begin_close(t);
     shards_free(&t->shards);
     rights_free(&t->rights);
@@ -286,9 +287,9 @@ uint64_t tree_identity(const struct tree *t)
 /* The first state of the mount has number 1 in each tree. */
 bool tree_renumbered(struct tree *t)
 {
-    (void)pthread_mutex_lock(&t->newest.lock);
+    lock_take(&t->newest.lock);
     bool same = t->states == 0 || (t->states == 1 && t->state == 0);
-    (void)pthread_mutex_unlock(&t->newest.lock);
+    lock_drop(&t->newest.lock);
     return !same || atomic_load(&t->live);
 }
 

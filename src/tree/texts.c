@@ -5,18 +5,19 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/lock.h"
 #include "base/hash.h"
 
 void texts_init(struct texts *l)
 {
     *l = (struct texts){.bucket = {NULL}};
-    (void)pthread_mutex_init(&l->lock, NULL);
+    lock_init(&l->lock);
 }
 
 void texts_free(struct texts *l)
 {
     rendered_unref(l->kept);
-    (void)pthread_mutex_destroy(&l->lock);
+    lock_destroy(&l->lock);
 }
 
 static struct rendered **bucket_of(struct texts *l, uint64_t snap, uint64_t node)
@@ -33,7 +34,7 @@ static struct rendered *rendered_new(struct texts *l, uint64_t snap, uint64_t no
     x->in = l;
     x->snap = snap;
     x->node = node;
-    (void)pthread_mutex_init(&x->making, NULL);
+    lock_init(&x->making);
     return x;
 }
 
@@ -56,16 +57,16 @@ int texts_get(struct texts *l, uint64_t snap, uint64_t node,
               void (*render)(const void *arg, struct buf *out), const void *arg,
               struct rendered **ret)
 {
-    (void)pthread_mutex_lock(&l->lock);
+    lock_take(&l->lock);
     struct rendered *x = find_or_add(l, snap, node);
-    (void)pthread_mutex_unlock(&l->lock);
+    lock_drop(&l->lock);
     if (!x)
         return -ENOMEM;
-    (void)pthread_mutex_lock(&x->making);
+    lock_take(&x->making);
     if (!x->made)
         render(arg, &x->bytes);
     x->made = true;
-    (void)pthread_mutex_unlock(&x->making);
+    lock_drop(&x->making);
     int r = buf_error(&x->bytes);
     if (r < 0)
         rendered_unref(x);
@@ -77,14 +78,14 @@ int texts_get(struct texts *l, uint64_t snap, uint64_t node,
 /* Out of its bucket, if that was the last reference. */
 static bool drop(struct rendered *x)
 {
-    (void)pthread_mutex_lock(&x->in->lock);
+    lock_take(&x->in->lock);
     bool last = --x->refs == 0;
     struct rendered **at = bucket_of(x->in, x->snap, x->node);
     while (last && *at != x)
         at = &(*at)->next;
     if (last)
         *at = x->next;
-    (void)pthread_mutex_unlock(&x->in->lock);
+    lock_drop(&x->in->lock);
     return last;
 }
 
@@ -92,7 +93,7 @@ void rendered_unref(struct rendered *x)
 {
     if (!x || !drop(x))
         return;
-    (void)pthread_mutex_destroy(&x->making);
+    lock_destroy(&x->making);
     buf_free(&x->bytes);
     free(x);
 }
@@ -105,13 +106,13 @@ int texts_keep(struct texts *l, uint64_t snap, uint64_t node,
     int r = texts_get(l, snap, node, render, arg, ret);
     if (r < 0)
         return r;
-    (void)pthread_mutex_lock(&l->lock);
+    lock_take(&l->lock);
     if (!l->kept || l->kept->snap < snap) {
         old = l->kept;
         l->kept = *ret;
         l->kept->refs++;
     }
-    (void)pthread_mutex_unlock(&l->lock);
+    lock_drop(&l->lock);
     rendered_unref(old);
     return 0;
 }

@@ -9,10 +9,10 @@
 #ifndef TREE_TEXTS_H
 #define TREE_TEXTS_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/lock.h"
 #include "base/buf.h"
 
 enum { TEXTS_BUCKETS = 64 }; /* of handles there are seldom more than a few thousand */
@@ -20,15 +20,15 @@ enum { TEXTS_BUCKETS = 64 }; /* of handles there are seldom more than a few thou
 struct rendered {
     struct texts *in;
     uint64_t snap, node;
-    struct rendered *next;  /* in its bucket; protected by in->lock, as refs is */
-    unsigned refs;          /* handles that hold it, or wait for it */
-    pthread_mutex_t making; /* held while it is rendered; protects made */
+    struct rendered *next; /* in its bucket; protected by in->lock, as refs is */
+    unsigned refs;         /* handles that hold it, or wait for it */
+    struct lock making;    /* held while it is rendered; protects made */
     bool made;
     struct buf bytes; /* once made: constant */
 };
 
 struct texts {
-    pthread_mutex_t lock;
+    struct lock lock;
     struct rendered *kept; /* a reference, or NULL; protected by lock */
     struct rendered *bucket[TEXTS_BUCKETS];
 };

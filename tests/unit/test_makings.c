@@ -138,7 +138,7 @@ static void ends(pthread_t thread, int want)
 static void with_call(struct room *x, int (*call)(struct tree *t), void (*hook)(void *), int want)
 {
     (void)sem_init(&waits, 0, 0);
-    watched = &x->t->live->made;
+    watched = &x->t->live->made.cond;
     x->call = call;
     judged(x, hook);
     ends(x->thread, want);

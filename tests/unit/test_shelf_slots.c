@@ -173,9 +173,9 @@ static void *finish(void *ret)
 
 static bool ends(struct slots *s)
 {
-    (void)pthread_mutex_lock(&s->lock);
+    lock_take(&s->lock);
     bool stop = s->stop;
-    (void)pthread_mutex_unlock(&s->lock);
+    lock_drop(&s->lock);
     return stop;
 }
 
@@ -191,10 +191,10 @@ static void test_finish_while_closing(void)
     const struct slot *slot = slot_of_node(edit(0, "New name"));
     look_at(1, MANY);
     CU_ASSERT_TRUE(is_called(0, "Old name"));
-    (void)pthread_mutex_lock(&s->lock);
+    lock_take(&s->lock);
     CU_ASSERT_TRUE(slot->busy);
     CU_ASSERT_TRUE(s->closing >= MANY - SLOTS_IDLE_MAX - 1);
-    (void)pthread_mutex_unlock(&s->lock);
+    lock_drop(&s->lock);
     CU_ASSERT_EQUAL_FATAL(pthread_create(&thread, NULL, finish, &r), 0);
     while (!ends(s))
         (void)sched_yield();
@@ -222,15 +222,15 @@ static void test_least_used(void)
     shelf_forget(shelf, node[1], 1); /* this does not count as a use */
     shelf_interrupt(shelf, node);
     look_at(SLOTS_IDLE_MAX, MANY);
-    (void)pthread_mutex_lock(&s->lock);
+    lock_take(&s->lock);
     while (s->closing)
-        (void)pthread_cond_wait(&s->done, &s->lock);
+        (void)lock_wait(&s->lock, &s->done, NULL);
     for (unsigned i = 0; i < SLOTS_IDLE_MAX; i++)
         if (i != MANY - SLOTS_IDLE_MAX)
             CU_ASSERT_EQUAL(slot_of_node(node[i])->tree == NULL,
                             i > 0 && i < MANY - SLOTS_IDLE_MAX);
     CU_ASSERT_TRUE(s->n_rest == SLOTS_IDLE_MAX || s->n_rest == SLOTS_IDLE_MAX + 1);
-    (void)pthread_mutex_unlock(&s->lock);
+    lock_drop(&s->lock);
     CU_ASSERT_EQUAL(shelf_finish(shelf), 0);
     CU_ASSERT_EQUAL(s->n_rest, 0);
     CU_ASSERT_PTR_NULL(s->oldest);
@@ -263,17 +263,17 @@ static void test_interrupt(void)
     setup();
     look_at(0, 2);
     struct slots *s = &shelf->slots;
-    (void)pthread_mutex_lock(&s->lock);
+    lock_take(&s->lock);
     struct slot *slot = s->oldest;
     time_t used = slot->used += NEVER;
-    (void)pthread_mutex_unlock(&s->lock);
+    lock_drop(&s->lock);
     shelf_interrupt(shelf, &slot);
-    (void)pthread_mutex_lock(&s->lock);
+    lock_take(&s->lock);
     CU_ASSERT_EQUAL(slot->used, used);
     CU_ASSERT_PTR_EQUAL(s->oldest, slot);
     CU_ASSERT_EQUAL(s->n_rest, 2);
     CU_ASSERT_EQUAL(slot->uses, 0);
-    (void)pthread_mutex_unlock(&s->lock);
+    lock_drop(&s->lock);
     CU_ASSERT_EQUAL(shelf_finish(shelf), 0);
     teardown();
 }
