@@ -11,8 +11,10 @@
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "base/when.h"
 #include "edit/history_names.h"
 
+#define TICK_MS 10      /* between two tries to lock it */
 #define LOCK_TRIES 10   /* how often the folder may be removed meanwhile */
 #define NEW_NAME ".new" /* of a state while it is written: one at a time has the lock */
 
@@ -39,14 +41,27 @@ void history_close(struct history *h)
     h->model = NULL;
 }
 
+/* -EWOULDBLOCK: another process has it for too long. */
+static int lock_soon(const struct history *h)
+{
+    int r;
+    for (unsigned ms = 0; (r = h->sys->flock(h->sys, h->place.dir, LOCK_EX | LOCK_NB)) != 0 &&
+                          (r == -EINTR || r == -EWOULDBLOCK) && ms < h->patience;
+         ms += TICK_MS)
+        when_sleep(TICK_MS);
+    return r == -EINTR ? -EWOULDBLOCK : r;
+}
+
 static int lock_open(struct history *h, bool make, struct err *e)
 {
     int r = history_place_open(&h->place, h->sys, make, e);
     if (r < 0)
         return r;
-    do
+    r = h->patience ? lock_soon(h) : h->sys->flock(h->sys, h->place.dir, LOCK_EX);
+    while (r == -EINTR)
         r = h->sys->flock(h->sys, h->place.dir, LOCK_EX);
-    while (r == -EINTR);
+    if (r == -EWOULDBLOCK)
+        return err_set(e, -EAGAIN, "%s: another process has locked it", h->place.path);
     return r < 0 ? err_set(e, r, "%s: cannot lock it: %s", h->place.path, strerror(-r)) : 0;
 }
 
@@ -364,7 +379,9 @@ int history_clear(struct history *h, size_t *n, struct err *e)
     *n = 0;
     struct err why = {0};
     assert(!h->begun);
+    h->patience = HISTORY_PATIENCE;
     int r = lock(h, false, &why);
+    h->patience = 0;
     if (r == -ENOENT)
         return 0;
     if (r < 0)

@@ -43,7 +43,8 @@
 /* As many as there are, at least HISTORY_KEEP: for a caller that does not have the user's number. */
 #define HISTORY_KEEP_SAME UINT_MAX
 #define HISTORY_BYTES_MAX ((uint64_t)256 << 20)
-#define HISTORY_BLOCK 4096 /* what the smallest file takes on most file systems */
+#define HISTORY_PATIENCE 2000 /* milliseconds */
+#define HISTORY_BLOCK 4096    /* what the smallest file takes on most file systems */
 
 struct history {
     const struct sys *sys;
@@ -51,8 +52,9 @@ struct history {
     char *model; /* owned: the model's real path */
     uint64_t hash;
     unsigned keep;
-    bool begun; /* a state: the folder is locked */
-    int fd;     /* its file, which has no name of a state yet; else -1 */
+    unsigned patience; /* milliseconds to wait for the folder's lock; 0: any time */
+    bool begun;        /* a state: the folder is locked */
+    int fd;            /* its file, which has no name of a state yet; else -1 */
 };
 
 /* What the name of a state says. */
@@ -117,7 +119,8 @@ int history_read_listed(struct history *h, const struct history_name *n, struct 
 int history_read(struct history *h, uint64_t number, struct history_record *ret, struct gguf **keys,
                  struct err *e);
 
-/* Forget the model's states. *n: how many they were. 0, -errno. */
+/* Forget the model's states. *n: how many they were. 0; -EAGAIN (another process has the lock for
+ * HISTORY_PATIENCE), -errno. */
 int history_clear(struct history *h, size_t *n, struct err *e);
 
 #endif

@@ -3,7 +3,6 @@
 #include "edit/keeper.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +51,9 @@ struct keeper {
     int64_t ended_at;
     bool due_set; /* the recorder is to be settled: */
     struct timespec due;
-    bool hurry; /* at once */
+    bool hurry;   /* at once */
+    bool looked;  /* a request is to see the states */
+    bool answers; /* the folder did so since a request asked */
     /* Of the thread, once there is one: */
     struct history h;
     struct recorder r;
@@ -115,8 +116,8 @@ int keeper_open(const char *model, unsigned keep, const struct sys *sys, const s
     k->h.place = HISTORY_PLACE_INIT;
     k->model = strdup(model);
     int r = k->model ? 0 : -ENOMEM;
-    if (r == 0 && history_home(&k->home, &k->why) == 0)
-        (void)history_open(&k->h, sys, k->home, model, keep, &k->why);
+    if (r == 0)
+        (void)history_home(&k->home, &k->why);
     if (r < 0) {
         keeper_free(k);
         return r;
@@ -132,6 +133,17 @@ static void set_due(struct keeper *k)
     if (!k->due_set)
         k->due = deadline(KEEPER_LATER);
     k->due_set = true;
+}
+
+/* Find the folder, which may take as long as it takes. */
+static int open_place(struct keeper *k, struct err *e)
+{
+    if (k->h.model)
+        return 0;
+    int r = history_open(&k->h, k->sys, k->home, k->model, k->keep, e);
+    if (r < 0)
+        history_close(&k->h);
+    return r;
 }
 
 /* Which keys these are: mostly what the edit before has left. Takes the reference. */
@@ -164,7 +176,8 @@ static void record_prepare(struct keeper *k)
     lock_drop(&k->lock);
     know_before(k, before);
     struct recorded_edit edit = edit_of(k);
-    (void)recorder_prepare(&k->r, &edit, NULL); /* what fails does so again, with a reason */
+    if (open_place(k, NULL) == 0)
+        (void)recorder_prepare(&k->r, &edit, NULL); /* what fails does so again, with a reason */
     lock_take(&k->lock);
 }
 
@@ -176,7 +189,9 @@ static int record_planned(struct keeper *k, struct snapshot *after, struct err *
     bool same = edit.before == edit.after;
     if (same)
         recorder_drop(&k->r);
-    int r = same ? 0 : recorder_begin(&k->r, &edit, e);
+    int r = same ? 0 : open_place(k, e);
+    if (!same && r == 0)
+        r = recorder_begin(&k->r, &edit, e);
     k->recorded = !same && r == 0;
     return r;
 }
@@ -230,6 +245,15 @@ static void settle(struct keeper *k)
     lock_take(&k->lock);
 }
 
+static void look(struct keeper *k)
+{
+    k->looked = false;
+    lock_drop(&k->lock);
+    (void)open_place(k, NULL); /* the request finds the reason, too */
+    lock_take(&k->lock);
+    k->answers = true;
+}
+
 static void drop_ref(struct keeper *k)
 {
     bool last = --k->refs == 0;
@@ -249,6 +273,8 @@ static bool work(struct keeper *k)
         record_begin(k);
     else if (k->dropped)
         record_drop(k);
+    else if (k->looked)
+        look(k);
     else if (k->due_set && (k->stop || k->hurry || when_past(&k->due, 0)))
         settle(k);
     else
@@ -299,7 +325,7 @@ static int start(struct keeper *k)
 static bool wait_idle(struct keeper *k, const struct timespec *until)
 {
     bool early = true;
-    while ((k->busy || k->ended || k->due_set || !k->answered) && early)
+    while ((k->busy || k->ended || k->looked || k->due_set || !k->answered) && early)
         early = lock_wait(&k->lock, &k->ready, until);
     return early;
 }
@@ -429,15 +455,21 @@ void keeper_end(struct keeper *k, bool landed)
 int keeper_history(struct keeper *k, struct history *ret, struct err *e)
 {
     const struct timespec until = deadline(KEEPER_SETTLE);
-    lock_take(&k->lock);
-    k->hurry = true;
-    cond_signal(&k->wake);
-    (void)wait_idle(k, &until);
-    lock_drop(&k->lock);
-    if (k->home)
-        return history_open(ret, k->sys, k->home, k->model, k->keep, e);
     *ret = (struct history){.place = HISTORY_PLACE_INIT};
-    return err_set(e, -ENOENT, "%s", k->why.msg);
+    if (!k->home)
+        return err_set(e, -ENOENT, "%s", k->why.msg);
+    lock_take(&k->lock);
+    k->hurry = k->looked = true;
+    k->answers = false;
+    int r = start(k);
+    cond_signal(&k->wake);
+    if (r == 0)
+        (void)wait_idle(k, &until);
+    bool hangs = r == 0 && !k->answers;
+    lock_drop(&k->lock);
+    if (hangs)
+        return err_set(e, -EIO, "the folder of the history does not answer");
+    return history_open(ret, k->sys, k->home, k->model, k->keep, e);
 }
 
 void keeper_close(struct keeper *k)

@@ -108,6 +108,41 @@ class Homes(Case):
             self.undo(at)
             self.check_mount(at)
 
+    def test_hangs_from_the_beginning(self):
+        """A folder that does not answer at all: edits go on, requests end, and nothing is kept."""
+        other = Foreground(mountlib.put('other.gguf', gguf.encode(ALL, samples.small())))
+        other_at, process = other.__enter__()
+        self.addCleanup(other.__exit__, None, None, None)
+        self.addCleanup(process.send_signal, signal.SIGCONT)
+        self.addCleanup(os.environ.pop, 'GGUFS_TEST_STATE', None)
+        os.environ['GGUFS_TEST_STATE'] = other_at + '/state'
+        process.send_signal(signal.SIGSTOP)
+        mount = Foreground(self.model)
+        with mount as (at, _):
+            write(at, 'general.name', 'x')
+            self.assertIn('the edit does not wait', mount.log())
+            write(at, 'general.name', 'y')
+            self.assertIn('does not answer', self.command('--undo', at, status=1))
+            self.assertEqual(read(at, 'general.name'), b'y\n')
+        self.want.set(b'general.name', Value('string', b'y'))
+        self.want.check(get(self.model))
+
+    def test_clear_while_locked(self):
+        """Another process that has the lock does not keep the command waiting for ever."""
+        with Mount(self.model) as at:
+            write(at, 'general.name', 'x')
+        folder = os.open(self.state + '/ggufs/history', os.O_RDONLY)
+        self.addCleanup(os.close, folder)
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        self.assertIn('another process has locked it',
+                      self.command('--history=clear', self.model, status=1))
+        with Mount(self.model) as at:
+            self.command('--history=clear', at, status=1)
+            write(at, 'general.name', 'y')
+            fcntl.flock(folder, fcntl.LOCK_UN)
+            self.command('--history=clear', at)
+            self.assertEqual(self.history(at), [])
+
 
 class Beside(Case):
     def test_two_models_of_one_name(self):
