@@ -8,6 +8,7 @@
 
 #include "check/summary.h"
 #include "edit/open.h"
+#include "model/merge.h"
 
 /* Of a split model, the first file and then the others. */
 static int load(const char *path, struct shards *s, struct gguf **first, struct err *e)
@@ -23,7 +24,10 @@ static int load(const char *path, struct shards *s, struct gguf **first, struct 
         char shown[SHOW_MAX];
         (void)err_prefix(e, r, "shard %s", show(shown, s->name[0], strlen(s->name[0])));
     }
-    return r == 0 && s->n ? model_open_shards(s, *first, GGUF_PARTIAL, NULL, e) : r;
+    if (r == 0)
+        r = s->n ? model_open_shards(s, *first, GGUF_PARTIAL, NULL, e)
+                 : merge_check_single(*first, e);
+    return r;
 }
 
 int header_open(const char *path, struct header *ret, struct err *e)

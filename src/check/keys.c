@@ -233,16 +233,15 @@ int rule_required(struct checker *c)
     return 0;
 }
 
-/* Readers take a shard for a whole model if its number is not in its name. */
+/* A shard is not found by the others if its number is not in its name, and no reader finds these. */
 static void check_shard_name(struct checker *c, uint64_t no, uint64_t count)
 {
     char tail[SPLIT_TAIL + 32];
     int n = snprintf(tail, sizeof(tail), "-%05" PRIu64 "-of-%05" PRIu64 ".gguf", no + 1, count);
     size_t len = c->file ? strlen(c->file) : 0;
-    if (len == 0 || file_name_is_hash(c->file) ||
-        (len > (size_t)n && strcmp(c->file + len - (size_t)n, tail) == 0))
+    if (len == 0 || (len > (size_t)n && strcmp(c->file + len - (size_t)n, tail) == 0))
         return;
-    report(c, CHECK_WARNING, "key 'split.no'",
+    report(c, CHECK_ERROR, "key 'split.no'",
            "file %" PRIu64 " of %" PRIu64 " of a split model, but its name does not end in %s: "
            "readers will not find the others",
            no + 1, count, tail);

@@ -40,6 +40,20 @@ int merge_check(const struct gguf *first, const struct gguf *shard, size_t i, si
     return 0;
 }
 
+int merge_check_single(const struct gguf *g, struct err *e)
+{
+    uint64_t no = 0, count = 0;
+    if (!fact_shard(g))
+        return 0;
+    (void)fact_uint(g, "split.no", &no);
+    (void)fact_uint(g, "split.count", &count);
+    return err_set(e, -EBADMSG,
+                   "split.count: is %" PRIu64 ": this is file %" PRIu64
+                   " of a split model, and its name does not end in -%05" PRIu64 "-of-%05" PRIu64
+                   ".gguf, by which the others are found",
+                   count, no + 1, no + 1, count);
+}
+
 static bool is_split_key(const struct gguf *g, const struct gguf_kv *kv)
 {
     size_t n = sizeof(KEY_SPLIT_PREFIX) - 1;

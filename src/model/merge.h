@@ -17,6 +17,9 @@
  */
 int merge_check(const struct gguf *first, const struct gguf *shard, size_t i, size_t n,
                 struct err *e);
+/* Check that a file without the name of a shard is not one by its keys: nobody finds the others. 0,
+ * -EBADMSG with a line. */
+int merge_check_single(const struct gguf *g, struct err *e);
 /*
  * Check that a shard's split.tensors.count, if present, is the number of tensors in all shards. 0,
  * -EBADMSG with a line.

@@ -10,6 +10,8 @@
 #include <syslog.h>
 #include <unistd.h>
 
+#include "model/merge.h"
+
 /* g passes. */
 static int first_snapshot(struct tree *t, struct gguf *g, struct err *e)
 {
@@ -35,6 +37,8 @@ static int first_gen(struct tree *t, const struct source *src, struct err *e)
     const struct model_opener opener = begin_opener(t);
     if (r == 0 && t->shards.n)
         r = model_open_shards(&t->shards, g, flags, &opener, e);
+    else if (r == 0)
+        r = merge_check_single(g, e);
     if (r < 0) {
         gguf_free(g);
         return r;

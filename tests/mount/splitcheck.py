@@ -481,12 +481,17 @@ class Refusals(Set):
                 self.assertEqual(name[:-len(os.path.basename(name))] + said, done.out)
 
     def test_single(self):
-        """A shard that is not called so: readers will not find the others."""
+        """A shard that is not called so, the others of which nobody finds, is no whole model."""
         self.make()
         mountlib.put(self.at('a.gguf'), first())
-        self.assertIn('a.gguf: warning: file 1 of 2 of a split model, but its name does not end '
+        self.assertIn('a.gguf: error: file 1 of 2 of a split model, but its name does not end '
                       "in -00001-of-00002.gguf: readers will not find the others (key 'split.no')\n",
                       self.check('a.gguf').out)
+        for command in ((GGUFS, '-f', self.at('a.gguf'), self.at('')), (GGUFS, '--info', self.at('a.gguf'))):
+            done = run(*command)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn('split.count: is 2: this is file 1 of a split model, and its name does not end '
+                          'in -00001-of-00002.gguf, by which the others are found\n', done.err)
 
 
 if __name__ == '__main__':

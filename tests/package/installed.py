@@ -15,6 +15,7 @@ import unittest
 
 import mountlib
 import samples
+from shelflib import shards
 from mountlib import GGUFS, run
 
 SOURCE = pathlib.Path(mountlib.SOURCE)
@@ -199,6 +200,34 @@ class Open(unittest.TestCase):
         plain(run(GGUFS, '--unmount', at))
         self.assertEqual(self.shown(other), at + '~2')
         self.assertEqual(sorted(os.listdir(self.home / 'ggufs')), ['..lock', '.it is~2', 'it is~2'])
+
+    def test_killed(self):
+        """A mount whose daemon was killed is cleared away, and the model mounted anew, under its name."""
+        at = self.shown(self.model)
+        other = self.shown(mountlib.put('more.gguf', samples.editable()))
+        for mount in (at, other):
+            daemon = int(os.getxattr(mount, 'user.ggufs.daemon').split()[0])
+            os.kill(daemon, signal.SIGKILL)
+        self.assertEqual(self.shown(self.model), at)
+        self.assertEqual(mountlib.get(at + '/metadata/general.architecture'), b'llama\n')
+        self.assertEqual(sorted(os.listdir(self.home / 'ggufs')), ['..lock', '.it is', 'it is'])
+
+    def test_cache(self):
+        """In a cache the files have hashes for names, and links have theirs: a split model is shown whole."""
+        blobs, cache = mountlib.path('blobs'), mountlib.path('cache')
+        os.mkdir(blobs)
+        os.mkdir(cache)
+        for i, data in enumerate([samples.editable(), *shards()]):
+            with open(f'{blobs}/{i:064}', 'wb') as out:
+                out.write(data)
+            name = f'w-{i:05}-of-00002.gguf' if i else 'single.gguf'
+            os.symlink(f'../blobs/{i:064}', f'{cache}/{name}')
+        self.assertEqual(self.shown(cache + '/single.gguf'), str(self.home / 'ggufs/single'))
+        at = self.shown(cache + '/w-00002-of-00002.gguf')
+        self.assertEqual(len(os.listdir(at + '/tensors')), 2)
+        done = self.open(f'{blobs}/{1:064}')
+        self.assertEqual((done.returncode, done.stdout), (1, ''))
+        self.assertIn('split.count: is 2: this is file 1 of a split model', done.stderr)
 
     def test_changed(self):
         """A model that was replaced is not shown as it was."""
