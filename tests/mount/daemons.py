@@ -74,8 +74,8 @@ class Load(Case):
                 stack.callback(busy.kill)
             for count in range(TIMES):
                 for command in ([GGUFS, self.model, at], [GGUFS, '--unmount', at]):
-                    done = run(*command)
-                    self.assertEqual((done.returncode, done.err), (0, ''), f'{command}, {count}')
+                    done = run(*command)  # it may say that it waits
+                    self.assertEqual(done.returncode, 0, f'{count}: {command}: {done.err}')
         print(f'\nsoak: {TIMES} mounts and unmounts at a load of {BUSY}', flush=True)
 
 

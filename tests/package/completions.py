@@ -157,6 +157,10 @@ class Shells(unittest.TestCase):
         for typed, want in LINES:
             with self.subTest(line=typed):
                 self.assertEqual(shell.complete(typed).rstrip(ENDS), want.rstrip(ENDS))
+        for typed in ("ggufs -o 'fsname=$(touch ran),co", "ggufs -o 'fsname=`touch ran`,commit=s",
+                      "ggufs --check '--ignore=$(touch ran),ga", "ggufs '$(touch ran)"):
+            shell.complete(typed)  # what was typed is a text
+            self.assertFalse(os.path.exists(mountlib.path('home/ran')), typed)
         model = mountlib.put('model.gguf', samples.editable())
         with tempfile.TemporaryDirectory(prefix='a mount ', dir=mountlib.folder) as at, \
                 Mount(model, at=at):

@@ -77,6 +77,13 @@ class Install(unittest.TestCase):
         said = [line for line in done.stderr.splitlines() if 'ggufs' in line]
         self.assertEqual((done.returncode, said), (0, []), done.stderr)
 
+    def test_unit_paths(self):
+        """systemd expands "$" in a command, so a path is in none but as a variable."""
+        text = (MADE / 'ggufs@.service').read_text()
+        self.assertIn('\nEnvironment="MODEL=%f"\n', text)
+        for line in re.findall(r'^Exec.*$', text, re.MULTILINE):
+            self.assertNotIn('%f', line)
+
     def unit(self, kind, at, **env):
         """Run the unit's commands of a kind as systemd would: their exit statuses."""
         text = (MADE / 'ggufs@.service').read_text()
