@@ -19,7 +19,7 @@
     (BIT(SIGCHLD) | BIT(SIGCONT) | BIT(SIGURG) | BIT(SIGWINCH) | BIT(SIGSTOP) | BIT(SIGTSTP) | \
      BIT(SIGTTIN) | BIT(SIGTTOU))
 
-/* A set of signals; false: there is no such line. */
+/* Read the set of signals in the line NAME of a status. False: the status has no such line. */
 static bool find(const char *status, const char *name, uint64_t *ret)
 {
     const char *at = strstr(status, name);

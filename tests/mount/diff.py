@@ -126,7 +126,7 @@ class Figures(unittest.TestCase):
                          [2, 1, 3, 2, 4, 2, [7]])
         self.assertAlmostEqual(row['error'], math.sqrt(4 / 5))
         self.assertIn('NaN 2 and 1, infinite 3 and 2', diff(a, b))
-        # What is not finite is no small error.
+        # A value that is not finite never counts as a small error.
         as_json('--tolerance=9', a, b)
 
     def test_zeros(self):

@@ -481,7 +481,7 @@ class Refusals(Set):
                 self.assertEqual(name[:-len(os.path.basename(name))] + said, done.out)
 
     def test_single(self):
-        """A shard that is not called so, the others of which nobody finds, is no whole model."""
+        """One shard under another name is refused: its other shards cannot be found."""
         self.make()
         mountlib.put(self.at('a.gguf'), first())
         self.assertIn('a.gguf: error: file 1 of 2 of a split model, but its name does not end '

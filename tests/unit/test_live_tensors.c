@@ -119,7 +119,7 @@ static const struct script scripts[] = {
      "tmkdir n; tput n/type I8; tput n/shape 4; tput n/raw abcd; topen A n/.h creat w;"
      "tmv n/.h n/raw; write A 12; fsync; tgone n/.h; write A 34; close A; fsync",
      A B C "n:I8:4=1234 "},
-    {"a helper over a view of which nothing was closed is no edit", "tensors",
+    {"a helper that was never closed, renamed over a view, is not an edit yet", "tensors",
      "topen A a/.h creat w; write A 12345678; tmv a/.h a/raw; finish", A B C},
     {"a helper is not replaced by RENAME_NOREPLACE", "tensors",
      "tput a/.h 1; tput a/.k 2; tmvnew a/.h a/.k =EEXIST; ttext a/.k 2; ttext a/.h 1;"

@@ -104,8 +104,7 @@ static size_t shown_after_change(time_t at, bool far)
     return n;
 }
 
-/* What was read of a folder is used again only where its times tell of a change: on a disk of this
- * machine, and if they are old enough. */
+/* A listing is reused only where the folder's times show each change: on a local disk. */
 static void test_kept_names(void)
 {
     const time_t now = time(NULL);
