@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tensors compared: see tensors.h. Two passes: over the bytes of those of one type and shape, each up to the
- * first difference; then over the values of those that differ. In a pass the threads take pieces of the
- * tensors one after another.
+ * Tensors compared: see tensors.h. Two passes, each done by all processors (base/units.h): over the bytes of
+ * those of one type and shape, up to the first difference of each; then over the values of those that differ.
  */
 #include "diff/tensors.h"
 
@@ -10,47 +9,39 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/lock.h"
-#include "base/thread.h"
 #include "base/bytes.h"
 #include "base/hash.h"
+#include "base/lock.h"
+#include "base/units.h"
 #include "derive/floats.h"
 
 /* Elements decoded at a time, which stay in the first-level cache; elements and bytes of a piece. */
-enum { CHUNK = 6144, PIECE = 21 * CHUNK, ROOM = 8 * PIECE, THREADS_MOST = 24 };
+enum { CHUNK = 6144, PIECE = 8 * CHUNK, ROOM = 8 * PIECE };
 _Static_assert(CHUNK % QUANT_MAX_BLOCK_LEN == 0, "chunks are whole blocks");
+
+/* What a thread has: room for the bytes of both, and for their values. */
+struct room {
+    float values[2][CHUNK];
+    uint8_t bytes[2][ROOM];
+};
 
 struct pass {
     const struct side *side[2];
     struct pairs *pairs;
     struct tensor_diff *result;
-    const struct diff_options *opt;
     bool values;
+    uint64_t *first; /* owned: the first piece of each pair, and the end */
     struct lock lock;
-    /* Protected by lock: */
-    size_t pair; /* the next piece */
-    uint64_t at;
-    uint64_t done, total;
-    int err;
-    struct err *e;
+    /* Protected by lock, with what is in result: */
+    uint64_t bad; /* the first piece that cannot be read, */
+    size_t side_of_bad;
 };
 
-/* What a thread has: room for the bytes of both, and for their values. */
-struct room {
-    uint8_t *bytes[2];
-    float *values[2];
-};
-
-/* Of bytes, or of elements. */
+/* Of bytes of A, or of elements. */
 struct piece {
     size_t pair;
     uint64_t first, n;
-    struct tensor_diff found;
-    bool differs;
-    size_t side;   /* that is being read */
-    uint64_t next; /* nothing before it differs: holes; or 0 */
 };
 
 static const struct gguf_tensor *tensor_of(const struct side *s, uint32_t i)
@@ -100,34 +91,28 @@ static void to_order_of_a(const struct pass *w, const struct gguf_tensor *t, uin
         quant_swap(type, bytes, n / type->block_bytes);
 }
 
-/* How far both tensors are holes from byte `off` of A's on: a byte of A's, a multiple of a block. */
-static uint64_t holes(const struct pass *w, const struct pair *p, uint64_t off)
+/* How far both tensors are holes from byte `off` of A's on. */
+static uint64_t byte_holes(const struct pass *w, const struct pair *p, uint64_t off)
 {
-    const struct gguf_tensor *t = tensor_of(w->side[0], p->a);
-    const struct quant_type *type = gguf_type(t);
-    const uint64_t block = type && type->block_bytes ? type->block_bytes : 1;
     uint64_t end = side_hole(w->side[0], p->a, off);
-    if (end > off)
-        end = min_u64(end, side_hole(w->side[1], p->b, off));
-    end = min_u64(end, t->nbytes);
-    return end == t->nbytes ? end : end / block * block;
+    return end > off ? min_u64(end, side_hole(w->side[1], p->b, off)) : off;
 }
 
-static int compare_bytes(const struct pass *w, struct piece *c, const struct room *m)
+static int compare_bytes(struct pass *w, const struct piece *c, struct room *m, size_t *side)
 {
     const struct pair *p = &w->pairs->of[c->pair];
     size_t n = (size_t)c->n;
-    c->next = holes(w, p, c->first);
-    if (c->next >= c->first + c->n)
-        return 0;
     int r = side_read(w->side[0], p->a, c->first, m->bytes[0], n);
-    c->side = r == 0;
+    *side = r == 0;
     if (r == 0)
         r = side_read(w->side[1], p->b, c->first, m->bytes[1], n);
     if (r < 0)
         return r;
     to_order_of_a(w, tensor_of(w->side[0], p->a), m->bytes[1], n);
-    c->differs = memcmp(m->bytes[0], m->bytes[1], n) != 0;
+    if (memcmp(m->bytes[0], m->bytes[1], n) != 0) {
+        LOCKED(&w->lock);
+        w->result[c->pair].bytes = true;
+    }
     return 0;
 }
 
@@ -169,7 +154,7 @@ static void add_pair(struct tensor_diff *d, double a, double b, uint64_t at)
 }
 
 /* n values from element `at` of the tensor on, which is element `i` of the stretches. */
-static void add_slowly(struct tensor_diff *d, const struct stretch s[2], float *const values[2],
+static void add_slowly(struct tensor_diff *d, const struct stretch s[2], float values[2][CHUNK],
                        uint64_t i, size_t n, uint64_t at)
 {
     for (size_t k = 0; k < n; k++)
@@ -185,7 +170,7 @@ static bool all_finite(const float *x, size_t n)
     return HOST_BIG || quant_all_finite((const uint8_t *)x, n);
 }
 
-static void add_chunk(struct tensor_diff *d, const struct stretch s[2], float *const values[2],
+static void add_chunk(struct tensor_diff *d, const struct stretch s[2], float values[2][CHUNK],
                       uint64_t i, size_t n, uint64_t at)
 {
     for (size_t k = 0; k < 2; k++)
@@ -206,67 +191,37 @@ static void add_chunk(struct tensor_diff *d, const struct stretch s[2], float *c
 }
 
 /* True if blocks of zeros are zeros: what is a hole in both need not be read. */
-static bool zeros_are_zeros(const struct quant_type *t, float *room)
+static bool zeros_are_zeros(const struct quant_type *t)
 {
     static const uint8_t zeros[QUANT_MAX_BLOCK_BYTES];
+    float value[QUANT_MAX_BLOCK_LEN];
     if (quant_is_wide(t))
         return true;
-    floats_read(t, false, zeros, 0, t->block_len, room);
+    floats_read(t, false, zeros, 0, t->block_len, value);
     for (size_t i = 0; i < t->block_len; i++)
-        if (room[i] != 0)
+        if (value[i] != 0)
             return false;
     return true;
 }
 
-static int compare_values(const struct pass *w, struct piece *c, const struct room *m)
+/* Where in a tensor's bytes an element's block begins. */
+static uint64_t byte_of(const struct quant_type *t, uint64_t element)
 {
-    const struct pair *p = &w->pairs->of[c->pair];
-    const uint32_t no[2] = {p->a, p->b};
-    struct stretch s[2];
-    c->next = UINT64_MAX;
-    for (size_t k = 0; k < 2; k++) {
-        const struct quant_type *t = gguf_type(tensor_of(w->side[k], no[k]));
-        uint64_t off = c->first / t->block_len * t->block_bytes;
-        s[k] = (struct stretch){t, w->side[k]->g->fmt.big, m->bytes[k]};
-        uint64_t end = zeros_are_zeros(t, m->values[k]) ? side_hole(w->side[k], no[k], off) : off;
-        c->next = min_u64(c->next, end / t->block_bytes * t->block_len);
-    }
-    c->next = c->next / QUANT_MAX_BLOCK_LEN * QUANT_MAX_BLOCK_LEN;
-    if (c->next >= c->first + c->n)
-        return 0;
-    for (size_t k = 0; k < 2; k++) {
-        uint64_t off = c->first / s[k].type->block_len * s[k].type->block_bytes;
-        uint64_t n = c->n / s[k].type->block_len * s[k].type->block_bytes;
-        c->side = k;
-        int r = side_read(w->side[k], no[k], off, m->bytes[k], (size_t)n);
-        if (r < 0)
-            return r;
-    }
-    for (uint64_t i = 0; i < c->n; i += CHUNK)
-        add_chunk(&c->found, s, m->values, i, (size_t)min_u64(CHUNK, c->n - i), c->first + i);
-    return 0;
+    return element / t->block_len * t->block_bytes;
 }
 
-/* ---- a pass ---- */
-
-/* Get the next piece; false: no more pieces. Call under the lock. */
-static bool next_piece(struct pass *w, struct piece *c)
+/* How far both tensors are holes, which stand for zeros, from an element on. */
+static uint64_t value_holes(const struct pass *w, const struct pair *p, uint64_t element)
 {
-    for (; w->pair < w->pairs->n && !w->err; w->pair++, w->at = 0) {
-        uint64_t all = work_of(w, w->pair);
-        if (w->at >= all || (!w->values && w->result[w->pair].bytes)) {
-            w->done += all - min_u64(w->at, all);
-            continue;
-        }
-        const struct gguf_tensor *t = tensor_of(w->side[0], w->pairs->of[w->pair].a);
-        const struct quant_type *type = gguf_type(t);
-        const uint64_t block = type && type->block_bytes ? type->block_bytes : 1;
-        const uint64_t most = w->values ? (uint64_t)PIECE : (uint64_t)ROOM / block * block;
-        *c = (struct piece){.pair = w->pair, .first = w->at, .n = min_u64(most, all - w->at)};
-        w->at += c->n;
-        return true;
+    uint64_t end = UINT64_MAX;
+    for (size_t k = 0; k < 2 && end > element; k++) {
+        uint32_t no = k ? p->b : p->a;
+        const struct quant_type *t = gguf_type(tensor_of(w->side[k], no));
+        uint64_t off = byte_of(t, element);
+        uint64_t to = zeros_are_zeros(t) ? side_hole(w->side[k], no, off) : off;
+        end = min_u64(end, to / t->block_bytes * t->block_len);
     }
-    return false;
+    return end;
 }
 
 static void add_distance(struct tensor_diff *d, const struct tensor_diff *f)
@@ -286,95 +241,122 @@ static void add_distance(struct tensor_diff *d, const struct tensor_diff *f)
     d->apart += f->apart;
 }
 
-/* The tensor whose bytes cannot be read. */
-static int unreadable(const struct pass *w, const struct piece *c, int r)
+static int compare_values(struct pass *w, const struct piece *c, struct room *m, size_t *side)
 {
     const struct pair *p = &w->pairs->of[c->pair];
-    const struct gguf_tensor *t = tensor_of(w->side[0], p->a);
-    const char *label = w->side[c->side]->label;
+    struct tensor_diff found = {.max_at = UINT64_MAX};
+    struct stretch s[2];
+    for (size_t k = 0; k < 2; k++) {
+        uint32_t no = k ? p->b : p->a;
+        const struct quant_type *t = gguf_type(tensor_of(w->side[k], no));
+        s[k] = (struct stretch){t, w->side[k]->g->fmt.big, m->bytes[k]};
+        *side = k;
+        int r =
+            side_read(w->side[k], no, byte_of(t, c->first), m->bytes[k], (size_t)byte_of(t, c->n));
+        if (r < 0)
+            return r;
+    }
+    for (uint64_t i = 0; i < c->n; i += CHUNK)
+        add_chunk(&found, s, m->values, i, (size_t)min_u64(CHUNK, c->n - i), c->first + i);
+    LOCKED(&w->lock);
+    add_distance(&w->result[c->pair], &found);
+    return 0;
+}
+
+/* ---- a pass ---- */
+
+/* Bytes, or elements, of a pair's pieces: whole blocks. */
+static uint64_t piece_size(const struct pass *w, size_t i)
+{
+    const uint32_t a = w->pairs->of[i].a;
+    const struct quant_type *t = a == PAIR_NONE ? NULL : gguf_type(tensor_of(w->side[0], a));
+    const uint64_t block = t && t->block_bytes ? t->block_bytes : 1;
+    return w->values ? (uint64_t)PIECE : (uint64_t)ROOM / block * block;
+}
+
+static struct piece piece_at(const struct pass *w, uint64_t unit)
+{
+    size_t lo = 0, hi = w->pairs->n;
+    while (hi - lo > 1) {
+        size_t mid = lo + (hi - lo) / 2;
+        if (w->first[mid] <= unit)
+            lo = mid;
+        else
+            hi = mid;
+    }
+    uint64_t size = piece_size(w, lo), at = (unit - w->first[lo]) * size;
+    return (struct piece){lo, at, min_u64(size, work_of(w, lo) - at)};
+}
+
+static bool is_settled(struct pass *w, size_t pair)
+{
+    LOCKED(&w->lock);
+    return !w->values && w->result[pair].bytes;
+}
+
+/* Pieces of what is known to differ in its bytes, and of holes, are left out. */
+static uint64_t next_piece(void *arg, uint64_t unit)
+{
+    struct pass *w = arg;
+    while (unit < w->first[w->pairs->n]) {
+        struct piece c = piece_at(w, unit);
+        const struct pair *p = &w->pairs->of[c.pair];
+        if (is_settled(w, c.pair)) {
+            unit = w->first[c.pair + 1];
+            continue;
+        }
+        uint64_t end = w->values ? value_holes(w, p, c.first) : byte_holes(w, p, c.first);
+        if (end < c.first + c.n)
+            break;
+        uint64_t after = w->first[c.pair] + end / piece_size(w, c.pair);
+        unit = min_u64(max_u64(after, unit + 1), w->first[c.pair + 1]);
+    }
+    return unit;
+}
+
+static int compare_piece(void *arg, uint64_t unit, void *room)
+{
+    struct pass *w = arg;
+    const struct piece c = piece_at(w, unit);
+    size_t side = 0;
+    int r = w->values ? compare_values(w, &c, room, &side) : compare_bytes(w, &c, room, &side);
+    if (r < 0) {
+        LOCKED(&w->lock);
+        if (unit < w->bad) {
+            w->bad = unit;
+            w->side_of_bad = side;
+        }
+    }
+    return r;
+}
+
+/* Name the tensor whose bytes cannot be read. */
+static int unreadable(const struct pass *w, int r, struct err *e)
+{
     char shown[SHOW_MAX], file[SHOW_MAX];
-    return err_set(w->e, r, "%s: tensor '%s': cannot be read: %s", show(file, label, strlen(label)),
+    if (w->bad == UINT64_MAX)
+        return err_set(e, r, "cannot compare: %s", strerror(-r));
+    const struct pair *p = &w->pairs->of[piece_at(w, w->bad).pair];
+    const struct gguf_tensor *t = tensor_of(w->side[0], p->a);
+    const char *label = w->side[w->side_of_bad]->label;
+    return err_set(e, r, "%s: tensor '%s': cannot be read: %s", show(file, label, strlen(label)),
                    show(shown, gguf_name(w->side[0]->g, t), t->name_len), strerror(-r));
 }
 
-/* Call under the lock. */
-static void add_piece(struct pass *w, const struct piece *c, int r)
+static int run(struct pass *w, const struct diff_options *o, struct err *e)
 {
-    struct tensor_diff *d = &w->result[c->pair];
-    if (r < 0 && !w->err)
-        w->err = unreadable(w, c, r);
-    if (w->values)
-        add_distance(d, &c->found);
-    else
-        d->bytes |= c->differs;
-    w->done += c->n;
-    if (w->pair == c->pair && c->next > w->at) {
-        uint64_t next = min_u64(c->next, work_of(w, c->pair));
-        w->done += next - w->at;
-        w->at = next;
+    const struct units_watch watch = {.progress = o->progress, .arg = o->arg};
+    struct units u = {
+        .unit = compare_piece, .next = next_piece, .arg = w, .room = sizeof(struct room)};
+    for (size_t i = 0; i < w->pairs->n; i++) {
+        uint64_t size = piece_size(w, i);
+        w->first[i] = u.n;
+        u.n += (work_of(w, i) + size - 1) / size;
     }
-    if (w->opt->progress)
-        w->opt->progress(w->opt->arg, w->done, w->total);
-}
-
-static void room_free(struct room *m)
-{
-    for (size_t k = 0; k < 2; k++) {
-        free(m->bytes[k]);
-        free(m->values[k]);
-    }
-}
-
-static int room_make(struct room *m)
-{
-    bool ok = true;
-    for (size_t k = 0; k < 2; k++) {
-        m->bytes[k] = malloc(ROOM);
-        m->values[k] = aligned_alloc(64, CHUNK * sizeof(float));
-        ok = ok && m->bytes[k] && m->values[k];
-    }
-    return ok ? 0 : -ENOMEM;
-}
-
-static void *worker(void *arg)
-{
-    struct pass *w = arg;
-    struct room m = {0};
-    struct piece c;
-    int r = room_make(&m);
-    lock_take(&w->lock);
-    if (r < 0 && !w->err)
-        w->err = err_set(w->e, r, "no memory");
-    while (next_piece(w, &c)) {
-        lock_drop(&w->lock);
-        r = w->values ? compare_values(w, &c, &m) : compare_bytes(w, &c, &m);
-        lock_take(&w->lock);
-        add_piece(w, &c, r);
-    }
-    lock_drop(&w->lock);
-    room_free(&m);
-    return NULL;
-}
-
-static int run(struct pass *w)
-{
-    struct thread thread[THREADS_MOST];
-    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-    uint64_t n = 0, want;
-    w->pair = 0;
-    w->at = w->done = w->total = 0;
-    for (size_t i = 0; i < w->pairs->n; i++)
-        w->total += work_of(w, i);
-    want = min_u64(cpus > 0 ? (uint64_t)cpus : 1, w->total / PIECE + 1);
-    want = min_u64(want, THREADS_MOST) - 1;
-    lock_init(&w->lock);
-    while (n < want && thread_start(&thread[n], worker, w) == 0)
-        n++;
-    (void)worker(w);
-    while (n > 0)
-        thread_join(&thread[--n]);
-    lock_destroy(&w->lock);
-    return w->err;
+    w->first[w->pairs->n] = u.n;
+    w->bad = UINT64_MAX;
+    int r = u.n ? units_run(&u, &watch) : 0;
+    return r < 0 ? unreadable(w, r, e) : 0;
 }
 
 /* ---- tensors that only one has ---- */
@@ -398,7 +380,7 @@ static int sample_hash(const struct side *s, uint32_t i, uint8_t *room, uint64_t
 }
 
 static int same_bytes(const struct side *a, uint32_t i, const struct side *b, uint32_t k,
-                      const struct room *m, bool *ret)
+                      struct room *m, bool *ret)
 {
     uint64_t n = tensor_of(a, i)->nbytes;
     *ret = n == tensor_of(b, k)->nbytes;
@@ -432,7 +414,7 @@ static uint32_t number_of(const struct pair *p, size_t k)
     return k ? p->b : p->a;
 }
 
-static int gather(const struct pass *w, size_t k, struct lonely *l, const struct room *m)
+static int gather(const struct pass *w, size_t k, struct lonely *l, struct room *m)
 {
     enum diff_status status = k ? DIFF_ONLY_B : DIFF_ONLY_A;
     size_t n = 0;
@@ -460,8 +442,7 @@ static int gather(const struct pass *w, size_t k, struct lonely *l, const struct
 }
 
 /* Tensor `no` of the other side: whose copy is it? */
-static int match(struct pass *w, size_t k, const struct lonely *l, uint32_t no,
-                 const struct room *m)
+static int match(struct pass *w, size_t k, const struct lonely *l, uint32_t no, struct room *m)
 {
     const struct side *own = w->side[k], *other = w->side[!k];
     uint64_t hash;
@@ -489,7 +470,7 @@ static int match(struct pass *w, size_t k, const struct lonely *l, uint32_t no,
     return 0;
 }
 
-static int find_twins(struct pass *w, size_t k, const struct room *m)
+static int find_twins(struct pass *w, size_t k, struct room *m)
 {
     struct lonely l = {0};
     int r = gather(w, k, &l, m);
@@ -502,15 +483,15 @@ static int find_twins(struct pass *w, size_t k, const struct room *m)
     return r;
 }
 
-static int twins(struct pass *w)
+static int twins(struct pass *w, struct err *e)
 {
-    struct room m = {0};
-    int r = room_make(&m);
+    struct room *m = malloc(sizeof(*m));
+    int r = m ? 0 : -ENOMEM;
     /* Bytes of different orders are not looked for: what is the same there has the same name, mostly. */
     for (size_t k = 0; k < 2 && r == 0 && w->side[0]->g->fmt.big == w->side[1]->g->fmt.big; k++)
-        r = find_twins(w, k, &m);
-    room_free(&m);
-    return r < 0 ? err_set(w->e, r, "cannot be read: %s", strerror(-r)) : 0;
+        r = find_twins(w, k, m);
+    free(m);
+    return r < 0 ? err_set(e, r, "cannot compare: %s", strerror(-r)) : 0;
 }
 
 /* ---- all of it ---- */
@@ -547,13 +528,13 @@ static bool within(const struct tensor_diff *d, double tolerance)
     return d->measured && d->apart == 0 && (d->sum.differ == 0 || diff_error(&d->sum) <= tolerance);
 }
 
-static void settle(struct pass *w)
+static void settle(const struct pass *w, double tolerance)
 {
     for (size_t i = 0; i < w->pairs->n; i++) {
         struct pair *p = &w->pairs->of[i];
         struct tensor_diff *d = &w->result[i];
         bool differs = d->type || d->shape || d->bytes;
-        if (differs && (w->opt->tolerance < 0 || !within(d, w->opt->tolerance)))
+        if (differs && (tolerance < 0 || !within(d, tolerance)))
             p->status = DIFF_CHANGED;
     }
 }
@@ -561,18 +542,24 @@ static void settle(struct pass *w)
 int tensors_compare(const struct side *a, const struct side *b, struct pairs *p,
                     const struct diff_options *o, struct tensor_diff *ret, struct err *e)
 {
-    struct pass w = {.side = {a, b}, .pairs = p, .result = ret, .opt = o, .e = e};
+    struct pass w = {.side = {a, b}, .pairs = p, .result = ret};
+    w.first = calloc(p->n + 1, sizeof(*w.first));
+    if (!w.first)
+        return err_set(e, -ENOMEM, "no memory");
+    lock_init(&w.lock);
     begin(&w);
-    int r = run(&w);
+    int r = run(&w, o, e);
     if (r == 0 && !o->quick) {
         w.values = true;
-        r = run(&w);
+        r = run(&w, o, e);
         for (size_t i = 0; r == 0 && i < p->n; i++)
             ret[i].measured = work_of(&w, i) > 0;
     }
     if (r == 0)
-        r = twins(&w);
+        r = twins(&w, e);
     if (r == 0)
-        settle(&w);
+        settle(&w, o->tolerance);
+    lock_destroy(&w.lock);
+    free(w.first);
     return r;
 }

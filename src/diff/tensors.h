@@ -7,7 +7,7 @@
  * compared in double precision, by all processors: those that `f32` shows; of F64, I32 and I64 those that are
  * stored. Positions where either value is not finite count by themselves.
  *
- * Memory: a few MiB for each processor, and sizeof(struct tensor_diff) for each tensor. Holes are not read.
+ * Memory: under 1 MiB for each processor, and sizeof(struct tensor_diff) for each tensor. Holes are not read.
  *
  * Threads: tensors_compare() starts its own, and ends them.
  */
@@ -34,7 +34,7 @@ struct tensor_diff {
 struct diff_options {
     bool quick;       /* no values are decoded */
     double tolerance; /* a relative error up to this one does not count; below 0: every one does */
-    /* Called now and then, by any thread, one at a time. May be NULL. */
+    /* Called now and then, by the thread that compares. May be NULL. */
     void (*progress)(void *arg, uint64_t done, uint64_t total);
     void *arg;
 };
