@@ -284,6 +284,20 @@ static bool work(struct keeper *k)
     return true;
 }
 
+/* True if nothing is to follow what was done: not before the next edit begins, or is asked for. */
+static bool is_at_rest(const struct keeper *k)
+{
+    return k->stop || (k->answered && !k->recorded && !k->due_set);
+}
+
+static void close_place(struct keeper *k)
+{
+    lock_drop(&k->lock);
+    history_close(&k->h);
+    lock_take(&k->lock);
+}
+
+/* It ends where it has nothing to do: of many models that are edited, few threads and folders are open. */
 static void *run(void *arg)
 {
     struct keeper *k = arg;
@@ -295,13 +309,14 @@ static void *run(void *arg)
         cond_broadcast(&k->ready);
         if (k->busy)
             continue;
-        if (k->stop)
-            break;
-        if (k->due_set)
-            (void)lock_wait(&k->lock, &k->wake, &k->due);
+        if (!is_at_rest(k))
+            (void)lock_wait(&k->lock, &k->wake, k->due_set ? &k->due : NULL);
+        else if (k->h.model)
+            close_place(k);
         else
-            (void)lock_wait(&k->lock, &k->wake, NULL);
+            break;
     }
+    k->started = false;
     drop_ref(k);
     return NULL;
 }
@@ -445,7 +460,7 @@ void keeper_end(struct keeper *k, bool landed)
         k->ended = true;
         k->landed = landed;
         k->ended_at = seconds();
-        if (!k->due_set)
+        if (!k->due_set && start(k) == 0)
             cond_signal(&k->wake);
     }
     lock_drop(&k->lock);

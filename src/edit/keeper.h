@@ -15,7 +15,7 @@
  * drop old ones, so that many edits in a row cost that once.
  *
  * Nothing that goes wrong here stops an edit: it is logged, once until it goes well again. The
- * thread is made with the first edit, so keeper_open() may come before a fork.
+ * thread is made with an edit, so keeper_open() may come before a fork, and ends when all of it is written.
  *
  * Threads: keeper_begin(), _drop(), _plan(), _wait() and _end() from the one that commits;
  * keeper_history() from any.

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* edit/keeper.h: a state folder that hangs, and none at all. Edits go on, and it is logged once. */
+#include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
 #include <semaphore.h>
@@ -9,6 +10,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "base/when.h"
 #include "edit/keeper.h"
 #include "edit/restore.h"
 #include "faultsys.h"
@@ -191,7 +193,51 @@ static void test_no_home(void)
     snapshot_unref(two);
 }
 
+static unsigned entries(const char *folder)
+{
+    unsigned n = 0;
+    DIR *d = opendir(folder);
+    while (readdir(d))
+        n++;
+    (void)closedir(d);
+    return n;
+}
+
+/* All is written: neither a thread nor the folder stays, and the next edits are kept as ever. */
+static void test_rests(void)
+{
+    struct home x;
+    struct history h;
+    struct keeper *k = NULL;
+    home_setup(&x);
+    (void)setenv("XDG_STATE_HOME", x.path, 1);
+    logged[0] = '\0';
+    struct snapshot *one = snapshot_of("one", 0), *two = snapshot_of("two", 1);
+    unsigned files = entries("/proc/self/fd"), threads = entries("/proc/self/task");
+    CU_ASSERT_EQUAL_FATAL(keeper_open("/models/m.gguf", 20, &sys_libc, &into, &k), 0);
+    for (unsigned i = 0; i < 3; i++) {
+        edit_when_kept(k, i % 2 ? two : one, i % 2 ? one : two);
+        while (entries("/proc/self/task") > threads)
+            when_sleep(1);
+        CU_ASSERT_EQUAL(entries("/proc/self/fd"), files);
+    }
+    keeper_begin(k, two, 0); /* it waits for what follows */
+    keeper_drop(k);
+    edit_when_kept(k, two, two); /* nothing is recorded */
+    while (entries("/proc/self/task") > threads)
+        when_sleep(1);
+    CU_ASSERT_EQUAL(times("\n"), 0);
+    CU_ASSERT_EQUAL(keeper_history(k, &h, NULL), 0);
+    CU_ASSERT_TRUE(numbers_are(&h, 1, 1)); /* they are edits in a row */
+    history_close(&h);
+    keeper_close(k);
+    snapshot_unref(one);
+    snapshot_unref(two);
+    home_teardown(&x);
+}
+
 static CU_TestInfo tests[] = {
+    {"all is written", test_rests},
     {"a state folder that hangs", test_hangs},
     {"edits that are dropped meanwhile", test_dropped},
     {"no state folder", test_no_home},
