@@ -75,8 +75,11 @@ static int recover(const struct command_args *a)
             status = 1;
         } else if (found.finished) {
             (void)printf("%s: an interrupted edit was finished\n", shown);
-        } else if (found.dropped || found.removed) {
+        } else if (found.dropped) {
             (void)printf("%s: an interrupted edit was undone\n", shown);
+        } else if (found.removed) {
+            (void)printf("%s: whole; what an interrupted edit had left beside it was removed\n",
+                         shown);
         } else {
             (void)printf("%s: nothing to recover\n", shown);
         }

@@ -16,9 +16,7 @@ static int load(const char *path, struct shards *s, struct gguf **first, struct 
     struct model_file m;
     int r = model_find(path, &m, e);
     if (r == 0)
-        r = model_open(&m, e);
-    if (r == 0)
-        r = gguf_parse(&m.src, GGUF_PARTIAL, first, e);
+        r = model_parse(&m, GGUF_PARTIAL, first, e);
     model_free(&m);
     if (r < 0 && s->n) {
         char shown[SHOW_MAX];

@@ -26,9 +26,13 @@ static void on_fault(void *arg, const struct err *e)
 static int parse(struct part *p, struct checker *structure, struct err *e)
 {
     struct err first = {0};
-    int r = gguf_parse(&p->m.src, 0, &p->g, &first);
+    int r = model_parse(&p->m, 0, &p->g, &first);
     if (r == 0)
         return 0;
+    if (!p->m.src.read) { /* it could not be opened */
+        *e = first;
+        return r;
+    }
     p->faults = true;
     unsigned reported = structure->reported;
     (void)gguf_parse_faults(&p->m.src, on_fault, structure, &p->g, e);
@@ -41,8 +45,6 @@ int part_open(const char *path, struct checker *structure, struct part *ret, str
 {
     *ret = (struct part){0};
     int r = model_find(path, &ret->m, e);
-    if (r == 0)
-        r = model_open(&ret->m, e);
     return r < 0 ? r : parse(ret, structure, e);
 }
 

@@ -48,9 +48,7 @@ static int open_files(struct side *s, const char *path, struct err *e)
     struct gguf *first = NULL;
     int r = model_find(path, &s->file[0], e);
     if (r == 0)
-        r = model_open(&s->file[0], e);
-    if (r == 0)
-        r = gguf_parse(&s->file[0].src, 0, &first, e);
+        r = model_parse(&s->file[0], 0, &first, e);
     if (r == 0 && s->shards.n)
         r = model_open_shards(&s->shards, first, 0, &opener, e);
     if (r == 0 && s->shards.n)

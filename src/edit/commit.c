@@ -359,7 +359,7 @@ static int check_no_journal(struct edit_file *f, struct err *e)
 {
     struct journal journal = JOURNAL_INIT;
     enum journal_state state;
-    int r = journal_load(f, &state, &journal, e);
+    int r = journal_load(f, &state, &journal, NULL, e);
     journal_free(&journal);
     if (r < 0 || state == JOURNAL_NONE)
         return r;

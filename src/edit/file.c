@@ -73,7 +73,7 @@ static int open_once(struct edit_file *f, bool write, bool *replaced, struct err
 int edit_file_open(struct edit_file *f, const struct sys *sys, int dir, const char *name,
                    bool write, struct err *e)
 {
-    struct edit_file file = {.sys = sys, .dir = dir, .fd = -1};
+    struct edit_file file = {.sys = sys, .dir = dir, .fd = -1, .locked = write};
     if (strlen(name) > NAME_MAX)
         return err_set(e, -ENAMETOOLONG, "the model's name is over %d bytes", NAME_MAX);
     memcpy(file.name, name, strlen(name) + 1);

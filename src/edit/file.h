@@ -41,6 +41,7 @@ struct edit_file {
     char name[NAME_MAX + 1]; /* of the model in the folder; no symbolic link */
     struct edit_id id;       /* as it was opened, or as the last edit left it */
     enum edit_clone clone;   /* whether the file system clones ranges; asked once */
+    bool locked;             /* it is open for writing, and has the lock */
 };
 
 /*
@@ -74,7 +75,7 @@ void edit_side_name(char dst[NAME_MAX + 1], const char *name, const char *suffix
 
 /* True for regular files of this process's user, of the model's owner or of root. */
 bool edit_is_owned(const struct stat *st, const struct stat *model);
-/* The same, without other hard links: only these are opened, applied or removed. */
+/* The same, without other hard links: only such a journal is opened, applied or removed. */
 bool edit_is_ours(const struct stat *st, const struct stat *model);
 
 #endif

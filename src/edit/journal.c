@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/file.h>
 
 #include "base/bytes.h"
 #include "base/hash.h"
@@ -15,6 +16,8 @@
 #define SUM 8
 /* Bytes of a journal of the largest header, with its sums and some more. */
 #define MOST (GGUF_MAX_HEADER / 64 * 65 + 4096)
+/* How often a journal is looked at that does not fit while another process edits the model. */
+#define LOOKS 100
 
 static const uint64_t sum_key[2] = {0x6a6f75726e616c20, 0x6f66206767756673}; /* any, but fixed */
 
@@ -196,8 +199,8 @@ static int read_bytes(const struct edit_file *f, int fd, const struct stat *st,
 }
 
 /*
- * Open the journal. 0: done; 1: no journal exists; 2: not ours, with a line in *e. It is checked
- * before it is opened, because opening a device already has effects.
+ * Open the journal. 0: done; 1: no journal exists, or its edit has just ended; 2: not ours, with a
+ * line in *e. It is checked before it is opened, because opening a device already has effects.
  */
 static int open_file(const struct edit_file *f, const struct stat *model, int *fd, struct stat *st,
                      struct err *e)
@@ -205,19 +208,21 @@ static int open_file(const struct edit_file *f, const struct stat *model, int *f
     char name[NAME_MAX + 1];
     edit_side_name(name, f->name, EDIT_JOURNAL_SUFFIX);
     int r = f->sys->fstatat(f->sys, f->dir, name, st);
-    if (r == -ENOENT)
-        return 1;
     if (r == 0 && !edit_is_ours(st, model)) {
         (void)planted(name, st, model, e);
         return 2;
     }
     int flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;
     *fd = r < 0 ? r : f->sys->openat(f->sys, f->dir, name, flags, 0);
+    if (*fd == -ENOENT)
+        return 1;
     if (*fd < 0)
         return err_set(e, *fd, "cannot open the journal: %s", strerror(-*fd));
     r = f->sys->fstat(f->sys, *fd, st);
     if (r < 0)
         return err_set(e, r, "cannot stat the journal: %s", strerror(-r));
+    if (st->st_nlink == 0)
+        return 1;
     return edit_is_ours(st, model) ? 0 : planted(name, st, model, e);
 }
 
@@ -331,17 +336,46 @@ static int load(const struct edit_file *f, int *fd, const struct stat *st, const
     return r < 0 ? r : judge(f, j, model, state, e);
 }
 
-int journal_load(const struct edit_file *f, enum journal_state *state, struct journal *ret,
-                 struct err *e)
+bool journal_see(const struct edit_file *f, struct journal_seen *ret)
+{
+    char name[NAME_MAX + 1];
+    struct stat st;
+    *ret = (struct journal_seen){0};
+    if (f->sys->fstat(f->sys, f->fd, &st) < 0)
+        return false;
+    ret->model = edit_id_of(&st);
+    ret->gone = st.st_nlink == 0;
+    edit_side_name(name, f->name, EDIT_JOURNAL_SUFFIX);
+    int r = ret->gone ? -ENOENT : f->sys->fstatat(f->sys, f->dir, name, &st);
+    if (r == 0)
+        ret->journal = edit_id_of(&st);
+    return r == 0 || r == -ENOENT;
+}
+
+bool journal_seen_equal(const struct journal_seen *a, const struct journal_seen *b)
+{
+    return a->gone == b->gone && edit_id_equal(&a->model, &b->model) &&
+           edit_id_equal(&a->journal, &b->journal);
+}
+
+static int look(const struct edit_file *f, enum journal_state *state, struct journal *ret,
+                struct journal_seen *seen, struct err *e)
 {
     CLEANUP(journal_free) struct journal j = JOURNAL_INIT;
     struct stat model, st;
     int fd = -1;
+    *state = JOURNAL_NONE;
+    *seen = (struct journal_seen){0};
     int r = f->sys->fstat(f->sys, f->fd, &model);
     if (r < 0)
         return err_set(e, r, "cannot stat the model: %s", strerror(-r));
-    r = open_file(f, &model, &fd, &st, e);
-    *state = r == 2 ? JOURNAL_PLANTED : JOURNAL_NONE;
+    seen->model = edit_id_of(&model);
+    seen->gone = model.st_nlink == 0;
+    r = seen->gone ? 1 : open_file(f, &model, &fd, &st, e);
+    if (r == 2)
+        *state = JOURNAL_PLANTED;
+    if (r == 0 || r == 2)
+        seen->journal = edit_id_of(&st);
     if (r == 0)
         r = load(f, &fd, &st, &model, state, &j, e);
     sys_close(f->sys, &fd);
@@ -350,6 +384,39 @@ int journal_load(const struct edit_file *f, enum journal_state *state, struct jo
     *ret = j;
     j = JOURNAL_INIT;
     return 0;
+}
+
+/* True if another process has the lock. A lock of f's own stays. */
+static bool is_edited(const struct edit_file *f)
+{
+    if (f->locked)
+        return false;
+    int r = f->sys->flock(f->sys, f->fd, LOCK_SH | LOCK_NB);
+    if (r == 0)
+        (void)f->sys->flock(f->sys, f->fd, LOCK_UN);
+    return r == -EWOULDBLOCK;
+}
+
+/* The editor of the model may have begun or ended an edit while its journal was read. */
+int journal_load(const struct edit_file *f, enum journal_state *state, struct journal *ret,
+                 struct journal_seen *seen, struct err *e)
+{
+    struct journal_seen before, now;
+    struct err why = {0};
+    int r = 0;
+    for (int i = 0; i < LOOKS; i++) {
+        why = (struct err){0};
+        r = look(f, state, ret, &before, &why);
+        if (r == 0 || (journal_see(f, &now) && journal_seen_equal(&before, &now) && !is_edited(f)))
+            break;
+    }
+    if (seen)
+        *seen = before;
+    if (r == -ESTALE && is_edited(f))
+        return err_set(e, -EBUSY, "another process edits the model just now; try again");
+    if (why.code)
+        (void)err_set(e, why.code, "%s", why.msg);
+    return r;
 }
 
 /* Write what the journal holds. */
@@ -364,7 +431,7 @@ static int redo(const struct edit_file *f, const struct journal *j)
 int journal_settle(struct edit_file *f, enum journal_state *found, struct err *e)
 {
     CLEANUP(journal_free) struct journal j = JOURNAL_INIT;
-    int r = journal_load(f, found, &j, e);
+    int r = journal_load(f, found, &j, NULL, e);
     if (r == 0 && *found == JOURNAL_PLANTED)
         return -ESTALE;
     if (r < 0 || *found == JOURNAL_NONE)

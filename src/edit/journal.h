@@ -80,11 +80,26 @@ enum journal_state {
 };
 
 /*
- * Find the model's journal and judge it; *ret is loaded for DONE and REDO. 0, with a line in *e for
- * PLANTED; -ESTALE (J3), -errno.
+ * The model's file and its journal as they were seen at one time. If both are the same later, no
+ * edit in place began or ended in between.
+ */
+struct journal_seen {
+    struct edit_id model, journal; /* 0: it does not exist */
+    bool gone;                     /* the file has no name any more: no journal is about it */
+};
+
+/* False: they cannot be looked at. */
+bool journal_see(const struct edit_file *f, struct journal_seen *ret);
+bool journal_seen_equal(const struct journal_seen *a, const struct journal_seen *b);
+
+/*
+ * Find the model's journal and judge it; *ret is loaded for DONE and REDO. Another process may be
+ * editing the model: what does not fit is looked at again, until it stays the same and nobody has the
+ * lock. *seen: what was there before the look; may be NULL. 0, with a line in *e for PLANTED; -ESTALE
+ * (J3), -EBUSY (another process edits the model all the time), -errno.
  */
 int journal_load(const struct edit_file *f, enum journal_state *state, struct journal *ret,
-                 struct err *e);
+                 struct journal_seen *seen, struct err *e);
 
 /* Replay or drop the journal, if there is one. f is open for writing, and locked. 0, -ESTALE (also
  * where one is planted), -errno. */

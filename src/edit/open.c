@@ -12,6 +12,9 @@
 #include "gguf/sniff.h"
 #include "model/merge.h"
 
+/* How often a model is parsed again that another process edits in place all the time. */
+#define PARSE_TRIES 100
+
 /* What may be entered and not listed is good enough to read one file in it. */
 static int open_folder(const char *path)
 {
@@ -40,14 +43,37 @@ int model_find(const char *path, struct model_file *m, struct err *e)
     return m->dir >= 0 ? 0 : err_set(e, m->dir, "cannot open its folder: %s", strerror(-m->dir));
 }
 
-int model_open(struct model_file *m, struct err *e)
+static int look(struct model_file *m, struct err *e)
 {
+    edit_overlay_free(&m->overlay);
+    m->src = (struct source){0};
+    int r = edit_overlay(&m->file, &m->overlay, e);
+    return r < 0 ? r : edit_overlay_source(&m->overlay, &m->file, &m->src, e);
+}
+
+int model_parse(struct model_file *m, unsigned flags, struct gguf **ret, struct err *e)
+{
+    struct err why = {0};
     int r = 0;
+    *ret = NULL;
     if (m->file.fd < 0)
         r = edit_file_open(&m->file, &sys_libc, m->dir, m->name, false, e);
-    if (r == 0)
-        r = edit_overlay(&m->file, &m->overlay, e);
-    return r < 0 ? r : edit_overlay_source(&m->overlay, &m->file, &m->src, e);
+    if (r < 0)
+        return r;
+    for (int i = 0; i < PARSE_TRIES; i++) {
+        why = (struct err){0};
+        gguf_free(*ret);
+        *ret = NULL;
+        r = look(m, &why);
+        if (r < 0)
+            break;
+        r = gguf_parse(&m->src, flags, ret, &why);
+        if (edit_overlay_holds(&m->overlay, &m->file))
+            break;
+    }
+    if (why.code && e)
+        *e = why;
+    return r;
 }
 
 void model_free(struct model_file *m)
@@ -65,9 +91,7 @@ void model_free(struct model_file *m)
 /* Parse and map file i. */
 static int take(struct shards *s, size_t i, struct model_file *m, unsigned flags, struct err *e)
 {
-    int r = model_open(m, e);
-    if (r == 0)
-        r = gguf_parse(&m->src, flags, &s->g[i], e);
+    int r = model_parse(m, flags, &s->g[i], e);
     int fd = r == 0 ? fcntl(m->file.fd, F_DUPFD_CLOEXEC, 0) : -1;
     if (r == 0 && fd < 0)
         r = err_set(e, -errno, "cannot duplicate: %s", strerror(errno));

@@ -5,7 +5,7 @@
  * still has to write is read as if it were written.
  *
  *     r = model_find(path, &m, &e);
- *     r = model_open(&m, &e);             gguf_parse(&m.src, ...)
+ *     r = model_parse(&m, 0, &g, &e);
  *     model_free(&m);
  *
  * Of a split model, shards_find() (model/shards.h) has the path of the first file, and
@@ -35,8 +35,12 @@ struct model_file {
  * either case.
  */
 int model_find(const char *path, struct model_file *m, struct err *e);
-/* Open it if it is not, look for a journal, and set m->src. 0, -ESTALE (edit_overlay()), -errno. */
-int model_open(struct model_file *m, struct err *e);
+/*
+ * Open it if it is not, look for a journal, set m->src, and parse it; flags as of gguf_parse(). If
+ * another process edits it in place meanwhile, it is read again. 0, -ESTALE, -EBUSY
+ * (edit_overlay()), -errno; m->src.read is NULL if it did not come to parsing.
+ */
+int model_parse(struct model_file *m, unsigned flags, struct gguf **ret, struct err *e);
 void model_free(struct model_file *m);
 
 /* What opens the files of a split model for writing. */

@@ -8,7 +8,6 @@
 #include <sys/file.h>
 
 #include "base/bytes.h"
-#include "edit/journal.h"
 
 struct sweep {
     const struct edit_file *f;
@@ -26,12 +25,15 @@ static bool is_temp_name(const struct sweep *s, const char *name)
            strspn(name + s->prefix, digits) == EDIT_TEMP_SUFFIX;
 }
 
-/* True for a file of ours that is not locked: its writer has ended. */
+/*
+ * True for a file of ours that is not locked: its writer has ended. It may have other hard links, if
+ * they were to be broken: the old file keeps those.
+ */
 static bool is_left_over(const struct sweep *s, int fd)
 {
     const struct sys *sys = s->f->sys;
     struct stat st;
-    return sys->fstat(sys, fd, &st) == 0 && edit_is_ours(&st, &s->model) &&
+    return sys->fstat(sys, fd, &st) == 0 && edit_is_owned(&st, &s->model) &&
            st.st_ino != s->model.st_ino && sys->flock(sys, fd, LOCK_EX | LOCK_NB) == 0;
 }
 
@@ -41,7 +43,7 @@ static int sweep_one(void *arg, const char *name)
     const struct sys *sys = s->f->sys;
     struct stat st;
     if (!is_temp_name(s, name) || sys->fstatat(sys, s->f->dir, name, &st) < 0 ||
-        !edit_is_ours(&st, &s->model)) /* others are not even opened */
+        !edit_is_owned(&st, &s->model)) /* others are not even opened */
         return 0;
     /* For writing, if that may be: NFS locks nothing else exclusively. */
     int flags = O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;
@@ -85,11 +87,11 @@ int edit_overlay(const struct edit_file *f, struct edit_overlay *ret, struct err
 {
     CLEANUP(journal_free) struct journal j = JOURNAL_INIT;
     enum journal_state state;
+    struct edit_overlay o = EDIT_OVERLAY_INIT;
     struct err why = {0};
-    int r = journal_load(f, &state, &j, &why);
+    int r = journal_load(f, &state, &j, &o.seen, &why);
     if (r < 0)
         return err_set(e, r, "%s", why.msg);
-    struct edit_overlay o = EDIT_OVERLAY_INIT;
     o.off = j.lo;
     o.planted = why;
     if (state == JOURNAL_REDO && j.patch.sys) {
@@ -102,6 +104,12 @@ int edit_overlay(const struct edit_file *f, struct edit_overlay *ret, struct err
         return err_set(e, buf_error(&o.bytes), "no memory for the journal");
     *ret = o;
     return 0;
+}
+
+bool edit_overlay_holds(const struct edit_overlay *o, const struct edit_file *f)
+{
+    struct journal_seen now;
+    return !journal_see(f, &now) || journal_seen_equal(&o->seen, &now);
 }
 
 /* The model with what a journal of bytes of tensors holds, which stays where it is. */

@@ -7,7 +7,7 @@
 #define EDIT_RECOVER_H
 
 #include "base/buf.h"
-#include "edit/patch.h"
+#include "edit/journal.h"
 #include "model/image.h"
 
 struct edit_recovered {
@@ -29,12 +29,15 @@ struct edit_overlay {
     struct err planted;  /* code 0, or what has the journal's name is not ours and was not opened */
     struct patch patch;  /* owned: or what it is of bytes of tensors (patch.h) */
     struct image *image; /* owned: the file with them */
+    struct journal_seen seen;
 };
 
 #define EDIT_OVERLAY_INIT ((struct edit_overlay){0})
 
-/* f may be open for reading only. 0, -ESTALE, -errno. */
+/* f may be open for reading only. 0, -ESTALE, -EBUSY, -errno as journal_load(). */
 int edit_overlay(const struct edit_file *f, struct edit_overlay *ret, struct err *e);
+/* False if another process began or ended an edit in place since: what was read may be torn. */
+bool edit_overlay_holds(const struct edit_overlay *o, const struct edit_file *f);
 /* The file with the overlay applied; o must outlive it. f->fd is read. */
 int edit_overlay_source(struct edit_overlay *o, const struct edit_file *f, struct source *ret,
                         struct err *e);

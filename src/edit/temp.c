@@ -202,15 +202,28 @@ static void let_go(const struct edit_file *f, struct temp *t)
     *t = TEMP_INIT;
 }
 
+/* True if `name` names the file that has this id. */
+static bool names(const struct edit_file *f, const char *name, const struct edit_id *id)
+{
+    struct stat st;
+    return f->sys->fstatat(f->sys, f->dir, name, &st) == 0 && st.st_dev == id->dev &&
+           st.st_ino == id->ino;
+}
+
 /*
- * T3. Undo the exchange. If that fails, what was displaced is renamed over the new file, which is not
- * needed any more: a recovery would remove a file that has the name of a temp. What cannot be
- * undone stays.
+ * T3. Undo the exchange. What comes out of the model's place then must be the new file: another one was
+ * put there meanwhile, and goes back. If the exchange fails, what was displaced is renamed over the
+ * new file, which is not needed any more: a recovery would remove a file that has the name of a temp.
+ * What cannot be undone stays.
  */
 static void take_back(const struct edit_file *f, struct temp *t)
 {
-    if (f->sys->rename(f->sys, f->dir, t->name, f->name, RENAME_EXCHANGE) == 0 ||
-        f->sys->rename(f->sys, f->dir, t->name, f->name, 0) == 0)
+    int r = f->sys->rename(f->sys, f->dir, t->name, f->name, RENAME_EXCHANGE);
+    if (r == 0 && !names(f, t->name, &t->id))
+        r = f->sys->rename(f->sys, f->dir, t->name, f->name, RENAME_EXCHANGE);
+    else if (r < 0 && names(f, f->name, &t->id))
+        r = f->sys->rename(f->sys, f->dir, t->name, f->name, 0);
+    if (r == 0)
         (void)sys_sync_dir(f->sys, f->dir);
     else
         let_go(f, t);

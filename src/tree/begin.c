@@ -174,7 +174,7 @@ static void shard_not_writable(struct tree *t, const struct model_file *m, const
     not_writable(t, e.msg);
     if (t->locked)
         (void)flock(t->model.file.fd, LOCK_UN);
-    t->locked = false;
+    t->locked = t->model.file.locked = false;
     close_shards(t);
 }
 

@@ -29,15 +29,15 @@ static int first_snapshot(struct tree *t, struct gguf *g, struct err *e)
     return r;
 }
 
-static int first_gen(struct tree *t, const struct source *src, struct err *e)
+/* g: of the first file; it passes. */
+static int first_gen(struct tree *t, struct gguf *g, unsigned flags, struct err *e)
 {
-    struct gguf *g = NULL;
-    unsigned flags = t->opt.partial ? GGUF_PARTIAL : 0;
-    int r = gguf_parse(src, flags, &g, e);
+    const struct source *src = &t->model.src;
     const struct model_opener opener = begin_opener(t);
-    if (r == 0 && t->shards.n)
+    int r = 0;
+    if (t->shards.n)
         r = model_open_shards(&t->shards, g, flags, &opener, e);
-    else if (r == 0)
+    else
         r = merge_check_single(g, e);
     if (r < 0) {
         gguf_free(g);
@@ -70,13 +70,17 @@ static int first_gen(struct tree *t, const struct source *src, struct err *e)
 static int parse_file(struct tree *t, struct err *e)
 {
     struct model_file *m = &t->model;
+    struct gguf *g = NULL;
+    const unsigned flags = t->opt.partial ? GGUF_PARTIAL : 0;
     if (fstat(m->file.fd, &t->st) < 0)
         return err_set(e, -errno, "cannot stat: %s", strerror(errno));
-    int r = t->locked ? source_fd(m->file.fd, &m->src, e) : model_open(m, e);
+    int r = t->locked ? source_fd(m->file.fd, &m->src, e) : model_parse(m, flags, &g, e);
+    if (r == 0 && t->locked)
+        r = gguf_parse(&m->src, flags, &g, e);
     if (m->overlay.planted.code)
         logger_log(&t->opt.log, LOG_WARNING, "%s", m->overlay.planted.msg);
     if (r == 0)
-        r = first_gen(t, &m->src, e);
+        r = first_gen(t, g, flags, e);
     if (r == 0)
         r = edit_overlay_map(&m->overlay, &t->newest.view.store->file[0]->map, e);
     if (r == 0)

@@ -22,8 +22,9 @@ static const struct sys *real = &sys_libc;
 static bool fault(const struct sys *s, const char *what, int *ret)
 {
     struct faultsys *fs = self(s);
-    if (fs->before && strcmp(fs->before, what) == 0) {
+    if ((fs->before && strcmp(fs->before, what) == 0) || (fs->at && fs->at == fs->calls + 1)) {
         fs->before = NULL;
+        fs->at = 0;
         fs->hook(fs->arg);
     }
     bool due = ++fs->calls == fs->n || (fs->mode == FAULT_BROKEN && fs->calls > fs->n);

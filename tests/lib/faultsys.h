@@ -68,6 +68,7 @@ struct faultsys {
     int fresh;          /* the descriptor of the one made last, or -1 */
     int frozen;         /* a descriptor that cannot be written any more (EPERM); 0: none */
     const char *before; /* a call's name: run hook once before the first such call */
+    unsigned at;        /* or once before the call of this number, from 1 */
     void (*hook)(void *arg);
     void *arg;
     unsigned created; /* files made */

@@ -120,6 +120,46 @@ static void test_stale(void)
         }
 }
 
+/* T3. Another program replaces the model while a failed edit is about to put the old file back. */
+static void replace_after(void *arg)
+{
+    struct intruder *in = arg;
+    intrude(in);
+    in->fs->mode = FAULT_FAIL; /* the folder is not synced */
+    in->fs->n = in->fs->calls + 1;
+    in->fs->error = -EIO;
+}
+
+static void wait_for_sync(void *arg)
+{
+    struct intruder *in = arg;
+    in->fs->before = "fsync";
+    in->fs->hook = replace_after;
+}
+
+static void test_replaced_between(void)
+{
+    struct fixture x;
+    struct edit d;
+    struct faultsys fs;
+    struct edit_result res;
+    setup_with(&x, 0);
+    faultsys_init(&fs, FAULT_NONE, 0, 0);
+    make_edit(&d, x.g, x.old, x.old_n, EDIT_COPY, 'n', 10);
+    struct edit_file f = open_model(&x, &fs.sys);
+    struct intruder in = {.does = REPLACED, .x = &x, .fs = &fs, .fd = f.fd};
+    fs.hook = wait_for_sync;
+    fs.arg = &in;
+    fs.before = "rename";
+    CU_ASSERT_EQUAL(commit(&f, &d, &res, NULL), -EIO);
+    CU_ASSERT_TRUE(fs.hit);
+    CU_ASSERT_EQUAL(files(&x), 1);
+    CU_ASSERT_TRUE(model_is(&x, (const uint8_t *)foreign, sizeof(foreign)));
+    edit_file_close(&f);
+    edit_done(&d);
+    teardown(&x);
+}
+
 /* C6. What a hook finds when the new file is about to take the name. */
 struct guard {
     const struct fixture *x;
@@ -417,6 +457,7 @@ static void test_ready(void)
 
 static CU_TestInfo tests[] = {
     {"a file that changed is not replaced, up to the last moment", test_stale},
+    {"a file that came after a failed edit stays", test_replaced_between},
     {"the new file has the lock before it has the name", test_lock},
     {"hard links are not broken unless asked", test_links},
     {"strategies that do not apply touch nothing", test_refused},

@@ -66,7 +66,7 @@ static enum journal_state loaded(const struct fixture *x, const struct raw *j, i
     struct err e = {0};
     put_raw(x, j);
     struct edit_file f = open_model(x, calm());
-    CU_ASSERT_EQUAL(journal_load(&f, &state, &got, &e), want);
+    CU_ASSERT_EQUAL(journal_load(&f, &state, &got, NULL, &e), want);
     CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, line));
     if (state == JOURNAL_REDO) {
         CU_ASSERT_TRUE(got.lo == j->lo && got.n == j->n);
@@ -142,7 +142,7 @@ static void test_void(void)
     struct edit_file f = open_model(&x, calm());
     CLEANUP(journal_free) struct journal got = JOURNAL_INIT;
     enum journal_state state;
-    CU_ASSERT_EQUAL(journal_load(&f, &state, &got, NULL), 0);
+    CU_ASSERT_EQUAL(journal_load(&f, &state, &got, NULL, NULL), 0);
     CU_ASSERT_EQUAL(state, JOURNAL_VOID);
     edit_file_close(&f);
     teardown(&x);
@@ -189,7 +189,7 @@ static void loads(const struct fixture *x, const char *head, size_t n, off_t siz
     CU_ASSERT_EQUAL(ftruncate(fd, size), 0);
     (void)close(fd);
     struct edit_file f = open_model(x, calm());
-    CU_ASSERT_EQUAL(journal_load(&f, &now, &got, &e), want);
+    CU_ASSERT_EQUAL(journal_load(&f, &now, &got, NULL, &e), want);
     if (want == 0)
         CU_ASSERT_EQUAL(now, state);
     CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, line));

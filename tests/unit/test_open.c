@@ -169,8 +169,10 @@ static void test_folder(void)
     CU_ASSERT_STRING_EQUAL(m.name, NAME);
     CU_ASSERT_STRING_EQUAL(m.path, path);
     CU_ASSERT_STRING_EQUAL(m.real, path);
-    CU_ASSERT_EQUAL(model_open(&m, &e), 0);
+    struct gguf *g = NULL;
+    CU_ASSERT_EQUAL(model_parse(&m, 0, &g, &e), 0);
     CU_ASSERT_EQUAL(m.src.size, x.old_n);
+    gguf_free(g);
     model_free(&m);
     CU_ASSERT_TRUE_FATAL(!root || seteuid(0) == 0);
     CU_ASSERT_EQUAL(fchmod(x.dir, 0700), 0);

@@ -277,6 +277,116 @@ static void test_overlay(void)
     teardown(&x);
 }
 
+/* An editor that goes on while another process reads: it ends its edit and is in the midst of the next. */
+struct editor {
+    struct edit_file f;
+    const struct edit *next;
+    const uint8_t *now; /* the model as the next edit finds it */
+    bool came;
+};
+
+static void begin_edit(struct edit_file *f, const uint8_t *old, const struct edit *d)
+{
+    uint64_t lo, n;
+    journal_range(old, d->p.head.data, d->p.head.len, &lo, &n);
+    CU_ASSERT_EQUAL(journal_write(f, lo, old + lo, d->p.head.data + lo, n, NULL), 0);
+    CU_ASSERT_EQUAL(sys_write_all(&sys_libc, f->fd, d->p.head.data + lo, 512, lo), 0);
+}
+
+static void go_on(void *arg)
+{
+    struct editor *w = arg;
+    enum journal_state found;
+    w->came = true;
+    CU_ASSERT_EQUAL(journal_settle(&w->f, &found, NULL), 0);
+    begin_edit(&w->f, w->now, w->next);
+}
+
+/* Whether what the overlay shows is an edit's result, whole. */
+static bool shows(struct edit_overlay *o, const struct edit_file *f, const struct edit *d)
+{
+    struct source s;
+    edit_overlay_free(o);
+    CU_ASSERT_EQUAL_FATAL(edit_overlay(f, o, NULL), 0);
+    CU_ASSERT_EQUAL_FATAL(edit_overlay_source(o, f, &s, NULL), 0);
+    uint8_t *got = malloc((size_t)s.size);
+    CU_ASSERT_EQUAL(s.read(&s, 0, got, (size_t)s.size), 0);
+    bool same = s.size == d->p.image->size && memcmp(got, d->image, (size_t)s.size) == 0;
+    free(got);
+    return same;
+}
+
+/* The reader is interrupted before its call number n. */
+static bool read_beside(unsigned n)
+{
+    struct fixture x;
+    struct edit d, next;
+    struct edit_overlay o = EDIT_OVERLAY_INIT;
+    struct edit_file reader;
+    struct faultsys fs;
+    struct gguf *g = NULL;
+    struct err e = {0};
+    setup(&x);
+    make_edit(&d, x.g, x.old, x.old_n, EDIT_INPLACE, 'n', 2900);
+    struct source image = source_mem(d.image, x.old_n);
+    CU_ASSERT_EQUAL_FATAL(gguf_parse(&image, 0, &g, NULL), 0);
+    make_edit(&next, g, d.image, x.old_n, EDIT_INPLACE, 'm', 2900);
+    struct editor w = {open_model(&x, calm()), &next, d.image, false};
+    begin_edit(&w.f, x.old, &d);
+    CU_ASSERT_EQUAL_FATAL(edit_file_open(&reader, &sys_libc, x.dir, NAME, false, NULL), 0);
+    faultsys_init(&fs, FAULT_NONE, 0, 0);
+    fs.hook = go_on;
+    fs.arg = &w;
+    fs.at = n;
+    reader.sys = &fs.sys;
+    int r = edit_overlay(&reader, &o, &e);
+    if (r < 0)
+        (void)printf("\nbefore call %u: %d, %s\n", n, r, e.msg);
+    CU_ASSERT_EQUAL(r, 0);
+    reader.sys = calm();
+    if (w.came && edit_overlay_holds(&o, &reader))
+        CU_ASSERT_PTR_NOT_NULL(memchr(o.bytes.data, 'm', o.bytes.len));
+    CU_ASSERT_TRUE(shows(&o, &reader, w.came ? &next : &d));
+    edit_overlay_free(&o);
+    edit_file_close(&reader);
+    edit_file_close(&w.f);
+    gguf_free(g);
+    edit_done(&next);
+    edit_done(&d);
+    teardown(&x);
+    return w.came;
+}
+
+static void test_read_beside_editor(void)
+{
+    for (unsigned n = 1; read_beside(n); n++)
+        ;
+}
+
+/* A journal that does not fit is not for a person to remove while somebody edits the model. */
+static void test_held_by_editor(void)
+{
+    struct fixture x;
+    struct edit d;
+    struct edit_overlay o = EDIT_OVERLAY_INIT;
+    struct edit_file reader;
+    struct err e = {0};
+    setup(&x);
+    make_edit(&d, x.g, x.old, x.old_n, EDIT_INPLACE, 'n', 2900);
+    struct edit_file f = open_model(&x, calm());
+    begin_edit(&f, x.old, &d);
+    change_model(&x, &f);
+    CU_ASSERT_EQUAL_FATAL(edit_file_open(&reader, &sys_libc, x.dir, NAME, false, NULL), 0);
+    CU_ASSERT_EQUAL(edit_overlay(&reader, &o, &e), -EBUSY);
+    CU_ASSERT_PTR_NULL(strstr(e.msg, "remove"));
+    edit_file_close(&f);
+    CU_ASSERT_EQUAL(edit_overlay(&reader, &o, &e), -ESTALE);
+    CU_ASSERT_PTR_NOT_NULL(strstr(e.msg, "remove the journal"));
+    edit_file_close(&reader);
+    edit_done(&d);
+    teardown(&x);
+}
+
 /* T4: only files of ours that nobody has locked are removed. */
 static void test_sweep(void)
 {
@@ -305,9 +415,9 @@ static void test_sweep(void)
         CU_ASSERT_EQUAL(fchownat(x.dir, "." NAME ".ggufs-others", 12345, 12345, 0), 0);
     }
     CU_ASSERT_EQUAL(edit_recover(&f, &found, NULL), 0);
-    CU_ASSERT_EQUAL(found.removed, 2);
+    CU_ASSERT_EQUAL(found.removed, 3); /* the hard link too: its file keeps the other name */
     CU_ASSERT_FALSE(found.finished || found.dropped);
-    CU_ASSERT_EQUAL(files(&x), 1 + KEEP + 3 + root);
+    CU_ASSERT_EQUAL(files(&x), 1 + KEEP + 2 + root);
     CU_ASSERT_TRUE(is_old(&x));
     (void)close(fd);
     edit_file_close(&f);
@@ -363,6 +473,8 @@ static CU_TestInfo tests[] = {
     {"the journal holds the sectors that differ", test_journal_range},
     {"only a journal that fits is applied", test_tampered},
     {"a torn header reads as the new one through the journal", test_overlay},
+    {"a model is read while another process edits it in place", test_read_beside_editor},
+    {"while the model is edited no journal is to be removed", test_held_by_editor},
     {"only files of ours are swept", test_sweep},
     {"one process writes", test_open},
     {"names beside the model fit and differ", test_names},
