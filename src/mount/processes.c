@@ -137,13 +137,26 @@ static bool is_of(const struct process *p, const struct mount *m)
     return (p->uid == 0 || (long)p->uid == user) && mount_is_of(m, s->dev, s->at, s->model);
 }
 
+/* True if a's status was written after b's. */
+static bool is_later(const struct process *a, const struct process *b)
+{
+    struct stat x, y;
+    if (fstat(a->fd, &x) < 0 || fstat(b->fd, &y) < 0)
+        return false;
+    return x.st_mtim.tv_sec > y.st_mtim.tv_sec ||
+           (x.st_mtim.tv_sec == y.st_mtim.tv_sec && x.st_mtim.tv_nsec > y.st_mtim.tv_nsec);
+}
+
+/* A daemon that serves comes first. Of two the later one is meant: the number of a mount that was taken
+ * from a stopped daemon is given to the next mount. */
 struct process *processes_of(const struct processes *ps, const struct mount *m)
 {
     struct process *found = NULL;
     for (size_t i = 0; i < ps->n; i++) {
         struct process *p = &ps->process[i];
-        if (is_of(p, m) && (!found || p->status.state < found->status.state))
-            found = p; /* a daemon that serves comes first */
+        if (is_of(p, m) && (!found || p->status.state < found->status.state ||
+                            (p->status.state == found->status.state && is_later(p, found))))
+            found = p;
     }
     return found;
 }

@@ -61,12 +61,18 @@ static int occupied(const struct mount *m, const struct process *p, const char *
         show(model, m->source, strlen(m->source)), pid, shown);
 }
 
+static int inside(const struct mount *m, const char *shown, struct err *e)
+{
+    char at[SHOW_MAX];
+    return err_set(e, -EBUSY, "%s: is inside the ggufs mount on %s", shown,
+                   show(at, m->at, strlen(m->at)));
+}
+
 /* Check the list of mounts once. 1: a dead mount was removed, check again; 0, -errno. */
 static int look(const char *path, const char *shown, struct err *e)
 {
     struct mounts ms;
     struct processes ps = {0};
-    char at[SHOW_MAX];
     int r = mounts_load(&ms, 0);
     const struct mount *m = r == 0 ? mounts_around(&ms, path) : NULL;
     if (m && mount_is_fuse(m))
@@ -78,42 +84,67 @@ static int look(const char *path, const char *shown, struct err *e)
         r = occupied(m, p, shown, e);
         r = r < 0 ? r : 1;
     } else {
-        r = err_set(e, -EBUSY, "%s: is inside the ggufs mount on %s", shown,
-                    show(at, m->at, strlen(m->at)));
+        r = inside(m, shown, e);
     }
     processes_free(&ps);
     mounts_free(&ms);
     return r;
 }
 
-/* The dead mount above a path that cannot be reached; "" if that is not the reason. */
-static void dead_above(const char *path, char at[SHOW_MAX])
+/*
+ * The innermost mount above a path as it was typed: nothing on the way is looked at, because a daemon may
+ * not answer. NULL: it lies on the root alone.
+ */
+static const struct mount *mount_above(const struct mounts *ms, const char *path)
 {
-    struct mounts ms;
+    char *here = path[0] == '/' ? NULL : getcwd(NULL, 0), *all = NULL;
+    const struct mount *found = NULL;
     size_t longest = 0;
-    at[0] = '\0';
-    if (mounts_load(&ms, 0) == 0)
-        for (size_t i = 0; i < ms.n; i++) {
-            size_t n = strlen(ms.mount[i].at);
-            if (n > longest && strncmp(path, ms.mount[i].at, n) == 0 && path[n] == '/') {
-                longest = n;
-                (void)show(at, ms.mount[i].at, n);
-            }
+    if (asprintf(&all, "%s/%s", here ? here : "", path) < 0)
+        all = NULL;
+    const char *p = here || !all ? all : path;
+    for (size_t i = 0; p && i < ms->n; i++) {
+        size_t n = strlen(ms->mount[i].at);
+        if (n >= longest && strncmp(p, ms->mount[i].at, n) == 0 && p[n] == '/' &&
+            p[n + strspn(p + n, "/")]) {
+            longest = n;
+            found = &ms->mount[i];
         }
-    mounts_free(&ms);
+    }
+    free(all);
+    free(here);
+    return found;
 }
 
 /* The path cannot be reached. */
 static int no_path(const char *path, int why, const char *shown, struct err *e)
 {
-    char *here = path[0] == '/' ? NULL : getcwd(NULL, 0), *all = NULL, at[SHOW_MAX] = "";
-    if (why == ENOTCONN && asprintf(&all, "%s/%s", here ? here : "", path) >= 0)
-        dead_above(here ? all : path, at);
-    free(all);
-    free(here);
-    if (at[0])
+    struct mounts ms;
+    char at[SHOW_MAX];
+    const struct mount *m = NULL;
+    if (why == ENOTCONN && mounts_load(&ms, 0) == 0) {
+        m = mount_above(&ms, path);
+        if (m)
+            (void)show(at, m->at, strlen(m->at));
+        mounts_free(&ms);
+    }
+    if (m)
         return err_set(e, -why, "%s: is inside the dead mount on %s", shown, at);
     return err_set(e, -why, "%s: %s", shown, strerror(why));
+}
+
+/* A path into a mount of ggufs is refused before it is followed. */
+static int check_typed(const char *path, const char *shown, struct err *e)
+{
+    struct mounts ms;
+    int r = 0;
+    if (mounts_load(&ms, 0) < 0)
+        return 0;
+    const struct mount *m = strstr(path, "..") ? NULL : mount_above(&ms, path);
+    if (m && mount_is_ggufs(m) && mount_life(m->at, ANSWER_MS) != MOUNT_DEAD)
+        r = inside(m, shown, e);
+    mounts_free(&ms);
+    return r;
 }
 
 static bool is_opened_already(const char *mountpoint)
@@ -192,13 +223,16 @@ int spot_prepare(char **mountpoint, struct err *e)
 {
     char shown[SHOW_MAX];
     struct stat st;
-    int r = 1;
     if (is_opened_already(*mountpoint))
         return 0;
     (void)show(shown, *mountpoint, strlen(*mountpoint));
+    int r = check_typed(*mountpoint, shown, e);
+    if (r < 0)
+        return r;
     char *path = mounts_path(*mountpoint);
     if (!path)
         return no_path(*mountpoint, errno, shown, e);
+    r = 1;
     for (int i = 0; i < LOOKS_MAX && r > 0; i++)
         r = look(path, shown, e);
     free(*mountpoint);

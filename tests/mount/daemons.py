@@ -11,6 +11,7 @@ import unittest
 
 import editlib
 import mountlib
+import samples
 from editlib import Gate, needs_gate, write
 from mountcase import ROOT, Case, daemon
 from mountlib import GGUFS, Mount, run
@@ -77,6 +78,40 @@ class Load(Case):
                     done = run(*command)  # it may say that it waits
                     self.assertEqual(done.returncode, 0, f'{count}: {command}: {done.err}')
         print(f'\nsoak: {TIMES} mounts and unmounts at a load of {BUSY}', flush=True)
+
+
+class Stopped(Case):
+    """A daemon that is stopped."""
+
+    def stopped(self, at):
+        process = daemon(at)
+        os.kill(process, signal.SIGSTOP)
+        self.addCleanup(self.go_on, process)
+        return process
+
+    def go_on(self, process):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGCONT)
+
+    def test_another_mount_gets_its_number(self):
+        at = self.folder()
+        for count in range(2):  # the stopped one may come first or last in a list
+            model = mountlib.put(f'model-{count}.gguf', samples.editable())
+            self.addCleanup(os.unlink, model)
+            self.mounted(model, at)
+            self.stopped(at)
+            self.assertEqual(run('fusermount3', '-u', '-z', at).returncode, 0)
+        self.mounted(self.model, at)
+        done = run(GGUFS, '--unmount', at)
+        self.assertEqual((done.returncode, done.err), (0, ''))
+
+    def test_nothing_is_mounted_inside(self):
+        with Mount(self.model) as at:
+            process = self.stopped(at)
+            done = run(GGUFS, self.model, f'{at}/metadata')
+            self.assertEqual((done.returncode, done.err),
+                             (1, f'ggufs: {at}/metadata: is inside the ggufs mount on {at}\n'))
+            self.go_on(process)
 
 
 @unittest.skipUnless(ROOT, 'for root only')
