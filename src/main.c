@@ -38,6 +38,7 @@ static const char help[] =
     "  -o relayout=HOW       how: auto (default), reflink, inplace, copy\n"
     "  -o reserve=SIZE       room for the header to grow: auto (default), 0, or bytes (K, M, G)\n"
     "  -o hardlinks=break    edit a model that has other hard links (default: refuse)\n"
+    "  -o backup[=SUFFIX]    keep the model as it was before the first edit as MODEL~\n"
     "  -o hashnames=edit     edit a model whose file name is a hash of it (default: refuse)\n"
     "  -o tensors=edit       edit tensors too (default: read)\n"
     "  -o history=N          states of the keys that are kept for --undo (default 20; 0: none)\n"

@@ -10,6 +10,7 @@
 
 #include "base/bytes.h"
 #include "edit/attr.h"
+#include "edit/backup.h"
 #include "edit/journal.h"
 #include "edit/move.h"
 #include "edit/temp.h"
@@ -354,6 +355,22 @@ static int choose(struct job *j, enum edit_strategy *ret, struct err *e)
     return r < 0 ? err_set(e, r, "%s", why.msg) : 0;
 }
 
+/* Room for a backup that is still to be made, beside what the edit itself takes. */
+static int check_backup(struct job *j, enum edit_strategy s, struct err *e)
+{
+    if (s == EDIT_AUTO || !backup_wanted(j->f, j->o))
+        return 0;
+    int r = backup_check(j->f, j->o, e);
+    if (r == 0 && j->f->clone == EDIT_CLONE_UNKNOWN)
+        (void)probe_clone(j->f, j->p->block, NULL);
+    if (r < 0 || j->f->clone == EDIT_CLONE_YES)
+        return r;
+    uint64_t old = (uint64_t)j->st.st_blocks * 512;
+    uint64_t next =
+        s == EDIT_COPY ? min_u64(j->p->image->size, old + j->p->head.len + j->p->changed) : 0;
+    return check_bytes(j->f, old + next, "backup", e);
+}
+
 /* C1. A journal whose edit is not done must not be lost, and the header is not what f knows. */
 static int check_no_journal(struct edit_file *f, struct err *e)
 {
@@ -439,6 +456,8 @@ int edit_prepare(struct edit_file *f, const struct edit_plan *p, const struct ed
     if (r == 0)
         r = choose(&j, &s, e);
     if (r == 0)
+        r = check_backup(&j, s, e);
+    if (r == 0)
         *ret = s;
     return r;
 }
@@ -451,7 +470,13 @@ static int run(struct job *j, struct err *e)
         r = check_no_journal(j->f, e);
     if (r == 0)
         r = choose(j, &s, e);
+    if (r == 0)
+        r = check_backup(j, s, e);
     if (r < 0 || s == EDIT_AUTO)
+        return r;
+    if (backup_wanted(j->f, j->o))
+        r = backup_make(j->f, j->o, j->h, e);
+    if (r < 0)
         return r;
     r = strategies[s].run(j, e);
     /* The probe succeeded, but this range cannot be cloned (a limit of the file system). */

@@ -42,6 +42,7 @@ struct edit_file {
     struct edit_id id;       /* as it was opened, or as the last edit left it */
     enum edit_clone clone;   /* whether the file system clones ranges; asked once */
     bool locked;             /* it is open for writing, and has the lock */
+    bool backed;             /* its backup was made (backup.h) */
 };
 
 /*

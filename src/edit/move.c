@@ -219,6 +219,19 @@ int move_copy(struct move *m, struct err *e)
     return r;
 }
 
+int move_file(struct move *m, uint64_t size, struct err *e)
+{
+    m->done = 0;
+    m->total = size;
+    m->no_range = -1;
+    int r = m->sys->ftruncate(m->sys, m->to, size);
+    if (r == 0)
+        r = copy_sparse(m, m->from, 0, 0, size);
+    return r == -EINTR ? err_set(e, r, "the copy was interrupted")
+           : r < 0     ? fail(e, r, "copy the model")
+                       : 0;
+}
+
 /* Cloning. */
 
 /* A span of the new file, whole blocks; shift: what to add for the offset in the old one. */

@@ -28,6 +28,9 @@ int move_copy(struct move *m, struct err *e);
 /* The same, with whole blocks of old data cloned. Also -EOPNOTSUPP: cannot be cloned. */
 int move_clone(struct move *m, struct err *e);
 
+/* Give `to` (empty) all `size` bytes of `from`, without a plan. As move_copy(). */
+int move_file(struct move *m, uint64_t size, struct err *e);
+
 /* 0 if all padding of the plan is zero in the old file `from` at the same place, else -EOPNOTSUPP. */
 int move_check_padding(const struct sys *s, const struct edit_plan *p, int from, struct err *e);
 

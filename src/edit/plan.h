@@ -64,7 +64,9 @@ struct edit_options {
     uint64_t reserve;     /* spaces; 0: none, EDIT_RESERVE_AUTO */
     uint32_t block;       /* bytes of the file system's block (statvfs f_bsize) */
     bool break_hardlinks; /* see commit.h */
-    bool keep_bytes;      /* EDIT_AUTO does not write in place: programs read the file itself */
+    const char *
+        backup; /* what the name of a backup has behind the model's (backup.h); not owned; NULL: none */
+    bool keep_bytes; /* EDIT_AUTO does not write in place: programs read the file itself */
 };
 
 #define EDIT_OPTIONS_INIT ((struct edit_options){.reserve = EDIT_RESERVE_AUTO})

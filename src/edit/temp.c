@@ -284,6 +284,17 @@ int temp_publish(struct edit_file *f, struct temp *t, int *old, struct err *e)
     return err_set(e, r, "cannot put the new file in the model's place: %s", strerror(-r));
 }
 
+int temp_name(const struct edit_file *f, struct temp *t, const char *name, struct err *e)
+{
+    char shown[SHOW_MAX];
+    int r = f->sys->rename(f->sys, f->dir, t->name, name, 0);
+    if (r < 0)
+        return err_set(e, r, "cannot rename a file to %s: %s", show(shown, name, strlen(name)),
+                       strerror(-r));
+    let_go(f, t);
+    return sync_folder(f, e);
+}
+
 /* A store that keeps open files for itself may bring the name back when the file is closed. */
 void temp_abandon(const struct edit_file *f, struct temp *t)
 {

@@ -66,6 +66,10 @@ int temp_publish(struct edit_file *f, struct temp *t, int *old, struct err *e);
  * at once. The descriptor, or -errno. */
 int temp_unnamed(const struct edit_file *f, struct err *e);
 
+/* Give a file that was synced a name of its own for good; a file that had it is replaced. On success *t is
+ * as temp_abandon() leaves it. 0, -errno. */
+int temp_name(const struct edit_file *f, struct temp *t, const char *name, struct err *e);
+
 void temp_abandon(const struct edit_file *f, struct temp *t);
 
 /*

@@ -69,15 +69,14 @@ void daemon_leave(int fd)
     append(fd, &b);
 }
 
-/* Append the lines that fit, and how many do not. */
-static void lost_lines(struct buf *b, const char *lost)
+/* Append the lines that fit, each behind the word, and how many do not. */
+static void add_lines(struct buf *b, const char *word, const char *text)
 {
-    static const char word[] = "lost ";
     size_t left = DAEMON_LOST_MAX, more = 0;
-    for (const char *p = lost; *p;) {
-        size_t n = strcspn(p, "\n"), line = strlen(word) + n + 1;
+    for (const char *p = text; *p;) {
+        size_t n = strcspn(p, "\n"), line = strlen(word) + n + 2;
         if (line <= left && !more) {
-            buf_str(b, word);
+            buf_printf(b, "%s ", word);
             buf_add(b, p, n);
             buf_char(b, '\n');
             left -= line;
@@ -87,16 +86,18 @@ static void lost_lines(struct buf *b, const char *lost)
         p += n + (p[n] == '\n');
     }
     if (more)
-        buf_printf(b, "lost ... and %zu more\n", more);
+        buf_printf(b, "%s ... and %zu more\n", word, more);
 }
 
-void daemon_end(int fd, const struct err *e, const char *lost)
+void daemon_end(int fd, const struct err *e, const char *lost, const char *backups)
 {
     struct buf b = BUF_INIT;
     if (fd < 0)
         return;
     if (lost)
-        lost_lines(&b, lost);
+        add_lines(&b, "lost", lost);
+    if (backups)
+        add_lines(&b, "backup", backups);
     if (e)
         path_line(&b, "failed", e->msg);
     buf_str(&b, "ended\n");
@@ -159,6 +160,8 @@ static void take_line(struct daemon_status *s, char *line)
         s->dev = makedev(major_no, minor_no);
     else if (strcmp(line, "lost") == 0)
         buf_printf(&s->lost, "%s\n", value);
+    else if (strcmp(line, "backup") == 0)
+        buf_printf(&s->backups, "%s\n", value);
     else if (strcmp(line, "serving") == 0)
         s->state = DAEMON_SERVING;
     else if (strcmp(line, "leaving") == 0)
@@ -193,4 +196,5 @@ void daemon_status_free(struct daemon_status *s)
     free(s->read_only);
     free(s->failed);
     buf_free(&s->lost);
+    buf_free(&s->backups);
 }

@@ -7,7 +7,7 @@
  *     int fd = daemon_begin(mountpoint);       before the model is locked
  *     daemon_serve(fd, &facts, attribute);     in the process that serves
  *     daemon_leave(fd);                        the session has ended
- *     daemon_end(fd, &e, lost);                everything is written, or has failed
+ *     daemon_end(fd, &e, lost, backups);       everything is written, or has failed
  *     daemon_close(fd);                        the model is closed, and its lock free
  *
  * The text only grows, a line at a time: "WORD VALUE\n", paths with octal escapes as in
@@ -49,11 +49,12 @@ void daemon_serve(int fd, const struct daemon_facts *facts, char text[DAEMON_TEX
 /* The mount is no longer served; pending edits still have to be written. */
 void daemon_leave(int fd);
 /*
- * Publish the outcome (e: why it failed, or NULL), and the edits that are not in the file: lines, or NULL.
+ * Publish the outcome (e: why it failed, or NULL), the edits that are not in the file, and the backups that
+ * were made: lines, or NULL.
  * The descriptor stays open until the process ends, so that the process can be found as long as it
  * holds the lock.
  */
-void daemon_end(int fd, const struct err *e, const char *lost);
+void daemon_end(int fd, const struct err *e, const char *lost, const char *backups);
 /* Nothing is left to wait for. The process itself may not be able to end: a thread of it that waits for a
  * disk that does not answer cannot be killed. */
 void daemon_close(int fd);
@@ -72,6 +73,7 @@ struct daemon_status {
     char *read_only; /* why */
     char *failed;    /* from DAEMON_ENDED on: why it failed; NULL: it succeeded */
     struct buf lost; /* from DAEMON_ENDED on: lines */
+    struct buf backups;
 };
 
 /* Open the file behind /proc/PID/fd/FD, if it is a daemon's status. The descriptor, or -errno. */

@@ -33,6 +33,8 @@ static const struct fuse_opt templates[] = {
     OPT("relayout=%s", relayout),
     OPT("reserve=%s", reserve),
     OPT("hardlinks=%s", hardlinks),
+    OPT("backup", tilde),
+    OPT("backup=%s", backup),
     OPT("hashnames=%s", hashnames),
     OPT("views=%s", views),
     OPT("tensors=%s", tensors),
@@ -242,6 +244,9 @@ static int check_words(struct mnt_options *o)
         return bad_word(o, "tensors", o->tensors, "read or edit");
     if (!parse_size(o->reserve, &o->tree.reserve))
         return bad_word(o, "reserve", o->reserve, "auto or bytes (K, M, G), at most 64M");
+    if (o->backup && (!*o->backup || strchr(o->backup, '/')))
+        return bad_word(o, "backup", o->backup, "what a file name can end in");
+    o->tree.backup = o->backup ? o->backup : o->tilde ? "~" : NULL;
     o->tree.commit = (enum live_commit)commit;
     o->tree.strategy = (enum edit_strategy)layout;
     o->tree.break_hardlinks = hard == 1;
@@ -374,6 +379,7 @@ void mnt_options_free(struct mnt_options *o)
     free(o->relayout);
     free(o->reserve);
     free(o->hardlinks);
+    free(o->backup);
     free(o->hashnames);
     free(o->uid);
     free(o->gid);

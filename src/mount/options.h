@@ -22,14 +22,15 @@ struct mnt_options {
     struct fuse_cmdline_opts cmd; /* foreground, threads ... */
     int partial, ro;              /* as fuse_opt_parse() sets them */
     int allow_other;              /* also passed to libfuse */
+    int tilde;                    /* -o backup, without a suffix */
     bool set_threads;             /* max_threads was given */
     int auto_unmount;             /* handled by guard.h, not by libfuse */
     bool set_readahead;
     unsigned readahead; /* KiB; unless set_readahead, use the default */
     unsigned idle;      /* seconds; 0: the mount stays (idle.h) */
     /* Words and numbers as they were given; owned, NULL if they were not. */
-    char *views, *tensors, *commit, *relayout, *reserve, *hardlinks, *hashnames, *uid, *gid, *umask,
-        *kib, *idle_for, *states;
+    char *views, *tensors, *commit, *relayout, *reserve, *hardlinks, *backup, *hashnames, *uid,
+        *gid, *umask, *kib, *idle_for, *states;
     struct err err; /* why parsing failed */
 };
 

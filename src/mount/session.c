@@ -272,7 +272,7 @@ static void leave(struct fuse_session *se, struct mnt *m, dev_t dev, const struc
 static int finish(struct fuse_session *se, const struct mnt_options *o, struct mnt *m,
                   const struct ending *end, int r, struct err *e)
 {
-    CLEANUP(buf_free) struct buf lost = BUF_INIT;
+    CLEANUP(buf_free) struct buf lost = BUF_INIT, backups = BUF_INIT;
     daemon_leave(m->status);
     shelf_stop(m->shelf);
     mnt_made(m, NULL);
@@ -286,7 +286,10 @@ static int finish(struct fuse_session *se, const struct mnt_options *o, struct m
         r = err_set(e, failed, "an edit was lost: %s", strerror(-failed));
     shelf_unsaved(m->shelf, &lost);
     buf_char(&lost, '\0');
-    daemon_end(m->status, r < 0 ? e : NULL, buf_error(&lost) ? NULL : (const char *)lost.data);
+    shelf_backups(m->shelf, &backups);
+    buf_char(&backups, '\0');
+    daemon_end(m->status, r < 0 ? e : NULL, buf_error(&lost) ? NULL : (const char *)lost.data,
+               buf_error(&backups) ? NULL : (const char *)backups.data);
     signals_end();
     return r;
 }

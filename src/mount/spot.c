@@ -106,7 +106,7 @@ static const struct mount *mount_above(const struct mounts *ms, const char *path
     for (size_t i = 0; p && i < ms->n; i++) {
         size_t n = strlen(ms->mount[i].at);
         if (n >= longest && strncmp(p, ms->mount[i].at, n) == 0 && p[n] == '/' &&
-            p[n + strspn(p + n, "/")]) {
+            p[n + strspn(p + n, "/.")]) {
             longest = n;
             found = &ms->mount[i];
         }

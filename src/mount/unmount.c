@@ -253,17 +253,26 @@ static int take_down(const struct target *t, struct err *e)
     return r;
 }
 
-/* Append the daemon's lines, made safe to print. */
-static void add_lost(const char *shown, const struct daemon_status *s, struct buf *lost)
+/* The next of the daemon's lines, made safe to print. False: that was all. */
+static bool next_line(const struct buf *lines, size_t *at, char shown[LINE_MAX_SHOWN])
 {
-    const char *text = buf_text(&s->lost), *end = buf_text_end(&s->lost);
+    const char *text = buf_text(lines) + *at;
+    if (*at >= lines->len)
+        return false;
+    const char *stop = memchr(text, '\n', lines->len - *at);
+    size_t n = stop ? (size_t)(stop - text) : lines->len - *at;
+    (void)show_in(shown, LINE_MAX_SHOWN, text, n);
+    *at += n + 1;
+    return true;
+}
+
+static void tell(const char *shown, const struct daemon_status *s, struct buf *lost)
+{
     char line[LINE_MAX_SHOWN];
-    for (const char *p = text; p < end;) {
-        const char *stop = memchr(p, '\n', (size_t)(end - p));
-        size_t n = (size_t)((stop ? stop : end) - p);
-        buf_printf(lost, "%s: not saved: %s\n", shown, show_in(line, sizeof(line), p, n));
-        p += n + 1;
-    }
+    for (size_t at = 0; next_line(&s->lost, &at, line);)
+        buf_printf(lost, "%s: not saved: %s\n", shown, line);
+    for (size_t at = 0; next_line(&s->backups, &at, line);)
+        log_line(LOG_NOTICE, "%s: backup: %s", shown, line);
 }
 
 /* Gone here, and still served: where it lives on. 0: that cannot be seen. */
@@ -320,7 +329,7 @@ static int last_words(const struct target *t, struct buf *lost, struct err *e)
     if (r < 0 || s.state < DAEMON_ENDED) {
         r = err_set(e, -EIO, "the daemon was killed");
     } else {
-        add_lost(t->shown, &s, lost);
+        tell(t->shown, &s, lost);
         if (s.failed)
             r = err_set(e, -EIO, "%s", show_in(shown, sizeof(shown), s.failed, strlen(s.failed)));
     }

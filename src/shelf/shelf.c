@@ -19,6 +19,8 @@ static int open_folder(struct shelf *s, const char *path, struct err *e)
 {
     struct item top = {.kind = ITEM_FOLDER};
     uint32_t root;
+    if (s->opt.tree.backup)
+        return err_set(e, -EINVAL, "is a folder: -o backup is for a mount of one model");
     int r = reach_begin(&s->reach, path, s->opt.strict, e);
     if (r < 0)
         return r;
@@ -98,6 +100,12 @@ void shelf_unsaved(struct shelf *s, struct buf *out)
         tree_unsaved(s->one, out);
     else
         buf_add(out, s->slots.unsaved.data, s->slots.unsaved.len);
+}
+
+void shelf_backups(const struct shelf *s, struct buf *out)
+{
+    if (s->one)
+        tree_backups(s->one, out);
 }
 
 /* The last shelf that a thread still needs which waits for a disk. The process is about to end. */

@@ -37,6 +37,8 @@ int shelf_finish(struct shelf *s);
 void shelf_stop(struct shelf *s);
 void shelf_abandon(struct shelf *s);
 void shelf_unsaved(struct shelf *s, struct buf *out);
+/* Lines about backups, as tree_backups(). */
+void shelf_backups(const struct shelf *s, struct buf *out);
 void shelf_close(struct shelf *s);
 
 /* The device of the mount: nothing on it is touched. */

@@ -180,8 +180,10 @@ static struct tree *tree_new(const struct tree_options *o)
     }
     t->opt = *o;
     t->model = (struct model_file){.dir = -1, .file = {.fd = -1}};
-    t->edit = (struct edit_options){
-        .strategy = o->strategy, .reserve = o->reserve, .break_hardlinks = o->break_hardlinks};
+    t->edit = (struct edit_options){.strategy = o->strategy,
+                                    .reserve = o->reserve,
+                                    .break_hardlinks = o->break_hardlinks,
+                                    .backup = o->backup};
     lock_init(&t->beginning);
     newest_init(&t->newest);
     t->newest.leaving = tree_keep_views;

@@ -32,9 +32,10 @@ struct tree_options {
     enum edit_strategy strategy;
     uint64_t reserve; /* as in struct edit_options */
     bool break_hardlinks;
-    bool tensors; /* edit tensors too */
-    bool pass;    /* the kernel may let programs read the model's own file: tree_disk_file() */
-    bool late;    /* the writer's lock is taken, and a journal applied, with the first edit only */
+    const char *backup; /* as in struct edit_options */
+    bool tensors;       /* edit tensors too */
+    bool pass; /* the kernel may let programs read the model's own file: tree_disk_file() */
+    bool late; /* the writer's lock is taken, and a journal applied, with the first edit only */
     /*
      * Called before the model, `name` in the folder `dir`, is opened, and again when its lock was
      * refused (busy): wait for a process that is about to give the lock up. True: open it, or try
@@ -85,6 +86,8 @@ void tree_abandon(struct tree *t);
 /* After tree_finish(): a line for each edit that is not in the file and for each file that is dropped
  * because it is not a key. */
 void tree_unsaved(struct tree *t, struct buf *out);
+/* Append a line for each backup that was made, after tree_finish(). */
+void tree_backups(const struct tree *t, struct buf *out);
 void tree_close(struct tree *t);
 
 /*

@@ -9,6 +9,7 @@ import select
 import shutil
 import signal
 import stat
+import time
 import unittest
 from unittest import mock
 
@@ -44,6 +45,36 @@ class Options(unittest.TestCase):
         at = mountlib.path('plain')
         os.makedirs(at, exist_ok=True)
         return at
+
+    def edited(self, *options):
+        """What an unmount says after an edit, and the model before it."""
+        with open(self.model, 'rb') as file:
+            before = file.read()
+        at = self.folder()
+        self.assertEqual(run(GGUFS, *options, self.model, at).returncode, 0)
+        for name in ('first', f'after {time.monotonic_ns()}'):
+            with open(f'{at}/metadata/general.name', 'w', encoding='ascii') as file:
+                file.write(name)
+                os.fsync(file.fileno())
+        done = run(GGUFS, '--unmount', at)
+        self.assertEqual((done.returncode, done.out), (0, ''))
+        return done.err, before
+
+    def test_backup(self):
+        for option, suffix in (('backup', '~'), ('backup', '~'), ('backup=.old,relayout=copy', '.old')):
+            said, before = self.edited('-o', option)
+            with open(self.model + suffix, 'rb') as file:
+                self.assertEqual(file.read(), before)
+            self.assertRegex(said, rf'^ggufs: .*: backup: model.gguf{suffix}: the model as it was before the first edit, '
+                                   r'2\.0 MiB\n$')
+        kept = os.stat(self.model + '~')
+        with Mount(self.model, '-o', 'backup') as at:
+            os.listdir(f'{at}/metadata')
+        self.assertEqual(os.stat(self.model + '~').st_mtime_ns, kept.st_mtime_ns)
+        for suffix in ('~', '.old'):
+            os.unlink(self.model + suffix)
+        self.refused(2, '-o', 'backup=a/b', self.model, self.folder(), names=['backup', "'a/b'"])
+        self.refused(1, '-o', 'backup', mountlib.folder, self.folder(), names=['folder', '-o backup'])
 
     def test_wrong_options(self):
         at = self.folder()

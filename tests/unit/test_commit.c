@@ -160,6 +160,78 @@ static void test_replaced_between(void)
     teardown(&x);
 }
 
+/* Whatever fails: the older backup, or the new one, whole. */
+static bool check_backup(unsigned n, enum edit_strategy s, bool clones)
+{
+    struct fixture x;
+    struct edit d;
+    struct faultsys fs;
+    struct edit_result res;
+    size_t len = 0;
+    setup_with(&x, 0);
+    faultsys_init(&fs, FAULT_FAIL, n, -EIO);
+    fs.clone = clones;
+    put_file(x.dir, NAME "~", "older", 5);
+    make_edit(&d, x.g, x.old, x.old_n, s, 'n', 10);
+    d.o.backup = "~";
+    struct edit_file f = open_model(&x, &fs.sys);
+    int r = commit(&f, &d, &res, NULL);
+    uint8_t *kept = get_file(x.dir, NAME "~", &len);
+    bool whole = kept && len == x.old_n && memcmp(kept, x.old, len) == 0;
+    CU_ASSERT_TRUE(r == 0 ? is_new(&x, &d) : is_old(&x));
+    CU_ASSERT_TRUE(whole || (r < 0 && kept && len == 5));
+    CU_ASSERT_EQUAL(files(&x), 2);
+    CU_ASSERT_TRUE(whole || !f.backed);
+    free(kept);
+    edit_file_close(&f);
+    edit_done(&d);
+    teardown(&x);
+    return fs.hit;
+}
+
+static void test_backup(void)
+{
+    for (enum edit_strategy s = EDIT_REFLINK; s <= EDIT_COPY; s++)
+        for (int clones = s == EDIT_REFLINK; clones < 2; clones++)
+            for (unsigned n = 1; check_backup(n, s, clones); n++)
+                ;
+}
+
+/* What stands in the way is said before anything is touched. */
+static void test_backup_refused(void)
+{
+    static const struct {
+        const char *suffix;
+        bool full;
+        int code;
+    } all[] = {{".d", false, -EISDIR}, {"~", true, -ENOSPC}, {NULL, false, -ENAMETOOLONG}};
+    char longest[NAME_MAX + 1];
+    memset(longest, 'x', NAME_MAX);
+    longest[NAME_MAX] = '\0';
+    for (size_t i = 0; i < COUNT(all); i++) {
+        struct fixture x;
+        struct edit d;
+        struct faultsys fs;
+        enum edit_strategy s;
+        struct err e = {0};
+        setup(&x);
+        faultsys_init(&fs, FAULT_NONE, 0, 0);
+        fs.full = all[i].full;
+        CU_ASSERT_EQUAL(mkdirat(x.dir, NAME ".d", 0700), 0);
+        make_edit(&d, x.g, x.old, x.old_n, EDIT_INPLACE, 'n', 10);
+        d.o.backup = all[i].suffix ? all[i].suffix : longest;
+        struct edit_file f = open_model(&x, &fs.sys);
+        CU_ASSERT_EQUAL(edit_prepare(&f, &d.p, &d.o, &s, &e), all[i].code);
+        CU_ASSERT_EQUAL(e.code, all[i].code);
+        CU_ASSERT_TRUE(is_old(&x));
+        CU_ASSERT_EQUAL(files(&x), 2);
+        edit_file_close(&f);
+        edit_done(&d);
+        CU_ASSERT_EQUAL(unlinkat(x.dir, NAME ".d", AT_REMOVEDIR), 0);
+        teardown(&x);
+    }
+}
+
 /* C6. What a hook finds when the new file is about to take the name. */
 struct guard {
     const struct fixture *x;
@@ -458,6 +530,8 @@ static void test_ready(void)
 static CU_TestInfo tests[] = {
     {"a file that changed is not replaced, up to the last moment", test_stale},
     {"a file that came after a failed edit stays", test_replaced_between},
+    {"a backup is whole or not there", test_backup},
+    {"a backup that cannot be made is refused at once", test_backup_refused},
     {"the new file has the lock before it has the name", test_lock},
     {"hard links are not broken unless asked", test_links},
     {"strategies that do not apply touch nothing", test_refused},

@@ -55,7 +55,7 @@ static void test_states(void)
     CU_ASSERT_EQUAL(s.state, DAEMON_LEAVING);
     daemon_status_free(&s);
 
-    daemon_end(fd, NULL, NULL);
+    daemon_end(fd, NULL, NULL, NULL);
     s = read_again(fd);
     CU_ASSERT_EQUAL(s.state, DAEMON_ENDED);
     CU_ASSERT_PTR_NULL(s.failed);
@@ -69,12 +69,14 @@ static void test_lost(void)
     int fd = daemon_begin("/mnt");
     struct err e = {0};
     (void)err_set(&e, -EIO, "two\nlines");
-    daemon_end(fd, &e, "one: refused\ntwo: \x1b[31mno key");
+    daemon_end(fd, &e, "one: refused\ntwo: \x1b[31mno key", "model.gguf~: 4 GiB\n");
     struct daemon_status s = read_again(fd);
     static const char want[] = "one: refused\ntwo: \x1b[31mno key\n";
     CU_ASSERT_STRING_EQUAL(s.failed, "two\nlines");
     CU_ASSERT_EQUAL_FATAL(s.lost.len, strlen(want));
     CU_ASSERT_EQUAL(memcmp(s.lost.data, want, strlen(want)), 0);
+    buf_char(&s.backups, '\0');
+    CU_ASSERT_STRING_EQUAL((const char *)s.backups.data, "model.gguf~: 4 GiB\n");
     daemon_status_free(&s);
     (void)close(fd);
 }
@@ -89,7 +91,7 @@ static void test_many_lost(void)
         buf_str(&lines, "x\n");
     buf_char(&lines, '\0');
     int fd = daemon_begin("/mnt");
-    daemon_end(fd, NULL, (const char *)lines.data);
+    daemon_end(fd, NULL, (const char *)lines.data, NULL);
     struct daemon_status s = read_again(fd);
     buf_char(&s.lost, '\0');
     const char *more = strstr((const char *)s.lost.data, "... and ");
