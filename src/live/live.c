@@ -13,6 +13,7 @@
 #include "live/makings.h"
 #include "live/preview.h"
 #include "live/preview_copy.h"
+#include "live/unsaved.h"
 #include "live/view.h"
 #include "live/writer.h"
 
@@ -54,47 +55,6 @@ void live_abandon(struct live *l)
     l->ending = true;
 }
 
-/* Why what a name was given is not in the model; NULL if it is, or need not be. */
-static const char *why_unsaved(const struct live *l, const struct name *x)
-{
-    if (x->error)
-        return x->error;
-    bool stray = x->file && x->file->kind == FILE_HELPER && look_classify(l, x->text) == NAME_STRAY;
-    return stray ? LOOK_STRAY : NULL;
-}
-
-static void unsaved_tensor(const struct live *l, const struct folder *f, struct buf *out)
-{
-    struct tensor_now t;
-    char name[TREE_NAME_MAX + 1];
-    if (tensor_of_number(l, f->number, &t) < 0)
-        return;
-    (void)name_encode(t.name, t.len, name);
-    buf_printf(out, "tensors/%s: %s\n", name, f->error);
-}
-
-void live_unsaved(struct live *l, struct buf *out)
-{
-    LOCKED(&l->lock);
-    for (const struct name *x = l->names.oldest; x; x = x->newer) {
-        const char *why = why_unsaved(l, x);
-        if (why)
-            buf_printf(out, "%s: %s\n", x->text, why);
-    }
-    for (const struct folder *f = l->folders.first; f; f = f->next)
-        if (f->error)
-            unsaved_tensor(l, f, out);
-    for (size_t i = 0; i < l->n_makings; i++) {
-        const struct making *m = l->makings[i];
-        if (m)
-            buf_printf(out, "tensors/%s: %s\n", m->file,
-                       m->why.code ? m->why.msg : "a new tensor: nothing was written");
-    }
-    for (const struct making *m = l->makings_gone; m; m = m->next)
-        if (m->lost)
-            buf_printf(out, "tensors/%s: %s\n", m->file, m->why.msg);
-}
-
 void live_close(struct live *l)
 {
     if (!l)
@@ -117,6 +77,88 @@ void live_close(struct live *l)
     lock_destroy(&l->lock);
     free(l->files);
     free(l);
+}
+
+/* ---- what is not in the file ---- */
+
+/* Why what a name was given is not in the model; NULL if it is, or need not be. */
+static const char *why_unsaved(const struct live *l, const struct name *x)
+{
+    if (x->error)
+        return x->error;
+    bool stray = x->file && x->file->kind == FILE_HELPER && look_classify(l, x->text) == NAME_STRAY;
+    return stray ? LOOK_STRAY : NULL;
+}
+
+static void unsaved_tensor(const struct live *l, const struct folder *f, struct buf *out)
+{
+    struct tensor_now t;
+    char name[TREE_NAME_MAX + 1];
+    if (tensor_of_number(l, f->number, &t) < 0)
+        return;
+    (void)name_encode(t.name, t.len, name);
+    unsaved_add(out, UNSAVED_TENSOR, name, f->error);
+}
+
+void live_unsaved(struct live *l, struct buf *out)
+{
+    LOCKED(&l->lock);
+    for (const struct name *x = l->names.oldest; x; x = x->newer) {
+        const char *why = why_unsaved(l, x);
+        if (why)
+            unsaved_add(out, "", x->text, why);
+    }
+    for (const struct folder *f = l->folders.first; f; f = f->next)
+        if (f->error)
+            unsaved_tensor(l, f, out);
+    for (size_t i = 0; i < l->n_makings; i++) {
+        const struct making *m = l->makings[i];
+        if (m)
+            unsaved_add(out, UNSAVED_TENSOR, m->file,
+                        m->why.code ? m->why.msg : "a new tensor: nothing was written");
+    }
+    for (const struct making *m = l->makings_gone; m; m = m->next)
+        if (m->lost)
+            unsaved_add(out, UNSAVED_TENSOR, m->file, m->why.msg);
+}
+
+static bool recall_tensor(struct live *l, const char *file, const char *why)
+{
+    struct tensor_now t;
+    struct folder *f = tensor_find(l, file, &t) == 0 ? tensor_folder(l, t.number) : NULL;
+    if (f)
+        folder_set_error(&l->folders, f, why);
+    return f && f->error;
+}
+
+static bool recall_name(struct live *l, const char *text, const char *why)
+{
+    struct name *x = names_get(&l->names, text, look_classify(l, text) == NAME_KEY);
+    if (x)
+        name_set_error(&l->names, x, why);
+    return x && x->error;
+}
+
+int live_recall(struct live *l, struct buf *notes)
+{
+    const size_t tensors = strlen(UNSAVED_TENSOR);
+    struct buf left = BUF_INIT;
+    LOCKED(&l->lock);
+    for (struct note n = {0}; unsaved_next(notes, &n);) {
+        bool tensor = strncmp(n.path, UNSAVED_TENSOR, tensors) == 0;
+        bool done = tensor ? l->opt.tensors && recall_tensor(l, n.path + tensors, n.why)
+                           : recall_name(l, n.path, n.why);
+        if (!done)
+            unsaved_add(&left, "", n.path, n.why);
+    }
+    int r = buf_error(&left);
+    if (r == 0) {
+        buf_free(notes);
+        *notes = left;
+    } else {
+        buf_free(&left);
+    }
+    return r;
 }
 
 /* ---- the newest state ---- */
@@ -185,6 +227,25 @@ struct live_counts live_count(struct live *l)
     for (size_t i = 0; i < l->n_files && !c.changed; i++)
         c.changed = is_changed(l, i);
     return c;
+}
+
+bool live_idle(struct live *l, bool helpers)
+{
+    LOCKED(&l->lock);
+    bool kept = l->makings_left || accepted(l);
+    for (const struct view_draft *d = l->views; d && !kept; d = d->next)
+        kept = d->helper && !helpers;
+    for (const struct name *x = l->names.oldest; x && !kept && !helpers; x = x->newer)
+        kept = x->file && x->file->kind != FILE_KEY;
+    return !kept;
+}
+
+struct live_given live_given(struct live *l)
+{
+    LOCKED(&l->lock);
+    const struct names *n = &l->names;
+    uint32_t keys = n->numbers.given > n->inos.given ? n->numbers.given : n->inos.given;
+    return (struct live_given){.snapshots = l->snapshots + 1, .keys = keys};
 }
 
 bool live_edits(struct live *l, dev_t dev, ino_t ino)

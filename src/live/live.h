@@ -81,9 +81,12 @@ int live_finish(struct live *l);
 /* Before files are released that programs may still have open: drafts that no flush, fsync or
  * release has judged are dropped. */
 void live_abandon(struct live *l);
-/* After live_finish(): a line for each edit that is not in the file, and for each file that is
- * dropped because it is not a key. */
-void live_unsaved(struct live *l, struct buf *out);
+/* After live_finish(): a note (unsaved.h) for each edit that is not in the file, and for each file that
+ * is dropped because it is not a key. */
+void live_unsaved(struct live *l, struct buf *notes);
+/* Before the first edit: the notes of an earlier one of the same model, which are as if these edits had been
+ * made here. What has no place here stays in `notes`. 0, -ENOMEM. */
+int live_recall(struct live *l, struct buf *notes);
 void live_close(struct live *l); /* may be NULL */
 
 /* ---- the newest state ---- */
@@ -104,6 +107,15 @@ struct live_counts {
 struct live_counts live_count(struct live *l);
 /* Those of them that are accepted. The disk is not asked. */
 size_t live_accepted(struct live *l);
+
+/* True if nothing would be lost without it but notes, and helpers if these may be. No file is open. */
+bool live_idle(struct live *l, bool helpers);
+
+/* How many numbers were given: all that are used later are at least these. */
+struct live_given {
+    uint32_t snapshots, keys;
+};
+struct live_given live_given(struct live *l);
 
 /* True if it has nothing to write, and this is a file that it edits. */
 bool live_edits(struct live *l, dev_t dev, ino_t ino);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A node of the mount: the slot that it belongs to, and the tree in it. See internal.h. */
+#include <errno.h>
+
 #include "shelf/internal.h"
 
 struct at at_node(const struct shelf *s, uint64_t node)
@@ -15,12 +17,23 @@ struct at at_node(const struct shelf *s, uint64_t node)
     return at;
 }
 
-int at_enter(struct shelf *s, const struct at *at, struct use *u)
+int at_local(const struct use *u, uint64_t node, uint64_t *local)
 {
-    if (!s->one)
-        return slot_use(&s->slots, at->slot, u, NULL);
-    *u = (struct use){.tree = s->one};
+    if (!u->slot)
+        *local = node;
+    else if (!renumber_in(&u->slot->renumber, ino_local(node), local))
+        return -ESTALE;
     return 0;
+}
+
+int at_enter(struct shelf *s, struct at *at, struct use *u)
+{
+    *u = (struct use){.tree = s->one};
+    int r = s->one ? 0 : slot_use(&s->slots, at->slot, u, NULL);
+    if (r < 0)
+        return r;
+    r = at_local(u, at->local, &at->local);
+    return r < 0 ? at_left(s, u, r) : 0;
 }
 
 void at_leave(struct shelf *s, struct use *u)
@@ -35,19 +48,20 @@ int at_left(struct shelf *s, struct use *u, int r)
     return r;
 }
 
-int at_given(struct shelf *s, const struct at *at, int r, struct tree_entry *e)
+int at_given(struct shelf *s, const struct use *u, int r, struct tree_entry *e)
 {
     if (r == 0)
-        entry_in_slot(at, e);
-    if (r == 0 && !s->one)
-        slot_known(&s->slots, at->slot);
+        entry_in_slot(u, e);
+    if (r == 0 && u->slot)
+        slot_known(&s->slots, u->slot->number);
     return r;
 }
 
-void entry_in_slot(const struct at *at, struct tree_entry *e)
+void entry_in_slot(const struct use *u, struct tree_entry *e)
 {
-    if (at->shelf->one)
+    if (!u->slot)
         return;
-    e->node = e->node ? ino_in_slot(at->slot, e->node) : 0;
-    e->attr.st_ino = ino_in_slot(at->slot, e->attr.st_ino);
+    const struct renumber *n = &u->slot->renumber;
+    e->node = e->node ? ino_in_slot(u->slot->number, renumber_out(n, e->node)) : 0;
+    e->attr.st_ino = ino_in_slot(u->slot->number, renumber_ino(n, e->attr.st_ino));
 }

@@ -40,19 +40,22 @@ struct at {
 };
 struct at at_node(const struct shelf *s, uint64_t node);
 
-/* The tree that has a node, opened if it is closed. -errno. Leave it afterwards. */
-int at_enter(struct shelf *s, const struct at *at, struct use *u);
+/* The tree that has a node, opened if it is closed; at->local is its number there from then on. -errno.
+ * Leave it afterwards. */
+int at_enter(struct shelf *s, struct at *at, struct use *u);
 void at_leave(struct shelf *s, struct use *u);
 /* The same after a call that returned r, which is returned. */
 int at_left(struct shelf *s, struct use *u, int r);
-/* If r is 0 the kernel gets this entry of the tree, and knows its slot from then on. Returns r. */
-int at_given(struct shelf *s, const struct at *at, int r, struct tree_entry *e);
+/* If r is 0 the kernel gets this entry of the tree in use, and knows its slot from then on. Returns r. */
+int at_given(struct shelf *s, const struct use *u, int r, struct tree_entry *e);
+/* The number that a node has in the tree in use. -ESTALE: it was one of a tree before. */
+int at_local(const struct use *u, uint64_t node, uint64_t *local);
 static inline struct tree *tree_in(const struct use *u)
 {
     return u->tree;
 }
 /* An entry of a tree, with the numbers of the mount. */
-void entry_in_slot(const struct at *at, struct tree_entry *e);
+void entry_in_slot(const struct use *u, struct tree_entry *e);
 
 /* Entries of the shelf's own nodes, of a model's folder, and of what is extra there. */
 int own_entry(struct shelf *s, uint32_t number, struct tree_entry *ret);

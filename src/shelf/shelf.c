@@ -223,9 +223,8 @@ int shelf_lookup(struct shelf *s, uint64_t parent, const char *name, struct tree
     int r = at_enter(s, &at, &u);
     if (r < 0) /* a model that cannot be opened has no other names */
         return r == -ESTALE || r == -ENOMEM || !at.model ? r : -ENOENT;
-    r = tree_lookup(tree_in(&u), at.local, name, ret);
-    at_leave(s, &u);
-    return at_given(s, &at, r, ret);
+    r = at_given(s, &u, tree_lookup(tree_in(&u), at.local, name, ret), ret);
+    return at_left(s, &u, r);
 }
 
 bool shelf_never(const struct shelf *s, uint64_t parent)
@@ -257,18 +256,16 @@ int shelf_getattr(struct shelf *s, uint64_t node, const struct shelf_file *f,
     if (at.extra)
         return extra_entry(s, at.slot, at.extra, ret);
     int r = 0;
-    if (f && tree_in(&f->use))
+    bool open = f && tree_in(&f->use);
+    if (open)
         u = f->use;
-    else
-        r = at_enter(s, &at, &u);
+    r = open ? at_local(&u, at.local, &at.local) : at_enter(s, &at, &u);
     if (r < 0)
         return r;
     r = tree_fgetattr(tree_in(&u), at.local, f ? f->file : NULL, ret);
-    if (!f || !tree_in(&f->use))
-        at_leave(s, &u);
     if (r == 0)
-        entry_in_slot(&at, ret);
-    return r;
+        entry_in_slot(&u, ret);
+    return open ? r : at_left(s, &u, r);
 }
 
 int shelf_readlink(struct shelf *s, uint64_t node, struct buf *out)

@@ -154,7 +154,7 @@ int shelf_readdir(struct shelf_dir *d, uint64_t *cookie, bool attrs, char name[T
             return r;
     }
     if (r > 0) {
-        entry_in_slot(&d->at, ret);
+        entry_in_slot(&d->use, ret);
         bool dots = strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
         if (attrs && ret->node && !dots && !d->shelf->one)
             slot_known(&d->shelf->slots, d->at.slot);

@@ -27,7 +27,7 @@ static int open_own(struct shelf_file *f, uint32_t number, int flags)
     return r < 0 ? r : f->fd < 0 ? f->fd : 0;
 }
 
-static int open_in_slot(struct shelf_file *f, const struct at *at, int flags)
+static int open_in_slot(struct shelf_file *f, struct at *at, int flags)
 {
     struct shelf *s = f->shelf;
     if (at->extra == EXTRA_ERROR) {
@@ -131,15 +131,15 @@ static int enter_edit(struct shelf *s, uint64_t node, struct at *at, struct use 
     return at_enter(s, at, u);
 }
 
-int shelf_unopened_file(struct shelf *s, uint64_t node, struct shelf_file **ret)
+/* *at: the node, in the tree that the file holds. */
+static int unopened_file(struct shelf *s, uint64_t node, struct at *at, struct shelf_file **ret)
 {
-    struct at at;
     struct shelf_file *f = calloc(1, sizeof(*f));
     if (!f)
         return -ENOMEM;
     f->shelf = s;
     f->fd = -1;
-    int r = enter_edit(s, node, &at, &f->use);
+    int r = enter_edit(s, node, at, &f->use);
     if (r < 0)
         (void)shelf_release(f);
     else
@@ -147,12 +147,18 @@ int shelf_unopened_file(struct shelf *s, uint64_t node, struct shelf_file **ret)
     return r;
 }
 
+int shelf_unopened_file(struct shelf *s, uint64_t node, struct shelf_file **ret)
+{
+    struct at at;
+    return unopened_file(s, node, &at, ret);
+}
+
 int shelf_create(struct shelf *s, uint64_t parent, const char *name, int flags,
                  struct tree_entry *ret, struct shelf_file **file)
 {
-    const struct at at = at_node(s, parent);
+    struct at at;
     struct shelf_file *f;
-    int r = shelf_unopened_file(s, parent, &f);
+    int r = unopened_file(s, parent, &at, &f);
     if (r < 0)
         return r;
     r = tree_create(tree_in(&f->use), at.local, name, flags, ret, &f->file);
@@ -161,7 +167,7 @@ int shelf_create(struct shelf *s, uint64_t parent, const char *name, int flags,
         return r;
     }
     *file = f;
-    return at_given(s, &at, 0, ret);
+    return at_given(s, &f->use, 0, ret);
 }
 
 int shelf_write(struct shelf_file *f, uint64_t off, const void *bytes, size_t n)
@@ -182,7 +188,8 @@ int shelf_allocate(struct shelf_file *f, int mode, uint64_t off, uint64_t n)
 int shelf_truncate(struct shelf_file *f, uint64_t node, uint64_t size, struct live_wait *w)
 {
     struct tree *t = tree_in(&f->use);
-    return t ? tree_truncate(t, at_node(f->shelf, node).local, f->file, size, w) : -EPERM;
+    int r = t ? at_local(&f->use, at_node(f->shelf, node).local, &node) : -EPERM;
+    return r < 0 ? r : tree_truncate(t, node, f->file, size, w);
 }
 
 int shelf_flush(struct shelf_file *f, struct live_wait *w)
@@ -235,9 +242,8 @@ int shelf_mkdir(struct shelf *s, uint64_t parent, const char *name, struct tree_
     int r = enter_edit(s, parent, &at, &u);
     if (r < 0)
         return r;
-    r = tree_mkdir(tree_in(&u), at.local, name, ret);
-    at_leave(s, &u);
-    return at_given(s, &at, r, ret);
+    r = at_given(s, &u, tree_mkdir(tree_in(&u), at.local, name, ret), ret);
+    return at_left(s, &u, r);
 }
 
 int shelf_rename(struct shelf *s, uint64_t parent, const char *name, uint64_t new_parent,
@@ -254,7 +260,10 @@ int shelf_rename(struct shelf *s, uint64_t parent, const char *name, uint64_t ne
     int r = fixed ? -EPERM : enter_edit(s, parent, &at, &u);
     if (r < 0)
         return r;
-    return at_left(s, &u, tree_rename(tree_in(&u), at.local, name, to.local, new_name, flags, w));
+    r = at_local(&u, to.local, &to.local);
+    if (r == 0)
+        r = tree_rename(tree_in(&u), at.local, name, to.local, new_name, flags, w);
+    return at_left(s, &u, r);
 }
 
 int shelf_symlink(struct shelf *s, uint64_t parent, const char *name, const char *target,
@@ -265,9 +274,8 @@ int shelf_symlink(struct shelf *s, uint64_t parent, const char *name, const char
     int r = enter_edit(s, parent, &at, &u);
     if (r < 0)
         return r;
-    r = tree_symlink(tree_in(&u), at.local, name, target, ret);
-    at_leave(s, &u);
-    return at_given(s, &at, r, ret);
+    r = at_given(s, &u, tree_symlink(tree_in(&u), at.local, name, target, ret), ret);
+    return at_left(s, &u, r);
 }
 
 int shelf_setxattr(struct shelf *s, uint64_t node, const char *name, const void *value, size_t n,

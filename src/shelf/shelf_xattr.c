@@ -8,7 +8,7 @@
 /* Why a model, or all of it, is not edited. Listed; it does not exist where it can be. */
 #define READ_ONLY "user.gguf.readonly"
 
-static int read_only_text(struct shelf *s, const struct at *at, struct buf *out)
+static int read_only_text(struct shelf *s, struct at *at, struct buf *out)
 {
     struct use u;
     if (at->own) {

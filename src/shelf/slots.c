@@ -126,14 +126,13 @@ static struct slot *by_model(const struct slots *s, const struct item *i, uint64
     return NULL;
 }
 
-/* The open slot of a model that was edited, whose file was changed by that. Under the lock. */
+/* The open slot of a model that is edited, whose file is changed by that. Under the lock. */
 static struct slot *edited(const struct slots *s, const struct item *i)
 {
     struct link *l = table_first(&s->by_path, hash_name(i->path, strlen(i->path)));
     for (; l; l = table_next(l)) {
         struct slot *slot = SLOT_OF(l, by_path);
-        if (slot->tree && !slot->busy && !slot->spent && is_slot_of(slot, i) &&
-            tree_renumbered(slot->tree))
+        if (slot->tree && !slot->spent && is_slot_of(slot, i) && tree_edited(slot->tree))
             return slot;
     }
     return NULL;
@@ -144,15 +143,17 @@ void slot_free(struct slot *slot)
     free(slot->path);
     free(slot->real);
     free(slot->why);
+    buf_free(&slot->notes);
+    renumber_free(&slot->renumber);
     free(slot);
 }
 
 /* Once the kernel has forgotten its nodes; the number is for the same state of the same file only. */
 void slots_drop(struct slots *s, struct slot *slot)
 {
-    if (slot->lookups || slot->uses || slot->tree || slot->busy)
+    if (slot->lookups || slot->uses || slot->tree || slot->busy || slot->notes.len)
         return;
-    if (!slot->spent)
+    if (!slot->spent && !slot->edited)
         numbers_keep(&s->numbers, model_hash(slot->path, slot->stamp), slot->number);
     table_remove(&s->by_number, &slot->by_number);
     table_remove(&s->by_path, &slot->by_path);
@@ -218,6 +219,24 @@ void slot_rouse(struct slots *s, struct slot *slot)
     s->n_rest--;
 }
 
+/* Another file took its place: the first to be closed, at once. */
+static void slot_expire(struct slots *s, struct slot *slot)
+{
+    if (!slot->rests || !(slot->replaced || slot->spent))
+        return;
+    slot_rouse(s, slot);
+    slot->rests = true;
+    slot->newer = s->oldest;
+    if (s->oldest)
+        s->oldest->older = slot;
+    else
+        s->newest = slot;
+    s->oldest = slot;
+    s->n_rest++;
+    slot->used = 0;
+    cond_signal(&s->wake);
+}
+
 void slot_begin(struct slots *s, struct slot *slot, struct tree *t, struct use *ret)
 {
     slot->uses++;
@@ -231,6 +250,7 @@ void slot_let_go(struct slots *s, struct slot *slot)
     if (--slot->uses == 0)
         cond_broadcast(&s->done); /* it may be closed now */
     slot_rest(s, slot);
+    slot_expire(s, slot);
     slots_drop(s, slot);
 }
 
@@ -258,6 +278,19 @@ static void spend(struct slots *s, struct slot *slot)
     lock_take(&s->lock);
     slot->spent = true;
     lock_drop(&s->lock);
+}
+
+/* What is at a path now is `slot`: of other files that were there no room is to be taken any more. Under
+ * the lock. */
+static void replaces(struct slots *s, struct slot *slot, const struct item *i)
+{
+    struct link *l = table_first(&s->by_path, hash_name(i->path, strlen(i->path)));
+    for (struct link *next; l; l = next) {
+        struct slot *other = SLOT_OF(l, by_path);
+        next = table_next(l);
+        other->replaced = other != slot && is_slot_of(other, i);
+        slot_expire(s, other);
+    }
 }
 
 int slot_of(struct slots *s, const struct item *i, uint32_t *ret)
@@ -288,6 +321,7 @@ int slot_of(struct slots *s, const struct item *i, uint32_t *ret)
         slot->st = i->st;
         slot->grant = grant;
         slot->lookups++;
+        replaces(s, slot, i);
         if (why || !slot->failed) {
             free(slot->why);
             slot->why = why;
@@ -319,7 +353,7 @@ void slot_forget(struct slots *s, uint32_t number, uint64_t local, uint64_t n)
         slot->uses++;
     struct tree *t = slot ? slot->tree : NULL;
     lock_drop(&s->lock);
-    if (t)
+    if (t && renumber_in(&slot->renumber, local, &local))
         tree_forget(t, local, n); /* may close a file */
     if (!slot)
         return;

@@ -3,7 +3,8 @@
  * The models of a shelf and its own nodes; private to the shelf.
  *
  * A slot is one state of one model's file (or files): where it is, and what identified it when it was
- * found. It outlives the tree that is opened for it, so that node numbers stay true. It is gone when
+ * found, or when its own edits were written. It outlives the tree that is opened for it, so that node
+ * numbers stay true (renumber.h), and what `--unmount` has to name is known. It is gone when
  * the tree is closed and the kernel has forgotten its nodes; its number is kept (numbers.h) for the
  * same state of the same file, and is never another one's.
  *
@@ -19,6 +20,7 @@
 #include "base/lock.h"
 #include "shelf/numbers.h"
 #include "shelf/place.h"
+#include "shelf/renumber.h"
 #include "shelf/shelf.h"
 #include "shelf/table.h"
 #include "tree/rights.h"
@@ -36,12 +38,16 @@
 struct slot {
     struct link by_number, by_path; /* protected */
     uint32_t number;
-    uint64_t stamp;       /* hash of what identified the file, or all files */
     char *path;           /* owned; where it is opened */
     char *real;           /* owned; the real path; NULL if there was none */
     size_t shards, above; /* as of struct item, and these: */
     bool store, behind;
     /* Protected: */
+    uint64_t stamp;           /* hash of what identifies the file, or all files */
+    struct renumber renumber; /* constant while it is in use */
+    struct buf notes;         /* while it is closed: what is not in the file (live/unsaved.h) */
+    bool edited;              /* its own edits have changed the file */
+    bool replaced;            /* another file was found at its path: it is closed at once */
     struct stat st;
     struct grant grant;       /* its access rights, as of the last lookup */
     char *why;                /* owned; why it cannot be opened; NULL: it can, as far as is known */

@@ -3,6 +3,7 @@
 #include "base/thread.h"
 #include "base/when.h"
 #include "base/lock.h"
+#include "live/unsaved.h"
 #include "shelf/slots.h"
 
 #include <errno.h>
@@ -14,32 +15,44 @@
 
 /* ---- close ---- */
 
-/* Lines about a model, with its path below the shelf's folder before each. */
-static void add_lines(const struct slots *s, const struct slot *slot, const struct buf *lines,
-                      struct buf *out)
+/* A line for each note about a model, with its path below the shelf's folder; they are said once. */
+static void add_lines(struct slots *s, struct slot *slot)
 {
-    const char *name = slot->path, *p = buf_text(lines), *end = buf_text_end(lines);
+    const char *name = slot->path;
     char shown[SHOW_MAX];
     if (reach_holds(s->reach, name))
         name += strlen(s->reach->path) + (s->reach->path[1] != '\0');
     (void)show(shown, name, strlen(name));
-    for (const char *next; p && p < end; p = next) {
-        const char *stop = memchr(p, '\n', (size_t)(end - p));
-        next = stop ? stop + 1 : end;
-        buf_printf(out, "%s: ", shown);
-        buf_add(out, p, (size_t)(next - p));
+    for (struct note n = {0}; unsaved_next(&slot->notes, &n);)
+        buf_printf(&s->unsaved, "%s: %s: %s\n", shown, n.path, n.why);
+    buf_free(&slot->notes);
+}
+
+/* Those of other files that were at its path before. */
+static void drop_older_notes(struct slots *s, const struct slot *slot)
+{
+    struct link *l = table_first(&s->by_path, slot->by_path.hash);
+    for (struct link *next; l; l = next) {
+        struct slot *other = SLOT_OF(l, by_path);
+        next = table_next(l);
+        if (other == slot || other->tree || other->busy || strcmp(other->path, slot->path) != 0)
+            continue;
+        buf_free(&other->notes);
+        slots_drop(s, other);
     }
 }
 
 /* A tree that was taken out of its slot, which stays meanwhile. Without the lock. */
-static void close_tree(struct slots *s, const struct slot *slot, struct tree *t)
+static void close_tree(struct slots *s, struct slot *slot, struct tree *t)
 {
-    CLEANUP(buf_free) struct buf unsaved = BUF_INIT;
+    struct buf notes = BUF_INIT;
     int e = tree_finish(t);
-    tree_unsaved(t, &unsaved);
+    tree_notes(t, &notes);
     lock_take(&s->lock);
     s->failed = s->failed ? s->failed : e;
-    add_lines(s, slot, &unsaved, &s->unsaved);
+    slot->notes = notes;
+    if (notes.len)
+        drop_older_notes(s, slot);
     lock_drop(&s->lock);
     tree_close(t);
 }
@@ -66,11 +79,17 @@ static void enlist(struct slots *s, struct slot *slot)
     s->n_open++;
 }
 
-/* Take the tree out of a slot. Another one under the same numbers must show the same. */
+/* Take the tree out of a slot. The next one shows the same under the same numbers. */
 static struct tree *take_out(struct slots *s, struct slot *slot)
 {
     struct tree *t = slot->tree;
-    slot->spent |= tree_renumbered(t);
+    if (!s->stop) {
+        struct tree_left left;
+        tree_leave(t, &left);
+        slot->stamp = left.identity;
+        slot->edited |= left.edited;
+        slot->spent |= renumber_after(&slot->renumber, &left) < 0;
+    }
     slot->tree = NULL;
     unlist(s, slot);
     return t;
@@ -79,7 +98,10 @@ static struct tree *take_out(struct slots *s, struct slot *slot)
 /* Close a slot that is busy with that, if it may be closed: its tree is asked without the lock. */
 static void close_slot(struct slots *s, struct slot *slot)
 {
-    bool idle = tree_idle(slot->tree);
+    lock_take(&s->lock);
+    bool old = slot->spent || slot->replaced || slot->used <= slots_now() - SLOT_IDLE;
+    lock_drop(&s->lock);
+    bool idle = tree_idle(slot->tree, old); /* programs that save a file may need their helpers */
     lock_take(&s->lock);
     bool closed = s->stop || (idle && slot->uses == 0); /* nobody came meanwhile */
     struct tree *t = closed ? take_out(s, slot) : NULL;
@@ -269,6 +291,7 @@ static int open_slot(struct slots *s, struct slot *slot, struct err *e)
     cond_broadcast(&s->done);
     if (r == 0) {
         slot->tree = t;
+        tree_recall(t, &slot->notes);
         enlist(s, slot);
         free(slot->why);
         slot->why = NULL;
@@ -393,6 +416,9 @@ int slots_finish(struct slots *s)
         close_slot(s, slot);
         lock_take(&s->lock);
     }
+    for (size_t i = 0; i < s->by_number.room; i++)
+        for (struct link *l = s->by_number.bucket[i]; l; l = l->next)
+            add_lines(s, SLOT_OF(l, by_number));
     int failed = s->failed;
     lock_drop(&s->lock);
     return failed;

@@ -444,6 +444,19 @@ static void note_refusal(struct tree *t, const struct err *e)
     lock_drop(&t->newest.lock);
 }
 
+/* What an edit of before was refused for is known as ever, or, without memory, at the end. */
+static void recall(struct tree *t, struct live *l)
+{
+    lock_take(&t->newest.lock);
+    struct buf notes = t->notes;
+    t->notes = BUF_INIT;
+    lock_drop(&t->newest.lock);
+    (void)live_recall(l, &notes);
+    lock_take(&t->newest.lock);
+    t->notes = notes;
+    lock_drop(&t->newest.lock);
+}
+
 /* With the lock `beginning`. */
 static int begin(struct tree *t, struct err *e)
 {
@@ -453,10 +466,12 @@ static int begin(struct tree *t, struct err *e)
         r = err_set(e, -ENOMEM, "no memory");
     if (r == 0)
         r = live_start(l, e);
-    if (r < 0)
+    if (r < 0) {
         live_close(l);
-    else
-        atomic_store(&t->live, l);
+        return r;
+    }
+    recall(t, l);
+    atomic_store(&t->live, l);
     return r;
 }
 

@@ -181,12 +181,6 @@ void tree_abandon(struct tree *t)
         live_abandon(t->live);
 }
 
-void tree_unsaved(struct tree *t, struct buf *out)
-{
-    if (t->live)
-        live_unsaved(t->live, out);
-}
-
 static void add_backup(const struct tree *t, const struct edit_file *f, struct buf *out)
 {
     CLEANUP(buf_free) struct buf name = BUF_INIT;

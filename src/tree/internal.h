@@ -50,6 +50,7 @@ struct tree {
     bool busy;             /* read-only, and another process has the lock */
     enum { DISK_UNKNOWN, DISK_NOT_SHOWN, DISK_SHOWN } disk; /* may programs read its own file */
     char refusal[512];      /* why it could not be begun; protected by the lock of `newest` */
+    struct buf notes;       /* of a tree before, until live_recall() takes them; the same lock */
     struct keeper *history; /* of `live`; NULL: none is kept */
     /* Protected by the lock of `newest`, as is the id of `opened` and `others`: */
     struct held_table held; /* views of the whole that the kernel knows, open files of tensors */
@@ -80,6 +81,10 @@ int begin_editing(struct tree *t, struct live **ret);
 /* True if programs may read the model's own file. That is decided once: when editing begins, or when
  * it is first asked. The disk may be asked. */
 bool begin_shows_disk(struct tree *t);
+
+/* The note of a path (live/unsaved.h), while nothing is edited yet; to forget it. */
+void note_of(struct tree *t, const char *folder, const char *name, struct buf *out);
+void note_forget(struct tree *t, const char *folder, const char *name);
 
 /* Make a snapshot of the accepted edits, unless one exists. Rarely fails. */
 int tree_freshen(struct tree *t);

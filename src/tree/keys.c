@@ -212,12 +212,16 @@ static int facts_fixed(const struct snapshot *g, uint32_t number, struct live_fa
     return 0;
 }
 
-/* Why the first edit could not be begun is said of each key. */
+/* Why the first edit could not be begun is said of each key; and what an edit of before was refused for. */
 static void add_refusal(struct tree *t, struct live_facts *ret)
 {
+    char name[TREE_NAME_MAX + 1];
     lock_take(&t->newest.lock);
     buf_str(&ret->error, t->refusal);
     lock_drop(&t->newest.lock);
+    (void)name_encode(buf_text(&ret->key), ret->key.len, name);
+    if (!ret->error.len)
+        note_of(t, "", name, &ret->error);
 }
 
 int keys_forgive(struct tree *t, uint32_t number)
@@ -225,9 +229,16 @@ int keys_forgive(struct tree *t, uint32_t number)
     struct live *l = atomic_load(&t->live);
     if (l)
         return live_forgive(l, number);
+    CLEANUP(view_free) struct view v = newest_view(&t->newest);
     lock_take(&t->newest.lock);
     t->refusal[0] = '\0';
     lock_drop(&t->newest.lock);
+    if (check_fixed(v.snap, number) == 0) {
+        const struct gguf_kv *kv = &v.snap->gguf->kv[number];
+        char name[TREE_NAME_MAX + 1];
+        (void)name_encode(gguf_key(v.snap->gguf, kv), kv->key_len, name);
+        note_forget(t, "", name);
+    }
     return 0;
 }
 

@@ -13,6 +13,7 @@
 #include <errno.h>
 
 #include "base/bytes.h"
+#include "live/unsaved.h"
 #include "tree/state.h"
 
 /* ---- what a node is ---- */
@@ -213,10 +214,20 @@ void tree_let_go(struct tree *t, struct held *h)
     lock_drop(&t->newest.lock);
 }
 
+/* While nothing is edited: of the tree before. */
+static struct live_counts count_notes(struct tree *t)
+{
+    struct live_counts c = {0};
+    LOCKED(&t->newest.lock);
+    for (struct note n = {0}; unsaved_next(&t->notes, &n);)
+        c.refused++;
+    return c;
+}
+
 static struct live_counts counts(struct tree *t)
 {
     struct live *l = atomic_load(&t->live);
-    struct live_counts c = l ? live_count(l) : (struct live_counts){0};
+    struct live_counts c = l ? live_count(l) : count_notes(t);
     c.changed = c.changed || begin_is_changed(t, l);
     return c;
 }

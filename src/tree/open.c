@@ -220,6 +220,7 @@ void tree_close(struct tree *t)
     begin_close(t);
     shards_free(&t->shards);
     rights_free(&t->rights);
+    buf_free(&t->notes);
     model_free(&t->model);
     texts_free(&t->texts);
     free(t->name);
@@ -260,27 +261,10 @@ const char *tree_warning(const struct tree *t, unsigned i)
     return NULL;
 }
 
-/* Of what is edited: nothing is pending, nothing was refused, and there are keys only. */
-static bool is_all_stored(struct live *l)
-{
-    char name[TREE_NAME_MAX + 1];
-    struct live_list list = {0};
-    struct live_attr a;
-    struct live_counts c = live_count(l);
-    bool stored = !c.pending && !c.refused && live_list(l, &list) == 0;
-    for (uint64_t i = 0; stored && live_list_at(l, &list, &i, false, name, &a) > 0; i++) {
-        struct live_facts f = {0};
-        stored = !a.link && live_facts(l, a.number, &f) == 0 && !f.helper;
-        live_facts_free(&f);
-    }
-    live_list_free(&list);
-    return stored;
-}
-
-bool tree_idle(struct tree *t)
+bool tree_idle(struct tree *t, bool helpers)
 {
     struct live *l = atomic_load(&t->live);
-    return atomic_load(&t->open) == 0 && (!l || is_all_stored(l));
+    return atomic_load(&t->open) == 0 && (!l || live_idle(l, helpers));
 }
 
 bool tree_edits(struct tree *t, dev_t dev, ino_t ino)
@@ -294,13 +278,48 @@ uint64_t tree_identity(const struct tree *t)
     return t->identity;
 }
 
-/* The first state of the mount has number 1 in each tree. */
-bool tree_renumbered(struct tree *t)
+bool tree_edited(const struct tree *t)
 {
-    lock_take(&t->newest.lock);
-    bool same = t->states == 0 || (t->states == 1 && t->state == 0);
-    lock_drop(&t->newest.lock);
-    return !same || atomic_load(&t->live);
+    return atomic_load(&t->live) != NULL;
+}
+
+/* Of what is edited as it was written last, of all else as it was opened. */
+static uint64_t identity_left(struct tree *t)
+{
+    uint64_t identity = 0;
+    for (size_t i = 0; i < (t->shards.n ? t->shards.n : 1); i++) {
+        const struct edit_id *id = i == 0            ? &t->model.file.id
+                                   : i < t->n_shard  ? &t->shard[i].file.id
+                                   : i < t->n_others ? &t->others[i].id
+                                                     : &(struct edit_id){0};
+        const struct stat st = {
+            .st_dev = id->dev, .st_ino = id->ino, .st_size = (off_t)id->size, .st_mtim = id->mtime};
+        identity = tree_identity_with(identity, &st);
+    }
+    return identity;
+}
+
+/* The first state of the mount has number 1 in each tree. */
+static bool is_counted(const struct tree *t)
+{
+    return t->states > 1 || (t->states == 1 && t->state != 0);
+}
+
+void tree_leave(struct tree *t, struct tree_left *ret)
+{
+    struct live *l = atomic_load(&t->live);
+    struct live_given given = l ? live_given(l) : (struct live_given){0};
+    *ret = (struct tree_left){.identity = l ? identity_left(t) : t->identity,
+                              .edited = l != NULL,
+                              .keys = given.keys,
+                              .tensors = atomic_load(&t->newest.numbers)};
+    LOCKED(&t->newest.lock);
+    struct snapshot *g = t->newest.view.snap;
+    ret->wholes = given.snapshots;
+    if ((l || is_counted(t)) && t->states >= ret->wholes)
+        ret->wholes = t->states + 1;
+    ret->ids = ids_ref(g->ids);
+    ret->n = g->gguf->n_tensors;
 }
 
 int tree_statfs(struct tree *t, struct statvfs *ret)

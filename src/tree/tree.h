@@ -92,12 +92,26 @@ void tree_close(struct tree *t);
 
 /*
  * For a mount of many models, which closes a tree that is not used and opens it again when it is
- * asked for. tree_idle(): nothing is open, and to close it would lose nothing. tree_identity(): a
- * number that is another one when a file of the model is. If two trees have the same, and the one
- * before was not tree_renumbered(), they give each node the same number; else the later one needs
- * another slot (ino.h).
+ * asked for. tree_idle(): nothing is open, and to close it would lose nothing but, if they may be lost,
+ * helpers in metadata/ and beside views. tree_identity(): a number that is another one when a file of the
+ * model is. tree_leave(): what the next tree of the same files needs so that no number of a node
+ * changes its meaning.
  */
-bool tree_idle(struct tree *t);
+bool tree_idle(struct tree *t, bool helpers);
+struct tree_left {
+    uint64_t identity; /* of the files as this tree left them */
+    bool edited;
+    uint32_t wholes,
+        keys;        /* so many numbers it has given to views of the whole, and to keys; 0: those
+                              of the next tree mean the same */
+    struct ids *ids; /* a reference: the tensors of what it left */
+    uint32_t n, tensors; /* how many these are; so many numbers it has given to tensors */
+};
+void tree_leave(struct tree *t, struct tree_left *ret);
+/* Notes (live/unsaved.h) of what is not in the file: to be handed over, too. */
+void tree_notes(struct tree *t, struct buf *notes);
+/* Before anything else is done with a tree: those that another one has left, which it takes. */
+void tree_recall(struct tree *t, struct buf *notes);
 /* True if this is the file that is edited, so that it has the writer's lock. */
 bool tree_edits(struct tree *t, dev_t dev, ino_t ino);
 /* True if another program changed the model's file. The disk is asked. */
@@ -105,7 +119,8 @@ bool tree_changed(struct tree *t);
 uint64_t tree_identity(const struct tree *t);
 /* How it comes about: from 0, with each file of the model that is open, in order. */
 uint64_t tree_identity_with(uint64_t identity, const struct stat *st);
-bool tree_renumbered(struct tree *t);
+/* True if editing has begun: then another program may have changed the file, or this tree. */
+bool tree_edited(const struct tree *t);
 
 /* True if metadata can be edited; if not, why. */
 bool tree_writable(const struct tree *t);

@@ -4,6 +4,7 @@
 changes while it is mounted."""
 import contextlib
 import errno
+import fcntl
 import json
 import os
 import struct
@@ -327,6 +328,16 @@ class Live(Shelf):
             self.assertEqual(descriptors(at), before)
 
 
+def locked(path):
+    """True if a process has the writer's lock of a model."""
+    with open(path, 'rb') as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
 @needs_gate
 class Unused(Shelf):
     """The clock of the program is the test's: nothing waits for a time."""
@@ -361,6 +372,42 @@ class Unused(Shelf):
             self.assertEqual(editlib.read(at + '/m01.gguf', 'general.name'), b'Pending\n')
             self.assertEqual([os.stat(f'{at}/m{i:02}.gguf/info').st_ino for i in range(2, 30)], numbers[2:])
             held.close()
+
+    def a_minute_later(self, at):
+        """Another model is opened then: the clock is looked at. A file that was closed is released late."""
+        self.minutes += 1
+        self.at(61 * self.minutes)
+        return mountlib.get(f'{at}/m{self.minutes % 2:02}.gguf/info')
+
+    def test_closed_after_edits(self):
+        """A shell that stands in a model which was edited, or in a tensor, goes on; a write that was refused,
+        or a helper that is left, keeps the model from no other program, and is named at the end."""
+        self.clock = mountlib.path('clock-edits')
+        self.minutes = 0
+        path = self.put('m.gguf')
+        for i in range(2):
+            self.put(f'm{i:02}.gguf')
+        gate = Gate(self.clock)
+        self.at(0)
+        before = os.getcwd()
+        self.addCleanup(os.chdir, before)
+        with gate.before('GATE_CLOCK'), Mount(self.top, '-o', 'commit=close,tensors=edit') as at:
+            for i, place in enumerate(('metadata', 'tensors/blk.0.attn_q.weight')):
+                os.chdir(f'{at}/m.gguf/{place}')
+                editlib.write(at + '/m.gguf', 'general.author', f'first {i}')
+                with open(at + '/m.gguf/metadata/stray', 'w', encoding='ascii') as file:
+                    file.write('x')
+                self.refused(errno.EINVAL, editlib.write, at + '/m.gguf', 'llama.context_length', 'x')
+                editlib.until(lambda: self.a_minute_later(at) and not locked(path))
+                self.assertIn('raw' if i else 'general.author', os.listdir('.'))
+                self.assertIn(f'first {i}\n', mountlib.get(at + '/m.gguf/metadata/general.author').decode())
+                with Mount(path) as alone:
+                    editlib.write(alone, 'general.author', f'alone {i}')
+                os.chdir(before)
+            done = run(GGUFS, '--unmount', at)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn('not saved: m.gguf: llama.context_length: ', done.err)
+            self.assertIn('not saved: m.gguf: stray: ', done.err)
 
 
 if __name__ == '__main__':

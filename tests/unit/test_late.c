@@ -313,7 +313,7 @@ static void test_read_only(void)
     drop_place(&p);
 }
 
-/* What is open, pending, refused or in memory only keeps a tree from being closed. */
+/* What is open or pending keeps a tree from being closed, and a helper for a while. */
 static void test_idle(void)
 {
     struct place p = new_place("one");
@@ -324,53 +324,62 @@ static void test_idle(void)
     struct tree *t = image_tree(p.model, &o);
     const struct tree_image m = {.t = t};
     struct tree_file *f = NULL;
-    CU_ASSERT_TRUE(tree_idle(t));
+    CU_ASSERT_TRUE(tree_idle(t, false));
     CU_ASSERT_EQUAL(tree_open_file(t, image_node(&m, "metadata/a.b"), O_RDONLY, &f), 0);
-    CU_ASSERT_FALSE(tree_idle(t));
+    CU_ASSERT_FALSE(tree_idle(t, false));
     (void)tree_release(t, f);
     CU_ASSERT_EQUAL(tree_opendir(t, INO_ROOT, &d), 0);
-    CU_ASSERT_FALSE(tree_idle(t));
+    CU_ASSERT_FALSE(tree_idle(t, false));
     tree_closedir(d);
-    CU_ASSERT_TRUE(tree_idle(t));
+    CU_ASSERT_TRUE(tree_idle(t, false));
     CU_ASSERT_EQUAL(do_write(t, "a.b", "2\n", 2), 0);
-    CU_ASSERT_FALSE(tree_idle(t));
+    CU_ASSERT_FALSE(tree_idle(t, false));
     CU_ASSERT_EQUAL(do_sync(t), 0);
-    CU_ASSERT_TRUE(tree_idle(t));
+    CU_ASSERT_TRUE(tree_idle(t, false));
     CU_ASSERT_EQUAL(do_write(t, "a.b", "x\n", 2), -EINVAL);
-    CU_ASSERT_FALSE(tree_idle(t));
+    CU_ASSERT_TRUE(tree_idle(t, false));
     CU_ASSERT_EQUAL(do_write(t, "a.b", "3\n", 2), 0);
     CU_ASSERT_EQUAL(do_sync(t), 0);
-    CU_ASSERT_TRUE(tree_idle(t));
+    CU_ASSERT_TRUE(tree_idle(t, false));
     CU_ASSERT_EQUAL(do_write(t, "stray", "text\n", 5), 0);
-    CU_ASSERT_FALSE(tree_idle(t));
+    CU_ASSERT_FALSE(tree_idle(t, false));
+    CU_ASSERT_TRUE(tree_idle(t, true));
     CU_ASSERT_EQUAL(do_unlink(t, "stray"), 0);
-    CU_ASSERT_TRUE(tree_idle(t));
+    CU_ASSERT_TRUE(tree_idle(t, false));
     CU_ASSERT_EQUAL(do_mkdir_tensor(t, "made"), 0);
-    CU_ASSERT_FALSE(tree_idle(t));
+    CU_ASSERT_FALSE(tree_idle(t, false));
     CU_ASSERT_EQUAL(do_rmdir_tensor(t, "made"), 0);
-    CU_ASSERT_TRUE(tree_idle(t));
+    CU_ASSERT_TRUE(tree_idle(t, false));
     CU_ASSERT_EQUAL(tree_finish(t), 0);
     tree_close(t);
     drop_place(&p);
 }
 
-/* A tree that is opened again may have the slot of the one before if nothing was numbered anew. */
+/* A tree that is opened again has the numbers of the one before if nothing was edited; else it knows how
+ * many that gave. */
 static void test_again(void)
 {
+    struct tree_left left;
     struct place p = new_place("one");
     struct tree *t = image_tree(p.model, &late), *again = image_tree(p.model, &late);
     const struct tree_image m = {.t = t}, n = {.t = again};
     (void)image_node(&m, "info");
     (void)image_node(&m, "tensors/t/f32");
-    CU_ASSERT_FALSE(tree_renumbered(t));
+    tree_leave(t, &left);
+    CU_ASSERT_FALSE(left.edited);
+    CU_ASSERT_TRUE(left.keys == 0 && left.wholes == 0 && !left.ids);
+    CU_ASSERT_EQUAL(left.tensors, left.n);
+    CU_ASSERT_EQUAL(left.identity, tree_identity(t));
     CU_ASSERT_EQUAL(tree_identity(t), tree_identity(again));
     CU_ASSERT_EQUAL(image_node(&m, "metadata/a.b"), image_node(&n, "metadata/a.b"));
     CU_ASSERT_EQUAL(image_node(&m, "info"), image_node(&n, "info"));
     tree_close(again);
     CU_ASSERT_EQUAL(do_write(t, "a.b", "2\n", 2), 0);
-    CU_ASSERT_TRUE(tree_renumbered(t));
     CU_ASSERT_EQUAL(tree_finish(t), 0);
+    tree_leave(t, &left);
+    CU_ASSERT_TRUE(left.edited && left.keys > 0 && left.wholes > 1 && !left.ids);
     again = image_tree(p.model, &late);
+    CU_ASSERT_EQUAL(left.identity, tree_identity(again));
     CU_ASSERT_NOT_EQUAL(tree_identity(t), tree_identity(again));
     tree_close(again);
     tree_close(t);

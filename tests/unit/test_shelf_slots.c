@@ -54,12 +54,13 @@ static uint8_t *image(const char *name, size_t *n)
     build_str(&b, "general.architecture", "llama");
     build_str(&b, "general.name", name);
     build_tensor(&b, "t", 0, (uint64_t[]){8}, 1, NULL, 32);
+    build_tensor(&b, "u", 0, (uint64_t[]){8}, 1, NULL, 32);
     return build_finish(&b, n);
 }
 
-static void setup(void)
+static void setup_with(const struct tree_options *tree)
 {
-    struct shelf_options o = {.tree = {.commit = LIVE_COMMIT_SYNC}};
+    struct shelf_options o = {.tree = *tree};
     size_t n;
     uint8_t *bytes = image("Old name", &n);
     (void)strcpy(top, "/tmp/ggufs-slots-XXXXXX");
@@ -71,6 +72,11 @@ static void setup(void)
     }
     free(bytes);
     CU_ASSERT_EQUAL_FATAL(shelf_open(top, &o, &shelf, NULL), 0);
+}
+
+static void setup(void)
+{
+    setup_with(&(struct tree_options){.commit = LIVE_COMMIT_SYNC});
 }
 
 static void teardown(void)
@@ -302,7 +308,186 @@ static void test_unopened_file(void)
     teardown();
 }
 
+/* ---- closed after edits ---- */
+
+static void wait_until_closed(void)
+{
+    struct slots *s = &shelf->slots;
+    lock_take(&s->lock);
+    while (s->closing)
+        (void)lock_wait(&s->lock, &s->done, NULL);
+    lock_drop(&s->lock);
+}
+
+/* A minute passes: all models are closed when another one is opened. */
+static void grow_old(uint64_t node)
+{
+    lock_take(&shelf->slots.lock);
+    const struct slot *slot = slot_of_node(node);
+    for (struct slot *each = shelf->slots.oldest; each; each = each->newer)
+        each->used -= 2 * SLOT_IDLE;
+    lock_drop(&shelf->slots.lock);
+    (void)node_of(MANY - 1, "info");
+    wait_until_closed();
+    CU_ASSERT_PTR_NULL(slot->tree);
+    lock_take(&shelf->slots.lock);
+    shelf->slots.oldest->used -= 2 * SLOT_IDLE;
+    lock_drop(&shelf->slots.lock);
+    (void)node_of(MANY - 2, "info"); /* so that both are closed the next time */
+    wait_until_closed();
+}
+
+static int write_text(uint64_t node, const char *text)
+{
+    struct tree_wait w;
+    struct shelf_file *f;
+    int r = shelf_open_file(shelf, node, O_WRONLY | O_TRUNC, &f);
+    if (r < 0)
+        return r;
+    r = shelf_write(f, 0, text, strlen(text));
+    int closed = tree_waited(&w, shelf_flush(f, tree_wait(&w)));
+    (void)shelf_release(f);
+    return r < 0 ? r : closed;
+}
+
+static int sync_folder(uint64_t node)
+{
+    struct tree_wait w;
+    return tree_waited(&w, shelf_fsyncdir(shelf, node, tree_wait(&w)));
+}
+
+static uint64_t child(uint64_t dir, const char *name)
+{
+    struct tree_entry e = {0};
+    CU_ASSERT_EQUAL(shelf_lookup(shelf, dir, name, &e), 0);
+    return e.node;
+}
+
+/* The kernel keeps nodes of folders: a process may be in one. No number means something else later. */
+static void test_numbers_stay(void)
+{
+    struct tree_entry e;
+    setup_with(&(struct tree_options){.commit = LIVE_COMMIT_SYNC, .tensors = true});
+    uint64_t model = node_of(0, ""), keys = node_of(0, "metadata"), tensors = node_of(0, "tensors"),
+             t = node_of(0, "tensors/t"), u = node_of(0, "tensors/u"),
+             raw = node_of(0, "tensors/u/raw");
+    for (unsigned round = 0; round < 3; round++) {
+        uint64_t name = child(keys, "general.name"), info = child(model, "info");
+        CU_ASSERT_EQUAL(write_text(name, round % 2 ? "1\n" : "2\n"), 0);
+        if (round < 2)
+            CU_ASSERT_EQUAL(shelf_rmdir(shelf, tensors, round ? "new" : "t"), 0);
+        if (round == 0)
+            CU_ASSERT_EQUAL(shelf_rename(shelf, tensors, "u", tensors, "v", 0, NULL), 0);
+        CU_ASSERT_EQUAL(sync_folder(keys), 0);
+        grow_old(model);
+        CU_ASSERT_EQUAL(shelf_getattr(shelf, keys, NULL, &e), 0);
+        CU_ASSERT_EQUAL(child(tensors, "v"), u);
+        CU_ASSERT_EQUAL(child(u, "raw"), raw);
+        CU_ASSERT_EQUAL(shelf_getattr(shelf, t, NULL, &e), -ESTALE);
+        CU_ASSERT_EQUAL(shelf_getattr(shelf, name, NULL, &e), -ESTALE);
+        CU_ASSERT_NOT_EQUAL(child(keys, "general.name"), name);
+        CU_ASSERT_NOT_EQUAL(child(model, "info"), info);
+        CU_ASSERT_EQUAL(node_of(0, ""), model); /* by its path, too */
+        if (round == 0) {
+            CU_ASSERT_EQUAL(shelf_mkdir(shelf, tensors, "new", &e), 0);
+            CU_ASSERT_NOT_EQUAL(e.node, t);
+        }
+    }
+    CU_ASSERT_EQUAL(shelf_finish(shelf), 0);
+    teardown();
+}
+
+static bool error_is(uint64_t node, const char *words)
+{
+    CLEANUP(buf_free) struct buf out = BUF_INIT;
+    int r = shelf_getxattr(shelf, node, "user.gguf.error", &out);
+    buf_char(&out, '\0');
+    return words ? r == 0 && strstr((char *)out.data, words) : r == -ENODATA;
+}
+
+static bool is_unsaved(const char *words)
+{
+    CLEANUP(buf_free) struct buf out = BUF_INIT;
+    shelf_unsaved(shelf, &out);
+    buf_char(&out, '\0');
+    return words ? strstr((char *)out.data, words) != NULL : out.len == 1;
+}
+
+/* A write that was refused keeps no model open; it is named until it is mended. */
+static void test_refused(void)
+{
+    setup();
+    for (unsigned i = 0; i < 3; i++) {
+        uint64_t keys = node_of(i, "metadata");
+        CU_ASSERT_EQUAL(write_text(child(keys, "general.name"), "\xff\n"), -EILSEQ);
+        grow_old(keys);
+        CU_ASSERT_TRUE(error_is(child(keys, "general.name"), "UTF-8"));
+        CU_ASSERT_TRUE(error_is(child(keys, "general.architecture"), NULL));
+        grow_old(keys); /* opened, and not edited */
+    }
+    CU_ASSERT_EQUAL(write_text(node_of(0, KEY), "Good\n"), 0);
+    CU_ASSERT_TRUE(error_is(node_of(0, KEY), NULL));
+    CU_ASSERT_EQUAL(shelf_removexattr(shelf, node_of(1, KEY), "user.gguf.error"), 0);
+    CU_ASSERT_EQUAL(write_text(node_of(2, "metadata/general.architecture"), "x\n"), 0);
+    CU_ASSERT_EQUAL(shelf_finish(shelf), 0);
+    CU_ASSERT_FALSE(is_unsaved("m0.gguf"));
+    CU_ASSERT_FALSE(is_unsaved("m1.gguf"));
+    CU_ASSERT_TRUE(is_unsaved("m2.gguf: general.name: "));
+    teardown();
+}
+
+/* A helper keeps its model open for a minute. */
+static void test_helper(void)
+{
+    struct tree_entry e;
+    struct shelf_file *f;
+    setup();
+    uint64_t keys = node_of(0, "metadata");
+    CU_ASSERT_EQUAL(shelf_create(shelf, keys, "stray", O_WRONLY, &e, &f), 0);
+    CU_ASSERT_EQUAL(shelf_release(f), 0);
+    look_at(1, MANY - 2);
+    wait_until_closed();
+    CU_ASSERT_EQUAL(child(keys, "stray"), e.node);
+    grow_old(keys);
+    CU_ASSERT_EQUAL(shelf_lookup(shelf, keys, "stray", &e), -ENOENT);
+    CU_ASSERT_EQUAL(shelf_finish(shelf), 0);
+    CU_ASSERT_TRUE(is_unsaved("m0.gguf: stray: it is not a key name"));
+    teardown();
+}
+
+/* Of a file that was replaced nothing stays open, and of each path what was refused last is named. */
+static void test_replaced(void)
+{
+    char new[128];
+    size_t n;
+    setup();
+    (void)snprintf(new, sizeof(new), "%s/new", top);
+    for (unsigned i = 0; i < 5; i++) {
+        CU_ASSERT_EQUAL(write_text(node_of(0, KEY), "\xff\n"), -EILSEQ);
+        uint8_t *bytes = image("Their name", &n);
+        int fd = open(new, O_WRONLY | O_CREAT | O_EXCL, 0600);
+        CU_ASSERT_EQUAL_FATAL(write(fd, bytes, n), (ssize_t)n);
+        (void)close(fd);
+        free(bytes);
+        CU_ASSERT_EQUAL(rename(new, path_of(0)), 0);
+        (void)node_of(0, KEY);
+        lock_take(&shelf->slots.lock);
+        while (shelf->slots.n_open > 1)
+            (void)lock_wait(&shelf->slots.lock, &shelf->slots.done, NULL);
+        lock_drop(&shelf->slots.lock);
+    }
+    CU_ASSERT_EQUAL(shelf_finish(shelf), 0);
+    CU_ASSERT_TRUE(is_unsaved("m0.gguf: general.name: "));
+    CU_ASSERT_EQUAL(memchr(shelf->slots.unsaved.data, '\n', shelf->slots.unsaved.len),
+                    shelf->slots.unsaved.data + shelf->slots.unsaved.len - 1);
+    teardown();
+}
+
 static CU_TestInfo tests[] = {
+    {"numbers stay when a model is closed", test_numbers_stay},
+    {"a write that was refused", test_refused},
+    {"a helper that is left", test_helper},
+    {"files that are replaced", test_replaced},
     {"the end while models are closed", test_finish_while_closing},
     {"the least used is closed", test_least_used},
     {"a lookup among open models", test_lookup_among_open},

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Notes about edits that are not in the file: a path in the model ("metadata/" is left out) and why, as
+ * texts one behind the other, each with its NUL. So they outlive the model that is open (live_recall()).
+ *
+ *     for (struct note n = {0}; unsaved_next(&notes, &n);) ... n.path, n.why ...
+ *
+ * Threads: those of the buffer.
+ */
+#ifndef LIVE_UNSAVED_H
+#define LIVE_UNSAVED_H
+
+#include <stdbool.h>
+
+#include "base/buf.h"
+
+/* Before the path of a tensor. */
+#define UNSAVED_TENSOR "tensors/"
+
+struct note {
+    const char *path, *why;
+    size_t next; /* where the one behind it is */
+};
+
+void unsaved_add(struct buf *notes, const char *folder, const char *name, const char *why);
+/* False: there are no more. */
+bool unsaved_next(const struct buf *notes, struct note *n);
+/* The first of a path. False: no such note exists. */
+bool unsaved_find(const struct buf *notes, const char *path, struct note *ret);
+/* Take out those of a path. */
+void unsaved_drop(struct buf *notes, const char *path);
+/* A line of each: "PATH: WHY". */
+void unsaved_lines(const struct buf *notes, struct buf *out);
+
+#endif
