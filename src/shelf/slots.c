@@ -27,10 +27,11 @@ static int stamp_file(struct reach *r, const struct found *dir, const char *name
 {
     struct found f = FOUND_NONE;
     int is = name ? reach_open(r, dir, name, REACH_LINKS, &f) : -ENOMEM;
-    if (is != -ENOMEM)
-        *stamp = tree_identity_with(*stamp, is == 0 ? &f.st : &(struct stat){.st_size = is});
+    if (is == -ENOMEM || is == -EMFILE || is == -ENFILE) /* this says nothing of the file */
+        return is;
+    *stamp = tree_identity_with(*stamp, is == 0 ? &f.st : &(struct stat){.st_size = is});
     reach_close(&f);
-    return is == -ENOMEM ? is : 0;
+    return 0;
 }
 
 /* The number of the file of a split model that is `first`, or the next one that the folder has;

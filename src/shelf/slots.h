@@ -32,6 +32,9 @@
 #define SLOT_PATIENCE 1000
 /* Models that are kept open although nothing in them is in use: each takes some descriptors. */
 #define SLOTS_IDLE_MAX 64
+/* Of the descriptors that the process may have, what models may take that are not in use: a part of so
+ * many. */
+#define SLOTS_FILES_PART 2
 /* Seconds for which a model that could not be opened is not tried again. */
 #define SLOT_RETRY 2
 
@@ -72,6 +75,8 @@ struct slots {
     uint32_t last;                   /* number that was given */
     struct slot *open;               /* a list */
     unsigned n_open;
+    size_t files, files_closing;  /* descriptors that these take, about; and those being closed */
+    size_t files_most;            /* what the former may take where models are not in use */
     struct slot *oldest, *newest; /* of those that rest, by their last use */
     unsigned n_rest;
     struct crew *writer;    /* owned: whose thread writes all models; started with the first edit */

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <syslog.h>
 
 /* ---- close ---- */
@@ -57,6 +58,14 @@ static void close_tree(struct slots *s, struct slot *slot, struct tree *t)
     tree_close(t);
 }
 
+/* Descriptors that an open model takes, about: of each file one to read and one to edit, its folders and
+ * that of the history. */
+static size_t files_of(const struct slots *s, const struct slot *slot)
+{
+    size_t shards = slot->shards ? slot->shards : 1;
+    return 6 + (s->opt->tree.tensors ? 2 * shards : shards);
+}
+
 static void unlist(struct slots *s, struct slot *slot)
 {
     if (slot->prev)
@@ -77,6 +86,7 @@ static void enlist(struct slots *s, struct slot *slot)
         s->open->prev = slot;
     s->open = slot;
     s->n_open++;
+    s->files += files_of(s, slot);
 }
 
 /* Take the tree out of a slot. The next one shows the same under the same numbers. */
@@ -111,6 +121,9 @@ static void close_slot(struct slots *s, struct slot *slot)
     lock_take(&s->lock);
     slot->busy = false;
     s->closing--;
+    s->files_closing -= files_of(s, slot);
+    if (!t)
+        s->files += files_of(s, slot);
     slot_rest(s, slot); /* if it stays: the others first, at the next sweep */
     slots_drop(s, slot);
     cond_broadcast(&s->done);
@@ -135,6 +148,8 @@ static bool closing_turn(struct crew_job *j, struct timespec *again)
 static void set_closing(struct slots *s, struct slot *slot)
 {
     s->closing++;
+    s->files -= files_of(s, slot);
+    s->files_closing += files_of(s, slot);
     slot->busy = true;
     slot_rouse(s, slot);
 }
@@ -155,17 +170,44 @@ static bool begin_to_close(struct slots *s, struct slot *slot)
 }
 
 /*
- * Have closed what was not used since `before`, and more than `most` of what is not in use. That is
+ * Have closed what was not used since `before`, more than `most` of what is not in use, and what takes too many descriptors. That is
  * done by threads of its own: to close a file may take as long as its disk does not answer. Under the
  * lock.
  */
 static void close_idle(struct slots *s, time_t before, unsigned most)
 {
     struct slot *slot;
-    while ((slot = s->oldest) && (s->n_rest > most || slot->used <= before)) {
+    while ((slot = s->oldest) &&
+           (s->n_rest > most || s->files > s->files_most || slot->used <= before)) {
         if (!begin_to_close(s, slot))
             return;
     }
+}
+
+/* What is being closed takes its descriptors until it is: many models may be opened in a row. */
+static void wait_for_room(struct slots *s)
+{
+    struct timespec until = when_now();
+    until.tv_sec += SLOT_PATIENCE / 1000;
+    while (s->files_closing && s->files + s->files_closing > s->files_most &&
+           lock_wait(&s->lock, &s->done, &until))
+        ;
+}
+
+/*
+ * No descriptor is left: have the model closed that was used least lately, and wait until one is. False: none
+ * is. Under the lock, which is released meanwhile.
+ */
+static bool make_room(struct slots *s)
+{
+    struct timespec until = when_now();
+    until.tv_sec += SLOT_PATIENCE / 1000;
+    const unsigned open = s->n_open;
+    if (s->oldest)
+        (void)begin_to_close(s, s->oldest);
+    while (s->closing && s->n_open >= open && lock_wait(&s->lock, &s->done, &until))
+        ;
+    return s->n_open < open;
 }
 
 /* ---- two names of one file ---- */
@@ -283,10 +325,14 @@ static int open_slot(struct slots *s, struct slot *slot, struct err *e)
 {
     struct err why = {0};
     struct tree *t = NULL;
+    int r;
     slot->busy = true;
-    lock_drop(&s->lock);
-    int r = open_tree(s, slot, &t, &why);
-    lock_take(&s->lock);
+    wait_for_room(s);
+    do {
+        lock_drop(&s->lock);
+        r = open_tree(s, slot, &t, &why);
+        lock_take(&s->lock);
+    } while ((r == -EMFILE || r == -ENFILE) && make_room(s));
     slot->busy = false;
     cond_broadcast(&s->done);
     if (r == 0) {
@@ -359,6 +405,9 @@ int slots_init(struct slots *s, struct reach *r, const struct shelf_options *o)
     lock_init(&s->lock);
     cond_init(&s->done);
     cond_init(&s->wake);
+    struct rlimit files;
+    s->files_most =
+        getrlimit(RLIMIT_NOFILE, &files) == 0 ? files.rlim_cur / SLOTS_FILES_PART : SIZE_MAX;
     int e = crew_make(LIVE_THREAD, LIVE_PATIENCE, &s->writer);
     return e < 0 ? e : crew_make("closer", SLOT_PATIENCE, &s->closer);
 }

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -483,7 +484,34 @@ static void test_replaced(void)
     teardown();
 }
 
+/* What is not in use is closed to make room, also where others took all the descriptors. */
+static void test_few_descriptors(void)
+{
+    struct rlimit files, few;
+    struct tree_entry e;
+    enum { FEW = 64 };
+    int taken[FEW], n = 0;
+    CU_ASSERT_EQUAL_FATAL(getrlimit(RLIMIT_NOFILE, &files), 0);
+    few = files;
+    few.rlim_cur = FEW;
+    CU_ASSERT_EQUAL_FATAL(setrlimit(RLIMIT_NOFILE, &few), 0);
+    setup();
+    look_at(0, MANY - 1);
+    wait_until_closed();
+    CU_ASSERT_TRUE(shelf->slots.n_rest > 1);
+    uint64_t last = node_of(MANY - 1, "");
+    while (n < FEW && (taken[n] = dup(0)) >= 0)
+        n++;
+    CU_ASSERT_EQUAL(shelf_lookup(shelf, last, "info", &e), 0);
+    while (n > 0)
+        (void)close(taken[--n]);
+    CU_ASSERT_EQUAL(shelf_finish(shelf), 0);
+    (void)setrlimit(RLIMIT_NOFILE, &files);
+    teardown();
+}
+
 static CU_TestInfo tests[] = {
+    {"few descriptors", test_few_descriptors},
     {"numbers stay when a model is closed", test_numbers_stay},
     {"a write that was refused", test_refused},
     {"a helper that is left", test_helper},
