@@ -144,15 +144,6 @@ size_t edit_change_count(const struct edit_change *c, size_t most);
 /* The slot of a name: *ret is EDIT_NONE if no operation has touched it. False: the key is gone. */
 bool edit_find(const struct edit_change *c, const void *key, size_t n, uint32_t *ret);
 
-/*
- * Move the change to another base, as far as it applies there: a key that the new base does not have
- * keeps its new value if it has one, a tensor its new bytes if they are all new. Which tensor is
- * which, is known by their numbers (model/ids.h). lost(arg, name, n) names each key and tensor whose
- * edit does not apply. 0, -ENOMEM (nothing changed). Undo ends here.
- */
-int edit_rebase(struct edit_change *c, const struct edit_base *to,
-                void (*lost)(void *arg, const char *name, size_t n), void *arg);
-
 /* What edit_set() refuses of a value whatever the model has: the alignment. 0, -EINVAL. */
 int edit_check_value(const struct gguf *g, const void *key, size_t key_len, uint32_t type,
                      const void *value, size_t value_len, struct err *e);

@@ -50,6 +50,35 @@ void waits_answer(struct live_wait *list, int result)
     }
 }
 
+void waits_tell(struct live_wait *list)
+{
+    while (list) {
+        struct live_wait *w = list;
+        list = w->next;
+        w->done(w, w->result);
+    }
+}
+
+/* The number of a request that waits for all edits. */
+#define ALL_EDITS UINT64_MAX
+
+void waits_learn(struct live *l, struct live_wait *list, const struct batch *failed, uint64_t after,
+                 int r)
+{
+    bool all = false;
+    assert(lock_held(&l->lock));
+    for (struct live_wait *w = list; w; w = w->next) {
+        all |= w->edit == ALL_EDITS;
+        w->result = batch_loses(failed, after, w->edit, w->file) ? r : 0;
+    }
+    if (r < 0 && batch_break(l, failed, after, list, r))
+        l->failed = r;
+    int earlier = all ? writer_take_failure(l) : 0;
+    for (struct live_wait *w = list; w; w = w->next)
+        if (w->edit == ALL_EDITS)
+            w->result = r < 0 ? r : earlier;
+}
+
 void waits_begin(struct batch *b, bool slow, struct live_wait **answered)
 {
     waits_join(slow ? answered : &b->waits, b->asking);
@@ -185,9 +214,28 @@ bool writer_has_work(const struct live *l)
            l->judging || makings_due(l);
 }
 
-int writer_sync(struct live *l, struct live_wait *w)
+static bool is_in_flight(const struct live *l, uint64_t edit)
+{
+    return l->flying && edit <= l->flight.last;
+}
+
+/* Wait for the batch that has the edit of w. */
+static int wait_for_batch(struct live *l, struct live_wait *w)
+{
+    return is_in_flight(l, w->edit) ? park(l, &l->flight.waits, w) : call(l, &l->next.waits, w);
+}
+
+int writer_sync(struct live *l, const struct promise *p, uint64_t edit, struct live_wait *w)
 {
     assert(lock_held(&l->lock));
+    w->edit = edit;
+    return edit > l->settled ? wait_for_batch(l, w) : promise_kept(p, edit);
+}
+
+int writer_sync_all(struct live *l, struct live_wait *w)
+{
+    assert(lock_held(&l->lock));
+    w->edit = ALL_EDITS;
     if (writer_has_work(l))
         return call(l, &l->next.waits, w);
     if (l->flying)
@@ -249,30 +297,55 @@ void writer_ready_tensor(struct live *l, uint32_t tensor, struct err *e)
     lock_drop(&l->lock);
 }
 
+/* What the disk was asked for is written at once. */
+static bool is_at_once(const struct live *l)
+{
+    return l->opt.commit == LIVE_COMMIT_AUTO && l->next.asked && edit_is_quick(l->next.how);
+}
+
 /*
  * In mode auto an edit is waited for if that does not take long. What is not waited for must be
  * possible, so the disk is asked before the request is answered; but not while the thread writes an
  * edit that is not waited for either, or frees the file that was replaced: that takes as long as it
  * takes, and the disk was asked just before.
  */
-int writer_accepted(struct live *l, struct live_wait *w)
+static int wait_by_mode(struct live *l, struct live_wait *w)
 {
-    assert(lock_held(&l->lock));
     struct batch *p = &l->next;
-    enum live_commit mode = l->opt.commit;
-    if (!w) {
-        writer_later(l, WRITER_SOON);
-        return 0;
-    }
-    if (mode == LIVE_COMMIT_CLOSE || (mode == LIVE_COMMIT_AUTO && writer_is_small(p)))
-        return call(l, &p->waits, w);
+    const enum live_commit mode = l->opt.commit;
+    const bool flies = is_in_flight(l, w->edit), kept = w->edit <= p->kept_edit;
+    if (mode == LIVE_COMMIT_CLOSE ||
+        (mode == LIVE_COMMIT_AUTO && writer_is_small(flies ? &l->flight : p)))
+        return wait_for_batch(l, w);
     bool busy = l->flying && (l->flight.slow || mode == LIVE_COMMIT_SYNC);
+    if (flies)
+        return busy ? 0 : wait_for_batch(l, w);
+    if (kept)
+        return is_at_once(l) ? wait_for_batch(l, w) : 0;
     if (busy || l->freeing) {
-        batch_keep(l, edit_mark(&p->change), p->n_step);
+        batch_keep(l, edit_mark(&p->change), p->n_step, l->edits);
         writer_later(l, LATER);
         return 0;
     }
     return call(l, &p->asking, w);
+}
+
+int writer_flush(struct live *l, const struct promise *p, uint64_t edit, struct live_wait *w)
+{
+    assert(lock_held(&l->lock));
+    w->edit = edit;
+    return edit > l->settled ? wait_by_mode(l, w) : promise_kept(p, edit);
+}
+
+int writer_accepted(struct live *l, struct live_wait *w)
+{
+    assert(lock_held(&l->lock));
+    if (!w) {
+        writer_later(l, WRITER_SOON);
+        return 0;
+    }
+    w->edit = l->edits;
+    return wait_by_mode(l, w);
 }
 
 /* ---- the question ---- */
@@ -339,20 +412,36 @@ static int ask_room(struct live *l, struct err *e)
     return r;
 }
 
+/* Those of the requests that wait for edits which the disk was not asked for yet. */
+static struct live_wait *take_unasked(struct live *l)
+{
+    struct live_wait *taken = NULL, **at = &l->next.waits, *w;
+    while ((w = *at)) {
+        if (w->edit <= l->next.kept_edit) {
+            at = &w->next;
+            continue;
+        }
+        *at = w->next;
+        waits_push(&taken, w);
+    }
+    return taken;
+}
+
 /*
  * The answer is no. It is also the answer to edits that were not asked for yet: they are taken back
- * too. An fsync that waits may be of one of them, so it must not succeed.
+ * too.
  */
 static void refuse(struct live *l, int r, const struct err *e)
 {
-    struct live_wait *asked = l->asked, *later = l->next.asking;
-    if (l->next.waits)
-        l->failed = r;
+    struct live_wait *told = take_unasked(l);
+    waits_join(&told, l->asked);
+    waits_join(&told, l->next.asking);
     l->asked = l->next.asking = NULL;
+    const uint64_t kept = l->next.kept_edit;
     batch_take_back(l, e);
+    waits_learn(l, told, NULL, kept, r);
     lock_drop(&l->lock);
-    waits_answer(asked, r);
-    waits_answer(later, r);
+    waits_tell(told);
     lock_take(&l->lock);
 }
 
@@ -360,9 +449,8 @@ static void refuse(struct live *l, int r, const struct err *e)
 static void allow(struct live *l)
 {
     struct live_wait *asked = l->asked;
-    bool at_once = l->opt.commit == LIVE_COMMIT_AUTO && edit_is_quick(l->next.how);
     l->asked = NULL;
-    if (at_once) {
+    if (is_at_once(l)) {
         waits_join(&l->next.waits, asked);
         return;
     }
@@ -380,6 +468,7 @@ void writer_ask(struct live *l)
     enum edit_strategy how = p->how;
     uint64_t batch = p->number;
     size_t ops = edit_mark(&p->change), steps = p->n_step;
+    const uint64_t edit = l->edits;
     l->asked = p->asking;
     p->asking = NULL;
     if (edit_change_is_empty(&p->change)) { /* it was taken back */
@@ -392,7 +481,7 @@ void writer_ask(struct live *l)
         refuse(l, r, &e);
         return;
     }
-    batch_keep(l, ops, steps);
+    batch_keep(l, ops, steps, edit);
     p->asked = true;
     p->how = how;
     allow(l);

@@ -11,6 +11,7 @@
 #include "live/preview.h"
 #include "live/stored.h"
 #include "live/tensor.h"
+#include "live/view.h"
 
 /* ---- begin, end ---- */
 
@@ -28,7 +29,7 @@ void batch_begin(struct live *l)
 {
     const struct snapshot *base = base_snapshot(l);
     const struct edit_base on = base_of(base);
-    l->next = (struct batch){.number = l->next.number + 1};
+    l->next = (struct batch){.number = l->next.number + 1, .kept_edit = l->edits};
     edit_change_on(&l->next.change, &on);
 }
 
@@ -84,7 +85,8 @@ int batch_room(struct live *l)
 {
     assert(lock_held(&l->lock));
     struct batch *b = &l->next;
-    return array_grow(&b->step, &b->cap_step, b->n_step + 2, sizeof(*b->step));
+    int r = array_grow(&l->heard, &l->cap_heard, (size_t)(l->edits - l->settled) / 8 + 1, 1);
+    return r < 0 ? r : array_grow(&b->step, &b->cap_step, b->n_step + 2, sizeof(*b->step));
 }
 
 void batch_touch(struct live *l)
@@ -107,6 +109,11 @@ static void add_step(struct live *l, struct step s)
 void batch_count(struct live *l, struct name *x, struct name *other)
 {
     assert(lock_held(&l->lock));
+    l->edits++;
+    if (x)
+        x->edit = l->edits;
+    if (other)
+        other->edit = l->edits;
     add_step(l, (struct step){.from = x, .to = other});
 }
 
@@ -135,6 +142,7 @@ void batch_move(struct live *l, struct name *from, struct name *to)
 {
     assert(lock_held(&l->lock) && to->key && from->spare);
     add_step(l, (struct step){from, to, from->file, from->file->drafts});
+    promise_make(&from->file->promise, l->edits);
     carry(l, from, to);
 }
 
@@ -186,31 +194,6 @@ static void play_all_back(struct live *l, const struct batch *b, size_t first)
 {
     for (size_t i = b->n_step; i-- > first;)
         play_back(l, &b->step[i]);
-}
-
-/* What moved a file does so again, where the edit that it was part of still applies. */
-static void play_again(struct live *l, const struct batch *b)
-{
-    for (size_t i = 0; i < b->n_step; i++) {
-        const struct step *s = &b->step[i];
-        if (s->file && s->from->file == s->file && !is_taken_away(s->to) && stored_has(l, s->to) &&
-            !stored_has(l, s->from))
-            carry(l, s->from, s->to);
-    }
-}
-
-/* Only what moved a file, and still has, is needed from here on. */
-static void forget_steps(struct live *l, struct batch *b)
-{
-    size_t kept = 0;
-    for (size_t i = 0; i < b->n_step; i++) {
-        struct step *s = &b->step[i];
-        if (s->file && s->to->file == s->file)
-            b->step[kept++] = *s;
-        else
-            step_end(l, s);
-    }
-    b->n_step = b->kept = kept;
 }
 
 /* ---- snapshots ---- */
@@ -272,7 +255,7 @@ int batch_freshen(struct live *l, struct err *e)
 
 /* ---- after the disk's answer ---- */
 
-void batch_keep(struct live *l, size_t ops, size_t steps)
+void batch_keep(struct live *l, size_t ops, size_t steps, uint64_t edit)
 {
     assert(lock_held(&l->lock));
     struct batch *b = &l->next;
@@ -286,6 +269,7 @@ void batch_keep(struct live *l, size_t ops, size_t steps)
     }
     b->n_step = left;
     b->kept = left - later;
+    b->kept_edit = edit;
 }
 
 static void follow(struct live *l, struct name *x)
@@ -318,7 +302,6 @@ void batch_take_back(struct live *l, const struct err *e)
     size_t first = b->kept;
     size_t marks;
     struct tensor_mark *mark = tensors_mark(&b->change, &marks);
-    l->losses++;
     play_all_back(l, b, first);
     edit_undo(&b->change, 0);
     if (edit_change_is_empty(&b->change))
@@ -350,86 +333,107 @@ void batch_follow(struct live *l, const struct edit_change *c)
     }
 }
 
-void batch_drop(struct live *l)
+void batch_drop(struct live *l, struct batch *failed)
 {
     assert(lock_held(&l->lock));
     struct batch old = l->next;
-    l->losses++;
     batch_begin(l);
     l->next.asking = old.asking;
     l->next.waits = old.waits;
     play_all_back(l, &old, 0);
+    if (failed && !batch_landed(failed, 0)) /* the file with the keys */
+        play_all_back(l, failed, 0);
     adopt_base(l);
     tensors_lost(l, &old);
+    if (failed)
+        tensors_lost(l, failed);
     tensors_follow(l);
     batch_follow(l, &old.change);
     follow_steps(l, &old, 0);
+    if (failed) {
+        batch_follow(l, &failed->change);
+        follow_steps(l, failed, 0);
+    }
     batch_end_steps(l, &old);
     batch_free(&old);
 }
 
-/* The names of edits that no longer apply, each NUL-terminated. */
-static void on_lost(void *arg, const char *name, size_t n)
+/* ---- promises ---- */
+
+bool batch_loses(const struct batch *failed, uint64_t after, uint64_t edit, uint32_t file)
 {
-    buf_add(arg, name, n);
-    buf_char(arg, '\0');
+    bool landed = failed && edit <= failed->last && batch_landed(failed, file);
+    return edit > after && !landed;
 }
 
-static void report_lost(struct live *l, const struct buf *lost)
+/* Of the edits that are lost those for which some request waits, and gets the error. */
+struct heard {
+    const struct batch *failed;
+    uint64_t after;
+    uint8_t *bit;
+};
+
+static void hear(struct heard *h, const struct live_wait *waits, uint64_t last)
 {
-    struct err e = {0};
-    char shown[SHOW_MAX];
-    const char *at = buf_text(lost), *end = buf_text_end(lost);
-    (void)err_set(&e, -EIO, "the edit before it failed");
-    for (; at && at < end; at += strlen(at) + 1) {
-        live_log(l, LOG_ERR, "%s: not written: %s", show(shown, at, strlen(at)), e.msg);
-        l->failed = e.code; /* for requests that wait for them */
-        struct name *x = names_find_key(&l->names, at, strlen(at));
-        if (x)
-            name_set_error(&l->names, x, e.msg);
-        follow(l, x);
-        tensor_lost(l, at, strlen(at), &e);
+    if (last > h->after)
+        memset(h->bit, 0, (size_t)(last - h->after) / 8 + 1);
+    for (; waits; waits = waits->next) {
+        const uint64_t i = waits->edit - h->after;
+        if (waits->edit > h->after && waits->edit <= last)
+            h->bit[i / 8] |= (uint8_t)(1u << i % 8);
     }
 }
 
-/* Moves the pending change to what is on the disk. */
-static int move_change(struct live *l, struct buf *lost)
+/* An edit is lost, and nobody waits for it. */
+static bool is_silent(const struct heard *h, uint64_t edit, uint32_t file)
 {
-    const struct snapshot *base = base_snapshot(l);
-    const struct edit_base to = base_of(base);
-    return edit_rebase(&l->next.change, &to, on_lost, lost);
+    const uint64_t i = edit - h->after;
+    return batch_loses(h->failed, h->after, edit, file) && !(h->bit && h->bit[i / 8] >> i % 8 & 1);
 }
 
-void batch_rebase(struct live *l, struct batch *failed)
+/* Where it is lost for this file. */
+static void break_one(const struct heard *h, struct promise *p, uint32_t file, int r)
 {
+    if (batch_loses(h->failed, h->after, p->edit, file))
+        promise_break(p, h->after, r);
+}
+
+static bool break_keys(struct live *l, const struct heard *h, int r)
+{
+    bool silent = false;
+    for (const struct name *x = l->names.oldest; x; x = x->newer)
+        silent |= is_silent(h, x->edit, 0);
+    for (uint32_t i = 0; i < l->names.numbers.given; i++) {
+        struct file *f = names_file(&l->names, i);
+        if (!f || !batch_loses(h->failed, h->after, f->promise.edit, 0))
+            continue;
+        promise_break(&f->promise, h->after, r);
+        if (f->draft) /* there is nothing to be put back */
+            f->draft->accepted = false;
+    }
+    return silent;
+}
+
+static bool break_tensors(struct live *l, const struct heard *h, int r)
+{
+    bool silent = false;
+    struct tensor_now t;
+    for (struct folder *f = l->folders.first; f; f = f->next) {
+        const uint32_t file = tensor_of_number(l, f->number, &t) < 0 ? 0 : tensor_file(l, t.old);
+        silent |= is_silent(h, f->promise.edit, file);
+        break_one(h, &f->promise, file, r);
+        for (struct view_draft *d = f->drafts; d; d = d->inside)
+            break_one(h, &d->promise, file, r);
+    }
+    return silent;
+}
+
+bool batch_break(struct live *l, const struct batch *failed, uint64_t after,
+                 const struct live_wait *waits, int r)
+{
+    struct heard h = {.failed = failed, .after = after, .bit = l->heard};
     assert(lock_held(&l->lock));
-    struct batch *b = &l->next;
-    CLEANUP(buf_free) struct buf lost = BUF_INIT;
-    l->losses++;
-    play_all_back(l, b, 0);
-    if (!batch_landed(failed, 0)) /* the file with the keys */
-        play_all_back(l, failed, 0);
-    tensors_lost(l, failed);
-    tensors_lost(l, b);
-    int r = edit_change_is_empty(&b->change) ? 0 : move_change(l, &lost);
-    preview_rebase(&b->preview);
-    if (r < 0) {
-        live_log(l, LOG_ERR, "edits that followed are dropped: no memory");
-        l->failed = r; /* for requests that wait for them */
-    }
-    if (r < 0 || edit_change_is_empty(&b->change)) {
-        batch_drop(l);
-    } else {
-        adopt_base(l);
-        batch_touch(l);
-        play_again(l, b);
-        b->asked = false;
-    }
-    tensors_follow(l);
-    batch_follow(l, &failed->change);
-    batch_follow(l, &b->change);
-    follow_steps(l, failed, 0);
-    follow_steps(l, b, 0);
-    forget_steps(l, b);
-    report_lost(l, &lost);
+    hear(&h, waits, l->edits);
+    bool keys = break_keys(l, &h, r), tensors = break_tensors(l, &h, r);
+    return keys || tensors;
 }

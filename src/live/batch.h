@@ -39,15 +39,20 @@ void batch_follow(struct live *l, const struct edit_change *c);
 void batch_move(struct live *l, struct name *from, struct name *to);
 
 /*
- * The first of the edits that were asked for can be written: operations of the change, and steps.
+ * The first of the edits that were asked for can be written: operations of the change, steps, and up to which
+ * number.
  */
-void batch_keep(struct live *l, size_t ops, size_t steps);
+void batch_keep(struct live *l, size_t ops, size_t steps, uint64_t edit);
 /* Those that were asked for cannot be written. */
 void batch_take_back(struct live *l, const struct err *e);
-/* Drop all of it. */
-void batch_drop(struct live *l);
-/* What was in flight, and is no more, was not written: what was accepted since moves to what is on
- * disk (M4). */
-void batch_rebase(struct live *l, struct batch *failed);
+/* Drop all of it (M4). failed: what was in flight, and is no more, was not written either; or NULL. */
+void batch_drop(struct live *l, struct batch *failed);
+
+/* Whether an edit with this number is lost where those after `after` are; `failed`: but for what landed of
+ * that; or NULL. */
+bool batch_loses(const struct batch *failed, uint64_t after, uint64_t edit, uint32_t file);
+/* All such edits are lost: their promises say so. True if there is one for which none of `waits` waits. */
+bool batch_break(struct live *l, const struct batch *failed, uint64_t after,
+                 const struct live_wait *waits, int r);
 
 #endif

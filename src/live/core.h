@@ -8,8 +8,12 @@
  * meanwhile collects in `next` again, based on what is in flight.
  *
  *  M4. What was done to names since the state on the disk is in the steps of its batch. Written: the
- *      steps are dropped. Failed: the steps of the later batch and then its own are played backwards,
- *      and the later ones are done again one by one; what no longer applies is lost, and reported.
+ *      steps are dropped. Failed: the steps of the later batch and then its own are played backwards.
+ *      All that was accepted until then is lost, and reported.
+ *  M6. Edits have numbers, which rise. Those up to `settled` are on the disk, or lost; those after it
+ *      and up to flight.last are in flight; the others are in `next`, which has the disk's answer to
+ *      those up to next.kept_edit. A request waits for one number; a loss is
+ *      reported by promises (promise.h).
  *
  * Threads: all of struct live but what is marked is protected by its lock.
  */
@@ -77,7 +81,9 @@ struct batch {
     uint64_t number;   /* differs for each batch */
     struct step *step; /* owned; of those that the disk was asked for, only what moved a file */
     size_t n_step, cap_step;
-    size_t kept;              /* of them: the disk was asked, they can be written */
+    size_t kept;              /* of them: the disk was asked, they can be written ... */
+    uint64_t kept_edit;       /* ... which are the edits up to this one */
+    uint64_t last;            /* in flight: its last edit */
     struct live_wait *asking; /* requests that wait for the disk's answer */
     struct live_wait *waits;  /* requests that wait until it is durable */
     bool asked;               /* the disk was asked, and then */
@@ -169,8 +175,11 @@ struct live {
     struct batch flight;     /* if `flying` is set; its plan and waits as they were taken */
     size_t flight_edits;     /* keys that it changes */
     struct live_wait *asked; /* requests whose question the thread is asking just now */
-    unsigned losses;         /* how often accepted edits were given up */
-    int failed;       /* 0, or why a write that no request waited for failed; reported once */
+    uint64_t edits;          /* the number of the last one that was accepted */
+    uint64_t settled;        /* that of the last one which is on the disk, or lost */
+    uint8_t *heard; /* owned: room for a bit of each edit that is not settled: see batch_break() */
+    size_t cap_heard;
+    int failed;       /* 0, or why edits are lost of which no request got an error; reported once */
     bool freeing;     /* the file that was replaced last still takes its room */
     char undo[512];   /* about the last undo: as long as a line of struct err */
     char undone[512]; /* the same, once it is written */

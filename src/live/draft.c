@@ -13,17 +13,13 @@
 
 // clang-format off
 static const enum draft_state draft_table[DRAFT_STATES][DRAFT_EVENTS] = {
-    /*
-     *                  WRITE          EMPTY          PASSED          TOO_SHORT    FAILED
-     * REOPENED       LOSE
-     */
-    [DRAFT_CLEAN]    = {DRAFT_DIRTY,   DRAFT_EMPTIED, NEVER,          NEVER,       NEVER,         DRAFT_CLEAN,   DRAFT_CLEAN},
-    [DRAFT_EMPTIED]  = {DRAFT_DIRTY,   DRAFT_EMPTIED, DRAFT_EMPTIED,  NEVER,       DRAFT_EMPTIED, DRAFT_EMPTIED, DRAFT_EMPTIED},
-    [DRAFT_DIRTY]    = {DRAFT_DIRTY,   DRAFT_EMPTIED, DRAFT_ACCEPTED, DRAFT_SHORT, DRAFT_REFUSED, DRAFT_DIRTY,   DRAFT_DIRTY},
-    [DRAFT_SHORT]    = {DRAFT_DIRTY,   DRAFT_EMPTIED, NEVER,          NEVER,       NEVER,         DRAFT_CLEAN,   DRAFT_SHORT},
-    [DRAFT_ACCEPTED] = {DRAFT_DIRTY,   DRAFT_EMPTIED, NEVER,          NEVER,       NEVER,         DRAFT_CLEAN,   DRAFT_LOST},
-    [DRAFT_REFUSED]  = {DRAFT_REFUSED, DRAFT_EMPTIED, NEVER,          NEVER,       DRAFT_REFUSED, DRAFT_CLEAN,   DRAFT_REFUSED},
-    [DRAFT_LOST]     = {DRAFT_DIRTY,   DRAFT_EMPTIED, DRAFT_ACCEPTED, DRAFT_SHORT, DRAFT_REFUSED, DRAFT_CLEAN,   DRAFT_LOST},
+    /*                  WRITE          EMPTY          PASSED          TOO_SHORT    FAILED         REOPENED */
+    [DRAFT_CLEAN]    = {DRAFT_DIRTY,   DRAFT_EMPTIED, NEVER,          NEVER,       NEVER,         DRAFT_CLEAN},
+    [DRAFT_EMPTIED]  = {DRAFT_DIRTY,   DRAFT_EMPTIED, DRAFT_EMPTIED,  NEVER,       DRAFT_EMPTIED, DRAFT_EMPTIED},
+    [DRAFT_DIRTY]    = {DRAFT_DIRTY,   DRAFT_EMPTIED, DRAFT_ACCEPTED, DRAFT_SHORT, DRAFT_REFUSED, DRAFT_DIRTY},
+    [DRAFT_SHORT]    = {DRAFT_DIRTY,   DRAFT_EMPTIED, NEVER,          NEVER,       NEVER,         DRAFT_CLEAN},
+    [DRAFT_ACCEPTED] = {DRAFT_DIRTY,   DRAFT_EMPTIED, NEVER,          NEVER,       NEVER,         DRAFT_CLEAN},
+    [DRAFT_REFUSED]  = {DRAFT_REFUSED, DRAFT_EMPTIED, NEVER,          NEVER,       DRAFT_REFUSED, DRAFT_CLEAN},
 };
 // clang-format on
 
@@ -46,7 +42,7 @@ bool draft_is_unjudged(const struct draft *d)
 
 static bool is_accepted(const struct draft *d)
 {
-    return d->state == DRAFT_ACCEPTED || d->state == DRAFT_LOST;
+    return d->state == DRAFT_ACCEPTED;
 }
 
 struct buf *file_bytes(struct file *f)
@@ -263,23 +259,19 @@ static int judge_now(struct live *l, struct file *f)
     d->accepted |= r > 0;
     d->anew = false;
     d->typed.set = false; /* the key has the type now */
-    d->losses = l->losses;
+    promise_make(&f->promise, f->name->edit);
     return r;
 }
 
-int draft_settle(struct live *l, struct file *f, bool again)
+int draft_settle(struct live *l, struct file *f)
 {
     struct draft *d = f->draft;
     assert(lock_held(&l->lock));
     if (!judge_of(l, f)->accept)
         return 0;
-    if (again && d->state == DRAFT_ACCEPTED && d->losses != l->losses)
-        draft_event(d, DRAFT_LOSE);
     if (d->state == DRAFT_SHORT) /* nothing was written since */
         return -EINVAL;
-    if (d->state == DRAFT_DIRTY || (again && d->state == DRAFT_LOST))
-        return judge_now(l, f);
-    return d->refused;
+    return d->state == DRAFT_DIRTY ? judge_now(l, f) : d->refused;
 }
 
 /* ---- end, and from file to file ---- */
@@ -296,13 +288,12 @@ void draft_leave(struct live *l, struct file *f)
     draft_free(d);
 }
 
-void draft_to_key(struct draft *d, struct shown *before, bool emptied, unsigned losses)
+void draft_to_key(struct draft *d, struct shown *before, bool emptied)
 {
     shown_free(&d->before);
     d->before = *before;
     *before = SHOWN_NONE;
     d->accepted = false;
-    d->losses = losses;
     d->refused = 0;
     draft_event(d, DRAFT_EMPTY);
     if (emptied)

@@ -26,7 +26,6 @@ enum draft_state {
     DRAFT_SHORT,    /* at the last close it was no value, but may become one */
     DRAFT_ACCEPTED, /* all that was written is the value, or was */
     DRAFT_REFUSED,  /* a write or close was refused: it changes nothing any more */
-    DRAFT_LOST,     /* accepted, and then edits were given up */
     DRAFT_STATES
 };
 
@@ -37,7 +36,6 @@ enum draft_event {
     DRAFT_TOO_SHORT,
     DRAFT_FAILED,   /* judged, or written, and refused */
     DRAFT_REOPENED, /* another program begins anew from what is stored */
-    DRAFT_LOSE,     /* edits were given up since it was accepted */
     DRAFT_EVENTS
 };
 
@@ -56,11 +54,10 @@ struct draft {
     bool closed;        /* the last that was seen of it is a flush, as close(2) sends it */
     bool anew;          /* of a name that had no file, though the key is stored; until accepted */
     int refused;        /* REFUSED: why */
-    unsigned losses;    /* of struct live, when it was accepted last */
     struct typed typed; /* opened as KEY:TYPE */
     struct typed_value known; /* the stored value whose type was found last */
     struct shown before;      /* the key's value when it was begun */
-    bool accepted;            /* some of it was accepted since */
+    bool accepted;            /* some of it was accepted since, and not lost */
 };
 
 /*
@@ -104,16 +101,15 @@ void draft_leave(struct live *l, struct file *f);
 int draft_write(struct live *l, struct file *f, bool append, uint64_t off, const void *bytes,
                 size_t n);
 int draft_truncate(struct live *l, struct file *f, uint64_t size);
-/* Accept what was written. 1: it is to be written to disk; 0: nothing is; -errno. again: also what
- * was accepted before, if edits were given up since. */
-int draft_settle(struct live *l, struct file *f, bool again);
+/* Accept what was written; file->promise has its number. 1: there was an edit; 0: there was none; -errno. */
+int draft_settle(struct live *l, struct file *f);
 /* What was written and not accepted is of other handles than one that did not write. */
 bool draft_is_unjudged(const struct draft *d);
 
 /* It is shown: it holds what the file's key does not, and may become its value. */
 bool draft_is_shown(const struct draft *d);
 /* A helper's draft is a key's from now on, which had `before` (moved). empty: it begins anew. */
-void draft_to_key(struct draft *d, struct shown *before, bool empty, unsigned losses);
+void draft_to_key(struct draft *d, struct shown *before, bool empty);
 /* A key's draft is a helper's from now on, with this content (moved). */
 void draft_to_helper(struct draft *d, struct buf *text);
 void draft_free(struct draft *d); /* may be NULL */

@@ -17,9 +17,11 @@
 
 struct live_file {
     struct file *file;
-    bool writes; /* it is one of the draft's writers */
-    bool append; /* each write goes to the end */
-    bool wrote;  /* something of the draft is by this handle */
+    bool writes;   /* it is one of the draft's writers */
+    bool append;   /* each write goes to the end */
+    bool wrote;    /* something of the draft is by this handle */
+    bool fresh;    /* the same, since its last flush */
+    uint64_t edit; /* by which what it wrote was accepted: see promise.h */
 };
 
 /* ---- open and release ---- */
@@ -36,7 +38,7 @@ static int open_locked(struct live *l, struct live_file *h, struct file *f, int 
     int r = writes ? draft_join(l, f, flags & O_TRUNC, made, unready) : 0;
     if (r < 0)
         return r;
-    *h = (struct live_file){f, writes, flags & O_APPEND, false};
+    *h = (struct live_file){.file = f, .writes = writes, .append = flags & O_APPEND};
     f->opens++;
     return 0;
 }
@@ -229,17 +231,30 @@ int live_write(struct live *l, struct live_file *h, uint64_t off, const void *by
         return -EBADF;
     LOCKED(&l->lock);
     struct file *f = h->file;
-    h->wrote = true;
+    h->wrote = h->fresh = true;
     int r = draft_write(l, f, h->append, off, bytes, n);
     if (r == 0 && f->kind == FILE_HELPER && f->name)
         f->name->mtime = when_date();
     return r;
 }
 
-static int settle_and_wait(struct live *l, struct file *f, struct live_wait *w)
+/* Accept what was written. *edit: that of what this handle wrote. 0, -errno. */
+static int settle(struct live *l, struct live_file *h, uint64_t *edit)
 {
-    int r = draft_settle(l, f, false);
-    return r > 0 ? writer_accepted(l, w) : r;
+    int r = draft_settle(l, h->file);
+    if (r >= 0 && h->fresh) {
+        h->edit = h->file->promise.edit;
+        h->fresh = false;
+    }
+    *edit = h->edit;
+    return r < 0 ? r : 0;
+}
+
+static int settle_and_wait(struct live *l, struct live_file *h, struct live_wait *w)
+{
+    uint64_t edit;
+    int r = settle(l, h, &edit);
+    return r < 0 ? r : writer_flush(l, &h->file->promise, edit, w);
 }
 
 /* What others wrote is perhaps half of what they will write: they flush it themselves. */
@@ -251,23 +266,32 @@ int live_flush(struct live *l, struct live_file *h, struct live_wait *w)
     if (!h->wrote && draft_is_unjudged(h->file->draft))
         return 0;
     h->file->draft->closed = true;
-    return settle_and_wait(l, h->file, w);
+    return settle_and_wait(l, h, w);
 }
 
-/* Helpers and orphans are in memory only: nothing to wait for. */
-int live_fsync(struct live *l, const struct live_file *h, struct live_wait *w)
+/* Of a handle that only reads it is what its key has, whichever program wrote that (sync FILE). */
+static int fsync_file(struct live *l, struct live_file *h, struct live_wait *w)
 {
-    int r = 0;
-    LOCKED(&l->lock);
-    if (h && h->writes)
-        r = draft_settle(l, h->file, true);
-    if (!h && (l->folders.doomed || l->makings_left))
+    const struct name *x = h->file->name;
+    uint64_t edit = x && x->key ? x->edit : h->file->promise.edit;
+    int r = h->writes ? settle(l, h, &edit) : 0;
+    return r < 0 ? r : writer_sync(l, &h->file->promise, edit, w);
+}
+
+static int fsync_folder(struct live *l, struct live_wait *w)
+{
+    if (l->folders.doomed || l->makings_left)
         folders_sync(&l->folders);
-    if (r >= 0 && (!h || h->file->kind == FILE_KEY))
-        r = writer_sync(l, w);
-    if (!h && (r != LIVE_PARKED || !writer_has_work(l))) /* the write that it waits for has begun */
+    int r = writer_sync_all(l, w);
+    if (r != LIVE_PARKED || !writer_has_work(l)) /* the write that it waits for has begun */
         l->folders.now = false;
     return r;
+}
+
+int live_fsync(struct live *l, struct live_file *h, struct live_wait *w)
+{
+    LOCKED(&l->lock);
+    return h ? fsync_file(l, h, w) : fsync_folder(l, w);
 }
 
 static int truncate_number(struct live *l, uint32_t number, uint64_t size,
@@ -279,8 +303,9 @@ static int truncate_number(struct live *l, uint32_t number, uint64_t size,
     if (r < 0)
         return r;
     r = draft_truncate(l, own.file, size);
+    own.fresh = true;
     if (r == 0)
-        r = settle_and_wait(l, own.file, w);
+        r = settle_and_wait(l, &own, w);
     release_locked(l, &own);
     return r;
 }
@@ -293,6 +318,6 @@ int live_truncate(struct live *l, uint32_t number, struct live_file *h, uint64_t
     LOCKED(&l->lock);
     if (!h || !h->writes)
         return truncate_number(l, number, size, &unready, w);
-    h->wrote = true;
+    h->wrote = h->fresh = true;
     return draft_truncate(l, h->file, size);
 }

@@ -17,6 +17,8 @@
 #include <stdint.h>
 #include <time.h>
 
+#include "live/promise.h"
+
 /* Seconds without another removal after which tensors are removed, and views that were unlinked
  * without their folder are back. */
 #define FOLDERS_QUIET 2
@@ -27,9 +29,10 @@ struct making;
 
 struct folder {
     uint32_t number;
-    uint64_t generation;       /* how often it came back after it was removed: FUSE's */
-    char *error;               /* owned: why the last write was refused, or NULL */
-    unsigned losses;           /* how often an accepted edit of it was given up */
+    uint64_t generation; /* how often it came back after it was removed: FUSE's */
+    char *error;         /* owned: why the last write was refused, or NULL */
+    unsigned losses;     /* how often an accepted edit of it was given up */
+    struct promise promise;
     uint32_t hidden;           /* rows of views that were unlinked ... */
     struct timespec hidden_at; /* ... and when the last of them was: CLOCK_MONOTONIC */
     unsigned edits;            /* of its content, and of what is below them */

@@ -133,6 +133,8 @@ static void accept_truncation(struct live *l, struct file *f)
         return;
     int r = edits_accept(l, x, &f->draft->text, &e);
     draft_event(f->draft, r < 0 ? DRAFT_FAILED : DRAFT_PASSED);
+    if (r >= 0)
+        promise_make(&f->promise, x->edit);
     if (r < 0)
         l->failed = name_refused(l, x, &e); /* a release reports to nobody */
     else if (r > 0)
@@ -148,7 +150,7 @@ static void key_end(struct live *l, struct file *f)
         return;
     if (d->state == DRAFT_EMPTIED)
         accept_truncation(l, f);
-    else if (draft_settle(l, f, false) > 0) /* the process was killed */
+    else if (draft_settle(l, f) > 0) /* the process was killed */
         (void)writer_accepted(l, NULL);
 }
 

@@ -76,6 +76,7 @@ void live_close(struct live *l)
     store_unref(l->store);
     lock_destroy(&l->lock);
     free(l->files);
+    free(l->heard);
     free(l);
 }
 
@@ -389,10 +390,12 @@ static int make_key(struct live *l, struct name *x, struct file *f, struct typed
         slot_event(n, x, SLOT_CREATE);
     } else if (d) {
         CLEANUP(shown_free) struct shown value = stored_value(l, x);
-        draft_to_key(d, &value, false, l->losses);
+        draft_to_key(d, &value, false);
     }
+    promise_make(&f->promise, x->edit);
     file_set_kind(l, f, FILE_KEY);
     if (d) {
+        file_free_content(n, f); /* what it was when a rename of it failed */
         n->helper_bytes += seen.len;
         f->content = seen;
         seen = BUF_INIT;
@@ -434,8 +437,8 @@ int live_retype(struct live *l, uint32_t number, const void *name, size_t n, str
         r = promote(l, f, type, &e);
     else if (type_to_come(f, type))
         return 0;
-    else
-        r = edits_retype(l, f->name, type, &e);
+    else if ((r = edits_retype(l, f->name, type, &e)) >= 0)
+        promise_make(&f->promise, f->name->edit);
     if (r < 0)
         return name_refused(l, f->name, &e);
     return r > 0 ? writer_accepted(l, w) : 0;

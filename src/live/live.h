@@ -60,7 +60,11 @@ struct live_wait {
     void (*done)(struct live_wait *w, int result); /* 0 or -errno */
     const void *request;                           /* for live_interrupt() */
     bool (*stopped)(struct live_wait *w);          /* a signal ends it; NULL: none can */
-    struct live_wait *next;                        /* of this module */
+    /* Of this module: */
+    struct live_wait *next;
+    uint64_t edit; /* the number of the edit that it waits for */
+    uint32_t file; /* of the model, which that changes */
+    int result;    /* of the request */
 };
 #define LIVE_PARKED 1
 
@@ -182,8 +186,8 @@ int live_write(struct live *l, struct live_file *f, uint64_t off, const void *by
 int live_truncate(struct live *l, uint32_t number, struct live_file *f, uint64_t size,
                   struct live_wait *w);
 int live_flush(struct live *l, struct live_file *f, struct live_wait *w);
-/* f NULL: of the folder. All that was accepted is durable after it. */
-int live_fsync(struct live *l, const struct live_file *f, struct live_wait *w);
+/* f NULL: of the folder. All that was accepted is durable after it; it reports a loss that no other call has. */
+int live_fsync(struct live *l, struct live_file *f, struct live_wait *w);
 void live_release(struct live *l, struct live_file *f); /* may be NULL */
 
 /*

@@ -116,6 +116,7 @@ static int add(struct live *l, struct making *m, const struct tensor_edit *edit,
     folder_changed(f, l->snapshots);
     f->mtime = when_date();
     batch_note(l, NULL, NULL);
+    promise_make(&f->promise, l->edits);
     l->next.asked = false;
     return 0;
 }

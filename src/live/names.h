@@ -27,6 +27,7 @@
 
 #include "base/buf.h"
 #include "model/snapshot.h"
+#include "live/promise.h"
 #include "live/types.h"
 #include "text/name.h"
 
@@ -67,6 +68,7 @@ struct name {
     uint32_t ino; /* what st_ino is made of: it is the name's, whatever file that points to */
     struct timespec mtime; /* tv_sec 0: not written in this mount */
     unsigned pins;         /* steps that name it */
+    uint64_t edit;         /* the number of the last one that was accepted of its key */
     char *key;             /* owned: the key; NULL: it is a helper's name */
     size_t key_len;
     enum slot slot;
@@ -80,19 +82,20 @@ struct name {
 struct file {
     uint32_t number;
     enum file_kind kind;
-    struct name *name;   /* NULL: an orphan */
-    struct name *last;   /* of an orphan: pinned, the key whose value it shows; or NULL */
-    struct draft *draft; /* owned; NULL unless it is open for writing */
-    struct buf content;  /* HELPER: bytes, unless it has a draft; LINK: target. Of a key: what it
+    struct name *name;      /* NULL: an orphan */
+    struct name *last;      /* of an orphan: pinned, the key whose value it shows; or NULL */
+    struct draft *draft;    /* owned; NULL unless it is open for writing */
+    struct buf content;     /* HELPER: bytes, unless it has a draft; LINK: target. Of a key: what it
                             was as a helper, until that is on the disk */
-    struct name *parked; /* HELPER: the key whose backup it is */
-    struct typed typed;  /* HELPER: for the key that it may become */
-    bool inherited;      /* HELPER: typed is that of the key it was */
-    unsigned drafts;     /* begun so far */
-    unsigned opens;      /* handles */
-    unsigned pins;       /* names that keep it */
-    unsigned steps;      /* that may move it back */
-    uint64_t lookups;    /* references of the kernel */
+    struct name *parked;    /* HELPER: the key whose backup it is */
+    struct typed typed;     /* HELPER: for the key that it may become */
+    bool inherited;         /* HELPER: typed is that of the key it was */
+    struct promise promise; /* what was accepted of it as a key */
+    unsigned drafts;        /* begun so far */
+    unsigned opens;         /* handles */
+    unsigned pins;          /* names that keep it */
+    unsigned steps;         /* that may move it back */
+    uint64_t lookups;       /* references of the kernel */
 };
 
 struct number {

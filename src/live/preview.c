@@ -21,14 +21,6 @@ static void forget_bytes(struct preview *p)
     }
 }
 
-void preview_rebase(struct preview *p)
-{
-    forget_bytes(p);
-    for (uint32_t i = 0; i < p->n && p->of; i++)
-        if (p->of[i].content && !edit_content_covers(p->of[i].content))
-            p->of[i].id.version = IDS_NONE;
-}
-
 void preview_free(struct preview *p)
 {
     forget_bytes(p);
@@ -100,7 +92,7 @@ static int make_changed(struct live *l, struct preview_tensor *t, struct edit_co
     t->content = edit_content_ref(k);
     int r = 0;
     uint32_t made = new && !was ? tensor_made(l, k) : IDS_NONE;
-    if (was && was->id.version != IDS_NONE)
+    if (was)
         t->id = was->id;
     else if (made != IDS_NONE)
         t->id = (struct tensor_id){made, made};

@@ -26,9 +26,6 @@ int preview_make(struct live *l, struct parts *p, struct snapshot *snap, struct 
 /* The store of the newest snapshot again, which may be one of l->next, over base_store(). 0,
  * -ENOMEM. */
 int preview_store(struct live *l, struct store **ret);
-/* What was changed is based on something else now: bytes that are changed in part are others than were
- * shown. */
-void preview_rebase(struct preview *p);
 void preview_free(struct preview *p);
 
 /*

@@ -208,7 +208,7 @@ static int unwritten_to_key(const struct move *m)
     int r = unfinished(m);
     if (r < 0)
         return r;
-    draft_to_key(f->draft, &before, true, m->l->losses);
+    draft_to_key(f->draft, &before, true);
     if (!f->inherited)
         f->draft->typed = f->typed;
     lost_backup(m->l, f->parked); /* of another key: a key that has a file again is not parked */
@@ -232,7 +232,7 @@ static void become_key(const struct move *m, struct file *f, struct buf *left, b
     if (is_edit) /* the time goes with it: gedit compares it when it saves again */
         m->to->mtime = m->from->mtime;
     if (f->draft) {
-        draft_to_key(f->draft, &before, false, m->l->losses);
+        draft_to_key(f->draft, &before, false);
         file_free_content(n, f);
         f->content = *left;
         n->helper_bytes += left->len;
@@ -242,6 +242,7 @@ static void become_key(const struct move *m, struct file *f, struct buf *left, b
         batch_move(m->l, m->from, m->to);
         return;
     }
+    promise_make(&f->promise, m->to->edit); /* it may be pending by another file */
     (void)name_move(n, m->from, m->to);
     file_set_kind(m->l, f, FILE_KEY);
     file_is_key(n, f);
@@ -294,6 +295,7 @@ static int key_over_key(const struct move *m)
         name_follow(m->l, m->to);
         return refused(m, &e);
     }
+    m->to->edit = m->l->edits; /* both are one */
     batch_move(m->l, m->from, m->to);
     return writer_accepted(m->l, m->wait);
 }

@@ -224,15 +224,6 @@ struct view_draft *tensors_landed(struct live *l, const struct batch *b)
     return dead;
 }
 
-void tensor_lost(struct live *l, const char *name, size_t n, const struct err *e)
-{
-    const struct snapshot *base = base_snapshot(l);
-    struct edit_tensor t;
-    assert(lock_held(&l->lock));
-    if (edit_tensor_find(&l->next.change, name, n, &t) && t.old != EDIT_NONE)
-        report(l, ids_of(base->ids, t.old).number, e);
-}
-
 struct tensor_mark *tensors_mark(const struct edit_change *c, size_t *n)
 {
     *n = c->tensors ? c->tensors->n : 0;

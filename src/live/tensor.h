@@ -45,8 +45,6 @@ void tensors_failed(struct live *l, const struct batch *b, const struct err *e);
 
 /* It was written: what it removed is gone for good. Returns a list for view_drafts_end(), without the lock. */
 struct view_draft *tensors_landed(struct live *l, const struct batch *b);
-/* The edit of one of this name was given up, if there is a tensor of this name. */
-void tensor_lost(struct live *l, const char *name, size_t n, const struct err *e);
 
 /* What the tensors of a change are, to find out what an undo took back. Free it. NULL: no memory,
  * or no tensor was touched. */

@@ -121,9 +121,13 @@ void live_tensor_forgive(struct live *l, uint32_t number)
 int tensor_accepted(struct live *l, struct folder *f, struct live_wait *w)
 {
     assert(lock_held(&l->lock));
+    struct tensor_now t;
     batch_note(l, NULL, NULL);
+    promise_make(&f->promise, l->edits);
     f->mtime = when_date();
     folder_set_error(&l->folders, f, NULL);
+    if (w)
+        w->file = tensor_of_number(l, f->number, &t) < 0 ? 0 : tensor_file(l, t.old);
     return writer_accepted(l, w);
 }
 
@@ -362,6 +366,8 @@ int tensors_remove_due(struct live *l)
         r = check_left(l, &e);
     if (r == 0) {
         batch_note(l, NULL, NULL);
+        for (struct folder *f = all; f; f = f->next_doomed)
+            promise_make(&f->promise, l->edits);
         l->next.asked = false;
         return 0;
     }

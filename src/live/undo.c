@@ -87,9 +87,12 @@ static int restore(struct live *l, const struct history_pick *p, struct err *e)
         r = batch_freshen(l, e);
     }
     if (r < 0) {
-        batch_drop(l);
+        batch_drop(l, NULL);
         return r;
     }
+    for (size_t i = 0; i < next->n_step; i++) /* all are one */
+        if (next->step[i].from)
+            next->step[i].from->edit = l->edits;
     raise_ranks(l);
     batch_follow(l, &next->change);
     return 1;
@@ -135,7 +138,7 @@ static int undo(struct live *l, const struct snapshot *seen, const struct histor
         return 0;
     }
     say_begun(l, p, snapshot_own(seen));
-    return writer_sync(l, w);
+    return writer_sync(l, &(struct promise){0}, l->edits, w);
 }
 
 /* What the disk holds, if nothing else is to be written: a reference; or NULL. */

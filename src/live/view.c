@@ -59,6 +59,7 @@ struct round {
     const struct edit_file *f; /* of a text: beside which its drafts are */
     struct buf text;           /* a copy of it */
     int taken;                 /* -errno: the two could not be made */
+    bool wrote;                /* something is to be judged */
     struct tensor_edit edit;
     struct err e;
 };
@@ -165,10 +166,10 @@ static int accept(struct round *o)
         tensor_draft_passed(d->data, now);
     tensor_base_unref(now);
     remember(d, &before);
-    d->accepted = true;
     folder_changed(d->folder, l->snapshots);
     l->next.asked &= l->next.how == EDIT_COPY; /* else it may be another strategy now */
     (void)tensor_accepted(l, d->folder, NULL);
+    promise_make(&d->promise, l->edits);
     return 1;
 }
 
@@ -190,6 +191,17 @@ static int leave_begun(struct round *o)
     struct timespec now = when_now();
     o->d->begun = now.tv_sec;
     folder_set_error(&o->l->folders, o->d->folder, "of a NumPy array only the header was written");
+    return 0;
+}
+
+/* What was written is what the tensor has, maybe by an edit that is pending. */
+static int same(struct round *o)
+{
+    struct view_draft *d = o->d;
+    if (d->losses != d->folder->losses) /* that was lost, with which it was compared */
+        return report(o, check_base(d, &o->e));
+    if (d->edits == d->folder->edits)
+        promise_make(&d->promise, d->folder->promise.edit);
     return 0;
 }
 
@@ -216,7 +228,7 @@ static int settle(struct round *o, int r, bool end)
     }
     if (r == TENSOR_SAME && d->data == NULL)
         folder_set_error(&o->l->folders, d->folder, NULL);
-    return 0;
+    return r == TENSOR_SAME && o->wrote ? same(o) : 0;
 }
 
 /* With the lock. */
@@ -247,6 +259,7 @@ int view_data_judge(struct live *l, struct view_draft *d, bool end, const void *
     lock_take(&d->judging);
     lock_take(&l->lock);
     int r = d->why.code;
+    o.wrote = view_is_due(view_state(d));
     begin(d, request);
     lock_drop(&l->lock);
     if (r == 0) {
@@ -269,6 +282,7 @@ static int take_text(struct round *o)
     if (d->why.code || !view_is_due(d->state))
         return d->why.code;
     view_event(&d->state, VIEW_JUDGE);
+    o->wrote = true;
     o->taken = view_base(o->l, d->tensor, &o->base);
     o->f = tensor_beside(o->l, d->tensor);
     buf_add(&o->text, d->text.data, d->text.len);
@@ -305,6 +319,12 @@ int view_text_judge(struct live *l, struct view_draft *d, bool end, const void *
     return r;
 }
 
+uint32_t view_file(const struct live *l, const struct view_draft *d)
+{
+    struct tensor_now t;
+    return tensor_of_number(l, d->tensor, &t) < 0 ? 0 : tensor_file(l, t.old);
+}
+
 int view_sync(struct live *l, struct view_draft *d, struct live_wait *w)
 {
     lock_take(&l->lock);
@@ -314,8 +334,8 @@ int view_sync(struct live *l, struct view_draft *d, struct live_wait *w)
     if (r < 0)
         return r;
     lock_take(&l->lock);
-    d->accepted = false;
-    r = writer_sync(l, w);
+    w->file = view_file(l, d);
+    r = writer_sync(l, &d->promise, d->promise.edit, w);
     lock_drop(&l->lock);
     return r;
 }
@@ -327,7 +347,7 @@ int making_data_judge(struct live *l, struct view_draft *d, bool end, const void
     (void)end;
     (void)request;
     lock_take(&l->lock);
-    int r = d->why.code;
+    int r = d->making->lost ? d->making->why.code : d->why.code;
     lock_drop(&l->lock);
     return r;
 }
@@ -337,7 +357,7 @@ int making_text_judge(struct live *l, struct view_draft *d, bool end, const void
     struct err e = {0};
     (void)request;
     lock_take(&l->lock);
-    int r = d->why.code;
+    int r = d->making->lost ? d->making->why.code : d->why.code;
     if (r == 0 && view_is_due(d->state)) {
         view_event(&d->state, VIEW_JUDGE);
         r = making_text(l, d, end, &e);

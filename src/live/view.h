@@ -65,7 +65,7 @@ struct view_draft {
     struct live_view *into;
     unsigned unflushed;            /* handles that may write a helper, and were never flushed */
     _Atomic enum view_state state; /* of the text; else that of `data` counts */
-    bool accepted;                 /* something was accepted since a request waited for it */
+    struct promise promise;        /* what was accepted of it */
     unsigned handles, users;       /* open ones; and calls that use it without the lock */
     unsigned writers;              /* of the handles */
     uint64_t program;              /* whose thread opened it last; 0: not known */
@@ -116,6 +116,9 @@ void view_text(enum live_view_kind kind, const struct tensor_base *base, struct 
  * was changed by another one since. Without the lock. */
 void view_put_back(struct live *l, struct view_draft *d);
 
+/* The file of the model that its tensor is in. With the lock. */
+uint32_t view_file(const struct live *l, const struct view_draft *d);
+
 /* The base of a draft: the tensor with all edits accepted. With the lock. -ENOENT. */
 int view_base(struct live *l, uint32_t tensor, struct tensor_base **ret);
 
@@ -139,7 +142,10 @@ struct view_draft *view_of_node(const struct live *l, uint32_t node);
 const struct ended *view_ended(const struct live *l, uint32_t node);
 uint64_t view_draft_size(const struct view_draft *d);
 /* Of what was written to it. */
-enum view_state view_state(const struct view_draft *d);
+static inline enum view_state view_state(const struct view_draft *d)
+{
+    return d->data ? tensor_draft_state(d->data) : d->state;
+}
 /* Put one into the lists. With the lock. */
 void view_draft_add(struct live *l, struct view_draft *d);
 /* Those of a folder, by `inside`. With the lock. */

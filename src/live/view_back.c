@@ -128,6 +128,7 @@ static int accept(struct live *l, struct view_draft *d, const struct tensor_edit
     folder_changed(f, l->snapshots);
     l->next.asked &= l->next.how == EDIT_COPY; /* else it may be another strategy now */
     batch_note(l, NULL, NULL);
+    promise_make(&f->promise, l->edits);
     f->mtime = when_date();
     return writer_accepted(l, NULL);
 }

@@ -48,11 +48,6 @@ struct view_draft *view_find(const struct live *l, uint32_t tensor, uint32_t row
     return d;
 }
 
-enum view_state view_state(const struct view_draft *d)
-{
-    return d->data ? tensor_draft_state(d->data) : d->state;
-}
-
 /* Another view of the tensor that holds what is not accepted. */
 bool view_is_busy(const struct live *l, uint32_t tensor, uint32_t row)
 {
@@ -378,10 +373,9 @@ int live_view_flush(struct live *l, struct live_view *h, struct live_wait *w)
     h->closed = true;
     int r = d->of->judge(l, d, d->of->ends, w->request);
     lock_take(&l->lock);
-    bool accepted = r > 0 || d->accepted; /* another one may wait for the same edit */
-    d->accepted = false;
+    w->file = view_file(l, d);
     if (r >= 0)
-        r = accepted ? writer_accepted(l, w) : 0;
+        r = writer_flush(l, &d->promise, d->promise.edit, w);
     lock_drop(&l->lock);
     return r;
 }
@@ -470,8 +464,6 @@ void live_view_release(struct live *l, struct live_view *h)
             d->making->open--;
             making_touch(l, d->making);
         }
-        if (d->accepted && judged)
-            (void)writer_accepted(l, NULL);
         if (d->helper)
             into = helper_released(d, h);
         bool begun = d->begun;

@@ -110,18 +110,37 @@ static void mark_failed(struct live *l, const struct batch *b)
     tensors_failed(l, b, NULL);
 }
 
-static void failed(struct live *l, int r)
+/* What is pending is lost: each edit is named. */
+static void report_lost(struct live *l, const struct err *e)
 {
-    struct snapshot *flying = l->flying; /* what was accepted since is based on it */
+    struct buf notes = BUF_INIT;
+    notes_all(&l->next.change, &notes);
+    const char *at = buf_text(&notes), *end = buf_text_end(&notes);
+    for (; at && at < end && !buf_error(&notes); at += strlen(at) + 1)
+        live_log(l, LOG_ERR, "%s: not written: %s", at, e->msg);
+    buf_free(&notes);
+    mark_keys(l, &l->next.change, e);
+    tensors_failed(l, &l->next, e);
+}
+
+/* What is in flight failed, and with it what was accepted since, which is based on it. */
+static void failed(struct live *l)
+{
+    struct snapshot *flying = l->flying;
     struct store *store = l->flying_store;
+    struct err e = {0};
+    (void)err_set(&e, -EIO, "the edit before it failed");
+    report_lost(l, &e);
     l->flying = NULL;
     l->flying_store = NULL;
-    batch_rebase(l, &l->flight);
+    waits_join(&l->flight.waits, l->next.waits);
+    waits_join(&l->flight.waits, l->next.asking);
+    l->next.waits = l->next.asking = NULL;
+    l->due_set = false;
+    batch_drop(l, &l->flight);
     snapshot_unref(flying);
     store_unref(store);
     mark_failed(l, &l->flight);
-    if (!l->flight.waits)
-        l->failed = r;
 }
 
 /*
@@ -208,7 +227,8 @@ static void take(struct live *l, struct job *job, struct live_wait **answered)
     struct batch *b = &l->next;
     bool slow = l->opt.commit == LIVE_COMMIT_SYNC || (b->asked && b->how == EDIT_COPY);
     waits_begin(b, slow, answered);
-    batch_keep(l, edit_mark(&b->change), b->n_step);
+    b->last = l->edits;
+    batch_keep(l, edit_mark(&b->change), b->n_step, b->last);
     b->slow = b->asked && b->how == EDIT_COPY && !writer_is_small(b);
     l->flight_edits = edit_change_count(&b->change, SIZE_MAX);
     *job = (struct job){.base = snapshot_ref(base_snapshot(l))};
@@ -221,19 +241,18 @@ static void take(struct live *l, struct job *job, struct live_wait **answered)
     batch_begin(l);
 }
 
-/* Nothing is to be written: it was taken back, or undid itself, or cannot be planned (r). */
+/* Nothing is to be written: it was taken back, or undid itself; or it is lost: why. */
 static void answer_without(struct live *l, int r)
 {
     struct live_wait *waits = l->next.waits;
+    const uint64_t after = r < 0 ? l->settled : l->edits;
     l->next.waits = NULL;
     l->due_set = false;
-    if (waits && r == 0)
-        r = writer_take_failure(l);
-    else if (!waits && r < 0)
-        l->failed = r;
+    waits_learn(l, waits, NULL, after, r);
+    l->settled = l->edits;
     batch_end_steps(l, &l->next);
     lock_drop(&l->lock);
-    waits_answer(waits, r);
+    waits_tell(waits);
     lock_take(&l->lock);
 }
 
@@ -253,19 +272,12 @@ static int plan_pending(struct live *l, struct err *e)
 /* What is accepted cannot even be planned. */
 static void give_up(struct live *l, const struct err *e)
 {
-    struct buf notes = BUF_INIT;
-    notes_all(&l->next.change, &notes);
-    const char *at = buf_text(&notes), *end = buf_text_end(&notes);
-    for (; at && at < end && !buf_error(&notes); at += strlen(at) + 1)
-        live_log(l, LOG_ERR, "%s: not written: %s", at, e->msg);
-    buf_free(&notes);
-    mark_keys(l, &l->next.change, e);
-    tensors_failed(l, &l->next, e);
+    report_lost(l, e);
     makings_settle(l, e);
     undo_end(l, &l->next, e);
     waits_join(&l->next.waits, l->next.asking);
     l->next.asking = NULL;
-    batch_drop(l);
+    batch_drop(l, NULL);
     answer_without(l, e->code);
 }
 
@@ -273,23 +285,24 @@ static void give_up(struct live *l, const struct err *e)
 static void finish(struct live *l, struct job *job, struct parts_retired *old, int r)
 {
     const struct batch_part *first = batch_part(&l->flight, 0); /* new tensors are part of it */
+    const uint64_t after = r < 0 ? l->settled : l->flight.last;
     if (r < 0)
-        failed(l, r);
+        failed(l);
     makings_settle(l, first && !first->landed ? &first->why : NULL);
     struct view_draft *dead = r == 0 ? tensors_landed(l, &l->flight) : NULL;
     undo_end(l, &l->flight, NULL);
     struct live_wait *waits = l->flight.waits; /* more may have joined */
+    waits_learn(l, waits, &l->flight, after, r);
+    l->settled = r < 0 ? l->edits : l->flight.last;
     bool freeing = l->freeing = job->made && !writer_is_small(&l->flight);
     batch_end_steps(l, &l->flight);
     struct batch done = l->flight;
     l->flight = (struct batch){0};
     l->flight_edits = 0;
-    if (r == 0 && waits) /* a removal that was to be part of it */
-        r = writer_take_failure(l);
     lock_drop(&l->lock);
     if (!freeing)
         parts_retire(old);
-    waits_answer(waits, r);
+    waits_tell(waits);
     view_drafts_end(dead);
     parts_retire(old);
     batch_free(&done);

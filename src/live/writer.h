@@ -25,8 +25,12 @@ bool writer_file(const struct live *l, size_t no, struct edit_file *ret);
 /* Something was accepted: wait until it is durable, or until the disk was asked whether it can be
  * written, by the commit mode. w NULL: no request waits. 0, LIVE_PARKED. */
 int writer_accepted(struct live *l, struct live_wait *w);
+/* The same for what was accepted of a file up to an edit, maybe a while ago (promise.h). Also -errno: it is lost. */
+int writer_flush(struct live *l, const struct promise *p, uint64_t edit, struct live_wait *w);
+/* The same, until it is durable in any mode. */
+int writer_sync(struct live *l, const struct promise *p, uint64_t edit, struct live_wait *w);
 /* Wait until all that was accepted is durable. 0: it is already; -errno: an earlier failure. */
-int writer_sync(struct live *l, struct live_wait *w);
+int writer_sync_all(struct live *l, struct live_wait *w);
 /* Have it written in so many seconds, at the latest WRITER_LATEST after the first edit. */
 void writer_later(struct live *l, unsigned seconds);
 /* For a removal or a mere truncation: most often a value follows. */
@@ -46,6 +50,14 @@ int writer_take_failure(struct live *l);
 
 /* Answer a list of requests. Without the lock: done() replies to the kernel. */
 void waits_answer(struct live_wait *list, int result);
+/* The same, with the result that waits_learn() gave each. */
+void waits_tell(struct live_wait *list);
+/*
+ * Set the result of each request: its edit is lost if it comes after `after`, why (r; 0: none is), but for what
+ * landed of `failed`. Those that sync the folder get any loss. One that no request gets is reported later.
+ */
+void waits_learn(struct live *l, struct live_wait *list, const struct batch *failed, uint64_t after,
+                 int r);
 /* All of `more` are in the list too. */
 void waits_join(struct live_wait **list, struct live_wait *more);
 /* Turns of live.watch, while requests wait: those are answered whose programs are to stop. */

@@ -87,7 +87,7 @@
  *     terror NAME TEXT       its user.gguf.error has TEXT; tforgive NAME
  *     tfile NAME:TYPE:SHAPE=VALUES...    the tensors of the file on the disk, or of both
  *
- * After each fsync that succeeds the file holds what model.gguf shows. After the script the file
+ * After each fsync of the folder that succeeds the file holds what model.gguf shows. After the script the file
  * has the keys that `saved` says and the tensors, and nothing lies beside it.
  */
 #ifndef TESTS_LIB_SCRIPT_H

@@ -278,7 +278,7 @@ static int op_fsync(struct run *r, char **arg, struct waiter *w)
     if (w >= r->waiter && w < r->waiter + WAITS)
         return tree_fsync(r->t, f, &w->wait);
     int got = script_wait_here(w, tree_fsync(r->t, f, &w->wait));
-    if (got < 0 || r->lenient)
+    if (got < 0 || r->lenient || f)
         return got;
     struct content now = shown(r);
     if (!script_model_keys(now.bytes, now.n, &keys))

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import threading
 import unittest
 
 import disks
@@ -16,7 +15,7 @@ import freeze
 import ggufmodel as gguf
 import mountlib
 from disks import Disk, put_model
-from editlib import Want, opened, write
+from editlib import Want, write
 from ggufmodel import Value
 
 MODES = ('auto', 'close', 'sync')
@@ -38,6 +37,17 @@ for folder, folders, files in os.walk("."):
 print(json.dumps(found))
 '''
 
+# An edit that is written when it ends. (An fsync of the folder would hold the kernel's lock of it, which a
+# listing needs.) A program of its own: another one that is started closes its copy of each open file, and
+# that waits for the disk, too.
+EDIT = '''
+import os, sys
+fd = os.open(sys.argv[1], os.O_WRONLY | os.O_TRUNC)
+os.write(fd, b"an edit")
+os.fsync(fd)
+os.close(fd)
+'''
+
 
 class Frozen(unittest.TestCase):
     def look(self, at):
@@ -54,35 +64,23 @@ class Frozen(unittest.TestCase):
             out.seek(0)
             return json.load(out)
 
-    def edit(self, at, errors):
-        """Written when it returns. (An fsync of the folder would hold the kernel's lock of it, which a
-        listing needs.)"""
-        try:
-            with opened(editlib.place(at, 'general.name'), os.O_WRONLY | os.O_TRUNC) as fd:
-                os.write(fd, b'an edit')
-                os.fsync(fd)
-        except OSError as error:
-            errors.append(error)
-
     def hang(self, folder, mode, warm):
         source = put_model(folder)
         want = Want(mountlib.get(source))
         hashes = {f'./tensors/{t.name.decode()}/raw': hashlib.sha256(t.data).hexdigest()
                   for t in gguf.read(mountlib.get(source)).tensors}
-        errors = []
         with mountlib.Mount(source, '-o', f'commit={mode}') as at:
             daemon = os.getxattr(at, 'user.ggufs.daemon').split()[0].decode()
             if warm:
                 write(at, 'general.name', 'before')
                 editlib.sync(at)
-            editor = threading.Thread(target=self.edit, args=(at, errors))
             with freeze.frozen(folder):
-                editor.start()
+                editor = subprocess.Popen(
+                    [sys.executable, '-c', EDIT, editlib.place(at, 'general.name')])
                 editlib.until(lambda: freeze.waits_for_disk(daemon))
                 found = self.look(at)
-                self.assertTrue(editor.is_alive())
-            editor.join()
-            self.assertEqual(errors, [])
+                self.assertIsNone(editor.poll())
+            self.assertEqual(editor.wait(), 0)
         self.assertEqual({path: found[path] for path in hashes}, hashes)
         want.set(b'general.name', Value('string', b'an edit'))
         want.check(mountlib.get(source))

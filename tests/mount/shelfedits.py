@@ -222,11 +222,12 @@ class Edits(Shelf):
         """A file that was replaced while it is edited is not overwritten; its path shows the new one."""
         path = self.put('m.gguf')
         with Mount(self.top, '-o', 'commit=sync') as at:
-            with open(at + '/m.gguf/metadata/general.name', 'r+b', buffering=0) as file:
-                file.write(b'Mine\n')
-                self.put('new', llama.image(general__name=llama.text('Theirs')))
-                os.rename(os.path.join(self.top, 'new'), path)
-                self.refused(errno.ESTALE, os.fsync, file.fileno())
+            fd = os.open(at + '/m.gguf/metadata/general.name', os.O_RDWR)
+            os.write(fd, b'Mine\n')
+            self.put('new', llama.image(general__name=llama.text('Theirs')))
+            os.rename(os.path.join(self.top, 'new'), path)
+            self.refused(errno.ESTALE, os.fsync, fd)
+            self.refused(errno.ESTALE, os.close, fd)
             self.assertEqual(editlib.read(at + '/m.gguf', 'general.name'), b'Theirs\n')
         self.assertEqual(value(path), b'Theirs')
 

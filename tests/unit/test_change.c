@@ -285,62 +285,6 @@ static void test_replaced(void)
     free(image);
 }
 
-static void add_lost(void *arg, const char *name, size_t n)
-{
-    buf_printf(arg, " %.*s", (int)n, name);
-}
-
-/* The model in which `first` was done fails, and `then` was done on top of it. */
-static const struct {
-    const char *first, *then, *keys, *lost;
-} rebases[] = {
-    {"= a", "= b", "a b=9 c REST", ""},
-    {"= d", "= d", "a b c REST d=9", ""},
-    {"> a x", "= x", "a x=9 b c REST", ""},
-    {"> a x", "> x y", "a b c REST", " y"},
-    {"- a", "= a", "a=9 b c REST", ""},
-    {"- a", "> b a", "a b c REST", " a"},
-    {"= d", "- d", "a b c REST", ""},
-    {"= d", "- b", "a c REST", ""},
-    {"= d", "> a t;> b a;> t b", "b* a* c REST", ""},
-    {"= d", "> d e", "a b c REST", " e"},
-};
-
-static void check_rebase(const struct gguf *g, size_t i)
-{
-    CLEANUP(edit_change_free) struct edit_change first;
-    CLEANUP(edit_plan_free) struct edit_plan p = EDIT_PLAN_INIT;
-    CLEANUP(buf_free) struct buf now = BUF_INIT;
-    CLEANUP(buf_free) struct buf lost = BUF_INIT;
-    struct edit_change then;
-    struct edit_options o = {.reserve = 0};
-    edit_change_init(&first, g, NULL);
-    CU_ASSERT_EQUAL(add_ops(&first, rebases[i].first, NULL), 0);
-    CU_ASSERT_EQUAL_FATAL(edit_plan_make(&first, &o, &p, NULL), 0);
-    edit_change_init(&then, p.next, p.rank);
-    CU_ASSERT_EQUAL(add_ops(&then, rebases[i].then, NULL), 0);
-    CU_ASSERT_EQUAL(edit_rebase(&then, &(struct edit_base){.g = g}, add_lost, &lost), 0);
-    buf_char(&lost, '\0');
-    spell_change(&then, &now);
-    char want[256];
-    const char *rest = strstr(rebases[i].keys, "REST");
-    (void)snprintf(want, sizeof(want), "%.*s" REST "%s", (int)(rest - rebases[i].keys),
-                   rebases[i].keys, rest + 4);
-    CU_ASSERT_STRING_EQUAL((const char *)now.data, want);
-    CU_ASSERT_STRING_EQUAL((const char *)lost.data, rebases[i].lost);
-    edit_change_free(&then);
-}
-
-static void test_rebase(void)
-{
-    uint8_t *image;
-    struct gguf *g = model(&image);
-    for (size_t i = 0; i < sizeof(rebases) / sizeof(rebases[0]); i++)
-        check_rebase(g, i);
-    gguf_free(g);
-    free(image);
-}
-
 /* What was set is still known by its name, but no longer its bytes. */
 static void test_drop_values(void)
 {
@@ -368,7 +312,6 @@ static CU_TestInfo tests[] = {
     {"names are neither empty nor too long", test_names},
     {"operations can be taken back", test_undo},
     {"a value that was replaced is freed", test_replaced},
-    {"a change moves to the model below a failed one", test_rebase},
     CU_TEST_INFO_NULL,
 };
 

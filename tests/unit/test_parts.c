@@ -155,22 +155,6 @@ static void test_names(void)
     teardown(&m);
 }
 
-/* A change that is moved to another base keeps the order. */
-static void test_moved(void)
-{
-    struct model m, other;
-    setup(&m);
-    setup(&other);
-    write_byte(&m, "c", 0);
-    set_key(&m, "a.new");
-    write_byte(&m, "d", 0);
-    const struct edit_base to = {.g = other.g[0], .whole = other.whole};
-    CU_ASSERT_EQUAL(edit_rebase(&m.c, &to, NULL, NULL), 0);
-    expect(&m, "2:c=Xbcdefgh 0:a=abcdefgh b=abcdefgh 3:d=Xbcdefgh ");
-    teardown(&m);
-    teardown(&other);
-}
-
 /* A model of one file has one part: the change itself. */
 static void test_one(void)
 {
@@ -209,7 +193,6 @@ static void test_memory(void)
 static CU_TestInfo tests[] = {
     {"files in the order of their first edits", test_order},
     {"names of the whole model", test_names},
-    {"a change that is moved to another base", test_moved},
     {"a model of one file", test_one},
     {"without memory", test_memory},
     CU_TEST_INFO_NULL,
