@@ -50,18 +50,4 @@ float moments_absmax(const struct moments *m);
 void bins_add(struct bins *b, float *x, size_t n, float absmax);
 void bins_join(struct bins *b, const struct bins *next);
 
-/* `stats`: always STATS_TEXT bytes. */
-#define STATS_TEXT 3090
-void stats_text(const struct moments *m, const struct bins *b, struct buf *out);
-
-/*
- * `stats.tsv`: its head, and the line of a tensor; the bytes of that are known without the moments
- * (NULL: of a type without values, where fields stay empty). The last column takes what is left of
- * the line.
- */
-void stats_head(struct buf *out);
-size_t stats_line_size(const struct gguf *g, const struct gguf_tensor *t);
-void stats_line(const struct gguf *g, const struct gguf_tensor *t, const struct moments *m,
-                struct buf *out);
-
 #endif

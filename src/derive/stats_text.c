@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Statistics as text: see stats.h. */
+/* Statistics as text: see stats_text.h. */
+#include "derive/stats_text.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
 #include "base/bytes.h"
-#include "derive/stats.h"
 #include "model/facts.h"
 #include "text/number.h"
 

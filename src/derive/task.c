@@ -8,6 +8,7 @@
 
 #include "base/bytes.h"
 #include "derive/floats.h"
+#include "derive/stats_text.h"
 
 /* Bytes hashed, and values measured, in a unit: some milliseconds. Values: whole stretches. */
 #define HASHED ((uint64_t)8 << 20)

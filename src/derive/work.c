@@ -181,3 +181,8 @@ unsigned work_threads(struct work *w)
     lock_drop(&w->lock);
     return n;
 }
+
+bool work_applies(const struct snapshot *g, const struct gguf_tensor *t, enum derived what)
+{
+    return what == DERIVED_SHA256 || quant_has_values(gguf_type(t), g->gguf->fmt.big);
+}

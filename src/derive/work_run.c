@@ -27,11 +27,6 @@ enum { ASIDE_MOST = 16 };
 /* Bytes of a tensor that goes before the others: done in a blink. */
 #define SMALL ((uint64_t)16 << 20)
 
-bool work_applies(const struct snapshot *g, const struct gguf_tensor *t, enum derived what)
-{
-    return what == DERIVED_SHA256 || quant_has_values(gguf_type(t), g->gguf->fmt.big);
-}
-
 struct kept_key work_key(const struct view *v, uint32_t i)
 {
     struct tensor_id id = ids_of(v->snap->ids, i);

@@ -15,6 +15,7 @@
 #include "base/lock.h"
 #include "base/units.h"
 #include "derive/floats.h"
+#include "quant/convert.h"
 
 /* Elements decoded at a time, which stay in the first-level cache; elements and bytes of a piece. */
 enum { CHUNK = 6144, PIECE = 8 * CHUNK, ROOM = 8 * PIECE };

@@ -79,10 +79,4 @@ static inline int cursor_uint(struct cursor *c, size_t width, const char *field,
 /* A string: *off and *len describe its bytes, including a counted NUL. */
 int cursor_string(struct cursor *c, const char *field, uint64_t *off, uint64_t *len);
 
-/* Key-values and tensor infos: parse_kv.c and parse_tensor.c. */
-int parse_keys(struct cursor *c, struct gguf *g, uint64_t n);
-int parse_tensors(struct cursor *c, struct gguf *g, uint64_t n);
-/* Data section: check where each tensor's data lies; sets data_off, data_end, anomalies. */
-int parse_layout(struct cursor *c, struct gguf *g, unsigned flags);
-
 #endif

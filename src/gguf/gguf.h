@@ -21,6 +21,7 @@
 
 #include "base/err.h"
 #include "base/hash.h"
+#include "gguf/source.h"
 #include "gguf/value.h"
 #include "quant/quant.h"
 
@@ -91,18 +92,6 @@ struct gguf {
     struct index keys;          /* by key */
     struct index names;         /* by tensor name */
 };
-
-/* Where bytes come from: a file or memory. read: exactly n bytes at off; 0 or -errno. */
-struct source {
-    uint64_t size;
-    int (*read)(const struct source *s, uint64_t off, void *dst, size_t n);
-    const void *mem; /* source_mem */
-    int fd;          /* the file, whose holes are those of the source; -1: memory */
-};
-
-struct source source_mem(const void *bytes, size_t n);
-/* A regular file, not owned. 0, -EISDIR, -EINVAL (not a regular file), -errno. */
-int source_fd(int fd, struct source *ret, struct err *e);
 
 /* Accept a file whose header is complete but whose data is not. */
 #define GGUF_PARTIAL 1u

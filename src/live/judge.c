@@ -10,6 +10,7 @@
 #include "live/writer.h"
 #include "text/scan.h"
 #include "text/text_parse.h"
+#include "text/text_prefix.h"
 
 /* ---- a key's text ---- */
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/bytes.h"
+#include "quant/encode.h"
 
 /* ---- made ---- */
 

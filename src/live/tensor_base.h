@@ -15,6 +15,7 @@
 #include "edit/content.h"
 #include "model/npy.h"
 #include "model/form.h"
+#include "quant/encode.h"
 
 enum tensor_view {
     TENSOR_RAW, /* the bytes as stored */

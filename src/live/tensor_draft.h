@@ -46,6 +46,7 @@
 #include "live/tensor_edit.h"
 #include "live/tensor_seal.h"
 #include "live/view_state.h"
+#include "quant/encode.h"
 
 /* Bytes of a draft whose length is not bounded by a tensor: more than any tensor has. The bits of as
  * many granules take 256 MiB. */

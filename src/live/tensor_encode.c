@@ -8,6 +8,8 @@
 
 #include "base/bytes.h"
 #include "live/tensor_edit.h"
+#include "quant/convert.h"
+#include "quant/encode.h"
 #include "text/number.h"
 
 /* ---- faults ---- */

@@ -12,6 +12,7 @@
 #include "base/lock.h"
 #include "live/spool.h"
 #include "live/tensor_base.h"
+#include "quant/encode.h"
 
 /* Where values come from, by their number. */
 struct tensor_values {

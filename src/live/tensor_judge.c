@@ -13,6 +13,7 @@
 #include "base/bytes.h"
 #include "live/tensor_draft.h"
 #include "live/tensor_encode.h"
+#include "quant/encode.h"
 
 enum {
     RAW_UNIT = 256 * 1024, /* bytes of `raw` that are judged at once */

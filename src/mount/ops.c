@@ -11,6 +11,7 @@
 #include "base/order.h"
 #include "mount/answer.h"
 #include "mount/log.h"
+#include "mount/ops_edit.h"
 #include "shelf/shelf.h"
 
 static void op_init(void *m, struct fuse_conn_info *conn)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The FUSE callbacks that edit: see ops.h.
+ * The FUSE callbacks that edit: see ops_edit.h.
  *
  * A request whose reply must wait for the disk is parked: the tree takes its struct parked, and the
  * writer's thread replies. A signal that is to stop the waiting program ends the wait, not the edit.
  */
-#include "mount/ops.h"
+#include "mount/ops_edit.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Blocks of one type to blocks of another: see quant.h.
+ * Blocks of one type to blocks of another: see convert.h.
  *
  * Float32 holds every value of most types. It does not hold those of I32, I64 and F64, the wide ones:
  * from these to a type that may hold more than float32, values go one by one.
  */
-#include "quant/quant.h"
+#include "quant/convert.h"
 
 #include <errno.h>
 #include <math.h>
@@ -13,6 +13,7 @@
 
 #include "base/bytes.h"
 #include "quant/blocks.h"
+#include "quant/encode.h"
 #include "quant/types.h"
 
 /* Elements that are converted at once: whole blocks of any type. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Which kernel sets this machine can run: see set.h. */
-#include "quant/set.h"
+/* Which kernel sets this machine can run: see cpu.h. */
+#include "quant/cpu.h"
 
 #ifdef QUANT_X86
 #include <cpuid.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Values to blocks, in either byte order, with the value at fault; new values over old blocks: see
- * quant.h. The encoders themselves, in the family files, handle whole little-endian blocks and
+ * encode.h. The encoders themselves, in the family files, handle whole little-endian blocks and
  * report only which block failed.
  */
-#include "quant/quant.h"
+#include "quant/encode.h"
 
 #include <errno.h>
 #include <math.h>

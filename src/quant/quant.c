@@ -15,11 +15,11 @@
 #include "base/thread.h"
 #include "base/bytes.h"
 #include "quant/blocks.h"
-#include "quant/set.h"
+#include "quant/cpu.h"
 #include "quant/types.h"
 
-/* Room on the stack: for swapped blocks, in bytes, and for values, in floats. */
-enum { SWAP_ROOM = 2048, VALUE_ROOM = 1024 };
+/* Room on the stack for values, in floats. */
+enum { VALUE_ROOM = 1024 };
 
 static const struct quant_set *set = &quant_set_generic;
 
@@ -91,37 +91,10 @@ bool quant_all_finite(const uint8_t *floats, size_t n)
     return set->all_finite(floats, n);
 }
 
-void quant_swap_fields(const struct quant_type *t, uint8_t *block)
-{
-    for (size_t i = 0; i < t->swap_count; i++) {
-        uint8_t *p = block + t->swap_at[i];
-        put_uint(p, get_uint(p, t->swap_width, true), t->swap_width, false);
-    }
-}
-
 void quant_swap(const struct quant_type *t, uint8_t *blocks, size_t n)
 {
     for (size_t i = 0; t->swap_count && i < n; i++)
         quant_swap_fields(t, blocks + i * t->block_bytes);
-}
-
-void quant_decode(const struct quant_type *t, bool big, const uint8_t *src, size_t n, float *dst)
-{
-    uint8_t room[SWAP_ROOM];
-    const size_t most = sizeof(room) / t->block_bytes;
-    if (!big || t->swap_count == 0) {
-        t->decode(src, n, dst);
-        return;
-    }
-    for (size_t k; n > 0; n -= k) {
-        k = n < most ? n : most;
-        memcpy(room, src, k * t->block_bytes);
-        for (size_t i = 0; i < k; i++)
-            quant_swap_fields(t, room + i * t->block_bytes);
-        t->decode(room, k, dst);
-        src += k * t->block_bytes;
-        dst += k * t->block_len;
-    }
 }
 
 /* How the blocks of a tensor are decoded. */

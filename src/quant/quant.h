@@ -66,9 +66,6 @@ const struct quant_type *quant_find(uint32_t id);
 
 /* True if the values of this type (NULL: of an unknown type) can be shown as float32. */
 bool quant_has_values(const struct quant_type *t, bool big);
-/* True if values can be stored in this type (NULL: of an unknown type). */
-bool quant_can_encode(const struct quant_type *t, bool big);
-
 /*
  * Bytes [off, off + n) of the tensor's values seen as a stream of little-endian float32, into dst
  * (any alignment). `data` is the tensor's first block, `big` its byte order. Only the blocks that
@@ -127,78 +124,14 @@ void quant_distance(const float *a, const float *b, size_t n, struct quant_dista
 #define QUANT_BINS 32
 void quant_bins(const float *x, size_t n, float absmax, uint64_t count[QUANT_BINS]);
 
-/* A value as its tensor holds it: `kind` names the member. */
-struct quant_value {
-    union {
-        float f32;
-        double f64;
-        int64_t i64;
-    };
-    enum { QUANT_FLOAT, QUANT_DOUBLE, QUANT_INTEGER } kind;
-};
-
-/* True if float32 does not hold all values of the type: I32, I64, F64. */
-bool quant_is_wide(const struct quant_type *t);
-/* Value i of a tensor of such a type, whose first block is `data`. */
-double quant_wide_value(const struct quant_type *t, bool big, const uint8_t *data, uint64_t i);
 /* Reverse each field of n blocks that files of the other byte order have reversed. */
 void quant_swap(const struct quant_type *t, uint8_t *blocks, size_t n);
 
-/* The value that could not be stored: its place among those given, from 0, and the value itself. */
-struct quant_fault {
-    uint64_t element;
-    struct quant_value value;
-};
-
-/*
- * Encode n whole blocks of a tensor of either byte order from n * block_len host floats. No
- * overlap.
- *
- *     0             done
- *     -EDOM         a NaN or an infinity, which the type cannot hold
- *     -ERANGE       a value that an integer type does not hold exactly (-0 becomes 0), or that
- *                   would become infinite, itself or through the scale that its block needs
- *     -EOPNOTSUPP   no encoder (!quant_can_encode()): `raw` is the only way to write such a tensor
- *
- * On failure dst is undefined, and *fault names an element of the first block that cannot be
- * stored: its first value that is not finite (-EDOM), else the first of largest magnitude
- * (-ERANGE). For -EOPNOTSUPP it names the first value of all.
- */
-int quant_encode(const struct quant_type *t, bool big, const float *src, size_t n, uint8_t *dst,
-                 struct quant_fault *fault);
-
-/* The view of a tensor that values come from. */
-enum quant_view { QUANT_F32, QUANT_F16, QUANT_BF16 };
-
-/*
- * Encode n whole blocks from `values`, the little-endian stream of a view (any alignment), as new
- * content of the blocks `old` (NULL: of a new tensor). A block keeps its bytes if all its values
- * are, bit for bit, those that the view shows of the old block, even if its type has no encoder.
- * All other blocks are encoded. If a NaN comes from a block's scale, any NaN equals it. Values in
- * the type's own format are stored bit for bit. dst may be old. The caller has checked
- * quant_has_values(). Errors and *fault as in quant_encode(), except that -EOPNOTSUPP names the
- * first value that differs.
- */
-int quant_write(const struct quant_type *t, bool big, enum quant_view view, const uint8_t *old,
-                const uint8_t *values, size_t n, uint8_t *dst, struct quant_fault *fault);
-
-/*
- * Encode n elements of type `to`, which are whole blocks of both types, from blocks of type `from`
- * in the same byte order. No overlap.
- *
- * From I32, I64 or F64 to an integer type each value is stored exactly, or is -ERANGE (-EDOM if it is
- * not finite); from I32 or I64 to F64 it is rounded once. All other values are rounded to float32 and
- * then encoded as by quant_encode(); a finite one that becomes infinite is -ERANGE. A tensor of the
- * same type keeps its bytes.
- *
- * Errors and *fault as in quant_encode(), except that a value of I32, I64 or F64 that cannot be
- * stored is itself at fault; of those the first. The caller has checked
- * quant_has_values() and quant_can_encode().
- */
-int quant_convert(const struct quant_type *from, const struct quant_type *to, bool big,
-                  const uint8_t *src, size_t n, uint8_t *dst, struct quant_fault *fault);
-
 /* Choose the fastest decoders for this machine; before threads start. Optional. */
 void quant_init(void);
+
+struct quant_set;
+/* Use this kernel set (set.h) from now on; before threads start. */
+void quant_use(const struct quant_set *s);
 
 #endif

@@ -30,9 +30,4 @@ extern const struct quant_set quant_set_generic;
 extern const struct quant_set quant_set_avx2, quant_set_avx512;
 #endif
 
-/* The sets that this machine can run, slowest first; [0] is generic. NULL past the last. */
-const struct quant_set *quant_set_at(size_t i);
-/* Use this set from now on; before threads start. */
-void quant_use(const struct quant_set *s);
-
 #endif

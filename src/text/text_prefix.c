@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Refusing a text while it is still being written: see text_parse.h. */
-#include "text/text_parse.h"
+/* Refusing a text while it is still being written: see text_prefix.h. */
+#include "text/text_prefix.h"
 
 #include <errno.h>
 #include <string.h>

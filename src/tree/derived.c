@@ -10,6 +10,7 @@
 #include "base/bytes.h"
 #include "derive/lines.h"
 #include "derive/picture.h"
+#include "derive/stats_text.h"
 #include "tree/files.h"
 
 /* True if the tensor lacks bytes that are needed: then it has no result. */

@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "golden.h"
+#include "quant/cpu.h"
 #include "quant/quant.h"
 #include "quant/set.h"
 #include "timing.h"

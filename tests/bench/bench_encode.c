@@ -13,6 +13,7 @@
 
 #include "golden.h"
 #include "golden_encode.h"
+#include "quant/cpu.h"
 #include "quant/quant.h"
 #include "quant/set.h"
 #include "timing.h"

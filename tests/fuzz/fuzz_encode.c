@@ -13,6 +13,9 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "quant/convert.h"
+#include "quant/cpu.h"
+#include "quant/encode.h"
 #include "quant/quant.h"
 #include "quant/set.h"
 

@@ -13,6 +13,7 @@
 #include "text/text.h"
 #include "text/text_infer.h"
 #include "text/text_parse.h"
+#include "text/text_prefix.h"
 
 struct input {
     struct gguf_format fmt;

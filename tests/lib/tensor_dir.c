@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "build_gguf.h"
+#include "quant/encode.h"
 
 uint64_t tensor_dir_seed = 1;
 

@@ -9,6 +9,8 @@
 #include "base/bytes.h"
 #include "base/count.h"
 #include "golden.h"
+#include "quant/convert.h"
+#include "quant/encode.h"
 #include "quant/f16.h"
 #include "quant/quant.h"
 #include "quant/types.h"

@@ -12,6 +12,7 @@
 #include "base/bytes.h"
 #include "derive/kept.h"
 #include "derive/picture.h"
+#include "derive/stats_text.h"
 #include "quant/types.h"
 
 /* ---- statistics ---- */

@@ -12,6 +12,8 @@
 #include "base/bytes.h"
 #include "golden.h"
 #include "golden_encode.h"
+#include "quant/cpu.h"
+#include "quant/encode.h"
 #include "quant/f16.h"
 #include "quant/quant.h"
 #include "quant/set.h"

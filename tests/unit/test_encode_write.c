@@ -8,6 +8,7 @@
 
 #include "base/bytes.h"
 #include "golden.h"
+#include "quant/encode.h"
 #include "quant/f16.h"
 #include "quant/quant.h"
 #include "quant/types.h"

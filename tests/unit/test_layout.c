@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* gguf/layout: where the tensors' data lies in good files. What is refused: test_malformed.c. */
+/* gguf/gguf: where the tensors' data lies in good files. What is refused: test_malformed.c. */
 #include "cu_main.h"
 
 #include <stdlib.h>

@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "base/bytes.h"
 #include "golden.h"
+#include "quant/cpu.h"
 #include "quant/f16.h"
 #include "quant/quant.h"
 #include "quant/set.h"

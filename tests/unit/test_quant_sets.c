@@ -12,6 +12,7 @@
 #include "base/bytes.h"
 #include "golden.h"
 #include "golden_encode.h"
+#include "quant/cpu.h"
 #include "quant/quant.h"
 #include "quant/set.h"
 

@@ -11,6 +11,7 @@
 
 #include "base/bytes.h"
 #include "live/tensor_draft.h"
+#include "quant/encode.h"
 #include "quant/types.h"
 #include "soak.h"
 #include "tensor_dir.h"

@@ -13,6 +13,8 @@
 #include "live/tensor_encode.h"
 #include "live/tensor_new.h"
 #include "live/tensor_text.h"
+#include "quant/convert.h"
+#include "quant/encode.h"
 #include "quant/types.h"
 #include "tensor_dir.h"
 

@@ -11,6 +11,7 @@
 
 #include "base/bytes.h"
 #include "derive/picture.h"
+#include "derive/stats_text.h"
 #include "derive/work.h"
 #include "parsed.h"
 

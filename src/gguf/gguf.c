@@ -1,0 +1,848 @@
+/* SPDX-License-Identifier: MIT */
+/* A GGUF image from its bytes to a struct gguf: see gguf.h, docs/format.md. Read it from gguf_parse() up. */
+#include "gguf/gguf.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/far.h"
+#include "gguf/cursor.h"
+#include "gguf/keys.h"
+#include "gguf/sniff.h"
+
+/* The fewest bytes that a key-value and a tensor info can take in any version. */
+#define LEAST_KEY 10
+#define LEAST_TENSOR 20
+/* No model has more keys or tensors: a larger count is damage, not a sign of a truncated file. */
+#define PLAUSIBLE_COUNT 1000000
+
+/* ---- the key-values ---- */
+
+/* Version 1 had the types up to arrays; u64, i64 and f64 came with version 2. */
+static bool type_known(const struct cursor *c, uint64_t type)
+{
+    return c->fmt.version == 1 ? type <= GGUF_ARRAY : type < GGUF_VALUE_TYPES;
+}
+
+/* The fewest bytes that an element of the type can take. */
+static uint64_t least_bytes(const struct cursor *c, uint64_t type)
+{
+    if (type == GGUF_STRING)
+        return c->fmt.len_width;
+    if (type == GGUF_ARRAY)
+        return (uint64_t)c->fmt.len_width + 4;
+    return gguf_types[type].width;
+}
+
+static int skip_value(struct cursor *c, uint64_t type, unsigned depth);
+
+/* The head of an array: element type, then count (in the first draft the other way round). */
+static int array_head(struct cursor *c, uint64_t *elem, uint64_t *count)
+{
+    uint64_t at = c->pos, bytes, type_at = c->fmt.draft ? at + 4 : at;
+    int r = 0;
+    if (c->fmt.draft)
+        r = cursor_uint(c, 4, "array length", count);
+    if (r == 0)
+        r = cursor_uint(c, 4, "array element type", elem);
+    if (r == 0 && !c->fmt.draft)
+        r = cursor_uint(c, c->fmt.len_width, "array length", count);
+    if (r < 0)
+        return r;
+    if (!type_known(c, *elem))
+        return cursor_fail(c, -EBADMSG, "array element type", type_at, "%llu is not a value type",
+                           (unsigned long long)*elem);
+    if (*count > GGUF_MAX_COUNT || !mul_u64(*count, least_bytes(c, *elem), &bytes) ||
+        bytes > cursor_left(c))
+        return cursor_fail(c, -EBADMSG, "array length", c->fmt.draft ? at : at + 4,
+                           "%llu elements of type %s do not fit into the %llu bytes left%s",
+                           (unsigned long long)*count, gguf_types[*elem].name,
+                           (unsigned long long)cursor_left(c),
+                           *count > GGUF_MAX_COUNT ? "" : CURSOR_CUT);
+    return 0;
+}
+
+static int skip_array(struct cursor *c, unsigned depth)
+{
+    uint64_t elem = 0, count = 0, off, len;
+    if (depth >= GGUF_MAX_DEPTH)
+        return cursor_fail(c, -EBADMSG, "array", c->pos, "nested more than %d deep",
+                           GGUF_MAX_DEPTH);
+    int r = array_head(c, &elem, &count);
+    if (r < 0)
+        return r;
+    if (gguf_types[elem].width) {
+        uint64_t bytes = count * gguf_types[elem].width;
+        r = cursor_need(c, bytes, "array elements");
+        c->pos += r < 0 ? 0 : bytes;
+        return r;
+    }
+    for (uint64_t i = 0; i < count && r == 0; i++)
+        r = elem == GGUF_STRING ? cursor_string(c, "array string length", &off, &len)
+                                : skip_value(c, elem, depth + 1);
+    return r;
+}
+
+static int skip_value(struct cursor *c, uint64_t type, unsigned depth)
+{
+    uint64_t off, len;
+    if (type == GGUF_ARRAY)
+        return skip_array(c, depth);
+    if (type == GGUF_STRING)
+        return cursor_string(c, "string length", &off, &len);
+    int r = cursor_need(c, gguf_types[type].width, "value");
+    c->pos += r < 0 ? 0 : gguf_types[type].width;
+    return r;
+}
+
+/* The first draft declares a value's length in bytes; it must be the actual length. */
+static int draft_length(struct cursor *c, uint64_t *ret)
+{
+    return c->fmt.draft ? cursor_uint(c, 4, "value length", ret) : 0;
+}
+
+static int parse_entry(struct cursor *c, struct gguf_kv *kv)
+{
+    uint64_t len, type = 0, declared = 0;
+    kv->off = c->pos;
+    int r = cursor_string(c, "key length", &kv->key_off, &len);
+    if (r < 0)
+        return r;
+    kv->key_len = (uint32_t)len;
+    c->name_off = kv->key_off;
+    c->name_len = len;
+    if (len == 0)
+        return cursor_fail(c, -EBADMSG, "key length", kv->off, "the key is empty");
+    r = draft_length(c, &declared);
+    if (r == 0)
+        r = cursor_uint(c, 4, "value type", &type);
+    if (r < 0)
+        return r;
+    if (!type_known(c, type))
+        return cursor_fail(c, -EBADMSG, "value type", c->pos - 4, "%llu is not a value type",
+                           (unsigned long long)type);
+    kv->type = (uint32_t)type;
+    kv->val_off = c->pos;
+    r = skip_value(c, type, 0);
+    kv->end = c->pos;
+    if (r == 0 && c->fmt.draft && declared != kv->end - kv->val_off)
+        return cursor_fail(c, -EBADMSG, "value length", kv->val_off - 8,
+                           "declared length %llu, actual %llu bytes", (unsigned long long)declared,
+                           (unsigned long long)(kv->end - kv->val_off));
+    return r;
+}
+
+static int parse_keys(struct cursor *c, struct gguf *g, uint64_t n)
+{
+    size_t cap = 0;
+    c->item = "key";
+    for (uint64_t i = 0; i < n; i++) {
+        c->item_no = i;
+        c->name_len = 0;
+        /* The list grows with what was parsed, not with the count in the file. */
+        int r = array_grow(&g->kv, &cap, g->n_kv, sizeof(*g->kv));
+        if (r < 0)
+            return cursor_fail(c, r, "entry", c->pos, "no memory");
+        r = parse_entry(c, &g->kv[g->n_kv]);
+        if (r < 0)
+            return r;
+        g->n_kv++;
+    }
+    c->item = NULL;
+    return 0;
+}
+
+/* ---- the tensor infos ---- */
+
+/* In version 1, written in August 2023 only, ids 16 to 18 were the integers. */
+static uint32_t type_of(const struct cursor *c, uint32_t stored)
+{
+    return c->fmt.version == 1 && stored >= 16 && stored <= 18 ? stored + 8 : stored;
+}
+
+/*
+ * The product of the dimensions, refused if it is over the limit. A dimension of 0 makes it 0, but
+ * the others must not overflow: 2^32 x 2^32 x 0 must not pass as a tensor of no bytes.
+ */
+static int count_elements(struct cursor *c, uint32_t n_dims, uint64_t *ret)
+{
+    uint64_t product = 1, at;
+    bool empty = false;
+    for (uint32_t i = 0; i < n_dims; i++) {
+        uint64_t d;
+        at = c->pos;
+        int r = cursor_uint(c, c->fmt.len_width, "dimension", &d);
+        if (r < 0)
+            return r;
+        bool fits =
+            d <= INT64_MAX && mul_u64(product, d ? d : 1, &product) && product <= GGUF_MAX_ELEMENTS;
+        if (d > INT64_MAX)
+            r = cursor_fault(c, -EBADMSG, "dimension", at, "%lld is negative", (long long)d);
+        else if (!fits)
+            r = cursor_fault(c, -EBADMSG, "dimension", at,
+                             "the number of elements overflows with %llu", (unsigned long long)d);
+        if (r < 0)
+            return r;
+        if (!fits)
+            product = 1;
+        empty |= d == 0 || !fits;
+    }
+    *ret = empty ? 0 : product;
+    return 0;
+}
+
+/* Bytes of the data; for an unknown type only the layout shows them (layout.c). */
+static int count_bytes(struct cursor *c, struct gguf_tensor *t)
+{
+    const struct quant_type *type = quant_find(t->type_id);
+    if (!type || type->block_len == 0)
+        return 0;
+    uint64_t row = t->n_dims ? get_uint(c->bytes + t->dims_off, c->fmt.len_width, c->fmt.big) : 1;
+    if (row % type->block_len) {
+        t->n_elem = 0;
+        return cursor_fault(c, -EBADMSG, "dimension", t->dims_off,
+                            "%llu elements a row is not a multiple of the %u of a block of %s",
+                            (unsigned long long)row, type->block_len, type->name);
+    }
+    if (!mul_u64(t->n_elem / type->block_len, type->block_bytes, &t->nbytes) ||
+        t->nbytes > INT64_MAX)
+        return cursor_fail(c, -EBADMSG, "dimension", t->dims_off, "the size in bytes overflows");
+    return 0;
+}
+
+static int parse_dims(struct cursor *c, struct gguf_tensor *t)
+{
+    uint64_t n_dims = 0, declared = 0, at = c->pos;
+    int r = cursor_uint(c, 4, "number of dimensions", &n_dims);
+    if (r < 0)
+        return r;
+    if (n_dims > GGUF_MAX_DIMS)
+        return cursor_fail(c, -EBADMSG, "number of dimensions", at, "%llu is over the limit of %d",
+                           (unsigned long long)n_dims, GGUF_MAX_DIMS);
+    t->n_dims = (uint32_t)n_dims;
+    t->dims_off = c->pos;
+    r = count_elements(c, t->n_dims, &t->n_elem);
+    if (r < 0 || !c->fmt.draft)
+        return r;
+    r = cursor_uint(c, 4, "number of elements", &declared);
+    if (r == 0 && declared != t->n_elem)
+        return cursor_fail(c, -EBADMSG, "number of elements", c->pos - 4,
+                           "declared %llu, but the dimensions give %llu",
+                           (unsigned long long)declared, (unsigned long long)t->n_elem);
+    return r;
+}
+
+static int parse_info(struct cursor *c, struct gguf_tensor *t)
+{
+    uint64_t len, type = 0;
+    *t = (struct gguf_tensor){.info_off = c->pos};
+    int r = cursor_string(c, "name length", &t->name_off, &len);
+    if (r < 0)
+        return r;
+    t->name_len = (uint32_t)len;
+    c->name_off = t->name_off;
+    c->name_len = len;
+    r = parse_dims(c, t);
+    if (r == 0)
+        r = cursor_uint(c, 4, "type", &type);
+    if (r == 0)
+        r = cursor_uint(c, 8, "offset", &t->off);
+    if (r < 0)
+        return r;
+    t->stored_id = (uint32_t)type;
+    t->type_id = type_of(c, t->stored_id);
+    return count_bytes(c, t);
+}
+
+static int parse_tensors(struct cursor *c, struct gguf *g, uint64_t n)
+{
+    size_t cap = 0;
+    c->item = "tensor";
+    for (uint64_t i = 0; i < n; i++) {
+        c->item_no = i;
+        c->name_len = 0;
+        int r = array_grow(&g->tensor, &cap, g->n_tensors, sizeof(*g->tensor));
+        if (r < 0)
+            return cursor_fail(c, r, "info", c->pos, "no memory");
+        r = parse_info(c, &g->tensor[g->n_tensors]);
+        if (r < 0)
+            return r;
+        g->n_tensors++;
+    }
+    c->item = NULL;
+    return 0;
+}
+
+/*
+ * ---- the data section ----
+ *
+ * Where each tensor's data lies, checked for alignment, overlap and the end of the file.
+ *
+ * On entry a tensor's `off` is the offset in the file (relative to the data section; absolute in
+ * the first draft of version 1). On return it is absolute. In the regular layout, the only one that
+ * the strictest readers accept, tensors are in the order of their infos, each at the running sum of
+ * the padded sizes before it. Anomalies are noted in gguf.anomalies.
+ */
+
+/* A tensor that has data, or may have (unknown type), in the order of offsets. */
+struct place {
+    uint64_t off;
+    uint32_t number;
+};
+
+static void name_tensor(struct cursor *c, const struct gguf *g, uint32_t i)
+{
+    c->item = "tensor";
+    c->item_no = i;
+    c->name_off = g->tensor[i].name_off;
+    c->name_len = g->tensor[i].name_len;
+}
+
+/* The offset word is the last of an info. */
+static uint64_t offset_word(const struct cursor *c, const struct gguf *g, uint32_t i)
+{
+    const struct gguf_tensor *t = &g->tensor[i];
+    return t->dims_off + (uint64_t)t->n_dims * c->fmt.len_width + (c->fmt.draft ? 4 : 0) + 4;
+}
+
+static bool unknown_size(const struct gguf_tensor *t)
+{
+    const struct quant_type *type = quant_find(t->type_id);
+    return t->n_elem > 0 && (!type || type->block_len == 0);
+}
+
+/* The absolute place of tensor i's data. */
+static int place_tensor(struct cursor *c, struct gguf *g, uint32_t i)
+{
+    struct gguf_tensor *t = &g->tensor[i];
+    uint64_t stored = t->off, end;
+    int r = 0;
+    name_tensor(c, g, i);
+    if (stored % g->alignment)
+        r = cursor_fault(c, -EBADMSG, "offset", offset_word(c, g, i),
+                         "%llu is not a multiple of the alignment of %llu",
+                         (unsigned long long)stored, (unsigned long long)g->alignment);
+    if (r < 0)
+        return r;
+    if (!add_u64(c->fmt.draft ? 0 : g->data_off, stored, &t->off) ||
+        !add_u64(t->off, t->nbytes, &end) || end > INT64_MAX) {
+        t->off = g->data_off;
+        t->nbytes = t->n_elem = 0;
+        return cursor_fault(c, -EBADMSG, "offset", offset_word(c, g, i),
+                            "the end of the data overflows");
+    }
+    if (t->off < g->data_off)
+        return cursor_fault(c, -EBADMSG, "offset", offset_word(c, g, i),
+                            "%llu lies in the header, which ends at %llu",
+                            (unsigned long long)t->off, (unsigned long long)g->data_off);
+    return 0;
+}
+
+static int make_absolute(struct cursor *c, struct gguf *g)
+{
+    int r = 0;
+    for (uint32_t i = 0; i < g->n_tensors && r == 0; i++)
+        r = place_tensor(c, g, i);
+    return r;
+}
+
+static int by_offset(const void *a, const void *b)
+{
+    const struct place *x = a, *y = b;
+    if (x->off != y->off)
+        return x->off < y->off ? -1 : 1;
+    return x->number < y->number ? -1 : 1;
+}
+
+/* The tensors with data, sorted by offset. *in_order is false if infos have another order. */
+static size_t collect(const struct gguf *g, struct place *places, bool *in_order)
+{
+    size_t n = 0;
+    *in_order = true;
+    for (uint32_t i = 0; i < g->n_tensors; i++) {
+        const struct gguf_tensor *t = &g->tensor[i];
+        if (t->nbytes == 0 && !unknown_size(t))
+            continue;
+        *in_order &= n == 0 || places[n - 1].off <= t->off;
+        places[n++] = (struct place){t->off, i};
+    }
+    if (!*in_order)
+        qsort(places, n, sizeof(*places), by_offset);
+    return n;
+}
+
+/* Unknown types get their extent: up to the next data, or to the end of the file. */
+static int check_overlap(struct cursor *c, struct gguf *g, const struct place *places, size_t n)
+{
+    for (size_t k = 0; k < n; k++) {
+        struct gguf_tensor *t = &g->tensor[places[k].number];
+        uint64_t limit = k + 1 < n ? places[k + 1].off : UINT64_MAX;
+        if (unknown_size(t)) {
+            t->nbytes = (limit == UINT64_MAX ? max_u64(g->file_size, t->off) : limit) - t->off;
+            g->anomalies |= GGUF_ANOMALY_UNKNOWN;
+        }
+        if (t->off + t->nbytes > limit || t->off == limit) {
+            uint32_t next = places[k + 1].number;
+            name_tensor(c, g, next);
+            int r =
+                cursor_fault(c, -EBADMSG, "offset", offset_word(c, g, next),
+                             "its data begins at %llu, inside that of tensor %u (%llu to %llu)",
+                             (unsigned long long)limit, places[k].number,
+                             (unsigned long long)t->off, (unsigned long long)(t->off + t->nbytes));
+            if (r < 0)
+                return r;
+        }
+    }
+    return 0;
+}
+
+/* The running sum of padded sizes, as a strict reader makes it. */
+static bool has_gaps(const struct gguf *g)
+{
+    uint64_t expect = g->data_off;
+    for (uint32_t i = 0; i < g->n_tensors; i++) {
+        const struct gguf_tensor *t = &g->tensor[i];
+        if (t->off != expect || !align_u64(t->off + t->nbytes, g->alignment, &expect))
+            return true;
+    }
+    return false;
+}
+
+static int missing(struct cursor *c, const struct gguf *g, uint32_t last, uint64_t end)
+{
+    if (g->n_tensors)
+        name_tensor(c, g, last);
+    return cursor_fault(c, -ENODATA, "data", g->n_tensors ? g->tensor[last].off : g->data_off,
+                        "%llu bytes are missing: the file ends at %llu, the data at %llu "
+                        "(an incomplete download? -o partial mounts what is there)",
+                        (unsigned long long)(end - g->file_size), (unsigned long long)g->file_size,
+                        (unsigned long long)end);
+}
+
+/*
+ * Some writers leave out the padding after the last tensor. Padding that exists in part was written
+ * whole: the file was truncated.
+ */
+static int check_end(struct cursor *c, struct gguf *g, unsigned flags, uint32_t last)
+{
+    uint64_t padded;
+    if (!align_u64(g->data_end, g->alignment, &padded))
+        padded = g->data_end;
+    if (g->n_tensors && g->file_size < padded)
+        g->anomalies |= GGUF_ANOMALY_NO_TAIL;
+    if (g->file_size > padded)
+        g->anomalies |= GGUF_ANOMALY_TRAILING;
+    if (g->data_end > g->file_size)
+        g->anomalies |= GGUF_ANOMALY_PARTIAL;
+    bool cut = g->data_end > g->file_size ||
+               (g->anomalies & GGUF_ANOMALY_NO_TAIL && g->data_end < g->file_size);
+    return cut && !(flags & GGUF_PARTIAL)
+               ? missing(c, g, last, g->data_end > g->file_size ? g->data_end : padded)
+               : 0;
+}
+
+static int check_places(struct cursor *c, struct gguf *g, unsigned flags, struct place *places)
+{
+    bool in_order;
+    size_t n = collect(g, places, &in_order);
+    int r = check_overlap(c, g, places, n);
+    if (r < 0)
+        return r;
+    /* Without any data the section is empty, but the file must still reach its start. */
+    uint32_t last = n ? places[n - 1].number : 0;
+    g->data_end = n ? g->tensor[last].off + g->tensor[last].nbytes : g->data_off;
+    if (!in_order)
+        g->anomalies |= GGUF_ANOMALY_ORDER;
+    else if (has_gaps(g))
+        g->anomalies |= GGUF_ANOMALY_GAPS;
+    return check_end(c, g, flags, last);
+}
+
+static int parse_layout(struct cursor *c, struct gguf *g, unsigned flags)
+{
+    g->data_off = g->data_end = g->head_len;
+    if (g->n_tensors && !align_u64(g->head_len, g->alignment, &g->data_off))
+        return cursor_fail(c, -EBADMSG, "data section", g->head_len, "its offset overflows");
+    int r = make_absolute(c, g);
+    if (r < 0)
+        return r;
+    struct place *places = malloc(((size_t)g->n_tensors + 1) * sizeof(*places));
+    if (!places)
+        return cursor_fail(c, -ENOMEM, "data section", g->data_off, "no memory");
+    r = check_places(c, g, flags, places);
+    free(places);
+    c->item = NULL;
+    return r;
+}
+
+/* ---- the file ---- */
+
+/* The magic differs: report what the file is, if it is recognised. */
+static int not_gguf(const struct cursor *c)
+{
+    char magic[SHOW_MAX];
+    const struct sniffed *s = sniff_bytes(c->bytes, (size_t)c->have, c->src->size);
+    if (s)
+        return cursor_fail(c, -EBADMSG, "magic", 0, "this is %s, not a GGUF file: %s", s->what,
+                           s->todo);
+    return cursor_fail(c, -EBADMSG, "magic", 0, "'%s' is not 'GGUF'",
+                       show(magic, c->bytes, (size_t)min_u64(c->have, 4)));
+}
+
+/*
+ * Magic and version. The magic is the same in both byte orders; a file is big-endian when the low
+ * half of its version word, read as little-endian, is zero.
+ */
+static int parse_version(struct cursor *c)
+{
+    size_t n = (size_t)min_u64(c->src->size, 4);
+    int r = cursor_need(c, n, "magic");
+    if (r < 0)
+        return r;
+    if (n == 0 || memcmp(c->bytes, "GGUF", n) != 0)
+        return not_gguf(c);
+    r = cursor_need(c, 8, "magic");
+    if (r < 0)
+        return r;
+    uint32_t version = get_u32(c->bytes + 4, false);
+    bool big = version != 0 && (version & 0xffff) == 0;
+    if (big)
+        version = get_u32(c->bytes + 4, true);
+    if (version < 1 || version > 3 || (version == 1 && big))
+        return cursor_fail(c, -EBADMSG, "version", 4, "%s%u is not a version of GGUF (1, 2, 3)",
+                           big ? "big-endian " : "", version);
+    c->fmt = (struct gguf_format){
+        .version = (uint8_t)version, .big = big, .len_width = version == 1 ? 4 : 8};
+    c->pos = 8;
+    return 0;
+}
+
+static int parse_count(struct cursor *c, const char *field, uint64_t least, uint64_t *ret)
+{
+    uint64_t at = c->pos;
+    int r = cursor_uint(c, c->fmt.len_width, field, ret);
+    if (r == 0 && *ret > cursor_left(c) / least)
+        return cursor_fail(c, -EBADMSG, field, at, "%llu cannot fit into a file of %llu bytes%s",
+                           (unsigned long long)*ret, (unsigned long long)c->src->size,
+                           *ret <= PLAUSIBLE_COUNT ? CURSOR_CUT : "");
+    if (r == 0 && *ret > GGUF_MAX_ITEMS)
+        return cursor_fail(c, -EFBIG, field, at, "%llu is over the limit of %llu",
+                           (unsigned long long)*ret, (unsigned long long)GGUF_MAX_ITEMS);
+    return r;
+}
+
+/*
+ * The first draft pads the keys to 64 with zeros, by a formula that adds 64 bytes if they already
+ * end on a multiple. Writers did that, or wrote no padding.
+ */
+static int draft_padding(struct cursor *c)
+{
+    static const uint8_t zeros[GGUF_DRAFT_ALIGNMENT];
+    uint64_t n = GGUF_DRAFT_ALIGNMENT - c->pos % GGUF_DRAFT_ALIGNMENT;
+    bool whole = n == GGUF_DRAFT_ALIGNMENT;
+    if (whole && cursor_left(c) < n)
+        return 0;
+    int r = cursor_need(c, n, "padding");
+    if (r < 0)
+        return r;
+    bool zero = memcmp(c->bytes + c->pos, zeros, (size_t)n) == 0;
+    if (!zero && !whole)
+        return cursor_fail(c, -EBADMSG, "padding", c->pos, "is not zero");
+    c->pos += zero ? n : 0;
+    return 0;
+}
+
+static int parse_body(struct cursor *c, struct gguf *g)
+{
+    uint64_t n_tensors, n_kv;
+    int r = parse_count(c, "number of tensors", LEAST_TENSOR, &n_tensors);
+    if (r == 0)
+        r = parse_count(c, "number of keys", LEAST_KEY, &n_kv);
+    if (r == 0)
+        r = parse_keys(c, g, n_kv);
+    if (r < 0)
+        return r;
+    g->kv_end = c->pos;
+    if (c->fmt.draft && n_tensors > 0)
+        r = draft_padding(c);
+    if (r < 0)
+        return r;
+    g->info_off = c->pos;
+    r = parse_tensors(c, g, n_tensors);
+    g->head_len = c->pos;
+    return r;
+}
+
+/*
+ * Early writers counted a trailing NUL in the length of every string. A file of version 1 or 2 in
+ * which all strings end so comes from one; names and values are then shown without the NUL.
+ */
+static void trim_nul(struct cursor *c, struct gguf *g)
+{
+    c->fmt.nul = c->fmt.version <= 2 && c->strings > 0 && c->nul_ends == c->strings;
+    for (uint32_t i = 0; c->fmt.nul && i < g->n_kv; i++)
+        g->kv[i].key_len--;
+    for (uint32_t i = 0; c->fmt.nul && i < g->n_tensors; i++)
+        g->tensor[i].name_len--;
+}
+
+/* The bytes of the name of key or tensor i. */
+struct name {
+    const char *bytes;
+    size_t len;
+};
+
+static struct name name_of(const struct gguf *g, bool keys, uint32_t i)
+{
+    if (keys)
+        return (struct name){gguf_key(g, &g->kv[i]), g->kv[i].key_len};
+    return (struct name){gguf_name(g, &g->tensor[i]), g->tensor[i].name_len};
+}
+
+/* The name as a reader of C strings sees it. */
+static struct name before_nul(struct name n)
+{
+    return (struct name){n.bytes, strnlen(n.bytes, n.len)};
+}
+
+static bool same(struct name a, struct name b)
+{
+    return a.len == b.len && memcmp(a.bytes, b.bytes, a.len) == 0;
+}
+
+/* The number of a name. `whole`: compare all bytes, not only those before the first NUL. */
+static uint32_t find(const struct gguf *g, bool keys, struct name n, bool whole)
+{
+    uint32_t i;
+    struct name t = before_nul(n);
+    const struct index *ix = keys ? &g->keys : &g->names;
+    for (struct probe p = index_probe(ix, hash_name(t.bytes, t.len)); index_next(ix, &p, &i);) {
+        struct name other = name_of(g, keys, i);
+        if (whole ? same(other, n) : same(before_nul(other), t))
+            return i;
+    }
+    return UINT32_MAX;
+}
+
+/*
+ * Enter number i under its bytes before the first NUL. Refused: a name that equals another up to
+ * there, and a key that equals one that readers look for. Many readers compare C strings: for them,
+ * and not for others, such a `general.alignment` would move the data.
+ */
+static int enter(struct cursor *c, struct gguf *g, bool keys, uint32_t i)
+{
+    char shown[SHOW_MAX];
+    struct name n = name_of(g, keys, i), t = before_nul(n);
+    uint32_t first = find(g, keys, n, false);
+    bool known = keys && t.len < n.len && key_find(t.bytes, t.len);
+    if (first == UINT32_MAX)
+        index_insert(keys ? &g->keys : &g->names, hash_name(t.bytes, t.len), i);
+    if (first == UINT32_MAX && !known)
+        return 0;
+    c->item = keys ? "key" : "tensor";
+    c->item_no = i;
+    c->name_off = (uint64_t)(n.bytes - (const char *)g->head);
+    c->name_len = n.len;
+    if (first == UINT32_MAX)
+        return cursor_fault(c, -EBADMSG, "name", c->name_off,
+                            "readers that stop at a NUL read it as '%s'",
+                            show(shown, t.bytes, t.len));
+    bool equal = same(name_of(g, keys, first), n);
+    return cursor_fault(c, -EBADMSG, "name", c->name_off, "the same name as %s %u%s", c->item,
+                        first, equal ? "" : " up to a NUL");
+}
+
+static int build_indexes(struct cursor *c, struct gguf *g)
+{
+    int r = index_init(&g->keys, g->n_kv);
+    if (r == 0)
+        r = index_init(&g->names, g->n_tensors);
+    if (r < 0)
+        return cursor_fail(c, r, "names", c->pos, "no memory");
+    for (uint32_t i = 0; i < g->n_kv && r == 0; i++)
+        r = enter(c, g, true, i);
+    for (uint32_t i = 0; i < g->n_tensors && r == 0; i++)
+        r = enter(c, g, false, i);
+    return r;
+}
+
+static int find_alignment(struct cursor *c, struct gguf *g)
+{
+    static const char key[] = "general.alignment";
+    g->alignment = c->fmt.draft ? GGUF_DRAFT_ALIGNMENT : GGUF_DEFAULT_ALIGNMENT;
+    uint32_t i = gguf_find_key(g, key, sizeof(key) - 1);
+    if (i == UINT32_MAX || c->fmt.draft)
+        return 0;
+    struct gguf_value v = gguf_value(g, &g->kv[i]);
+    c->item = "key";
+    c->item_no = i;
+    c->name_off = g->kv[i].key_off;
+    c->name_len = g->kv[i].key_len;
+    if (v.type != GGUF_U32)
+        return cursor_fault(c, -EBADMSG, "value type", g->kv[i].val_off - 4, "must be u32, is %s",
+                            gguf_types[v.type].name);
+    if (!is_pow2(gguf_uint(&v)))
+        return cursor_fault(c, -EBADMSG, "value", g->kv[i].val_off, "%llu is not a power of two",
+                            (unsigned long long)gguf_uint(&v));
+    g->alignment = gguf_uint(&v);
+    c->item = NULL;
+    return 0;
+}
+
+static int parse_rest(struct cursor *c, struct gguf *g, unsigned flags)
+{
+    int r = parse_body(c, g);
+    if (r < 0)
+        return r;
+    trim_nul(c, g);
+    g->fmt = c->fmt;
+    g->file_size = c->src->size;
+    g->head = c->bytes;
+    r = build_indexes(c, g);
+    if (r == 0)
+        r = find_alignment(c, g);
+    if (r == 0)
+        r = parse_layout(c, g, flags);
+    return r;
+}
+
+/* Hand the header's bytes to the model, without those loaded beyond its end. */
+static void take_bytes(struct cursor *c, struct gguf *g)
+{
+    uint8_t *exact = c->given ? NULL : realloc(c->bytes, (size_t)g->head_len);
+    g->head = exact ? exact : c->bytes;
+    c->bytes = NULL;
+}
+
+/* Parse in the layout of c->fmt. */
+static int parse_as(struct cursor *c, unsigned flags, struct gguf **ret)
+{
+    struct gguf *g = calloc(1, sizeof(*g));
+    if (!g)
+        return cursor_fail(c, -ENOMEM, "header", 0, "no memory");
+    atomic_init(&g->refs, 1);
+    int r = parse_rest(c, g, flags);
+    if (r < 0) {
+        g->head = NULL; /* still owned by the cursor */
+        gguf_free(g);
+        return r;
+    }
+    take_bytes(c, g);
+    *ret = g;
+    return 0;
+}
+
+/*
+ * Try version 1 as shipped first. If the file is malformed as a first draft too, report the error
+ * of the layout as shipped, which all known files have. Any other error concerns a draft.
+ */
+static int parse_draft(struct cursor *c, unsigned flags, struct gguf **ret)
+{
+    struct err why = {0};
+    struct cursor d = {.src = c->src,
+                       .fmt = {.version = 1, .draft = true, .len_width = 4},
+                       .bytes = c->bytes,
+                       .have = c->have,
+                       .cap = c->cap,
+                       .pos = 8,
+                       .err = &why};
+    int r = parse_as(&d, flags, ret);
+    c->bytes = d.bytes;
+    if (r < 0 && r != -EBADMSG && c->err)
+        *c->err = why;
+    return r;
+}
+
+/* The header is read in order, in growing pieces: the kernel would fetch as much again behind it. */
+static bool begin_exact(const struct source *s)
+{
+    bool far = s->fd >= 0 && far_file(s->fd);
+    if (far)
+        far_exact(s->fd, true);
+    return far;
+}
+
+int gguf_parse(const struct source *s, unsigned flags, struct gguf **ret, struct err *e)
+{
+    struct cursor c = {.src = s, .err = e};
+    bool far = begin_exact(s);
+    int r = parse_version(&c);
+    if (r == 0)
+        r = parse_as(&c, flags, ret);
+    if (r == -EBADMSG && c.fmt.version == 1)
+        r = parse_draft(&c, flags, ret);
+    if (far)
+        far_exact(s->fd, false);
+    free(c.bytes);
+    return r;
+}
+
+int gguf_parse_head(const struct source *s, uint8_t *head, uint64_t len, struct gguf **ret,
+                    struct err *e)
+{
+    struct cursor c = {.src = s, .err = e, .bytes = head, .given = true, .have = len, .cap = len};
+    int r = parse_version(&c);
+    return r < 0 ? r : parse_as(&c, 0, ret);
+}
+
+int gguf_parse_faults(const struct source *s, gguf_fault_fn *fault, void *arg, struct gguf **ret,
+                      struct err *e)
+{
+    struct cursor c = {.src = s, .err = e, .fault_arg = arg};
+    int r = parse_version(&c);
+    c.fault = c.fmt.version == 1 ? NULL : fault;
+    if (r == 0)
+        r = parse_as(&c, 0, ret);
+    if (r == -EBADMSG && c.fmt.version == 1)
+        r = parse_draft(&c, 0, ret);
+    free(c.bytes);
+    return r;
+}
+
+struct gguf *gguf_ref(struct gguf *g)
+{
+    atomic_fetch_add(&g->refs, 1);
+    return g;
+}
+
+void gguf_free(struct gguf *g)
+{
+    if (!g || atomic_fetch_sub(&g->refs, 1) != 1)
+        return;
+    index_free(&g->keys);
+    index_free(&g->names);
+    free(g->kv);
+    free(g->tensor);
+    free(g->head);
+    free(g);
+}
+
+uint32_t gguf_find_key(const struct gguf *g, const void *key, size_t n)
+{
+    return find(g, true, (struct name){key, n}, true);
+}
+
+uint32_t gguf_find_tensor(const struct gguf *g, const void *name, size_t n)
+{
+    return find(g, false, (struct name){name, n}, true);
+}
+
+struct gguf_value gguf_value(const struct gguf *g, const struct gguf_kv *kv)
+{
+    return gguf_value_at(&g->fmt, kv->type, g->head + kv->val_off);
+}
+
+bool gguf_same_value(const struct gguf *a, uint32_t i, const struct gguf *b, uint32_t k)
+{
+    const struct gguf_kv *x = &a->kv[i], *y = &b->kv[k];
+    uint64_t n = x->end - x->val_off;
+    return x->type == y->type && n == y->end - y->val_off &&
+           memcmp(a->head + x->val_off, b->head + y->val_off, (size_t)n) == 0;
+}
+
+uint64_t gguf_dim(const struct gguf *g, const struct gguf_tensor *t, uint32_t i)
+{
+    return get_uint(g->head + t->dims_off + (uint64_t)i * g->fmt.len_width, g->fmt.len_width,
+                    g->fmt.big);
+}
