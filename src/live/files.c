@@ -85,6 +85,8 @@ static int text_of(const struct live *l, struct file *f, struct live_text *ret)
         buf_add(&ret->bytes, bytes->data, bytes->len);
     else
         ret->value = look_shown(l, f);
+    if (!f->name && !bytes && !ret->value.snap)
+        return -ESTALE; /* the key was removed after it was looked up: the kernel looks again */
     return buf_error(&ret->bytes);
 }
 

@@ -164,15 +164,10 @@ int live_recall(struct live *l, struct buf *notes)
 
 /* ---- the newest state ---- */
 
-bool live_stale(const struct live *l)
-{
-    return atomic_load(&l->stale);
-}
-
 int live_freshen(struct live *l)
 {
     struct err e = {0};
-    if (!live_stale(l))
+    if (!atomic_load(&l->stale))
         return 0;
     LOCKED(&l->lock);
     int r;

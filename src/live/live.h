@@ -95,8 +95,6 @@ void live_close(struct live *l); /* may be NULL */
 
 /* ---- the newest state ---- */
 
-/* True if edits were accepted that are not in the newest snapshot. */
-bool live_stale(const struct live *l);
 /* Make a snapshot of the accepted edits, unless one exists. */
 int live_freshen(struct live *l);
 

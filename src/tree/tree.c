@@ -92,9 +92,9 @@ static int view_for(struct tree *t, const struct node *dir, const char *name, st
         return r;
     enum files_where where = dir->kind == NODE_ROOT ? FILES_ROOT : FILES_TENSOR;
     int row = files_find(ret->snap, where, node_tensor(ret->snap, dir), name);
-    if (row < 0 || !moves(files_row(where, (size_t)row)) || !t->live || !live_stale(t->live))
+    if (row < 0 || !moves(files_row(where, (size_t)row)) || !t->live)
         return 0;
-    r = tree_freshen(t);
+    r = tree_freshen(t); /* if not this call made the newest one, another may have done so since */
     view_free(ret);
     *ret = newest_view(&t->newest);
     return r < 0 ? r : check_dir(t, ret->snap, dir);

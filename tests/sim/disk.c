@@ -1,0 +1,467 @@
+/* SPDX-License-Identifier: MIT */
+/* The disk: see disk.h. */
+#include "disk.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "faultsys.h"
+#include "hooks.h"
+#include "scheduler.h"
+
+extern const struct sys __real_sys_libc;
+extern const struct sys __wrap_sys_libc;
+
+enum { GRAIN = 4000000, FAULTS = 8, ROOM_SHIFT = 40 }; /* nanoseconds: of times of files */
+
+static struct {
+    struct disk_state *s;
+    struct faultsys fs;
+    struct {
+        char call[20];
+        unsigned n, times;
+        int error;
+    } fault[FAULTS];
+    uint64_t room;
+    unsigned slow;
+} disk;
+
+#define UNDER (&disk.fs.sys)
+
+/* ---- files, as the disk knows them ---- */
+
+static uint64_t stamp(void)
+{
+    return sched_now() / GRAIN * GRAIN;
+}
+
+static struct disk_file *file_of(uint64_t real)
+{
+    size_t i = (size_t)(real * 0x9E3779B1u) % 4096;
+    while (disk.s->file[i].real && disk.s->file[i].real != real)
+        i = (i + 1) % 4096;
+    struct disk_file *f = &disk.s->file[i];
+    if (!f->real) {
+        if (disk.s->n == 4000)
+            sched_fail("4000 files were made");
+        *f = (struct disk_file){real, ++disk.s->n + 100, stamp(), stamp()};
+    }
+    return f;
+}
+
+static struct timespec date(uint64_t ns)
+{
+    return (struct timespec){(time_t)(1700000000 + ns / 1000000000), (long)(ns % 1000000000)};
+}
+
+static int mend(int r, struct stat *st)
+{
+    if (r < 0 || !disk.s || (!S_ISREG(st->st_mode) && !S_ISDIR(st->st_mode)))
+        return r;
+    const struct disk_file *f = file_of(st->st_ino);
+    st->st_ino = f->number;
+    st->st_mtim = st->st_atim = date(f->mtime);
+    st->st_ctim = date(f->ctime);
+    return r;
+}
+
+int __wrap_fstat64(int fd, struct stat *ret)
+{
+    return mend(__real_fstat64(fd, ret), ret);
+}
+
+int __wrap_stat64(const char *path, struct stat *ret)
+{
+    return mend(__real_stat64(path, ret), ret);
+}
+
+int __wrap_fstatat64(int dir, const char *name, struct stat *ret, int flags)
+{
+    return mend(__real_fstatat64(dir, name, ret, flags), ret);
+}
+
+static int with_room(int r, struct statvfs *v)
+{
+    v->f_bsize = v->f_frsize = 4096;
+    v->f_blocks = (fsblkcnt_t)1 << 30;
+    v->f_bfree = v->f_bavail = (fsblkcnt_t)(disk.room / 4096);
+    return r;
+}
+
+int __wrap_fstatvfs64(int fd, struct statvfs *ret)
+{
+    return with_room(__real_fstatvfs64(fd, ret), ret);
+}
+
+static void touched(int fd, bool content)
+{
+    struct stat st;
+    if (__real_fstat64(fd, &st) < 0)
+        return;
+    struct disk_file *f = file_of(st.st_ino);
+    f->ctime = stamp();
+    if (content)
+        f->mtime = stamp();
+}
+
+void disk_changed(int fd)
+{
+    touched(fd, true);
+}
+
+/* ---- faults ---- */
+
+static int fails(const char *call)
+{
+    sched_point(call, 0);
+    if (disk.slow && sched_lot(20))
+        sched_pass(disk.slow);
+    for (unsigned i = 0; i < FAULTS; i++) {
+        if (!disk.fault[i].times ||
+            strncmp(call, disk.fault[i].call, strlen(disk.fault[i].call)) != 0)
+            continue;
+        if (disk.fault[i].n > 1) {
+            disk.fault[i].n--;
+            continue;
+        }
+        disk.fault[i].times--;
+        disk.s->hits++;
+        sched_note("%s fails with %d", call, disk.fault[i].error);
+        return -disk.fault[i].error;
+    }
+    return 0;
+}
+
+#define CALL(name)            \
+    int failed = fails(name); \
+    if (failed)               \
+    return failed
+
+/* Room for n bytes at an offset: how many may be written; -ENOSPC. */
+static ssize_t roomy(int fd, uint64_t off, size_t n)
+{
+    struct stat st;
+    if (__real_fstat64(fd, &st) < 0 || off + n <= (uint64_t)st.st_size)
+        return (ssize_t)n;
+    uint64_t more = off + n - (off > (uint64_t)st.st_size ? off : (uint64_t)st.st_size);
+    if (more <= disk.room) {
+        disk.room -= more;
+        return (ssize_t)n;
+    }
+    uint64_t part = n - (more - disk.room);
+    disk.s->hits++;
+    disk.room = 0;
+    sched_note("the disk is full");
+    return part && part < n ? (ssize_t)part : -ENOSPC;
+}
+
+void disk_fail(const char *call, unsigned n, int error, unsigned times)
+{
+    for (unsigned i = 0; i < FAULTS; i++) {
+        if (disk.fault[i].times)
+            continue;
+        disk.fault[i].n = n;
+        disk.fault[i].error = error;
+        disk.fault[i].times = times;
+        strncpy(disk.fault[i].call, call, sizeof(disk.fault[i].call) - 1);
+        return;
+    }
+}
+
+void disk_room(uint64_t bytes)
+{
+    disk.room = bytes;
+    disk.s->hits++; /* also where it only says so */
+}
+
+void disk_brief(bool brief)
+{
+    disk.fs.brief = brief;
+}
+
+void disk_slow(unsigned ms)
+{
+    disk.slow = ms;
+}
+
+void disk_mend(void)
+{
+    memset(disk.fault, 0, sizeof(disk.fault));
+    disk.room = UINT64_C(1) << ROOM_SHIFT;
+    disk.slow = 0;
+    disk.fs.brief = false;
+}
+
+void disk_cut(uint64_t seed)
+{
+    disk.fs.seed = seed;
+    faultsys_power_cut(&disk.fs);
+}
+
+void disk_begin(struct disk_state *state, bool cuts, bool clones)
+{
+    memset(&disk, 0, sizeof(disk));
+    disk.s = state;
+    faultsys_init(&disk.fs, cuts ? FAULT_POWER : FAULT_NONE, 0, 0);
+    disk.fs.clone = clones;
+    disk_mend();
+}
+
+/* ---- the table ---- */
+
+static int d_openat(const struct sys *s, int dir, const char *name, int flags, mode_t mode)
+{
+    (void)s;
+    CALL(flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE ? "create" : "openat");
+    int fd = UNDER->openat(UNDER, dir, name, flags, mode);
+    if (fd >= 0 && flags & O_CREAT)
+        touched(dir, true);
+    return fd;
+}
+
+static int d_close(const struct sys *s, int fd)
+{
+    (void)s;
+    sched_point("close", 0);
+    return UNDER->close(UNDER, fd);
+}
+
+static ssize_t d_pread(const struct sys *s, int fd, void *dst, size_t n, uint64_t off)
+{
+    (void)s;
+    CALL("pread");
+    return UNDER->pread(UNDER, fd, dst, n, off);
+}
+
+static ssize_t d_pwrite(const struct sys *s, int fd, const void *src, size_t n, uint64_t off)
+{
+    (void)s;
+    CALL("pwrite");
+    ssize_t room = roomy(fd, off, n);
+    if (room < 0)
+        return room;
+    ssize_t put = UNDER->pwrite(UNDER, fd, src, (size_t)room, off);
+    touched(fd, true);
+    return put;
+}
+
+static int d_ftruncate(const struct sys *s, int fd, uint64_t size)
+{
+    (void)s;
+    CALL("ftruncate");
+    int r = UNDER->ftruncate(UNDER, fd, size);
+    touched(fd, true);
+    return r;
+}
+
+static int d_fsync(const struct sys *s, int fd)
+{
+    (void)s;
+    CALL("fsync");
+    return UNDER->fsync(UNDER, fd);
+}
+
+static int d_flock(const struct sys *s, int fd, int how)
+{
+    (void)s;
+    CALL("flock");
+    return UNDER->flock(UNDER, fd, how);
+}
+
+static int d_seek(const struct sys *s, int fd, uint64_t off, int whence, uint64_t *ret)
+{
+    (void)s;
+    CALL("lseek");
+    return UNDER->seek(UNDER, fd, off, whence, ret);
+}
+
+static ssize_t d_copy_range(const struct sys *s, int from, uint64_t from_off, int to,
+                            uint64_t to_off, size_t n)
+{
+    (void)s;
+    CALL("copy");
+    ssize_t room = roomy(to, to_off, n);
+    if (room < 0)
+        return room;
+    ssize_t got = UNDER->copy_range(UNDER, from, from_off, to, to_off, (size_t)room);
+    touched(to, true);
+    return got;
+}
+
+static int d_clone_range(const struct sys *s, int from, uint64_t from_off, int to, uint64_t to_off,
+                         uint64_t n)
+{
+    (void)s;
+    CALL("clone");
+    if (!disk.fs.clone)
+        return -EOPNOTSUPP;
+    int r = UNDER->clone_range(UNDER, from, from_off, to, to_off, n);
+    touched(to, true);
+    return r;
+}
+
+static int d_fstat(const struct sys *s, int fd, struct stat *ret)
+{
+    (void)s;
+    CALL("fstat");
+    return UNDER->fstat(UNDER, fd, ret); /* fstat() above */
+}
+
+static int d_fstatat(const struct sys *s, int dir, const char *name, struct stat *ret)
+{
+    (void)s;
+    CALL("fstatat");
+    return UNDER->fstatat(UNDER, dir, name, ret);
+}
+
+static int d_fstatvfs(const struct sys *s, int fd, struct statvfs *ret)
+{
+    (void)s;
+    CALL("fstatvfs");
+    return UNDER->fstatvfs(UNDER, fd, ret);
+}
+
+static int d_fchmod(const struct sys *s, int fd, mode_t mode)
+{
+    (void)s;
+    CALL("fchmod");
+    touched(fd, false);
+    return UNDER->fchmod(UNDER, fd, mode);
+}
+
+static int d_fchown(const struct sys *s, int fd, uid_t uid, gid_t gid)
+{
+    (void)s;
+    CALL("fchown");
+    touched(fd, false);
+    return UNDER->fchown(UNDER, fd, uid, gid);
+}
+
+static ssize_t d_flistxattr(const struct sys *s, int fd, char *dst, size_t n)
+{
+    (void)s;
+    CALL("flistxattr");
+    return UNDER->flistxattr(UNDER, fd, dst, n);
+}
+
+static ssize_t d_fgetxattr(const struct sys *s, int fd, const char *name, void *dst, size_t n)
+{
+    (void)s;
+    CALL("fgetxattr");
+    return UNDER->fgetxattr(UNDER, fd, name, dst, n);
+}
+
+static int d_fsetxattr(const struct sys *s, int fd, const char *name, const void *value, size_t n)
+{
+    (void)s;
+    CALL("fsetxattr");
+    touched(fd, false);
+    return UNDER->fsetxattr(UNDER, fd, name, value, n);
+}
+
+static int d_fremovexattr(const struct sys *s, int fd, const char *name)
+{
+    (void)s;
+    CALL("fremovexattr");
+    touched(fd, false);
+    return UNDER->fremovexattr(UNDER, fd, name);
+}
+
+static int d_rename(const struct sys *s, int dir, const char *from, const char *to, unsigned flags)
+{
+    (void)s;
+    CALL("rename");
+    touched(dir, true);
+    return UNDER->rename(UNDER, dir, from, to, flags);
+}
+
+static int d_unlinkat(const struct sys *s, int dir, const char *name)
+{
+    (void)s;
+    CALL("unlinkat");
+    touched(dir, true);
+    return UNDER->unlinkat(UNDER, dir, name);
+}
+
+static int d_link(const struct sys *s, int fd, int dir, const char *name)
+{
+    (void)s;
+    CALL("link");
+    touched(fd, false);
+    touched(dir, true);
+    return UNDER->link(UNDER, fd, dir, name);
+}
+
+static int d_mkdirat(const struct sys *s, int dir, const char *name, mode_t mode)
+{
+    (void)s;
+    CALL("mkdirat");
+    return UNDER->mkdirat(UNDER, dir, name, mode);
+}
+
+static int d_list(const struct sys *s, int dir, int (*fn)(void *arg, const char *name), void *arg)
+{
+    (void)s;
+    CALL("list");
+    return UNDER->list(UNDER, dir, fn, arg);
+}
+
+const struct sys __wrap_sys_libc = {
+    .openat = d_openat,
+    .close = d_close,
+    .pread = d_pread,
+    .pwrite = d_pwrite,
+    .ftruncate = d_ftruncate,
+    .fsync = d_fsync,
+    .flock = d_flock,
+    .seek = d_seek,
+    .copy_range = d_copy_range,
+    .clone_range = d_clone_range,
+    .fstat = d_fstat,
+    .fstatat = d_fstatat,
+    .fstatvfs = d_fstatvfs,
+    .fchmod = d_fchmod,
+    .fchown = d_fchown,
+    .flistxattr = d_flistxattr,
+    .fgetxattr = d_fgetxattr,
+    .fsetxattr = d_fsetxattr,
+    .fremovexattr = d_fremovexattr,
+    .rename = d_rename,
+    .unlinkat = d_unlinkat,
+    .link = d_link,
+    .mkdirat = d_mkdirat,
+    .list = d_list,
+};
+
+/* ---- without faults and points ---- */
+
+uint8_t *disk_read(const char *path, size_t *n)
+{
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return NULL;
+    (void)__real_fstat64(fd, &st);
+    *n = (size_t)st.st_size;
+    uint8_t *bytes = malloc(*n + 1);
+    if (bytes && pread(fd, bytes, *n, 0) != (ssize_t)*n) {
+        free(bytes);
+        bytes = NULL;
+    }
+    (void)close(fd);
+    return bytes;
+}
+
+bool disk_write(const char *path, const uint8_t *bytes, size_t n)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    bool good = fd >= 0 && write(fd, bytes, n) == (ssize_t)n;
+    if (good)
+        disk_changed(fd);
+    if (fd >= 0)
+        (void)close(fd);
+    return good;
+}

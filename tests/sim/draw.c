@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: MIT */
+/* Stories that are invented: see story.h. What programs do to save a file, and chance. */
+#include <errno.h>
+#include <string.h>
+
+#include "oracle.h"
+#include "story.h"
+
+static struct story *to;
+static uint64_t lots;
+static unsigned token;
+
+static uint32_t draw(uint32_t n)
+{
+    lots = lots * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (uint32_t)((lots >> 33) % n);
+}
+
+static struct step *add(unsigned actor, enum word word)
+{
+    static struct step none;
+    if (to->n == STEPS)
+        return &none;
+    struct step *s = &to->step[to->n++];
+    *s = (struct step){.actor = (uint8_t)actor, .word = (uint8_t)word};
+    return s;
+}
+
+/* A new value; none is left: the last one again. */
+static uint32_t value(void)
+{
+    return token < TOKENS - 1 ? ++token : token;
+}
+
+static void on(unsigned actor, enum word word, unsigned slot)
+{
+    add(actor, word)->slot = (uint8_t)slot;
+}
+
+static void named(unsigned actor, enum word word, unsigned name)
+{
+    add(actor, word)->name = (uint8_t)name;
+}
+
+static void put(unsigned actor, unsigned name)
+{
+    struct step *s = add(actor, W_PUT);
+    s->name = (uint8_t)name;
+    s->n = value();
+}
+
+static void mv(unsigned actor, unsigned from, unsigned into)
+{
+    struct step *s = add(actor, W_MV);
+    s->name = (uint8_t)from;
+    s->to = (uint8_t)into;
+}
+
+static void open_as(unsigned actor, unsigned slot, unsigned name, unsigned flags)
+{
+    struct step *s = add(actor, W_OPEN);
+    s->slot = (uint8_t)slot;
+    s->name = (uint8_t)name;
+    s->flags = (uint8_t)flags;
+}
+
+static void write_as(unsigned actor, unsigned slot)
+{
+    struct step *s = add(actor, W_WRITE);
+    s->slot = (uint8_t)slot;
+    s->n = value();
+}
+
+/* ---- ways of saving ---- */
+
+static void vim(unsigned a, unsigned key)
+{
+    mv(a, key, KEYS + draw(2));
+    open_as(a, 0, key, F_WRITE | F_CREAT | F_EXCL);
+    write_as(a, 0);
+    if (draw(2))
+        on(a, W_FSYNC, 0);
+    on(a, W_CLOSE, 0);
+    named(a, W_RM, KEYS);
+}
+
+static void by_rename(unsigned a, unsigned key)
+{
+    unsigned helper = KEYS + draw(NAMES - KEYS);
+    bool early = draw(4) == 0; /* os.replace before close */
+    open_as(a, 0, helper, F_WRITE | F_CREAT | F_TRUNC);
+    write_as(a, 0);
+    if (draw(3) == 0)
+        on(a, W_FSYNC, 0);
+    if (!early)
+        on(a, W_CLOSE, 0);
+    mv(a, helper, key);
+    on(a, W_CLOSE, 0);
+}
+
+/* NumPy closes a duplicate, then the file. */
+static void twice(unsigned a, unsigned key)
+{
+    open_as(a, 1, key, F_WRITE | F_TRUNC | F_CREAT);
+    on(a, W_FORK, 1);
+    write_as(a, 1);
+    on(a, W_CLOSE, 1);
+    if (draw(2))
+        write_as(a, 1);
+    on(a, W_CLOSE, 1);
+}
+
+static void in_place(unsigned a, unsigned key)
+{
+    open_as(a, 2, key, F_WRITE | (draw(2) ? F_TRUNC : 0));
+    for (unsigned n = 1 + draw(3); n; n--) {
+        write_as(a, 2);
+        if (draw(2))
+            on(a, W_FSYNC, 2);
+    }
+    on(a, W_CLOSE, 2);
+}
+
+static void install(unsigned a, unsigned key)
+{
+    named(a, W_RM, key);
+    open_as(a, 0, key, F_WRITE | F_CREAT | F_EXCL);
+    write_as(a, 0);
+    on(a, W_CLOSE, 0);
+}
+
+static void look(unsigned a)
+{
+    switch (draw(4)) {
+    case 0:
+        add(a, W_LIST);
+        break;
+    case 1:
+        add(a, W_MODEL);
+        break;
+    default:
+        named(a, W_READ, draw(NAMES));
+    }
+}
+
+/* One call, of any kind. */
+static void anything(unsigned a)
+{
+    static const uint8_t on_slots[] = {W_CLOSE, W_CLOSE, W_FORK, W_FSYNC, W_CUT};
+    unsigned slot = draw(3);
+    switch (draw(8)) {
+    case 0:
+    case 1:
+        open_as(a, slot, draw(KEYS), F_WRITE | draw(4) * F_TRUNC);
+        break;
+    case 2:
+    case 3:
+        write_as(a, slot);
+        break;
+    case 4:
+        named(a, W_TRUNC, draw(KEYS));
+        break;
+    case 5:
+        add(a, W_SYNC);
+        break;
+    default:
+        on(a, (enum word)on_slots[draw(5)], slot);
+    }
+}
+
+static void save(unsigned a, unsigned key)
+{
+    static void (*const ways[])(unsigned, unsigned) = {put,       put,   vim,      by_rename,
+                                                       by_rename, twice, in_place, install};
+    ways[draw(8)](a, key);
+}
+
+static void client(unsigned a, unsigned steps, unsigned favourite)
+{
+    unsigned upto = to->n + steps;
+    while (to->n < upto && to->n < STEPS) {
+        unsigned key = draw(3) ? favourite : draw(KEYS);
+        switch (draw(9)) {
+        case 0:
+        case 1:
+        case 2:
+            save(a, key);
+            break;
+        case 3:
+            look(a);
+            break;
+        case 4:
+            mv(a, draw(NAMES), draw(4) ? key : draw(NAMES));
+            break;
+        case 5:
+            named(a, W_RM, draw(NAMES));
+            break;
+        case 6:
+            if (draw(4) == 0)
+                add(a, W_PASS)->n = 1 + draw(3000);
+            break;
+        default:
+            anything(a);
+        }
+    }
+}
+
+/* ---- what befalls ---- */
+
+static void fault(void)
+{
+    static const int errors[] = {EIO, EIO, ENOSPC, ENOSPC, EDQUOT};
+    struct step *s = add(DISK, W_FAIL);
+    s->call = (uint8_t)(draw(2) ? draw(CALLS) : 3);
+    s->n = 1 + draw(6);
+    s->n2 = (uint32_t)errors[draw(5)];
+    s->n3 = draw(3) ? 1 : 1 + draw(20);
+}
+
+static void befall(unsigned kinds)
+{
+    for (unsigned n = 1 + draw(4); n; n--) {
+        if (draw(2))
+            add(DISK, W_PASS)->n = draw(2) ? draw(3) : draw(2000);
+        switch (kinds) {
+        case 1:
+            fault();
+            break;
+        case 2:
+            if (draw(2))
+                add(DISK, W_ROOM)->n = draw(30000);
+            else
+                add(DISK, W_MEND);
+            break;
+        case 3:
+            add(DISK, W_BRIEF);
+            add(DISK, W_SLOW)->n = 1 + draw(2500);
+            break;
+        default: {
+            struct step *s = add(DISK, W_SIGNAL);
+            s->n = draw(CLIENTS);
+            s->n2 = draw(2);
+        }
+        }
+    }
+}
+
+struct story story_draw(uint64_t seed)
+{
+    static struct story s;
+    lots = seed * 2 + 1;
+    (void)draw(2);
+    (void)draw(2);
+    memset(&s, 0, sizeof(s));
+    to = &s;
+    token = TOKEN_FIRST + KEYS_THERE - 1;
+    s.commit = (uint8_t)draw(3);
+    s.clones = draw(3) == 0;
+    s.strategy = (uint8_t)(draw(4) ? 0 : 3);
+    unsigned clients = 1 + draw(CLIENTS), favourite = draw(KEYS);
+    for (unsigned a = 0; a < clients; a++)
+        client(a, 3 + draw(20), favourite);
+    unsigned what = draw(8);
+    if (what >= 4)
+        befall(what - 3);
+    return s;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/* What the linker puts in the place of system calls and pthreads (-Wl,--wrap): see scheduler.h, disk.h. */
+#ifndef TESTS_SIM_HOOKS_H
+#define TESTS_SIM_HOOKS_H
+
+#include <pthread.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/types.h>
+#include <time.h>
+
+#define HOOK(type, name, ...)        \
+    type __real_##name(__VA_ARGS__); \
+    type __wrap_##name(__VA_ARGS__);
+
+HOOK(int, clock_gettime, clockid_t clock, struct timespec *ret)
+HOOK(int, nanosleep, const struct timespec *t, struct timespec *left)
+HOOK(ssize_t, getrandom, void *dst, size_t n, unsigned flags)
+HOOK(int, mincore, void *at, size_t n, unsigned char *there)
+HOOK(int, pthread_mutex_lock, pthread_mutex_t *m)
+HOOK(int, pthread_mutex_trylock, pthread_mutex_t *m)
+HOOK(int, pthread_mutex_unlock, pthread_mutex_t *m)
+HOOK(int, pthread_cond_wait, pthread_cond_t *c, pthread_mutex_t *m)
+HOOK(int, pthread_cond_timedwait, pthread_cond_t *c, pthread_mutex_t *m, const struct timespec *t)
+HOOK(int, pthread_cond_signal, pthread_cond_t *c)
+HOOK(int, pthread_cond_broadcast, pthread_cond_t *c)
+HOOK(int, pthread_create, pthread_t *id, const pthread_attr_t *attr, void *(*fn)(void *), void *arg)
+HOOK(int, pthread_join, pthread_t id, void **ret)
+HOOK(int, pthread_once, pthread_once_t *once, void (*fn)(void))
+HOOK(int, fstat64, int fd, struct stat *ret)
+HOOK(int, stat64, const char *path, struct stat *ret)
+HOOK(int, fstatat64, int dir, const char *name, struct stat *ret, int flags)
+HOOK(int, fstatvfs64, int fd, struct statvfs *ret)
+
+#endif

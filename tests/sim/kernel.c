@@ -1,0 +1,910 @@
+/* SPDX-License-Identifier: MIT */
+/* The kernel's side: see kernel.h. */
+#include "kernel.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/thread.h"
+#include "live/tensors.h"
+#include "tree/reply.h"
+
+#define METADATA ino_row(0)
+
+static struct oracle *of(const struct kernel *k)
+{
+    return &k->w->oracle;
+}
+
+static bool is_key(int name)
+{
+    return name >= 0 && name < KEYS;
+}
+
+/* ---- requests ---- */
+
+static void answered(struct live_wait *w, int result)
+{
+    struct request *q = (struct request *)w;
+    lock_take(&q->k->lock);
+    if (!q->busy || q->answered)
+        sched_fail("a request was answered twice");
+    q->answered = true;
+    q->result = result;
+    cond_broadcast(&q->k->more);
+    lock_drop(&q->k->lock);
+}
+
+static bool is_stopped(struct live_wait *w)
+{
+    return ((struct request *)w)->stop;
+}
+
+/* The next call of this program; its wait is the call's. */
+static struct live_wait *begin(struct program *p)
+{
+    struct request *q = &p->request;
+    sched_point("call", p->number);
+    p->k->w->out.calls++;
+    lock_take(&p->k->lock);
+    *q = (struct request){
+        .wait = {.done = answered, .request = q, .stopped = is_stopped}, .k = p->k, .busy = true};
+    p->k->busy++;
+    lock_drop(&p->k->lock);
+    live_caller(p->number + 1, q);
+    return &q->wait;
+}
+
+static int end(struct program *p, int r)
+{
+    struct request *q = &p->request;
+    lock_take(&p->k->lock);
+    if (r == LIVE_PARKED)
+        while (!q->answered)
+            (void)lock_wait(&p->k->lock, &p->k->more, NULL);
+    else if (q->answered)
+        sched_fail("a request was answered that does not wait");
+    r = r == LIVE_PARKED ? q->result : r;
+    q->busy = false;
+    p->k->busy--;
+    lock_drop(&p->k->lock);
+    return r;
+}
+
+void kernel_signal(struct kernel *k, unsigned program, bool told)
+{
+    struct request *q = &k->program[program].request;
+    lock_take(&k->lock);
+    bool busy = q->busy;
+    if (busy)
+        q->stop = true;
+    lock_drop(&k->lock);
+    if (busy && told)
+        tree_interrupt(k->t, q);
+}
+
+/* An answer that nothing accounts for. */
+static void expect(const struct program *p, const char *what, int r, bool good)
+{
+    sched_note("%c %s: %d", "ABCDZ"[p->number], what, r);
+    if (r < 0 && !good && !p->k->rough && !p->k->w->disk.hits && !(r == -EINTR && p->request.stop))
+        sched_fail("%c: %s is answered with %s", "ABCDZ"[p->number], what, strerror(-r));
+}
+
+/* What an error means. A program may get that of another one's edit: known.md, 3. */
+static enum outcome failed(const struct kernel *k, int r)
+{
+    return r == -EINTR || (!k->w->strict && r != -EINVAL && k->w->disk.hits) ? PERHAPS : FAILED;
+}
+
+/* ---- nodes ---- */
+
+/* An assignment of what the file has: until the call ends that may become something else. */
+static void goes_on(struct object *o, int made)
+{
+    for (unsigned i = 0; i < 8 && made >= 0; i++)
+        if (!o->going[i]) {
+            o->going[i] = made + 1;
+            return;
+        }
+}
+
+static void went(struct object *o, int made)
+{
+    for (unsigned i = 0; i < 8; i++)
+        if (o->going[i] == made + 1)
+            o->going[i] = 0;
+}
+
+/* Its draft may have this value now. */
+static void may_be(struct kernel *k, struct object *o, uint64_t mask)
+{
+    o->content |= mask;
+    o->seen |= mask;
+    for (unsigned i = 0; i < 8; i++)
+        if (o->going[i])
+            oracle_widen(of(k), (unsigned)o->going[i] - 1, mask);
+}
+
+static struct object *object_of(struct kernel *k, const struct tree_entry *e, int name)
+{
+    struct object *o = NULL;
+    for (unsigned i = 0; i < k->objects; i++)
+        if (k->object[i].node == e->node && k->object[i].generation == e->generation)
+            o = &k->object[i];
+    if (!o) {
+        if (k->objects == OBJECTS)
+            sched_fail("%d nodes were given", OBJECTS);
+        o = &k->object[k->objects++];
+        *o = (struct object){.node = e->node,
+                             .generation = e->generation,
+                             .name = name,
+                             .old_name = name,
+                             .last = -1};
+        lock_init(&o->lock);
+    }
+    if (o->name != name) {
+        o->name = name;
+        o->changes++;
+        o->moved = true; /* what was done to its name was taken back, or another program did it */
+    }
+    o->lookups++;
+    sched_note("%s is file %u", names[name], (unsigned)(o - k->object));
+    return o;
+}
+
+/* What comes late is done by the thread that does so. */
+static void later(struct kernel *k, struct tree_file *f, struct handle *h, uint64_t node,
+                  uint64_t n)
+{
+    lock_take(&k->lock);
+    if (k->n_late - k->first_late == LATE)
+        sched_fail("too much is to be released");
+    k->late[k->n_late % LATE].f = f;
+    k->late[k->n_late % LATE].h = h;
+    k->late[k->n_late % LATE].node = node;
+    k->late[k->n_late++ % LATE].n = n;
+    cond_broadcast(&k->more);
+    lock_drop(&k->lock);
+}
+
+static void forget_later(struct kernel *k, struct object *o)
+{
+    uint64_t n = o->lookups;
+    if (o->handles || !n || sched_lot(2))
+        return;
+    o->lookups = 0;
+    later(k, NULL, NULL, o->node, n);
+}
+
+/* The key that its draft may become a value of: what was done to names may be lost, and they go back. -1: none. */
+static int key_of(const struct kernel *k, const struct object *o)
+{
+    bool back = is_key(o->old_name) && (k->w->disk.hits || k->back[o->old_name]);
+    return is_key(o->name) ? o->name : back ? o->old_name : -1;
+}
+
+/* The end of a handle. What was truncated and not written is the empty value then. */
+static void release(struct kernel *k, struct tree_file *f, struct handle *h)
+{
+    struct object *o = h->o;
+    int made = -1;
+    if (key_of(k, o) >= 0 && h->writes && (o->emptied || o->dirty))
+        made = (int)oracle_begin(of(k), (unsigned)key_of(k, o),
+                                 o->emptied ? BIT(TOKEN_EMPTY) : o->content);
+    (void)tree_release(k->t, f);
+    if (made >= 0)
+        oracle_end(of(k), (unsigned)made, PERHAPS);
+    o->handles--;
+    if (h->writes && --o->writers == 0) {
+        o->dirty = o->emptied = false;
+        o->seen = 0;
+    }
+    free(h);
+}
+
+void *kernel_late(void *arg)
+{
+    struct kernel *k = arg;
+    lock_take(&k->lock);
+    while (!k->stop || k->first_late < k->n_late) {
+        if (k->first_late == k->n_late) {
+            (void)lock_wait(&k->lock, &k->more, NULL);
+            continue;
+        }
+        unsigned i = k->first_late++ % LATE;
+        struct tree_file *f = k->late[i].f;
+        struct handle *h = k->late[i].h;
+        uint64_t node = k->late[i].node, n = k->late[i].n;
+        lock_drop(&k->lock);
+        if (f)
+            release(k, f, h);
+        else
+            tree_forget(k->t, node, n);
+        lock_take(&k->lock);
+    }
+    lock_drop(&k->lock);
+    return NULL;
+}
+
+/* ---- texts ---- */
+
+static size_t text_of(unsigned token, char dst[16])
+{
+    return (size_t)snprintf(dst, 16, "%u\n", 1000 + token);
+}
+
+static unsigned token_of(const char *text, size_t n)
+{
+    unsigned v = 0;
+    while (n && text[n - 1] == '\n')
+        n--;
+    for (size_t i = 0; i < n; i++)
+        v = text[i] >= '0' && text[i] <= '9' && v < 100000 ? v * 10 + (unsigned)(text[i] - '0')
+                                                           : 99999;
+    return n == 0                                         ? TOKEN_EMPTY
+           : v >= 1000 + TOKEN_FIRST && v < 1000 + TOKENS ? v - 1000
+                                                          : TOKEN_OTHER;
+}
+
+/* ---- open ---- */
+
+/* A handle that may write is there. */
+static void joined(struct kernel *k, struct handle *h, bool truncates)
+{
+    struct object *o = h->o;
+    if (!h->writes)
+        return;
+    if (o->writers++ == 0) {
+        if (is_key(o->name))
+            o->content = oracle_may(of(k), (unsigned)o->name, 0, UINT64_MAX, false);
+        o->seen = o->content;
+    }
+    if (truncates) {
+        h->truncated = true;
+        o->content = BIT(TOKEN_EMPTY);
+        o->seen |= o->content;
+        o->emptied = true;
+        o->dirty = false;
+        o->changes++;
+    }
+}
+
+static int open_once(struct program *p, const struct step *s, struct handle *h)
+{
+    struct kernel *k = p->k;
+    struct tree_entry e;
+    int flags = (h->writes ? O_RDWR : O_RDONLY) | (s->flags & F_TRUNC ? O_TRUNC : 0);
+    lock_take(&k->dir);
+    (void)begin(p);
+    int r = end(p, tree_lookup(k->t, METADATA, names[s->name], &e));
+    if (r == -ENOENT && s->flags & F_CREAT) {
+        int back = -1;
+        if (is_key(s->name) && k->before[s->name])
+            back = (int)oracle_begin(of(k), s->name, k->before[s->name]);
+        k->creating[s->name]++;
+        (void)begin(p);
+        r = end(p, tree_create(k->t, METADATA, names[s->name], flags | O_CREAT, &e, &h->f));
+        k->creating[s->name]--;
+        if (back >= 0)
+            oracle_end(of(k), (unsigned)back, PERHAPS);
+        if (r == 0) {
+            h->o = object_of(k, &e, s->name);
+            joined(k, h, true);
+        }
+    } else if (r == 0) {
+        h->o = object_of(k, &e, s->name);
+        if (s->flags & F_CREAT && s->flags & F_EXCL)
+            r = -EEXIST;
+    }
+    if (r == 0)
+        h->o->handles++; /* in use */
+    lock_drop(&k->dir);
+    if (r < 0 || h->f)
+        return r;
+    lock_take(&h->o->lock);
+    bool truncates = h->writes && s->flags & F_TRUNC;
+    h->o->changes += truncates;
+    uint64_t was = h->o->content;
+    may_be(k, h->o, truncates ? BIT(TOKEN_EMPTY) : 0);
+    (void)begin(p);
+    r = end(p, tree_open_file(k->t, h->o->node, flags, &h->f));
+    if (r == 0)
+        joined(k, h, truncates);
+    else
+        h->o->content = was;
+    lock_drop(&h->o->lock);
+    if (r < 0)
+        h->o->handles--;
+    return r;
+}
+
+static void opened(struct program *p, const struct step *s, struct handle *h, int r)
+{
+    if (r < 0) {
+        if (h->o)
+            forget_later(p->k, h->o);
+        free(h);
+        return;
+    }
+    h->owners = 1;
+    p->slot[s->slot] = h;
+}
+
+static void step_open(struct program *p, const struct step *s)
+{
+    struct handle *h;
+    int r = -ESTALE;
+    if (p->slot[s->slot])
+        return;
+    for (unsigned i = 0; i < 2 && r == -ESTALE; i++) {
+        h = calloc(1, sizeof(*h));
+        h->writes = s->flags & F_WRITE;
+        r = open_once(p, s, h);
+        if (i == 0 && r == -ESTALE)
+            opened(p, s, h, r);
+    }
+    expect(p, "open", r, r == -ENOENT || r == -EEXIST || r == -ESTALE);
+    opened(p, s, h, r);
+}
+
+/* ---- write ---- */
+
+static void step_write(struct program *p, const struct step *s)
+{
+    struct handle *h = p->slot[s->slot];
+    char text[16];
+    if (!h || !h->writes)
+        return;
+    struct object *o = h->o;
+    size_t n = text_of(s->n, text);
+    lock_take(&o->lock);
+    o->changes++;
+    uint64_t was = o->content;
+    may_be(p->k, o, BIT(s->n));
+    (void)begin(p);
+    int r = end(p, tree_write(p->k->t, h->f, 0, text, n));
+    o->changes++;
+    if (r >= 0) {
+        o->content = BIT(s->n);
+        o->dirty = true;
+        o->broken = false;
+        o->by = h;
+        o->emptied = false;
+        h->wrote = true;
+    } else {
+        o->content |= was;
+    }
+    lock_drop(&o->lock);
+    expect(p, "write", r, r == -ESTALE);
+}
+
+static void step_cut(struct program *p, const struct step *s)
+{
+    struct handle *h = p->slot[s->slot];
+    if (!h || !h->writes)
+        return;
+    struct object *o = h->o;
+    lock_take(&o->lock);
+    o->changes++;
+    may_be(p->k, o, BIT(TOKEN_EMPTY));
+    struct live_wait *w = begin(p);
+    int r = end(p, tree_truncate(p->k->t, o->node, h->f, 0, w));
+    o->changes++;
+    if (r >= 0) {
+        h->truncated = true;
+        o->content = BIT(TOKEN_EMPTY);
+        o->emptied = true;
+        o->dirty = false;
+    }
+    lock_drop(&o->lock);
+    expect(p, "ftruncate", r, r == -ESTALE);
+}
+
+/* ---- flush and fsync ---- */
+
+static bool durable_close(const struct kernel *k)
+{
+    return k->w->story.commit != LIVE_COMMIT_SYNC;
+}
+
+/* What a judgement of the draft meant. */
+static void judged(struct program *p, struct handle *h, int made, unsigned changes, int r,
+                   bool alone, bool sync)
+{
+    struct object *o = h->o;
+    struct kernel *k = p->k;
+    bool sure = changes == o->changes && !o->moving && is_key(o->name) && !o->emptied &&
+                !(o->moved && k->w->disk.hits) && (o->content & (o->content - 1)) == 0;
+    if (r == 0 && sure && o->by == h)
+        o->dirty = false;
+    if (made < 0)
+        return;
+    o->broken |= r < 0;
+    sure &= o->by == h;                 /* what others wrote is theirs */
+    sure &= k->w->strict || !o->broken; /* known.md, 2 */
+    sure &= k->w->strict || alone;      /* known.md, 3 */
+    if (r < 0 && r != -EINTR) {
+        oracle_end(of(k), (unsigned)made, failed(k, r));
+        return;
+    }
+    if (!sure)
+        oracle_widen(of(k), (unsigned)made, o->seen);
+    oracle_end(of(k), (unsigned)made,
+               r < 0 || !sure             ? PERHAPS
+               : sync || durable_close(k) ? DURABLE
+                                          : ACCEPTED);
+    if (!sure && is_key(o->name) && o->name != (int)of(k)->a[made].reg)
+        oracle_end(of(k), oracle_begin(of(k), (unsigned)o->name, o->seen), PERHAPS);
+    if (sure)
+        o->last = made;
+}
+
+static int flush_or_sync(struct program *p, struct handle *h, bool sync)
+{
+    struct object *o = h->o;
+    struct kernel *k = p->k;
+    unsigned changes = o->moving ? UINT32_MAX : o->changes;
+    int made = -1, last = o->last;
+    uint64_t since = oracle_time(of(k));
+    bool dirty = o->dirty; /* else nothing is to be judged, unless it is written meanwhile */
+    if (key_of(k, o) >= 0 && h->writes)
+        made = (int)oracle_begin(of(k), (unsigned)key_of(k, o), dirty ? o->content : 0);
+    goes_on(o, made);
+    bool alone = o->judging++ == 0;
+    unsigned nth = ++o->judged;
+    struct live_wait *w = begin(p);
+    int r = end(p, sync ? tree_fsync(k->t, h->f, w) : tree_flush(k->t, h->f, w));
+    bool bad = o->content & (BIT(TOKEN_EMPTY) | BIT(TOKEN_OTHER));
+    o->judging--;
+    went(o, made);
+    judged(p, h, dirty ? made : -1, changes, r, alone && nth == o->judged, sync);
+    if (made >= 0 && !dirty)
+        oracle_end(of(k), (unsigned)made, r < 0 ? failed(k, r) : PERHAPS);
+    if (sync && r == 0 && last >= 0 && of(k)->a[last].end < since && !dirty &&
+        (k->w->strict || !k->w->disk.hits)) /* known.md, 2 */
+        oracle_durable(of(k), (unsigned)last);
+    expect(p, sync ? "fsync" : "close", r, (r == -EINVAL && bad) || r == -ESTALE);
+    if (r == 0 && (sync || durable_close(k)))
+        kernel_look_disk(k, sync ? "after fsync" : "after close");
+    return r;
+}
+
+static void close_slot(struct program *p, unsigned slot)
+{
+    struct handle *h = p->slot[slot];
+    if (!h)
+        return;
+    (void)flush_or_sync(p, h, false);
+    if (--h->owners)
+        return;
+    p->slot[slot] = NULL;
+    later(p->k, h->f, h, 0, 0);
+}
+
+void kernel_exit(struct program *p)
+{
+    for (unsigned i = 0; i < SLOTS; i++)
+        while (p->slot[i])
+            close_slot(p, i);
+}
+
+/* ---- names ---- */
+
+/* A name goes. */
+static void leaves(struct kernel *k, int name)
+{
+    uint64_t was = is_key(name) ? oracle_may(of(k), (unsigned)name, 0, UINT64_MAX, false) : 0;
+    if (is_key(name))
+        k->before[name] = was & ~BIT(TOKEN_ABSENT);
+}
+
+static int look_up(struct program *p, int name, struct object **ret)
+{
+    struct tree_entry e;
+    (void)begin(p);
+    int r = end(p, tree_lookup(p->k->t, METADATA, names[name], &e));
+    *ret = r == 0 ? object_of(p->k, &e, name) : NULL;
+    return r;
+}
+
+static void step_rm(struct program *p, const struct step *s)
+{
+    struct kernel *k = p->k;
+    struct object *o;
+    int made = -1;
+    lock_take(&k->dir);
+    int r = look_up(p, s->name, &o);
+    if (r == 0) {
+        o->moving++;
+        o->changes++;
+        leaves(k, s->name);
+        if (is_key(s->name))
+            made = (int)oracle_begin(of(k), s->name, BIT(TOKEN_ABSENT));
+        (void)begin(p);
+        r = end(p, tree_unlink(k->t, METADATA, names[s->name]));
+        if (made >= 0)
+            oracle_end(of(k), (unsigned)made, r == 0 ? ACCEPTED : failed(k, r));
+        o->moving--;
+        o->changes++;
+        if (r == 0) {
+            o->old_name = o->name;
+            o->name = -1;
+        }
+        forget_later(k, o);
+    }
+    lock_drop(&k->dir);
+    expect(p, "unlink", r, r == -ENOENT);
+}
+
+/* What the target gets. */
+static uint64_t moved_value(const struct kernel *k, const struct object *from, uint64_t since)
+{
+    return is_key(from->name)
+               ? oracle_may(of(k), (unsigned)from->name, since, UINT64_MAX, false) | from->seen
+               : from->content | from->seen;
+}
+
+static void renamed(struct program *p, const struct step *s, struct object *from, struct object *to,
+                    int r, int gone, int made, uint64_t since)
+{
+    struct kernel *k = p->k;
+    bool sure = r == 0 && !from->writers && !from->emptied;
+    enum outcome ok = !sure ? PERHAPS : durable_close(k) ? DURABLE : ACCEPTED;
+    bool parked = !is_key(s->to);
+    if (made >= 0) {
+        uint64_t value = moved_value(k, from, since);
+        oracle_widen(of(k), (unsigned)made, value & ~BIT(TOKEN_ABSENT));
+        went(from, made);
+        oracle_end(of(k), (unsigned)made, r == 0 ? ok : failed(k, r));
+    }
+    if (gone >= 0)
+        oracle_end(of(k), (unsigned)gone, r < 0 ? failed(k, r) : parked ? HIDDEN : ok);
+    from->moving--;
+    from->changes++;
+    if (to) {
+        to->moving--;
+        to->changes++;
+    }
+    if (!sure && !parked && k->before[s->to]) {
+        k->back[s->to] = true;
+        oracle_end(of(k), oracle_begin(of(k), s->to, k->before[s->to]), PERHAPS);
+    }
+    if (r < 0 && failed(k, r) == PERHAPS) {
+        from->moved = true;
+        if (to)
+            to->moved = true;
+    }
+    if (r < 0)
+        return;
+    if (is_key(s->name) && parked)
+        from->content = from->seen = moved_value(k, from, since) & ~BIT(TOKEN_ABSENT);
+    else if (!is_key(s->name) && !parked && !from->writers)
+        from->dirty = false;
+    from->old_name = from->name;
+    from->name = s->to;
+    from->moved = true;
+    if (to) {
+        to->old_name = to->name;
+        to->name = -1;
+    }
+}
+
+static void step_mv(struct program *p, const struct step *s)
+{
+    struct kernel *k = p->k;
+    struct object *from, *to = NULL;
+    uint64_t since = oracle_time(of(k));
+    int gone = -1, made = -1;
+    if (s->name == s->to)
+        return;
+    lock_take(&k->dir);
+    int r = look_up(p, s->name, &from);
+    if (r == 0) {
+        (void)look_up(p, s->to, &to);
+        from->moving++;
+        from->changes++;
+        if (to) {
+            to->moving++;
+            to->changes++;
+        }
+        if (is_key(s->to))
+            made =
+                (int)oracle_begin(of(k), s->to, moved_value(k, from, since) & ~BIT(TOKEN_ABSENT));
+        leaves(k, s->name);
+        goes_on(from, made);
+        if (is_key(s->name))
+            gone = (int)oracle_begin(of(k), s->name, BIT(TOKEN_ABSENT));
+        struct live_wait *w = begin(p);
+        r = end(p, tree_rename(k->t, METADATA, names[s->name], METADATA, names[s->to], 0, w));
+        bool bad = moved_value(k, from, since) & (BIT(TOKEN_EMPTY) | BIT(TOKEN_OTHER));
+        renamed(p, s, from, to, r, gone, made, since);
+        expect(p, "rename", r, r == -ENOENT || (r == -EINVAL && bad));
+        forget_later(k, from);
+        if (to)
+            forget_later(k, to);
+    }
+    lock_drop(&k->dir);
+    if (r == 0 && made >= 0 && durable_close(k))
+        kernel_look_disk(k, "after rename");
+}
+
+static void step_sync(struct program *p)
+{
+    struct kernel *k = p->k;
+    lock_take(&k->dir);
+    uint64_t since = oracle_time(of(k));
+    struct live_wait *w = begin(p);
+    int r = end(p, tree_fsync(k->t, NULL, w));
+    lock_drop(&k->dir);
+    expect(p, "sync", r, false);
+    if (r == 0 && !k->w->disk.hits && !k->rough)
+        oracle_all_durable(of(k), since);
+    if (r == 0)
+        kernel_look_disk(k, "after sync");
+}
+
+static void step_trunc(struct program *p, const struct step *s)
+{
+    struct kernel *k = p->k;
+    struct object *o;
+    int made = -1;
+    lock_take(&k->dir);
+    int r = look_up(p, s->name, &o);
+    if (r == 0)
+        o->handles++;
+    lock_drop(&k->dir);
+    if (r < 0)
+        return;
+    lock_take(&o->lock);
+    o->changes++;
+    if (is_key(o->name))
+        made = (int)oracle_begin(of(k), (unsigned)o->name, BIT(TOKEN_EMPTY));
+    may_be(k, o, BIT(TOKEN_EMPTY));
+    struct live_wait *w = begin(p);
+    r = end(p, tree_truncate(k->t, o->node, NULL, 0, w));
+    if (made >= 0)
+        oracle_end(of(k), (unsigned)made, r < 0 ? failed(k, r) : PERHAPS);
+    o->changes++;
+    o->content = o->writers && r < 0 ? o->content | BIT(TOKEN_EMPTY) : BIT(TOKEN_EMPTY);
+    if (r == 0) {
+        o->emptied = o->writers;
+        o->dirty = false;
+    }
+    o->handles--;
+    lock_drop(&o->lock);
+    expect(p, "truncate", r, r == -ESTALE || r == -ENOENT || r == -EINVAL);
+}
+
+/* ---- looks ---- */
+
+static ssize_t read_all(struct tree *t, struct tree_file *f, char *dst, size_t room)
+{
+    size_t n = 0;
+    for (size_t got = 1; got && n < room; n += got) {
+        struct reply reply = {.scratch = (uint8_t *)dst + n};
+        int r = tree_read(t, f, n, room - n, &reply);
+        got = reply.len;
+        if (r == 0 && reply.bytes != reply.scratch)
+            memcpy(dst + n, reply.bytes, got);
+        tree_reply_done(&reply);
+        if (r < 0)
+            return r;
+    }
+    return (ssize_t)n;
+}
+
+/* Values of the drafts of files with this name show too. */
+static uint64_t drafts(const struct kernel *k, int name)
+{
+    uint64_t may = 0;
+    for (unsigned i = 0; i < k->objects; i++) {
+        const struct object *o = &k->object[i];
+        if (o->name == name || (o->moving && o->old_name == name) || o->moved)
+            may |= o->seen;
+    }
+    return may;
+}
+
+/* A file that was made and not written is listed. */
+static bool is_open(const struct kernel *k, int name)
+{
+    bool is = k->creating[name];
+    for (unsigned i = 0; i < k->objects; i++)
+        is |= (k->object[i].name == name || k->object[i].moved) && k->object[i].handles;
+    return is;
+}
+
+static void wrong(const struct kernel *k, const char *when, int name, unsigned token, uint64_t may)
+{
+    char told[300];
+    oracle_tell(of(k), (unsigned)name, told, sizeof(told));
+    sched_fail("%s: %s is token %u, may be %llx:%s", when, names[name], token,
+               (unsigned long long)may, told);
+}
+
+static void step_read(struct program *p, const struct step *s)
+{
+    struct kernel *k = p->k;
+    char text[64];
+    struct step open = *s;
+    uint64_t since = oracle_time(of(k)), draft = drafts(k, s->name);
+    open.flags = 0;
+    open.slot = SLOTS - 1;
+    if (p->slot[open.slot])
+        return;
+    step_open(p, &open);
+    struct handle *h = p->slot[open.slot];
+    if (!h)
+        return;
+    (void)begin(p);
+    ssize_t n = read_all(k->t, h->f, text, sizeof(text));
+    (void)end(p, 0);
+    expect(p, "read", (int)n, false);
+    if (n >= 0 && is_key(s->name)) {
+        unsigned token = token_of(text, (size_t)n);
+        draft |= drafts(k, s->name);
+        uint64_t may = oracle_may(of(k), s->name, since, UINT64_MAX, false) | draft;
+        sched_note("%c reads %s: token %u", "ABCDZ"[p->number], names[s->name], token);
+        if (!(may & BIT(token)) && !k->rough)
+            wrong(k, "read", s->name, token, may);
+    }
+    close_slot(p, open.slot);
+}
+
+static void step_list(struct program *p)
+{
+    struct kernel *k = p->k;
+    struct tree_dir *d;
+    char name[TREE_NAME_MAX + 1];
+    uint64_t since = oracle_time(of(k)), cookie = 0, there = 0, open = 0;
+    for (unsigned i = 0; i < KEYS; i++)
+        open |= is_open(k, (int)i) ? BIT(i) : 0;
+    (void)begin(p);
+    int r = end(p, tree_opendir(k->t, METADATA, &d));
+    expect(p, "opendir", r, false);
+    if (r < 0)
+        return;
+    (void)begin(p);
+    struct tree_entry e;
+    while ((r = tree_readdir(k->t, d, &cookie, false, name, &e)) > 0)
+        for (unsigned i = 0; i < KEYS; i++)
+            if (strcmp(name, names[i]) == 0) {
+                if (there & BIT(i) && k->w->strict) /* known.md, 4 */
+                    sched_fail("%s is listed twice", name);
+                there |= BIT(i);
+            }
+    (void)end(p, 0);
+    tree_closedir(d);
+    expect(p, "readdir", r, false);
+    for (unsigned i = 0; i < KEYS && r == 0 && !k->rough; i++) {
+        uint64_t may = oracle_may(of(k), i, since, UINT64_MAX, false);
+        bool is = there & BIT(i);
+        if (!k->w->strict && !is && oracle_changed(of(k), i, since))
+            continue; /* known.md, 4 */
+        if (is ? !(may & ~BIT(TOKEN_ABSENT)) && !(open & BIT(i)) && !is_open(k, (int)i)
+               : !(may & BIT(TOKEN_ABSENT)))
+            wrong(k, "list", (int)i, is ? TOKEN_OTHER : TOKEN_ABSENT, may);
+    }
+}
+
+static void step_model(struct program *p)
+{
+    struct kernel *k = p->k;
+    struct tree_entry e;
+    struct tree_file *f;
+    size_t room = 1 << 16;
+    char *bytes = malloc(room);
+    uint64_t since = oracle_time(of(k));
+    (void)begin(p);
+    int r = end(p, tree_lookup(k->t, INO_ROOT, "model.gguf", &e));
+    expect(p, "lookup of model.gguf", r, false);
+    if (r == 0) {
+        (void)begin(p);
+        r = end(p, tree_open_file(k->t, e.node, O_RDONLY, &f));
+        expect(p, "open of model.gguf", r, r == -ESTALE);
+        uint64_t upto = oracle_time(of(k));
+        (void)upto;
+        if (r == 0) {
+            (void)begin(p);
+            ssize_t n = read_all(k->t, f, bytes, room);
+            (void)end(p, 0);
+            expect(p, "read of model.gguf", (int)n, false);
+            if (n >= 0 && !k->rough)
+                check_model(k->w, (const uint8_t *)bytes, (size_t)n, since, false, "model.gguf");
+            (void)tree_release(k->t, f);
+        }
+        tree_forget(k->t, e.node, 1);
+    }
+    free(bytes);
+}
+
+void kernel_look_disk(struct kernel *k, const char *when)
+{
+    char path[128];
+    size_t n = 0;
+    if (k->rough)
+        return;
+    (void)snprintf(path, sizeof(path), "%s/m.gguf", k->w->folder);
+    uint8_t *bytes = disk_read(path, &n);
+    if (!bytes)
+        sched_fail("%s: there is no model", when);
+    check_model(k->w, bytes, n, oracle_time(of(k)), true, when);
+    free(bytes);
+}
+
+void kernel_init(struct kernel *k, struct world *w, struct tree *t)
+{
+    memset(k, 0, sizeof(*k));
+    k->w = w;
+    k->t = t;
+    lock_init(&k->lock);
+    lock_init(&k->dir);
+    cond_init(&k->more);
+    for (unsigned i = 0; i < ACTORS; i++)
+        k->program[i] = (struct program){.k = k, .number = i};
+}
+
+void kernel_step(struct program *p, const struct step *s)
+{
+    struct step one = *s;
+    switch ((enum word)s->word) {
+    case W_OPEN:
+        step_open(p, s);
+        break;
+    case W_WRITE:
+        step_write(p, s);
+        break;
+    case W_CLOSE:
+        close_slot(p, s->slot);
+        break;
+    case W_FORK:
+        if (p->slot[s->slot])
+            p->slot[s->slot]->owners++;
+        break;
+    case W_FSYNC:
+        if (p->slot[s->slot])
+            (void)flush_or_sync(p, p->slot[s->slot], true);
+        break;
+    case W_CUT:
+        step_cut(p, s);
+        break;
+    case W_PUT:
+        one.flags = F_WRITE | F_TRUNC | F_CREAT;
+        if (p->slot[s->slot])
+            break;
+        step_open(p, &one);
+        step_write(p, &one);
+        close_slot(p, one.slot);
+        break;
+    case W_MV:
+        step_mv(p, s);
+        break;
+    case W_RM:
+        step_rm(p, s);
+        break;
+    case W_SYNC:
+        step_sync(p);
+        break;
+    case W_TRUNC:
+        step_trunc(p, s);
+        break;
+    case W_READ:
+        step_read(p, s);
+        break;
+    case W_LIST:
+        step_list(p);
+        break;
+    case W_MODEL:
+        step_model(p);
+        break;
+    case W_PASS:
+        sched_pass(s->n);
+        break;
+    default:
+        break;
+    }
+}

@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Every order of events, from a seed: see scheduler.h, disk.h, kernel.h, oracle.h.
+ *
+ *     sim --seconds S [--from N]   stories of fresh seeds for so long, or of seeds from N on
+ *     sim --seed N [--runs M]      the story of a seed, and of those that follow
+ *     sim --story FILE [--seed N] [--runs M]   a story, with other orders of events
+ *     sim --found FOLDER [--seconds S]         all stories of a folder first
+ *
+ *     --trace    say each point; --strict: fail also at what known.md leaves aside
+ *     --shrink   when a run fails, find the few steps of its story that matter
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "run.h"
+
+static struct world *world;
+static int noise = -1; /* what a run says */
+static unsigned long long runs, steps, calls_made;
+
+/* ---- one run ---- */
+
+static void empty_folder(void)
+{
+    DIR *d = opendir(world->folder);
+    for (const struct dirent *e; d && (e = readdir(d));)
+        if (e->d_name[0] != '.' || strlen(e->d_name) > 2)
+            (void)unlinkat(dirfd(d), e->d_name, 0);
+    if (d)
+        (void)closedir(d);
+}
+
+static void in_child(void (*run)(struct world *w))
+{
+    int status = 0;
+    world->out.ended = false;
+    pid_t pid = fork();
+    if (pid == 0) {
+        if (noise >= 0)
+            (void)dup2(noise, 2);
+        run(world);
+    }
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    if (world->out.failed || (world->out.ended && WIFEXITED(status)))
+        return;
+    world->out.failed = true;
+    if (WIFSIGNALED(status))
+        (void)snprintf(world->out.why, sizeof(world->out.why), "it ends by signal %d",
+                       WTERMSIG(status));
+    else
+        (void)snprintf(world->out.why, sizeof(world->out.why), "it ends with status %d",
+                       WEXITSTATUS(status));
+}
+
+/* True: it failed. */
+static bool run(const struct story *s, uint64_t seed)
+{
+    char folder[64];
+    memcpy(folder, world->folder, sizeof(folder));
+    memset(&world->disk, 0, sizeof(world->disk));
+    memset(&world->out, 0, sizeof(world->out));
+    world->oracle.n = 0;
+    world->oracle.time = 0;
+    world->oracle.faults = &world->disk.hits;
+    world->story = *s;
+    world->seed = seed;
+    if (noise >= 0) {
+        (void)ftruncate(noise, 0);
+        (void)lseek(noise, 0, SEEK_SET);
+    }
+    in_child(run_story);
+    if (!world->out.failed && world->out.crashed)
+        in_child(run_recovered);
+    empty_folder();
+    runs++;
+    steps += world->out.steps;
+    calls_made += world->out.calls;
+    return world->out.failed;
+}
+
+/* ---- made smaller ---- */
+
+static struct story without(const struct story *s, unsigned from, unsigned n)
+{
+    struct story less = *s;
+    memmove(&less.step[from], &less.step[from + n], (s->n - from - n) * sizeof(struct step));
+    less.n -= n;
+    return less;
+}
+
+/* Does it still fail, with some seed? */
+static bool still(const struct story *s, uint64_t *seed, unsigned tries, const char *why)
+{
+    for (unsigned i = 0; i < tries; i++) {
+        uint64_t with = i ? *seed * 1000003 + i : *seed;
+        if (run(s, with) && strncmp(world->out.why, why, strcspn(why, ":")) == 0) {
+            *seed = with;
+            return true;
+        }
+    }
+    return false;
+}
+
+static void shrink(struct story *s, uint64_t *seed, unsigned tries)
+{
+    char why[sizeof(world->out.why)];
+    memcpy(why, world->out.why, sizeof(why));
+    for (unsigned n = s->n / 2 ? s->n / 2 : 1;; n = n > 1 ? n / 2 : 1) {
+        bool any = false;
+        for (unsigned at = 0; at < s->n;) {
+            struct story less = without(s, at, at + n > s->n ? s->n - at : n);
+            if (still(&less, seed, tries, why)) {
+                *s = less;
+                any = true;
+            } else {
+                at += n;
+            }
+        }
+        if (n == 1 && !any)
+            break;
+    }
+}
+
+/* ---- what is said ---- */
+
+static void print_noise(void)
+{
+    char bytes[4096];
+    ssize_t n;
+    if (noise < 0)
+        return;
+    (void)lseek(noise, 0, SEEK_SET);
+    while ((n = read(noise, bytes, sizeof(bytes))) > 0)
+        (void)fwrite(bytes, 1, (size_t)n, stdout);
+}
+
+static void tell(const struct story *s, uint64_t seed, bool make_small)
+{
+    struct story small = *s;
+    (void)printf("FAILED with seed %llu: %s\n", (unsigned long long)seed, world->out.why);
+    print_noise();
+    (void)fflush(stdout);
+    if (make_small) {
+        shrink(&small, &seed, 60);
+        (void)run(&small, seed);
+        (void)printf("the same with seed %llu: %s\n", (unsigned long long)seed, world->out.why);
+        print_noise();
+    }
+    story_print(&small, stdout);
+    (void)fflush(stdout);
+}
+
+static uint64_t fresh(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    return ((uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000) % 100000000 * 1000 +
+           (uint64_t)getpid() % 1000;
+}
+
+static double seconds(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+/* ---- ways to be called ---- */
+
+static int story_of(const char *file, struct story *ret)
+{
+    char text[20000] = "";
+    unsigned line = 0;
+    FILE *f = fopen(file, "r");
+    if (f) {
+        text[fread(text, 1, sizeof(text) - 1, f)] = '\0';
+        (void)fclose(f);
+    }
+    if (f && story_read(text, ret, &line))
+        return 0;
+    (void)fprintf(stderr, "%s:%u: not a story\n", file, line);
+    return -1;
+}
+
+/* The same seed leads to the same trace. */
+static bool repeats(const struct story *s, uint64_t seed)
+{
+    (void)run(s, seed);
+    uint64_t hash = world->out.hash;
+    (void)run(s, seed);
+    if (hash == world->out.hash)
+        return true;
+    (void)printf("seed %llu: two runs differ\n", (unsigned long long)seed);
+    return false;
+}
+
+static int all_found(const char *folder)
+{
+    int bad = 0;
+    DIR *d = opendir(folder);
+    for (const struct dirent *e; d && (e = readdir(d));) {
+        char path[512];
+        struct story s;
+        if (e->d_name[0] == '.')
+            continue;
+        (void)snprintf(path, sizeof(path), "%s/%s", folder, e->d_name);
+        if (story_of(path, &s) < 0) {
+            bad++;
+            continue;
+        }
+        for (uint64_t seed = 1; seed <= 400; seed++)
+            if (run(&s, seed)) {
+                (void)printf("%s: ", e->d_name);
+                tell(&s, seed, false);
+                bad++;
+                break;
+            }
+    }
+    if (d)
+        (void)closedir(d);
+    return bad;
+}
+
+static int many(uint64_t from, double limit, unsigned long long most, bool make_small)
+{
+    double begin = seconds();
+    int bad = 0;
+    for (uint64_t seed = from; runs < most && seconds() - begin < limit; seed++) {
+        struct story s = story_draw(seed);
+        if (run(&s, seed)) {
+            tell(&s, seed, make_small);
+            bad++;
+            break;
+        }
+        if (seed % 64 == 0 && !repeats(&s, seed))
+            bad++;
+    }
+    (void)printf("%llu runs from seed %llu, %llu calls, %llu points, %.0f a second\n", runs,
+                 (unsigned long long)from, calls_made, steps, (double)steps / (seconds() - begin));
+    return bad;
+}
+
+static int one(const struct story *given, uint64_t seed, unsigned n, bool make_small)
+{
+    for (unsigned i = 0; i < n; i++) {
+        struct story s = given ? *given : story_draw(seed + i);
+        if (run(&s, seed + i)) {
+            tell(&s, seed + i, make_small);
+            return 1;
+        }
+    }
+    (void)printf("%u runs from seed %llu are good; the last has the trace %016llx\n", n,
+                 (unsigned long long)seed, (unsigned long long)world->out.hash);
+    return 0;
+}
+
+static void prepare(void)
+{
+    cpu_set_t cpus, first;
+    world = mmap(NULL, sizeof(*world), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    (void)snprintf(world->folder, sizeof(world->folder), "%s/ggufs-sim-XXXXXX",
+                   access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
+    if (!mkdtemp(world->folder)) {
+        perror(world->folder);
+        exit(2);
+    }
+    /* One processor: a thread that gives the token wakes the next one there. */
+    CPU_ZERO(&first);
+    if (sched_getaffinity(0, sizeof(cpus), &cpus) == 0)
+        for (size_t i = 0, skip = (size_t)getpid() % (size_t)CPU_COUNT(&cpus); i < CPU_SETSIZE; i++)
+            if (CPU_ISSET(i, &cpus) && skip-- == 0)
+                CPU_SET(i, &first);
+    (void)sched_setaffinity(0, sizeof(first), &first);
+}
+
+int main(int argc, char **argv)
+{
+    uint64_t seed = 0;
+    unsigned n = 1;
+    double limit = 0;
+    const char *file = NULL, *found = NULL;
+    bool make_small = false, has_seed = false, strict = false;
+    struct story s;
+    for (int i = 1; i < argc; i++) {
+        const char *more = i + 1 < argc ? argv[i + 1] : "";
+        if (strcmp(argv[i], "--trace") == 0)
+            sched_trace = true;
+        else if (strcmp(argv[i], "--strict") == 0)
+            strict = true;
+        else if (strcmp(argv[i], "--shrink") == 0)
+            make_small = true;
+        else if (strcmp(argv[i], "--seed") == 0 || strcmp(argv[i], "--from") == 0)
+            seed = strtoull(argv[++i], NULL, 10), has_seed = true, (void)more;
+        else if (strcmp(argv[i], "--runs") == 0)
+            n = (unsigned)strtoul(argv[++i], NULL, 10);
+        else if (strcmp(argv[i], "--seconds") == 0)
+            limit = atof(argv[++i]);
+        else if (strcmp(argv[i], "--story") == 0)
+            file = argv[++i];
+        else if (strcmp(argv[i], "--found") == 0)
+            found = argv[++i];
+        else
+            return 2;
+    }
+    prepare();
+    world->strict = strict;
+    if (!sched_trace)
+        noise = memfd_create("noise", MFD_CLOEXEC);
+    int bad = file && story_of(file, &s) < 0 ? 2 : 0;
+    if (!bad && found)
+        bad = all_found(found);
+    if (!bad && limit > 0)
+        bad = many(has_seed ? seed : fresh(), limit, UINT64_MAX, make_small);
+    else if (!bad && !found)
+        bad = one(file ? &s : NULL, has_seed ? seed : 1, n, make_small);
+    (void)rmdir(world->folder);
+    return bad ? 1 : 0;
+}

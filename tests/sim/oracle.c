@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+/* The oracle: see oracle.h. */
+#include "oracle.h"
+
+#include <stdio.h>
+
+#include "scheduler.h"
+
+uint64_t oracle_time(struct oracle *o)
+{
+    return ++o->time;
+}
+
+unsigned oracle_begin(struct oracle *o, unsigned reg, uint64_t mask)
+{
+    if (o->n == ASSIGNS)
+        sched_fail("the oracle is full");
+    o->a[o->n] = (struct assign){
+        reg, mask, oracle_time(o), UINT64_MAX, {UINT64_MAX, UINT64_MAX}, UINT64_MAX, false};
+    return o->n++;
+}
+
+void oracle_widen(struct oracle *o, unsigned i, uint64_t mask)
+{
+    o->a[i].mask |= mask;
+}
+
+void oracle_end(struct oracle *o, unsigned i, enum outcome how)
+{
+    struct assign *a = &o->a[i];
+    a->end = oracle_time(o);
+    if (how == FAILED)
+        a->dead = a->end;
+    a->hidden = how == HIDDEN;
+    if (how >= HIDDEN)
+        a->sure[0] = a->end;
+    if (how == DURABLE)
+        a->sure[1] = a->end;
+}
+
+void oracle_durable(struct oracle *o, unsigned i)
+{
+    if (o->a[i].sure[1] == UINT64_MAX)
+        o->a[i].sure[1] = oracle_time(o);
+    if (o->a[i].sure[0] == UINT64_MAX)
+        o->a[i].sure[0] = o->a[i].sure[1];
+}
+
+void oracle_all_durable(struct oracle *o, uint64_t since)
+{
+    for (unsigned i = 0; i < o->n; i++)
+        if (o->a[i].sure[0] <= since && !o->a[i].hidden)
+            oracle_durable(o, i);
+}
+
+static bool is_over(const struct oracle *o, const struct assign *x, uint64_t a, bool disk)
+{
+    for (unsigned i = 0; i < o->n; i++) {
+        const struct assign *y = &o->a[i];
+        if (y->reg == x->reg && y->sure[disk || *o->faults] <= a && x->end <= y->start)
+            return true;
+    }
+    return false;
+}
+
+uint64_t oracle_may(const struct oracle *o, unsigned reg, uint64_t a, uint64_t b, bool disk)
+{
+    uint64_t may = 0;
+    for (unsigned i = 0; i < o->n; i++) {
+        const struct assign *x = &o->a[i];
+        if (x->reg == reg && x->start <= b && x->dead > a && !is_over(o, x, a, disk))
+            may |= x->mask;
+    }
+    return may;
+}
+
+bool oracle_changed(const struct oracle *o, unsigned reg, uint64_t since)
+{
+    for (unsigned i = 0; i < o->n; i++)
+        if (o->a[i].reg == reg && o->a[i].end >= since)
+            return true;
+    return false;
+}
+
+void oracle_tell(const struct oracle *o, unsigned reg, char *dst, unsigned n)
+{
+    unsigned at = 0;
+    dst[0] = '\0';
+    for (unsigned i = 0; i < o->n && at < n; i++) {
+        const struct assign *x = &o->a[i];
+        if (x->reg == reg)
+            at += (unsigned)snprintf(dst + at, n - at, " [%llx %lld-%lld sure %lld,%lld dead %lld]",
+                                     (unsigned long long)x->mask, (long long)x->start,
+                                     (long long)x->end, (long long)x->sure[0],
+                                     (long long)x->sure[1], (long long)x->dead);
+    }
+}

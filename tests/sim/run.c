@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: MIT */
+/* A run: see run.h. */
+#include "run.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/thread.h"
+#include "build_gguf.h"
+#include "kernel.h"
+#include "reader.h"
+
+static struct world *world;
+static struct kernel kernel;
+static struct tree_options options;
+
+static _Noreturn void end_now(void)
+{
+    world->out.hash = sched_hash();
+    world->out.steps += sched_steps();
+    world->out.ended = true;
+    _exit(0);
+}
+
+static void failed(const char *line)
+{
+    if (!world->out.failed)
+        (void)snprintf(world->out.why, sizeof(world->out.why), "%s", line);
+    world->out.failed = true;
+    end_now();
+}
+
+/* ---- the model ---- */
+
+enum { FLOATS = 3000 };
+
+static void path_of(char dst[128])
+{
+    (void)snprintf(dst, 128, "%s/m.gguf", world->folder);
+}
+
+static uint32_t number_at_first(unsigned key)
+{
+    return 1000 + TOKEN_FIRST + key;
+}
+
+static void make_model(void)
+{
+    struct build b;
+    float values[FLOATS];
+    char path[128], text[16];
+    size_t n;
+    build_init(&b, 3, false);
+    build_str(&b, "general.architecture", "llama");
+    for (unsigned i = 0; i < KEYS_THERE; i++) {
+        (void)snprintf(text, sizeof(text), "%u", number_at_first(i));
+        if (i % 2)
+            build_u32(&b, names[i], number_at_first(i));
+        else
+            build_str(&b, names[i], text);
+        (void)oracle_begin(&world->oracle, i, BIT(TOKEN_FIRST + i));
+    }
+    for (unsigned i = KEYS_THERE; i < KEYS; i++)
+        (void)oracle_begin(&world->oracle, i, BIT(TOKEN_ABSENT));
+    for (unsigned i = 0; i < KEYS; i++)
+        oracle_end(&world->oracle, i, DURABLE);
+    build_array(&b, "z.list", GGUF_I32, 2);
+    build_item_num(&b, GGUF_I32, 7);
+    build_item_num(&b, GGUF_I32, 8);
+    for (unsigned i = 0; i < FLOATS; i++)
+        values[i] = (float)i;
+    build_tensor(&b, "one", 0, (uint64_t[]){FLOATS}, 1, values, sizeof(values));
+    build_tensor(&b, "two", 0, (uint64_t[]){5}, 1, values, 20);
+    uint8_t *image = build_finish(&b, &n);
+    path_of(path);
+    if (!disk_write(path, image, n))
+        sched_fail("the model cannot be written");
+    free(image);
+}
+
+static unsigned token_of(const struct read_key *k)
+{
+    char text[16] = "";
+    uint32_t v = 0;
+    if (k->type == GGUF_STRING && k->n < sizeof(text)) {
+        memcpy(text, k->value, k->n);
+        v = (uint32_t)strtoul(text, NULL, 10);
+    } else if (k->n == 4) {
+        memcpy(&v, k->value, 4);
+    }
+    return k->type == GGUF_STRING && k->n == 0            ? TOKEN_EMPTY
+           : v >= 1000 + TOKEN_FIRST && v < 1000 + TOKENS ? v - 1000
+                                                          : TOKEN_OTHER;
+}
+
+/* What nobody edits. */
+static bool rest_is_whole(const struct read_model *m, const uint8_t *bytes, size_t n)
+{
+    bool list = false;
+    for (unsigned i = 0; i < m->keys; i++)
+        list |= strcmp(m->key[i].name, "z.list") == 0 && m->key[i].n == 8 &&
+                memcmp(m->key[i].value, "\7\0\0\0\10\0\0\0", 8) == 0;
+    if (!list || m->tensors != 2 || strcmp(m->key[0].name, "general.architecture") != 0)
+        return false;
+    for (unsigned t = 0; t < 2; t++)
+        for (unsigned i = 0; i < (t ? 5 : FLOATS); i++) {
+            float want = (float)i;
+            if (m->tensor[t].off + 4 * (i + 1) > n ||
+                memcmp(bytes + m->tensor[t].off + 4 * i, &want, 4) != 0)
+                return false;
+        }
+    return true;
+}
+
+void check_model(struct world *w, const uint8_t *bytes, size_t n, uint64_t from, bool disk,
+                 const char *when)
+{
+    struct read_model m;
+    char told[300];
+    const char *bad = read_model(bytes, n, &m);
+    if (bad)
+        sched_fail("%s: %s", when, bad);
+    if (!rest_is_whole(&m, bytes, n))
+        sched_fail("%s: what nobody edits has changed", when);
+    for (unsigned i = 0; i < KEYS; i++) {
+        unsigned token = TOKEN_ABSENT;
+        for (unsigned k = 0; k < m.keys; k++)
+            if (strcmp(m.key[k].name, names[i]) == 0)
+                token = token_of(&m.key[k]);
+        uint64_t may = oracle_may(&w->oracle, i, from, UINT64_MAX, disk);
+        if (may & BIT(token))
+            continue;
+        if (!w->strict && !disk && may & BIT(TOKEN_ABSENT))
+            continue; /* known.md, 1 */
+        oracle_tell(&w->oracle, i, told, sizeof(told));
+        sched_fail("%s%s: %s is token %u, may be %llx:%s", when, disk ? ", on the disk" : "",
+                   names[i], token, (unsigned long long)may, told);
+    }
+}
+
+/* ---- beside the model ---- */
+
+static void check_folder(void)
+{
+    for (unsigned i = 0; i < world->story.n; i++)
+        if (world->story.step[i].word == W_FAIL &&
+            strcmp(calls[world->story.step[i].call], "unlink") == 0)
+            return; /* it may be that nothing can be removed */
+    DIR *d = opendir(world->folder);
+    for (const struct dirent *e; d && (e = readdir(d));)
+        if (e->d_name[0] != '.' || strlen(e->d_name) > 2)
+            if (strcmp(e->d_name, "m.gguf") != 0 && strncmp(e->d_name, "kept-", 5) != 0)
+                sched_fail("%s is left beside the model", e->d_name);
+    if (d)
+        (void)closedir(d);
+}
+
+/* ---- actors ---- */
+
+static void crash(bool power)
+{
+    if (power)
+        disk_cut(sched_draw(1u << 30));
+    world->out.crashed = true;
+    end_now();
+}
+
+static void alter(void)
+{
+    char path[128];
+    size_t n;
+    path_of(path);
+    uint8_t *bytes = disk_read(path, &n);
+    kernel.rough = true;
+    (void)disk_write(path, bytes, n);
+    free(bytes);
+}
+
+static void befall(struct program *p, const struct step *s)
+{
+    sched_point("befall", s->word);
+    switch ((enum word)s->word) {
+    case W_FAIL:
+        disk_fail(calls[s->call], s->n, (int)s->n2, s->n3);
+        break;
+    case W_ROOM:
+        disk_room(s->n);
+        break;
+    case W_BRIEF:
+        disk_brief(true);
+        break;
+    case W_SLOW:
+        disk_slow(s->n);
+        break;
+    case W_MEND:
+        disk_mend();
+        break;
+    case W_SIGNAL:
+        kernel_signal(&kernel, s->n, s->n2);
+        break;
+    case W_ALTER:
+        alter();
+        break;
+    case W_POWER:
+    case W_KILL:
+        crash(s->word == W_POWER);
+        break;
+    case W_TERM:
+        kernel.gone = true;
+        break;
+    default:
+        kernel_step(p, s);
+    }
+}
+
+static void *act(void *arg)
+{
+    struct program *p = arg;
+    for (unsigned i = 0; i < world->story.n && !kernel.gone; i++) {
+        const struct step *s = &world->story.step[i];
+        if (s->actor != p->number)
+            continue;
+        if (p->number == DISK)
+            befall(p, s);
+        else
+            kernel_step(p, s);
+    }
+    if (!kernel.gone)
+        kernel_exit(p);
+    return NULL;
+}
+
+/* ---- the run ---- */
+
+static void log_line(int priority, const char *line)
+{
+    if (sched_trace)
+        sched_note("log %d: %s", priority, line);
+}
+
+static struct tree *open_tree(void)
+{
+    char path[128];
+    struct tree *t = NULL;
+    struct err e = {0};
+    options = (struct tree_options){.commit = (enum live_commit)world->story.commit,
+                                    .strategy = (enum edit_strategy)world->story.strategy,
+                                    .reserve = EDIT_RESERVE_AUTO,
+                                    .log = {.line = log_line}};
+    path_of(path);
+    int r = tree_open(path, &options, &t, &e);
+    if (r < 0 && (world->disk.hits || kernel.rough))
+        end_now();
+    if (r < 0)
+        sched_fail("the model cannot be opened: %s: %s", strerror(-r), e.msg);
+    if (!tree_writable(t))
+        sched_fail("the model is read-only: %s", tree_why_not(t));
+    return t;
+}
+
+static int count_fds(void)
+{
+    int n = 0;
+    DIR *d = opendir("/proc/self/fd");
+    while (d && readdir(d))
+        n++;
+    if (d)
+        (void)closedir(d);
+    return n;
+}
+
+static void hang(int sig)
+{
+    static const char text[] = "it hangs outside of the scheduler";
+    (void)sig;
+    memcpy(world->out.why, text, sizeof(text));
+    world->out.failed = true;
+    _exit(0);
+}
+
+static void begin(struct world *w, uint64_t seed)
+{
+    world = w;
+    sched_failed = failed;
+    (void)signal(SIGALRM, hang);
+    (void)alarm(300);
+    sched_begin(seed);
+}
+
+static void play(struct tree *t)
+{
+    struct thread late, client[ACTORS];
+    kernel_init(&kernel, world, t);
+    (void)thread_start(&late, kernel_late, &kernel);
+    for (unsigned i = 0; i < ACTORS; i++)
+        (void)thread_start(&client[i], act, &kernel.program[i]);
+    for (unsigned i = 0; i < ACTORS; i++)
+        thread_join(&client[i]);
+    lock_take(&kernel.lock);
+    kernel.stop = true;
+    cond_broadcast(&kernel.more);
+    lock_drop(&kernel.lock);
+    thread_join(&late);
+}
+
+_Noreturn void run_story(struct world *w)
+{
+    bool cuts = false;
+    for (unsigned i = 0; i < w->story.n; i++)
+        cuts |= w->story.step[i].word == W_POWER;
+    disk_begin(&w->disk, cuts, w->story.clones);
+    begin(w, w->seed);
+    make_model();
+    int fds = count_fds();
+    struct tree *t = open_tree();
+    play(t);
+    uint64_t since = oracle_time(&w->oracle);
+    int r = tree_finish(t);
+    sched_note("finish: %d", r);
+    if (r < 0 && !w->disk.hits && !kernel.rough)
+        sched_fail("the end of the mount is answered with %s", strerror(-r));
+    if (r == 0 && !w->disk.hits && !kernel.rough)
+        oracle_all_durable(&w->oracle, since);
+    tree_close(t);
+    kernel_look_disk(&kernel, "at the end");
+    check_folder();
+    if (count_fds() != fds)
+        sched_fail("%d descriptors are left", count_fds() - fds);
+    end_now();
+}
+
+_Noreturn void run_recovered(struct world *w)
+{
+    disk_begin(&w->disk, false, w->story.clones);
+    begin(w, w->seed + 1);
+    struct tree *t = open_tree();
+    kernel_init(&kernel, w, t);
+    kernel_look_disk(&kernel, "after recovery");
+    (void)tree_finish(t);
+    tree_close(t);
+    kernel_look_disk(&kernel, "after recovery and a mount");
+    check_folder();
+    end_now();
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A run of a story: the tree on the virtual disk, a thread for each actor, and the oracle. In a process of
+ * its own, which ends with it; what it found is in memory that it shares with the one that began it.
+ */
+#ifndef TESTS_SIM_RUN_H
+#define TESTS_SIM_RUN_H
+
+#include "disk.h"
+#include "oracle.h"
+#include "scheduler.h"
+#include "story.h"
+#include "tree/tree.h"
+
+struct outcome_of_run {
+    bool failed, ended; /* ended: it came to its end, or to a power cut */
+    bool crashed;       /* the power was cut, or the process killed: to be recovered */
+    char why[512];
+    uint64_t hash, steps, calls;
+};
+
+/* What is shared. */
+struct world {
+    struct story story;
+    uint64_t seed;
+    bool strict; /* faults that are known (known.md) fail too */
+    char folder[64];
+    struct disk_state disk;
+    struct oracle oracle;
+    struct outcome_of_run out;
+};
+
+/* In the process of the run. They do not return. */
+_Noreturn void run_story(struct world *w);
+/* After a power cut: a new process opens the model and looks. */
+_Noreturn void run_recovered(struct world *w);
+
+#endif

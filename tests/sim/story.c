@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: MIT */
+/* Stories as text: see story.h. draw.c invents them. */
+#include "story.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const names[NAMES] = {"r.a",  "r.b",      "r.c",  "r.d",       "r.e",    "r.f",
+                                  "r.a~", ".r.b.swp", "4913", "sedXyZ1a2", "r.c.tmp"};
+const char *const calls[CALLS] = {"create", "openat", "pread",  "pwrite", "ftruncate", "fsync",
+                                  "flock",  "lseek",  "copy",   "clone",  "fstat",     "fstatat",
+                                  "fchmod", "rename", "unlink", "link",   "list"};
+
+/* What stands behind the word: s slot, f flags, o name, t second name, c call, n N m second, l third, a actor, h how. */
+static const struct {
+    const char *word, *form;
+} forms[WORDS] = {
+    [W_OPEN] = {"open", "sof"},    [W_WRITE] = {"write", "sn"}, [W_APPEND] = {"append", "sn"},
+    [W_CLOSE] = {"close", "s"},    [W_FORK] = {"fork", "s"},    [W_FSYNC] = {"fsync", "s"},
+    [W_CUT] = {"cut", "s"},        [W_PUT] = {"put", "on"},     [W_MV] = {"mv", "ot"},
+    [W_RM] = {"rm", "o"},          [W_SYNC] = {"sync", ""},     [W_TRUNC] = {"trunc", "o"},
+    [W_READ] = {"read", "o"},      [W_LIST] = {"list", ""},     [W_MODEL] = {"model", ""},
+    [W_PASS] = {"pass", "n"},      [W_FAIL] = {"fail", "cnml"}, [W_ROOM] = {"room", "n"},
+    [W_BRIEF] = {"brief", ""},     [W_SLOW] = {"slow", "n"},    [W_MEND] = {"mend", ""},
+    [W_SIGNAL] = {"signal", "ah"}, [W_ALTER] = {"alter", ""},   [W_POWER] = {"power", ""},
+    [W_KILL] = {"kill", ""},       [W_TERM] = {"term", ""},     [W_NOMEM] = {"nomem", "n"},
+};
+
+static const char *const commits[] = {"auto", "close", "sync"};
+static const char *const strategies[] = {"auto", "reflink", "inplace", "copy"};
+static const char actors[] = "ABCDZ";
+static const struct {
+    const char *name;
+    uint8_t bit;
+} flags[] = {{"w", F_WRITE}, {"trunc", F_TRUNC}, {"creat", F_CREAT}, {"excl", F_EXCL}};
+
+static void print_flags(const struct step *s, FILE *to)
+{
+    (void)fprintf(to, " %s", s->flags & F_WRITE ? "w" : "r");
+    for (size_t i = 1; i < sizeof(flags) / sizeof(*flags); i++)
+        if (s->flags & flags[i].bit)
+            (void)fprintf(to, " %s", flags[i].name);
+}
+
+static void print_step(const struct step *s, FILE *to)
+{
+    (void)fprintf(to, "%c %s", actors[s->actor], forms[s->word].word);
+    for (const char *f = forms[s->word].form; *f; f++)
+        switch (*f) {
+        case 's':
+            (void)fprintf(to, " %u", s->slot);
+            break;
+        case 'f':
+            print_flags(s, to);
+            break;
+        case 'o':
+            (void)fprintf(to, " %s", names[s->name]);
+            break;
+        case 't':
+            (void)fprintf(to, " %s", names[s->to]);
+            break;
+        case 'c':
+            (void)fprintf(to, " %s", calls[s->call]);
+            break;
+        case 'a':
+            (void)fprintf(to, " %c", actors[s->n]);
+            break;
+        case 'h':
+            (void)fprintf(to, " %s", s->n2 ? "stop" : "late");
+            break;
+        default:
+            (void)fprintf(to, " %u", *f == 'n' ? s->n : *f == 'm' ? s->n2 : s->n3);
+        }
+    (void)fprintf(to, "\n");
+}
+
+void story_print(const struct story *s, void *file)
+{
+    FILE *to = file;
+    (void)fprintf(to, "mount %s %s%s\n", commits[s->commit], strategies[s->strategy],
+                  s->clones ? " clones" : "");
+    for (unsigned i = 0; i < s->n; i++)
+        print_step(&s->step[i], to);
+}
+
+/* ---- read ---- */
+
+static int place(const char *word, const char *const *list, unsigned n)
+{
+    for (unsigned i = 0; word && i < n; i++)
+        if (strcmp(word, list[i]) == 0)
+            return (int)i;
+    return -1;
+}
+
+static int actor(const char *word)
+{
+    const char *at = word && word[0] && !word[1] ? strchr(actors, word[0]) : NULL;
+    return at ? (int)(at - actors) : -1;
+}
+
+static bool read_flags(struct step *s, char **rest)
+{
+    for (const char *word; (word = strtok_r(NULL, " ", rest));) {
+        bool known = strcmp(word, "r") == 0;
+        for (size_t i = 0; i < sizeof(flags) / sizeof(*flags); i++)
+            if (strcmp(word, flags[i].name) == 0) {
+                s->flags |= flags[i].bit;
+                known = true;
+            }
+        if (!known)
+            return false;
+    }
+    return true;
+}
+
+static bool read_argument(struct step *s, char form, char **rest)
+{
+    if (form == 'f')
+        return read_flags(s, rest);
+    const char *word = strtok_r(NULL, " ", rest);
+    int at = form == 'o' || form == 't' ? place(word, names, NAMES)
+             : form == 'c'              ? place(word, calls, CALLS)
+             : form == 'a'              ? actor(word)
+             : word                     ? atoi(word)
+                                        : -1;
+    if (at < 0)
+        return false;
+    if (form == 's')
+        s->slot = (uint8_t)(at % SLOTS);
+    else if (form == 'o')
+        s->name = (uint8_t)at;
+    else if (form == 't')
+        s->to = (uint8_t)at;
+    else if (form == 'c')
+        s->call = (uint8_t)at;
+    else if (form == 'h')
+        s->n2 = strcmp(word, "stop") == 0;
+    else
+        *(form == 'm' ? &s->n2 : form == 'l' ? &s->n3 : &s->n) = (uint32_t)at;
+    return true;
+}
+
+static bool read_step(char *line, struct step *ret)
+{
+    char *rest;
+    int who = actor(strtok_r(line, " ", &rest));
+    const char *word = strtok_r(NULL, " ", &rest);
+    *ret = (struct step){.actor = (uint8_t)who};
+    while (word && ret->word < WORDS && strcmp(word, forms[ret->word].word) != 0)
+        ret->word++;
+    if (who < 0 || !word || ret->word == WORDS)
+        return false;
+    for (const char *f = forms[ret->word].form; *f; f++)
+        if (!read_argument(ret, *f, &rest))
+            return false;
+    return true;
+}
+
+static bool read_mount(char *line, struct story *ret)
+{
+    char *rest;
+    const char *word = strtok_r(line, " ", &rest);
+    int commit = place(strtok_r(NULL, " ", &rest), commits, 3);
+    int strategy = place(strtok_r(NULL, " ", &rest), strategies, 4);
+    if (!word || strcmp(word, "mount") != 0 || commit < 0 || strategy < 0)
+        return false;
+    ret->commit = (uint8_t)commit;
+    ret->strategy = (uint8_t)strategy;
+    ret->clones = strtok_r(NULL, " ", &rest) != NULL;
+    return true;
+}
+
+bool story_read(const char *text, struct story *ret, unsigned *line)
+{
+    char one[200];
+    bool first = true;
+    memset(ret, 0, sizeof(*ret));
+    for (*line = 1; *text; ++*line) {
+        size_t n = strcspn(text, "\n");
+        (void)snprintf(one, sizeof(one), "%.*s", (int)n, text);
+        text += n + (text[n] != 0);
+        if (one[0] == '#' || one[0] == '\0')
+            continue;
+        if (ret->n == STEPS || !(first ? read_mount(one, ret) : read_step(one, &ret->step[ret->n])))
+            return false;
+        ret->n += !first;
+        first = false;
+    }
+    return !first;
+}

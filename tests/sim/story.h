@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A story: what programs do in a run, and what befalls the disk and the mount. Each actor does its steps
+ * in their order; which actor goes on is the scheduler's choice. As text a step is a line:
+ *
+ *     A open 1 r.a w trunc      clients are A to D; slot 1 of its handles; w, r, trunc, creat, excl
+ *     A write 1 17              the text of token 17, at the beginning; append: at the end
+ *     A close 1                 fork 1: one more owner, who closes too; fsync 1; cut 1: ftruncate to 0
+ *     A put r.a 18              open for writing with trunc and creat, write, close
+ *     B mv r.a r.a~             rm NAME; sync: fsync of the folder; trunc NAME: truncate(2) to 0
+ *     B read r.a                list; model: of model.gguf
+ *     B pass 300                milliseconds
+ *     Z fail pwrite 3 28 1      the third pwrite from now on gives errno 28, once
+ *     Z room 1000               bytes; brief; slow MS; mend: no more faults
+ *     Z signal A stop           that ends the wait; late: it is found out
+ *     Z alter                   another program writes the model; power: the power is cut; kill: SIGKILL;
+ *                               term: SIGTERM, the mount ends; nomem N: allocation N fails
+ *
+ * The first line has the mount: `mount close copy`: commit=, relayout=.
+ */
+#ifndef TESTS_SIM_STORY_H
+#define TESTS_SIM_STORY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { STEPS = 200, CLIENTS = 4, DISK = CLIENTS, ACTORS, SLOTS = 4 };
+
+enum word {
+    W_OPEN,
+    W_WRITE,
+    W_APPEND,
+    W_CLOSE,
+    W_FORK,
+    W_FSYNC,
+    W_CUT,
+    W_PUT,
+    W_MV,
+    W_RM,
+    W_SYNC,
+    W_TRUNC,
+    W_READ,
+    W_LIST,
+    W_MODEL,
+    W_PASS,
+    W_FAIL,
+    W_ROOM,
+    W_BRIEF,
+    W_SLOW,
+    W_MEND,
+    W_SIGNAL,
+    W_ALTER,
+    W_POWER,
+    W_KILL,
+    W_TERM,
+    W_NOMEM,
+    WORDS
+};
+
+/* Flags of open. */
+enum { F_WRITE = 1, F_TRUNC = 2, F_CREAT = 4, F_EXCL = 8 };
+
+struct step {
+    uint8_t actor, word, slot, flags;
+    uint8_t name, to; /* of names[] */
+    uint8_t call;     /* of calls[] */
+    uint32_t n, n2, n3;
+};
+
+struct story {
+    uint8_t commit;   /* enum live_commit */
+    uint8_t strategy; /* enum edit_strategy */
+    bool clones;
+    unsigned n;
+    struct step step[STEPS];
+};
+
+/* Names of files: keys first, of which the model has the first KEYS_THERE. */
+enum { KEYS_THERE = 4, KEYS = 6, NAMES = 11 };
+extern const char *const names[NAMES];
+/* Calls of the disk that may fail. */
+enum { CALLS = 17 };
+extern const char *const calls[CALLS];
+
+struct story story_draw(uint64_t seed);
+void story_print(const struct story *s, void *file);
+/* False: it is none; *line is where. */
+bool story_read(const char *text, struct story *ret, unsigned *line);
+
+#endif
