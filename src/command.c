@@ -106,21 +106,22 @@ static const struct command {
     unsigned takes;    /* a set of options */
     const char *wants; /* operands; NULL: takes none */
     int (*run)(const struct command_args *a);
-    bool one;   /* it takes one operand */
-    bool apart; /* it asks disks that may not answer: command_apart() */
+    bool one;         /* it takes one operand */
+    bool apart;       /* it asks disks that may not answer: command_apart() */
+    const char *json; /* the only VALUE allowed in --json=VALUE; NULL: no value */
 } commands[] = {
-    {"--unmount", NULL, 0, "MOUNTPOINT", unmount, false, false},
-    {"--list", NULL, TAKES(OPTION_JSON), NULL, list, false, false},
-    {"--recover", NULL, 0, "MODEL", recover, false, false},
+    {"--unmount", NULL, 0, "MOUNTPOINT", unmount, false, false, NULL},
+    {"--list", NULL, TAKES(OPTION_JSON), NULL, list, false, false, NULL},
+    {"--recover", NULL, 0, "MODEL", recover, false, false, NULL},
     {"--check", "full", TAKES(OPTION_JSON) | TAKES(OPTION_STRICT) | TAKES(OPTION_IGNORE),
-     "MODEL or FOLDER", command_check, false, true},
+     "MODEL or FOLDER", command_check, false, true, NULL},
     {"--diff", NULL,
      TAKES(OPTION_JSON) | TAKES(OPTION_QUICK) | TAKES(OPTION_ONLY) | TAKES(OPTION_IGNORE) |
          TAKES(OPTION_TOLERANCE),
-     "two models", command_diff, false, false},
-    {"--info", NULL, TAKES(OPTION_JSON), "MODEL or FOLDER", command_info, false, true},
-    {"--history", "clear", 0, "MODEL", command_history, true, false},
-    {"--undo", "N", 0, "MODEL", command_undo, true, false},
+     "two models", command_diff, false, false, "all"},
+    {"--info", NULL, TAKES(OPTION_JSON), "MODEL or FOLDER", command_info, false, true, NULL},
+    {"--history", "clear", 0, "MODEL", command_history, true, false, NULL},
+    {"--undo", "N", 0, "MODEL", command_undo, true, false, NULL},
 };
 
 /* ---- the parser ---- */
@@ -212,8 +213,8 @@ static int take_option(const struct command *cmd, const char *arg, struct comman
         return unknown(cmd, arg);
     if (options[i].value && !value)
         return misused(cmd, "%s requires a value: %s=VALUE", options[i].name, options[i].name);
-    bool all = i == OPTION_JSON && cmd->run == command_diff && value && strcmp(value, "all") == 0;
-    if (!options[i].value && value && !all)
+    bool named = i == OPTION_JSON && cmd->json && value && strcmp(value, cmd->json) == 0;
+    if (!options[i].value && value && !named)
         return misused(cmd, "%s takes no value", options[i].name);
     a->option[a->n_options++] = (struct command_given){(enum command_option)i, value};
     return 0;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/count.h"
 #include "base/bytes.h"
 #include "diff/keys.h"
 #include "model/facts.h"
@@ -166,11 +167,20 @@ static void add_array(struct out *o, const struct gguf_value *a, const struct gg
         o->err = o->err ? o->err : r;
         return;
     }
-    buf_printf(&o->text, "%" PRIu64 " of %" PRIu64 " differ", d.changed, a->count);
-    if (d.inserted)
-        buf_printf(&o->text, ", %" PRIu64 " inserted", d.inserted);
-    if (d.removed)
-        buf_printf(&o->text, ", %" PRIu64 " removed", d.removed);
+    const struct {
+        uint64_t n;
+        const char *what;
+    } parts[] = {{d.changed, "differ"}, {d.inserted, "inserted"}, {d.removed, "removed"}};
+    bool more = false;
+    for (size_t i = 0; i < COUNT(parts); i++) {
+        if (parts[i].n == 0)
+            continue;
+        buf_printf(&o->text, more ? ", %" PRIu64 : "%" PRIu64, parts[i].n);
+        if (!more && i != 1) /* inserted ones are not of those that were there */
+            buf_printf(&o->text, " of %" PRIu64, a->count);
+        buf_printf(&o->text, " %s", parts[i].what);
+        more = true;
+    }
     bool in_a = array_at(a, d.first_a, &x), in_b = array_at(b, d.first_b, &y);
     buf_printf(&o->text, ", first at %" PRIu64 ": ", in_a ? d.first_a : d.first_b);
     if (in_a)
