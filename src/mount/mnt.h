@@ -18,6 +18,7 @@
 #include "mount/daemon.h"
 #include "mount/handles.h"
 #include "mount/passing.h"
+#include "mount/teller.h"
 #include "shelf/shelf.h"
 
 /* Seconds for which the kernel caches what never changes: longer than any mount lives. */
@@ -34,6 +35,7 @@ struct mnt {
     struct shelf *shelf;
     struct handles handles;
     struct passing passing;
+    struct teller teller;
     int device; /* descriptor of the session; its owner is the session */
     int dead;   /* to take its place: connection.h */
     /*

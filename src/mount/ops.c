@@ -28,6 +28,7 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
     struct tree_entry e;
     struct fuse_entry_param none = {.entry_timeout = FOREVER};
     live_caller((uint64_t)fuse_req_ctx(req)->pid, req);
+    teller_look(&mnt_of(req)->teller, parent);
     int r = shelf_lookup(shelf_of(req), parent, name, &e);
     if (r == -ENOENT && shelf_never(shelf_of(req), parent)) /* a read-only tree gets no new names */
         (void)fuse_reply_entry(req, &none);
@@ -53,12 +54,20 @@ static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
     struct tree_entry e;
     /* Linux passes the handle for lseek(SEEK_END), but not for fstat(2). */
     struct shelf_file *f = fi ? file_of(fi) : NULL;
+    teller_look(&mnt_of(req)->teller, ino);
     int r = shelf_getattr(shelf_of(req), ino, f, &e);
     order_before(f);
     if (r < 0)
         (void)fuse_reply_err(req, -r);
     else
         (void)fuse_reply_attr(req, &e.attr, mnt_timeout(&e));
+}
+
+/* The permission bits that an open needs. */
+static mode_t wanted_by(int flags)
+{
+    const mode_t reads = (flags & O_ACCMODE) == O_WRONLY ? 0 : 4;
+    return reads | (sys_open_changes(flags) ? 2 : 0);
 }
 
 static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
@@ -68,7 +77,10 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     live_caller((uint64_t)fuse_req_ctx(req)->pid, req);
     if (sys_open_changes(fi->flags)) /* it may wait */
         answer_interruptible(req, m->shelf);
-    int r = shelf_open_file(m->shelf, ino, fi->flags, &f);
+    teller_look(&m->teller, ino);
+    int r = teller_check(&m->teller, req, ino, wanted_by(fi->flags));
+    if (r == 0)
+        r = shelf_open_file(m->shelf, ino, fi->flags, &f);
     if (r == 0 && (fi->flags & O_ACCMODE) != O_RDONLY)
         mnt_made(m, NULL);
     if (r == 0)
@@ -110,7 +122,10 @@ static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 {
     struct mnt *m = mnt_of(req);
     struct shelf_dir *d = NULL;
-    int r = shelf_opendir(m->shelf, ino, &d);
+    teller_look(&m->teller, ino);
+    int r = teller_check(&m->teller, req, ino, 4);
+    if (r == 0)
+        r = shelf_opendir(m->shelf, ino, &d);
     if (r == 0) {
         fi->cache_readdir = shelf_dir_cacheable(d);
         fi->keep_cache = fi->cache_readdir;

@@ -317,6 +317,7 @@ static int serve(struct fuse_session *se, const struct mnt_options *o, struct mn
         r = ended < 0 ? err_set(e, ended, "serving failed: %s", strerror(-ended)) : 0;
     }
     idle_end(&idle);
+    teller_end(&m->teller);
     bool signalled = signals_served();
     /* Do not access a file system that may still be served: this thread would have to answer. */
     struct ending end = {.dev = dev};
@@ -337,6 +338,8 @@ static int run_shelf(struct mnt_options *o, struct shelf *t, int status, struct 
     struct fuse_session *se = r == 0 ? mount_session(o, &m, e) : NULL;
     if (!se)
         return e->code;
+    teller_begin(&m.teller, t);
+    m.teller.session = se;
     m.device = fuse_session_fd(se);
     dev_t dev = spot_device(&o->mountpoint, m.device);
     say_read_only(o, t);

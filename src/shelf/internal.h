@@ -3,12 +3,15 @@
 #ifndef SHELF_INTERNAL_H
 #define SHELF_INTERNAL_H
 
+#include <stdatomic.h>
+
 #include "shelf/own.h"
 #include "shelf/slots.h"
 
 struct shelf {
     struct shelf_options opt;
-    struct tree *one; /* owned: a model that is mounted alone; NULL: it is a folder */
+    struct tree *one;         /* owned: a model that is mounted alone; NULL: it is a folder */
+    _Atomic(uint64_t) rights; /* its tree_look() of the last time; 0: never */
     struct reach reach;
     struct owns owns;
     struct slots slots;

@@ -9,8 +9,11 @@
 #include <unistd.h>
 
 #include "base/lock.h"
+#include "base/when.h"
 #include "tree/ino.h"
 
+/* Seconds after which it is looked at again. */
+#define OWN_LOOK 1
 #define OWN_OF(l, member) ((struct own *)((char *)(l)-offsetof(struct own, member)))
 
 struct grant grant_of_item(struct reach *r, const struct item *i)
@@ -145,6 +148,7 @@ int own_of(struct owns *o, struct reach *r, struct item *i, uint32_t *ret)
     if (found) {
         found->st = i->st;
         found->grant = g;
+        found->looked = when_now();
         found->lookups++;
         *ret = found->number;
     }
@@ -183,8 +187,34 @@ void own_forget(struct owns *o, uint32_t number, uint64_t n)
     lock_drop(&o->lock);
 }
 
-void own_facts(struct owns *o, const struct own *n, struct stat *st, struct grant *g)
+/* Of one that is gone, or another one: what it was before. */
+static void look_again(struct owns *o, struct reach *r, struct own *n, const struct stat *before)
 {
+    struct item i = {.real = n->real, .above = n->above};
+    struct found f = FOUND_NONE;
+    bool same = n->real && reach_again(r, n->real, &f) == 0 && f.st.st_dev == before->st_dev &&
+                f.st.st_ino == before->st_ino;
+    i.st = f.st;
+    const struct grant g = same ? grant_of_item(r, &i) : (struct grant){0};
+    if (same) {
+        lock_take(&o->lock);
+        n->st = f.st;
+        n->grant = g;
+        lock_drop(&o->lock);
+    }
+    reach_close(&f);
+}
+
+void own_facts(struct owns *o, struct reach *r, struct own *n, struct stat *st, struct grant *g)
+{
+    lock_take(&o->lock);
+    bool due = when_past(&n->looked, OWN_LOOK);
+    if (due)
+        n->looked = when_now();
+    const struct stat before = n->st;
+    lock_drop(&o->lock);
+    if (due)
+        look_again(o, r, n, &before);
     lock_take(&o->lock);
     *st = n->st;
     *g = n->grant;

@@ -25,7 +25,8 @@ struct own {
     /* Protected by the lock: as of the last time that it was found. */
     struct stat st;
     struct grant grant;
-    uint64_t lookups; /* that the kernel did not forget */
+    struct timespec looked; /* when that was */
+    uint64_t lookups;       /* that the kernel did not forget */
     unsigned uses;
 };
 
@@ -45,8 +46,8 @@ struct own *own_use(struct owns *o, uint32_t number);
 void own_leave(struct owns *o, struct own *n); /* may be NULL */
 /* The kernel loses n references. */
 void own_forget(struct owns *o, uint32_t number, uint64_t n);
-/* What it was when it was found last. */
-void own_facts(struct owns *o, const struct own *n, struct stat *st, struct grant *g);
+/* What it was when it was found last, or a second ago: a process may stay in it. */
+void own_facts(struct owns *o, struct reach *r, struct own *n, struct stat *st, struct grant *g);
 
 /* Access rights of a file at its real path: those of the file itself, of the folders of a store that
  * are passed but not shown and, if a link leads to it, of all folders around it. The kernel checks what

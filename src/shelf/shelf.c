@@ -66,16 +66,16 @@ int shelf_finish(struct shelf *s)
     return s->one ? tree_finish(s->one) : slots_finish(&s->slots);
 }
 
-static void stop(struct tree *t, void *arg)
+static void stop(const struct use *u, void *arg)
 {
     (void)arg;
-    tree_stop(t);
+    tree_stop(u->tree);
 }
 
-static void abandon(struct tree *t, void *arg)
+static void abandon(const struct use *u, void *arg)
 {
     (void)arg;
-    tree_abandon(t);
+    tree_abandon(u->tree);
 }
 
 void shelf_stop(struct shelf *s)
@@ -168,6 +168,57 @@ int shelf_statfs(struct shelf *s, struct statvfs *ret)
         return -errno;
     ret->f_namemax = TREE_NAME_MAX;
     return 0;
+}
+
+/* ---- rights ---- */
+
+bool shelf_look(struct shelf *s, uint64_t node)
+{
+    struct at at = at_node(s, node);
+    struct use u;
+    if (at.own || at.model || at.extra) /* the kernel keeps nothing of these */
+        return false;
+    if (s->one) {
+        const uint64_t rights = tree_look(s->one), before = atomic_exchange(&s->rights, rights);
+        return before && before != rights;
+    }
+    if (slot_use(&s->slots, at.slot, &u, NULL) < 0)
+        return false;
+    bool changed = slot_look(&s->slots, &u, tree_look(u.tree));
+    at_leave(s, &u);
+    return changed;
+}
+
+struct telling {
+    struct shelf *shelf;
+    struct use use;
+    void (*call)(void *arg, uint64_t node);
+    void *arg;
+};
+
+static void tell_node(void *arg, uint64_t node)
+{
+    const struct telling *t = arg;
+    struct tree_entry e = {.node = node};
+    entry_in_slot(&t->use, &e);
+    t->call(t->arg, e.node);
+}
+
+static void tell(const struct use *u, void *arg)
+{
+    struct telling *t = arg;
+    t->use = *u;
+    if (slot_tell(&t->shelf->slots, u))
+        tree_nodes(u->tree, tell_node, t);
+}
+
+void shelf_nodes(struct shelf *s, void (*call)(void *arg, uint64_t node), void *arg)
+{
+    struct telling t = {.shelf = s, .call = call, .arg = arg};
+    if (s->one)
+        tree_nodes(s->one, call, arg);
+    else
+        (void)slots_each(&s->slots, tell, &t);
 }
 
 /* ---- look up ---- */

@@ -55,6 +55,10 @@ const char *shelf_warning(const struct shelf *s, unsigned i);
 
 int shelf_lookup(struct shelf *s, uint64_t parent, const char *name, struct tree_entry *ret);
 void shelf_forget(struct shelf *s, uint64_t node, uint64_t n);
+/* As tree_look(), before a call about a node: true if the rights of its model have changed. shelf_nodes(): all
+ * nodes of such models that the kernel may know. */
+bool shelf_look(struct shelf *s, uint64_t node);
+void shelf_nodes(struct shelf *s, void (*call)(void *arg, uint64_t node), void *arg);
 /* file may be NULL: an open file of the node. */
 int shelf_getattr(struct shelf *s, uint64_t node, const struct shelf_file *file,
                   struct tree_entry *ret);

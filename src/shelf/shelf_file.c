@@ -299,9 +299,9 @@ int shelf_removexattr(struct shelf *s, uint64_t node, const char *name)
     return at_left(s, &u, tree_removexattr(tree_in(&u), at.local, name));
 }
 
-static void interrupt(struct tree *t, void *request)
+static void interrupt(const struct use *u, void *request)
 {
-    tree_interrupt(t, request);
+    tree_interrupt(u->tree, request);
 }
 
 void shelf_interrupt(struct shelf *s, const void *request)

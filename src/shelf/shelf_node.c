@@ -46,7 +46,7 @@ int own_entry(struct shelf *s, uint32_t number, struct tree_entry *ret)
     struct own *n = own_use(&s->owns, number);
     if (!n)
         return -ESTALE;
-    own_facts(&s->owns, n, &st, &g);
+    own_facts(&s->owns, &s->reach, n, &st, &g);
     bool folder = n->kind == ITEM_FOLDER;
     *ret = plain_entry(number, folder ? S_IFDIR : S_IFREG, &st, folder ? 0 : (uint64_t)st.st_size);
     ret->attr.st_ino = n->ino;
@@ -56,17 +56,13 @@ int own_entry(struct shelf *s, uint32_t number, struct tree_entry *ret)
 }
 
 /* What is known of a slot without opening it. */
-static int slot_facts(struct shelf *s, uint32_t number, struct use *u, struct stat *st,
-                      struct grant *g)
+static int facts_of(struct shelf *s, uint32_t number, struct use *u, struct stat *st,
+                    struct grant *g)
 {
     int r = slot_hold(&s->slots, number, u);
-    if (r < 0)
-        return r;
-    lock_take(&s->slots.lock);
-    *st = u->slot->st;
-    *g = u->slot->grant;
-    lock_drop(&s->slots.lock);
-    return 0;
+    if (r == 0)
+        slot_facts(&s->slots, u, st, g);
+    return r;
 }
 
 int model_entry(struct shelf *s, uint32_t slot, struct tree_entry *ret)
@@ -74,7 +70,7 @@ int model_entry(struct shelf *s, uint32_t slot, struct tree_entry *ret)
     struct use u;
     struct stat st;
     struct grant g;
-    int r = slot_facts(s, slot, &u, &st, &g);
+    int r = facts_of(s, slot, &u, &st, &g);
     if (r < 0)
         return r;
     *ret = plain_entry(ino_in_slot(slot, INO_ROOT), S_IFDIR, &st, 0);
@@ -135,7 +131,7 @@ int extra_entry(struct shelf *s, uint32_t slot, uint32_t extra, struct tree_entr
     struct use u;
     struct stat st;
     struct grant g;
-    int r = slot_facts(s, slot, &u, &st, &g);
+    int r = facts_of(s, slot, &u, &st, &g);
     if (r < 0)
         return r;
     bool folder = extra == EXTRA_SOURCE && u.slot->shards;

@@ -321,6 +321,7 @@ int slot_of(struct slots *s, const struct item *i, uint32_t *ret)
     if (slot) {
         slot->st = i->st;
         slot->grant = grant;
+        slot->looked = when_now();
         slot->lookups++;
         replaces(s, slot, i);
         if (why || !slot->failed) {
@@ -335,6 +336,56 @@ int slot_of(struct slots *s, const struct item *i, uint32_t *ret)
     lock_drop(&s->lock);
     free(why);
     return e;
+}
+
+bool slot_look(struct slots *s, const struct use *u, uint64_t rights)
+{
+    LOCKED(&s->lock);
+    bool changed = u->slot->rights && u->slot->rights != rights;
+    u->slot->rights = rights;
+    u->slot->told &= !changed;
+    return changed;
+}
+
+bool slot_tell(struct slots *s, const struct use *u)
+{
+    LOCKED(&s->lock);
+    bool tell = u->slot->rights && !u->slot->told;
+    u->slot->told = true;
+    return tell;
+}
+
+/* Of one whose file is gone, or is another one: those of before. */
+static void look_again(struct slots *s, struct slot *slot)
+{
+    struct item i = {.real = slot->real, .above = slot->above, .st = slot->st};
+    struct found f = FOUND_NONE;
+    bool same = slot->real && reach_again(s->reach, slot->real, &f) == 0 &&
+                f.st.st_dev == slot->st.st_dev && f.st.st_ino == slot->st.st_ino;
+    i.st = f.st;
+    const struct grant g = same ? grant_of_item(s->reach, &i) : (struct grant){0};
+    reach_close(&f);
+    if (!same)
+        return;
+    lock_take(&s->lock);
+    slot->grant = g;
+    lock_drop(&s->lock);
+}
+
+void slot_facts(struct slots *s, const struct use *u, struct stat *st, struct grant *g)
+{
+    struct slot *slot = u->slot;
+    lock_take(&s->lock);
+    bool due = when_past(&slot->looked, LOOK_AGAIN);
+    if (due)
+        slot->looked = when_now();
+    lock_drop(&s->lock);
+    if (due)
+        look_again(s, slot);
+    lock_take(&s->lock);
+    *st = slot->st;
+    *g = slot->grant;
+    lock_drop(&s->lock);
 }
 
 void slot_known(struct slots *s, uint32_t number)

@@ -51,6 +51,9 @@ struct slot {
     struct buf notes;         /* while it is closed: what is not in the file (live/unsaved.h) */
     bool edited;              /* its own edits have changed the file */
     bool replaced;            /* another file was found at its path: it is closed at once */
+    uint64_t rights;          /* tree_look() of the last time; 0: never */
+    bool told;                /* the kernel knows them */
+    struct timespec looked;   /* when `grant` was found */
     struct stat st;
     struct grant grant;       /* its access rights, as of the last lookup */
     char *why;                /* owned; why it cannot be opened; NULL: it can, as far as is known */
@@ -97,12 +100,18 @@ static inline const char *slot_files(const struct slot *slot)
     return slot->behind ? slot->real : slot->path;
 }
 
+/* What is used of a slot. */
+struct use {
+    struct slot *slot;
+    struct tree *tree; /* NULL: it was not opened for this */
+};
+
 /* 0, -ENOMEM. slots_free() in both cases. */
 int slots_init(struct slots *s, struct reach *r, const struct shelf_options *o);
 /* Close all, when nothing is served any more: 0, or why an edit was lost. Lines are in s->unsaved. */
 int slots_finish(struct slots *s);
 /* Call this for each open tree, without the lock. 0, -ENOMEM. */
-int slots_each(struct slots *s, void (*call)(struct tree *t, void *arg), void *arg);
+int slots_each(struct slots *s, void (*call)(const struct use *u, void *arg), void *arg);
 void slots_free(struct slots *s);
 
 /* The number of the slot of a model that was found, to whose nodes the kernel gets one more
@@ -112,22 +121,24 @@ int slot_of(struct slots *s, const struct item *i, uint32_t *ret);
 void slot_known(struct slots *s, uint32_t number);
 void slot_forget(struct slots *s, uint32_t number, uint64_t local, uint64_t n);
 
-/* What is used of a slot. */
-struct use {
-    struct slot *slot;
-    struct tree *tree; /* NULL: it was not opened for this */
-};
-
 /* Begin to use a slot, without opening it. -ESTALE: there is no such slot. */
 int slot_hold(struct slots *s, uint32_t number, struct use *ret);
 /* The same with its tree, which is opened if it is closed. -ESTALE: the file was changed; -errno: it cannot
  * be opened: e, which may be NULL, has the reason. */
 int slot_use(struct slots *s, uint32_t number, struct use *ret, struct err *e);
 void slot_leave(struct slots *s, struct use *u);
+/* The rights of an open slot are these now (tree_look()): true if others were known. */
+bool slot_look(struct slots *s, const struct use *u, uint64_t rights);
+/* True once for each time that slot_look() was. */
+bool slot_tell(struct slots *s, const struct use *u);
+/* What is known of its file, whose rights are looked at again if that was over a second ago. */
+void slot_facts(struct slots *s, const struct use *u, struct stat *st, struct grant *g);
 
 /* For the files of the slots, under the lock but for slot_stamp(): */
 
 time_t slots_now(void);
+/* Seconds for which the rights of what was found are taken as known. */
+#define LOOK_AGAIN 1
 /* What identifies the file at `path`, or all files of a split model. 0, -ENOMEM. */
 int slot_stamp(struct reach *r, const char *path, size_t shards, uint64_t *ret);
 struct slot *slots_at(const struct slots *s, uint32_t number);

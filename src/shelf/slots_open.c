@@ -412,7 +412,7 @@ int slots_init(struct slots *s, struct reach *r, const struct shelf_options *o)
     return e < 0 ? e : crew_make("closer", SLOT_PATIENCE, &s->closer);
 }
 
-int slots_each(struct slots *s, void (*call)(struct tree *t, void *arg), void *arg)
+int slots_each(struct slots *s, void (*call)(const struct use *u, void *arg), void *arg)
 {
     lock_take(&s->lock);
     unsigned n = 0;
@@ -423,7 +423,7 @@ int slots_each(struct slots *s, void (*call)(struct tree *t, void *arg), void *a
     }
     lock_drop(&s->lock);
     for (unsigned i = 0; i < n; i++) {
-        call(u[i].tree, arg);
+        call(&u[i], arg);
         lock_take(&s->lock);
         slot_let_go(s, u[i].slot);
         lock_drop(&s->lock);

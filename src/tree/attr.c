@@ -74,35 +74,44 @@ static nlink_t node_links(const struct tree *t, const struct snapshot *g, const 
     return 2 + (n->kind == NODE_DIR && n->row == ROOT_TENSORS ? (nlink_t)g->gguf->n_tensors : 0);
 }
 
-/* What the files give of which a node is made. */
-static const struct grant *node_grant(const struct tree *t, const struct view *v,
-                                      const struct node *n)
+/* tensors/ itself, which more users may search than read. */
+static bool has_names(const struct node *n)
+{
+    return n->kind == NODE_DIR && n->row == ROOT_TENSORS;
+}
+
+/* What the files give of which a node is made; of tensors/ with what may be written. */
+static struct grant node_grant(struct tree *t, const struct view *v, const struct node *n,
+                               mode_t *writes)
 {
     const struct rights *r = &t->rights;
+    uint32_t shard = 0;
     if (n->kind == NODE_TENSOR || n->kind == NODE_TENSOR_FILE)
-        return &r->file[v->store->place[snapshot_tensor_no(v->snap, node_tensor(v->snap, n))]
-                            .shard];
-    if (n->kind == NODE_WHOLE)
-        return &r->all;
-    return n->kind == NODE_DIR && n->row == ROOT_TENSORS ? &r->names : &r->own;
+        shard = v->store->place[snapshot_tensor_no(v->snap, node_tensor(v->snap, n))].shard;
+    LOCKED(&t->newest.lock);
+    *writes = r->own.bits & 0222;
+    if (n->kind == NODE_TENSOR || n->kind == NODE_TENSOR_FILE)
+        return r->file[shard];
+    return n->kind == NODE_WHOLE ? r->all : has_names(n) ? r->names : r->own;
 }
 
 /*
  * Bits derive from those of the files: metadata/ and its files have read and write bits, so has
  * tensors/ with all in it where tensors can be edited; all else has read bits. A user who may read a folder may enter it; more users may enter tensors/ than read it.
  */
-static mode_t node_mode(const struct tree *t, const struct grant *g, const struct node *n)
+static mode_t node_mode(const struct tree *t, const struct grant *g, mode_t writes,
+                        const struct node *n)
 {
     bool tensors = n->kind == NODE_TENSOR_FILE || tensors_has(t, n);
     bool editable = n->kind == NODE_KEY || (n->kind == NODE_DIR && n->row == ROOT_METADATA) ||
                     (tensors && t->opt.tensors && t->writable);
     mode_t from = t->opt.set_umask ? 0777 & ~t->opt.umask : g->bits;
     mode_t mode = from & (editable ? 0666 : 0444);
-    if (editable && g == &t->rights.names && !t->opt.set_umask)
-        mode |= t->rights.own.bits & 0222;
+    if (editable && has_names(n) && !t->opt.set_umask)
+        mode |= writes;
     if (!node_is_dir(n))
         return S_IFREG | mode;
-    if (g == &t->rights.names && !t->opt.set_umask)
+    if (has_names(n) && !t->opt.set_umask)
         return S_IFDIR | mode | (from & 0111);
     return S_IFDIR | mode | (from & 0444) >> 2;
 }
@@ -139,10 +148,15 @@ static bool node_fixed(const struct tree *t, const struct node *n)
     return n->kind == NODE_TENSOR_FILE && !t->opt.tensors && !(row->flags & ROW_MOVES);
 }
 
-/* Folders of tensors that can be edited: the kernel does not see that one changes by a write. */
+/*
+ * Folders of tensors that can be edited: the kernel does not see that one changes by a write. And the
+ * folders that every path leads through: when the kernel asks for one, the rights of the file are
+ * looked at (tree_look()).
+ */
 static bool node_steady(const struct tree *t, const struct node *n)
 {
-    return tensors_has(t, n);
+    bool top = n->kind == NODE_ROOT || n->kind == NODE_DIR;
+    return tensors_has(t, n) || (top && node_fixed(t, n));
 }
 
 /*
@@ -164,7 +178,8 @@ int node_entry_as(struct tree *t, const struct view *v, const struct node *n,
     if (a->size > INT64_MAX)
         return -EOVERFLOW;
     struct timespec mtime = node_mtime(t, v, n, a);
-    const struct grant *g = node_grant(t, v, n);
+    mode_t writes;
+    const struct grant g = node_grant(t, v, n, &writes);
     *ret = (struct tree_entry){.node = ino_of(n),
                                .generation = a->generation,
                                .fixed = node_fixed(t, n),
@@ -172,10 +187,10 @@ int node_entry_as(struct tree *t, const struct view *v, const struct node *n,
                                .steady = node_steady(t, n)};
     ret->attr = (struct stat){
         .st_ino = n->kind == NODE_KEY ? ino_key(a->ino) : node_inode(v->snap, n),
-        .st_mode = a->link ? S_IFLNK | 0777 : node_mode(t, g, n),
+        .st_mode = a->link ? S_IFLNK | 0777 : node_mode(t, &g, writes, n),
         .st_nlink = node_links(t, v->snap, n),
-        .st_uid = t->opt.set_uid ? t->opt.uid : g->uid,
-        .st_gid = t->opt.set_gid ? t->opt.gid : g->gid,
+        .st_uid = t->opt.set_uid ? t->opt.uid : g.uid,
+        .st_gid = t->opt.set_gid ? t->opt.gid : g.gid,
         .st_blksize = IO_SIZE,
         .st_size = (off_t)a->size,
         .st_blocks = (blkcnt_t)(a->size / 512 + (a->size % 512 ? 1 : 0)),

@@ -30,9 +30,11 @@ struct tree {
                                  number 0 is not used */
     size_t n_shard;           /* so many are there, with the first; else 0 */
     struct stat st;           /* of the model when it was opened */
-    struct rights rights;     /* owners and bits of what is shown; as it was opened */
-    bool writable;            /* metadata can be edited */
-    char why[512];            /* why it is not; as long as a line of struct err */
+    struct rights rights; /* owners and bits of what is shown; protected by the lock of `newest` */
+    atomic_llong looked;  /* when these were asked for: milliseconds of when_now() ... */
+    atomic_flag looks;    /* ... which a thread does just now */
+    bool writable;        /* metadata can be edited */
+    char why[512];        /* why it is not; as long as a line of struct err */
     struct edit_options edit;
     struct texts texts; /* that open files show */
     atomic_uint open;   /* files and folders */

@@ -11,6 +11,7 @@
 
 #include "base/buf.h"
 #include "base/bytes.h"
+#include "base/hash.h"
 
 #define READ 4U
 #define WRITE 2U
@@ -109,16 +110,37 @@ static int add_folders(struct rights *r, char *real, const char *base, const str
     return e;
 }
 
+static struct rights_of of_stat(const struct stat *st)
+{
+    return (struct rights_of){st->st_dev, st->st_ino, st->st_ctim};
+}
+
+static struct grant grant_of(int fd, const struct stat *st, uint32_t file)
+{
+    return (struct grant){
+        .uid = st->st_uid, .gid = st->st_gid, .bits = bits_of(fd, NULL, st->st_mode), .file = file};
+}
+
+/* Room for one more. */
+static int add_of(struct rights *r, const struct stat *st)
+{
+    struct rights_of *of = realloc(r->of, (r->files + (size_t)1) * sizeof(*of));
+    if (!of)
+        return -ENOMEM;
+    r->of = of;
+    of[r->files] = of_stat(st);
+    return 0;
+}
+
 int rights_add(struct rights *r, int fd, const char *path, const char *base)
 {
     struct stat st, there;
     if (fstat(fd, &st) < 0)
         return -errno;
-    struct grant g = {.uid = st.st_uid,
-                      .gid = st.st_gid,
-                      .bits = bits_of(fd, NULL, st.st_mode),
-                      .file = r->files};
-    int e = add(r, &g);
+    const struct grant g = grant_of(fd, &st, r->files);
+    int e = add_of(r, &st);
+    if (e == 0)
+        e = add(r, &g);
     char *real = realpath(path, NULL);
     bool same =
         real && stat(real, &there) == 0 && there.st_dev == st.st_dev && there.st_ino == st.st_ino;
@@ -132,6 +154,7 @@ int rights_add(struct rights *r, int fd, const char *path, const char *base)
 
 void rights_free(struct rights *r)
 {
+    free(r->of);
     free(r->grant);
     free(r->file);
     *r = RIGHTS_INIT;
@@ -201,10 +224,18 @@ static void range_of(const struct rights *r, uint32_t i, size_t *first, size_t *
         ++*end;
 }
 
+static uint64_t hash_grant(uint64_t before, const struct grant *g)
+{
+    const uint64_t all[] = {before, g->uid, g->gid, g->bits};
+    return hash_name((const void *)all, sizeof(all));
+}
+
 int rights_settle(struct rights *r, uid_t self, bool writable)
 {
     mode_t known = READ | (writable ? WRITE : 0);
     size_t first = 0, end = 0;
+    r->self = self;
+    r->writable = writable;
     r->file = calloc(r->files, sizeof(*r->file));
     if (!r->file)
         return -ENOMEM;
@@ -219,5 +250,63 @@ int rights_settle(struct rights *r, uid_t self, bool writable)
     r->names = r->all;
     mode_t search = rights_fold(r->grant, end, r->all.uid, r->all.gid, self, READ);
     r->names.bits = (r->all.bits & 0444) | (search & 0444) >> 2;
+    r->hash = hash_grant(hash_grant(hash_grant(0, &r->own), &r->all), &r->names);
+    for (uint32_t i = 0; i < r->files; i++)
+        r->hash = hash_grant(r->hash, &r->file[i]);
     return 0;
+}
+
+/* ---- as they are now ---- */
+
+static int copy_of(const struct rights *r, struct rights *ret)
+{
+    *ret = RIGHTS_INIT;
+    ret->grant = malloc(r->n * sizeof(*ret->grant));
+    if (!ret->grant)
+        return -ENOMEM;
+    memcpy(ret->grant, r->grant, r->n * sizeof(*ret->grant));
+    ret->n = ret->cap = r->n;
+    ret->files = r->files;
+    return 0;
+}
+
+/* True if nobody changed this file, or it has no name any more: then its rights are those of before. */
+static bool is_as_before(const struct rights_of *was, int fd, struct stat *st)
+{
+    if (fd < 0 || fstat(fd, st) < 0 || st->st_nlink == 0)
+        return true;
+    return was->dev == st->st_dev && was->ino == st->st_ino &&
+           was->ctime.tv_sec == st->st_ctim.tv_sec && was->ctime.tv_nsec == st->st_ctim.tv_nsec;
+}
+
+int rights_again(struct rights *r, int (*fd)(const void *arg, uint32_t file), const void *arg,
+                 struct rights *ret)
+{
+    struct rights now = RIGHTS_INIT;
+    struct stat st;
+    int e = 0;
+    for (size_t i = 0, g = 0; i < r->files && e == 0; i++) {
+        while (r->grant[g].file < i)
+            g++;
+        int file = fd(arg, (uint32_t)i);
+        if (is_as_before(&r->of[i], file, &st))
+            continue;
+        if (!now.grant)
+            e = copy_of(r, &now);
+        if (e == 0)
+            now.grant[g] = grant_of(file, &st, (uint32_t)i);
+        if (e == 0)
+            r->of[i] = of_stat(&st);
+    }
+    if (e == 0 && now.grant)
+        e = rights_settle(&now, r->self, r->writable);
+    if (e == 0 && now.grant && now.hash != r->hash) {
+        now.of = r->of;
+        r->of = NULL;
+        *ret = now;
+        return 1;
+    }
+    rights_free(&now);
+    *ret = RIGHTS_INIT;
+    return e;
 }

@@ -7,6 +7,7 @@
  *     r = rights_add(&r, fd, path, base);       for each file of the model, the first first
  *     rights_settle(&r, geteuid(), writable);
  *     ... r.own, r.all, r.names, r.file[i] ...
+ *     if (rights_again(&r, fd, arg, &now)) ...       the files may have others by now
  *     rights_free(&r);
  *
  * What is made of one file has that file's owner, group and bits. What is made of several has one
@@ -27,6 +28,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include <time.h>
 
 /* What a file gives, or a folder on the way to it. */
 struct grant {
@@ -37,8 +39,16 @@ struct grant {
     uint32_t file; /* the file of the model that it belongs to */
 };
 
+/* What shows that a file has other rights than before. */
+struct rights_of {
+    dev_t dev;
+    ino_t ino;
+    struct timespec ctime;
+};
+
 struct rights {
-    struct grant *grant; /* owned: by file, each file before its folders */
+    struct rights_of *of; /* owned; by file */
+    struct grant *grant;  /* owned: by file, each file before its folders */
     size_t n, cap;
     uint32_t files;
     struct grant *file; /* owned: for what is made of file i alone: its tensors */
@@ -47,6 +57,9 @@ struct rights {
     /* For tensors/: read by users who may read all, searched by users who may read the first. Its
      * bits have those of execution. */
     struct grant names;
+    uint64_t hash; /* of what is shown */
+    uid_t self;    /* as of rights_settle() */
+    bool writable;
 };
 
 #define RIGHTS_INIT ((struct rights){0})
@@ -60,6 +73,12 @@ int rights_add(struct rights *r, int fd, const char *path, const char *base);
 /* Compute what is shown. `self` is the daemon's user, which could open all files; writable: the first
  * one for writing. 0, -ENOMEM. */
 int rights_settle(struct rights *r, uid_t self, bool writable);
+/*
+ * The same of the files as they are now: fd() has each of them open, or -1. Folders are taken as they were.
+ * 1: *ret shows something else; 0: nothing changed, *ret is empty; -ENOMEM.
+ */
+int rights_again(struct rights *r, int (*fd)(const void *arg, uint32_t file), const void *arg,
+                 struct rights *ret);
 void rights_free(struct rights *r);
 
 /* For tests: bits for these owner and group that no grant of the list denies. */

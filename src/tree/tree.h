@@ -131,6 +131,14 @@ const char *tree_path(const struct tree *t);
 /* Lines for the log about what is unusual in the model: call until NULL, from i = 0. */
 const char *tree_warning(const struct tree *t, unsigned i);
 
+/*
+ * Before a call that looks at a node, or opens one: at most once a second the rights of the model's file
+ * are looked at. Returns a hash of what nodes show of them: where it is another one than before, the kernel has
+ * to drop the attributes of each node that it may know: tree_nodes().
+ */
+uint64_t tree_look(struct tree *t);
+void tree_nodes(struct tree *t, void (*call)(void *arg, uint64_t node), void *arg);
+
 int tree_lookup(struct tree *t, uint64_t parent, const char *name, struct tree_entry *ret);
 int tree_getattr(struct tree *t, uint64_t node, struct tree_entry *ret);
 /* The same for an open file (file may be NULL): the size is that of the text that it writes. */

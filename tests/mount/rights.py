@@ -3,8 +3,10 @@
 """Who may read what of a split model, whose files need not have one owner or mode."""
 import os
 import stat
+import subprocess
 import unittest
 
+import editlib
 import ggufmodel as gguf
 import mountlib
 import samples
@@ -121,6 +123,58 @@ class Rights(unittest.TestCase):
             self.assertRegex(done.err, 'shard m-00002-of-00003.gguf: is (a folder|not a regular file)')
             os.rename(paths[1] + '.kept', paths[1])
             (os.rmdir if os.path.isdir(odd) else os.unlink)(odd)
+
+    # What another user sees who stays where it was: until it is told "denied", and "allowed" again.
+    STAYS = '''
+import os, sys, time
+
+def can(name):
+    try:
+        os.close(os.open(name, os.O_RDONLY))
+        return True
+    except PermissionError:
+        return False
+
+os.chdir(sys.argv[1])
+for wanted in (True, False, True):
+    input()
+    while any(can(name) != wanted for name in sys.argv[2:]):
+        time.sleep(0.01)
+    print("seen", flush=True)
+'''
+
+    def follows(self, below, at, *names):
+        """A change of the bits of a file is seen by a process that looks at nothing else than these names."""
+        mode = stat.S_IMODE(os.stat(below).st_mode)
+        command = mountlib.as_other('/usr/bin/python3', '-c', self.STAYS, at, *names)
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+            for bits in (mode, mode & 0o700, mode):
+                os.chmod(below, bits)
+                other.stdin.write('\n')
+                other.stdin.flush()
+                self.assertEqual(other.stdout.readline(), 'seen\n')
+            other.stdin.close()
+
+    def test_bits_that_change(self):
+        """They are followed while the model is mounted, also where nothing but an open asks for them."""
+        os.chmod(mountlib.folder, 0o755)
+        at, top = mountlib.path('changing'), mountlib.path('top')
+        for folder in (at, top, top + '/sub'):
+            os.mkdir(folder)
+        model = mountlib.put('top/sub/m.gguf', gguf.encode(samples.ARCH, [Tensor(b't', 0, (1,), bytes(4))]))
+        for options in ('allow_other,ro', 'allow_other,tensors=edit'):
+            with Mount(model, '-o', options, at=at):
+                self.follows(model, at + '/tensors/t', 'raw', '.')
+                os.chmod(model, 0o600)
+                editlib.until(lambda: os.stat(at + '/tensors/t/raw').st_mode & 0o77 == 0)
+                os.chmod(model, 0o644)
+                editlib.until(lambda: os.stat(at + '/tensors/t/raw').st_mode & 0o44 == 0o44)
+        with Mount(model, '-o', 'allow_other', at=at):
+            self.follows(model, '/', at + '/metadata/general.architecture', at + '/info', at)
+        with Mount(top, '-o', 'allow_other', at=at):
+            self.follows(model, at + '/sub/m.gguf/tensors/t', 'raw')
+            self.follows(model, '/', at + '/sub/m.gguf/info')
+            self.follows(top + '/sub', at + '/sub', '.')
 
 
 if __name__ == '__main__':

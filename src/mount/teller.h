@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Rights of a model's file that change while it is mounted. The kernel keeps attributes, and checks opens by
+ * these: a thread that holds nothing makes it drop the attributes of each node where they are others now. From
+ * then on the daemon itself checks each open too, as the kernel may have let it pass before.
+ *
+ *     teller_begin(&t, shelf);           then the mount is made: t.session
+ *     teller_look(&t, node);             before a call about a node
+ *     r = teller_check(&t, req, node, 04);       before one that opens it
+ *     teller_end(&t);                    the loop has returned
+ *
+ * Threads: look and check from any.
+ */
+#ifndef MOUNT_TELLER_H
+#define MOUNT_TELLER_H
+
+#define FUSE_USE_VERSION 312
+#include <fuse_lowlevel.h>
+
+#include <stdatomic.h>
+
+#include "base/lock.h"
+#include "shelf/shelf.h"
+
+struct teller {
+    struct shelf *shelf;
+    struct fuse_session *session; /* not owned; NULL: not yet */
+    struct crew *crew;            /* owned; NULL: no memory */
+    atomic_bool checks;
+    struct lock lock;
+    struct cond done;
+    unsigned tells; /* turns that have not ended */
+};
+
+void teller_begin(struct teller *t, struct shelf *s);
+void teller_look(struct teller *t, uint64_t node);
+/* wanted: bits of 07. 0, -EACCES. */
+int teller_check(struct teller *t, fuse_req_t req, uint64_t node, mode_t wanted);
+/* Waits for turns that have begun. */
+void teller_end(struct teller *t);
+
+#endif
