@@ -101,8 +101,8 @@ static struct live_wait *waits_take(struct live_wait **list,
 static struct live_wait *take_any(struct live *l, bool (*pick)(struct live_wait *, const void *),
                                   const void *arg)
 {
-    struct live_wait **const list[] = {&l->flight.waits, &l->asked, &l->next.asking,
-                                       &l->next.waits};
+    struct live_wait **const list[] = {&l->flight.waits, &l->asked, &l->next.asking, &l->next.waits,
+                                       &l->syncs};
     struct live_wait *w = NULL;
     for (size_t i = 0; i < sizeof(list) / sizeof(list[0]) && !w; i++)
         w = waits_take(list[i], pick, arg);
@@ -133,7 +133,7 @@ static bool is_stopped(struct live_wait *w, const void *arg)
 
 static bool is_any(const struct live *l)
 {
-    return l->flight.waits || l->asked || l->next.asking || l->next.waits;
+    return l->flight.waits || l->asked || l->next.asking || l->next.waits || l->syncs;
 }
 
 #define LIVE_OF(j) ((struct live *)((char *)(j)-offsetof(struct live, watch)))
@@ -241,6 +241,16 @@ int writer_sync_all(struct live *l, struct live_wait *w)
     if (l->flying)
         return park(l, &l->flight.waits, w);
     return writer_take_failure(l);
+}
+
+int writer_sync_released(struct live *l, struct live_wait *w)
+{
+    assert(lock_held(&l->lock));
+    w->edit = ALL_EDITS;
+    if (!l->syncs)
+        l->syncs_until = when_after(MAKING_RELEASE);
+    crew_call_at(l->crew, &l->job, &l->syncs_until);
+    return park(l, &l->syncs, w);
 }
 
 /* What the writer's thread may change while nothing is written (edit_file.clone) is left out. */

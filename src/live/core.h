@@ -156,6 +156,7 @@ struct live {
     struct making *makings_added;                /* owned list: tensors by now, not on the disk */
     struct making *makings_gone;                 /* owned list: those that were */
     struct making *due_making, *due_last;        /* list of those to be judged: makings.h */
+    size_t closing;               /* those whose writers have closed, and are not released yet */
     const struct making *judging; /* nothing of it may be written until `made` is signalled */
     struct made_wait *made_waits; /* not owned list: requests that wait for that */
     struct cond made;             /* one was judged; or `copying` ended */
@@ -172,11 +173,13 @@ struct live {
     struct preview_copies copies, missing; /* for the next snapshot */
     bool copying;                          /* a request makes some, without the lock */
     struct batch next;
-    struct batch flight;     /* if `flying` is set; its plan and waits as they were taken */
-    size_t flight_edits;     /* keys that it changes */
-    struct live_wait *asked; /* requests whose question the thread is asking just now */
-    uint64_t edits;          /* the number of the last one that was accepted */
-    uint64_t settled;        /* that of the last one which is on the disk, or lost */
+    struct batch flight;         /* if `flying` is set; its plan and waits as they were taken */
+    size_t flight_edits;         /* keys that it changes */
+    struct live_wait *syncs;     /* of folders, that wait for writers to be released ... */
+    struct timespec syncs_until; /* ... until then: CLOCK_MONOTONIC */
+    struct live_wait *asked;     /* requests whose question the thread is asking just now */
+    uint64_t edits;              /* the number of the last one that was accepted */
+    uint64_t settled;            /* that of the last one which is on the disk, or lost */
     uint8_t *heard; /* owned: room for a bit of each edit that is not settled: see batch_break() */
     size_t cap_heard;
     int failed;       /* 0, or why edits are lost of which no request got an error; reported once */

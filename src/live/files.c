@@ -282,6 +282,8 @@ static int fsync_file(struct live *l, struct live_file *h, struct live_wait *w)
 
 static int fsync_folder(struct live *l, struct live_wait *w)
 {
+    if (l->closing)
+        return writer_sync_released(l, w);
     if (l->folders.doomed || l->makings_left)
         folders_sync(&l->folders);
     int r = writer_sync_all(l, w);

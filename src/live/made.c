@@ -319,6 +319,30 @@ void making_touch(struct live *l, struct making *m)
     crew_call_at(l->crew, &l->job, &due);
 }
 
+void making_closed(struct live *l, struct making *m, bool closed)
+{
+    m->unclosed += closed ? -1U : 1U;
+    if (closed)
+        making_touch(l, m);
+    else
+        making_queue(l, m);
+}
+
+/* What was closed is as old as that: so the order in which tensors are added is that of the program. */
+void making_released(struct live *l, struct making *m, bool closed)
+{
+    const struct timespec last = m->last;
+    const bool before = closed && m->dirty;
+    m->open--;
+    m->unclosed -= !closed;
+    making_touch(l, m);
+    if (!before)
+        return;
+    making_unqueue(l, m);
+    m->last = last;
+    making_queue(l, m);
+}
+
 /* Its draft goes, and what follows from that. */
 static void take_out(struct live *l, struct making *m, uint32_t row)
 {

@@ -13,6 +13,9 @@
 #include "live/view.h"
 
 #define MAKING_QUIET 2
+/* Milliseconds for which a sync of a folder waits for handles to be released that were closed: the kernel
+ * sends the release by itself, and another thread may take it. A mapping is not released so soon. */
+#define MAKING_RELEASE 5000
 /* Requests that wait while one is judged: each takes a thread of the mount. */
 #define MAKING_WAITS 4
 
@@ -38,7 +41,9 @@ struct making {
     uint32_t type;
     struct edit_shape shape;
     uint32_t aside;       /* rows that were written, and are left aside */
-    unsigned open;        /* handles that may write */
+    unsigned open;        /* handles that may write; and of them ... */
+    unsigned unclosed;    /* ... those that were not closed since they were written */
+    bool closing;         /* it counts in live.closing */
     bool dirty;           /* written since it was judged */
     struct timespec last; /* CLOCK_MONOTONIC: when something was written */
     bool lost;            /* it was added, and could not be written */
@@ -59,6 +64,10 @@ struct view_draft *making_draft(const struct live *l, const struct making *m,
                                 enum live_view_kind kind);
 /* Something was written, or a handle that may write is gone. */
 void making_touch(struct live *l, struct making *m);
+/* One of these handles was closed, or written after it was: under the lock of the caller. The last one is
+ * released: closed or not. */
+void making_closed(struct live *l, struct making *m, bool closed);
+void making_released(struct live *l, struct making *m, bool closed);
 /* A text was written to `type` or `shape`. 0, TENSOR_SHORT, -errno with a line. */
 int making_text(struct live *l, struct view_draft *d, bool end, struct err *e);
 /* Whether a view is left aside: it is computed, or values beside `raw`. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Which tensors the model has now: see tensor.h. */
 #include "base/lock.h"
+#include "base/when.h"
 #include "live/makings.h"
 
 #include <errno.h>
@@ -120,21 +121,30 @@ void making_unqueue(struct live *l, struct making *m)
     m->due = false;
 }
 
-/* It was written last; or the end has come, and the order does not count. */
-static void append(struct live *l, struct making *m)
+/* In the order in which they were written last: most often it is the last one. */
+static void enqueue(struct live *l, struct making *m)
 {
-    m->due_before = l->due_last;
-    *(l->due_last ? &l->due_last->due_next : &l->due_making) = m;
-    l->due_last = m;
+    struct making *before = l->due_last;
+    while (before && when_before(&m->last, &before->last))
+        before = before->due_before;
+    m->due_before = before;
+    m->due_next = before ? before->due_next : l->due_making;
+    *(before ? &before->due_next : &l->due_making) = m;
+    *(m->due_next ? &m->due_next->due_before : &l->due_last) = m;
     m->due = true;
 }
 
 void making_queue(struct live *l, struct making *m)
 {
-    bool due = m->dirty && !m->gone && (!m->open || l->stop);
+    const bool waits = m->dirty && !m->gone, closing = waits && m->open && !m->unclosed;
+    const bool due = waits && (!m->open || l->stop);
     assert(lock_held(&l->lock));
+    l->closing += (size_t)closing - m->closing;
+    m->closing = closing;
+    if (l->syncs && !l->closing)
+        crew_call(l->crew, &l->job);
     if (due && !m->due)
-        append(l, m);
+        enqueue(l, m);
     else if (!due)
         making_unqueue(l, m);
 }

@@ -157,11 +157,24 @@ int view_join(struct live *l, struct view_draft *d, int flags, struct live_view 
         d->begun = 0;
     }
     if (d->making) {
-        d->making->open += h->writes || flags & O_TRUNC; /* see empty() */
+        const bool writes = h->writes || flags & O_TRUNC; /* see empty() */
+        d->making->open += writes;
+        d->making->unclosed += writes;
         making_queue(l, d->making);
     }
     *ret = h;
     return 0;
+}
+
+/* It was closed, or is written: of several threads one notes that. */
+static void note_closed(struct live *l, struct live_view *h, bool closed)
+{
+    struct making *m = h->d->making;
+    if (atomic_exchange(&h->closed, closed) == closed || !m || !h->writes)
+        return;
+    lock_take(&l->lock);
+    making_closed(l, m, closed);
+    lock_drop(&l->lock);
 }
 
 /* A handle that was opened so; if it fails it is released. One that only reads wrote until here. */
@@ -169,11 +182,10 @@ static int empty(struct live *l, struct live_view *h)
 {
     struct making *m = h->d->making;
     int r = live_view_truncate(l, h, 0);
-    h->closed = false;
+    note_closed(l, h, false);
     if (m && !h->writes) {
         lock_take(&l->lock);
-        m->open--;
-        making_touch(l, m);
+        making_released(l, m, false);
         lock_drop(&l->lock);
     }
     if (r < 0)
@@ -315,7 +327,7 @@ static int write_to(struct live *l, struct live_view *h, bool append, uint64_t o
                     const void *bytes, size_t n)
 {
     struct view_draft *d = h->d;
-    h->closed = false;
+    note_closed(l, h, false);
     int r = d->of->write(l, d, append, off, bytes, n);
     if (r == VIEW_INTO)
         return write_to(l, d->into, append, off, bytes, n);
@@ -341,7 +353,7 @@ int live_view_truncate(struct live *l, struct live_view *h, uint64_t size)
     struct view_draft *d = h->d;
     if (!d)
         return 0;
-    h->closed = false;
+    note_closed(l, h, false);
     if (size == 0) {
         lock_take(&l->lock);
         d->why = (struct err){0};
@@ -370,8 +382,8 @@ int live_view_flush(struct live *l, struct live_view *h, struct live_wait *w)
         struct live_view *into = helper_flushed(l, h);
         return into ? live_view_flush(l, into, w) : 0;
     }
-    h->closed = true;
     int r = d->of->judge(l, d, d->of->ends, w->request);
+    note_closed(l, h, true);
     lock_take(&l->lock);
     w->file = view_file(l, d);
     if (r >= 0)
@@ -461,8 +473,7 @@ void live_view_release(struct live *l, struct live_view *h)
         d->users--;
         d->handles--;
         if (d->making && h->writes) {
-            d->making->open--;
-            making_touch(l, d->making);
+            making_released(l, d->making, h->closed);
         }
         if (d->helper)
             into = helper_released(d, h);

@@ -378,7 +378,8 @@ static const struct timespec *sooner(const struct timespec *a, const struct time
 static const struct timespec *next_due(const struct live *l)
 {
     const struct timespec *removed = l->folders.doomed ? &l->folders.due : NULL;
-    return sooner(sooner(l->due_set ? &l->due : NULL, removed), makings_due_at(l));
+    const struct timespec *syncs = l->syncs ? &l->syncs_until : NULL;
+    return sooner(sooner(l->due_set ? &l->due : NULL, removed), sooner(syncs, makings_due_at(l)));
 }
 
 static bool wants_write(const struct live *l)
@@ -389,11 +390,22 @@ static bool wants_write(const struct live *l)
 
 #define LIVE_OF(j) ((struct live *)((char *)(j)-offsetof(struct live, job)))
 
+/* Syncs of folders that wait for releases: there is no more to wait for. */
+static void begin_syncs(struct live *l)
+{
+    if (!l->syncs || (l->closing && !l->stop && !when_past(&l->syncs_until, 0)))
+        return;
+    folders_sync(&l->folders);
+    waits_join(&l->next.waits, l->syncs);
+    l->syncs = NULL;
+}
+
 /* One question, or one write. What is to be written has its turn, however many ask. */
 static bool turn(struct crew_job *j, struct timespec *again)
 {
     struct live *l = LIVE_OF(j);
     lock_take(&l->lock);
+    begin_syncs(l);
     bool write = wants_write(l), ask = l->next.asking && !(write && l->has_asked);
     l->has_asked = ask;
     if (ask)

@@ -31,6 +31,8 @@ int writer_flush(struct live *l, const struct promise *p, uint64_t edit, struct 
 int writer_sync(struct live *l, const struct promise *p, uint64_t edit, struct live_wait *w);
 /* Wait until all that was accepted is durable. 0: it is already; -errno: an earlier failure. */
 int writer_sync_all(struct live *l, struct live_wait *w);
+/* The same, once handles of new tensors are released that were closed, or MAKING_RELEASE is over. */
+int writer_sync_released(struct live *l, struct live_wait *w);
 /* Have it written in so many seconds, at the latest WRITER_LATEST after the first edit. */
 void writer_later(struct live *l, unsigned seconds);
 /* For a removal or a mere truncation: most often a value follows. */

@@ -22,6 +22,27 @@ static const struct script scripts[] = {
      "write A x " FAR " =EFBIG; release A; fsync =EFBIG; terror n 'long'; trm n/f32; fsync;"
      "tvalues n/f32 '1 2'",
      MODEL "n:F32:2=1,2 "},
+    {"fsync waits for a handle that was closed to be released, which the kernel asks for by itself",
+     "tensors",
+     "tmkdir n; tput n/type I8; tput n/shape 1; topen A n/raw creat w; write A x; flush A; & fsync;"
+     "release A; wait; tfile " MODEL "n:I8:1=x ",
+     MODEL "n:I8:1=x "},
+    {"but not for long: a mapping is released when it is gone", "tensors",
+     "tmkdir n; tput n/type I8; tput n/shape 1; topen A n/raw creat w; write A x; flush A; still; "
+     "& fsync;"
+     "later 6; put a.name two; wait; tfile " MODEL "; release A; fsync",
+     MODEL "n:I8:1=x "},
+    {"what is written on is not waited for, nor a signal", "tensors",
+     "tmkdir n; tput n/type I8; tput n/shape 1; topen A n/raw creat w; write A x; flush A; write A "
+     "y 0;"
+     "fsync; flush A; & fsync; interrupt; wait =EINTR; release A; fsync",
+     MODEL "n:I8:1=y "},
+    {"new tensors are added in the order in which they were closed", "tensors",
+     "tmkdir m; tput m/type I8; tput m/shape 1; tmkdir n; tput n/type I8; tput n/shape 1;"
+     "topen A m/raw creat w; write A x; topen B n/raw creat w; write B y; flush A; flush B; "
+     "release B;"
+     "release A; fsync",
+     MODEL "m:I8:1=x n:I8:1=y "},
     {"nor at the end of the mount, and that is logged once", "tensors close",
      "tmkdir n; tput n/type I8; tput n/shape 4; topen A n/raw creat w; trunc A 4;"
      "write A x " FAR " =EFBIG; release A; logged 'refused'; later 4; put a.name two; quiet;"
