@@ -119,9 +119,9 @@ static int check_room(const struct edit_file *f, const struct stat *st, uint64_t
 
 static int reflink_applies(struct job *j, struct err *e)
 {
-    if (!j->p->clonable)
-        return err_set(e, -EOPNOTSUPP, "reflink: the data does not move by whole blocks");
-    int r = j->f->clone == EDIT_CLONE_UNKNOWN ? probe_clone(j->f, j->p->block, e) : 0;
+    int r = edit_plan_applies(j->p, EDIT_REFLINK, e);
+    if (r == 0 && j->f->clone == EDIT_CLONE_UNKNOWN)
+        r = probe_clone(j->f, j->p->block, e);
     if (r == 0 && j->f->clone == EDIT_CLONE_NO)
         return err_set(e, -EOPNOTSUPP, "reflink: the file system does not clone ranges");
     uint64_t fresh = j->p->copied + j->p->changed;
@@ -162,15 +162,16 @@ static int patch_applies(const struct job *j, struct err *e)
 
 static int inplace_applies(struct job *j, struct err *e)
 {
-    if (!j->p->inplace && !j->p->patch)
-        return err_set(e, -EOPNOTSUPP, "inplace: data moves, or tensors are removed");
+    int r = edit_plan_applies(j->p, EDIT_INPLACE, e);
+    if (r < 0)
+        return r;
     if (j->st.st_nlink > 1)
         return err_set(e, -EOPNOTSUPP, "inplace: the model has other hard links");
     if (j->o->strategy == EDIT_AUTO && j->o->keep_bytes)
         return err_set(e, -EOPNOTSUPP, "inplace: programs read the model's own file");
     if (j->o->strategy == EDIT_AUTO && j->p->image->size <= EDIT_INPLACE_FROM)
         return err_set(e, -EOPNOTSUPP, "inplace: the model is small enough to be copied");
-    int r = j->p->patch ? patch_applies(j, e) : 0;
+    r = j->p->patch ? patch_applies(j, e) : 0;
     return r < 0 ? r : move_check_padding(j->f->sys, j->p, j->f->fd, e);
 }
 

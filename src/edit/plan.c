@@ -340,6 +340,15 @@ int edit_plan_make(const struct edit_change *c, const struct edit_options *o, st
     return 0;
 }
 
+int edit_plan_applies(const struct edit_plan *p, enum edit_strategy how, struct err *e)
+{
+    if (how == EDIT_INPLACE && !p->inplace && !p->patch && !p->same)
+        return err_set(e, -EOPNOTSUPP, "inplace: data moves, or tensors are removed");
+    if (how == EDIT_REFLINK && !p->clonable && !p->same)
+        return err_set(e, -EOPNOTSUPP, "reflink: the data does not move by whole blocks");
+    return 0;
+}
+
 void edit_plan_free(struct edit_plan *p)
 {
     if (!p->head_lent)

@@ -111,6 +111,9 @@ int edit_plan_make(const struct edit_change *c, const struct edit_options *o, st
                    struct err *e);
 void edit_plan_free(struct edit_plan *p);
 
+/* What a strategy demands of the plan itself, whatever the disk is. 0, -EOPNOTSUPP with the reason. */
+int edit_plan_applies(const struct edit_plan *p, enum edit_strategy how, struct err *e);
+
 /* The new model, with the plan's head, and the ranks of its keys, now the caller's. */
 struct gguf *edit_plan_steal(struct edit_plan *p);
 uint64_t *edit_plan_steal_ranks(struct edit_plan *p);

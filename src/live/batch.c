@@ -253,6 +253,20 @@ int batch_freshen(struct live *l, struct err *e)
     return 0;
 }
 
+int batch_check(struct live *l, struct err *e)
+{
+    const enum edit_strategy how = l->opt.edit.strategy;
+    struct parts parts = {0};
+    assert(lock_held(&l->lock));
+    if ((how != EDIT_INPLACE && how != EDIT_REFLINK) || edit_change_is_empty(&l->next.change))
+        return 0;
+    int r = parts_plan(l, &parts, e);
+    for (size_t i = 0; i < parts.n && r == 0; i++)
+        r = edit_plan_applies(&parts.part[i].plan, how, e);
+    parts_free(&parts);
+    return r;
+}
+
 /* ---- after the disk's answer ---- */
 
 void batch_keep(struct live *l, size_t ops, size_t steps, uint64_t edit)

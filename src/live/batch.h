@@ -24,6 +24,11 @@ int batch_freshen(struct live *l, struct err *e);
 
 /* Room for an edit and for a file that it moves, before anything is changed. 0, -ENOMEM. */
 int batch_room(struct live *l);
+/*
+ * Whether what is pending could be written by the strategy that was asked for, as far as plans show it: the edit
+ * that makes it impossible is refused alone. In other modes nothing is planned. 0, -EOPNOTSUPP, -errno with a line.
+ */
+int batch_check(struct live *l, struct err *e);
 /* The change is another one now: snapshots of before are not made of it. */
 void batch_touch(struct live *l);
 /* An edit of a key is accepted, and of another one; either may be NULL. */

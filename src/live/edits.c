@@ -47,7 +47,9 @@ static int accepted(struct live *l, struct name *x, struct name *other, size_t m
     bool aligns = strcmp(x->key, "general.alignment") == 0;
     batch_touch(l);
     int r = aligns || l->nul_names ? batch_freshen(l, e) : 0;
-    if (r < 0 && r != -EAGAIN) { /* bytes of tensors are to be copied: it is planned */
+    if (r == 0 || r == -EAGAIN) /* bytes of tensors are to be copied: it is planned */
+        r = batch_check(l, e);
+    if (r < 0) {
         edit_undo(&l->next.change, mark);
         return r;
     }

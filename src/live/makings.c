@@ -104,6 +104,8 @@ static int add(struct live *l, struct making *m, const struct tensor_edit *edit,
     if (r == 0)
         r = edit_tensor_add(c, m->name, m->len, &edit->shape, edit->piece, edit->n,
                             places_take(&l->places, m->name, m->len, EDIT_LAST), e);
+    if (r == 0)
+        r = batch_check(l, e);
     if (r < 0) {
         edit_undo(c, mark);
         tensors_follow(l);

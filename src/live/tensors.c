@@ -228,6 +228,8 @@ static int rename_locked(struct live *l, const char *from, const char *to, unsig
         r = edit_tensor_rename(c, t.name, t.len, now.name, now.len, &e);
     }
     if (r == 0)
+        r = batch_check(l, &e);
+    if (r == 0)
         return tensor_accepted(l, f, w);
     edit_undo(c, mark);
     tensors_follow(l);
@@ -255,8 +257,10 @@ static int try_remove(struct live *l, const struct tensor_now *t, struct err *e)
     struct edit_change *c = &l->next.change;
     size_t mark = edit_mark(c);
     int r = edit_tensor_remove(c, t->name, t->len, e);
-    if (r == 0)
-        edit_undo(c, mark);
+    if (r < 0)
+        return r;
+    r = batch_check(l, e);
+    edit_undo(c, mark);
     return r;
 }
 
@@ -364,6 +368,8 @@ int tensors_remove_due(struct live *l)
     }
     if (r == 0)
         r = check_left(l, &e);
+    if (r == 0)
+        r = batch_check(l, &e);
     if (r == 0) {
         batch_note(l, NULL, NULL);
         for (struct folder *f = all; f; f = f->next_doomed)

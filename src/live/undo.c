@@ -86,6 +86,8 @@ static int restore(struct live *l, const struct history_pick *p, struct err *e)
         batch_note(l, NULL, NULL); /* also where keys only move */
         r = batch_freshen(l, e);
     }
+    if (r == 0)
+        r = batch_check(l, e);
     if (r < 0) {
         batch_drop(l, NULL);
         return r;

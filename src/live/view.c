@@ -157,10 +157,12 @@ static int accept(struct round *o)
         r = tensor_edit_apply(&o->edit, &l->next.change, t.name, t.len, &o->e);
     if (r < 0)
         return r;
-    r = view_base(l, d->tensor, &now);
+    r = batch_check(l, &o->e);
+    if (r == 0 && (r = view_base(l, d->tensor, &now)) < 0)
+        (void)err_set(&o->e, r, "no memory for the edit");
     if (r < 0) {
         edit_undo(&l->next.change, mark);
-        return err_set(&o->e, r, "no memory for the edit");
+        return r;
     }
     if (d->data)
         tensor_draft_passed(d->data, now);

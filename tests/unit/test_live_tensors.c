@@ -169,8 +169,19 @@ static const struct script scripts[] = {
      A B "c:I8:4=WXYZ z:I8:20000=3.{4094}one.{15901}2 "},
     {"in place: what has another length is refused", "tensors inplace sync",
      "tput b/type F16 =EOPNOTSUPP; ttext b/type 'F32\n'; put a.name two; fsync; tmkdir n;"
-     "tput n/shape 1; tfloats n/f32 1; fsync =EOPNOTSUPP; tlist . 'a b c z'",
+     "tput n/shape 1; tfloats n/f32 1; fsync =EOPNOTSUPP; tlist . 'a b c z n'",
      A B C},
+    {"in place: what moves data is refused alone, and takes no other edit with it",
+     "tensors inplace",
+     "put a.count 9; put a.name 'much longer than what it was before all of this' =EOPNOTSUPP; "
+     "refused a.name; good "
+     "a.count;"
+     "tput c/raw WXYZ; trmdir a =EOPNOTSUPP; mv a.name a.longer_name_than_before_this_was_done "
+     "=EOPNOTSUPP; tmv a "
+     "longer_name_of_it_than_it_had_before_this_was "
+     "=EOPNOTSUPP; fsync; tput a/raw 12345678; rm a.list; put a.other 10; fsync =EOPNOTSUPP; fsync;"
+     "list a.name a.count a.other a.list; refused a.list; text a.other '10\n'",
+     "a:I8:8=12345678 " B "c:I8:4=WXYZ " Z},
     {"so many parts that they are not mapped one by one", "tensors sync",
      "topen A z/raw w; tdots A 255 70; close A; tdotted z/raw 255 70; topen A z/raw w; tdots A 285 "
      "70;"
