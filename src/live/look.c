@@ -96,8 +96,7 @@ static bool has_type(const struct live *l, const struct file *f, const struct ty
     return known.set && known.type == type->type;
 }
 
-/* KEY:TYPE, by which a key was created, is its name too. */
-static struct file *find_typed(const struct live *l, const char *text)
+struct file *look_find_typed(const struct live *l, const char *text)
 {
     char key[TREE_NAME_MAX + 1];
     struct typed type;
@@ -112,7 +111,7 @@ int live_lookup(struct live *l, const char *name, struct live_attr *ret)
 {
     struct shown shown = SHOWN_NONE;
     lock_take(&l->lock);
-    struct file *f = find_typed(l, name);
+    struct file *f = look_find_typed(l, name);
     if (f) {
         shown = look_attr(l, f, ret);
         f->lookups++;

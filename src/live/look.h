@@ -12,6 +12,8 @@
 
 /* The file that a visible name has; NULL for other names. */
 struct file *look_find(const struct live *l, const char *text);
+/* The same; KEY:TYPE is a name of KEY as long as that has the type. */
+struct file *look_find_typed(const struct live *l, const char *text);
 /* The value that a file shows, if it is a key's. */
 struct shown look_shown(const struct live *l, const struct file *f);
 /* Its entry; the size is that of what is returned, to be measured without the lock, if that is a

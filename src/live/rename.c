@@ -70,7 +70,7 @@ int live_unlink(struct live *l, const char *text)
     struct err unready;
     writer_ready(l, &unready);
     LOCKED(&l->lock);
-    struct file *f = look_find(l, text);
+    struct file *f = look_find_typed(l, text);
     if (!f)
         return -ENOENT;
     if (f->kind == FILE_KEY)
@@ -347,7 +347,7 @@ int live_rename(struct live *l, const char *old, const char *text, unsigned flag
 {
     bool key;
     LOCKED(&l->lock);
-    struct file *f = look_find(l, old);
+    struct file *f = look_find_typed(l, old);
     struct move m = {.l = l, .n = &l->names, .wait = w};
     if (!f)
         return -ENOENT;
@@ -355,7 +355,7 @@ int live_rename(struct live *l, const char *old, const char *text, unsigned flag
         return -EINVAL;
     if (flags & NOREPLACE && look_find(l, text))
         return -EEXIST;
-    if (strcmp(old, text) == 0)
+    if (strcmp(f->name->text, text) == 0)
         return 0;
     int r = classify_target(l, text, &key);
     if (r < 0)

@@ -165,8 +165,10 @@ static int clear_name(struct live *l, const struct tensor_now *t, struct err *e)
     int r = tensor_drop(l, t->name, t->len, e);
     if (r < 0)
         return r;
-    folders_untie(&l->folders, f);
-    f->removed = true;
+    if (f) {
+        folders_untie(&l->folders, f);
+        f->removed = true;
+    }
     return 0;
 }
 

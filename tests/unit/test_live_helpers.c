@@ -126,6 +126,12 @@ static const struct script scripts[] = {
      "put a.count:u32 '9'; text a.count:u32 '9\n'; gone a.count:u64; put a.count:u64 '10';"
      "gone a.count:u32; typed a.count u64; list a.name a.count a.other a.list; fsync",
      A_NAME "a.count:u64=10 " A_OTHER A_LIST},
+    {"KEY:TYPE can be renamed and removed", "auto",
+     "put a.flag:u8 1; mv a.flag:u8 a.mark; typed a.mark u8; gone a.flag; rm a.mark:u16 =ENOENT;"
+     "mv a.mark:u16 a.flag =ENOENT; rm a.mark:u8; gone a.mark; put a.flag:u8 2; mv a.flag:u8 "
+     "a.flag;"
+     "text a.flag '2\n'; fsync",
+     UNCHANGED "a.flag:u8=2 "},
     {"a handle that reads a helper does not write it, and its close is nothing", NULL,
      "put .x hi; open A .x r; flush A; read A hi; write A x =EBADF; trunc A 1; read A h; close A;"
      "text .x h; fsync",

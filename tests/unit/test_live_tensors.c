@@ -242,6 +242,10 @@ static const struct script scripts[] = {
      "trmdir a; tmkdir a; tlist . 'b c z a'; tput a/type I8; tput a/shape 8; tput a/raw 12345678;"
      "fsync; tlist . 'a b c z'; trmdir c; tmv a c; tlist . 'c b z'; fsync",
      "c:I8:8=12345678 " B Z},
+    {"a tensor renamed over one that is new and removed", "tensors",
+     "tmkdir n; tput n/type I8; tput n/shape 2; tput n/raw xy; later 3; ttext n/raw xy; trmdir n;"
+     "tmv c n; tlist . 'a b n z'; fsync",
+     A B "n:I8:4=wxyz " Z},
     {"a new tensor: views that are left aside, and what is wrong", "tensors",
      "tmkdir n; tput n/offset 5; tput n/raw 12; tfloats n/f32 '1 2'; tput n/none x; tput n/type "
      "none =EINVAL;"
