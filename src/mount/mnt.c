@@ -16,7 +16,9 @@ struct fuse_entry_param mnt_entry(const struct tree_entry *e)
                                      .generation = e->generation,
                                      .attr = e->attr,
                                      .attr_timeout = mnt_timeout(e),
-                                     .entry_timeout = e->fixed ? FOREVER : 0};
+                                     .entry_timeout = e->fixed  ? FOREVER
+                                                      : e->slow ? 1
+                                                                : 0};
 }
 
 void mnt_reply_entry(fuse_req_t req, int r, const struct tree_entry *e)

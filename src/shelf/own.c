@@ -26,7 +26,7 @@ struct grant grant_of_item(struct reach *r, const struct item *i)
     if (!i->real) /* nothing is behind it but a link, and a line that says why */
         g.bits = 0777;
     else if (own && reach_again(r, i->real, &f) == 0 &&
-             rights_add(&all, f.fd, i->real, base) == 0 &&
+             rights_add_real(&all, f.fd, i->real, base) == 0 &&
              rights_settle(&all, geteuid(), false) == 0)
         g = all.own;
     free(own);
@@ -194,9 +194,12 @@ static void look_again(struct owns *o, struct reach *r, struct own *n, const str
     struct found f = FOUND_NONE;
     bool same = n->real && reach_again(r, n->real, &f) == 0 && f.st.st_dev == before->st_dev &&
                 f.st.st_ino == before->st_ino;
+    bool changed =
+        same && (n->above != 0 || n->place.store || f.st.st_ctim.tv_sec != before->st_ctim.tv_sec ||
+                 f.st.st_ctim.tv_nsec != before->st_ctim.tv_nsec);
     i.st = f.st;
-    const struct grant g = same ? grant_of_item(r, &i) : (struct grant){0};
-    if (same) {
+    const struct grant g = changed ? grant_of_item(r, &i) : (struct grant){0};
+    if (changed) {
         lock_take(&o->lock);
         n->st = f.st;
         n->grant = g;

@@ -211,10 +211,96 @@ static int walk_from(struct reach *r, int fd, const char *path, const char *name
 
 /* ---- the calls ---- */
 
+/*
+ * Most files are found by one call, which enters no mount: `below` the folder `from`. A link at the end is
+ * found itself, without NO_SYMLINKS what it leads to. 0, with ret->fd and ret->st; -errno.
+ */
+static int find_at_once(int from, const char *below, uint64_t resolve, struct found *ret)
+{
+    const bool links = !(resolve & RESOLVE_NO_SYMLINKS);
+    struct open_how how = {.flags = O_PATH | O_CLOEXEC | (links ? 0 : O_NOFOLLOW),
+                           .resolve =
+                               resolve | RESOLVE_NO_XDEV | RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
+    struct found f = {.fd = (int)syscall(SYS_openat2, from, below, &how, sizeof(how))};
+    int e = f.fd < 0 || fstat(f.fd, &f.st) < 0 ? -errno : 0;
+    if (e == 0)
+        *ret = f;
+    else
+        reach_close(&f);
+    return e;
+}
+
+/* True if a failure of find_at_once() is that of a walk, too. */
+static bool is_final(int e)
+{
+    return e == -ENOENT || e == -ENOTDIR || e == -EACCES || e == -ENOMEM || e == -EMFILE;
+}
+
+/* The real path of what was found by links. */
+static char *path_of(const struct found *f)
+{
+    char link[64], path[PATH_MAX];
+    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", f->fd);
+    ssize_t n = readlink(link, path, sizeof(path) - 1);
+    if (n < 0)
+        return NULL;
+    path[n] = '\0';
+    return strdup(path);
+}
+
+/* By links that stay in the shelf's folder and on its disk. 0; -errno: it is walked. */
+static int open_linked(struct reach *r, const char *path, struct found *ret)
+{
+    struct found f = FOUND_NONE, there = FOUND_NONE;
+    const char *below = path + strlen(r->path);
+    int e = find_at_once(r->fd, below + strspn(below, "/"), 0, &f);
+    f.path = e == 0 ? path_of(&f) : NULL;
+    if (e == 0)
+        e = f.path && reach_holds(r, f.path) ? reach_again(r, f.path, &there) : -EXDEV;
+    if (e == 0 && (there.st.st_dev != f.st.st_dev || there.st.st_ino != f.st.st_ino))
+        e = -EXDEV; /* the path says that it is deleted, or the like */
+    reach_close(&there);
+    if (e < 0) {
+        reach_close(&f);
+        return e;
+    }
+    *ret = f;
+    ret->linked = true;
+    return 0;
+}
+
+/* Without a walk. 1: found; 0: it is to be walked; -errno. */
+static int open_at_once(struct reach *r, const struct found *dir, const char *name,
+                        enum reach_flags flags, struct found *ret)
+{
+    const char *base = dir ? dir->path : r->path;
+    struct found f = FOUND_NONE;
+    if (strcmp(name, ".") == 0 || strstr(name, "..") || strstr(name, "//") || name[0] == '/')
+        return 0;
+    int e = find_at_once(dir ? dir->fd : r->fd, name, RESOLVE_NO_SYMLINKS, &f);
+    bool link = e == 0 && S_ISLNK(f.st.st_mode);
+    if (e < 0)
+        return is_final(e) ? e : 0;
+    f.path = path_in(base, name);
+    if (!link && f.path) {
+        *ret = f;
+        return 1;
+    }
+    e = !f.path ? -errno : flags == REACH_NO_LINKS ? -ELOOP : 0;
+    if (e == 0 && reach_holds(r, f.path))
+        e = open_linked(r, f.path, ret) == 0;
+    reach_close(&f);
+    return e;
+}
+
 int reach_open(struct reach *r, const struct found *dir, const char *name, enum reach_flags flags,
                struct found *ret)
 {
-    int e = walk_from(r, dir ? dir->fd : r->fd, dir ? dir->path : r->path, name, flags, false, ret);
+    int e = open_at_once(r, dir, name, flags, ret);
+    e = e > 0   ? 0
+        : e < 0 ? e
+                : walk_from(r, dir ? dir->fd : r->fd, dir ? dir->path : r->path, name, flags, false,
+                            ret);
     if (e == 0 && dir && dir->linked)
         ret->linked = true;
     return e;
@@ -223,7 +309,11 @@ int reach_open(struct reach *r, const struct found *dir, const char *name, enum 
 bool reach_is_near(struct reach *r, const struct found *dir, const char *name)
 {
     struct found f = FOUND_NONE;
-    int e = walk_from(r, dir->fd, dir->path, name, REACH_LINKS, true, &f);
+    int e = find_at_once(dir->fd, name, RESOLVE_NO_SYMLINKS, &f);
+    if (e == 0 ? S_ISLNK(f.st.st_mode) : !is_final(e)) {
+        reach_close(&f);
+        e = walk_from(r, dir->fd, dir->path, name, REACH_LINKS, true, &f);
+    }
     reach_close(&f);
     return e != -EXDEV;
 }

@@ -50,6 +50,7 @@ int own_entry(struct shelf *s, uint32_t number, struct tree_entry *ret)
     bool folder = n->kind == ITEM_FOLDER;
     *ret = plain_entry(number, folder ? S_IFDIR : S_IFREG, &st, folder ? 0 : (uint64_t)st.st_size);
     ret->attr.st_ino = n->ino;
+    ret->steady = ret->slow = folder;
     set_rights(s, &g, folder ? 0777 : 0444, ret);
     own_leave(&s->owns, n);
     return 0;
@@ -76,6 +77,7 @@ int model_entry(struct shelf *s, uint32_t slot, struct tree_entry *ret)
     *ret = plain_entry(ino_in_slot(slot, INO_ROOT), S_IFDIR, &st, 0);
     ret->attr.st_nlink += u.slot->shards ? 3 : 2; /* metadata, tensors, source */
     set_rights(s, &g, 0444, ret);
+    ret->steady = true;
     at_leave(s, &u);
     return 0;
 }

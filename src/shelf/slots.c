@@ -294,11 +294,37 @@ static void replaces(struct slots *s, struct slot *slot, const struct item *i)
     }
 }
 
+/* What identifies a model that was just found: the file itself, if that is all of it. */
+static int stamp_of(struct slots *s, const struct item *i, uint64_t *ret)
+{
+    if (i->shards || i->error.code)
+        return slot_stamp(s->reach, item_files(i), i->shards, ret);
+    *ret = tree_identity_with(0, &i->st);
+    return 0;
+}
+
+/* Its rights: within a second those that were found before, if its file has those still. */
+static struct grant grant_now(struct slots *s, const struct item *i, uint64_t stamp, bool *again)
+{
+    struct grant g;
+    lock_take(&s->lock);
+    const struct slot *slot = by_model(s, i, stamp);
+    bool known = slot && !when_past(&slot->looked, LOOK_AGAIN) &&
+                 slot->st.st_ctim.tv_sec == i->st.st_ctim.tv_sec &&
+                 slot->st.st_ctim.tv_nsec == i->st.st_ctim.tv_nsec;
+    if (known)
+        g = slot->grant;
+    lock_drop(&s->lock);
+    *again = !known;
+    return known ? g : grant_of_item(s->reach, i);
+}
+
 int slot_of(struct slots *s, const struct item *i, uint32_t *ret)
 {
     uint64_t stamp;
-    int e = slot_stamp(s->reach, item_files(i), i->shards, &stamp);
-    struct grant grant = e == 0 ? grant_of_item(s->reach, i) : (struct grant){0};
+    int e = stamp_of(s, i, &stamp);
+    bool again = false;
+    struct grant grant = e == 0 ? grant_now(s, i, stamp, &again) : (struct grant){0};
     char *why = i->error.code ? strdup(i->error.msg) : NULL;
     if (e < 0 || (i->error.code && !why)) {
         free(why);
@@ -321,7 +347,8 @@ int slot_of(struct slots *s, const struct item *i, uint32_t *ret)
     if (slot) {
         slot->st = i->st;
         slot->grant = grant;
-        slot->looked = when_now();
+        if (again)
+            slot->looked = when_now();
         slot->lookups++;
         replaces(s, slot, i);
         if (why || !slot->failed) {

@@ -132,23 +132,39 @@ static int add_of(struct rights *r, const struct stat *st)
     return 0;
 }
 
+/* real NULL: nobody knows where it is. */
+static int add_file(struct rights *r, int fd, const struct stat *st, char *real, const char *base)
+{
+    const struct grant g = grant_of(fd, st, r->files);
+    int e = add_of(r, st);
+    if (e == 0)
+        e = add(r, &g);
+    if (e == 0)
+        e = real ? add_folders(r, real, base, st) : add_folder(r, "", st);
+    if (e == 0)
+        r->files++;
+    return e;
+}
+
 int rights_add(struct rights *r, int fd, const char *path, const char *base)
 {
     struct stat st, there;
     if (fstat(fd, &st) < 0)
         return -errno;
-    const struct grant g = grant_of(fd, &st, r->files);
-    int e = add_of(r, &st);
-    if (e == 0)
-        e = add(r, &g);
     char *real = realpath(path, NULL);
     bool same =
         real && stat(real, &there) == 0 && there.st_dev == st.st_dev && there.st_ino == st.st_ino;
-    if (e == 0)
-        e = same ? add_folders(r, real, base, &st) : add_folder(r, "", &st);
+    int e = add_file(r, fd, &st, same ? real : NULL, base);
     free(real);
-    if (e == 0)
-        r->files++;
+    return e;
+}
+
+int rights_add_real(struct rights *r, int fd, const char *real, const char *base)
+{
+    struct stat st;
+    char *path = strdup(real);
+    int e = !path ? -ENOMEM : fstat(fd, &st) < 0 ? -errno : add_file(r, fd, &st, path, base);
+    free(path);
     return e;
 }
 

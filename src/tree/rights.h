@@ -70,6 +70,9 @@ struct rights {
  */
 int rights_add(struct rights *r, int fd, const char *path, const char *base);
 
+/* The same of a file that is known to be at this real path, as long as it may. */
+int rights_add_real(struct rights *r, int fd, const char *real, const char *base);
+
 /* Compute what is shown. `self` is the daemon's user, which could open all files; writable: the first
  * one for writing. 0, -ENOMEM. */
 int rights_settle(struct rights *r, uid_t self, bool writable);

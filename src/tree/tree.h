@@ -68,7 +68,8 @@ struct tree_entry {
     bool fixed;   /* what the name means will never change in this mount, but by requests of the
                    kernel ... */
     bool lasting; /* ... nor will the attributes of the node */
-    bool steady;  /* they will but for a time, which may be shown a second late */
+    bool steady;  /* they may be shown a second late ... */
+    bool slow;    /* ... and so may what the name means */
 };
 
 /* Open the model at `path` (symbolic links are followed). The thread that writes is started with the

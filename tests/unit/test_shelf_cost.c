@@ -43,6 +43,17 @@ int __wrap_reach_open(struct reach *r, const struct found *dir, const char *name
     return __real_reach_open(r, dir, name, flags, ret);
 }
 
+static unsigned steps; /* of walks, name by name */
+
+int __real_statx(int dir, const char *path, int flags, unsigned mask, struct statx *ret);
+int __wrap_statx(int dir, const char *path, int flags, unsigned mask, struct statx *ret);
+
+int __wrap_statx(int dir, const char *path, int flags, unsigned mask, struct statx *ret)
+{
+    steps++;
+    return __real_statx(dir, path, flags, mask, ret);
+}
+
 /* ---- a disk whose times are what a test says ---- */
 
 static time_t times; /* in seconds; 0: as they are */
@@ -393,7 +404,40 @@ static void test_names_like_shards(void)
     shelf_top_remove();
 }
 
+/* ---- a Hugging Face cache ---- */
+
+/* Where all is on one disk, no file is walked to name by name, not by a link either. */
+static void test_hub(void)
+{
+    static const char *const names[] = {"org", "name", "m.gguf"};
+    struct reach r;
+    struct place p;
+    struct item i;
+    shelf_top_make();
+    shelf_top_add("file", "models--org--name/refs/main", COMMIT);
+    shelf_top_add("file", "models--org--name/blobs/" A64, "GGUF");
+    shelf_top_add("link", "models--org--name/snapshots/" COMMIT "/m.gguf", "../../blobs/" A64);
+    CU_ASSERT_EQUAL_FATAL(reach_begin(&r, shelf_top, false, NULL), 0);
+    CU_ASSERT_EQUAL_FATAL(place_top(&r, &p), 0);
+    steps = 0;
+    for (size_t n = 0; n < sizeof(names) / sizeof(names[0]); n++) {
+        CU_ASSERT_EQUAL_FATAL(place_find(&r, &p, NULL, names[n], &i), 0);
+        place_free(&p);
+        if (i.kind == ITEM_FOLDER)
+            CU_ASSERT_EQUAL_FATAL(place_copy(&i.place, &p), 0);
+        if (i.kind == ITEM_MODEL)
+            CU_ASSERT_STRING_EQUAL(strrchr(i.real, '/') + 1, A64);
+        if (i.kind == ITEM_MODEL)
+            CU_ASSERT_EQUAL(i.above, 0); /* a link leads to it */
+        item_free(&i);
+    }
+    CU_ASSERT_EQUAL(steps, 0);
+    reach_end(&r);
+    shelf_top_remove();
+}
+
 static CU_TestInfo tests[] = {
+    {"a Hugging Face cache", test_hub},
     {"names that are kept", test_kept_names},
     {"a manifest of many layers", test_many_layers},
     {"names of layers", test_layer_names},

@@ -70,6 +70,16 @@ static mode_t of_others(const struct tree_entry *e)
     return now.attr.st_mode & 07;
 }
 
+/* What is known of a model's rights is to be looked at again. */
+static void a_second_later(const struct tree_entry *e)
+{
+    lock_take(&shelf->slots.lock);
+    struct slot *slot = slots_at(&shelf->slots, ino_slot(e->node));
+    if (slot)
+        slot->looked = (struct timespec){0};
+    lock_drop(&shelf->slots.lock);
+}
+
 static void test_folders(void)
 {
     struct shelf_dir *d;
@@ -210,6 +220,7 @@ static void test_not_shown_folders(void)
         struct tree_entry e = found(rows[i][1]);
         CU_ASSERT_TRUE(of_others(&e) >= 4);
         CU_ASSERT_EQUAL_FATAL(chmod(path_of(rows[i][0]), 0700), 0);
+        a_second_later(&e);
         e = found(rows[i][1]);
         CU_ASSERT_EQUAL(of_others(&e), 0);
         CU_ASSERT_EQUAL_FATAL(chmod(path_of(rows[i][0]), 0755), 0);
@@ -274,7 +285,19 @@ static void test_numbers(void)
     numbers_free(&s);
 }
 
+/* The kernel may keep a folder for a second, and a model's folder only if it is there. */
+static void test_kept_by_kernel(void)
+{
+    setup();
+    put("sub/m.gguf", "GGUF");
+    struct tree_entry folder = found("sub"), model = found("sub/m.gguf");
+    CU_ASSERT_TRUE(folder.slow && folder.steady && !folder.fixed && !folder.lasting);
+    CU_ASSERT_TRUE(!model.slow && model.steady && !model.fixed && !model.lasting);
+    teardown();
+}
+
 static CU_TestInfo tests[] = {
+    {"what the kernel keeps", test_kept_by_kernel},
     {"folders", test_folders},
     {"models", test_models},
     {"models that come and go", test_many},
