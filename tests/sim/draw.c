@@ -236,6 +236,11 @@ static void befall(unsigned kinds)
             add(DISK, W_BRIEF);
             add(DISK, W_SLOW)->n = 1 + draw(2500);
             break;
+        case 5:
+            if (draw(3) == 0)
+                fault();
+            (void)add(DISK, draw(2) ? W_POWER : W_KILL);
+            return;
         default: {
             struct step *s = add(DISK, W_SIGNAL);
             s->n = draw(CLIENTS);
@@ -256,11 +261,13 @@ struct story story_draw(uint64_t seed)
     token = TOKEN_FIRST + KEYS_THERE - 1;
     s.commit = (uint8_t)draw(3);
     s.clones = draw(3) == 0;
-    s.strategy = (uint8_t)(draw(4) ? 0 : 3);
+    static const uint8_t strategies[] = {0, 0, 0, 0, 1, 2, 3, 3};
+    s.strategy = strategies[draw(8)];
+    s.clones |= s.strategy == 1;
     unsigned clients = 1 + draw(CLIENTS), favourite = draw(KEYS);
     for (unsigned a = 0; a < clients; a++)
         client(a, 3 + draw(20), favourite);
-    unsigned what = draw(8);
+    unsigned what = draw(9);
     if (what >= 4)
         befall(what - 3);
     return s;

@@ -82,6 +82,7 @@ void kernel_signal(struct kernel *k, unsigned program, bool told)
     if (busy)
         q->stop = true;
     lock_drop(&k->lock);
+    k->program[program].signalled |= busy;
     if (busy && told)
         tree_interrupt(k->t, q);
 }
@@ -90,7 +91,7 @@ void kernel_signal(struct kernel *k, unsigned program, bool told)
 static void expect(const struct program *p, const char *what, int r, bool good)
 {
     sched_note("%c %s: %d", "ABCDZ"[p->number], what, r);
-    if (r < 0 && !good && !p->k->rough && !p->k->w->disk.hits && !(r == -EINTR && p->request.stop))
+    if (r < 0 && !good && !p->k->rough && !p->k->w->disk.hits && !(r == -EINTR && p->signalled))
         sched_fail("%c: %s is answered with %s", "ABCDZ"[p->number], what, strerror(-r));
 }
 
@@ -552,7 +553,7 @@ static void renamed(struct program *p, const struct step *s, struct object *from
                     int r, int gone, int made, uint64_t since)
 {
     struct kernel *k = p->k;
-    bool sure = r == 0 && !from->writers && !from->emptied;
+    bool sure = r == 0 && !from->writers && !(from->content & BIT(TOKEN_EMPTY));
     enum outcome ok = !sure ? PERHAPS : durable_close(k) ? DURABLE : ACCEPTED;
     bool parked = !is_key(s->to);
     if (made >= 0) {

@@ -33,6 +33,7 @@ struct program {
     unsigned number;
     struct handle *slot[SLOTS];
     struct request request;
+    bool signalled; /* once; the signal may come to a later call */
 };
 
 enum { OBJECTS = 256, LATE = 512 };

@@ -50,6 +50,12 @@ static uint32_t number_at_first(unsigned key)
     return 1000 + TOKEN_FIRST + key;
 }
 
+/* In place, or with data that moves by whole blocks only. */
+static bool needs_reserve(void)
+{
+    return world->story.strategy == EDIT_INPLACE || world->story.strategy == EDIT_REFLINK;
+}
+
 static void make_model(void)
 {
     struct build b;
@@ -70,6 +76,12 @@ static void make_model(void)
         (void)oracle_begin(&world->oracle, i, BIT(TOKEN_ABSENT));
     for (unsigned i = 0; i < KEYS; i++)
         oracle_end(&world->oracle, i, DURABLE);
+    if (needs_reserve()) {
+        char spaces[3001];
+        memset(spaces, ' ', 3000);
+        spaces[3000] = '\0';
+        build_str(&b, "ggufs.reserve", spaces);
+    }
     build_array(&b, "z.list", GGUF_I32, 2);
     build_item_num(&b, GGUF_I32, 7);
     build_item_num(&b, GGUF_I32, 8);
@@ -251,7 +263,7 @@ static struct tree *open_tree(void)
     struct err e = {0};
     options = (struct tree_options){.commit = (enum live_commit)world->story.commit,
                                     .strategy = (enum edit_strategy)world->story.strategy,
-                                    .reserve = EDIT_RESERVE_AUTO,
+                                    .reserve = needs_reserve() ? 3000 : EDIT_RESERVE_AUTO,
                                     .log = {.line = log_line}};
     path_of(path);
     int r = tree_open(path, &options, &t, &e);
