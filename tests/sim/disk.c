@@ -446,9 +446,9 @@ uint8_t *disk_read(const char *path, size_t *n)
         return NULL;
     (void)__real_fstat64(fd, &st);
     *n = (size_t)st.st_size;
-    uint8_t *bytes = malloc(*n + 1);
+    uint8_t *bytes = __real_malloc(*n + 1);
     if (bytes && pread(fd, bytes, *n, 0) != (ssize_t)*n) {
-        free(bytes);
+        __real_free(bytes);
         bytes = NULL;
     }
     (void)close(fd);

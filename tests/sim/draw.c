@@ -232,6 +232,9 @@ static void befall(unsigned kinds)
             else
                 add(DISK, W_MEND);
             break;
+        case 6:
+            (void)(add(DISK, W_NOMEM)->n = 1 + draw(draw(2) ? 10 : 200));
+            break;
         case 3:
             add(DISK, W_BRIEF);
             add(DISK, W_SLOW)->n = 1 + draw(2500);
@@ -239,7 +242,8 @@ static void befall(unsigned kinds)
         case 5:
             if (draw(3) == 0)
                 fault();
-            (void)add(DISK, draw(2) ? W_POWER : W_KILL);
+            static const uint8_t ends[] = {W_POWER, W_KILL, W_TERM, W_TERM};
+            (void)add(DISK, (enum word)ends[draw(4)]);
             return;
         default: {
             struct step *s = add(DISK, W_SIGNAL);
@@ -267,8 +271,8 @@ struct story story_draw(uint64_t seed)
     unsigned clients = 1 + draw(CLIENTS), favourite = draw(KEYS);
     for (unsigned a = 0; a < clients; a++)
         client(a, 3 + draw(20), favourite);
-    unsigned what = draw(9);
+    unsigned what = draw(11);
     if (what >= 4)
-        befall(what - 3);
+        befall(what == 9 ? 5 : what == 10 ? 6 : what - 3);
     return s;
 }

@@ -4,10 +4,16 @@
 #define TESTS_SIM_HOOKS_H
 
 #include <pthread.h>
+#include <stddef.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/types.h>
 #include <time.h>
+
+/* What the simulator itself needs does not fail, and is not counted (alloc.h). */
+void *__real_malloc(size_t n);
+void *__real_calloc(size_t n, size_t size);
+void __real_free(void *p);
 
 #define HOOK(type, name, ...)        \
     type __real_##name(__VA_ARGS__); \

@@ -7,9 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/thread.h"
 #include "live/tensors.h"
+#include "hooks.h"
 #include "tree/reply.h"
 
 #define METADATA ino_row(0)
@@ -204,14 +206,27 @@ static void release(struct kernel *k, struct tree_file *f, struct handle *h)
         o->dirty = o->emptied = false;
         o->seen = 0;
     }
-    free(h);
+    __real_free(h);
+}
+
+void kernel_drop(struct kernel *k)
+{
+    for (; k->first_late < k->n_late; k->first_late++)
+        if (k->late[k->first_late % LATE].f)
+            release(k, k->late[k->first_late % LATE].f, k->late[k->first_late % LATE].h);
+    for (unsigned i = 0; i < ACTORS * SLOTS; i++) {
+        struct handle **h = &k->program[i / SLOTS].slot[i % SLOTS];
+        if (*h)
+            release(k, (*h)->f, *h);
+        *h = NULL;
+    }
 }
 
 void *kernel_late(void *arg)
 {
     struct kernel *k = arg;
     lock_take(&k->lock);
-    while (!k->stop || k->first_late < k->n_late) {
+    while (!k->stop || (k->first_late < k->n_late && !k->gone)) {
         if (k->first_late == k->n_late) {
             (void)lock_wait(&k->lock, &k->more, NULL);
             continue;
@@ -328,7 +343,7 @@ static void opened(struct program *p, const struct step *s, struct handle *h, in
     if (r < 0) {
         if (h->o)
             forget_later(p->k, h->o);
-        free(h);
+        __real_free(h);
         return;
     }
     h->owners = 1;
@@ -342,7 +357,7 @@ static void step_open(struct program *p, const struct step *s)
     if (p->slot[s->slot])
         return;
     for (unsigned i = 0; i < 2 && r == -ESTALE; i++) {
-        h = calloc(1, sizeof(*h));
+        h = __real_calloc(1, sizeof(*h));
         h->writes = s->flags & F_WRITE;
         r = open_once(p, s, h);
         if (i == 0 && r == -ESTALE)
@@ -366,8 +381,10 @@ static void step_write(struct program *p, const struct step *s)
     o->changes++;
     uint64_t was = o->content;
     may_be(p->k, o, BIT(s->n));
+    o->writing = true;
     (void)begin(p);
     int r = end(p, tree_write(p->k->t, h->f, 0, text, n));
+    o->writing = false;
     o->changes++;
     if (r >= 0) {
         o->content = BIT(s->n);
@@ -419,7 +436,8 @@ static void judged(struct program *p, struct handle *h, int made, unsigned chang
     struct object *o = h->o;
     struct kernel *k = p->k;
     bool sure = changes == o->changes && !o->moving && is_key(o->name) && !o->emptied &&
-                !(o->moved && k->w->disk.hits) && (o->content & (o->content - 1)) == 0;
+                !(o->moved && k->w->disk.hits) && !o->unsure &&
+                (o->content & (o->content - 1)) == 0;
     if (r == 0 && sure && o->by == h)
         o->dirty = false;
     if (made < 0)
@@ -428,6 +446,9 @@ static void judged(struct program *p, struct handle *h, int made, unsigned chang
     sure &= o->by == h;                 /* what others wrote is theirs */
     sure &= k->w->strict || !o->broken; /* known.md, 2 */
     sure &= k->w->strict || alone;      /* known.md, 3 */
+    /* What is refused puts back the value from before the draft, of which a part may have been accepted. */
+    if (r == -EINVAL || r == -ENOMEM)
+        oracle_end(of(k), oracle_begin(of(k), of(k)->a[made].reg, o->seen), PERHAPS);
     if (r < 0 && r != -EINTR) {
         oracle_end(of(k), (unsigned)made, failed(k, r));
         return;
@@ -453,7 +474,8 @@ static int flush_or_sync(struct program *p, struct handle *h, bool sync)
     uint64_t since = oracle_time(of(k));
     bool dirty = o->dirty; /* else nothing is to be judged, unless it is written meanwhile */
     if (key_of(k, o) >= 0 && h->writes)
-        made = (int)oracle_begin(of(k), (unsigned)key_of(k, o), dirty ? o->content : 0);
+        made =
+            (int)oracle_begin(of(k), (unsigned)key_of(k, o), dirty || o->writing ? o->content : 0);
     goes_on(o, made);
     bool alone = o->judging++ == 0;
     unsigned nth = ++o->judged;
@@ -575,9 +597,9 @@ static void renamed(struct program *p, const struct step *s, struct object *from
         oracle_end(of(k), oracle_begin(of(k), s->to, k->before[s->to]), PERHAPS);
     }
     if (r < 0 && failed(k, r) == PERHAPS) {
-        from->moved = true;
+        from->moved = from->unsure = true;
         if (to)
-            to->moved = true;
+            to->moved = to->unsure = true;
     }
     if (r < 0)
         return;
@@ -747,7 +769,7 @@ static void step_read(struct program *p, const struct step *s)
     expect(p, "read", (int)n, false);
     if (n >= 0 && is_key(s->name)) {
         unsigned token = token_of(text, (size_t)n);
-        draft |= drafts(k, s->name);
+        draft |= drafts(k, s->name) | h->o->seen | h->o->content;
         uint64_t may = oracle_may(of(k), s->name, since, UINT64_MAX, false) | draft;
         sched_note("%c reads %s: token %u", "ABCDZ"[p->number], names[s->name], token);
         if (!(may & BIT(token)) && !k->rough)
@@ -798,7 +820,7 @@ static void step_model(struct program *p)
     struct tree_entry e;
     struct tree_file *f;
     size_t room = 1 << 16;
-    char *bytes = malloc(room);
+    char *bytes = __real_malloc(room);
     uint64_t since = oracle_time(of(k));
     (void)begin(p);
     int r = end(p, tree_lookup(k->t, INO_ROOT, "model.gguf", &e));
@@ -820,21 +842,22 @@ static void step_model(struct program *p)
         }
         tree_forget(k->t, e.node, 1);
     }
-    free(bytes);
+    __real_free(bytes);
 }
 
 void kernel_look_disk(struct kernel *k, const char *when)
 {
     char path[128];
     size_t n = 0;
-    if (k->rough)
+    (void)snprintf(path, sizeof(path), "%s/.m.gguf.ggufs-journal", k->w->folder);
+    if (k->rough || access(path, F_OK) == 0) /* it is being written in place */
         return;
     (void)snprintf(path, sizeof(path), "%s/m.gguf", k->w->folder);
     uint8_t *bytes = disk_read(path, &n);
     if (!bytes)
         sched_fail("%s: there is no model", when);
     check_model(k->w, bytes, n, oracle_time(of(k)), true, when);
-    free(bytes);
+    __real_free(bytes);
 }
 
 void kernel_init(struct kernel *k, struct world *w, struct tree *t)

@@ -48,9 +48,11 @@ struct object {
     const struct handle *by;  /* who wrote it */
     uint64_t seen;            /* all that it was since nobody wrote it */
     bool dirty;               /* not accepted */
+    bool writing;             /* a write goes on */
     bool emptied;             /* by a truncation, and nothing written */
     bool moved;               /* it was renamed */
     bool broken;              /* an edit of what it has now was lost */
+    bool unsure;              /* it may have been renamed */
     int last;                 /* its last assignment */
     int going[8];             /* 1 + assignments of what it has, in calls that go on; or 0 */
     struct lock lock;         /* the kernel's, of the inode */
@@ -84,6 +86,9 @@ struct kernel {
 void kernel_init(struct kernel *k, struct world *w, struct tree *t);
 /* The thread that releases and forgets; it ends when all is done and k->stop. */
 void *kernel_late(void *k);
+
+/* After the end of the mount: what programs have open is released, without a close. */
+void kernel_drop(struct kernel *k);
 
 /* A step of a program. Steps without sense (a slot that is not open) do nothing. */
 void kernel_step(struct program *p, const struct step *s);

@@ -11,8 +11,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "alloc.h"
 #include "base/thread.h"
 #include "build_gguf.h"
+#include "hooks.h"
 #include "kernel.h"
 #include "reader.h"
 
@@ -38,7 +40,7 @@ static void failed(const char *line)
 
 /* ---- the model ---- */
 
-enum { FLOATS = 3000 };
+enum { FLOATS = 3000, LEFT_MOST = 0 };
 
 static void path_of(char dst[128])
 {
@@ -165,10 +167,16 @@ static void check_folder(void)
             strcmp(calls[world->story.step[i].call], "unlink") == 0)
             return; /* it may be that nothing can be removed */
     DIR *d = opendir(world->folder);
-    for (const struct dirent *e; d && (e = readdir(d));)
-        if (e->d_name[0] != '.' || strlen(e->d_name) > 2)
-            if (strcmp(e->d_name, "m.gguf") != 0 && strncmp(e->d_name, "kept-", 5) != 0)
-                sched_fail("%s is left beside the model", e->d_name);
+    for (const struct dirent *e; d && (e = readdir(d));) {
+        const char *name = e->d_name;
+        bool ours = strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
+                    strcmp(name, "m.gguf") == 0 ||
+                    strncmp(name, "kept-", 5) == 0; /* by faultsys.h */
+        if (world->disk.hits && strcmp(name, ".m.gguf.ggufs-journal") == 0)
+            world->out.crashed = true; /* it is to be finished by the next mount */
+        else if (!ours)
+            sched_fail("%s is left beside the model", name);
+    }
     if (d)
         (void)closedir(d);
 }
@@ -191,7 +199,7 @@ static void alter(void)
     uint8_t *bytes = disk_read(path, &n);
     kernel.rough = true;
     (void)disk_write(path, bytes, n);
-    free(bytes);
+    __real_free(bytes);
 }
 
 static void befall(struct program *p, const struct step *s)
@@ -222,6 +230,10 @@ static void befall(struct program *p, const struct step *s)
     case W_POWER:
     case W_KILL:
         crash(s->word == W_POWER);
+        break;
+    case W_NOMEM:
+        world->disk.hits++; /* like any other fault, it may cost edits */
+        alloc_arm(s->n, false);
         break;
     case W_TERM:
         kernel.gone = true;
@@ -330,8 +342,14 @@ _Noreturn void run_story(struct world *w)
     begin(w, w->seed);
     make_model();
     int fds = count_fds();
+    alloc_count();
     struct tree *t = open_tree();
     play(t);
+    if (kernel.gone) {
+        tree_stop(t);
+        tree_abandon(t);
+        kernel_drop(&kernel);
+    }
     uint64_t since = oracle_time(&w->oracle);
     int r = tree_finish(t);
     sched_note("finish: %d", r);
@@ -340,6 +358,8 @@ _Noreturn void run_story(struct world *w)
     if (r == 0 && !w->disk.hits && !kernel.rough)
         oracle_all_durable(&w->oracle, since);
     tree_close(t);
+    if (alloc_live() > LEFT_MOST)
+        sched_fail("%lld bytes of memory are left", alloc_live());
     kernel_look_disk(&kernel, "at the end");
     check_folder();
     if (count_fds() != fds)
@@ -350,6 +370,7 @@ _Noreturn void run_story(struct world *w)
 _Noreturn void run_recovered(struct world *w)
 {
     disk_begin(&w->disk, false, w->story.clones);
+    w->disk.hits = 0; /* from now on it works */
     begin(w, w->seed + 1);
     struct tree *t = open_tree();
     kernel_init(&kernel, w, t);
