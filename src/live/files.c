@@ -244,7 +244,7 @@ int live_write(struct live *l, struct live_file *h, uint64_t off, const void *by
 static int settle(struct live *l, struct live_file *h, uint64_t *edit)
 {
     int r = draft_settle(l, h->file);
-    if (r >= 0 && h->fresh) {
+    if (r >= 0 && h->fresh && !draft_is_shown(h->file->draft)) { /* not of a mere truncation */
         h->edit = h->file->promise.edit;
         h->fresh = false;
     }

@@ -97,10 +97,11 @@ static void expect(const struct program *p, const char *what, int r, bool good)
         sched_fail("%c: %s is answered with %s", "ABCDZ"[p->number], what, strerror(-r));
 }
 
-/* What an error means. A program may get that of another one's edit: known.md, 3. */
+/* What an error means. A signal ends a wait, no edit; and where the disk fails twice, it may be that the new file
+ * cannot be taken back (edit/commit.h, C4). */
 static enum outcome failed(const struct kernel *k, int r)
 {
-    return r == -EINTR || (!k->w->strict && r != -EINVAL && k->w->disk.hits) ? PERHAPS : FAILED;
+    return r == -EINTR || k->w->disk.hits > 1 ? PERHAPS : FAILED;
 }
 
 /* ---- nodes ---- */
@@ -127,6 +128,7 @@ static void may_be(struct kernel *k, struct object *o, uint64_t mask)
 {
     o->content |= mask;
     o->seen |= mask;
+    o->ever |= mask;
     for (unsigned i = 0; i < 8; i++)
         if (o->going[i])
             oracle_widen(of(k), (unsigned)o->going[i] - 1, mask);
@@ -389,7 +391,6 @@ static void step_write(struct program *p, const struct step *s)
     if (r >= 0) {
         o->content = BIT(s->n);
         o->dirty = true;
-        o->broken = false;
         o->by = h;
         o->emptied = false;
         h->wrote = true;
@@ -431,7 +432,7 @@ static bool durable_close(const struct kernel *k)
 
 /* What a judgement of the draft meant. */
 static void judged(struct program *p, struct handle *h, int made, unsigned changes, int r,
-                   bool alone, bool sync)
+                   bool sync)
 {
     struct object *o = h->o;
     struct kernel *k = p->k;
@@ -442,10 +443,7 @@ static void judged(struct program *p, struct handle *h, int made, unsigned chang
         o->dirty = false;
     if (made < 0)
         return;
-    o->broken |= r < 0;
-    sure &= o->by == h;                 /* what others wrote is theirs */
-    sure &= k->w->strict || !o->broken; /* known.md, 2 */
-    sure &= k->w->strict || alone;      /* known.md, 3 */
+    sure &= o->by == h; /* what others wrote is theirs */
     /* What is refused puts back the value from before the draft, of which a part may have been accepted. */
     if (r == -EINVAL || r == -ENOMEM)
         oracle_end(of(k), oracle_begin(of(k), of(k)->a[made].reg, o->seen), PERHAPS);
@@ -477,18 +475,15 @@ static int flush_or_sync(struct program *p, struct handle *h, bool sync)
         made =
             (int)oracle_begin(of(k), (unsigned)key_of(k, o), dirty || o->writing ? o->content : 0);
     goes_on(o, made);
-    bool alone = o->judging++ == 0;
-    unsigned nth = ++o->judged;
     struct live_wait *w = begin(p);
     int r = end(p, sync ? tree_fsync(k->t, h->f, w) : tree_flush(k->t, h->f, w));
     bool bad = o->content & (BIT(TOKEN_EMPTY) | BIT(TOKEN_OTHER));
-    o->judging--;
     went(o, made);
-    judged(p, h, dirty ? made : -1, changes, r, alone && nth == o->judged, sync);
+    judged(p, h, dirty ? made : -1, changes, r, sync);
     if (made >= 0 && !dirty)
         oracle_end(of(k), (unsigned)made, r < 0 ? failed(k, r) : PERHAPS);
-    if (sync && r == 0 && last >= 0 && of(k)->a[last].end < since && !dirty &&
-        (k->w->strict || !k->w->disk.hits)) /* known.md, 2 */
+    bool own = o->by == h || !h->writes;
+    if (sync && r == 0 && own && last >= 0 && of(k)->a[last].end < since && !dirty)
         oracle_durable(of(k), (unsigned)last);
     expect(p, sync ? "fsync" : "close", r, (r == -EINVAL && bad) || r == -ESTALE);
     if (r == 0 && (sync || durable_close(k)))
@@ -566,9 +561,10 @@ static void step_rm(struct program *p, const struct step *s)
 /* What the target gets. */
 static uint64_t moved_value(const struct kernel *k, const struct object *from, uint64_t since)
 {
-    return is_key(from->name)
-               ? oracle_may(of(k), (unsigned)from->name, since, UINT64_MAX, false) | from->seen
-               : from->content | from->seen;
+    uint64_t value = from->content | from->seen;
+    if (is_key(from->name))
+        value = oracle_may(of(k), (unsigned)from->name, since, UINT64_MAX, false) | from->seen;
+    return k->w->disk.hits ? value | from->ever : value; /* it may have gone back */
 }
 
 static void renamed(struct program *p, const struct step *s, struct object *from, struct object *to,
@@ -596,6 +592,8 @@ static void renamed(struct program *p, const struct step *s, struct object *from
         k->back[s->to] = true;
         oracle_end(of(k), oracle_begin(of(k), s->to, k->before[s->to]), PERHAPS);
     }
+    if (r < 0 && to && !k->w->strict)
+        to->unsure = true; /* known.md, 2 */
     if (r < 0 && failed(k, r) == PERHAPS) {
         from->moved = from->unsure = true;
         if (to)

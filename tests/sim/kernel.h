@@ -42,20 +42,19 @@ struct object {
     uint64_t node, generation, lookups;
     int name, old_name; /* of names[]; -1: none */
     unsigned handles, writers, moving;
-    unsigned judging, judged; /* calls that judge the draft: that go on; that began */
-    unsigned changes;         /* of its content, or of its name */
-    uint64_t content;         /* the draft's: a mask */
-    const struct handle *by;  /* who wrote it */
-    uint64_t seen;            /* all that it was since nobody wrote it */
-    bool dirty;               /* not accepted */
-    bool writing;             /* a write goes on */
-    bool emptied;             /* by a truncation, and nothing written */
-    bool moved;               /* it was renamed */
-    bool broken;              /* an edit of what it has now was lost */
-    bool unsure;              /* it may have been renamed */
-    int last;                 /* its last assignment */
-    int going[8];             /* 1 + assignments of what it has, in calls that go on; or 0 */
-    struct lock lock;         /* the kernel's, of the inode */
+    unsigned changes;        /* of its content, or of its name */
+    uint64_t content;        /* the draft's: a mask */
+    const struct handle *by; /* who wrote it */
+    uint64_t seen;           /* all that it was since nobody wrote it */
+    uint64_t ever;           /* all that was written to it */
+    bool dirty;              /* not accepted */
+    bool writing;            /* a write goes on */
+    bool emptied;            /* by a truncation, and nothing written */
+    bool moved;              /* it was renamed */
+    bool unsure;             /* it may have been renamed */
+    int last;                /* its last assignment */
+    int going[8];            /* 1 + assignments of what it has, in calls that go on; or 0 */
+    struct lock lock;        /* the kernel's, of the inode */
 };
 
 struct kernel {
