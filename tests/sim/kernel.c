@@ -285,6 +285,7 @@ static void joined(struct kernel *k, struct handle *h, bool truncates)
         h->truncated = true;
         o->content = BIT(TOKEN_EMPTY);
         o->seen |= o->content;
+        o->ever |= o->content;
         o->emptied = true;
         o->dirty = false;
         o->changes++;
@@ -767,7 +768,7 @@ static void step_read(struct program *p, const struct step *s)
     expect(p, "read", (int)n, false);
     if (n >= 0 && is_key(s->name)) {
         unsigned token = token_of(text, (size_t)n);
-        draft |= drafts(k, s->name) | h->o->seen | h->o->content;
+        draft |= drafts(k, s->name) | h->o->ever | h->o->content;
         uint64_t may = oracle_may(of(k), s->name, since, UINT64_MAX, false) | draft;
         sched_note("%c reads %s: token %u", "ABCDZ"[p->number], names[s->name], token);
         /* A file that was renamed meanwhile shows what its name has. */
