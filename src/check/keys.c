@@ -11,16 +11,22 @@
 #include "base/utf8.h"
 #include "model/facts.h"
 #include "check/filename.h"
-#include "check/rule.h"
+#include "check/needs.h"
 #include "model/split.h"
 
 int rule_key_syntax(struct checker *c)
 {
     char where[WHERE_MAX];
+    struct text arch = fact_text(c->g, "general.architecture");
     for (uint32_t i = 0; i < c->g->n_kv; i++) {
         const char *key = gguf_key(c->g, &c->g->kv[i]);
         size_t n = c->g->kv[i].key_len;
-        if (key_lower_snake(key, n))
+        /* "gpt-oss", "bitnet-b1.58": the architecture's name is what it is. */
+        size_t skip = arch.len && n > arch.len + 1 && memcmp(key, arch.at, arch.len) == 0 &&
+                              key[arch.len] == '.'
+                          ? arch.len + 1
+                          : 0;
+        if (key_lower_snake(key + skip, n - skip))
             continue;
         (void)where_key(c->g, i, where);
         if (key_valid(key, n))
@@ -40,7 +46,7 @@ static const char *wanted_type(const struct key_row *row, char dst[64])
     if (row->type == GGUF_ARRAY)
         (void)snprintf(dst, 64, "array[%s]", elem);
     else
-        (void)snprintf(dst, 64, "%s%s%s%s%s", name, row->flags & KEY_COUNT ? " or u64" : "",
+        (void)snprintf(dst, 64, "%s%s%s%s%s", name, row->flags & KEY_SIGN ? " or i32" : "",
                        row->flags & KEY_PER_LAYER ? ", or array[" : "",
                        row->flags & KEY_PER_LAYER ? elem : "",
                        row->flags & KEY_PER_LAYER ? "]" : "");
@@ -131,7 +137,7 @@ int rule_nested(struct checker *c)
     for (uint32_t i = 0; i < c->g->n_kv; i++) {
         struct gguf_value v = gguf_value(c->g, &c->g->kv[i]);
         if (v.type == GGUF_ARRAY && v.elem == GGUF_ARRAY)
-            report(c, CHECK_WARNING, where_key(c->g, i, where),
+            report(c, CHECK_ERROR, where_key(c->g, i, where),
                    "an array of arrays: ggml refuses it");
     }
     return 0;
@@ -139,9 +145,27 @@ int rule_nested(struct checker *c)
 
 /* ---- required keys ---- */
 
+/* True if the model has no block_count, but that of an architecture by another name. */
+static bool is_other(const struct gguf *g, struct text *ret)
+{
+    static const char end[] = ".block_count";
+    if (fact_arch_key(g, end + 1) != UINT32_MAX)
+        return false;
+    for (uint32_t i = 0; i < g->n_kv; i++) {
+        size_t n = g->kv[i].key_len, tail = strlen(end);
+        *ret = (struct text){gguf_key(g, &g->kv[i]), n > tail ? n - tail : 0};
+        if (ret->len && memcmp(ret->at + ret->len, end, tail) == 0 && needs_know(*ret))
+            return true;
+    }
+    *ret = (struct text){"", 0};
+    return false;
+}
+
 int rule_architecture(struct checker *c)
 {
     struct text arch = fact_text(c->g, "general.architecture");
+    char shown[SHOW_MAX], others[SHOW_MAX];
+    struct text other = {"", 0};
     bool unusual = false, bad = arch.len == 0;
     if (!arch.at) {
         if (!fact_later_shard(c->g))
@@ -154,82 +178,62 @@ int rule_architecture(struct checker *c)
         unusual |= !plain;
         bad |= !plain && ch != '-' && ch != '_';
     }
+    if (is_other(c->g, &other) || arch.len == 0) {
+        report(c, CHECK_ERROR, "key 'general.architecture'",
+               other.len ? "is '%s', but the keys are those of '%s'" : "is empty%s%s",
+               show(shown, arch.at, arch.len), show(others, other.at, other.len));
+        return 0;
+    }
     /* "command-r", "gpt-oss": names with - and _ are in use, against the specification. */
-    if (unusual || bad)
+    if (bad || (unusual && !needs_know(arch)))
         report(c, bad ? CHECK_WARNING : CHECK_NOTE, "key 'general.architecture'",
                "the specification allows only a to z and 0 to 9");
+    else if (!needs_know(arch) && fact_is_model(c->g))
+        report(c, CHECK_NOTE, "key 'general.architecture'",
+               "'%s' is not known here: only general rules apply", show(shown, arch.at, arch.len));
     return 0;
 }
 
-/*
- * From the specification's chapters on architectures. Names in one string are alternatives: the
- * specification itself has two spellings. A "?" precedes keys that no converter writes and no
- * reader needs.
- */
-#define REQUIRED_MOST 9
-// clang-format off
-static const struct {
-    const char *arch;
-    const char *key[REQUIRED_MOST + 1];
-} required[] = {
-    {"llama",   {"context_length", "embedding_length", "block_count", "feed_forward_length",
-                 "rope.dimension_count", "attention.head_count",
-                 "attention.layer_norm_rms_epsilon"}},
-    {"mpt",     {"context_length", "embedding_length", "block_count", "attention.head_count",
-                 "attention.alibi_bias_max|attention.max_alibi_bias",
-                 "?attention.clip_kqv|attention.clamp_kqv", "attention.layer_norm_epsilon"}},
-    {"gptneox", {"context_length", "embedding_length", "block_count", "use_parallel_residual",
-                 "rope.dimension_count", "attention.head_count", "attention.layer_norm_epsilon"}},
-    {"gptj",    {"context_length", "embedding_length", "block_count", "rope.dimension_count",
-                 "attention.head_count", "attention.layer_norm_epsilon"}},
-    {"gpt2",    {"context_length", "embedding_length", "block_count", "attention.head_count",
-                 "attention.layer_norm_epsilon"}},
-    {"bloom",   {"context_length", "embedding_length", "block_count", "feed_forward_length",
-                 "attention.head_count", "attention.layer_norm_epsilon"}},
-    {"falcon",  {"context_length", "embedding_length", "block_count", "attention.head_count",
-                 "attention.head_count_kv", "?attention.use_norm",
-                 "attention.layer_norm_epsilon"}},
-    {"mamba",   {"context_length", "embedding_length", "block_count", "ssm.conv_kernel",
-                 "ssm.inner_size", "ssm.state_size", "ssm.time_step_rank",
-                 "attention.layer_norm_rms_epsilon"}},
-    {"rwkv",    {"architecture_version", "context_length", "block_count", "embedding_length",
-                 "feed_forward_length"}},
-    {"whisper", {"encoder.context_length", "encoder.embedding_length", "encoder.block_count",
-                 "encoder.mels_count", "encoder.attention.head_count", "decoder.context_length",
-                 "decoder.embedding_length", "decoder.block_count",
-                 "decoder.attention.head_count"}},
+/* From the specification's chapters, of architectures that llama.cpp does not load. */
+static const struct need_key specified[] = {
+    {"context_length", "gptj"},
+    {"embedding_length", "gptj rwkv"},
+    {"block_count", "gptj rwkv"},
+    {"rope.dimension_count", "gptj"},
+    {"attention.head_count", "gptj"},
+    {"attention.layer_norm_epsilon", "gptj"},
+    {"architecture_version", "rwkv"},
+    {"feed_forward_length", "rwkv"},
+    {"encoder.context_length", "whisper"},
+    {"encoder.embedding_length", "whisper"},
+    {"encoder.block_count", "whisper"},
+    {"encoder.mels_count", "whisper"},
+    {"encoder.attention.head_count", "whisper"},
+    {"decoder.context_length", "whisper"},
+    {"decoder.embedding_length", "whisper"},
+    {"decoder.block_count", "whisper"},
+    {"decoder.attention.head_count", "whisper"},
 };
-// clang-format on
 
-static bool has_one_of(const struct gguf *g, const char *names)
+static void require(struct checker *c, const struct need_key *row, size_t n, bool known)
 {
-    char name[80];
-    for (size_t n; *names; names += n + (names[n] == '|')) {
-        n = strcspn(names, "|");
-        (void)snprintf(name, sizeof(name), "%.*s", (int)n, names);
-        if (fact_arch_key(g, name) != UINT32_MAX)
-            return true;
+    char shown[SHOW_MAX];
+    struct text arch = fact_text(c->g, "general.architecture");
+    for (; n-- > 0; row++) {
+        bool but = row->archs[0] == '!';
+        if ((but ? known && !needs_list(row->archs, arch) : needs_list(row->archs, arch)) &&
+            fact_arch_key(c->g, row->key) == UINT32_MAX)
+            report(c, CHECK_ERROR, "metadata", "the required key %s.%s is missing",
+                   show(shown, arch.at, arch.len), row->key);
     }
-    return false;
-}
-
-static void require(struct checker *c, const char *arch, const char *key)
-{
-    bool soft = key[0] == '?';
-    if (!has_one_of(c->g, key + soft))
-        report(c, soft ? CHECK_WARNING : CHECK_ERROR, "metadata",
-               "the required key %s.%.*s is missing", arch, (int)strcspn(key + soft, "|"),
-               key + soft);
 }
 
 int rule_required(struct checker *c)
 {
-    struct text arch = fact_text(c->g, "general.architecture");
     if (fact_later_shard(c->g) || !fact_is_model(c->g))
         return 0;
-    for (size_t i = 0; i < COUNT(required); i++)
-        for (size_t k = 0; text_is(arch, required[i].arch) && required[i].key[k]; k++)
-            require(c, required[i].arch, required[i].key[k]);
+    require(c, need_keys, need_keys_len, needs_know(fact_text(c->g, "general.architecture")));
+    require(c, specified, COUNT(specified), false);
     return 0;
 }
 
@@ -254,7 +258,7 @@ int rule_split(struct checker *c)
     uint64_t no, count;
     if (fact_shard(c->g) && !fact_later_shard(c->g) &&
         gguf_find_key(c->g, tensors, strlen(tensors)) == UINT32_MAX)
-        report(c, CHECK_WARNING, "metadata",
+        report(c, CHECK_ERROR, "metadata",
                "the key split.tensors.count is missing: llama.cpp refuses the model");
     if (c->shards)
         return 0;

@@ -44,7 +44,7 @@ int rule_alignment(struct checker *c)
 int rule_order(struct checker *c)
 {
     if (c->g->anomalies & GGUF_ANOMALY_ORDER)
-        report(c, CHECK_WARNING, "data section",
+        report(c, CHECK_ERROR, "data section",
                "tensor data is not in the order of the tensor infos: ggml refuses it");
     return 0;
 }
@@ -97,7 +97,7 @@ static int gap(struct checker *c, uint64_t first, uint64_t last, const struct gg
     char where[WHERE_MAX];
     uint64_t padded;
     if (next && align_u64(first, c->g->alignment, &padded) && last > padded)
-        report(c, CHECK_WARNING, where_tensor(c->g, (uint32_t)(next - c->g->tensor), where),
+        report(c, CHECK_ERROR, where_tensor(c->g, (uint32_t)(next - c->g->tensor), where),
                "its data begins at byte %" PRIu64 ", %" PRIu64 " bytes late: ggml refuses gaps",
                last, last - padded);
     return 0;

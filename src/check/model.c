@@ -5,7 +5,7 @@
 
 #include "base/count.h"
 #include "model/facts.h"
-#include "check/rule.h"
+#include "check/needs.h"
 #include "gguf/keys.h"
 
 int rule_tokens(struct checker *c)
@@ -85,11 +85,22 @@ int rule_vocabulary(struct checker *c)
         if (i == UINT32_MAX || c->g->tensor[i].n_dims != 2)
             continue;
         uint64_t rows = gguf_dim(c->g, &c->g->tensor[i], 1);
-        if (rows != tokens)
-            report(c, CHECK_WARNING, where_tensor(c->g, i, where),
+        if (rows != tokens && !needs_apply(c->g))
+            report(c, CHECK_ERROR, where_tensor(c->g, i, where),
                    "%" PRIu64 " rows for %" PRIu64 " tokens", rows, tokens);
     }
     return 0;
+}
+
+uint64_t model_first_block(const struct gguf *g)
+{
+    uint64_t count, nextn;
+    static const char first[] = "blk.0.attn_norm.weight";
+    if (!fact_arch_uint(g, "block_count", &count) ||
+        !fact_arch_uint(g, "nextn_predict_layers", &nextn) || nextn == 0 || nextn >= count ||
+        gguf_find_tensor(g, first, strlen(first)) != UINT32_MAX)
+        return 0;
+    return count - nextn;
 }
 
 /* ---- heads ---- */
@@ -160,9 +171,60 @@ int rule_per_layer(struct checker *c)
         if (v.type != GGUF_ARRAY || v.count == blocks)
             continue;
         const struct key_row *row = key_find(gguf_key(c->g, kv), kv->key_len);
-        if (row && row->flags & KEY_PER_LAYER)
+        if (row && row->flags & KEY_PER_LAYER && row->elem != GGUF_F32)
             report(c, CHECK_ERROR, where_key(c->g, i, where),
                    "%" PRIu64 " elements for %" PRIu64 " blocks", v.count, blocks);
     }
+    return 0;
+}
+
+/* ---- values that readers refuse ---- */
+
+static void check_experts(struct checker *c)
+{
+    char where[WHERE_MAX];
+    uint64_t all = 0, used = 0, groups = 0;
+    (void)fact_arch_uint(c->g, "expert_count", &all);
+    if (fact_arch_uint(c->g, "expert_used_count", &used) && used > all)
+        report(c, CHECK_ERROR, where_key(c->g, fact_arch_key(c->g, "expert_used_count"), where),
+               "%" PRIu64 " of %" PRIu64 " experts", used, all);
+    if (fact_arch_uint(c->g, "expert_group_count", &groups) && groups && (all == 0 || all % groups))
+        report(c, CHECK_ERROR, where_key(c->g, fact_arch_key(c->g, "expert_group_count"), where),
+               "%" PRIu64 " groups of %" PRIu64 " experts", groups, all);
+}
+
+/* These architectures turn all of a head, as readers check. */
+static void check_turned(struct checker *c)
+{
+    static const char archs[] = "llama llama-embed deci falcon baichuan";
+    char where[WHERE_MAX];
+    uint64_t turned, heads, width, length = 0;
+    if (!needs_list(archs, fact_text(c->g, "general.architecture")) ||
+        !fact_arch_uint(c->g, "rope.dimension_count", &turned))
+        return;
+    if (!fact_arch_uint(c->g, "attention.key_length", &length) &&
+        fact_arch_uint(c->g, "attention.head_count", &heads) && heads &&
+        fact_arch_uint(c->g, "embedding_length", &width) && width % heads == 0)
+        length = width / heads;
+    if (length && turned != length)
+        report(c, CHECK_ERROR, where_key(c->g, fact_arch_key(c->g, "rope.dimension_count"), where),
+               "%" PRIu64 ", but a head has %" PRIu64, turned, length);
+}
+
+int rule_values(struct checker *c)
+{
+    char where[WHERE_MAX], shown[SHOW_MAX];
+    uint32_t key = fact_arch_key(c->g, "rope.scaling.type");
+    struct gguf_value v = {0};
+    if (!fact_is_model(c->g))
+        return 0;
+    if (key != UINT32_MAX)
+        v = gguf_value(c->g, &c->g->kv[key]);
+    struct text type = {(const char *)v.data, (size_t)v.len};
+    if (v.type == GGUF_STRING && !needs_list("none linear yarn longrope", type))
+        report(c, CHECK_ERROR, where_key(c->g, key, where), "'%s' is not a scaling that is known",
+               show(shown, type.at, type.len));
+    check_experts(c);
+    check_turned(c);
     return 0;
 }

@@ -53,6 +53,15 @@ int rule_known_name(struct checker *c);
 int rule_quantization(struct checker *c);
 int rule_blocks(struct checker *c);
 
+/* loads.c */
+int rule_tensors(struct checker *c);
+
+/* shape.c */
+int rule_shape(struct checker *c);
+
+/* tokenizer.c */
+int rule_tokenizer(struct checker *c);
+
 /* keys.c */
 int rule_key_syntax(struct checker *c);
 int rule_key_type(struct checker *c);
@@ -70,6 +79,9 @@ int rule_token_ids(struct checker *c);
 int rule_vocabulary(struct checker *c);
 int rule_heads(struct checker *c);
 int rule_per_layer(struct checker *c);
+/* The first block that the model has: not 0 of a file with nothing but blocks that predict tokens. */
+uint64_t model_first_block(const struct gguf *g);
+int rule_values(struct checker *c);
 
 /* name.c */
 int rule_size_label(struct checker *c);

@@ -9,7 +9,7 @@
 #include "base/count.h"
 #include "base/utf8.h"
 #include "model/facts.h"
-#include "check/rule.h"
+#include "check/needs.h"
 
 /* Lengths of names in bytes; ggml has room for 63 and a NUL. */
 enum { NAME_SPEC = 64, NAME_GGML = 63, DIMS_SPEC = 4 };
@@ -94,18 +94,6 @@ int rule_quantization(struct checker *c)
 
 /* ---- blocks ---- */
 
-/* The N of "blk.N.rest" and the place of the rest; false if the name has another form. */
-static bool block_of(const char *name, size_t n, uint64_t *number, size_t *rest)
-{
-    size_t i = 4;
-    if (n < 7 || memcmp(name, "blk.", 4) != 0)
-        return false;
-    for (*number = 0; i < n && i < 22 && name[i] >= '0' && name[i] <= '9'; i++)
-        *number = *number * 10 + (uint64_t)(name[i] - '0');
-    *rest = i + 1;
-    return i > 4 && i < n - 1 && name[i] == '.';
-}
-
 /* Mark each block that has a tensor. Returns the highest block, UINT64_MAX: no blocks. */
 static uint64_t mark_blocks(struct checker *c, uint64_t count, bool *seen, uint64_t room)
 {
@@ -114,11 +102,11 @@ static uint64_t mark_blocks(struct checker *c, uint64_t count, bool *seen, uint6
     size_t rest;
     for (uint32_t i = 0; i < c->g->n_tensors; i++) {
         const struct gguf_tensor *t = &c->g->tensor[i];
-        if (!block_of(gguf_name(c->g, t), t->name_len, &n, &rest))
+        if (!tensor_block(gguf_name(c->g, t), t->name_len, &n, &rest))
             continue;
         last = last == UINT64_MAX || n > last ? n : last;
         if (n >= count)
-            report(c, CHECK_WARNING, where_tensor(c->g, i, where),
+            report(c, CHECK_ERROR, where_tensor(c->g, i, where),
                    "belongs to block %" PRIu64 ", but block_count is %" PRIu64, n, count);
         if (n < room)
             seen[n] = true;
@@ -129,7 +117,7 @@ static uint64_t mark_blocks(struct checker *c, uint64_t count, bool *seen, uint6
 int rule_blocks(struct checker *c)
 {
     char where[WHERE_MAX];
-    uint64_t count, missing = 0, first = 0;
+    uint64_t count, missing = 0, first = 0, begin = model_first_block(c->g);
     if (!fact_arch_uint(c->g, "block_count", &count) || c->g->n_tensors == 0)
         return 0;
     uint64_t room = count < c->g->n_tensors ? count : c->g->n_tensors;
@@ -137,7 +125,7 @@ int rule_blocks(struct checker *c)
     if (!seen)
         return -ENOMEM;
     uint64_t last = mark_blocks(c, count, seen, room);
-    for (uint64_t i = room; i-- > 0;)
+    for (uint64_t i = room; i-- > begin;)
         if (!seen[i]) {
             missing++;
             first = i;
@@ -183,7 +171,7 @@ static bool is_known(const char *name, size_t n)
 {
     uint64_t block;
     size_t rest;
-    if (block_of(name, n, &block, &rest))
+    if (tensor_block(name, n, &block, &rest))
         return is_layer(name + rest, n - rest, block_layers, COUNT(block_layers));
     return is_layer(name, n, base_layers, COUNT(base_layers));
 }

@@ -16,6 +16,8 @@
 #define COUNT GGUF_U32, 0, KEY_COUNT
 #define COUNTS GGUF_U32, GGUF_I32, KEY_COUNT | KEY_PER_LAYER
 #define PATTERN GGUF_U32, GGUF_BOOL, KEY_PER_LAYER
+#define SIGN GGUF_U32, 0, KEY_SIGN
+#define FLOATS GGUF_F32, GGUF_F32, KEY_PER_LAYER
 #define STRS GGUF_ARRAY, GGUF_STRING, 0
 #define BOOLS GGUF_ARRAY, GGUF_BOOL, 0
 #define U8S GGUF_ARRAY, GGUF_U8, 0
@@ -69,7 +71,7 @@ const struct key_row key_table[] = {
     {"[arch].leading_dense_block_count", U32}, {"[arch].full_attention_interval", U32},
     {"[arch].embedding_length_out", U32}, {"[arch].embedding_length_per_layer_input", U32},
     {"[arch].features_length", U32}, {"[arch].pooling_type", U32},
-    {"[arch].decoder_start_token_id", U32}, {"[arch].decoder_block_count", U32},
+    {"[arch].decoder_start_token_id", SIGN}, {"[arch].decoder_block_count", U32},
     {"[arch].rescale_every_n_layers", U32}, {"[arch].time_mix_extra_dim", U32},
     {"[arch].time_decay_extra_dim", U32}, {"[arch].token_shift_count", U32},
     {"[arch].architecture_version", U32}, {"[arch].altup.active_idx", U32},
@@ -78,7 +80,24 @@ const struct key_row key_table[] = {
     {"[arch].attn_logit_softcapping", F32}, {"[arch].router_logit_softcapping", F32},
     {"[arch].final_logit_softcapping", F32}, {"[arch].residual_scale", F32},
     {"[arch].embedding_scale", F32}, {"[arch].activation_sparsity_scale", F32S},
-    {"[arch].swiglu_clamp_exp", F32S}, {"[arch].swiglu_clamp_shexp", F32S},
+    {"[arch].swiglu_clamp_exp", FLOATS}, {"[arch].swiglu_clamp_shexp", FLOATS},
+    {"[arch].hidden_activation", STR}, {"[arch].activation.situ_beta", F32},
+    {"[arch].activation.situ_linear_beta", F32}, {"[arch].expert_latent_length", U32},
+    {"[arch].dense_2_feat_in", U32}, {"[arch].dense_2_feat_out", U32},
+    {"[arch].dense_3_feat_in", U32}, {"[arch].dense_3_feat_out", U32},
+    {"[arch].deepstack_mapping", I32S}, {"[arch].hash_layer_count", U32},
+    {"[arch].num_loops", U32}, {"[arch].skip_loop_final_norm", BOOL}, {"[arch].block_size", U32},
+    {"[arch].selector_rank", U32}, {"[arch].selector_top_k", U32}, {"[arch].target_layers", I32S},
+    {"[arch].target_hidden_size", U32}, {"[arch].norm_before_fc", BOOL},
+    {"[arch].norm_before_residual", BOOL}, {"[arch].conv_group_size", U32},
+    {"[arch].conv_kernel_size", U32}, {"[arch].adapters.count", U32},
+    {"[arch].adapters.lora_rank", U32}, {"[arch].adapters.router_gain", F32},
+    {"[arch].adapters.token_ids_activate", I32S}, {"[arch].adapters.token_ids_substitute", I32S},
+    {"[arch].hyper_connection.count", U32}, {"[arch].hyper_connection.epsilon", F32},
+    {"[arch].hyper_connection.low_rank", U32}, {"[arch].hyper_connection.magnitude", F32},
+    {"[arch].hyper_connection.sinkhorn_iterations", U32}, {"[arch].hrm.h_cycles", U32},
+    {"[arch].hrm.l_cycles", U32}, {"[arch].hrm.layers_per_stack", U32},
+    {"[arch].hrm.prefix_lm", BOOL},
     /* Attention */
     {"[arch].attention.head_count", COUNTS}, {"[arch].attention.head_count_kv", COUNTS},
     {"[arch].attention.key_length", U32}, {"[arch].attention.value_length", U32},
@@ -92,6 +111,14 @@ const struct key_row key_table[] = {
     {"[arch].attention.gate_lora_rank", U32}, {"[arch].attention.relative_buckets_count", U32},
     {"[arch].attention.temperature_length", U32}, {"[arch].attention.indexer.head_count", U32},
     {"[arch].attention.indexer.key_length", U32}, {"[arch].attention.indexer.top_k", U32},
+    {"[arch].attention.indexer.block_size", U32},
+    {"[arch].attention.indexer.local_blocks", U32}, {"[arch].attention.indexer.types", PATTERN},
+    {"[arch].attention.key_length_mla_swa", U32}, {"[arch].attention.value_length_mla_swa", U32},
+    {"[arch].attention.kv_lora_rank_swa", U32}, {"[arch].attention.output_group_count", U32},
+    {"[arch].attention.output_lora_rank", U32}, {"[arch].attention.recurrent_layers", PATTERN},
+    {"[arch].attention.compress_ratios", I32S},
+    {"[arch].attention.compress_rope_freq_base", F32}, {"[arch].attention.value_scale", F32},
+    {"[arch].attn_res.block_size", U32},
     {"[arch].attention.sliding_window_pattern", PATTERN}, {"[arch].attention.max_alibi_bias", F32},
     {"[arch].attention.alibi_bias_max", F32}, {"[arch].attention.clamp_kqv", F32},
     {"[arch].attention.clip_kqv", F32}, {"[arch].attention.layer_norm_epsilon", F32},
@@ -112,7 +139,8 @@ const struct key_row key_table[] = {
     /* Recurrent, convolutional and other parts */
     {"[arch].ssm.conv_kernel", U32}, {"[arch].ssm.inner_size", U32}, {"[arch].ssm.state_size", U32},
     {"[arch].ssm.time_step_rank", U32}, {"[arch].ssm.group_count", U32},
-    {"[arch].ssm.dt_b_c_rms", BOOL}, {"[arch].kda.head_dim", U32}, {"[arch].wkv.head_size", U32},
+    {"[arch].ssm.dt_b_c_rms", BOOL}, {"[arch].kda.head_dim", U32}, {"[arch].kda.safe_gate", BOOL},
+    {"[arch].kda.gate_lower_bound", F32}, {"[arch].wkv.head_size", U32},
     {"[arch].posnet.embedding_length", U32}, {"[arch].posnet.block_count", U32},
     {"[arch].convnext.embedding_length", U32}, {"[arch].convnext.block_count", U32},
     {"[arch].shortconv.l_cache", U32}, {"[arch].classifier.output_labels", STRS},
@@ -139,7 +167,8 @@ const struct key_row key_table[] = {
     {"tokenizer.ggml.middle_token_id", U32}, {"tokenizer.ggml.add_bos_token", BOOL},
     {"tokenizer.ggml.add_eos_token", BOOL}, {"tokenizer.ggml.add_sep_token", BOOL},
     {"tokenizer.ggml.add_space_prefix", BOOL}, {"tokenizer.ggml.remove_extra_whitespaces", BOOL},
-    {"tokenizer.huggingface.json", STR}, {"tokenizer.rwkv.world", STR},
+    {"tokenizer.ggml.suppress_tokens", I32S}, {"tokenizer.ggml.normalizer.lowercase", BOOL},
+    {"tokenizer.ggml.normalizer.strip_accents", BOOL}, {"tokenizer.huggingface.json", STR}, {"tokenizer.rwkv.world", STR},
     {"tokenizer.chat_template", STR}, {"tokenizer.chat_template.{name}", STR},
     {"tokenizer.chat_templates", STRS},
     /* Split models */
@@ -149,7 +178,7 @@ const struct key_row key_table[] = {
     {"adapter.lora.alpha", F32}, {"adapter.alora.invocation_tokens", U32S},
     {"imatrix.chunk_count", U32}, {"imatrix.chunk_size", U32}, {"imatrix.datasets", STRS},
     {"quantize.imatrix.file", STR}, {"quantize.imatrix.dataset", STR},
-    {"quantize.imatrix.entries_count", I32}, {"quantize.imatrix.chunks_count", I32},
+    {"quantize.imatrix.entries_count", SIGN}, {"quantize.imatrix.chunks_count", SIGN},
     /* Vision and audio */
     {"clip.projector_type", STR}, {"clip.vision.projector_type", STR},
     {"clip.audio.projector_type", STR}, {"clip.has_vision_encoder", BOOL},
@@ -171,7 +200,7 @@ const struct key_row key_table[] = {
     {"clip.audio.block_count", U32}, {"clip.audio.subsampling_factor", U32},
     {"clip.audio.attention.head_count", U32}, {"clip.audio.projector.stack_factor", U32},
     {"clip.audio.attention.layer_norm_epsilon", F32}, {"diffusion.shift_logits", BOOL},
-    {"xielu.alpha_p", F32S}, {"xielu.alpha_n", F32S}, {"xielu.beta", F32S}, {"xielu.eps", F32S},
+    {"xielu.alpha_p", FLOATS}, {"xielu.alpha_n", FLOATS}, {"xielu.beta", FLOATS}, {"xielu.eps", FLOATS},
 };
 // clang-format on
 
@@ -253,15 +282,15 @@ static bool is_integer(uint32_t type)
 /* Writers and readers mix the integer types of per-layer arrays. */
 static bool elem_fits(const struct key_row *row, uint32_t elem)
 {
-    return elem == row->elem ||
-           ((row->flags & KEY_PER_LAYER) && is_integer(row->elem) && is_integer(elem));
+    bool number = is_integer(row->elem) || row->elem == GGUF_BOOL;
+    return elem == row->elem || ((row->flags & KEY_PER_LAYER) && number && is_integer(elem));
 }
 
 bool key_type_fits(const struct key_row *row, uint32_t type, uint32_t elem)
 {
     if (type == GGUF_ARRAY)
         return (row->type == GGUF_ARRAY || (row->flags & KEY_PER_LAYER)) && elem_fits(row, elem);
-    return type == row->type || ((row->flags & KEY_COUNT) && type == GGUF_U64);
+    return type == row->type || ((row->flags & KEY_SIGN) && type == GGUF_I32);
 }
 
 static bool is_lower_snake(char c)

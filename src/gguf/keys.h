@@ -22,8 +22,9 @@
 #define KEY_SPLIT_PREFIX "split."
 
 enum key_flags {
-    KEY_COUNT = 1 << 0,     /* u32, or u64 where it needs to be */
+    KEY_COUNT = 1 << 0,     /* u32; a new one that needs more is u64, which readers refuse */
     KEY_PER_LAYER = 1 << 1, /* one value, or an array (of elem) with one for each layer */
+    KEY_SIGN = 1 << 2,      /* u32 and i32 are both in use */
 };
 
 struct key_row {

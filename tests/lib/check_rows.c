@@ -5,7 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { F32 = 0, Q4_0 = 2, TOKENS = 4, WIDTH = 32, NO_SUCH = 9999 };
+#include "base/count.h"
+
+enum { F32 = 0, Q4_0 = 2, TOKENS = 4, WIDTH = 32, INNER = 2, NO_SUCH = 9999 };
 
 /* ---- the good model ---- */
 
@@ -36,10 +38,12 @@ static const struct {
     {"llama.context_length", NULL, 64, NULL},
     {"llama.embedding_length", NULL, WIDTH, NULL},
     {"llama.block_count", NULL, 1, NULL},
-    {"llama.feed_forward_length", NULL, 64, NULL},
+    {"llama.feed_forward_length", NULL, INNER, NULL},
     {"llama.rope.dimension_count", NULL, 8, NULL},
     {"llama.attention.head_count", NULL, 4, NULL},
+    {"llama.attention.head_count_kv", NULL, 2, NULL},
     {"llama.attention.layer_norm_rms_epsilon", NULL, 0, put_rms},
+    {"tokenizer.ggml.model", "llama", 0, NULL},
     {"tokenizer.ggml.tokens", NULL, 0, put_vocabulary},
     {"tokenizer.ggml.bos_token_id", NULL, 1, NULL},
 };
@@ -58,11 +62,37 @@ void check_put_keys(struct build *b, const char *without)
     }
 }
 
-void check_put_tensors(struct build *b)
+static void put_f32(struct build *b, const char *without, const char *name, uint64_t x, uint64_t y)
 {
-    build_tensor(b, "token_embd.weight", F32, (uint64_t[]){WIDTH, TOKENS}, 2, NULL,
-                 4 * WIDTH * TOKENS);
-    build_tensor(b, "blk.0.attn_q.weight", Q4_0, (uint64_t[]){WIDTH, WIDTH}, 2, NULL, 18 * WIDTH);
+    static const uint8_t zeros[4 * WIDTH * WIDTH];
+    if (!without || strcmp(name, without) != 0)
+        build_tensor(b, name, F32, (uint64_t[]){x, y}, y ? 2 : 1, zeros, 4 * x * (y ? y : 1));
+}
+
+static void put_block(struct build *b, const char *without, int number)
+{
+    static const struct {
+        const char *name;
+        uint64_t x, y;
+    } rows[] = {
+        {"attn_norm", WIDTH, 0},  {"attn_k", WIDTH, WIDTH / 2},  {"attn_v", WIDTH, WIDTH / 2},
+        {"ffn_norm", WIDTH, 0},   {"attn_output", WIDTH, WIDTH}, {"ffn_gate", WIDTH, INNER},
+        {"ffn_up", WIDTH, INNER}, {"ffn_down", INNER, WIDTH},
+    };
+    char name[64];
+    (void)snprintf(name, sizeof(name), "blk.%d.attn_q.weight", number);
+    build_tensor(b, name, Q4_0, (uint64_t[]){WIDTH, WIDTH}, 2, NULL, 18 * WIDTH);
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        (void)snprintf(name, sizeof(name), "blk.%d.%s.weight", number, rows[i].name);
+        put_f32(b, without, name, rows[i].x, rows[i].y);
+    }
+}
+
+void check_put_tensors(struct build *b, const char *without)
+{
+    put_f32(b, without, "token_embd.weight", WIDTH, TOKENS);
+    put_f32(b, without, "output_norm.weight", WIDTH, 0);
+    put_block(b, without, 0);
 }
 
 /* ---- what breaks a rule ---- */
@@ -79,13 +109,13 @@ static void trailing(struct build *b)
 
 static void no_tail(struct build *b)
 {
-    small_tensor(b, "output.bias");
+    small_tensor(b, "extra.bias");
     b->no_tail = true;
 }
 
 static void dirty(struct build *b)
 {
-    small_tensor(b, "output.bias");
+    small_tensor(b, "extra.bias");
     b->pad_byte = 1;
 }
 
@@ -95,15 +125,18 @@ static void align_4(struct build *b)
     build_u32(b, "general.alignment", 4);
 }
 
+/* Bytes of the good model's data. */
+enum { DATA = 10432 };
+
 static void gap(struct build *b)
 {
-    build_tensor_at(b, "output.bias", F32, (uint64_t[]){8}, 1, 2048, NULL, 32);
+    build_tensor_at(b, "extra.bias", F32, (uint64_t[]){8}, 1, DATA + 960, NULL, 32);
 }
 
 static void swapped(struct build *b)
 {
-    build_tensor_at(b, "output.bias", F32, (uint64_t[]){8}, 1, 1120, NULL, 32);
-    build_tensor_at(b, "output.weight", F32, (uint64_t[]){8}, 1, 1088, NULL, 32);
+    build_tensor_at(b, "extra.bias", F32, (uint64_t[]){8}, 1, DATA + 32, NULL, 32);
+    build_tensor_at(b, "extra.weight", F32, (uint64_t[]){8}, 1, DATA, NULL, 32);
 }
 
 static void long_name(struct build *b)
@@ -122,17 +155,17 @@ static void ggml_name(struct build *b)
 
 static void five_dims(struct build *b)
 {
-    build_tensor(b, "output.bias", F32, (uint64_t[]){3, 1, 1, 1, 1}, 5, NULL, 12);
+    build_tensor(b, "extra.bias", F32, (uint64_t[]){3, 1, 1, 1, 1}, 5, NULL, 12);
 }
 
 static void unknown_type(struct build *b)
 {
-    build_tensor(b, "output.bias", NO_SUCH, (uint64_t[]){3}, 1, NULL, 32);
+    build_tensor(b, "extra.bias", NO_SUCH, (uint64_t[]){3}, 1, NULL, 32);
 }
 
 static void gone_type(struct build *b)
 {
-    build_tensor(b, "output.bias", 4, (uint64_t[]){32}, 1, NULL, 32);
+    build_tensor(b, "extra.bias", 4, (uint64_t[]){32}, 1, NULL, 32);
 }
 
 static void upper_key(struct build *b)
@@ -183,7 +216,8 @@ static void odd_architecture(struct build *b)
 
 static void dash_architecture(struct build *b)
 {
-    build_str(b, "general.architecture", "command-r");
+    build_str(b, "general.architecture", "llama-x");
+    build_u32(b, "llama-x.block_count", 1);
 }
 
 static void half_split(struct build *b)
@@ -239,7 +273,7 @@ static void other_vocabulary(struct build *b)
 
 static void output_of(struct build *b, uint64_t rows)
 {
-    build_tensor(b, "output.weight", F32, (uint64_t[]){8, rows}, 2, NULL, 4 * 8 * rows);
+    put_f32(b, NULL, "output.weight", WIDTH, rows);
 }
 
 static void short_output(struct build *b)
@@ -252,14 +286,14 @@ static void whole_output(struct build *b)
     output_of(b, TOKENS);
 }
 
-static void five_heads(struct build *b)
+static void six_heads(struct build *b)
 {
-    build_u32(b, "llama.attention.head_count", 5);
+    build_u32(b, "llama.attention.head_count", 6);
 }
 
-static void five_long_heads(struct build *b)
+static void six_long_heads(struct build *b)
 {
-    five_heads(b);
+    six_heads(b);
     build_u32(b, "llama.attention.key_length", 8);
 }
 
@@ -272,7 +306,7 @@ static void put_lengths(struct build *b, uint32_t n)
 {
     build_array(b, "llama.feed_forward_length", GGUF_I32, n);
     for (uint32_t i = 0; i < n; i++)
-        build_item_num(b, GGUF_I32, 64);
+        build_item_num(b, GGUF_I32, INNER);
 }
 
 static void one_length(struct build *b)
@@ -292,17 +326,17 @@ static void two_blocks(struct build *b)
 
 static void many_blocks(struct build *b)
 {
-    build_num(b, "llama.block_count", GGUF_U64, UINT64_MAX);
+    build_u32(b, "llama.block_count", UINT32_MAX);
 }
 
 static void second_block(struct build *b)
 {
-    small_tensor(b, "blk.1.attn_norm.weight");
+    put_block(b, NULL, 1);
 }
 
 static void own_name(struct build *b)
 {
-    small_tensor(b, "rope_freqs.weight");
+    put_f32(b, NULL, "rope_freqs.weight", 4, 0);
 }
 
 static void wrong_label(struct build *b)
@@ -312,7 +346,81 @@ static void wrong_label(struct build *b)
 
 static void right_label(struct build *b)
 {
-    build_str(b, "general.size_label", "1K");
+    build_str(b, "general.size_label", "3.5K");
+}
+
+static void other_tokenizer(struct build *b)
+{
+    build_str(b, "tokenizer.ggml.model", "foo");
+}
+
+static void put_bpe(struct build *b, const char *pre)
+{
+    build_str(b, "tokenizer.ggml.model", "gpt2");
+    build_str(b, "tokenizer.ggml.pre", pre);
+}
+
+static void no_merges(struct build *b)
+{
+    put_bpe(b, "llama-bpe");
+}
+
+static void put_merges(struct build *b)
+{
+    build_array(b, "tokenizer.ggml.merges", GGUF_STRING, 1);
+    build_item_str(b, "a b");
+}
+
+static void with_merges(struct build *b)
+{
+    no_merges(b);
+    put_merges(b);
+}
+
+static void other_pre(struct build *b)
+{
+    put_bpe(b, "foo");
+    put_merges(b);
+}
+
+static void same_tokens(struct build *b)
+{
+    build_array(b, "tokenizer.ggml.tokens", GGUF_STRING, TOKENS);
+    for (int i = 0; i < TOKENS; i++)
+        build_item_str(b, (const char *[]){"<unk>", "a", "</s>", "a"}[i]);
+}
+
+static void wide_embedding(struct build *b)
+{
+    build_u32(b, "llama.embedding_length", 2 * WIDTH);
+    build_u32(b, "llama.attention.key_length", 8);
+    build_u32(b, "llama.attention.value_length", 8);
+}
+
+static void no_scaling(struct build *b)
+{
+    build_str(b, "llama.rope.scaling.type", "foo");
+}
+
+static void yarn(struct build *b)
+{
+    build_str(b, "llama.rope.scaling.type", "yarn");
+}
+
+static void few_experts(struct build *b)
+{
+    build_u32(b, "llama.expert_used_count", 2);
+}
+
+static void half_turned(struct build *b)
+{
+    build_u32(b, "llama.rope.dimension_count", 4);
+}
+
+static void signed_counts(struct build *b)
+{
+    build_num(b, "quantize.imatrix.entries_count", GGUF_I32, 1);
+    build_num(b, "quantize.imatrix.chunks_count", GGUF_U32, 1);
 }
 
 static void other_version(struct build *b)
@@ -348,8 +456,8 @@ static void align_64(struct build *b)
 
 static void padded(struct build *b)
 {
-    small_tensor(b, "output.bias");
-    small_tensor(b, "output_norm.weight");
+    small_tensor(b, "extra.bias");
+    small_tensor(b, "extra.weight");
 }
 
 static void longest_name(struct build *b)
@@ -361,12 +469,12 @@ static void longest_name(struct build *b)
 
 static void four_dims(struct build *b)
 {
-    build_tensor(b, "output.bias", F32, (uint64_t[]){3, 1, 1, 1}, 4, NULL, 12);
+    build_tensor(b, "extra.bias", F32, (uint64_t[]){3, 1, 1, 1}, 4, NULL, 12);
 }
 
 static void last_type(struct build *b)
 {
-    build_tensor(b, "output.bias", 42, (uint64_t[]){64}, 1, NULL, 18); /* Q2_0 */
+    build_tensor(b, "extra.bias", 42, (uint64_t[]){64}, 1, NULL, 18); /* Q2_0 */
 }
 
 static void snake_key(struct build *b)
@@ -415,10 +523,13 @@ static void both_blocks(struct build *b)
 
 /* ---- the table ---- */
 
+/* A name that says nothing. */
+#define HASH "sha256-0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
 // clang-format off
 const struct check_row check_rows[] = {
     {.keeps = " missing version order trailing tail key-type architecture required"
-              " quantization-version tensor-known "},
+              " quantization-version tensor-known tensor-missing "},
     {.keeps = " alignment ", .add = align_64},
     {.keeps = " gaps padding ", .add = padded},
     {.keeps = " tensor-name ", .add = longest_name},
@@ -430,14 +541,14 @@ const struct check_row check_rows[] = {
     {.keeps = " nested ", .add = flat},
     {.keeps = " tokenizer-arrays ", .add = all_scores},
     {.keeps = " vocabulary ", .add = same_vocabulary},
-    {.keeps = " heads ", .add = two_kv_heads},
-    {.keeps = " blocks ", .without = "llama.block_count", .add = both_blocks},
+    {.keeps = " heads ", .without = "llama.attention.head_count_kv", .add = two_kv_heads},
+    {.keeps = " blocks ", .without = "llama.block_count", .add = both_blocks, .file = HASH},
     {"missing", CHECK_ERROR, .cut = 40},
     {"version", CHECK_WARNING, .version = 1}, {.version = 2},
     {"version", CHECK_NOTE, .big = true},
     {"alignment", CHECK_WARNING, .add = align_4},
-    {"order", CHECK_WARNING, .add = swapped},
-    {"gaps", CHECK_WARNING, .add = gap},
+    {"order", CHECK_ERROR, .add = swapped},
+    {"gaps", CHECK_ERROR, .add = gap},
     {"tail", CHECK_WARNING, .add = no_tail},
     {"trailing", CHECK_WARNING, .add = trailing},
     {"padding", CHECK_WARNING, .add = dirty},
@@ -450,12 +561,13 @@ const struct check_row check_rows[] = {
     {"key-syntax", CHECK_ERROR, .add = no_key},
     {"key-type", CHECK_ERROR, .add = wrong_type},
     {"key-type", CHECK_ERROR, .without = "general.file_type", .add = wide_number},
-    {NULL, 0, .without = "llama.context_length", .add = wide_count},
+    {"key-type", CHECK_ERROR, .without = "llama.context_length", .add = wide_count},
+    {.add = signed_counts},
     {"utf8", CHECK_WARNING, .add = not_utf8},
     {"bool", CHECK_WARNING, .add = odd_bool},
-    {"nested", CHECK_WARNING, .add = nested},
+    {"nested", CHECK_ERROR, .add = nested},
     {"architecture", CHECK_ERROR, .without = "general.architecture"},
-    {"architecture", CHECK_WARNING, .without = "general.architecture", .add = odd_architecture},
+    {"architecture", CHECK_ERROR, .without = "general.architecture", .add = odd_architecture},
     {"architecture", CHECK_NOTE, .without = "general.architecture", .add = dash_architecture},
     {"required", CHECK_ERROR, .without = "llama.context_length"},
     {"required", CHECK_ERROR, .without = "llama.attention.layer_norm_rms_epsilon"},
@@ -463,32 +575,44 @@ const struct check_row check_rows[] = {
     {"split", CHECK_ERROR, .add = half_split},
     {"split", CHECK_ERROR, .add = far_split},
     {"split", CHECK_ERROR, .add = part_of_two},
-    {"split", CHECK_ERROR, .add = part_of_two, .file = "Tiny-1K-v1.0-Q4_0-00001-of-00002.gguf"},
-    {"split", CHECK_WARNING, .add = first_of_two, .file = "Tiny-1K-v1.0-Q4_0-00001-of-00002.gguf"},
-    {.keeps = " split ", .add = first_with_total, .file = "Tiny-1K-v1.0-Q4_0-00001-of-00002.gguf"},
-    {.add = part_of_two, .file = "Tiny-1K-v1.0-Q4_0-00002-of-00002.gguf"},
+    {"split", CHECK_ERROR, .add = part_of_two, .file = "Tiny-3.5K-v1.0-Q4_0-00001-of-00002.gguf"},
+    {"split", CHECK_ERROR, .add = first_of_two, .file = "Tiny-3.5K-v1.0-Q4_0-00001-of-00002.gguf"},
+    {.keeps = " split ", .add = first_with_total, .file = "Tiny-3.5K-v1.0-Q4_0-00001-of-00002.gguf"},
+    {.add = part_of_two, .file = "Tiny-3.5K-v1.0-Q4_0-00002-of-00002.gguf"},
     {"tokenizer-arrays", CHECK_ERROR, .add = few_scores},
     {"token-types", CHECK_WARNING, .add = odd_token_type}, {.keeps = " token-types ", .add = token_types},
     {"token-ids", CHECK_ERROR, .add = far_token}, {.keeps = " token-ids ", .add = last_token},
     {"vocabulary", CHECK_WARNING, .add = other_vocabulary},
-    {"vocabulary", CHECK_WARNING, .add = short_output}, {.keeps = " vocabulary ", .add = whole_output},
-    {"heads", CHECK_ERROR, .without = "llama.attention.head_count", .add = five_heads},
-    {NULL, 0, .without = "llama.attention.head_count", .add = five_long_heads},
-    {"heads", CHECK_ERROR, .add = three_kv_heads},
+    {"tokenizer", CHECK_ERROR, .without = "tokenizer.ggml.model"},
+    {"tokenizer", CHECK_ERROR, .without = "tokenizer.ggml.model", .add = other_tokenizer},
+    {"tokenizer", CHECK_ERROR, .without = "tokenizer.ggml.model", .add = no_merges},
+    {"tokenizer", CHECK_ERROR, .without = "tokenizer.ggml.model", .add = other_pre},
+    {"tokenizer", CHECK_ERROR, .without = "tokenizer.ggml.tokens", .add = same_tokens},
+    {.keeps = " tokenizer ", .without = "tokenizer.ggml.model", .add = with_merges},
+    {"tensor-missing", CHECK_ERROR, .lacks = "output_norm.weight"},
+    {"tensor-missing", CHECK_ERROR, .lacks = "blk.0.attn_v.weight"},
+    {"tensor-shape", CHECK_ERROR, .add = short_output}, {.keeps = " tensor-shape ", .add = whole_output},
+    {"tensor-shape", CHECK_ERROR, .without = "llama.embedding_length", .add = wide_embedding},
+    {"key-value", CHECK_ERROR, .add = no_scaling}, {.keeps = " key-value ", .add = yarn},
+    {"key-value", CHECK_ERROR, .add = few_experts},
+    {"key-value", CHECK_ERROR, .without = "llama.rope.dimension_count", .add = half_turned},
+    {"heads", CHECK_ERROR, .bare = true, .file = HASH, .without = "llama.attention.head_count", .add = six_heads},
+    {NULL, 0, .bare = true, .file = HASH, .without = "llama.attention.head_count", .add = six_long_heads},
+    {"heads", CHECK_ERROR, .bare = true, .file = HASH, .without = "llama.attention.head_count_kv", .add = three_kv_heads},
     {"per-layer", CHECK_ERROR, .without = "llama.feed_forward_length", .add = two_lengths},
     {.keeps = " per-layer ", .without = "llama.feed_forward_length", .add = one_length},
     {"blocks", CHECK_ERROR, .without = "llama.block_count", .add = two_blocks},
     {"blocks", CHECK_ERROR, .without = "llama.block_count", .add = many_blocks},
-    {"blocks", CHECK_WARNING, .add = second_block},
+    {"blocks", CHECK_ERROR, .add = second_block, .file = HASH},
     {"tensor-known", CHECK_NOTE, .add = own_name},
     {"size-label", CHECK_WARNING, .add = wrong_label}, {.keeps = " size-label ", .add = right_label},
     {"file-name", CHECK_WARNING, .file = "model.gguf"},
     {"file-name", CHECK_WARNING, .file = "Tiny-7B-v1.0-Q4_0.gguf"},
-    {"file-name", CHECK_WARNING, .file = "Tiny-1K-v1.0-Q5_0.gguf"},
-    {"file-name", CHECK_WARNING, .file = "Tiny-1K-v1.0-Q4_0-00001-of-00002.gguf"},
+    {"file-name", CHECK_WARNING, .file = "Tiny-3.5K-v1.0-Q5_0.gguf"},
+    {"file-name", CHECK_WARNING, .file = "Tiny-3.5K-v1.0-Q4_0-00001-of-00002.gguf"},
     {"file-name", CHECK_WARNING, .without = "general.version", .add = other_version},
-    {.keeps = " file-name ", .file = "Tiny-1K-Chat-v1.0.gguf"},
-    {.file = "sha256-0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"},
+    {.keeps = " file-name ", .file = "Tiny-3.5K-Chat-v1.0.gguf"},
+    {.file = HASH},
 };
 // clang-format on
 

@@ -4,7 +4,7 @@ import ggufmodel as gguf
 from ggufmodel import Tensor, Value, array
 
 F32, Q8_0 = 0, 8
-NAME = 'Tiny-1K-v1.0-Q8_0.gguf'
+NAME = 'Tiny-3.5K-v1.0-Q8_0.gguf'
 
 
 def text(value):
@@ -21,17 +21,27 @@ def keys(**changed):
         'general.architecture': text('llama'), 'general.name': text('Tiny'),
         'general.file_type': u32(7), 'general.quantization_version': u32(2),
         'llama.context_length': u32(64), 'llama.embedding_length': u32(32),
-        'llama.block_count': u32(1), 'llama.feed_forward_length': u32(64),
+        'llama.block_count': u32(1), 'llama.feed_forward_length': u32(2),
         'llama.rope.dimension_count': u32(8), 'llama.attention.head_count': u32(4),
+        'llama.attention.head_count_kv': u32(2),
         'llama.attention.layer_norm_rms_epsilon': Value('f32', 1e-5),
+        'tokenizer.ggml.model': text('llama'),
         'tokenizer.ggml.tokens': array('string', [b'a', b'b', b'c', b'd']),
     }
     all_keys.update({key.replace('__', '.'): value for key, value in changed.items()})
     return [(key.encode(), value) for key, value in all_keys.items() if value]
 
 
+def f32(name, *dims):
+    return Tensor(name.encode() + b'.weight', F32, dims, bytes(gguf.nbytes(F32, dims)))
+
+
 def tensors(q8=bytes(34 * 32)):
-    return [Tensor(b'token_embd.weight', F32, (32, 4), bytes(512)),
+    """The embedding first, and last what is quantised."""
+    block = [f32('blk.0.' + name, *dims) for name, dims in {
+        'attn_norm': (32,), 'attn_k': (32, 16), 'attn_v': (32, 16), 'attn_output': (32, 32), 'ffn_norm': (32,),
+        'ffn_gate': (32, 2), 'ffn_up': (32, 2), 'ffn_down': (2, 32)}.items()]
+    return [f32('token_embd', 32, 4), f32('output_norm', 32), *block,
             Tensor(b'blk.0.attn_q.weight', Q8_0, (32, 32), q8)]
 
 

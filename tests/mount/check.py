@@ -41,7 +41,7 @@ class Check(unittest.TestCase):
         self.finds(0, data=image(), option='--check=full')
 
     def test_note_is_clean(self):
-        extra = tensors() + [Tensor(b'rope_freqs.weight', F32, (3,), bytes(12))]
+        extra = tensors() + [Tensor(b'rope_freqs.weight', F32, (4,), bytes(16))]
         self.finds(0, 'note: ', "(tensor 'rope_freqs.weight')", data=gguf.encode(keys(), extra))
 
     def test_findings(self):
@@ -51,7 +51,7 @@ class Check(unittest.TestCase):
                    data=image(general__file_type=Value('u64', 7)))
         self.finds(1, 'error: the required key llama.context_length is missing (metadata)',
                    data=image(llama__context_length=None))
-        self.finds(0, 'warning: ', 'the name would be Tiny-1.2K-v1.0-Q8_0.gguf',
+        self.finds(0, 'warning: ', 'the name would be Tiny-3.5K-v1.0-Q8_0.gguf',
                    '(file name)', data=image(), name='model.gguf')
 
     def test_unusable(self):
@@ -67,7 +67,7 @@ class Check(unittest.TestCase):
         struct.pack_into('<Q', data, where, 8)
         done = check('--check', self.file(bytes(data)))
         self.assertEqual(done.returncode, 2)
-        self.assertIn('8 is not a multiple of the alignment of 32 (tensor 1 ', done.out)
+        self.assertIn('8 is not a multiple of the alignment of 32 (tensor 10 ', done.out)
         self.assertIn('inside that of tensor 0', done.out)
         self.assertIn('llama.context_length is missing', done.out)
 
@@ -89,8 +89,8 @@ class Check(unittest.TestCase):
         done = check('--check', '--strict', warned)
         self.assertEqual((done.returncode, done.out), (1, check('--check', warned).out))
         self.assertEqual(check('--check=full', '--strict', '--json', warned).returncode, 1)
-        noted = self.file(gguf.encode(keys(), tensors() + [Tensor(b'rope_freqs.weight', F32, (3,),
-                                                                  bytes(12))]))
+        noted = self.file(gguf.encode(keys(), tensors() + [Tensor(b'rope_freqs.weight', F32, (4,),
+                                                                  bytes(16))]))
         self.assertEqual(check('--check', '--strict', noted).returncode, 0)
 
     def test_ignore(self):
@@ -136,7 +136,7 @@ class Check(unittest.TestCase):
     def test_endless_hole(self):
         """A sparse file has a terabyte between its tensors: nobody reads all of it."""
         gap, data = 1 << 40, image()
-        start, begin = (tensor.offset for tensor in gguf.read(data).tensors)
+        start, begin = (gguf.read(data).tensors[i].offset for i in (0, -1))
         at = data.rindex(struct.pack('<Q', begin - start), 0, start)
         model = self.file(data[:at] + struct.pack('<Q', begin - start + gap) + data[at + 8:begin])
         try:
@@ -207,7 +207,7 @@ class Check(unittest.TestCase):
         """Models of stores by the names that people know, findings too; broken ones beside whole."""
         odd, commit, digest = image(llama__context_length=None), 40 * '1', 64 * 'a'
         hub, library = 'hub/models--org--name', 'o/manifests/registry.ollama.ai/library/'
-        top = self.tree(f'{hub}/snapshots/{commit}/Tiny-1K-v1.0-Q8_0.gguf', f'{hub}/snapshots/x/no.gguf',
+        top = self.tree(f'{hub}/snapshots/{commit}/Tiny-3.5K-v1.0-Q8_0.gguf', f'{hub}/snapshots/x/no.gguf',
                         f'o/blobs/sha256-{digest}', data=odd)
         for path, text in ((f'{hub}/refs/main', commit), (library + 'broken/1', '[]'),
                            (library + 'tiny/1k', json.dumps({'schemaVersion': 2, 'layers': [
@@ -218,15 +218,15 @@ class Check(unittest.TestCase):
         done = check('--check', top)
         self.assertEqual(done.returncode, 2)
         missing = ': error: the required key llama.context_length is missing (metadata)\n'
-        self.assertEqual(done.out, f'{top}/hub/org/name/Tiny-1K-v1.0-Q8_0.gguf' + missing
+        self.assertEqual(done.out, f'{top}/hub/org/name/Tiny-3.5K-v1.0-Q8_0.gguf' + missing
                          + f'{top}/o/broken:1: error: manifest: is not a manifest: no JSON object '
                          f'(store)\n{top}/o/tiny:1k/model' + missing)
         self.assertEqual(self.files(top, status=2),
-                         [f'{top}/{name}' for name in ('hub/org/name/Tiny-1K-v1.0-Q8_0.gguf',
+                         [f'{top}/{name}' for name in ('hub/org/name/Tiny-3.5K-v1.0-Q8_0.gguf',
                                                        'o/broken:1', 'o/tiny:1k/model')])
         shown = run(GGUFS, '--info', top).out.splitlines()
         self.assertEqual([line.split()[0] for line in shown[1:]],
-                         [f'{top}/hub/org/name/Tiny-1K-v1.0-Q8_0.gguf', f'{top}/o/broken:1',
+                         [f'{top}/hub/org/name/Tiny-3.5K-v1.0-Q8_0.gguf', f'{top}/o/broken:1',
                           f'{top}/o/tiny:1k/model'])
 
     def test_link_into_a_mount(self):
@@ -295,7 +295,7 @@ class Check(unittest.TestCase):
         good, bad = json.loads(done.out)
         self.assertEqual(good['result'], 'clean')
         self.assertEqual(good['findings'], [])
-        self.assertEqual(good['name'], {'BaseName': 'Tiny', 'SizeLabel': '1K', 'Version': 'v1.0',
+        self.assertEqual(good['name'], {'BaseName': 'Tiny', 'SizeLabel': '3.5K', 'Version': 'v1.0',
                                         'Encoding': 'Q8_0'})
         self.assertEqual(bad['result'], 'findings')
         self.assertIsNone(bad['name'])

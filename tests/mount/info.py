@@ -174,7 +174,7 @@ class Command(unittest.TestCase):
         head, a, bad, none, other = done.out.splitlines()
         self.assertEqual(head.split(), ['MODEL', 'ARCHITECTURE', 'PARAMETERS', 'SIZE', 'TYPE',
                                         'CONTEXT', 'NAME'])
-        self.assertEqual(a.split(), [top + '/a.gguf', 'llama', '1.2K', '2.2', 'KiB', 'Q8_0', '64',
+        self.assertEqual(a.split(), [top + '/a.gguf', 'llama', '3.5K', '11.9', 'KiB', 'Q8_0', '64',
                                      'Tiny'])
         self.assertTrue(bad.startswith(top + '/bad.gguf'), bad)
         self.assertIn('  error: magic at byte 0: this is a zip archive', bad)
@@ -195,10 +195,10 @@ class Command(unittest.TestCase):
             'embedding', 'heads', 'vocabulary', 'file_name', 'version', 'byte_order', 'tensors',
             'alignment')},
                          {'file': top + '/a.gguf', 'name': 'Tiny', 'architecture': 'llama',
-                          'parameters': 1152, 'size': size, 'context_length': 64, 'layers': 1,
+                          'parameters': 3488, 'size': size, 'context_length': 64, 'layers': 1,
                           'embedding': 32, 'heads': 4, 'vocabulary': 4, 'file_name': None,
-                          'version': 3, 'byte_order': 'little', 'tensors': 2, 'alignment': 32})
-        self.assertEqual([row['type'] for row in a['types']], ['Q8_0', 'F32'])
+                          'version': 3, 'byte_order': 'little', 'tensors': 11, 'alignment': 32})
+        self.assertEqual([row['type'] for row in a['types']], ['F32', 'Q8_0'])
         self.assertEqual(set(bad), {'file', 'error'})
         one = info('--json', top + '/a.gguf')
         self.assertEqual((one.returncode, json.loads(one.out)), (0, [a]))

@@ -15,14 +15,14 @@ import mountlib
 from ggufmodel import Tensor, Value
 from mountlib import GGUFS, Mount, Refused, run
 
-STEM = 'Tiny-1K-v1.0-Q8_0'
+STEM = 'Tiny-3.5K-v1.0-Q8_0'
 
 
 def names(count=2, stem=STEM):
     return [f'{stem}-{no + 1:05}-of-{count:05}.gguf' for no in range(count)]
 
 
-def split_keys(no, count=2, total=2, kind='u16'):
+def split_keys(no, count=2, total=len(llama.tensors()), kind='u16'):
     return [(b'split.no', Value(kind, no)), (b'split.tensors.count', Value('i32', total)),
             (b'split.count', Value(kind, count))]
 
@@ -132,7 +132,7 @@ class Whole(Set):
         data = bytearray(first({'gap': 32}, general__file_type=Value('u64', 7)))
         self.make(bytes(data), second({'trailing': b'\1' * 8}, keys=split_keys(1) + [
             (b'My.key', Value('u8', 1))]))
-        self.tells(1, f"{a}: warning: its data begins at byte ",
+        self.tells(1, f"{a}: error: its data begins at byte ",
                    f"{a}: error: is u64, must be u32 (key 'general.file_type')",
                    f'{b}: warning: 8 bytes behind the data',
                    f"{b}: warning: segments must be lower_snake_case: a to z, 0 to 9 and _ (key "
@@ -143,7 +143,7 @@ class Whole(Set):
         a, _ = names()
         keys = [pair for pair in llama.keys() + split_keys(0) if pair[0] != b'split.tensors.count']
         self.make(gguf.encode(keys, llama.tensors()[:1]), second())
-        self.tells(0, f'{a}: warning: the key split.tensors.count is missing: llama.cpp refuses')
+        self.tells(1, f'{a}: error: the key split.tensors.count is missing: llama.cpp refuses')
         self.mounted()
 
     def test_padding(self):
@@ -162,11 +162,11 @@ class Whole(Set):
         self.make(first(), second(), stem='model')
         a, _ = self.names
         self.tells(0, f'{a}: warning: is not BaseName-SizeLabel-FineTune-Version-Encoding-Type-'
-                   'Shard.gguf: the name would be Tiny-1.2K-v1.0-Q8_0-00001-of-00002.gguf (file ')
+                   'Shard.gguf: the name would be Tiny-3.5K-v1.0-Q8_0-00001-of-00002.gguf (file ')
         self.mounted()
         self.make(first(), second(), stem='Tiny-7B-v1.0-Q8_0')
         line, _ = self.tells(0, f"{self.names[0]}: warning: its SizeLabel says '7B', the model "
-                             "'1.2K'", f'{self.names[0]}: warning: with all that the model says')
+                             "'3.5K'", f'{self.names[0]}: warning: with all that the model says')
         self.mounted()
 
     def test_values(self):
@@ -180,7 +180,7 @@ class Whole(Set):
 
     def test_progress(self):
         """One bar for all files, that does not go back."""
-        size, keys = 100 << 20, [split_keys(0), split_keys(1)]
+        size, keys = 100 << 20, [split_keys(no, total=2) for no in range(2)]
         self.make(*(gguf.header(keys[no], [Tensor(b't.%d' % no, llama.F32, (size // 4,))], [0])
                     for no in range(2)))
         for name in self.names:
@@ -201,12 +201,10 @@ class Whole(Set):
         """After an edit of the first file both say the same again."""
         self.make(first(), second())
         with Mount(self.at(self.names[1])) as at:
-            with open(at + '/metadata/llama.attention.head_count', 'w') as file:
-                file.write('5\n')
+            with open(at + '/metadata/llama.rope.dimension_count', 'w') as file:
+                file.write('4\n')
             said = mountlib.get(at + '/check').decode()
-        self.assertEqual(said, f'{self.names[0]}: error: 5 heads do not divide an embedding of 32, '
-                         'and attention.key_length is missing (key '
-                         "'llama.attention.head_count')\n")
+        self.assertEqual(said, f"{self.names[0]}: error: 4, but a head has 8 (key 'llama.rope.dimension_count')\n")
         self.assertEqual(self.mounted(), said)
 
     def test_json(self):
@@ -218,7 +216,7 @@ class Whole(Set):
         self.assertEqual([(m['file'], m['shards'], m['result']) for m in models],
                          [(a, 2, 'findings'), (llama.NAME, 0, 'clean')])
         self.assertEqual(models[0]['name'], {
-            'BaseName': 'Tiny', 'SizeLabel': '1K', 'Version': 'v1.0', 'Encoding': 'Q8_0',
+            'BaseName': 'Tiny', 'SizeLabel': '3.5K', 'Version': 'v1.0', 'Encoding': 'Q8_0',
             'Shard': '00001-of-00002'})
         self.assertEqual([(f['file'], f['rule']) for f in models[0]['findings']],
                          [(b, 'trailing'), (a, 'required')])
@@ -249,28 +247,27 @@ class Whole(Set):
             os.symlink('../' + target, self.at('else/' + name))
             self.assertEqual(self.check('else/' + name).returncode, 0)
             with Mount(self.at('else/' + name), '-o', 'ro') as at:
-                self.assertEqual(len(os.listdir(at + '/tensors')), 2)
+                self.assertEqual(len(os.listdir(at + '/tensors')), len(llama.tensors()))
                 self.assertEqual(mountlib.get(at + '/check'), b'')
 
 
 class Info(Set):
     """What a person wants to see first."""
-    KEYS = {'general__license': llama.text('apache-2.0'), 'general__size_label': llama.text('1.2K'),
-            'llama__attention__head_count_kv': llama.u32(2),
+    KEYS = {'general__license': llama.text('apache-2.0'), 'general__size_label': llama.text('3.5K'),
             'tokenizer__ggml__model': llama.text('gpt2'), 'tokenizer__ggml__pre': llama.text('bpe')}
     WANT = """\
 name:            Tiny
 architecture:    llama
-parameters:      1.2K (1152)
+parameters:      3.5K (3488)
 size:            {size}
-bits per weight: 11.11
+bits per weight: 25.10
 file type:       Q8_0 (mostly Q8_0)
-types:           Q8_0  1 tensor, 1.1 KiB, 68.0%
-                 F32  1 tensor, 512 bytes, 32.0%
+types:           F32  10 tensors, 9.6 KiB, 90.1%
+                 Q8_0  1 tensor, 1.1 KiB, 9.9%
 context length:  64
 layers:          1
 embedding:       32
-feed-forward:    64
+feed-forward:    2
 heads:           4 (2 of keys and values)
 rope:            dimensions 8
 kv cache:        64 bytes per token, 4.0 KiB for the whole context (F16)
@@ -278,10 +275,10 @@ vocabulary:      4 tokens, tokenizer gpt2, bpe
 chat template:   no
 license:         apache-2.0
 file:            {file}
-file name says:  BaseName Tiny, SizeLabel 1K, Version v1.0, Encoding Q8_0{shard}
+file name says:  BaseName Tiny, SizeLabel 3.5K, Version v1.0, Encoding Q8_0{shard}
 format:          GGUF version 3, little-endian
 keys:            {keys}
-tensors:         2
+tensors:         11
 alignment:       32
 data offset:     {data}
 reserve:         {reserve}
@@ -340,7 +337,7 @@ class Refusals(Set):
             ('split.no: the key is missing or not a number', []),
             ('split.no: the key is missing or not a number', split_keys(1)[1:]),
             ('split.count: the key is missing or not a number', split_keys(1)[:2]),
-            ('split.tensors.count is 3, but the shards have 2 tensors', split_keys(1, 2, 3)),
+            ('split.tensors.count is 3, but the shards have 11 tensors', split_keys(1, 2, 3)),
             ('split.tensors.count: is not a number', split_keys(1, 2, -2)),
         ]
         for what, keys in cases:
@@ -370,7 +367,7 @@ class Refusals(Set):
                     self.refused(b, key.decode())
 
     def test_extra(self):
-        extra = 'Tiny-1K-v1.0-Q8_0-00003-of-00002.gguf'
+        extra = 'Tiny-3.5K-v1.0-Q8_0-00003-of-00002.gguf'
         self.make(first(), second())
         mountlib.put(self.at(extra), second())
         done = self.check(names()[0])
@@ -380,7 +377,7 @@ class Refusals(Set):
 
     def test_twice(self):
         """A tensor in both files."""
-        self.make(first(), second(tensors=llama.tensors()[:1]))
+        self.make(first(), second(tensors=llama.tensors()[:1] + llama.tensors()[2:]))
         done = self.check(names()[1])
         self.assertIn(f"{names()[0]}: error: shard 2: tensor 'token_embd.weight' has the same name "
                       'as one of shard 1\n', done.out)

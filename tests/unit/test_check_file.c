@@ -126,12 +126,12 @@ static void put_shard(int dir, int no)
     if (no == 0)
         check_put_keys(&b, NULL);
     build_num(&b, "split.no", GGUF_U16, (uint64_t)no);
-    build_num(&b, "split.tensors.count", GGUF_I32, 2);
+    build_num(&b, "split.tensors.count", GGUF_I32, 11);
     build_num(&b, "split.count", GGUF_U16, 2);
     if (no == 1)
-        check_put_tensors(&b);
+        check_put_tensors(&b, NULL);
     uint8_t *image = build_finish(&b, &n);
-    (void)snprintf(name, sizeof(name), "Tiny-1K-v1.0-Q4_0-%05d-of-00002.gguf", no + 1);
+    (void)snprintf(name, sizeof(name), "Tiny-3.5K-v1.0-Q4_0-%05d-of-00002.gguf", no + 1);
     put_file(dir, name, image, n);
     free(image);
 }
@@ -151,7 +151,7 @@ static void test_memory(void)
     setup(&x);
     put_shard(x.dir, 0);
     put_shard(x.dir, 1);
-    (void)snprintf(path, sizeof(path), "%s/Tiny-1K-v1.0-Q4_0-00002-of-00002.gguf", x.path);
+    (void)snprintf(path, sizeof(path), "%s/Tiny-3.5K-v1.0-Q4_0-00002-of-00002.gguf", x.path);
     struct check_options o = {.values = true};
     for (unsigned at = 1, hit = 1; hit; at++) {
         unsigned n = 0;
