@@ -48,6 +48,13 @@
 #define EDIT_MAX_KEY 65535 /* bytes; the specification's limit */
 
 #define EDIT_NONE UINT32_MAX
+/* The rank of number i of a base without a table: between two there is room for keys that come back. Those of new ones
+ * are as far apart, so that no two are equal. */
+#define EDIT_RANK_STEP ((uint64_t)1 << 32)
+static inline uint64_t edit_first_rank(uint32_t i)
+{
+    return ((uint64_t)i + 1) * EDIT_RANK_STEP;
+}
 /* A rank behind every other: a new key goes to the end. */
 #define EDIT_LAST UINT64_MAX
 
@@ -86,7 +93,8 @@ struct edit_undo;
 struct edit_change {
     const struct gguf *base;  /* must outlive the change */
     const struct gguf *whole; /* the same: the model whose tensors are edited, see edit_base */
-    const uint64_t *rank; /* of the base's keys, rising, must outlive it too; NULL: number + 1 */
+    const uint64_t
+        *rank; /* of the base's keys, rising, must outlive it too; NULL: edit_first_rank() */
     const uint64_t *tensor_rank; /* the same of its tensors */
     const struct ids *ids;       /* as in struct edit_base */
     struct edit_slot *slot;      /* owned; in the order in which they were first touched */

@@ -57,25 +57,29 @@ struct at {
     uint32_t next; /* of the base: the first key with a higher rank */
 };
 
-static uint64_t rank_of(const struct edit_change *c, uint32_t kv)
-{
-    return c->rank ? c->rank[kv] : (uint64_t)kv + 1;
-}
-
 static void pass(const struct edit_change *c, struct at *at, uint64_t rank)
 {
     at->rank = rank;
-    while (at->next < c->base->n_kv && rank_of(c, at->next) <= rank)
+    while (at->next < c->base->n_kv && base_rank(c, at->next) <= rank)
         at->next++;
 }
 
-/* A rank behind the last key and before the base's next: equal to the last if no number is left
- * between, as slots of one rank are listed in the order in which they were made, behind the base's
- * key. */
-static uint64_t rank_here(const struct edit_change *c, struct at *at)
+/*
+ * A rank behind the last key and before the base's next, with room for `left` keys between. Its last bit is set, unlike
+ * that of a key which was there in the beginning. Equal to the last if no number is left, after a great many undos:
+ * slots of one rank are listed in the order in which they were made, behind the base's key.
+ */
+static uint64_t rank_here(const struct edit_change *c, struct at *at, uint32_t left)
 {
-    if (at->next == c->base->n_kv || at->rank + 1 < rank_of(c, at->next))
-        at->rank++;
+    const bool last = at->next == c->base->n_kv;
+    const uint64_t next = last ? UINT64_MAX : base_rank(c, at->next);
+    const uint64_t room = next - at->rank, step = room / ((uint64_t)left + 1);
+    if (last)
+        at->rank += EDIT_RANK_STEP;
+    else if (room > 1)
+        at->rank += step ? step : 1;
+    if ((at->rank | 1) < next && !last)
+        at->rank |= 1;
     return at->rank;
 }
 
@@ -85,12 +89,12 @@ static int restore_key(struct edit_change *c, const struct gguf *keys, uint32_t 
     struct name name = {gguf_key(keys, kv), kv->key_len};
     uint32_t old = gguf_find_key(c->base, name.p, name.n), i;
     bool exists = old != EDIT_NONE, same = exists && same_entry(c->base, old, keys, k);
-    bool stays = exists && rank_of(c, old) > at->rank;
+    bool stays = exists && base_rank(c, old) > at->rank;
     if (stays)
-        pass(c, at, rank_of(c, old));
+        pass(c, at, base_rank(c, old));
     if (stays && same)
         return 0;
-    uint64_t rank = stays ? at->rank : rank_here(c, at);
+    uint64_t rank = stays ? at->rank : rank_here(c, at, keys->n_kv - k);
     int r = exists ? slot_touch(c, old, &i) : slot_add(c, name, rank, &i);
     if (r < 0)
         return r;

@@ -34,7 +34,7 @@ static inline uint32_t slot_of(const struct edit_change *c, uint32_t i)
 
 static inline uint64_t base_rank(const struct edit_change *c, uint32_t i)
 {
-    return c->rank ? c->rank[i] : (uint64_t)i + 1;
+    return c->rank ? c->rank[i] : edit_first_rank(i);
 }
 
 static inline struct name slot_name(const struct edit_slot *s)

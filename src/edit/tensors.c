@@ -51,7 +51,7 @@ static int check_not_split(const struct edit_change *c, struct name name, struct
 static struct edit_tensor of_base(const struct edit_change *c, uint32_t i)
 {
     const uint64_t *rank = c->of_tensors ? c->rank : c->tensor_rank;
-    uint64_t at = rank ? rank[i] : (uint64_t)i + 1;
+    uint64_t at = rank ? rank[i] : edit_first_rank(i);
     return (struct edit_tensor){i, c->whole->tensor[i].nbytes, at, NULL};
 }
 

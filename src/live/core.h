@@ -140,7 +140,8 @@ struct live {
     atomic_bool stale;                /* edits were accepted that are not in the newest snapshot */
     bool ending;                      /* drafts that were not judged yet are dropped */
     uint32_t snapshots;               /* made after the first */
-    uint64_t ranks;                   /* given to keys */
+    uint64_t ranks;                   /* given to keys: the next new one's */
+    uint64_t tensor_ranks;            /* the same of tensors */
     struct names names;
     struct snapshot *disk;      /* a reference: what the model file holds */
     struct snapshot *flying;    /* a reference: what is being written, or NULL */

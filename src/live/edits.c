@@ -70,11 +70,13 @@ static int set_payload(struct live *l, struct name *x, uint32_t type, struct buf
     struct edit_value *v = batch_room(l) < 0 ? NULL : edit_value_make(type, payload);
     if (!v)
         return no_memory(e);
-    int r = edit_set(c, x->key, x->key_len, v, x->rank ? x->rank : l->ranks + 1, e);
+    int r = edit_set(c, x->key, x->key_len, v, x->rank ? x->rank : l->ranks, e);
     if (r == 0)
         r = accepted(l, x, NULL, mark, e);
-    if (r > 0 && !x->rank)
-        x->rank = ++l->ranks;
+    if (r > 0 && !x->rank) {
+        x->rank = l->ranks;
+        l->ranks += EDIT_RANK_STEP;
+    }
     edit_value_unref(v);
     return r;
 }
@@ -224,8 +226,8 @@ int edits_rename(struct live *l, struct name *from, struct name *to, struct err 
     if (r > 0) {
         slot_event(&l->names, from, SLOT_REMOVED);
         slot_event(&l->names, to, SLOT_ACCEPT);
-        to->rank = from->rank;
         to->mtime = from->mtime;
+        from->rank = 0; /* its place goes with it */
         to->typed.set = false;
         name_set_error(&l->names, to, NULL);
     }

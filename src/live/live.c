@@ -37,7 +37,8 @@ int live_open(struct newest *n, const struct live_target *file, size_t files,
     l->n_files = files;
     l->file = all[0].file;
     l->nul_names = has_nul_names(own);
-    l->ranks = own->n_kv;
+    l->ranks = edit_first_rank(own->n_kv);
+    l->tensor_ranks = edit_first_rank(n->view.snap->gguf->n_tensors);
     l->disk = snapshot_ref(n->view.snap);
     l->store = store_ref(n->view.store);
     l->first_numbers = n->view.snap->gguf->n_tensors;

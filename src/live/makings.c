@@ -101,11 +101,15 @@ static int add(struct live *l, struct making *m, const struct tensor_edit *edit,
     int r = !f || batch_room(l) < 0 ? err_set(e, -ENOMEM, "no memory for the edit") : 0;
     if (r == 0)
         r = clear_name(l, m, e);
+    const uint64_t rank = places_take(&l->places, m->name, m->len, l->tensor_ranks);
     if (r == 0)
-        r = edit_tensor_add(c, m->name, m->len, &edit->shape, edit->piece, edit->n,
-                            places_take(&l->places, m->name, m->len, EDIT_LAST), e);
+        r = edit_tensor_add(c, m->name, m->len, &edit->shape, edit->piece, edit->n, rank, e);
     if (r == 0)
         r = batch_check(l, e);
+    if (rank == l->tensor_ranks)
+        l->tensor_ranks += EDIT_RANK_STEP;
+    else if (r < 0)
+        places_note(&l->places, m->name, m->len, rank);
     if (r < 0) {
         edit_undo(c, mark);
         tensors_follow(l);

@@ -217,7 +217,7 @@ void name_unset_key(struct name *x)
 /* A key that was stored keeps its type and place. */
 void name_reap(struct names *n, struct name *x)
 {
-    if (x->file || x->pins || x->error || x->slot != SLOT_ABSENT || x->rank)
+    if (x->file || x->pins || x->error || x->slot != SLOT_ABSENT || x->rank || x->typed.set)
         return;
     struct file *spare = x->spare;
     if (x->ino >= n->first)

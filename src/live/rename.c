@@ -274,7 +274,7 @@ static int helper_to_key(const struct move *m)
     return r > 0 ? writer_accepted(m->l, m->wait) : 0;
 }
 
-/* Over a key that there is: it keeps place and type and takes the value; the source is gone. */
+/* Over a key that there is, or was: it keeps place and type and takes the value; the source is gone. */
 static int key_over_key(const struct move *m)
 {
     CLEANUP(buf_free) struct buf text = BUF_INIT;
@@ -324,7 +324,9 @@ static int key_to_key(const struct move *m)
         r = batch_room(m->l);
     if (r < 0)
         return r;
-    return stored_has(m->l, m->to) ? key_over_key(m) : key_to_new(m);
+    bool known =
+        stored_has(m->l, m->to) || (m->to->typed.set && m->to->rank); /* or it was removed */
+    return known ? key_over_key(m) : key_to_new(m);
 }
 
 /* What the new name is; *key: that of a key. */

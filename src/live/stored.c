@@ -86,7 +86,7 @@ uint64_t stored_rank(const struct live *l, const struct name *x)
     uint32_t kv = gguf_find_key(snapshot_own(base), x->key, x->key_len);
     if (kv == UINT32_MAX)
         return x->rank;
-    return base->rank ? base->rank[kv] : (uint64_t)kv + 1;
+    return base->rank ? base->rank[kv] : edit_first_rank(kv);
 }
 
 /* ---- what a name shows ---- */
@@ -109,8 +109,10 @@ void name_follow(struct live *l, struct name *x)
     if (!x->key)
         return;
     slot_event(&l->names, x, stored_has(l, x) ? SLOT_BACK : SLOT_GONE);
-    if (x->slot == SLOT_STORED)
+    if (x->slot == SLOT_STORED) {
+        x->typed.set = false;
         name_show(&l->names, x);
+    }
     name_hide(l, x);
 }
 

@@ -62,8 +62,8 @@ static void raise_ranks(struct live *l)
 {
     const struct edit_change *c = &l->next.change;
     for (size_t i = 0; i < c->n; i++)
-        if (!c->slot[i].gone && c->slot[i].rank > l->ranks)
-            l->ranks = c->slot[i].rank;
+        if (!c->slot[i].gone && c->slot[i].rank >= l->ranks)
+            l->ranks = c->slot[i].rank + EDIT_RANK_STEP;
 }
 
 /* ---- the edit ---- */

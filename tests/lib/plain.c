@@ -73,7 +73,7 @@ void plain_store(struct plain *x, int key, const char *text, const struct file *
         s->type = PLAIN_U32;
     without_newline(text, s->text);
     s->stored = s->known = true;
-    s->parked = s->removed = s->anew = false;
+    s->parked = s->removed = s->anew = s->gone = false;
 }
 
 void plain_accept(struct plain *x, struct file *f)
@@ -91,6 +91,7 @@ void plain_drop(struct plain *x, int key)
 {
     struct slot *s = &x->slot[key];
     s->removed |= s->stored;
+    s->gone |= s->stored;
     s->stored = s->parked = s->anew = false;
 }
 

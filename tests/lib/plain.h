@@ -25,6 +25,7 @@ struct slot {
     bool removed; /* not stored, and since the last fsync */
     bool anew;    /* stored, as it was before it was removed and created anew */
     bool known;   /* it had a type in this mount */
+    bool gone;    /* it was removed: type and place are kept for it */
     unsigned type;
     char text[4];
 };

@@ -39,7 +39,7 @@ static int add_op(struct edit_change *c, const char *op, struct err *e)
     uint8_t nine[4];
     put_u32(nine, 9, false);
     CU_ASSERT_TRUE_FATAL(sscanf(op, "%c %63s %63s", &kind, key, arg) >= 2);
-    uint64_t rank = kind == '+' ? strtoull(arg, NULL, 10) : EDIT_LAST;
+    uint64_t rank = kind == '+' ? strtoull(arg, NULL, 10) * EDIT_RANK_STEP : EDIT_LAST;
     if (kind == '-')
         return edit_remove(c, key, strlen(key), e);
     if (kind == '>')

@@ -37,6 +37,13 @@ static const struct script scripts[] = {
      "y 0;"
      "fsync; flush A; & fsync; interrupt; wait =EINTR; release A; fsync",
      MODEL "n:I8:1=y "},
+    {"a new tensor keeps its place when it is edited, and renamed", "tensors",
+     "tmkdir m; tput m/type I8; tput m/shape 1; tput m/raw x; tmkdir n; tput n/type I8; tput "
+     "n/shape 1;"
+     "tput n/raw y; fsync; tput m/raw z; fsync; tlist . 'a b c z m n'; tput a/raw 12345678; tmv m "
+     "o;"
+     "tput o/raw w; fsync; tlist . 'a b c z o n'",
+     "a:I8:8=12345678 " REST "o:I8:1=w n:I8:1=y "},
     {"new tensors are added in the order in which they were closed", "tensors",
      "tmkdir m; tput m/type I8; tput m/shape 1; tmkdir n; tput n/type I8; tput n/shape 1;"
      "topen A m/raw creat w; write A x; topen B n/raw creat w; write B y; flush A; flush B; "

@@ -6,6 +6,29 @@
 #include "script.h"
 
 static const struct script scripts[] = {
+    /* ---- types and places of keys that are gone ---- */
+    {"a key that was removed comes back by a rename: with its type and place, at any time", NULL,
+     "rm a.count; mv a.other a.count; fsync; typed a.count u32; list a.name a.count a.list; type "
+     "a.count u64;"
+     "fsync; put a.other 5; rm a.count; fsync; mv a.other a.count; fsync; typed a.count u64;"
+     "list a.name a.count a.list",
+     A_NAME "a.count:u64=5 " A_LIST},
+    {"what does not fit it then is refused, as in any value", NULL,
+     "rm a.count; fsync; mv a.name a.count =EINVAL; text a.name 'one\n'; gone a.count",
+     A_NAME A_OTHER A_LIST},
+    {"a removal that is not written, and again", NULL,
+     "type a.count u64; fsync; rm a.count; fail EIO; fsync =EIO; fail; rm a.count; fsync; put "
+     "a.count 5; fsync",
+     A_NAME "a.count:u64=5 " A_OTHER A_LIST},
+    {"a removal that is not written, and the key made anew with another type", "sync",
+     "type a.count u64; fsync; rm a.count; fail EIO; fsync =EIO; fail; type a.count u8; fsync; put "
+     "a.count 5; fsync",
+     A_NAME "a.count:u8=5 " A_OTHER A_LIST},
+    {"a key that is made under the old name of another one does not take its place", NULL,
+     "mv a.count a.number; put a.count 5; fsync; put a.number 6; fsync; list a.name a.number "
+     "a.other a.list a.count;"
+     "put a.count 7; fsync; list a.name a.number a.other a.list a.count",
+     A_NAME "a.number:u32=6 " A_OTHER A_LIST "a.count:u32=7 "},
     /* ---- removals ---- */
     {"a removed key is hidden at once and goes at the next fsync", NULL,
      "rm a.count; gone a.count; list a.name a.other a.list; rm a.count =ENOENT; fsync; file " A_NAME
@@ -77,7 +100,7 @@ static const struct script scripts[] = {
     {"a name that a key gave up keeps its type for the key that comes", NULL,
      "mv a.count a.amount; put a.count 'x' =EINVAL; gone a.count; put a.count '5';"
      "typed a.count u32; fsync; rm a.amount; fsync",
-     A_NAME "a.count:u32=5 " A_OTHER A_LIST},
+     A_NAME A_OTHER A_LIST "a.count:u32=5 "},
     {"a key that is renamed and removed often takes none", "sync",
      "many a.name 1 100000; back a.name a.title 100; heap 4000; rm a.name; fsync",
      A_COUNT A_OTHER A_LIST},

@@ -23,6 +23,12 @@ static const struct script scripts[] = {
      "list a.name a.count a.other a.list b.one b.two b.four; rm b.one; fsync; put b.one '5';"
      "list a.name a.count a.other a.list b.one b.two b.four; undo; undo",
      UNCHANGED "b.one:u32=5 b.two:u32=2 b.four:u32=4 "},
+    {"they keep these places when they are edited", "history close",
+     "put b.one '1'; rm a.name; rm a.count; fsync; reopen; undo; list a.name a.count a.other "
+     "a.list; put a.name 'two';"
+     "list a.name a.count a.other a.list; reopen; put a.name 'three'; list a.name a.count a.other "
+     "a.list",
+     "a.name:string=three " A_COUNT A_OTHER A_LIST},
     {"an open file shows the value that came back", "history close",
      "put a.name 'two'; open A a.name r; undo; text a.name 'one\n'; read A 'two\n'; close A;"
      "time noted a.count; undo; time same a.count; text a.name 'two\n'",
@@ -75,6 +81,10 @@ static const struct script scripts[] = {
      "put a.count x =EINVAL; time noted a.count; undo 1; said 'back to state 1: changed the order';"
      "list a.name a.count a.other a.list; time same a.count; refused a.count",
      UNCHANGED},
+    {"a key that comes back has the type that it had then", "history close",
+     "type a.count u64; later 11; rm a.count; fsync; undo 1; typed a.count u32; put a.count 9; "
+     "typed a.count u32",
+     A_NAME "a.count:u32=9 " A_OTHER A_LIST},
     {"a key that comes back last has its place from then on", "history close",
      "rm a.list; reopen; undo; put b.new '5'; rm a.list; rm b.new; fsync; put b.new '6'; fsync;"
      "put a.list '[4]'; list a.name a.count a.other a.list b.new",

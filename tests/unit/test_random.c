@@ -175,16 +175,18 @@ static void key_to_key(struct random *x, int from, int to)
     if (!a->stored &&
         (b->stored || x->p.at[to])) /* a key without a value yet, over another: skip */
         return;
-    if (b->removed) /* the type that it has then: skip */
+    if (b->removed && !a->stored) /* it has its old value again until then: skip */
         op_sync(x);
     run(x, "mv %s %s", plain_names[from], plain_names[to]);
     if (a->stored) {
-        if (!b->stored)
+        const bool over = b->stored || b->gone;
+        if (!over)
             b->type = a->type;
         (void)strcpy(b->text, a->text);
         b->stored = b->known = true;
-        b->parked = b->anew = false;
+        b->parked = b->anew = b->removed = b->gone = false;
         plain_drop(&x->p, from);
+        a->gone = over; /* else its place goes with it */
     }
     plain_move(&x->p, from, to);
 }
@@ -330,7 +332,7 @@ static void end_mount(struct random *x)
     for (int i = 0; i < KEYS; i++) {
         struct slot *s = &x->p.slot[i];
         s->known = s->stored;
-        s->parked = s->removed = s->anew = false;
+        s->parked = s->removed = s->anew = s->gone = false;
         if (s->stored)
             (void)plain_show(&x->p, i);
     }
