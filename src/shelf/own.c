@@ -35,6 +35,14 @@ struct grant grant_of_item(struct reach *r, const struct item *i)
     return g;
 }
 
+bool grant_stays(const char *real, size_t above, const struct stat *before, const struct stat *now)
+{
+    bool alone = real && above && !strchr(real + above + (real[above] == '/'), '/');
+    return alone && before->st_dev == now->st_dev && before->st_ino == now->st_ino &&
+           before->st_ctim.tv_sec == now->st_ctim.tv_sec &&
+           before->st_ctim.tv_nsec == now->st_ctim.tv_nsec;
+}
+
 void owns_init(struct owns *o)
 {
     *o = (struct owns){.last = 1}; /* the number of the root, which comes first */
@@ -135,14 +143,34 @@ static void drop(struct owns *o, struct own *n)
     free_own(n);
 }
 
-int own_of(struct owns *o, struct reach *r, struct item *i, uint32_t *ret)
+/* Under the lock. NULL: it was not found before. */
+static struct own *find_same(struct owns *o, const struct item *i, uint64_t key)
 {
     struct own *found = NULL;
-    struct grant g = grant_of_item(r, i);
-    uint64_t key = key_of(i);
-    lock_take(&o->lock);
     for (struct link *l = table_first(&o->by_key, key); l && !found; l = table_next(l))
         found = same(OWN_OF(l, by_key), i) ? OWN_OF(l, by_key) : NULL;
+    return found;
+}
+
+/* What it gives now, which is what is known of it as long as the file is unchanged. */
+static struct grant grant_now(struct owns *o, struct reach *r, const struct item *i, uint64_t key)
+{
+    struct grant g;
+    lock_take(&o->lock);
+    const struct own *known = find_same(o, i, key);
+    bool stays = known && grant_stays(i->real, i->above, &known->st, &i->st);
+    if (stays)
+        g = known->grant;
+    lock_drop(&o->lock);
+    return stays ? g : grant_of_item(r, i);
+}
+
+int own_of(struct owns *o, struct reach *r, struct item *i, uint32_t *ret)
+{
+    uint64_t key = key_of(i);
+    struct grant g = grant_now(o, r, i, key);
+    lock_take(&o->lock);
+    struct own *found = find_same(o, i, key);
     if (!found)
         found = o->last < UINT32_MAX ? new_own(o, i, key) : NULL;
     if (found) {
@@ -194,9 +222,7 @@ static void look_again(struct owns *o, struct reach *r, struct own *n, const str
     struct found f = FOUND_NONE;
     bool same = n->real && reach_again(r, n->real, &f) == 0 && f.st.st_dev == before->st_dev &&
                 f.st.st_ino == before->st_ino;
-    bool changed =
-        same && (n->above != 0 || n->place.store || f.st.st_ctim.tv_sec != before->st_ctim.tv_sec ||
-                 f.st.st_ctim.tv_nsec != before->st_ctim.tv_nsec);
+    bool changed = same && !grant_stays(n->real, n->above, before, &f.st);
     i.st = f.st;
     const struct grant g = changed ? grant_of_item(r, &i) : (struct grant){0};
     if (changed) {

@@ -54,5 +54,7 @@ void own_facts(struct owns *o, struct reach *r, struct own *n, struct stat *st, 
  * a link leads to before anything below that, so what is below has rights of its own only, by whichever
  * name the folder was reached. */
 struct grant grant_of_item(struct reach *r, const struct item *i);
+/* True if these are those of a file alone, which is as it was when it was found `before`. */
+bool grant_stays(const char *real, size_t above, const struct stat *before, const struct stat *now);
 
 #endif

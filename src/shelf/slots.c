@@ -303,15 +303,16 @@ static int stamp_of(struct slots *s, const struct item *i, uint64_t *ret)
     return 0;
 }
 
-/* Its rights: within a second those that were found before, if its file has those still. */
+/* Its rights: those that were found before as long as its file is unchanged, or within a second. */
 static struct grant grant_now(struct slots *s, const struct item *i, uint64_t stamp, bool *again)
 {
     struct grant g;
     lock_take(&s->lock);
     const struct slot *slot = by_model(s, i, stamp);
-    bool known = slot && !when_past(&slot->looked, LOOK_AGAIN) &&
-                 slot->st.st_ctim.tv_sec == i->st.st_ctim.tv_sec &&
-                 slot->st.st_ctim.tv_nsec == i->st.st_ctim.tv_nsec;
+    bool soon = slot && !when_past(&slot->looked, LOOK_AGAIN) &&
+                slot->st.st_ctim.tv_sec == i->st.st_ctim.tv_sec &&
+                slot->st.st_ctim.tv_nsec == i->st.st_ctim.tv_nsec;
+    bool known = soon || (slot && grant_stays(i->real, i->above, &slot->st, &i->st));
     if (known)
         g = slot->grant;
     lock_drop(&s->lock);

@@ -70,9 +70,13 @@ static mode_t of_others(const struct tree_entry *e)
     return now.attr.st_mode & 07;
 }
 
-/* What is known of a model's rights is to be looked at again. */
+/* What is known of the rights of a model or a folder is to be looked at again. */
 static void a_second_later(const struct tree_entry *e)
 {
+    struct own *own = ino_slot(e->node) ? NULL : own_use(&shelf->owns, (uint32_t)e->node);
+    if (own)
+        own->looked = (struct timespec){0};
+    own_leave(&shelf->owns, own);
     lock_take(&shelf->slots.lock);
     struct slot *slot = slots_at(&shelf->slots, ino_slot(e->node));
     if (slot)
@@ -296,7 +300,30 @@ static void test_kept_by_kernel(void)
     teardown();
 }
 
+/* The kernel asks again for a folder that a process is in. */
+static void test_folders_that_change(void)
+{
+    static const char *const rows[][2] = {
+        {"sub", "sub"}, {"a", "l"}, {"a/b", "l"}, {"h/models--o--n", "h/o/n"}};
+    setup();
+    put("sub/m.gguf", "GGUF");
+    put("a/b/m.gguf", "GGUF");
+    shelf_top_add("link", "l", "a/b");
+    put("h/models--o--n/snapshots/" A40 "/m.gguf", "GGUF");
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct tree_entry e = found(rows[i][1]);
+        CU_ASSERT_EQUAL(of_others(&e), 5);
+        for (unsigned bits = 0700; bits <= 0755; bits += 0055) {
+            CU_ASSERT_EQUAL_FATAL(chmod(path_of(rows[i][0]), bits), 0);
+            a_second_later(&e);
+            CU_ASSERT_EQUAL(of_others(&e), bits & 05);
+        }
+    }
+    teardown();
+}
+
 static CU_TestInfo tests[] = {
+    {"folders that change", test_folders_that_change},
     {"what the kernel keeps", test_kept_by_kernel},
     {"folders", test_folders},
     {"models", test_models},
