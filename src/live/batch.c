@@ -217,6 +217,8 @@ static void adopt(struct live *l, struct snapshot *g, struct store *s)
     struct view old = newest_put_view(l->newest, g, s);
     view_free(&old);
     atomic_store(&l->stale, false);
+    l->hides = false;
+    atomic_store(&l->names.other_doomed, l->names.n_doomed > 0);
 }
 
 static void adopt_base(struct live *l)
@@ -224,19 +226,12 @@ static void adopt_base(struct live *l)
     adopt(l, snapshot_ref(base_snapshot(l)), store_ref(base_store(l)));
 }
 
-int batch_freshen(struct live *l, struct err *e)
+/* A snapshot of the change as it is; *ret: its plans. */
+static int make_newest(struct live *l, struct parts *ret, struct err *e)
 {
-    struct batch *b = &l->next;
     struct parts parts = {0};
     struct snapshot *snap = NULL;
     struct store *s = NULL;
-    assert(lock_held(&l->lock));
-    if (!atomic_load(&l->stale))
-        return 0;
-    if (edit_change_is_empty(&b->change)) { /* what is pending is nothing: the one below */
-        adopt_base(l);
-        return 0;
-    }
     int r = parts_plan(l, &parts, e);
     if (r == 0)
         r = parts_snapshot(l, &parts, &snap, e);
@@ -248,9 +243,58 @@ int batch_freshen(struct live *l, struct err *e)
         return r;
     }
     adopt(l, snap, s);
+    *ret = parts;
+    return 0;
+}
+
+int batch_freshen(struct live *l, struct err *e)
+{
+    struct batch *b = &l->next;
+    struct parts parts;
+    assert(lock_held(&l->lock));
+    if (!atomic_load(&l->stale) && !l->hides)
+        return 0;
+    if (edit_change_is_empty(&b->change)) { /* what is pending is nothing: the one below */
+        adopt_base(l);
+        return 0;
+    }
+    int r = make_newest(l, &parts, e);
+    if (r < 0)
+        return r;
     parts_free(&b->parts);
     b->parts = parts;
     return 0;
+}
+
+/* They are part of the change while the snapshot is made: one that cannot be removed is shown. */
+static int show_without_doomed(struct live *l, struct err *e)
+{
+    struct edit_change *c = &l->next.change;
+    const size_t mark = edit_mark(c);
+    struct parts parts;
+    for (const struct name *x = l->names.doomed; x; x = x->next_doomed)
+        (void)edit_remove(c, x->key, x->key_len, NULL);
+    int r = make_newest(l, &parts, e);
+    edit_undo(c, mark);
+    if (r < 0)
+        return r;
+    parts_free(&parts);
+    l->hides = true;
+    atomic_store(&l->names.other_doomed, false);
+    return 0;
+}
+
+int batch_look(struct live *l, struct err *e)
+{
+    assert(lock_held(&l->lock));
+    if (!atomic_load(&l->stale) && !atomic_load(&l->names.other_doomed))
+        return 0;
+    if (l->names.doomed)
+        return show_without_doomed(l, e);
+    int r = batch_freshen(l, e);
+    if (r == 0)
+        atomic_store(&l->names.other_doomed, false);
+    return r;
 }
 
 int batch_check(struct live *l, struct err *e)

@@ -21,6 +21,8 @@ void batch_free(struct batch *b);
 /* Make a snapshot of the accepted edits, unless one exists. 0; -EAGAIN (bytes of tensors are to be copied
  * first, which preview_again() does; all is planned and parsed); -errno. */
 int batch_freshen(struct live *l, struct err *e);
+/* The same for programs that look: without the keys that are DOOMED. */
+int batch_look(struct live *l, struct err *e);
 
 /* Room for an edit and for a file that it moves, before anything is changed. 0, -ENOMEM. */
 int batch_room(struct live *l);

@@ -138,6 +138,8 @@ struct live {
     struct lock lock;                 /* comes before that of `newest` */
     atomic_bool touched;              /* something is known of some tensor's folder */
     atomic_bool stale;                /* edits were accepted that are not in the newest snapshot */
+    bool hides;                       /* that is without the keys that are DOOMED: it is not what is
+                                         accepted */
     bool ending;                      /* drafts that were not judged yet are dropped */
     uint32_t snapshots;               /* made after the first */
     uint64_t ranks;                   /* given to keys: the next new one's */

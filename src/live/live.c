@@ -168,12 +168,12 @@ int live_recall(struct live *l, struct buf *notes)
 int live_freshen(struct live *l)
 {
     struct err e = {0};
-    if (!atomic_load(&l->stale))
+    if (!atomic_load(&l->stale) && !atomic_load(&l->names.other_doomed))
         return 0;
     LOCKED(&l->lock);
     int r;
     do
-        r = batch_freshen(l, &e);
+        r = batch_look(l, &e);
     while (preview_again(l, &r, &e));
     return r;
 }

@@ -63,6 +63,8 @@ void slot_event(struct names *n, struct name *x, enum slot_event event)
     assert(x->key && to != NEVER);
     if (to == x->slot)
         return;
+    if (to == SLOT_DOOMED || x->slot == SLOT_DOOMED)
+        atomic_store(&n->other_doomed, true);
     if (x->slot == SLOT_DOOMED) {
         *x->doomed_at = x->next_doomed;
         if (x->next_doomed)

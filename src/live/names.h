@@ -23,6 +23,7 @@
 #ifndef LIVE_NAMES_H
 #define LIVE_NAMES_H
 
+#include <stdatomic.h>
 #include <time.h>
 
 #include "base/buf.h"
@@ -122,7 +123,8 @@ struct names {
     struct name *oldest, *newest; /* all, as they were made */
     struct name *doomed;          /* all that are DOOMED */
     size_t n_doomed, n_errors;
-    uint64_t helper_bytes; /* of all helpers */
+    atomic_bool other_doomed; /* they are others than the newest snapshot is without */
+    uint64_t helper_bytes;    /* of all helpers */
 };
 
 /* Bytes of a value's text, and of all helpers together: more than any tokenizer's array has. */

@@ -28,8 +28,10 @@ static bool stays(const struct name *x)
 static void doom(struct live *l, struct name *x, enum slot_event event)
 {
     slot_event(&l->names, x, event);
-    if (x->slot == SLOT_DOOMED)
-        writer_later(l, WRITER_SOON);
+    if (x->slot != SLOT_DOOMED)
+        return;
+    newest_touch(l->newest); /* views of the whole are without it */
+    writer_later(l, WRITER_SOON);
 }
 
 /* The last copy of a key that is parked is gone: that was meant. NULL: of no key. */

@@ -30,6 +30,19 @@ static const struct script scripts[] = {
      "put a.count 7; fsync; list a.name a.number a.other a.list a.count",
      A_NAME "a.number:u32=6 " A_OTHER A_LIST "a.count:u32=7 "},
     /* ---- removals ---- */
+    {"what is removed is no longer in the views of the whole, before that is written", NULL,
+     "still; rm a.count; shown " A_NAME A_OTHER A_LIST "; file " UNCHANGED
+     "; list a.name a.other a.list; rm a.list;"
+     "shown " A_NAME A_OTHER "; put a.list x =EINVAL; shown " A_NAME A_OTHER A_LIST
+     "; put a.count 9; shown " A_NAME "a.count:u32=9 " A_OTHER A_LIST
+     "; rm a.name; mv a.other a.number; shown a.count:u32=9 a.number:u32=8 " A_LIST
+     "; fsync; shown a.count:u32=9 a.number:u32=8 " A_LIST,
+     "a.count:u32=9 a.number:u32=8 " A_LIST},
+    {"the same while a write goes on, and fails", "sync",
+     "still; put a.name two; hold; & fsync; held; rm a.count; shown a.name:string=two " A_OTHER
+         A_LIST "; go EIO;"
+     "wait =EIO; shown " A_NAME A_OTHER A_LIST "; gone a.count; fsync",
+     A_NAME A_OTHER A_LIST},
     {"a removed key is hidden at once and goes at the next fsync", NULL,
      "rm a.count; gone a.count; list a.name a.other a.list; rm a.count =ENOENT; fsync; file " A_NAME
          A_OTHER A_LIST "; shown " A_NAME A_OTHER A_LIST,
