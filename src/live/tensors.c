@@ -251,6 +251,17 @@ int live_tensor_rename(struct live *l, const char *from, const char *to, unsigne
     return r;
 }
 
+int live_tensor_fsync(struct live *l, uint32_t number, struct live_wait *w)
+{
+    struct tensor_now t;
+    LOCKED(&l->lock);
+    const struct folder *f = folders_find(&l->folders, number);
+    if (!f)
+        return 0;
+    w->file = tensor_of_number(l, number, &t) < 0 ? 0 : tensor_file(l, t.old);
+    return writer_sync(l, &f->promise, f->promise.edit, w);
+}
+
 /* ---- removed ---- */
 
 /* Whether it can be removed is known at once. */

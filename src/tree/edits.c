@@ -98,7 +98,7 @@ int tree_fsync(struct tree *t, struct tree_file *f, struct live_wait *w)
 {
     if (!f)
         return t->live ? live_fsync(t->live, NULL, w) : 0;
-    return f->ops->fsync ? f->ops->fsync(t, f, w) : 0;
+    return f->ops->fsync ? f->ops->fsync(t, f, w) : tensors_fsync(t, &f->node, w);
 }
 
 int tree_unlink(struct tree *t, uint64_t parent, const char *name)

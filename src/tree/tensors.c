@@ -374,6 +374,15 @@ int tensors_create(struct tree *t, const struct node *dir, const char *name, int
     return r;
 }
 
+int tensors_fsync(struct tree *t, const struct node *n, struct live_wait *w)
+{
+    struct live *l = tensors_live(t);
+    uint32_t number;
+    if (!l || n->kind != NODE_TENSOR_FILE || live_tensor_of_version(l, n->number, &number) < 0)
+        return 0;
+    return live_tensor_fsync(l, number, w);
+}
+
 int tensors_truncate(struct tree *t, const struct node *n, uint64_t size, struct live_wait *w)
 {
     struct live_view *h;

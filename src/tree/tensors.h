@@ -39,6 +39,8 @@ int tensors_look(struct tree *t, const struct node *dir, const struct node *file
 /* A file in a tensor's folder is made: a view anew. */
 int tensors_create(struct tree *t, const struct node *dir, const char *name, int flags,
                    struct tree_entry *ret, struct tree_file **file);
+/* Of a file that was opened to be read; of others than a tensor's there is nothing to wait for. */
+int tensors_fsync(struct tree *t, const struct node *n, struct live_wait *w);
 /* truncate(2): it is opened, cut and closed. */
 int tensors_truncate(struct tree *t, const struct node *n, uint64_t size, struct live_wait *w);
 

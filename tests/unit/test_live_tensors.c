@@ -460,6 +460,13 @@ static const struct script scripts[] = {
      "=EIO;"
      "fail; fsync A; close A; close C =EIO; fsync",
      "a:I8:8=1bcdefgh " B C},
+    {"fsync of a file that is only read (sync FILE)", "tensors sync",
+     "tput c/raw WXYZ; topen A a/raw r; fsync A; tfile " A B C
+     "; close A; topen A c/raw r; fsync A;"
+     "tfile " A B "c:I8:4=WXYZ " Z
+     "; close A; tput c/raw 1234; topen A c/type r; fail EIO; fsync A =EIO; fsync A =EIO;"
+     "fail; close A; fsync",
+     A B "c:I8:4=WXYZ " Z},
     {"a tensor that cannot be added is no other program's failure", "tensors",
      "tmkdir n; tput n/type Q8_0; tput n/shape 1; later 4; put a.name 'new'; open A a.name rw; "
      "fsync A;"
