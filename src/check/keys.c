@@ -168,7 +168,7 @@ int rule_architecture(struct checker *c)
     struct text other = {"", 0};
     bool unusual = false, bad = arch.len == 0;
     if (!arch.at) {
-        if (!fact_later_shard(c->g))
+        if (!fact_later_shard(c->g) && !text_is(fact_text(c->g, "general.type"), "imatrix"))
             report(c, CHECK_ERROR, "metadata", "the required key general.architecture is missing");
         return 0;
     }

@@ -61,7 +61,8 @@ int rule_token_ids(struct checker *c)
         const char *key = gguf_key(c->g, kv);
         struct gguf_value v = gguf_value(c->g, kv);
         if (kv->key_len > strlen(begin) && memcmp(key, begin, strlen(begin)) == 0 &&
-            ends_with(key, kv->key_len, "_token_id") && fact_value_uint(&v, &id) && id >= tokens)
+            ends_with(key, kv->key_len, "_token_id") && fact_value_uint(&v, &id) && id >= tokens &&
+            id != UINT32_MAX) /* llama.cpp saves those that are absent so */
             report(c, CHECK_ERROR, where_key(c->g, i, where),
                    "token %" PRIu64 " is not in the vocabulary of %" PRIu64, id, tokens);
     }

@@ -49,6 +49,13 @@ static bool part_fits(const struct gguf *g, enum file_part part, struct text say
     return says.at ? same(says, want) : part == PART_ENCODING;
 }
 
+/* People name files as they like; a name that says something wrong misleads them. */
+static enum check_severity weight_of(enum file_part part)
+{
+    bool misleads = part == PART_SIZE || part == PART_ENCODING || part == PART_SHARD;
+    return misleads ? CHECK_WARNING : CHECK_NOTE;
+}
+
 static void check_part(struct checker *c, enum file_part part, struct text says)
 {
     CLEANUP(buf_free) struct buf want = BUF_INIT;
@@ -58,13 +65,13 @@ static void check_part(struct checker *c, enum file_part part, struct text says)
         return;
     (void)show(wanted, want.data, want.len);
     if (says.at && want.len)
-        report(c, CHECK_WARNING, "file name", "its %s says '%s', the model '%s'",
+        report(c, weight_of(part), "file name", "its %s says '%s', the model '%s'",
                file_part_name[part], show(shown, says.at, says.len), wanted);
     else if (says.at)
-        report(c, CHECK_WARNING, "file name", "its %s says '%s', the model does not say",
+        report(c, weight_of(part), "file name", "its %s says '%s', the model does not say",
                file_part_name[part], show(shown, says.at, says.len));
     else
-        report(c, CHECK_WARNING, "file name", "it has no %s, the model says '%s'",
+        report(c, CHECK_NOTE, "file name", "it has no %s, the model says '%s'",
                file_part_name[part], wanted);
 }
 
@@ -81,7 +88,7 @@ static void suggest(struct checker *c, const char *why)
     CLEANUP(buf_free) struct buf name = BUF_INIT;
     char shown[SHOW_MAX];
     if (!can_suggest(c->g)) {
-        report(c, CHECK_WARNING, "file name", "%s", why);
+        report(c, CHECK_NOTE, "file name", "%s", why);
         return;
     }
     file_name_suggest(c->g, &name);
@@ -92,7 +99,7 @@ static void suggest(struct checker *c, const char *why)
     if (buf_error(&name))
         return;
     (void)show(shown, name.data, name.len);
-    report(c, CHECK_WARNING, "file name", "%s: the name would be %s", why, shown);
+    report(c, CHECK_NOTE, "file name", "%s: the name would be %s", why, shown);
 }
 
 int rule_size_label(struct checker *c)

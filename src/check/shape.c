@@ -90,27 +90,12 @@ static void lengths_of(const struct gguf *g, struct lengths *l)
     }
 }
 
-/* The number of a key, for all layers or for one. False: missing, or not a number. */
-static bool number_of(const struct gguf *g, uint32_t key, uint64_t layer, uint64_t *ret)
-{
-    if (key == UINT32_MAX)
-        return false;
-    struct gguf_value v = gguf_value(g, &g->kv[key]);
-    if (v.type == GGUF_ARRAY) {
-        unsigned width = gguf_types[v.elem].width;
-        if (width == 0 || layer >= v.count)
-            return false;
-        v = gguf_value_at(v.fmt, v.elem, v.data + layer * width);
-    }
-    return fact_value_uint(&v, ret);
-}
-
 /* The value of a letter without the defaults of readers. */
 static bool stored(const struct layer *t, char letter, uint64_t *ret)
 {
     size_t at = (unsigned char)letter;
-    return (t->window && number_of(t->l->g, t->l->window[at], t->number, ret)) ||
-           number_of(t->l->g, t->l->key[at], t->number, ret);
+    return (t->window && fact_layer_uint(t->l->g, t->l->window[at], t->number, ret)) ||
+           fact_layer_uint(t->l->g, t->l->key[at], t->number, ret);
 }
 
 /* Each head's share of the embedding, as readers count it: by the heads of the first layer. */

@@ -7,6 +7,7 @@
 
 #include "base/bytes.h"
 #include "base/count.h"
+#include "check/cache.h"
 #include "check/fact.h"
 #include "model/facts.h"
 #include "text/number.h"
@@ -140,57 +141,22 @@ void fact_experts_text(const struct summary *s, const struct fact *f, struct buf
         buf_printf(out, ", %" PRIu64 " shared", used);
 }
 
-/* Heads of keys and values in all layers; they may differ by layer, and some layers have none. */
-static bool all_heads(const struct gguf *g, uint64_t *ret)
-{
-    uint64_t layers, heads, one;
-    uint32_t kv = fact_arch_key(g, "attention.head_count_kv");
-    if (kv == UINT32_MAX)
-        kv = fact_arch_key(g, "attention.head_count");
-    if (kv == UINT32_MAX || !fact_arch_uint(g, "block_count", &layers))
-        return false;
-    struct gguf_value v = gguf_value(g, &g->kv[kv]), item;
-    if (v.type != GGUF_ARRAY)
-        return fact_value_uint(&v, &heads) && mul_u64(heads, layers, ret);
-    *ret = 0;
-    for (struct gguf_walk w = gguf_walk(&v); gguf_next(&w, &item);)
-        if (!fact_value_uint(&item, &one) || !add_u64(*ret, one, ret))
-            return false;
-    return true;
-}
-
-/* Values of a head: as the model says, else its share of the embedding. */
-static bool head_length(const struct gguf *g, const char *key, uint64_t *ret)
-{
-    uint64_t embedding, heads;
-    if (fact_arch_uint(g, key, ret))
-        return true;
-    if (!fact_arch_uint(g, "embedding_length", &embedding) ||
-        !fact_arch_uint(g, "attention.head_count", &heads) || heads == 0)
-        return false;
-    *ret = embedding / heads;
-    return true;
-}
-
 bool fact_kv_token(const struct summary *s, const struct fact *f, uint64_t *ret)
 {
-    uint64_t heads, key, value;
+    struct cache c;
     (void)f;
-    if (!all_heads(s->g, &heads) || !head_length(s->g, "attention.key_length", &key) ||
-        !head_length(s->g, "attention.value_length", &value))
-        return false;
-    /* Latent attention: values are a part of what is kept as the key. */
-    if (fact_arch_key(s->g, "attention.key_length_mla") != UINT32_MAX)
-        value = 0;
-    return add_u64(key, value, ret) && mul_u64(*ret, heads, ret) && mul_u64(*ret, 2, ret) &&
-           *ret > 0;
+    bool has = cache_of(s->g, &c);
+    *ret = has ? c.token : 0;
+    return has;
 }
 
 bool fact_kv_context(const struct summary *s, const struct fact *f, uint64_t *ret)
 {
-    uint64_t token, context;
-    return fact_kv_token(s, f, &token) && fact_arch_uint(s->g, "context_length", &context) &&
-           mul_u64(token, context, ret);
+    struct cache c;
+    (void)f;
+    bool has = cache_of(s->g, &c) && c.whole;
+    *ret = has ? c.whole : 0;
+    return has;
 }
 
 void fact_kv_text(const struct summary *s, const struct fact *f, struct buf *out)

@@ -57,13 +57,20 @@ int rule_tensor_dims(struct checker *c)
     return 0;
 }
 
+/* Types that a known fork has added. */
+enum { FORK_FIRST = 97, FORK_LAST = 399 };
+
 int rule_tensor_type(struct checker *c)
 {
     char where[WHERE_MAX];
     for (uint32_t i = 0; i < c->g->n_tensors; i++) {
         const struct gguf_tensor *t = &c->g->tensor[i];
         const struct quant_type *type = gguf_type(t);
-        if (!type)
+        if (!type && t->stored_id >= FORK_FIRST && t->stored_id <= FORK_LAST)
+            report(c, CHECK_NOTE, where_tensor(c->g, i, where),
+                   "type %" PRIu32 " is one of ik_llama.cpp: other readers refuse it",
+                   t->stored_id);
+        else if (!type)
             report(c, CHECK_ERROR, where_tensor(c->g, i, where), "type %" PRIu32 " is not known",
                    t->stored_id);
         else if (type->block_len == 0)

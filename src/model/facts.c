@@ -63,6 +63,23 @@ bool fact_arch_uint(const struct gguf *g, const char *name, uint64_t *ret)
     return fact_value_uint(&v, ret);
 }
 
+bool fact_layer_uint(const struct gguf *g, uint32_t key, uint64_t layer, uint64_t *ret)
+{
+    if (key == UINT32_MAX)
+        return false;
+    struct gguf_value v = gguf_value(g, &g->kv[key]);
+    if (v.type == GGUF_ARRAY) {
+        unsigned width = gguf_types[v.elem].width;
+        if (width == 0 || layer >= v.count)
+            return false;
+        v = gguf_value_at(v.fmt, v.elem, v.data + layer * width);
+    }
+    if (v.type != GGUF_BOOL)
+        return fact_value_uint(&v, ret);
+    *ret = gguf_uint(&v);
+    return true;
+}
+
 bool fact_vocabulary(const struct gguf *g, uint64_t *ret)
 {
     struct gguf_value v;
@@ -178,7 +195,8 @@ const char *fact_file_type(const struct gguf *g)
         [18] = "Q6_K",    [19] = "IQ2_XXS", [20] = "IQ2_XS", [21] = "Q2_K_S", [22] = "IQ3_XS",
         [23] = "IQ3_XXS", [24] = "IQ1_S",   [25] = "IQ4_NL", [26] = "IQ3_S",  [27] = "IQ3_M",
         [28] = "IQ2_S",   [29] = "IQ2_M",   [30] = "IQ4_XS", [31] = "IQ1_M",  [32] = "BF16",
-        [36] = "TQ1_0",   [37] = "TQ2_0",   [38] = "MXFP4",
+        [36] = "TQ1_0",   [37] = "TQ2_0",   [38] = "MXFP4",  [39] = "NVFP4",  [40] = "Q1_0",
+        [41] = "Q2_0",
     };
     uint64_t id;
     return fact_uint(g, "general.file_type", &id) && id < COUNT(name) ? name[id] : NULL;

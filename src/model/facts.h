@@ -38,6 +38,8 @@ bool fact_value_uint(const struct gguf_value *v, uint64_t *ret);
  */
 uint32_t fact_arch_key(const struct gguf *g, const char *name);
 bool fact_arch_uint(const struct gguf *g, const char *name, uint64_t *ret);
+/* Of a key by its number, that has one value for all layers or an array of them; bools count as 0 and 1. */
+bool fact_layer_uint(const struct gguf *g, uint32_t key, uint64_t layer, uint64_t *ret);
 
 /* Tokens in the vocabulary: of tokenizer.ggml.tokens, else [arch].vocab_size. False: unknown. */
 bool fact_vocabulary(const struct gguf *g, uint64_t *ret);

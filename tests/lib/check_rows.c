@@ -163,6 +163,11 @@ static void unknown_type(struct build *b)
     build_tensor(b, "extra.bias", NO_SUCH, (uint64_t[]){3}, 1, NULL, 32);
 }
 
+static void forked_type(struct build *b)
+{
+    build_tensor(b, "extra.bias", 137, (uint64_t[]){3}, 1, NULL, 32);
+}
+
 static void gone_type(struct build *b)
 {
     build_tensor(b, "extra.bias", 4, (uint64_t[]){32}, 1, NULL, 32);
@@ -207,6 +212,11 @@ static void nested(struct build *b)
 {
     build_array(b, "my.list", GGUF_ARRAY, 1);
     build_item_array(b, GGUF_U8, 0);
+}
+
+static void matrix(struct build *b)
+{
+    build_str(b, "general.type", "imatrix");
 }
 
 static void odd_architecture(struct build *b)
@@ -259,6 +269,11 @@ static void odd_token_type(struct build *b)
 static void last_token(struct build *b)
 {
     build_u32(b, "tokenizer.ggml.eos_token_id", TOKENS - 1);
+}
+
+static void absent_token(struct build *b)
+{
+    build_u32(b, "tokenizer.ggml.eos_token_id", UINT32_MAX);
 }
 
 static void far_token(struct build *b)
@@ -557,6 +572,7 @@ const struct check_row check_rows[] = {
     {"tensor-dims", CHECK_ERROR, .add = five_dims},
     {"tensor-type", CHECK_ERROR, .add = unknown_type},
     {"tensor-type", CHECK_ERROR, .add = gone_type},
+    {"tensor-type", CHECK_NOTE, .add = forked_type},
     {"key-syntax", CHECK_WARNING, .add = upper_key},
     {"key-syntax", CHECK_ERROR, .add = no_key},
     {"key-type", CHECK_ERROR, .add = wrong_type},
@@ -567,6 +583,7 @@ const struct check_row check_rows[] = {
     {"bool", CHECK_WARNING, .add = odd_bool},
     {"nested", CHECK_ERROR, .add = nested},
     {"architecture", CHECK_ERROR, .without = "general.architecture"},
+    {.bare = true, .file = HASH, .without = "general.architecture", .add = matrix},
     {"architecture", CHECK_ERROR, .without = "general.architecture", .add = odd_architecture},
     {"architecture", CHECK_NOTE, .without = "general.architecture", .add = dash_architecture},
     {"required", CHECK_ERROR, .without = "llama.context_length"},
@@ -582,6 +599,7 @@ const struct check_row check_rows[] = {
     {"tokenizer-arrays", CHECK_ERROR, .add = few_scores},
     {"token-types", CHECK_WARNING, .add = odd_token_type}, {.keeps = " token-types ", .add = token_types},
     {"token-ids", CHECK_ERROR, .add = far_token}, {.keeps = " token-ids ", .add = last_token},
+    {.add = absent_token},
     {"vocabulary", CHECK_WARNING, .add = other_vocabulary},
     {"tokenizer", CHECK_ERROR, .without = "tokenizer.ggml.model"},
     {"tokenizer", CHECK_ERROR, .without = "tokenizer.ggml.model", .add = other_tokenizer},
@@ -606,11 +624,11 @@ const struct check_row check_rows[] = {
     {"blocks", CHECK_ERROR, .add = second_block, .file = HASH},
     {"tensor-known", CHECK_NOTE, .add = own_name},
     {"size-label", CHECK_WARNING, .add = wrong_label}, {.keeps = " size-label ", .add = right_label},
-    {"file-name", CHECK_WARNING, .file = "model.gguf"},
+    {"file-name", CHECK_NOTE, .file = "model.gguf"},
     {"file-name", CHECK_WARNING, .file = "Tiny-7B-v1.0-Q4_0.gguf"},
     {"file-name", CHECK_WARNING, .file = "Tiny-3.5K-v1.0-Q5_0.gguf"},
     {"file-name", CHECK_WARNING, .file = "Tiny-3.5K-v1.0-Q4_0-00001-of-00002.gguf"},
-    {"file-name", CHECK_WARNING, .without = "general.version", .add = other_version},
+    {"file-name", CHECK_NOTE, .without = "general.version", .add = other_version},
     {.keeps = " file-name ", .file = "Tiny-3.5K-Chat-v1.0.gguf"},
     {.file = HASH},
 };

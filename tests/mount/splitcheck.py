@@ -161,12 +161,12 @@ class Whole(Set):
         """The name is judged without the number, and suggested with it."""
         self.make(first(), second(), stem='model')
         a, _ = self.names
-        self.tells(0, f'{a}: warning: is not BaseName-SizeLabel-FineTune-Version-Encoding-Type-'
+        self.tells(0, f'{a}: note: is not BaseName-SizeLabel-FineTune-Version-Encoding-Type-'
                    'Shard.gguf: the name would be Tiny-3.5K-v1.0-Q8_0-00001-of-00002.gguf (file ')
         self.mounted()
         self.make(first(), second(), stem='Tiny-7B-v1.0-Q8_0')
         line, _ = self.tells(0, f"{self.names[0]}: warning: its SizeLabel says '7B', the model "
-                             "'3.5K'", f'{self.names[0]}: warning: with all that the model says')
+                             "'3.5K'", f'{self.names[0]}: note: with all that the model says')
         self.mounted()
 
     def test_values(self):
@@ -226,7 +226,7 @@ class Whole(Set):
         self.make(first(more=[(b'x.\x1b[31m', Value('u8', 1))]), second(), stem='x\x1b[2J\n')
         shown = 'x\\x1b[2J\\x0a-00001-of-00002.gguf'
         lines = self.tells(1, f"{shown}: error: is not a key: ASCII segments with single dots "
-                           "between (key 'x.\\x1b[31m')", f'{shown}: warning: is not BaseName')
+                           "between (key 'x.\\x1b[31m')", f'{shown}: note: is not BaseName')
         self.assertFalse(any('\x1b' in line for line in lines))
         self.assertEqual(json.loads(self.check('--json', self.names[0]).out)[0]['file'], shown)
         self.assertNotIn('\x1b', self.mounted())

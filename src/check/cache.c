@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: MIT */
+/* What a model keeps of its context: see cache.h. */
+#include "check/cache.h"
+
+#include "base/bytes.h"
+#include "base/count.h"
+#include "model/facts.h"
+
+enum { LAYERS_MOST = 65536 };
+
+/* These see the whole text at once, or keep a state; of the last the keys do not say enough. */
+static const char *const without[] = {
+    "bert",         "nomic-bert",  "nomic-bert-moe", "neo-bert",   "jina-bert-v2",
+    "jina-bert-v3", "modern-bert", "eurobert",       "t5encoder",  "gemma-embedding",
+    "dream",        "llada",       "llada-moe",      "rnd1",       "wavtokenizer-dec",
+    "mamba",        "mamba2",      "rwkv6",          "rwkv6qwen2", "rwkv7",
+    "arwkv7",       "minimax-m3",
+};
+
+/* Of `period` layers all but one have a sliding window: the last, or the first. */
+static const struct pattern {
+    const char *arch;
+    unsigned period;
+    bool first;
+    unsigned length; /* of the window, where no key has it; 0: then no layer has one */
+} patterns[] = {
+    {"gemma2", 2, false, 4096}, {"gemma3", 6, false, 0},      {"gemma3n", 5, false, 0},
+    {"gpt-oss", 2, false, 0},   {"cohere2", 4, false, 0},     {"cohere2moe", 4, true, 0},
+    {"olmo2", 4, false, 0},     {"llama4", 4, false, 8192},   {"exaone-moe", 4, false, 0},
+    {"plamo3", 8, false, 0},    {"smallthinker", 4, true, 0},
+};
+
+/* In which the keys do not say which layers have a window, or which are recurrent. */
+static const char *const unclear[] = {"exaone4", "afmoe", "laguna"};
+
+/* Which layers are recurrent is a key of these; in others those without heads of keys are. */
+static const char *const recurrent[] = {"qwen3next", "qwen35", "qwen35moe", "minimax-01"};
+
+/* Where each layer's facts are: keys of the model, UINT32_MAX: none. */
+struct layers {
+    const struct gguf *g;
+    uint32_t heads, recurrent, windows;
+    uint64_t count, kept; /* layers from `kept` on use the cache of another one */
+    uint64_t interval;    /* each of so many is attention, the others recurrent; 0: all are */
+    uint64_t period, window;
+    bool first, latent;
+    uint64_t key, value, key_window, value_window; /* lengths of a head */
+};
+
+static bool is_one_of(struct text arch, const char *const *list, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (text_is(arch, list[i]))
+            return true;
+    return false;
+}
+
+/* A key, else what readers take for it. */
+static uint64_t key_or(const struct gguf *g, const char *key, uint64_t otherwise)
+{
+    uint64_t n;
+    return fact_arch_uint(g, key, &n) ? n : otherwise;
+}
+
+static bool lengths(struct layers *l)
+{
+    uint64_t width, heads, share = 0;
+    uint32_t key = fact_arch_key(l->g, "attention.head_count");
+    if (fact_arch_uint(l->g, "embedding_length", &width) && fact_layer_uint(l->g, key, 0, &heads) &&
+        heads)
+        share = width / heads;
+    l->key = key_or(l->g, "attention.key_length", share);
+    l->value = key_or(l->g, "attention.value_length", share);
+    l->key_window = key_or(l->g, "attention.key_length_swa", l->key);
+    l->value_window = key_or(l->g, "attention.value_length_swa", l->value);
+    l->latent = key_or(l->g, "attention.key_length_mla", 0) > 0;
+    if (l->latent) /* what picks the tokens to look at has keys of its own */
+        l->key += key_or(l->g, "attention.indexer.key_length", 0);
+    return l->key && l->value;
+}
+
+static void windows(struct layers *l, struct text arch)
+{
+    uint64_t period;
+    l->windows = fact_arch_key(l->g, "attention.sliding_window_pattern");
+    for (size_t i = 0; i < COUNT(patterns); i++) {
+        const struct pattern *p = &patterns[i];
+        if (!text_is(arch, p->arch))
+            continue;
+        l->window = key_or(l->g, "attention.sliding_window", p->length);
+        l->period =
+            fact_arch_uint(l->g, "attention.sliding_window_pattern", &period) ? period : p->period;
+        l->first = p->first;
+    }
+    if (l->windows != UINT32_MAX && l->g->kv[l->windows].type == GGUF_ARRAY)
+        l->window = key_or(l->g, "attention.sliding_window", 0);
+    else
+        l->windows = UINT32_MAX;
+}
+
+static bool find(const struct gguf *g, struct layers *l)
+{
+    struct text arch = fact_text(g, "general.architecture");
+    uint64_t n;
+    *l = (struct layers){.g = g};
+    l->heads = fact_arch_key(g, "attention.head_count_kv");
+    if (l->heads == UINT32_MAX)
+        l->heads = fact_arch_key(g, "attention.head_count");
+    bool named = is_one_of(arch, recurrent, COUNT(recurrent));
+    l->recurrent = named ? fact_arch_key(g, "attention.recurrent_layers") : UINT32_MAX;
+    if (is_one_of(arch, without, COUNT(without)) || l->heads == UINT32_MAX ||
+        !fact_arch_uint(g, "block_count", &l->count) || l->count > LAYERS_MOST || !lengths(l))
+        return false;
+    n = key_or(g, "nextn_predict_layers", 0);
+    l->count -= n < l->count ? n : 0;
+    n = key_or(g, "attention.shared_kv_layers", 0);
+    l->kept = n < l->count ? l->count - n : l->count;
+    l->interval = named ? key_or(g, "full_attention_interval", 4) : 0;
+    windows(l, arch);
+    return true;
+}
+
+static bool is_recurrent(const struct layers *l, uint64_t i)
+{
+    uint64_t n;
+    if (l->recurrent != UINT32_MAX)
+        return fact_layer_uint(l->g, l->recurrent, i, &n) && n;
+    return l->interval && (i + 1) % l->interval != 0;
+}
+
+static bool has_window(const struct layers *l, uint64_t i)
+{
+    uint64_t n;
+    if (l->window == 0)
+        return false;
+    if (l->windows != UINT32_MAX)
+        return fact_layer_uint(l->g, l->windows, i, &n) && n;
+    return l->period > 1 && i % l->period != (l->first ? 0 : l->period - 1);
+}
+
+/* Add the bytes of a token in one layer. */
+static bool add_layer(const struct layers *l, uint64_t i, uint64_t *ret)
+{
+    bool window = has_window(l, i);
+    uint64_t heads, n = window ? l->key_window : l->key;
+    uint64_t value = l->latent ? 0 : window ? l->value_window : l->value;
+    return fact_layer_uint(l->g, l->heads, i, &heads) && add_u64(n, value, &n) &&
+           mul_u64(n, heads, &n) && mul_u64(n, 2, &n) && add_u64(*ret, n, ret);
+}
+
+bool cache_of(const struct gguf *g, struct cache *ret)
+{
+    struct layers l;
+    uint64_t full = 0, window = 0, context;
+    if (!find(g, &l))
+        return false;
+    for (uint64_t i = 0; i < l.kept; i++)
+        if (!is_recurrent(&l, i) && !add_layer(&l, i, has_window(&l, i) ? &window : &full))
+            return false;
+    *ret = (struct cache){0};
+    if (!add_u64(full, window, &ret->token) || ret->token == 0)
+        return false;
+    struct text arch = fact_text(g, "general.architecture");
+    bool vague = is_one_of(arch, unclear, COUNT(unclear)) && l.windows == UINT32_MAX;
+    if (vague || !fact_arch_uint(g, "context_length", &context) || !mul_u64(full, context, &full) ||
+        !mul_u64(window, min_u64(context, l.window), &window) ||
+        !add_u64(full, window, &ret->whole))
+        ret->whole = 0;
+    return true;
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The cache of keys and values that a model needs while it runs, in F16: layer by layer, as llama.cpp
+ * allocates it. Recurrent layers and those that use another one's cache have none; latent
+ * attention keeps keys alone.
+ */
+#ifndef CHECK_CACHE_H
+#define CHECK_CACHE_H
+
+#include "gguf/gguf.h"
+
+struct cache {
+    uint64_t token; /* bytes that a token takes in all layers */
+    uint64_t whole; /* bytes of the whole context; 0: the keys do not say */
+};
+
+/* False: the model has no such cache, or the keys do not say. */
+bool cache_of(const struct gguf *g, struct cache *ret);
+
+#endif

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: MIT */
+/* check/cache: what twenty architectures keep, by hand. Numbers are those of published models. */
+#include "cu_main.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "check/cache.h"
+#include "parsed.h"
+
+/* A key by its name after the architecture; `every` > 0: an array of the layers, in which each
+ * of so many, the last, has `number`, and the others have `other`. */
+struct key {
+    const char *name;
+    uint32_t number, every, other;
+};
+
+struct row {
+    const char *arch;
+    uint32_t layers, context, width, heads, heads_kv, key; /* 0: no such key */
+    struct key more[3];
+    uint64_t token, whole;
+};
+
+#define WINDOW(n)                           \
+    {                                       \
+        "attention.sliding_window", n, 0, 0 \
+    }
+static const struct row rows[] = {
+    /* 32 layers * 8 heads * (128 + 128) * 2 bytes, times the context */
+    {"llama", 32, 8192, 4096, 32, 8, 0, {{0}}, 131072, 131072 * 8192ULL},
+    {"qwen2", 28, 32768, 3584, 28, 4, 0, {{0}}, 28 * 4 * 256 * 2, 28 * 4 * 256 * 2 * 32768ULL},
+    /* every head has its own keys */
+    {"phi2", 32, 2048, 2560, 32, 0, 0, {{0}}, 32 * 32 * 160 * 2, 32 * 32 * 160 * 2 * 2048ULL},
+    /* key_length is not the share of the embedding */
+    {"qwen3", 36, 40960, 2560, 32, 8, 128, {{0}}, 36 * 8 * 256 * 2, 36 * 8 * 256 * 2 * 40960ULL},
+    /* 13 layers keep all of 8192, 13 the window */
+    {"gemma2",
+     26,
+     8192,
+     2304,
+     8,
+     4,
+     256,
+     {WINDOW(4096)},
+     26 * 4 * 512 * 2,
+     13 * 4096ULL * (8192 + 4096)},
+    /* of 34 layers 5 (6, 12, 18, 24, 30) keep all, 29 the window of 1024; 4096 bytes a layer */
+    {"gemma3",
+     34,
+     131072,
+     2560,
+     8,
+     4,
+     256,
+     {WINDOW(1024)},
+     34 * 4096,
+     4096ULL * (5 * 131072 + 29 * 1024)},
+    /* 12 and 12; 8 heads of 64 + 64 are 2048 bytes */
+    {"gpt-oss",
+     24,
+     131072,
+     2880,
+     64,
+     8,
+     64,
+     {WINDOW(128)},
+     24 * 2048,
+     2048ULL * 12 * (131072 + 128)},
+    /* of 40 layers 10 keep all */
+    {"cohere2",
+     40,
+     8192,
+     4096,
+     32,
+     8,
+     128,
+     {WINDOW(4096)},
+     40 * 4096,
+     4096ULL * (10 * 8192 + 30 * 4096)},
+    /* of 48 layers 12 keep all, the others 8192 */
+    {"llama4",
+     48,
+     262144,
+     5120,
+     40,
+     8,
+     128,
+     {{0}},
+     48 * 4096,
+     4096ULL * (12 * 262144ULL + 36 * 8192)},
+    /* the first of each four keeps all: 8 of 32 */
+    {"smallthinker",
+     32,
+     16384,
+     1536,
+     12,
+     2,
+     128,
+     {WINDOW(4096)},
+     32 * 1024,
+     1024ULL * (8 * 16384 + 24 * 4096)},
+    /* no window is told: all keep all */
+    {"olmo2", 32, 4096, 4096, 32, 0, 0, {{0}}, 32 * 32 * 256 * 2, 32 * 32 * 256 * 2 * 4096ULL},
+    /* latent: 27 layers * 1 head * (512 + 64), no values */
+    {"deepseek2",
+     27,
+     163840,
+     2048,
+     16,
+     1,
+     576,
+     {{"attention.key_length_mla", 192, 0, 0}},
+     27 * 576 * 2,
+     27 * 576 * 2 * 163840ULL},
+    /* the same without latent attention: 16 heads of 192 and 128 */
+    {"deepseek2",
+     27,
+     163840,
+     2048,
+     16,
+     16,
+     192,
+     {{"attention.value_length", 128, 0, 0}, {"attention.key_length_mla", 0, 0, 0}},
+     27 * 16 * 320 * 2,
+     27 * 16 * 320 * 2 * 163840ULL},
+    /* and the keys that pick the tokens: 61 * (576 + 128) */
+    {"deepseek32",
+     61,
+     163840,
+     7168,
+     128,
+     1,
+     576,
+     {{"attention.key_length_mla", 192, 0, 0}, {"attention.indexer.key_length", 128, 0, 0}},
+     61 * 704 * 2,
+     61 * 704 * 2 * 163840ULL},
+    /* 12 of 48 layers are attention: 2 heads of 256 + 256 */
+    {"qwen3next",
+     48,
+     262144,
+     2048,
+     16,
+     2,
+     256,
+     {{"full_attention_interval", 4, 0, 0}},
+     12 * 2048,
+     12 * 2048 * 262144ULL},
+    /* the array says it: 8 of 32, the last of each four */
+    {"qwen35",
+     32,
+     262144,
+     2560,
+     16,
+     4,
+     256,
+     {{"attention.recurrent_layers", 0, 4, 1}},
+     8 * 4096,
+     8 * 4096 * 262144ULL},
+    /* 4 of 32 layers have heads of keys: 8 of 128 + 128 */
+    {"jamba",
+     32,
+     262144,
+     4096,
+     32,
+     0,
+     128,
+     {{"attention.head_count_kv", 8, 8, 0}},
+     4 * 4096,
+     4 * 4096 * 262144ULL},
+    /* 80 attention layers of 1 layer in 8: the last of each eight of 80 */
+    {"minimax-01",
+     80,
+     4096,
+     6144,
+     64,
+     8,
+     128,
+     {{"attention.recurrent_layers", 0, 8, 1}},
+     10 * 4096,
+     10 * 4096 * 4096ULL},
+    /* of 35 layers the last 15 use the cache of others; of 20 every fifth keeps all */
+    {"gemma3n",
+     35,
+     32768,
+     2048,
+     8,
+     2,
+     256,
+     {WINDOW(512), {"attention.shared_kv_layers", 15, 0, 0}},
+     20 * 2048,
+     2048ULL * (4 * 32768 + 16 * 512)},
+    /* the last layer only predicts: 46 of 47 */
+    {"glm4moe",
+     47,
+     131072,
+     4096,
+     96,
+     8,
+     128,
+     {{"nextn_predict_layers", 1, 0, 0}},
+     46 * 4096,
+     46 * 4096 * 131072ULL},
+    /* which layers have a window is not told */
+    {"exaone4", 64, 131072, 5120, 40, 8, 128, {WINDOW(4096)}, 64 * 4096, 0},
+    /* none */
+    {"mamba", 48, 1048576, 2048, 0, 0, 0, {{0}}, 0, 0},
+    {"bert", 12, 512, 384, 12, 0, 0, {{0}}, 0, 0},
+};
+
+static void put(struct build *b, const struct row *row, const struct key *k)
+{
+    char name[80];
+    (void)snprintf(name, sizeof(name), "%s.%s", row->arch, k->name);
+    if (k->every == 0) {
+        build_u32(b, name, k->number);
+        return;
+    }
+    build_array(b, name, GGUF_I32, row->layers);
+    for (uint32_t i = 0; i < row->layers; i++)
+        build_item_num(b, GGUF_I32, (i + 1) % k->every == 0 ? k->number : k->other);
+}
+
+static void test_by_hand(void)
+{
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const struct row *row = &rows[i];
+        const struct key plain[] = {{"block_count", row->layers, 0, 0},
+                                    {"context_length", row->context, 0, 0},
+                                    {"embedding_length", row->width, 0, 0},
+                                    {"attention.head_count", row->heads, 0, 0},
+                                    {"attention.head_count_kv", row->heads_kv, 0, 0},
+                                    {"attention.key_length", row->key, 0, 0}};
+        struct build b;
+        struct cache c = {0};
+        build_init(&b, 3, false);
+        build_str(&b, "general.architecture", row->arch);
+        for (size_t k = 0; k < sizeof(plain) / sizeof(plain[0]); k++)
+            if (plain[k].number)
+                put(&b, row, &plain[k]);
+        for (size_t k = 0; k < 3 && row->more[k].name; k++)
+            put(&b, row, &row->more[k]);
+        bool valued = row->more[0].name && strstr(row->more[0].name, "value_length");
+        if (row->key && !valued)
+            put(&b, row, &(struct key){"attention.value_length", row->key, 0, 0});
+        struct parsed p = parse_build(&b, 0);
+        CU_ASSERT_EQUAL(cache_of(p.g, &c), row->token > 0);
+        CU_ASSERT_EQUAL(c.token, row->token);
+        CU_ASSERT_EQUAL(c.whole, row->whole);
+        if (c.token != row->token || c.whole != row->whole)
+            (void)printf("    %s: %llu, %llu\n", row->arch, (unsigned long long)c.token,
+                         (unsigned long long)c.whole);
+        parsed_free(&p);
+    }
+}
+
+static CU_TestInfo tests[] = {
+    {"of published models, by hand", test_by_hand},
+    CU_TEST_INFO_NULL,
+};
+
+CU_MAIN("cache", tests)
