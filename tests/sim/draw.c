@@ -61,7 +61,7 @@ static void open_as(unsigned actor, unsigned slot, unsigned name, unsigned flags
     struct step *s = add(actor, W_OPEN);
     s->slot = (uint8_t)slot;
     s->name = (uint8_t)name;
-    s->flags = (uint8_t)flags;
+    s->flags = (uint8_t)(flags | (name >= KEYS && name < REGS && draw(3) == 0 ? F_F32 : 0));
 }
 
 static void write_as(unsigned actor, unsigned slot)
@@ -75,18 +75,18 @@ static void write_as(unsigned actor, unsigned slot)
 
 static void vim(unsigned a, unsigned key)
 {
-    mv(a, key, KEYS + draw(2));
+    mv(a, key, REGS + draw(2));
     open_as(a, 0, key, F_WRITE | F_CREAT | F_EXCL);
     write_as(a, 0);
     if (draw(2))
         on(a, W_FSYNC, 0);
     on(a, W_CLOSE, 0);
-    named(a, W_RM, KEYS);
+    named(a, W_RM, REGS);
 }
 
 static void by_rename(unsigned a, unsigned key)
 {
-    unsigned helper = KEYS + draw(NAMES - KEYS);
+    unsigned helper = REGS + draw(NAMES - REGS);
     bool early = draw(4) == 0; /* os.replace before close */
     open_as(a, 0, helper, F_WRITE | F_CREAT | F_TRUNC);
     write_as(a, 0);
@@ -151,7 +151,7 @@ static void anything(unsigned a)
     switch (draw(8)) {
     case 0:
     case 1:
-        open_as(a, slot, draw(KEYS), F_WRITE | draw(4) * F_TRUNC);
+        open_as(a, slot, draw(to->tensors ? REGS : KEYS), F_WRITE | draw(4) * F_TRUNC);
         break;
     case 2:
     case 3:
@@ -172,14 +172,15 @@ static void save(unsigned a, unsigned key)
 {
     static void (*const ways[])(unsigned, unsigned) = {put,       put,   vim,      by_rename,
                                                        by_rename, twice, in_place, install};
-    ways[draw(8)](a, key);
+    static const uint8_t of_tensors[] = {0, 0, 5, 6};
+    ways[key >= KEYS ? of_tensors[draw(4)] : draw(8)](a, key);
 }
 
 static void client(unsigned a, unsigned steps, unsigned favourite)
 {
     unsigned upto = to->n + steps;
     while (to->n < upto && to->n < STEPS) {
-        unsigned key = draw(3) ? favourite : draw(KEYS);
+        unsigned key = draw(3) ? favourite : draw(to->tensors ? REGS : KEYS);
         switch (draw(9)) {
         case 0:
         case 1:
@@ -190,7 +191,10 @@ static void client(unsigned a, unsigned steps, unsigned favourite)
             look(a);
             break;
         case 4:
-            mv(a, draw(NAMES), draw(4) ? key : draw(NAMES));
+            if (key >= KEYS)
+                mv(a, draw(2) ? key : KEYS + draw(4), KEYS + draw(4));
+            else
+                mv(a, draw(NAMES), draw(4) ? key : draw(NAMES));
             break;
         case 5:
             named(a, W_RM, draw(NAMES));
@@ -262,13 +266,15 @@ struct story story_draw(uint64_t seed)
     (void)draw(2);
     memset(&s, 0, sizeof(s));
     to = &s;
-    token = TOKEN_FIRST + KEYS_THERE - 1;
+    token = TOKEN_FIRST + KEYS_THERE + TENSORS_THERE - 1;
+    s.tensors = draw(2);
     s.commit = (uint8_t)draw(3);
     s.clones = draw(3) == 0;
     static const uint8_t strategies[] = {0, 0, 0, 0, 1, 2, 3, 3};
     s.strategy = strategies[draw(8)];
     s.clones |= s.strategy == 1;
-    unsigned clients = 1 + draw(CLIENTS), favourite = draw(KEYS);
+    unsigned clients = 1 + draw(CLIENTS),
+             favourite = s.tensors && draw(4) ? KEYS + draw(2) : draw(KEYS);
     for (unsigned a = 0; a < clients; a++)
         client(a, 3 + draw(20), favourite);
     unsigned what = draw(11);

@@ -15,15 +15,22 @@
 #include "tree/reply.h"
 
 #define METADATA ino_row(0)
+#define TENSORS ino_row(1)
 
 static struct oracle *of(const struct kernel *k)
 {
     return &k->w->oracle;
 }
 
+/* A key's, or a tensor's. */
 static bool is_key(int name)
 {
-    return name >= 0 && name < KEYS;
+    return name >= 0 && name < REGS;
+}
+
+static bool is_tensor(int name)
+{
+    return name >= KEYS && name < REGS;
 }
 
 /* ---- requests ---- */
@@ -93,6 +100,8 @@ void kernel_signal(struct kernel *k, unsigned program, bool told)
 static void expect(const struct program *p, const char *what, int r, bool good)
 {
     sched_note("%c %s: %d", "ABCDZ"[p->number], what, r);
+    uint8_t by = p->k->w->story.strategy;
+    good |= r == -EOPNOTSUPP && (by == EDIT_INPLACE || by == EDIT_REFLINK);
     if (r < 0 && !good && !p->k->rough && !p->k->w->disk.hits && !(r == -EINTR && p->signalled))
         sched_fail("%c: %s is answered with %s", "ABCDZ"[p->number], what, strerror(-r));
 }
@@ -148,6 +157,7 @@ static struct object *object_of(struct kernel *k, const struct tree_entry *e, in
                              .generation = e->generation,
                              .name = name,
                              .old_name = name,
+                             .next_name = -1,
                              .last = -1};
         lock_init(&o->lock);
     }
@@ -185,24 +195,54 @@ static void forget_later(struct kernel *k, struct object *o)
     later(k, NULL, NULL, o->node, n);
 }
 
-/* The key that its draft may become a value of: what was done to names may be lost, and they go back. -1: none. */
-static int key_of(const struct kernel *k, const struct object *o)
+/*
+ * Assignments of what a file has: to its key, to the one that it had before (what was done to names may be lost, and
+ * they go back), and to the one that it is about to get.
+ */
+enum { NOW, BEFORE, NEXT };
+struct made {
+    int of[3]; /* -1: none */
+};
+
+static struct made assign(struct kernel *k, struct object *o, uint64_t mask)
 {
-    bool back = is_key(o->old_name) && (k->w->disk.hits || k->back[o->old_name]);
-    return is_key(o->name) ? o->name : back ? o->old_name : -1;
+    const int name[] = {o->name, o->old_name, o->next_name};
+    struct made m = {{-1, -1, -1}};
+    for (unsigned i = 0; i < 3; i++) {
+        bool again = (i > 0 && name[i] == name[0]) || (i > 1 && name[i] == name[1]);
+        if (is_key(name[i]) && !again)
+            m.of[i] = (int)oracle_begin(of(k), (unsigned)name[i], mask);
+        goes_on(o, m.of[i]);
+    }
+    return m;
+}
+
+static void assigned(struct kernel *k, struct object *o, const struct made *m, enum outcome how)
+{
+    bool back = k->w->disk.hits || o->unsure ||
+                (m->of[BEFORE] >= 0 && k->back[of(k)->a[m->of[BEFORE]].reg]);
+    /* A tensor that was removed may still be written, until that is on the disk. */
+    bool removed = o->name < 0 && is_tensor(o->old_name);
+    const enum outcome hows[] = {how, back ? PERHAPS : FAILED, PERHAPS}; /* the last: known.md, 3 */
+    for (unsigned i = 0; i < 3; i++) {
+        if (m->of[i] >= 0)
+            oracle_end(of(k), (unsigned)m->of[i], removed && i == BEFORE ? PERHAPS : hows[i]);
+        if (m->of[i] >= 0 && removed && i == BEFORE)
+            of(k)->a[m->of[i]].end = o->gone_at;
+        went(o, m->of[i]);
+    }
 }
 
 /* The end of a handle. What was truncated and not written is the empty value then. */
 static void release(struct kernel *k, struct tree_file *f, struct handle *h)
 {
     struct object *o = h->o;
-    int made = -1;
-    if (key_of(k, o) >= 0 && h->writes && (o->emptied || o->dirty))
-        made = (int)oracle_begin(of(k), (unsigned)key_of(k, o),
-                                 o->emptied ? BIT(TOKEN_EMPTY) : o->content);
+    bool counts = h->writes && (o->emptied || o->dirty);
+    struct made made = assign(k, o, counts ? o->content : 0);
     (void)tree_release(k->t, f);
-    if (made >= 0)
-        oracle_end(of(k), (unsigned)made, PERHAPS);
+    assigned(k, o, &made, PERHAPS);
+    if (o->by == h)
+        o->by = NULL;
     o->handles--;
     if (h->writes && --o->writers == 0) {
         o->dirty = o->emptied = false;
@@ -268,6 +308,21 @@ static unsigned token_of(const char *text, size_t n)
                                                           : TOKEN_OTHER;
 }
 
+unsigned token_of_floats(const uint8_t *bytes, size_t n)
+{
+    float value, first;
+    if (n != FLOATS * sizeof(first))
+        return TOKEN_OTHER;
+    memcpy(&first, bytes, sizeof(first));
+    for (size_t i = 0; i < n; i += sizeof(value)) {
+        memcpy(&value, bytes + i, sizeof(value));
+        if (!(value >= first && value <= first))
+            return TOKEN_OTHER;
+    }
+    return first >= 1000 + TOKEN_FIRST && first < 1000 + TOKENS ? (unsigned)first - 1000
+                                                                : TOKEN_OTHER;
+}
+
 /* ---- open ---- */
 
 /* A handle that may write is there. */
@@ -292,15 +347,31 @@ static void joined(struct kernel *k, struct handle *h, bool truncates)
     }
 }
 
+/* What a name means. It is known once more then. */
+static int find(struct program *p, int name, bool f32, struct tree_entry *ret)
+{
+    struct kernel *k = p->k;
+    struct tree_entry dir;
+    (void)begin(p);
+    if (!is_tensor(name))
+        return end(p, tree_lookup(k->t, METADATA, names[name], ret));
+    int r = end(p, tree_lookup(k->t, TENSORS, names[name], &dir));
+    if (r < 0)
+        return r;
+    (void)begin(p);
+    r = end(p, tree_lookup(k->t, dir.node, f32 ? "f32" : "raw", ret));
+    tree_forget(k->t, dir.node, 1);
+    return r;
+}
+
 static int open_once(struct program *p, const struct step *s, struct handle *h)
 {
     struct kernel *k = p->k;
     struct tree_entry e;
     int flags = (h->writes ? O_RDWR : O_RDONLY) | (s->flags & F_TRUNC ? O_TRUNC : 0);
     lock_take(&k->dir);
-    (void)begin(p);
-    int r = end(p, tree_lookup(k->t, METADATA, names[s->name], &e));
-    if (r == -ENOENT && s->flags & F_CREAT) {
+    int r = find(p, s->name, s->flags & F_F32, &e);
+    if (r == -ENOENT && s->flags & F_CREAT && !is_tensor(s->name)) {
         int back = -1;
         if (is_key(s->name) && k->before[s->name])
             back = (int)oracle_begin(of(k), s->name, k->before[s->name]);
@@ -362,44 +433,68 @@ static void step_open(struct program *p, const struct step *s)
     for (unsigned i = 0; i < 2 && r == -ESTALE; i++) {
         h = __real_calloc(1, sizeof(*h));
         h->writes = s->flags & F_WRITE;
+        h->floats = is_tensor(s->name);
         r = open_once(p, s, h);
         if (i == 0 && r == -ESTALE)
             opened(p, s, h, r);
     }
-    expect(p, "open", r, r == -ENOENT || r == -EEXIST || r == -ESTALE);
+    expect(p, "open", r, r == -ENOENT || r == -EEXIST || r == -ESTALE || r == -EBUSY);
     opened(p, s, h, r);
 }
 
 /* ---- write ---- */
 
+/* A write(2) is more than one request, in which the kernel keeps others away. */
+static int write_floats(struct program *p, const struct handle *h, unsigned token)
+{
+    enum { FIRST = 8192, ALL = FLOATS * 4 };
+    static float values[ACTORS][FLOATS];
+    for (unsigned i = 0; i < FLOATS; i++)
+        values[p->number][i] = (float)(1000 + token);
+    const uint8_t *bytes = (const uint8_t *)values[p->number];
+    (void)begin(p);
+    int r = end(p, tree_write(p->k->t, h->f, 0, bytes, FIRST));
+    if (r < 0)
+        return r;
+    (void)begin(p);
+    return end(p, tree_write(p->k->t, h->f, FIRST, bytes + FIRST, ALL - FIRST));
+}
+
+static int write_text(struct program *p, const struct handle *h, unsigned token)
+{
+    char text[16];
+    size_t n = text_of(token, text);
+    (void)begin(p);
+    return end(p, tree_write(p->k->t, h->f, 0, text, n));
+}
+
 static void step_write(struct program *p, const struct step *s)
 {
     struct handle *h = p->slot[s->slot];
-    char text[16];
     if (!h || !h->writes)
         return;
     struct object *o = h->o;
-    size_t n = text_of(s->n, text);
     lock_take(&o->lock);
     o->changes++;
     uint64_t was = o->content;
-    may_be(p->k, o, BIT(s->n));
+    may_be(p->k, o, BIT(s->n) | (h->floats ? BIT(TOKEN_OTHER) : 0));
     o->writing = true;
-    (void)begin(p);
-    int r = end(p, tree_write(p->k->t, h->f, 0, text, n));
+    int r = h->floats ? write_floats(p, h, s->n) : write_text(p, h, s->n);
     o->writing = false;
     o->changes++;
     if (r >= 0) {
         o->content = BIT(s->n);
         o->dirty = true;
         o->by = h;
+        o->doubt = false;
         o->emptied = false;
         h->wrote = true;
     } else {
         o->content |= was;
     }
     lock_drop(&o->lock);
-    expect(p, "write", r, r == -ESTALE);
+    expect(p, "write", r,
+           r == -ESTALE || (h->floats && (r == -EBUSY || (r == -ENOENT && o->moved))));
 }
 
 static void step_cut(struct program *p, const struct step *s)
@@ -431,37 +526,17 @@ static bool durable_close(const struct kernel *k)
     return k->w->story.commit != LIVE_COMMIT_SYNC;
 }
 
-/* What a judgement of the draft meant. */
-static void judged(struct program *p, struct handle *h, int made, unsigned changes, int r,
-                   bool sync)
+/* What an answer to a judgement of the draft means. */
+static enum outcome judged(const struct kernel *k, const struct handle *h, unsigned changes, int r,
+                           bool sync)
 {
-    struct object *o = h->o;
-    struct kernel *k = p->k;
+    const struct object *o = h->o;
     bool sure = changes == o->changes && !o->moving && is_key(o->name) && !o->emptied &&
-                !(o->moved && k->w->disk.hits) && !o->unsure &&
+                !(o->moved && k->w->disk.hits) && !o->unsure && !o->doubt && o->by == h &&
                 (o->content & (o->content - 1)) == 0;
-    if (r == 0 && sure && o->by == h)
-        o->dirty = false;
-    if (made < 0)
-        return;
-    sure &= o->by == h; /* what others wrote is theirs */
-    /* What is refused puts back the value from before the draft, of which a part may have been accepted. */
-    if (r == -EINVAL || r == -ENOMEM)
-        oracle_end(of(k), oracle_begin(of(k), of(k)->a[made].reg, o->seen), PERHAPS);
-    if (r < 0 && r != -EINTR) {
-        oracle_end(of(k), (unsigned)made, failed(k, r));
-        return;
-    }
-    if (!sure)
-        oracle_widen(of(k), (unsigned)made, o->seen);
-    oracle_end(of(k), (unsigned)made,
-               r < 0 || !sure             ? PERHAPS
-               : sync || durable_close(k) ? DURABLE
-                                          : ACCEPTED);
-    if (!sure && is_key(o->name) && o->name != (int)of(k)->a[made].reg)
-        oracle_end(of(k), oracle_begin(of(k), (unsigned)o->name, o->seen), PERHAPS);
-    if (sure)
-        o->last = made;
+    if (r < 0)
+        return failed(k, r);
+    return !sure ? PERHAPS : sync || durable_close(k) ? DURABLE : ACCEPTED;
 }
 
 static int flush_or_sync(struct program *p, struct handle *h, bool sync)
@@ -469,24 +544,34 @@ static int flush_or_sync(struct program *p, struct handle *h, bool sync)
     struct object *o = h->o;
     struct kernel *k = p->k;
     unsigned changes = o->moving ? UINT32_MAX : o->changes;
-    int made = -1, last = o->last;
-    uint64_t since = oracle_time(of(k));
+    int last = o->last;
+    uint64_t since = oracle_time(of(k)), had = o->content;
     bool dirty = o->dirty; /* else nothing is to be judged, unless it is written meanwhile */
-    if (key_of(k, o) >= 0 && h->writes)
-        made =
-            (int)oracle_begin(of(k), (unsigned)key_of(k, o), dirty || o->writing ? o->content : 0);
-    goes_on(o, made);
+    struct made made = assign(k, o, h->writes && (dirty || o->writing) ? o->content : 0);
     struct live_wait *w = begin(p);
     int r = end(p, sync ? tree_fsync(k->t, h->f, w) : tree_flush(k->t, h->f, w));
-    bool bad = o->content & (BIT(TOKEN_EMPTY) | BIT(TOKEN_OTHER));
-    went(o, made);
-    judged(p, h, dirty ? made : -1, changes, r, sync);
-    if (made >= 0 && !dirty)
-        oracle_end(of(k), (unsigned)made, r < 0 ? failed(k, r) : PERHAPS);
-    bool own = o->by == h || !h->writes;
+    had |= made.of[NOW] >= 0 ? of(k)->a[made.of[NOW]].mask : o->seen;
+    bool bad = (had | o->content) & (BIT(TOKEN_EMPTY) | BIT(TOKEN_OTHER));
+    enum outcome how = judged(k, h, changes, r, sync);
+    /* What is refused puts back the value from before the draft, of which a part may have been accepted. */
+    if ((r == -EINVAL || r == -ENOMEM) && is_key(o->name))
+        oracle_end(of(k), oracle_begin(of(k), (unsigned)o->name, o->seen), PERHAPS);
+    if (how == PERHAPS && made.of[NOW] >= 0 && dirty)
+        oracle_widen(of(k), (unsigned)made.of[NOW], o->seen);
+    assigned(k, o, &made, how >= ACCEPTED && !dirty ? PERHAPS : how);
+    if (how == PERHAPS && dirty && is_key(o->name) &&
+        (made.of[NOW] < 0 || o->name != (int)of(k)->a[made.of[NOW]].reg))
+        oracle_end(of(k), oracle_begin(of(k), (unsigned)o->name, o->seen), PERHAPS);
+    o->doubt |= how == PERHAPS;
+    if (how >= ACCEPTED && dirty) {
+        o->dirty = false;
+        o->last = made.of[NOW];
+    }
+    bool own = o->by == h || !h->wrote; /* who wrote nothing syncs what the file has */
     if (sync && r == 0 && own && last >= 0 && of(k)->a[last].end < since && !dirty)
         oracle_durable(of(k), (unsigned)last);
-    expect(p, sync ? "fsync" : "close", r, (r == -EINVAL && bad) || r == -ESTALE);
+    expect(p, sync ? "fsync" : "close", r,
+           (r == -EINVAL && bad) || r == -ESTALE || (h->floats && r == -ENOENT && o->moved));
     if (r == 0 && (sync || durable_close(k)))
         kernel_look_disk(k, sync ? "after fsync" : "after close");
     return r;
@@ -530,11 +615,67 @@ static int look_up(struct program *p, int name, struct object **ret)
     return r;
 }
 
+/* All views of a tensor, which is renamed, or removed. */
+static void views_move(struct kernel *k, int name, int next, bool begins, bool done, uint64_t since)
+{
+    for (unsigned i = 0; i < k->objects; i++) {
+        struct object *o = &k->object[i];
+        if (begins ? o->name != name : !o->leaves)
+            continue;
+        o->changes++;
+        o->leaves = begins;
+        o->moving += begins ? 1 : -1U;
+        o->next_name = begins ? next : -1;
+        if (!done)
+            continue;
+        o->old_name = o->name;
+        o->name = next;
+        o->moved = true;
+        o->gone_at = since;
+    }
+}
+
+static void step_tensor(struct program *p, const struct step *s)
+{
+    struct kernel *k = p->k;
+    int next = s->word == W_MV ? s->to : -1, made = -1;
+    uint64_t since = oracle_time(of(k));
+    lock_take(&k->dir);
+    views_move(k, s->name, next, true, false, since);
+    leaves(k, s->name);
+    if (next >= 0)
+        made = (int)oracle_begin(of(k), s->to,
+                                 oracle_may(of(k), s->name, since, UINT64_MAX, false) &
+                                     ~BIT(TOKEN_ABSENT));
+    unsigned gone = oracle_begin(of(k), s->name, BIT(TOKEN_ABSENT));
+    struct live_wait *w = begin(p);
+    int r =
+        end(p, next >= 0 ? tree_rename(k->t, TENSORS, names[s->name], TENSORS, names[next], 0, w)
+                         : tree_rmdir(k->t, TENSORS, names[s->name]));
+    if (made >= 0)
+        oracle_widen(of(k), (unsigned)made,
+                     oracle_may(of(k), s->name, since, UINT64_MAX, false) & ~BIT(TOKEN_ABSENT));
+    enum outcome how = r < 0 ? failed(k, r) : next >= 0 && durable_close(k) ? DURABLE : ACCEPTED;
+    if (made >= 0)
+        oracle_end(of(k), (unsigned)made, how);
+    oracle_end(of(k), gone, how);
+    views_move(k, s->name, next, false, r == 0, since);
+    lock_drop(&k->dir);
+    expect(p, next >= 0 ? "rename of a tensor" : "rmdir", r,
+           r == -ENOENT || r == -ENOTEMPTY || r == -ESTALE);
+    if (how == DURABLE)
+        kernel_look_disk(k, "after rename");
+}
+
 static void step_rm(struct program *p, const struct step *s)
 {
     struct kernel *k = p->k;
     struct object *o;
     int made = -1;
+    if (is_tensor(s->name)) {
+        step_tensor(p, s);
+        return;
+    }
     lock_take(&k->dir);
     int r = look_up(p, s->name, &o);
     if (r == 0) {
@@ -584,6 +725,7 @@ static void renamed(struct program *p, const struct step *s, struct object *from
     if (gone >= 0)
         oracle_end(of(k), (unsigned)gone, r < 0 ? failed(k, r) : parked ? HIDDEN : ok);
     from->moving--;
+    from->next_name = r < 0 ? from->next_name : -1; /* known.md, 3 */
     from->changes++;
     if (to) {
         to->moving--;
@@ -621,8 +763,12 @@ static void step_mv(struct program *p, const struct step *s)
     struct object *from, *to = NULL;
     uint64_t since = oracle_time(of(k));
     int gone = -1, made = -1;
-    if (s->name == s->to)
+    if (s->name == s->to || is_tensor(s->name) != is_tensor(s->to))
         return;
+    if (is_tensor(s->name)) {
+        step_tensor(p, s);
+        return;
+    }
     lock_take(&k->dir);
     int r = look_up(p, s->name, &from);
     if (r == 0) {
@@ -633,6 +779,7 @@ static void step_mv(struct program *p, const struct step *s)
             to->moving++;
             to->changes++;
         }
+        from->next_name = s->to;
         if (is_key(s->to))
             made =
                 (int)oracle_begin(of(k), s->to, moved_value(k, from, since) & ~BIT(TOKEN_ABSENT));
@@ -674,6 +821,8 @@ static void step_trunc(struct program *p, const struct step *s)
     struct kernel *k = p->k;
     struct object *o;
     int made = -1;
+    if (is_tensor(s->name))
+        return;
     lock_take(&k->dir);
     int r = look_up(p, s->name, &o);
     if (r == 0)
@@ -751,7 +900,8 @@ static void wrong(const struct kernel *k, const char *when, int name, unsigned t
 static void step_read(struct program *p, const struct step *s)
 {
     struct kernel *k = p->k;
-    char text[64];
+    static char room[ACTORS][FLOATS * 4 + 64];
+    char *text = room[p->number];
     struct step open = *s;
     uint64_t since = oracle_time(of(k)), draft = drafts(k, s->name);
     open.flags = 0;
@@ -763,17 +913,21 @@ static void step_read(struct program *p, const struct step *s)
     if (!h)
         return;
     (void)begin(p);
-    ssize_t n = read_all(k->t, h->f, text, sizeof(text));
+    ssize_t n = read_all(k->t, h->f, text, sizeof(room[0]));
     (void)end(p, 0);
     expect(p, "read", (int)n, false);
     if (n >= 0 && is_key(s->name)) {
-        unsigned token = token_of(text, (size_t)n);
+        unsigned token = h->floats ? token_of_floats((const uint8_t *)text, (size_t)n)
+                                   : token_of(text, (size_t)n);
         draft |= drafts(k, s->name) | h->o->ever | h->o->content;
         uint64_t may = oracle_may(of(k), s->name, since, UINT64_MAX, false) | draft;
         sched_note("%c reads %s: token %u", "ABCDZ"[p->number], names[s->name], token);
         /* A file that was renamed meanwhile shows what its name has. */
         bool same = h->o->name == s->name && !h->o->moving;
-        if (!(may & BIT(token)) && same && !k->rough)
+        /* Of a tensor that changes some may be old. */
+        bool mixed =
+            h->floats && token == TOKEN_OTHER && (draft || oracle_changed(of(k), s->name, since));
+        if (!(may & BIT(token)) && same && !mixed && !k->rough)
             wrong(k, "read", s->name, token, may);
     }
     close_slot(p, open.slot);
@@ -820,7 +974,7 @@ static void step_model(struct program *p)
     struct kernel *k = p->k;
     struct tree_entry e;
     struct tree_file *f;
-    size_t room = 1 << 16;
+    size_t room = 1 << 17;
     char *bytes = __real_malloc(room);
     uint64_t since = oracle_time(of(k));
     (void)begin(p);
@@ -876,6 +1030,8 @@ void kernel_init(struct kernel *k, struct world *w, struct tree *t)
 void kernel_step(struct program *p, const struct step *s)
 {
     struct step one = *s;
+    if (!p->k->w->story.tensors && (is_tensor(s->name) || is_tensor(s->to)))
+        return;
     switch ((enum word)s->word) {
     case W_OPEN:
         step_open(p, s);

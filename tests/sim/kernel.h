@@ -18,7 +18,7 @@ struct handle {
     struct tree_file *f;
     struct object *o;
     unsigned owners; /* duplicates and forks; 0: closed */
-    bool writes, wrote, truncated;
+    bool writes, wrote, truncated, floats;
 };
 
 struct request {
@@ -36,11 +36,12 @@ struct program {
     bool signalled; /* once; the signal may come to a later call */
 };
 
-enum { OBJECTS = 256, LATE = 512 };
+enum { OBJECTS = 1024, LATE = 512 };
 
 struct object {
     uint64_t node, generation, lookups;
     int name, old_name; /* of names[]; -1: none */
+    int next_name;      /* of a rename that goes on; -1: none */
     unsigned handles, writers, moving;
     unsigned changes;        /* of its content, or of its name */
     uint64_t content;        /* the draft's: a mask */
@@ -50,7 +51,10 @@ struct object {
     bool dirty;              /* not accepted */
     bool writing;            /* a write goes on */
     bool emptied;            /* by a truncation, and nothing written */
+    uint64_t gone_at;        /* when its tensor was renamed or removed */
+    bool leaves;             /* its tensor is being renamed or removed */
     bool moved;              /* it was renamed */
+    bool doubt;              /* it may have been judged since it was written */
     bool unsure;             /* it may have been renamed */
     int last;                /* its last assignment */
     int going[8];            /* 1 + assignments of what it has, in calls that go on; or 0 */
@@ -88,6 +92,10 @@ void *kernel_late(void *k);
 
 /* After the end of the mount: what programs have open is released, without a close. */
 void kernel_drop(struct kernel *k);
+
+/* A tensor that is edited: so many floats, all the value of one token. */
+enum { FLOATS = 3000 };
+unsigned token_of_floats(const uint8_t *bytes, size_t n);
 
 /* A step of a program. Steps without sense (a slot that is not open) do nothing. */
 void kernel_step(struct program *p, const struct step *s);

@@ -40,7 +40,7 @@ static void failed(const char *line)
 
 /* ---- the model ---- */
 
-enum { FLOATS = 3000, LEFT_MOST = 0 };
+enum { KEPT = 5, LEFT_MOST = 0 };
 
 static void path_of(char dst[128])
 {
@@ -72,12 +72,7 @@ static void make_model(void)
             build_u32(&b, names[i], number_at_first(i));
         else
             build_str(&b, names[i], text);
-        (void)oracle_begin(&world->oracle, i, BIT(TOKEN_FIRST + i));
     }
-    for (unsigned i = KEYS_THERE; i < KEYS; i++)
-        (void)oracle_begin(&world->oracle, i, BIT(TOKEN_ABSENT));
-    for (unsigned i = 0; i < KEYS; i++)
-        oracle_end(&world->oracle, i, DURABLE);
     if (needs_reserve()) {
         char spaces[3001];
         memset(spaces, ' ', 3000);
@@ -87,10 +82,21 @@ static void make_model(void)
     build_array(&b, "z.list", GGUF_I32, 2);
     build_item_num(&b, GGUF_I32, 7);
     build_item_num(&b, GGUF_I32, 8);
-    for (unsigned i = 0; i < FLOATS; i++)
+    for (unsigned i = 0; i < KEPT; i++)
         values[i] = (float)i;
-    build_tensor(&b, "one", 0, (uint64_t[]){FLOATS}, 1, values, sizeof(values));
-    build_tensor(&b, "two", 0, (uint64_t[]){5}, 1, values, 20);
+    build_tensor(&b, "keep", 0, (uint64_t[]){KEPT}, 1, values, sizeof(float) * KEPT);
+    for (unsigned t = 0; t < TENSORS_THERE; t++) {
+        for (unsigned i = 0; i < FLOATS; i++)
+            values[i] = (float)number_at_first(KEYS_THERE + t);
+        build_tensor(&b, names[KEYS + t], 0, (uint64_t[]){FLOATS}, 1, values, sizeof(values));
+    }
+    for (unsigned i = 0; i < REGS; i++) {
+        unsigned first = i < KEYS_THERE ? TOKEN_FIRST + i
+                         : i >= KEYS && i < KEYS + TENSORS_THERE
+                             ? TOKEN_FIRST + KEYS_THERE + i - KEYS
+                             : TOKEN_ABSENT;
+        oracle_end(&world->oracle, oracle_begin(&world->oracle, i, BIT(first)), DURABLE);
+    }
     uint8_t *image = build_finish(&b, &n);
     path_of(path);
     if (!disk_write(path, image, n))
@@ -120,16 +126,32 @@ static bool rest_is_whole(const struct read_model *m, const uint8_t *bytes, size
     for (unsigned i = 0; i < m->keys; i++)
         list |= strcmp(m->key[i].name, "z.list") == 0 && m->key[i].n == 8 &&
                 memcmp(m->key[i].value, "\7\0\0\0\10\0\0\0", 8) == 0;
-    if (!list || m->tensors != 2 || strcmp(m->key[0].name, "general.architecture") != 0)
+    if (!list || m->tensors == 0 || strcmp(m->key[0].name, "general.architecture") != 0 ||
+        strcmp(m->tensor[0].name, "keep") != 0)
         return false;
-    for (unsigned t = 0; t < 2; t++)
-        for (unsigned i = 0; i < (t ? 5 : FLOATS); i++) {
-            float want = (float)i;
-            if (m->tensor[t].off + 4 * (i + 1) > n ||
-                memcmp(bytes + m->tensor[t].off + 4 * i, &want, 4) != 0)
-                return false;
-        }
+    for (unsigned i = 0; i < KEPT; i++) {
+        float want = (float)i;
+        if (m->tensor[0].off + 4 * (i + 1) > n ||
+            memcmp(bytes + m->tensor[0].off + 4 * i, &want, 4) != 0)
+            return false;
+    }
     return true;
+}
+
+static unsigned token_in(const struct read_model *m, unsigned reg, const uint8_t *bytes, size_t n)
+{
+    for (unsigned i = 0; i < m->keys && reg < KEYS; i++)
+        if (strcmp(m->key[i].name, names[reg]) == 0)
+            return token_of(&m->key[i]);
+    for (unsigned i = 0; i < m->tensors && reg >= KEYS; i++) {
+        const struct read_tensor *t = &m->tensor[i];
+        if (strcmp(t->name, names[reg]) != 0)
+            continue;
+        bool whole =
+            t->type == 0 && t->n_dims == 1 && t->dim[0] == FLOATS && t->off + 4 * FLOATS <= n;
+        return whole ? token_of_floats(bytes + t->off, 4 * FLOATS) : TOKEN_OTHER;
+    }
+    return TOKEN_ABSENT;
 }
 
 void check_model(struct world *w, const uint8_t *bytes, size_t n, uint64_t from, bool disk,
@@ -142,11 +164,8 @@ void check_model(struct world *w, const uint8_t *bytes, size_t n, uint64_t from,
         sched_fail("%s: %s", when, bad);
     if (!rest_is_whole(&m, bytes, n))
         sched_fail("%s: what nobody edits has changed", when);
-    for (unsigned i = 0; i < KEYS; i++) {
-        unsigned token = TOKEN_ABSENT;
-        for (unsigned k = 0; k < m.keys; k++)
-            if (strcmp(m.key[k].name, names[i]) == 0)
-                token = token_of(&m.key[k]);
+    for (unsigned i = 0; i < REGS; i++) {
+        unsigned token = token_in(&m, i, bytes, n);
         uint64_t may = oracle_may(&w->oracle, i, from, UINT64_MAX, disk);
         if (may & BIT(token))
             continue;
@@ -276,6 +295,7 @@ static struct tree *open_tree(void)
     options = (struct tree_options){.commit = (enum live_commit)world->story.commit,
                                     .strategy = (enum edit_strategy)world->story.strategy,
                                     .reserve = needs_reserve() ? 3000 : EDIT_RESERVE_AUTO,
+                                    .tensors = world->story.tensors,
                                     .log = {.line = log_line}};
     path_of(path);
     int r = tree_open(path, &options, &t, &e);

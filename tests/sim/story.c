@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const names[NAMES] = {"r.a",  "r.b",      "r.c",  "r.d",       "r.e",    "r.f",
+const char *const names[NAMES] = {"r.a",  "r.b",      "r.c",  "r.d",       "r.e",
+                                  "r.f",  "one",      "two",  "three",     "four",
                                   "r.a~", ".r.b.swp", "4913", "sedXyZ1a2", "r.c.tmp"};
 const char *const calls[CALLS] = {"create", "openat", "pread",  "pwrite", "ftruncate", "fsync",
                                   "flock",  "lseek",  "copy",   "clone",  "fstat",     "fstatat",
@@ -33,7 +34,8 @@ static const char actors[] = "ABCDZ";
 static const struct {
     const char *name;
     uint8_t bit;
-} flags[] = {{"w", F_WRITE}, {"trunc", F_TRUNC}, {"creat", F_CREAT}, {"excl", F_EXCL}};
+} flags[] = {
+    {"w", F_WRITE}, {"trunc", F_TRUNC}, {"creat", F_CREAT}, {"excl", F_EXCL}, {"f32", F_F32}};
 
 static void print_flags(const struct step *s, FILE *to)
 {
@@ -78,8 +80,8 @@ static void print_step(const struct step *s, FILE *to)
 void story_print(const struct story *s, void *file)
 {
     FILE *to = file;
-    (void)fprintf(to, "mount %s %s%s\n", commits[s->commit], strategies[s->strategy],
-                  s->clones ? " clones" : "");
+    (void)fprintf(to, "mount %s %s%s%s\n", commits[s->commit], strategies[s->strategy],
+                  s->clones ? " clones" : "", s->tensors ? " tensors" : "");
     for (unsigned i = 0; i < s->n; i++)
         print_step(&s->step[i], to);
 }
@@ -168,7 +170,10 @@ static bool read_mount(char *line, struct story *ret)
         return false;
     ret->commit = (uint8_t)commit;
     ret->strategy = (uint8_t)strategy;
-    ret->clones = strtok_r(NULL, " ", &rest) != NULL;
+    while ((word = strtok_r(NULL, " ", &rest))) {
+        ret->clones |= strcmp(word, "clones") == 0;
+        ret->tensors |= strcmp(word, "tensors") == 0;
+    }
     return true;
 }
 

@@ -16,7 +16,9 @@
  *     Z alter                   another program writes the model; power: the power is cut; kill: SIGKILL;
  *                               term: SIGTERM, the mount ends; nomem N: allocation N fails
  *
- * The first line has the mount: `mount close copy`: commit=, relayout=.
+ * A tensor's name stands for its `raw`, with the word f32 behind it for its `f32`.
+ *
+ * The first line has the mount: `mount close copy`: commit=, relayout=; then clones (the disk does), tensors (=edit).
  */
 #ifndef TESTS_SIM_STORY_H
 #define TESTS_SIM_STORY_H
@@ -59,7 +61,7 @@ enum word {
 };
 
 /* Flags of open. */
-enum { F_WRITE = 1, F_TRUNC = 2, F_CREAT = 4, F_EXCL = 8 };
+enum { F_WRITE = 1, F_TRUNC = 2, F_CREAT = 4, F_EXCL = 8, F_F32 = 16 };
 
 struct step {
     uint8_t actor, word, slot, flags;
@@ -71,13 +73,13 @@ struct step {
 struct story {
     uint8_t commit;   /* enum live_commit */
     uint8_t strategy; /* enum edit_strategy */
-    bool clones;
+    bool clones, tensors;
     unsigned n;
     struct step step[STEPS];
 };
 
-/* Names of files: keys first, of which the model has the first KEYS_THERE. */
-enum { KEYS_THERE = 4, KEYS = 6, NAMES = 11 };
+/* Names: of keys, of which the model has the first KEYS_THERE; of tensors, the same; of helpers. */
+enum { KEYS_THERE = 4, KEYS = 6, TENSORS_THERE = 2, REGS = KEYS + 4, NAMES = REGS + 5 };
 extern const char *const names[NAMES];
 /* Calls of the disk that may fail. */
 enum { CALLS = 17 };
