@@ -153,8 +153,10 @@ static void take_turn(struct crew *c, const struct timespec *now)
     bool loose = j->loose;
     j->state = CREW_BUSY;
     j->again = false;
-    c->latest = turn;
-    c->until = later(*now, c->patience);
+    if (!j->beside) {
+        c->latest = turn;
+        c->until = later(*now, c->patience);
+    }
     c->busy++;
     if (c->first || c->n_timed)
         see_to_it(c);
@@ -288,10 +290,10 @@ void crew_leave(struct crew *c, struct crew_job *j)
     lock_drop(&c->lock);
 }
 
-int crew_do(struct crew *c, struct crew_job *j,
-            bool (*turn)(struct crew_job *j, struct timespec *again))
+static int do_once(struct crew *c, struct crew_job *j,
+                   bool (*turn)(struct crew_job *j, struct timespec *again), bool beside)
 {
-    *j = (struct crew_job){.turn = turn, .loose = true};
+    *j = (struct crew_job){.turn = turn, .loose = true, .beside = beside};
     lock_take(&c->lock);
     int r = c->threads ? 0 : start_thread(c);
     if (r == 0) {
@@ -300,6 +302,18 @@ int crew_do(struct crew *c, struct crew_job *j,
     }
     lock_drop(&c->lock);
     return r;
+}
+
+int crew_do(struct crew *c, struct crew_job *j,
+            bool (*turn)(struct crew_job *j, struct timespec *again))
+{
+    return do_once(c, j, turn, false);
+}
+
+int crew_do_beside(struct crew *c, struct crew_job *j,
+                   bool (*turn)(struct crew_job *j, struct timespec *again))
+{
+    return do_once(c, j, turn, true);
 }
 
 void crew_free(struct crew *c)

@@ -34,7 +34,7 @@ struct crew_job {
     bool (*turn)(struct crew_job *j, struct timespec *again);
     enum crew_state state;
     bool again; /* it was called during its turn */
-    bool loose;
+    bool loose, beside;
     struct timespec at;
     size_t place;          /* among those that have a time */
     struct crew_job *next; /* of the queue */
@@ -55,6 +55,9 @@ void crew_leave(struct crew *c, struct crew_job *j);
  */
 int crew_do(struct crew *c, struct crew_job *j,
             bool (*turn)(struct crew_job *j, struct timespec *again));
+/* The same of a turn that takes long: no other job waits for it. */
+int crew_do_beside(struct crew *c, struct crew_job *j,
+                   bool (*turn)(struct crew_job *j, struct timespec *again));
 /* Every job that joined has left. What crew_do() has begun is not waited for. May be NULL. */
 void crew_free(struct crew *c);
 

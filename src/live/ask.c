@@ -101,12 +101,24 @@ static struct live_wait *waits_take(struct live_wait **list,
 static struct live_wait *take_any(struct live *l, bool (*pick)(struct live_wait *, const void *),
                                   const void *arg)
 {
-    struct live_wait **const list[] = {&l->flight.waits, &l->asked, &l->next.asking, &l->next.waits,
-                                       &l->syncs};
+    struct live_wait **const list[] = {&l->flight.waits, &l->asked, &l->next.asking,
+                                       &l->next.waits,   &l->syncs, &l->asks};
     struct live_wait *w = NULL;
     for (size_t i = 0; i < sizeof(list) / sizeof(list[0]) && !w; i++)
         w = waits_take(list[i], pick, arg);
     return w;
+}
+
+/* A signal has ended waits of a list. */
+static void end_waits(struct live *l, struct live_wait *list)
+{
+    while (list) {
+        struct live_wait *w = list;
+        list = w->next;
+        int (*ask)(struct live *, struct live_wait *, bool) = w->ask;
+        w->ask = NULL;
+        w->done(w, ask ? ask(l, w, true) : -EINTR);
+    }
 }
 
 static bool is_of(struct live_wait *w, const void *request)
@@ -118,11 +130,11 @@ void live_interrupt(struct live *l, const void *request)
 {
     lock_take(&l->lock);
     views_interrupt(l, request);
-    makings_interrupt(l, request);
     struct live_wait *w = take_any(l, is_of, request);
     lock_drop(&l->lock);
     if (w)
-        w->done(w, -EINTR);
+        w->next = NULL;
+    end_waits(l, w);
 }
 
 static bool is_stopped(struct live_wait *w, const void *arg)
@@ -133,7 +145,8 @@ static bool is_stopped(struct live_wait *w, const void *arg)
 
 static bool is_any(const struct live *l)
 {
-    return l->flight.waits || l->asked || l->next.asking || l->next.waits || l->syncs;
+    return l->flight.waits || l->asked || l->next.asking || l->next.waits || l->syncs || l->asks ||
+           l->judged;
 }
 
 #define LIVE_OF(j) ((struct live *)((char *)(j)-offsetof(struct live, watch)))
@@ -144,25 +157,31 @@ bool waits_watch(struct crew_job *j, struct timespec *again)
     struct live *l = LIVE_OF(j);
     struct live_wait *stopped = NULL, *w;
     lock_take(&l->lock);
+    views_interrupt(l, NULL);
     while ((w = take_any(l, is_stopped, NULL)))
         waits_push(&stopped, w);
     l->watched = is_any(l);
     const bool more = l->watched;
     lock_drop(&l->lock);
-    waits_answer(stopped, -EINTR);
+    end_waits(l, stopped);
     *again = when_after(WATCH_MS);
     return more;
 }
 
-/* A request waits from now on. */
+void waits_look(struct live *l, const struct live_wait *w)
+{
+    assert(lock_held(&l->lock));
+    if (l->watched || !w->stopped)
+        return;
+    const struct timespec first = when_after(WATCH_MS);
+    l->watched = true;
+    crew_call_at(l->crew, &l->watch, &first);
+}
+
 static int park(struct live *l, struct live_wait **list, struct live_wait *w)
 {
     waits_push(list, w);
-    if (!l->watched && w->stopped) {
-        const struct timespec first = when_after(WATCH_MS);
-        l->watched = true;
-        crew_call_at(l->crew, &l->watch, &first);
-    }
+    waits_look(l, w);
     return LIVE_PARKED;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Helpers made, found, renamed and removed: see tensors.h. */
 #include "base/lock.h"
+#include "live/asks.h"
 #include "live/helpers.h"
 
 #include <errno.h>
@@ -33,7 +34,8 @@ static int make(struct live *l, uint32_t tensor, const char *name, int fd, struc
         free(helper);
         return -ENOMEM;
     }
-    *d = (struct view_draft){.of = &view_helper,
+    *d = (struct view_draft){.live = l,
+                             .of = &view_helper,
                              .node = atomic_fetch_add(&l->newest->numbers, 1),
                              .tensor = tensor,
                              .row = VIEW_NO_ROW,
@@ -41,7 +43,7 @@ static int make(struct live *l, uint32_t tensor, const char *name, int fd, struc
                              .kind = LIVE_HELPER,
                              .helper = helper,
                              .fd = fd};
-    lock_init(&d->judging);
+    lock_init(&d->io);
     view_draft_add(l, d);
     *ret = d;
     return 0;
@@ -149,7 +151,7 @@ static int copy(struct live *l, const struct view_draft *from, struct live_view 
     while (r == 0 && got > 0) {
         r = helper_read_own(from, at, room, COPY_ROOM, &got);
         if (r == 0 && got > 0)
-            r = live_view_write(l, to, at, room, got);
+            r = live_view_write(l, to, at, room, got, NULL);
         at += got;
     }
     free(room);
@@ -160,11 +162,9 @@ static int copy(struct live *l, const struct view_draft *from, struct live_view 
 static int open_view(struct live *l, uint32_t tensor, uint32_t row, enum live_view_kind kind,
                      struct live_view **ret)
 {
-    struct making *m;
-    int r = making_idle(l, tensor, &m);
-    if (r == 0 && !m && view_is_busy(l, tensor, row))
-        r = -EBUSY;
+    const struct making *m = making_of(l, tensor);
     struct view_draft *d = view_find(l, tensor, row);
+    int r = !m && view_is_busy(l, tensor, row) ? -EBUSY : 0;
     if (r == 0 && !d)
         r = view_make(l, tensor, row, kind, &d);
     return r < 0 ? r : view_join(l, d, O_WRONLY, ret);
@@ -174,76 +174,97 @@ static int open_view(struct live *l, uint32_t tensor, uint32_t row, enum live_vi
  * was when `writes` was its number. */
 static int become(struct live *l, struct view_draft *from, uint64_t writes, struct live_view *h)
 {
-    lock_take(&from->judging);
+    lock_take(&from->io);
     int r = from->writes == writes ? 0 : copy(l, from, h);
     if (r == 0) {
         lock_take(&l->lock);
         from->into = h;
         lock_drop(&l->lock);
     }
-    lock_drop(&from->judging);
+    lock_drop(&from->io);
     return r;
 }
 
 static uint64_t count_writes(struct view_draft *d)
 {
-    lock_take(&d->judging);
+    lock_take(&d->io);
     uint64_t n = d->writes;
-    lock_drop(&d->judging);
+    lock_drop(&d->io);
     return n;
 }
 
-/*
- * Over a view; the caller has a handle of `from`. What a program has not flushed yet is judged when it does:
- * more may come. *done: it is the view's draft, also if an error is returned.
- */
-static int replace(struct live *l, struct view_draft *from, uint32_t row, enum live_view_kind kind,
-                   struct live_wait *w, bool *done)
+/* Once nothing else is done with the view's draft. What a program has not flushed yet is judged when it does: more
+ * may come. h passes, if it is 0. */
+static int replace(struct live *l, struct view_draft *from, struct live_view *h, bool whole,
+                   struct live_wait *w)
 {
-    struct live_view *h = NULL;
-    if (live_making_leaves(l, from->tensor, row, kind))
-        return 0;
-    lock_take(&l->lock);
-    int r = kind == LIVE_ASIDE ? 0 : open_view(l, from->tensor, row, kind, &h);
-    bool whole = from->unflushed == 0;
-    lock_drop(&l->lock);
-    if (!h)
-        return r;
     struct view_draft *d = h->d;
     uint64_t writes = count_writes(from);
-    r = copy(l, from, h);
+    int r = copy(l, from, h);
     if (r == 0 && whole)
-        r = d->of->judge(l, d, d->of->ends, w->request);
+        r = d->of->judge(l, d, d->of->ends, w);
     if (r >= 0)
         r = become(l, from, writes, h);
-    *done = r == 0;
-    if (*done)
-        return whole ? live_view_flush(l, h, w) : 0;
-    if (d->making)
+    if (r < 0 && d->making)
         (void)live_view_truncate(l, h, 0); /* nothing of it counts */
-    live_view_release(l, h);
     return r;
 }
 
-/* With the lock, which it drops. The request may be answered before replace() returns: all is as after it by
- * then. */
-static int rename_over(struct live *l, struct view_draft *d, struct live_view *own, uint32_t row,
-                       enum live_view_kind kind, struct live_wait *w)
+/* It has its name again, if it is not the view's draft; another may have that by now. */
+static void renamed(struct live *l, struct live_view *own, uint32_t row, bool unhid, int r)
 {
-    struct folder *f = d->folder;
-    bool hidden = folder_hidden(f) >> row & 1, done = false;
-    d->unlinked = true;
-    if (hidden)
-        folder_unhide(f, row);
-    lock_drop(&l->lock);
-    int r = replace(l, d, row, kind, w, &done);
+    struct view_draft *d = own->d;
     lock_take(&l->lock);
-    /* Another may have its name by now. */
-    d->unlinked = done || r >= 0 || find(l, d->tensor, d->helper);
-    if (!d->unlinked && hidden)
-        folder_hide(f, row);
+    d->unlinked = r >= 0 || find(l, d->tensor, d->helper);
+    if (!d->unlinked && unhid)
+        folder_hide(d->folder, row);
     lock_drop(&l->lock);
     live_view_release(l, own);
+}
+
+static int rename_asked(struct live *l, struct live_wait *w, bool stopped)
+{
+    struct live_view *h = w->view, *own = h->from;
+    const uint32_t row = h->d->row;
+    lock_take(&l->lock);
+    bool whole = own->d->unflushed == 0, unhid = h->unhid;
+    h->from = NULL;
+    lock_drop(&l->lock);
+    int r = stopped ? -EINTR : replace(l, own->d, h, whole, w);
+    renamed(l, own, row, unhid, r);
+    if (stopped)
+        live_view_release(l, h); /* another request of its draft is being carried out */
+    else if (r < 0)
+        view_release(l, h);
+    else if (whole)
+        r = view_flush(l, h, w);
+    return r;
+}
+
+/* Over a view. With the lock, which it drops. */
+static int rename_over(struct live *l, struct live_view *own, uint32_t row,
+                       enum live_view_kind kind, struct live_wait *w)
+{
+    struct view_draft *d = own->d;
+    struct live_view *h = NULL;
+    bool hidden = folder_hidden(d->folder) >> row & 1;
+    d->unlinked = true;
+    if (hidden)
+        folder_unhide(d->folder, row);
+    lock_drop(&l->lock);
+    int r = 0;
+    if (kind != LIVE_ASIDE && !live_making_leaves(l, d->tensor, row, kind)) {
+        lock_take(&l->lock);
+        r = open_view(l, d->tensor, row, kind, &h);
+        if (h) {
+            h->from = own;
+            h->unhid = hidden;
+        }
+        lock_drop(&l->lock);
+    }
+    if (h)
+        return view_ask(l, h, rename_asked, w);
+    renamed(l, own, row, hidden, r);
     return r;
 }
 
@@ -257,7 +278,7 @@ int live_helper_rename(struct live *l, uint32_t tensor, const char *name, const 
             : kind == LIVE_HELPER ? rename_helper(l, d, to, &dead)
                                   : view_join(l, d, O_RDONLY, &own);
     if (own)
-        return rename_over(l, d, own, row, kind, w);
+        return rename_over(l, own, row, kind, w);
     lock_drop(&l->lock);
     end(dead);
     return r;

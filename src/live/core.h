@@ -114,7 +114,6 @@ struct preview_copies {
 struct judge;
 struct view_draft;
 struct making;
-struct made_wait;
 
 /* A draft that has ended: the kernel may still ask for its attributes, and open it. */
 struct ended {
@@ -160,9 +159,10 @@ struct live {
     struct making *makings_gone;                 /* owned list: those that were */
     struct making *due_making, *due_last;        /* list of those to be judged: makings.h */
     size_t closing;               /* those whose writers have closed, and are not released yet */
-    const struct making *judging; /* nothing of it may be written until `made` is signalled */
-    struct made_wait *made_waits; /* not owned list: requests that wait for that */
-    struct cond made;             /* one was judged; or `copying` ended */
+    const struct making *judging; /* its drafts stay meanwhile */
+    struct live_wait *asks; /* not owned list: for which drafts are to be judged, as they came */
+    unsigned judged;        /* drafts for which some are carried out */
+    struct cond made;       /* there are no such drafts any more; or `copying` ended */
     struct making *made_name[LIVE_KNOWN]; /* those that are by the hash of the folder's name */
     struct making
         *made_content[LIVE_KNOWN];          /* those that were added by the hash of their content */

@@ -50,9 +50,9 @@ int helper_write(struct live *l, struct view_draft *d, bool append, uint64_t off
                  size_t n)
 {
     (void)l;
-    lock_take(&d->judging);
+    lock_take(&d->io);
     int r = d->into ? VIEW_INTO : write_own(d, append, off, bytes, n);
-    lock_drop(&d->judging);
+    lock_drop(&d->io);
     return r;
 }
 
@@ -68,9 +68,9 @@ static int truncate_own(struct view_draft *d, uint64_t size)
 int helper_truncate(struct live *l, struct view_draft *d, uint64_t size)
 {
     (void)l;
-    lock_take(&d->judging);
+    lock_take(&d->io);
     int r = d->into ? VIEW_INTO : truncate_own(d, size);
-    lock_drop(&d->judging);
+    lock_drop(&d->io);
     return r;
 }
 

@@ -62,9 +62,12 @@ struct live_wait {
     bool (*stopped)(struct live_wait *w);          /* a signal ends it; NULL: none can */
     /* Of this module: */
     struct live_wait *next;
-    uint64_t edit; /* the number of the edit that it waits for */
-    uint32_t file; /* of the model, which that changes */
-    int result;    /* of the request */
+    uint64_t edit;          /* the number of the edit that it waits for */
+    uint32_t file;          /* of the model, which that changes */
+    int result;             /* of the request */
+    struct live_view *view; /* of live.asks: by which a draft is to be judged ... */
+    /* ... and for what (asks.h) */
+    int (*ask)(struct live *l, struct live_wait *w, bool stopped);
 };
 #define LIVE_PARKED 1
 

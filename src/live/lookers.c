@@ -99,20 +99,13 @@ void lookers_free(struct looker **all)
 /* ---- the origin of calls ---- */
 
 static _Thread_local uint64_t program_now;
-static _Thread_local const void *request_now;
 
-void live_caller(uint64_t program, const void *request)
+void live_caller(uint64_t program)
 {
     program_now = program;
-    request_now = request;
 }
 
 uint64_t caller_program(void)
 {
     return program_now;
-}
-
-const void *caller_request(void)
-{
-    return request_now;
 }

@@ -35,6 +35,5 @@ void lookers_free(struct looker **all);
 
 /* The origin of this thread's calls, as live_caller() was given it. */
 uint64_t caller_program(void);
-const void *caller_request(void);
 
 #endif

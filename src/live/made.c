@@ -104,50 +104,6 @@ void making_regained(struct live *l, const char *file)
     }
 }
 
-static unsigned waiting(const struct live *l)
-{
-    unsigned n = 0;
-    for (const struct made_wait *w = l->made_waits; w; w = w->next)
-        n++;
-    return n;
-}
-
-static void end_wait(struct live *l, const struct made_wait *w)
-{
-    struct made_wait **at = &l->made_waits;
-    while (*at != w)
-        at = &(*at)->next;
-    *at = w->next;
-}
-
-static int wait_for(struct live *l, const struct making *m)
-{
-    struct made_wait w = {.request = caller_request(), .next = l->made_waits};
-    if (l->judging != m)
-        return 0;
-    if (waiting(l) >= MAKING_WAITS)
-        return -EBUSY;
-    l->made_waits = &w;
-    while (l->judging == m && !w.interrupted)
-        lock_wait(&l->lock, &l->made, NULL);
-    end_wait(l, &w);
-    return w.interrupted ? -EINTR : 0;
-}
-
-int making_idle(struct live *l, uint32_t number, struct making **ret)
-{
-    struct err e = {0};
-    struct making *m = *ret = making_of(l, number);
-    int r = m ? wait_for(l, m) : 0;
-    if (!m || r < 0)
-        return r;
-    do /* only a snapshot has the number of a new tensor */
-        r = m->content ? batch_freshen(l, &e) : 0;
-    while (preview_again(l, &r, &e));
-    *ret = making_of(l, number);
-    return 0;
-}
-
 struct view_draft *making_draft(const struct live *l, const struct making *m,
                                 enum live_view_kind kind)
 {
@@ -362,11 +318,8 @@ int live_making_unlink(struct live *l, uint32_t number, uint32_t row)
     lock_take(&l->lock);
     struct making *m = making_of(l, number);
     bool shown = m && (find(l, m, row) || m->aside >> row & 1);
-    int r = shown ? making_idle(l, number, &m) : -ENOENT;
-    if (r == 0 && m)
+    if (shown)
         take_out(l, m, row);
-    else if (r == 0) /* it is a tensor by now */
-        folder_hide(folders_find(&l->folders, number), row);
     lock_drop(&l->lock);
-    return r;
+    return shown ? 0 : -ENOENT;
 }

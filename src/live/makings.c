@@ -156,7 +156,6 @@ static int judge_views(struct live *l, struct making *m, struct tensor_edit *ret
     int r = tensor_new_judge(&t, l->file, NULL, ret, e);
     lock_take(&l->lock);
     l->judging = NULL;
-    cond_broadcast(&l->made);
     return r;
 }
 
@@ -170,8 +169,12 @@ static int judge(struct live *l, struct making *m)
     const bool reported = r < 0 && !l->folders.now; /* to the program that wrote it */
     if (r == 0)
         r = judge_views(l, m, &edit, &e);
-    if (m->gone) { /* it was removed meanwhile */
+    const bool again = !l->stop && (m->open || m->dirty); /* a program goes on with it */
+    if (m->gone || again) { /* removed meanwhile; or judged once more when it is quiet */
+        m->dirty |= again;
+        making_queue(l, m);
         r = 0;
+        e = m->why;
     } else if (r == TENSOR_CHANGED) { /* at the end it may be written meanwhile */
         r = check_views(l, m, &e);
         r = r < 0 ? r : add(l, m, &edit, &e);
@@ -180,7 +183,7 @@ static int judge(struct live *l, struct making *m)
     if (r < 0 && !reported)
         refuse(l, m, &e);
     tensor_edit_free(&edit);
-    if (m->gone)
+    if (m->gone || again)
         view_drafts_reap(l, m);
     return r < 0 && !reported ? r : 0;
 }

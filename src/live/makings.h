@@ -3,7 +3,8 @@
  * Tensors in the making: folders that were made in tensors/ and are not tensors yet. Their files are
  * drafts without a base (view.h), which stay when they are closed. When no program writes one and
  * MAKING_QUIET seconds have passed, at fsync of a folder and at the end, it is judged as a whole
- * (tensor_new.h), by the writer's thread; then it is a tensor of the model, with the same number.
+ * (tensor_new.h), by the writer's thread; then it is a tensor of the model, with the same number. What a program
+ * has opened or changed meanwhile is not judged by that: it is judged again when it is quiet.
  *
  * Threads: all functions are called with the lock of `struct live`.
  */
@@ -16,14 +17,6 @@
 /* Milliseconds for which a sync of a folder waits for handles to be released that were closed: the kernel
  * sends the release by itself, and another thread may take it. A mapping is not released so soon. */
 #define MAKING_RELEASE 5000
-/* Requests that wait while one is judged: each takes a thread of the mount. */
-#define MAKING_WAITS 4
-
-struct made_wait {
-    const void *request; /* for live_interrupt() */
-    bool interrupted;
-    struct made_wait *next;
-};
 
 struct making {
     size_t place;        /* in live.makings */
@@ -86,8 +79,6 @@ void making_end(struct live *l, struct making *m);
  * that no handle may write, or all at the end, are in a list in the order of `last`. */
 void making_queue(struct live *l, struct making *m);
 void making_unqueue(struct live *l, struct making *m);
-/* The request that waits got a signal. */
-void makings_interrupt(struct live *l, const void *request);
 /* The end of the mount has come. */
 void makings_hurry(struct live *l);
 

@@ -272,21 +272,11 @@ void tensors_taken_back(struct live *l, const struct tensor_mark *mark, size_t n
 void views_interrupt(struct live *l, const void *request)
 {
     assert(lock_held(&l->lock));
-    for (struct view_draft *d = l->views; d; d = d->next)
-        if (d->request && d->request == request)
+    for (struct view_draft *d = l->views; d; d = d->next) {
+        struct live_wait *w = d->asks;
+        if (w && (request ? w->request == request : w->stopped && w->stopped(w)))
             atomic_store(&d->cancel, true);
-}
-
-void makings_interrupt(struct live *l, const void *request)
-{
-    struct made_wait *w = l->made_waits;
-    assert(lock_held(&l->lock));
-    while (w && w->request != request)
-        w = w->next;
-    if (!w)
-        return;
-    w->interrupted = true;
-    cond_broadcast(&l->made);
+    }
 }
 
 /* ---- drafts ---- */
@@ -306,7 +296,7 @@ void view_draft_end(struct view_draft *d)
     if (d->helper)
         (void)close(d->fd);
     free(d->helper);
-    lock_destroy(&d->judging);
+    lock_destroy(&d->io);
     free(d);
 }
 

@@ -73,11 +73,9 @@ void live_view_show(struct live *l, uint32_t number, uint32_t row);
 
 struct live_view; /* an open one, for writing; or for reading what is written */
 
-/*
- * The origin of the calls that follow: the thread of the program (0: not known) and the request, for
- * live_interrupt(). Of this thread, until it is set again.
- */
-void live_caller(uint64_t program, const void *request);
+/* The origin of the calls that follow: the thread of the program (0: not known). Of this thread, until it is set
+ * again. */
+void live_caller(uint64_t program);
 
 /*
  * Views that are written have nodes of their own, which only programs that write see. An open of the
@@ -111,7 +109,9 @@ int live_view_attr(struct live *l, uint32_t node, struct live_view_attr *ret);
 
 int live_view_read(struct live *l, struct live_view *h, uint64_t off, void *dst, size_t n,
                    size_t *got);
-int live_view_write(struct live *l, struct live_view *h, uint64_t off, const void *bytes, size_t n);
+/* A line that is whole is judged at once, if a request waits (w not NULL). */
+int live_view_write(struct live *l, struct live_view *h, uint64_t off, const void *bytes, size_t n,
+                    struct live_wait *w);
 int live_view_truncate(struct live *l, struct live_view *h, uint64_t size);
 int live_view_allocate(struct live *l, struct live_view *h, uint64_t off, uint64_t n,
                        bool keep_size);
@@ -119,6 +119,7 @@ int live_view_flush(struct live *l, struct live_view *h, struct live_wait *w);
 int live_view_fsync(struct live *l, struct live_view *h, struct live_wait *w);
 /* The same of a view that shows what is stored: what the tensor has, whichever program wrote that (sync FILE). */
 int live_tensor_fsync(struct live *l, uint32_t number, struct live_wait *w);
+/* What is to be judged may be judged later, by another thread. */
 void live_view_release(struct live *l, struct live_view *h);
 
 /*

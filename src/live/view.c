@@ -234,9 +234,9 @@ static int settle(struct round *o, int r, bool end)
 }
 
 /* With the lock. */
-static void begin(struct view_draft *d, const void *request)
+static void begin(struct view_draft *d, struct live_wait *w)
 {
-    d->request = request;
+    d->asks = w;
     atomic_store(&d->cancel, false);
 }
 
@@ -245,7 +245,7 @@ static int finish(struct round *o, int r, bool end)
     bool more = r == TENSOR_SHORT;
     lock_take(&o->l->lock);
     r = settle(o, r, end);
-    o->d->request = NULL;
+    o->d->asks = NULL;
     if (!o->d->data)
         view_event(&o->d->state, more ? VIEW_LEAVE : r < 0 ? VIEW_REFUSE : VIEW_PASS);
     lock_drop(&o->l->lock);
@@ -253,25 +253,23 @@ static int finish(struct round *o, int r, bool end)
     return r;
 }
 
-int view_data_judge(struct live *l, struct view_draft *d, bool end, const void *request)
+int view_data_judge(struct live *l, struct view_draft *d, bool end, struct live_wait *w)
 {
     struct round o = {.l = l, .d = d, .edit = TENSOR_EDIT_INIT};
     struct progress p = {l, 0};
     const struct units_watch watch = {&d->cancel, on_progress, &p};
-    lock_take(&d->judging);
     lock_take(&l->lock);
     int r = d->why.code;
     o.wrote = view_is_due(view_state(d));
-    begin(d, request);
+    if (r == 0)
+        begin(d, w);
     lock_drop(&l->lock);
-    if (r == 0) {
-        do
-            r = tensor_draft_judge(d->data, &watch, &o.edit, &o.e);
-        while (r == -EAGAIN);
-        r = finish(&o, r, end);
-    }
-    lock_drop(&d->judging);
-    return r;
+    if (r < 0)
+        return r;
+    do
+        r = tensor_draft_judge(d->data, &watch, &o.edit, &o.e);
+    while (r == -EAGAIN);
+    return finish(&o, r, end);
 }
 
 /* What is to be judged: 1; 0: nothing is; -errno: it was refused. It may be written on meanwhile. With the
@@ -303,21 +301,20 @@ static int judge_text(struct round *o, bool end, const struct units_watch *watch
     return o->d->kind == LIVE_TYPE ? judge_type(o, end, watch) : judge_shape(o, end);
 }
 
-int view_text_judge(struct live *l, struct view_draft *d, bool end, const void *request)
+int view_text_judge(struct live *l, struct view_draft *d, bool end, struct live_wait *w)
 {
     struct round o = {.l = l, .d = d, .text = BUF_INIT, .edit = TENSOR_EDIT_INIT};
     struct progress p = {l, 0};
     const struct units_watch watch = {&d->cancel, on_progress, &p};
-    lock_take(&d->judging);
     lock_take(&l->lock);
     int r = take_text(&o);
-    begin(d, request);
+    if (r > 0)
+        begin(d, w);
     lock_drop(&l->lock);
     if (r > 0)
         r = finish(&o, judge_text(&o, end, &watch), end);
     tensor_base_unref(o.base);
     buf_free(&o.text);
-    lock_drop(&d->judging);
     return r;
 }
 
@@ -332,7 +329,7 @@ int view_sync(struct live *l, struct view_draft *d, struct live_wait *w)
     lock_take(&l->lock);
     bool writers = d->writers > 0;
     lock_drop(&l->lock);
-    int r = writers ? d->of->judge(l, d, d->of->ends, w->request) : 0;
+    int r = writers ? d->of->judge(l, d, d->of->ends, w) : 0;
     if (r < 0)
         return r;
     lock_take(&l->lock);
@@ -344,20 +341,20 @@ int view_sync(struct live *l, struct view_draft *d, struct live_wait *w)
 
 /* ---- of a tensor in the making: a text is judged alone, and the rest as a whole ---- */
 
-int making_data_judge(struct live *l, struct view_draft *d, bool end, const void *request)
+int making_data_judge(struct live *l, struct view_draft *d, bool end, struct live_wait *w)
 {
     (void)end;
-    (void)request;
+    (void)w;
     lock_take(&l->lock);
     int r = d->making->lost ? d->making->why.code : d->why.code;
     lock_drop(&l->lock);
     return r;
 }
 
-int making_text_judge(struct live *l, struct view_draft *d, bool end, const void *request)
+int making_text_judge(struct live *l, struct view_draft *d, bool end, struct live_wait *w)
 {
     struct err e = {0};
-    (void)request;
+    (void)w;
     lock_take(&l->lock);
     int r = d->making->lost ? d->making->why.code : d->why.code;
     if (r == 0 && view_is_due(d->state)) {
@@ -376,5 +373,5 @@ int making_text_judge(struct live *l, struct view_draft *d, bool end, const void
 /* It is not part of the model: nothing to wait for. */
 int making_sync(struct live *l, struct view_draft *d, struct live_wait *w)
 {
-    return d->of->judge(l, d, true, w->request);
+    return d->of->judge(l, d, true, w);
 }

@@ -3,13 +3,13 @@
  * The draft of a view of a tensor, which all handles that write it share, in the list of the live
  * state; its judge is tensor_draft.h, or tensor_text.h.
  *
- * Locks: `judging` is held while it is judged, which may take long, or while a helper is written, and
- * comes before that of `struct live`, which protects all else but the content of `data`. A helper's
- * comes before that of the view's draft that it is renamed to.
+ * Locks: that of `struct live` protects all but the content of `data`. A draft is judged without it, for one
+ * request at a time (asks.h). `io` of a helper is held while it is written, and comes before that lock.
  */
 #ifndef LIVE_VIEW_H
 #define LIVE_VIEW_H
 
+#include "base/crew.h"
 #include "base/lock.h"
 #include "live/tensor.h"
 #include "live/tensor_draft.h"
@@ -35,15 +35,16 @@ struct view_kind {
     int (*truncate)(struct live *l, struct view_draft *d, uint64_t size);
     /* NULL: without effect. */
     int (*allocate)(struct live *l, struct view_draft *d, uint64_t off, uint64_t n, bool keep_size);
-    /* Judge what was written. end: no more will come. 1: there was an edit; 0; -errno, which was
-     * reported. NULL: it is not judged. */
-    int (*judge)(struct live *l, struct view_draft *d, bool end, const void *request);
+    /* Judge what was written, for a request (NULL: none waits). end: no more will come. 1: there was an edit; 0;
+     * -errno, which was reported. NULL: it is not judged. */
+    int (*judge)(struct live *l, struct view_draft *d, bool end, struct live_wait *w);
     bool ends; /* each close is taken for the end: a text may lack its newline */
     /* fsync(2); NULL: it is in memory. */
     int (*sync)(struct live *l, struct view_draft *d, struct live_wait *w);
 };
 
 struct view_draft {
+    struct live *live; /* constant */
     const struct view_kind *of;
     struct view_draft *next, **at; /* in live.views */
     struct view_draft *inside;     /* in the drafts of its folder */
@@ -59,7 +60,9 @@ struct view_draft {
     char *helper;          /* owned: the name of a helper; NULL: it is a view */
     int fd;                /* owned: a helper's content */
     _Atomic uint64_t size; /* of that: the disk is not asked under the lock */
-    uint64_t writes;       /* how often that was changed; protected by `judging` */
+    uint64_t writes;       /* how often that was changed; protected by `io` */
+    struct lock io;
+    uint64_t n_elem; /* of the tensor, when it was begun */
     /* Owned, of a helper that was renamed over a view: by it that view is written now. Set with both
      * locks; there until its last handle goes. NULL: it has its own content. */
     struct live_view *into;
@@ -80,9 +83,10 @@ struct view_draft {
     struct tensor_base *before;
     unsigned since, since_losses; /* of the folder: edits, losses when some was accepted last */
     struct err why;               /* code 0; or why a write was refused, until it is written anew */
-    struct lock judging;
-    const void *request; /* the request that judges; NULL: none */
-    atomic_bool cancel;
+    bool asked;                   /* requests are carried out: asks.h ... */
+    struct crew_job job;          /* ... by this turn */
+    struct live_wait *asks;       /* the one that it is being judged for; NULL: none waits */
+    atomic_bool cancel;           /* a signal has ended that one */
 };
 
 struct live_view {
@@ -90,18 +94,27 @@ struct live_view {
     bool writes, append;
     atomic_bool closed; /* since it was written; calls of several threads may come at a time */
     bool flushed;       /* of a helper: it was, or synced */
+    struct live_view
+        *from;            /* owned: of a helper that is renamed over the view by this handle, ... */
+    bool unhid;           /* ... which was hidden */
+    struct live_wait end; /* its release */
 };
 
 /* The kind of a draft that is made, but of a helper's. */
 const struct view_kind *view_kind_of(const struct view_draft *d);
 extern const struct view_kind view_helper;
 /* How they are judged, and synced: of a tensor; of one in the making. */
-int view_data_judge(struct live *l, struct view_draft *d, bool end, const void *request);
-int view_text_judge(struct live *l, struct view_draft *d, bool end, const void *request);
+int view_data_judge(struct live *l, struct view_draft *d, bool end, struct live_wait *w);
+int view_text_judge(struct live *l, struct view_draft *d, bool end, struct live_wait *w);
 int view_sync(struct live *l, struct view_draft *d, struct live_wait *w);
-int making_text_judge(struct live *l, struct view_draft *d, bool end, const void *request);
-int making_data_judge(struct live *l, struct view_draft *d, bool end, const void *request);
+int making_text_judge(struct live *l, struct view_draft *d, bool end, struct live_wait *w);
+int making_data_judge(struct live *l, struct view_draft *d, bool end, struct live_wait *w);
 int making_sync(struct live *l, struct view_draft *d, struct live_wait *w);
+
+/* A flush, by what carries out requests of the draft (asks.h). */
+int view_flush(struct live *l, struct live_view *h, struct live_wait *w);
+/* The same of a release. */
+void view_release(struct live *l, struct live_view *h);
 
 /* tensor_refused() of a draft's tensor, also of one in the making. With the lock. */
 void view_refused(struct live *l, const struct view_draft *d, const struct err *e);
@@ -124,10 +137,6 @@ int view_base(struct live *l, uint32_t tensor, struct tensor_base **ret);
 
 /* A tensor that is in the making still (makings.h); NULL. With the lock. */
 struct making *making_of(const struct live *l, uint32_t number);
-/* Wait until one is not being judged: then it may be a tensor, and its drafts gone. *ret is making_of(); NULL: the
- * number is that of a tensor. With the lock, which is given up meanwhile. 0; -EINTR: live_interrupt(); -EBUSY:
- * enough requests wait. */
-int making_idle(struct live *l, uint32_t number, struct making **ret);
 #define VIEW_NO_ROW UINT32_MAX /* of helpers */
 /* The draft that a program joins which opens the view now. With the lock. */
 struct view_draft *view_find(const struct live *l, uint32_t tensor, uint32_t row);
@@ -163,7 +172,8 @@ struct view_draft *view_helpers_drop(struct live *l, uint32_t tensor, struct vie
 void view_drafts_end(struct view_draft *dead);
 /* All of a tensor in the making that nothing needs any more. With the lock. */
 void view_drafts_reap(struct live *l, const struct making *m);
-/* The request that judges a draft got a signal. With the lock. */
+/* The request that a draft is judged for got a signal; or those that a signal has ended by now (NULL). With
+ * the lock. */
 void views_interrupt(struct live *l, const void *request);
 void views_close(struct live *l);
 

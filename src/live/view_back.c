@@ -150,7 +150,6 @@ void view_put_back(struct live *l, struct view_draft *d)
     struct tensor_base *before = NULL, *now = NULL;
     struct err e = {0};
     int r = 0;
-    lock_take(&d->judging);
     lock_take(&l->lock);
     if (is_last(d))
         r = view_base(l, d->tensor, &now);
@@ -166,7 +165,6 @@ void view_put_back(struct live *l, struct view_draft *d)
     if (r < 0 && r != -ENOENT)
         report(l, d, r, &e);
     lock_drop(&l->lock);
-    lock_drop(&d->judging);
     tensor_edit_free(&edit);
     tensor_base_unref(before);
     tensor_base_unref(now);

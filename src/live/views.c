@@ -10,6 +10,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "live/asks.h"
 #include "live/helpers.h"
 #include "live/makings.h"
 #include "live/tensor_batch.h"
@@ -84,6 +85,7 @@ static int make_with(struct live *l, uint32_t node, uint32_t tensor, uint32_t ro
         r = tensor_draft_make(tensor_beside(l, tensor), base, (enum tensor_view)kind, &d->data, &e);
     if (r == 0)
         view_text(kind, base, &d->text);
+    const uint64_t n_elem = base ? base->n_elem : 0;
     tensor_base_unref(base);
     if (r == 0)
         r = buf_error(&d->text);
@@ -93,6 +95,8 @@ static int make_with(struct live *l, uint32_t node, uint32_t tensor, uint32_t ro
         free(d);
         return r;
     }
+    d->live = l;
+    d->n_elem = n_elem;
     d->node = node ? node : node_for(l, tensor, row);
     d->tensor = tensor;
     d->row = row;
@@ -102,7 +106,7 @@ static int make_with(struct live *l, uint32_t node, uint32_t tensor, uint32_t ro
     d->of = view_kind_of(d);
     d->edits = f->edits;
     d->losses = f->losses;
-    lock_init(&d->judging);
+    lock_init(&d->io);
     view_draft_add(l, d);
     *ret = d;
     return 0;
@@ -246,12 +250,9 @@ int live_view_create(struct live *l, uint32_t tensor, uint32_t row, enum live_vi
     if (unready.code)
         return unready.code;
     lock_take(&l->lock);
-    struct making *m;
-    int r = making_idle(l, tensor, &m);
     struct folder *f = tensor_folder(l, tensor);
     struct view_draft *d = view_find(l, tensor, row);
-    if (r == 0)
-        r = !f ? -ENOMEM : view_is_busy(l, tensor, row) ? -EBUSY : 0;
+    int r = !f ? -ENOMEM : view_is_busy(l, tensor, row) ? -EBUSY : 0;
     if (r == 0 && !d)
         r = view_make(l, tensor, row, kind, &d);
     if (r == 0)
@@ -291,15 +292,9 @@ int live_view_open_node(struct live *l, uint32_t node, int flags, struct live_vi
                         bool *first)
 {
     struct view_draft *d;
-    struct making *m;
     bool writes = sys_open_changes(flags);
     lock_take(&l->lock);
     int r = draft_of_node(l, node, &d);
-    if (r == 0 && d->making && writes) {
-        r = making_idle(l, d->tensor, &m);
-        if (r == 0)
-            r = draft_of_node(l, node, &d);
-    }
     if (r == 0 && writes && is_over(d))
         r = d->making ? look_again(l, d) : -ESTALE;
     if (r == 0 && writes && view_is_busy(l, d->tensor, d->row))
@@ -323,29 +318,43 @@ int live_view_read(struct live *l, struct live_view *h, uint64_t off, void *dst,
     return r == VIEW_INTO ? live_view_read(l, h->d->into, off, dst, n, got) : r;
 }
 
-static int write_to(struct live *l, struct live_view *h, bool append, uint64_t off,
-                    const void *bytes, size_t n)
+/* A line is whole. */
+static int line_asked(struct live *l, struct live_wait *w, bool stopped)
 {
-    struct view_draft *d = h->d;
-    note_closed(l, h, false);
-    int r = d->of->write(l, d, append, off, bytes, n);
-    if (r == VIEW_INTO)
-        return write_to(l, d->into, append, off, bytes, n);
-    if (r > 0)
-        r = d->of->judge(l, d, false, caller_request());
+    struct view_draft *d = w->view->d;
+    int r = stopped ? -EINTR : d->of->judge(l, d, false, w);
     if (r == -EINTR) { /* so it was not written */
         lock_take(&l->lock);
-        view_event(&d->state, VIEW_TAKE_BACK);
+        if (!stopped)
+            view_event(&d->state, VIEW_TAKE_BACK);
+        else if (!asks_more(l, d, line_asked))
+            view_event(&d->state, VIEW_EMPTY);
         lock_drop(&l->lock);
     }
     return r < 0 ? r : 0;
 }
 
-int live_view_write(struct live *l, struct live_view *h, uint64_t off, const void *bytes, size_t n)
+static int write_to(struct live *l, struct live_view *h, bool append, uint64_t off,
+                    const void *bytes, size_t n, struct live_wait *w)
+{
+    struct view_draft *d = h->d;
+    note_closed(l, h, false);
+    int r = d->of->write(l, d, append, off, bytes, n);
+    if (r == VIEW_INTO)
+        return write_to(l, d->into, append, off, bytes, n, w);
+    if (r > 0 && w)
+        r = view_ask(l, h, line_asked, w);
+    else if (r > 0)
+        r = 0;
+    return r;
+}
+
+int live_view_write(struct live *l, struct live_view *h, uint64_t off, const void *bytes, size_t n,
+                    struct live_wait *w)
 {
     if (!h->d)
         return h->writes ? 0 : -EBADF;
-    return write_to(l, h, h->append, off, bytes, n);
+    return write_to(l, h, h->append, off, bytes, n, w);
 }
 
 int live_view_truncate(struct live *l, struct live_view *h, uint64_t size)
@@ -373,16 +382,10 @@ int live_view_allocate(struct live *l, struct live_view *h, uint64_t off, uint64
 
 /* ---- closed ---- */
 
-int live_view_flush(struct live *l, struct live_view *h, struct live_wait *w)
+int view_flush(struct live *l, struct live_view *h, struct live_wait *w)
 {
     struct view_draft *d = h->d;
-    if (!d || !h->writes)
-        return 0;
-    if (d->helper) {
-        struct live_view *into = helper_flushed(l, h);
-        return into ? live_view_flush(l, into, w) : 0;
-    }
-    int r = d->of->judge(l, d, d->of->ends, w->request);
+    int r = d->of->judge(l, d, d->of->ends, w);
     note_closed(l, h, true);
     lock_take(&l->lock);
     w->file = view_file(l, d);
@@ -392,6 +395,29 @@ int live_view_flush(struct live *l, struct live_view *h, struct live_wait *w)
     return r;
 }
 
+static int flush_asked(struct live *l, struct live_wait *w, bool stopped)
+{
+    return stopped ? -EINTR : view_flush(l, w->view, w);
+}
+
+int live_view_flush(struct live *l, struct live_view *h, struct live_wait *w)
+{
+    struct view_draft *d = h->d;
+    if (!d || !h->writes)
+        return 0;
+    if (d->helper) {
+        struct live_view *into = helper_flushed(l, h);
+        return into ? live_view_flush(l, into, w) : 0;
+    }
+    return view_ask(l, h, flush_asked, w);
+}
+
+static int sync_asked(struct live *l, struct live_wait *w, bool stopped)
+{
+    struct view_draft *d = w->view->d;
+    return stopped ? -EINTR : d->of->sync(l, d, w);
+}
+
 int live_view_fsync(struct live *l, struct live_view *h, struct live_wait *w)
 {
     struct view_draft *d = h->d;
@@ -399,7 +425,7 @@ int live_view_fsync(struct live *l, struct live_view *h, struct live_wait *w)
         struct live_view *into = helper_flushed(l, h);
         return into ? live_view_fsync(l, into, w) : 0;
     }
-    return d && d->of->sync ? d->of->sync(l, d, w) : 0;
+    return d && d->of->sync ? view_ask(l, h, sync_asked, w) : 0;
 }
 
 /* Dropped with what was written to it. With the lock. */
@@ -423,7 +449,6 @@ static struct tensor_base *end_writing(struct live *l, struct view_draft *d)
         refused = d->of->judge(l, d, true, NULL) < 0;
     if (refused)
         view_put_back(l, d);
-    lock_take(&d->judging);
     lock_take(&l->lock);
     if (d->writers == 0) {
         before = d->before;
@@ -432,7 +457,6 @@ static struct tensor_base *end_writing(struct live *l, struct view_draft *d)
     if (d->writers == 0 && refused && !d->making)
         view_drop(d);
     lock_drop(&l->lock);
-    lock_drop(&d->judging);
     return before;
 }
 
@@ -452,43 +476,49 @@ static void reap_begun(struct live *l)
 
 /* The last writer goes: what was written is judged, unless a program still had it open when the
  * mount was ended. */
-void live_view_release(struct live *l, struct live_view *h)
+void view_release(struct live *l, struct live_view *h)
 {
-    struct view_draft *d = h->d, *dead = NULL;
-    struct tensor_base *dropped = NULL;
     struct live_view *into = NULL;
-    if (d) {
-        lock_take(&l->lock);
-        d->unclosed |= h->writes && !h->closed;
-        d->writers -= h->writes;
-        bool last = h->writes && d->writers == 0 && d->of->judge, ending = l->ending;
-        if (last && ending && d->unclosed && !d->making)
-            drop(l, d);
-        bool judged = last && !(ending && d->unclosed);
-        d->users++;
-        lock_drop(&l->lock);
-        if (judged)
-            dropped = end_writing(l, d);
-        lock_take(&l->lock);
-        d->users--;
-        d->handles--;
-        if (d->making && h->writes) {
-            making_released(l, d->making, h->closed);
-        }
-        if (d->helper)
-            into = helper_released(d, h);
-        bool begun = d->begun;
-        dead = view_draft_reap(l, d);
-        if (begun) /* it may be among them */
-            reap_begun(l);
-        lock_drop(&l->lock);
-    }
+    struct view_draft *d = h->d;
+    struct tensor_base *dropped = NULL;
+    lock_take(&l->lock);
+    d->unclosed |= h->writes && !h->closed;
+    d->writers -= h->writes;
+    bool last = h->writes && d->writers == 0 && d->of->judge, ending = l->ending;
+    if (last && ending && d->unclosed && !d->making)
+        drop(l, d);
+    bool judged = last && !(ending && d->unclosed);
+    lock_drop(&l->lock);
+    if (judged)
+        dropped = end_writing(l, d);
+    lock_take(&l->lock);
+    d->handles--;
+    if (d->making && h->writes)
+        making_released(l, d->making, h->closed);
+    if (d->helper)
+        into = helper_released(d, h);
+    if (d->begun) /* it may be among them */
+        reap_begun(l);
+    lock_drop(&l->lock);
     tensor_base_unref(dropped);
-    if (dead)
-        view_draft_end(dead);
     if (into)
         live_view_release(l, into);
     free(h);
+}
+
+static int release_asked(struct live *l, struct live_wait *w, bool stopped)
+{
+    (void)stopped;
+    view_release(l, w->view);
+    return 0;
+}
+
+void live_view_release(struct live *l, struct live_view *h)
+{
+    if (h->d)
+        (void)view_ask(l, h, release_asked, &h->end);
+    else
+        free(h);
 }
 
 /* Drafts that were given to a program which never opened them. */

@@ -20,6 +20,7 @@
 #include "base/lock.h"
 #include "base/count.h"
 #include "base/when.h"
+#include "live/asks.h"
 #include "live/edits.h"
 #include "live/makings.h"
 #include "live/parts.h"
@@ -454,12 +455,14 @@ int live_finish(struct live *l)
     if (!l->started)
         return 0;
     live_hurry(l);
+    asks_finish(l);
+    crew_call(l->crew, &l->job); /* what they came to */
     crew_leave(l->crew, &l->job);
     crew_leave(l->crew, &l->watch);
     crew_free(l->own_crew);
     l->own_crew = NULL;
-    l->started = false;
     lock_take(&l->lock);
+    l->started = false;
     int r = writer_take_failure(l);
     lock_drop(&l->lock);
     return r;

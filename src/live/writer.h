@@ -62,6 +62,8 @@ void waits_learn(struct live *l, struct live_wait *list, const struct batch *fai
                  int r);
 /* All of `more` are in the list too. */
 void waits_join(struct live_wait **list, struct live_wait *more);
+/* A request waits from now on: signals to its program are looked for. */
+void waits_look(struct live *l, const struct live_wait *w);
 /* Turns of live.watch, while requests wait: those are answered whose programs are to stop. */
 bool waits_watch(struct crew_job *j, struct timespec *again);
 /* The batch is to be written: requests that wait for the disk's answer have it (slow), or wait for the write. */

@@ -18,15 +18,20 @@ struct parked {
     struct live_wait wait; /* first: done() gets its address */
     fuse_req_t req;
     struct shelf_file *file; /* of its handle, or NULL */
+    size_t written;          /* of a write */
 };
 
 static void on_done(struct live_wait *w, int result)
 {
     struct parked *p = (struct parked *)w;
     fuse_req_t req = p->req;
+    const size_t written = p->written;
     order_before(p->file);
     free(p);
-    (void)fuse_reply_err(req, -result);
+    if (result == 0 && written)
+        (void)fuse_reply_write(req, written);
+    else
+        (void)fuse_reply_err(req, -result);
 }
 
 static bool is_stopped(struct live_wait *w)
@@ -34,11 +39,10 @@ static bool is_stopped(struct live_wait *w)
     return answer_stopped(((struct parked *)w)->req);
 }
 
-/* The call that follows may wait in this thread, until the program is to stop. */
-static void may_wait(fuse_req_t req)
+/* The calls that follow are of this request's program. */
+static void call_for(fuse_req_t req)
 {
-    live_caller((uint64_t)fuse_req_ctx(req)->pid, req);
-    answer_interruptible(req, shelf_of(req));
+    live_caller((uint64_t)fuse_req_ctx(req)->pid);
 }
 
 /* A wait for this request, of an open file or NULL; NULL: no memory, and it was replied to. */
@@ -51,7 +55,8 @@ static struct parked *park(fuse_req_t req, struct shelf_file *file)
     }
     *p = (struct parked){
         .wait = {.done = on_done, .request = req, .stopped = is_stopped}, .req = req, .file = file};
-    may_wait(req);
+    call_for(req);
+    answer_interruptible(req, shelf_of(req));
     return p;
 }
 
@@ -68,7 +73,7 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
     struct tree_entry e;
     struct shelf_file *f;
     (void)mode; /* permissions come from the model */
-    may_wait(req);
+    call_for(req);
     int r = shelf_create(shelf_of(req), parent, name, fi->flags, &e, &f);
     if (r < 0) {
         (void)fuse_reply_err(req, -r);
@@ -85,15 +90,27 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
     shelf_forget(shelf_of(req), e.node, 1);
 }
 
+/* A line of a text, which is judged before it is answered. */
+static void write_line(fuse_req_t req, const char *bytes, size_t n, off_t off, struct shelf_file *f)
+{
+    struct parked *p = park(req, f);
+    if (!p)
+        return;
+    p->written = n;
+    finish(p, shelf_write(f, (uint64_t)off, bytes, n, &p->wait));
+}
+
 void op_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t n, off_t off,
               struct fuse_file_info *fi)
 {
     struct shelf_file *f = file_of(fi);
     (void)ino;
-    live_caller((uint64_t)fuse_req_ctx(req)->pid, req);
-    if (shelf_converts(f))
-        answer_interruptible(req, shelf_of(req));
-    int r = shelf_write(f, (uint64_t)off, bytes, n);
+    if (shelf_converts(f)) {
+        write_line(req, bytes, n, off, f);
+        return;
+    }
+    call_for(req);
+    int r = shelf_write(f, (uint64_t)off, bytes, n, NULL);
     order_before(f);
     if (r < 0)
         (void)fuse_reply_err(req, -r);
@@ -141,7 +158,7 @@ void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_
 
 void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-    may_wait(req);
+    call_for(req);
     (void)fuse_reply_err(req, -shelf_unlink(shelf_of(req), parent, name));
 }
 
@@ -227,7 +244,8 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
         .req = req,
         .ino = ino,
         .file = fi ? file_of(fi) : NULL};
-    may_wait(req);
+    call_for(req);
+    answer_interruptible(req, shelf_of(req));
     int r = to_set & FUSE_SET_ATTR_SIZE ? begin_truncate(p, (uint64_t)attr->st_size) : 0;
     if (r != LIVE_PARKED)
         on_truncated(&p->wait, r);
@@ -262,7 +280,7 @@ void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, 
     struct tree_entry e;
     struct shelf_file *f = NULL;
     (void)dev;
-    may_wait(req);
+    call_for(req);
     int r = S_ISREG(mode) ? shelf_create(shelf_of(req), parent, name, O_EXCL, &e, &f) : -EPERM;
     if (r == 0)
         mnt_made(mnt_of(req), f);
@@ -279,6 +297,6 @@ void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t new_parent, const char *
 
 void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-    may_wait(req);
+    call_for(req);
     (void)fuse_reply_err(req, -shelf_rmdir(shelf_of(req), parent, name));
 }

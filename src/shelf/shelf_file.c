@@ -170,9 +170,10 @@ int shelf_create(struct shelf *s, uint64_t parent, const char *name, int flags,
     return at_given(s, &f->use, 0, ret);
 }
 
-int shelf_write(struct shelf_file *f, uint64_t off, const void *bytes, size_t n)
+int shelf_write(struct shelf_file *f, uint64_t off, const void *bytes, size_t n,
+                struct live_wait *w)
 {
-    return f->file ? tree_write(tree_in(&f->use), f->file, off, bytes, n) : -EBADF;
+    return f->file ? tree_write(tree_in(&f->use), f->file, off, bytes, n, w) : -EBADF;
 }
 
 bool shelf_converts(const struct shelf_file *f)

@@ -55,9 +55,10 @@ int tree_create(struct tree *t, uint64_t parent, const char *name, int flags,
     return r;
 }
 
-int tree_write(struct tree *t, struct tree_file *f, uint64_t off, const void *bytes, size_t n)
+int tree_write(struct tree *t, struct tree_file *f, uint64_t off, const void *bytes, size_t n,
+               struct live_wait *w)
 {
-    return f->ops->write ? f->ops->write(t, f, off, bytes, n) : -EBADF;
+    return f->ops->write ? f->ops->write(t, f, off, bytes, n, w) : -EBADF;
 }
 
 bool tree_converts(const struct tree_file *f)

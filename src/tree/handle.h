@@ -18,7 +18,8 @@
 /* Calls of tree.h. All but `read` may be NULL: the kind has nothing to do there, or cannot. */
 struct handle_ops {
     int (*read)(struct tree *t, struct tree_file *f, uint64_t off, size_t n, struct reply *r);
-    int (*write)(struct tree *t, struct tree_file *f, uint64_t off, const void *bytes, size_t n);
+    int (*write)(struct tree *t, struct tree_file *f, uint64_t off, const void *bytes, size_t n,
+                 struct live_wait *w);
     int (*truncate)(struct tree *t, struct tree_file *f, uint64_t size, struct live_wait *w);
     int (*allocate)(struct tree *t, struct tree_file *f, uint64_t off, uint64_t n, bool keep_size);
     int (*flush)(struct tree *t, struct tree_file *f, struct live_wait *w);

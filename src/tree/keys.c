@@ -166,8 +166,10 @@ static int read_key(struct tree *t, struct tree_file *f, uint64_t off, size_t n,
     return 0;
 }
 
-static int write_key(struct tree *t, struct tree_file *f, uint64_t off, const void *bytes, size_t n)
+static int write_key(struct tree *t, struct tree_file *f, uint64_t off, const void *bytes, size_t n,
+                     struct live_wait *w)
 {
+    (void)w;
     return live_write(t->live, f->live, off, bytes, n);
 }
 

@@ -229,8 +229,10 @@ int tree_listxattr(struct tree *t, uint64_t node, struct buf *out);
  */
 int tree_create(struct tree *t, uint64_t parent, const char *name, int flags,
                 struct tree_entry *ret, struct tree_file **file);
-int tree_write(struct tree *t, struct tree_file *f, uint64_t off, const void *bytes, size_t n);
-/* True if a write may take long, so that a signal may end it: tree_interrupt(). */
+/* w: as tree_converts() says, else it may be NULL. */
+int tree_write(struct tree *t, struct tree_file *f, uint64_t off, const void *bytes, size_t n,
+               struct live_wait *w);
+/* True if a write may take long: it waits then, and a signal may end it. */
 bool tree_converts(const struct tree_file *f);
 /* fallocate(2), without effect but for the size. -EOPNOTSUPP. */
 int tree_allocate(struct tree *t, struct tree_file *f, int mode, uint64_t off, uint64_t n);

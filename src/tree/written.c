@@ -9,9 +9,9 @@ static int read_view(struct tree *t, struct tree_file *f, uint64_t off, size_t n
 }
 
 static int write_view(struct tree *t, struct tree_file *f, uint64_t off, const void *bytes,
-                      size_t n)
+                      size_t n, struct live_wait *w)
 {
-    return live_view_write(t->live, f->view, off, bytes, n);
+    return live_view_write(t->live, f->view, off, bytes, n, w);
 }
 
 static int truncate_view(struct tree *t, struct tree_file *f, uint64_t size, struct live_wait *w)

@@ -90,10 +90,10 @@ static int op_open(struct run *r, char **arg, struct waiter *w)
     return script_open(r, arg[1], script_flags(r, arg + 2), &r->handle[arg[0][0] - 'A']);
 }
 
-static int put(struct run *r, struct handle *h, const char *text, uint64_t at)
+static int put(struct run *r, struct handle *h, const char *text, uint64_t at, struct waiter *w)
 {
     size_t n = strlen(text);
-    int got = tree_write(r->t, h->f, at, text, n);
+    int got = script_wait_here(w, tree_write(r->t, h->f, at, text, n, &w->wait));
     if (got == 0)
         h->at = at + n;
     return got;
@@ -102,8 +102,7 @@ static int put(struct run *r, struct handle *h, const char *text, uint64_t at)
 static int op_write(struct run *r, char **arg, struct waiter *w)
 {
     struct handle *h = script_handle(r, arg[0]);
-    (void)w;
-    return h->f ? put(r, h, arg[1], arg[2] ? script_number(r, arg[2]) : h->at) : 0;
+    return h->f ? put(r, h, arg[1], arg[2] ? script_number(r, arg[2]) : h->at, w) : 0;
 }
 
 static int op_flush(struct run *r, char **arg, struct waiter *w)
@@ -168,7 +167,7 @@ int script_redirect(struct run *r, const char *name, int flags, const char *text
         return got;
     got = script_wait_here(w, tree_flush(r->t, h.f, &w->wait));
     if (got == 0 && *text)
-        got = put(r, &h, text, 0);
+        got = put(r, &h, text, 0, w);
     int closed = close_handle(r, &h, w);
     return got ? got : closed;
 }

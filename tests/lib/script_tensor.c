@@ -114,7 +114,7 @@ static int put_bytes(struct run *r, const char *path, int flags, const void *byt
         return got;
     got = script_wait_here(w, tree_flush(r->t, h.f, &w->wait));
     if (got == 0 && n)
-        got = tree_write(r->t, h.f, 0, bytes, n);
+        got = script_wait_here(w, tree_write(r->t, h.f, 0, bytes, n, &w->wait));
     int closed = script_wait_here(w, tree_flush(r->t, h.f, &w->wait));
     script_release(r, &h);
     return got ? got : closed;
@@ -155,8 +155,7 @@ static int op_tpoke(struct run *r, char **arg, struct waiter *w)
     uint8_t bytes[4 * FLOATS];
     size_t n = floats_of(arg[2], bytes);
     struct handle *h = script_handle(r, arg[0]);
-    (void)w;
-    return h->f ? tree_write(r->t, h->f, script_number(r, arg[1]), bytes, n) : 0;
+    return h->f ? tree_write(r->t, h->f, script_number(r, arg[1]), bytes, n, &w->wait) : 0;
 }
 
 static int op_tdots(struct run *r, char **arg, struct waiter *w)
@@ -164,9 +163,8 @@ static int op_tdots(struct run *r, char **arg, struct waiter *w)
     struct handle *h = script_handle(r, arg[0]);
     uint64_t n = script_number(r, arg[1]), step = script_number(r, arg[2]);
     int got = 0;
-    (void)w;
     for (uint64_t i = 0; h->f && got == 0 && i < n; i++)
-        got = tree_write(r->t, h->f, i * step, "X", 1);
+        got = script_wait_here(w, tree_write(r->t, h->f, i * step, "X", 1, &w->wait));
     return got;
 }
 
@@ -176,12 +174,11 @@ static int op_tnpy(struct run *r, char **arg, struct waiter *w)
     uint8_t bytes[128 + 4 * FLOATS] = "\x93NUMPY\x01\x00\x76";
     size_t n = floats_of(arg[2], bytes + 128);
     struct handle *h = script_handle(r, arg[0]);
-    (void)w;
     int len = snprintf((char *)bytes + 10, 118,
                        "{'descr': '<f4', 'fortran_order': False, 'shape': (%s), }", arg[1]);
     memset(bytes + 10 + len, ' ', 118 - (size_t)len);
     bytes[127] = '\n';
-    return h->f ? tree_write(r->t, h->f, 0, bytes, 128 + n) : 0;
+    return h->f ? tree_write(r->t, h->f, 0, bytes, 128 + n, &w->wait) : 0;
 }
 
 static int op_ttruncate(struct run *r, char **arg, struct waiter *w)
@@ -250,7 +247,7 @@ static int op_tmvnew(struct run *r, char **arg, struct waiter *w)
 static int op_as(struct run *r, char **arg, struct waiter *w)
 {
     (void)w;
-    live_caller(script_number(r, arg[0]), NULL);
+    live_caller(script_number(r, arg[0]));
     return 0;
 }
 

@@ -74,7 +74,7 @@ static int write_through(struct tree *t, const char *name, int flags, const void
     uint64_t node = 0;
     int r = open_or_create(t, name, flags, &node, &f);
     if (r == 0 && n)
-        r = tree_write(t, f, 0, text, n);
+        r = tree_write(t, f, 0, text, n, NULL);
     if (f) { /* the kernel flushes and releases also what could not be written */
         int flushed = tree_waited(&w, tree_flush(t, f, tree_wait(&w)));
         (void)tree_release(t, f);

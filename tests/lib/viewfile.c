@@ -44,7 +44,7 @@ int viewfile_open(struct tree *t, const char *tensor, const char *view, int flag
     *ret = (struct viewfile){.t = t};
     if (!dir)
         return -ENOENT;
-    live_caller(viewfile_program, ret);
+    live_caller(viewfile_program);
     int r = open_once(dir, view, flags, ret);
     return r == -ESTALE ? open_once(dir, view, flags, ret) : r; /* the kernel looks again, once */
 }
@@ -52,7 +52,7 @@ int viewfile_open(struct tree *t, const char *tensor, const char *view, int flag
 int viewfile_open_again(const struct viewfile *v, int flags, struct viewfile *ret)
 {
     *ret = (struct viewfile){.t = v->t, .node = v->node};
-    live_caller(viewfile_program, ret);
+    live_caller(viewfile_program);
     int r = tree_open_file(v->t, v->node, flags, &ret->f);
     if (r < 0)
         ret->f = NULL;
@@ -61,8 +61,11 @@ int viewfile_open_again(const struct viewfile *v, int flags, struct viewfile *re
 
 int viewfile_pwrite(const struct viewfile *v, uint64_t off, const void *bytes, size_t n)
 {
-    live_caller(viewfile_program, v);
-    return tree_write(v->t, v->f, off, bytes, n);
+    struct tree_wait w;
+    live_caller(viewfile_program);
+    struct live_wait *wait = tree_wait(&w);
+    wait->request = v;
+    return tree_waited(&w, tree_write(v->t, v->f, off, bytes, n, wait));
 }
 
 int viewfile_pread(const struct viewfile *v, uint64_t off, void *dst, size_t n)
@@ -86,7 +89,7 @@ uint64_t viewfile_size(const struct viewfile *v)
 int viewfile_cut(const struct viewfile *v, uint64_t size)
 {
     struct tree_wait w;
-    live_caller(viewfile_program, v);
+    live_caller(viewfile_program);
     return tree_waited(&w, tree_truncate(v->t, v->node, v->f, size, tree_wait(&w)));
 }
 

@@ -1,9 +1,13 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
 """A disk that hangs: what needs it waits, and nothing else. File systems in images are frozen."""
+import contextlib
+import glob
 import hashlib
 import json
 import os
+import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -14,9 +18,10 @@ import editlib
 import freeze
 import ggufmodel as gguf
 import mountlib
+import samples
 from disks import Disk, put_model
 from editlib import Want, write
-from ggufmodel import Value
+from ggufmodel import Tensor, Value
 
 MODES = ('auto', 'close', 'sync')
 
@@ -47,6 +52,28 @@ os.write(fd, b"an edit")
 os.fsync(fd)
 os.close(fd)
 '''
+
+# Opens a view more often than libfuse has threads, writes it, and closes it when it is told to. (A child that is
+# forked meanwhile closes, too.)
+WRITER = '''
+import os, sys, threading
+fds = [os.open(sys.argv[1], os.O_RDWR) for _ in range(24)]
+os.pwrite(fds[0], bytes.fromhex(sys.argv[2]) * int(sys.argv[3]), 0)
+print("written", flush=True)
+sys.stdin.readline()
+closers = [threading.Thread(target=os.close, args=(fd,)) for fd in fds]
+for closer in closers:
+    closer.start()
+'''
+
+
+def in_request(pid):
+    """Whether a thread of a process waits for a reply of FUSE."""
+    for name in glob.glob(f'/proc/{pid}/task/*/wchan'):
+        with contextlib.suppress(OSError), open(name, encoding='ascii') as file:
+            if 'request' in file.read():
+                return True
+    return False
 
 
 class Frozen(unittest.TestCase):
@@ -100,6 +127,37 @@ class Frozen(unittest.TestCase):
 
     def test_btrfs(self):
         self.each('btrfs')
+
+    def writer(self, name, value, count):
+        process = subprocess.Popen([sys.executable, '-c', WRITER, name, value.hex(), str(count)],
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.assertEqual(process.stdout.readline(), b'written\n')
+        return process
+
+    def test_judged(self):
+        """While what was written to a view is judged and waits for the disk, more handles of it are closed than the mount
+        has threads. All can be read, and a signal ends the wait of a program."""
+        value, count = struct.pack('<f', 127), 4096 * 1024
+        with Disk('ext4') as folder:
+            source = os.path.join(folder, 'model.gguf')
+            with open(source, 'wb') as out:
+                out.write(gguf.encode(samples.keys(), [Tensor(b'w', 8, (4096, 1024), bytes(count // 32 * 34))]))
+            with mountlib.Mount(source, '-o', 'tensors=edit,commit=sync') as at:
+                daemon = os.getxattr(at, 'user.ggufs.daemon').split()[0].decode()
+                name = os.path.join(at, 'tensors', 'w', 'f32')
+                writers = [self.writer(name, value, count) for _ in range(2)]
+                with freeze.frozen(folder):
+                    for writer in writers:
+                        writer.stdin.write(b'\n')
+                        writer.stdin.flush()
+                        editlib.until(lambda: freeze.waits_for_disk(daemon) and in_request(writer.pid))
+                    writers[1].terminate()
+                    self.assertEqual(writers[1].wait(), -signal.SIGTERM)
+                    self.look(at)
+                    self.assertIsNone(writers[0].poll())
+                self.assertEqual(writers[0].communicate(), (b'', b''))
+                writers[1].communicate()
+                self.assertEqual(mountlib.get(name)[:8], value * 2)
 
 
 if __name__ == '__main__':

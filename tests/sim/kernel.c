@@ -63,7 +63,7 @@ static struct live_wait *begin(struct program *p)
         .wait = {.done = answered, .request = q, .stopped = is_stopped}, .k = p->k, .busy = true};
     p->k->busy++;
     lock_drop(&p->k->lock);
-    live_caller(p->number + 1, q);
+    live_caller(p->number + 1);
     return &q->wait;
 }
 
@@ -453,11 +453,11 @@ static int write_floats(struct program *p, const struct handle *h, unsigned toke
         values[p->number][i] = (float)(1000 + token);
     const uint8_t *bytes = (const uint8_t *)values[p->number];
     (void)begin(p);
-    int r = end(p, tree_write(p->k->t, h->f, 0, bytes, FIRST));
+    int r = end(p, tree_write(p->k->t, h->f, 0, bytes, FIRST, NULL));
     if (r < 0)
         return r;
     (void)begin(p);
-    return end(p, tree_write(p->k->t, h->f, FIRST, bytes + FIRST, ALL - FIRST));
+    return end(p, tree_write(p->k->t, h->f, FIRST, bytes + FIRST, ALL - FIRST, NULL));
 }
 
 static int write_text(struct program *p, const struct handle *h, unsigned token)
@@ -465,7 +465,7 @@ static int write_text(struct program *p, const struct handle *h, unsigned token)
     char text[16];
     size_t n = text_of(token, text);
     (void)begin(p);
-    return end(p, tree_write(p->k->t, h->f, 0, text, n));
+    return end(p, tree_write(p->k->t, h->f, 0, text, n, NULL));
 }
 
 static void step_write(struct program *p, const struct step *s)

@@ -222,6 +222,32 @@ static void test_loose(void)
     (void)sem_destroy(&done);
 }
 
+/* No other job waits for a turn that takes long. */
+static void test_beside(void)
+{
+    sem_t begun, hang, done, other;
+    struct once *o = malloc(sizeof(*o));
+    CU_ASSERT_PTR_NOT_NULL_FATAL(o);
+    (void)sem_init(&begun, 0, 0);
+    (void)sem_init(&hang, 0, 0);
+    (void)sem_init(&done, 0, 0);
+    (void)sem_init(&other, 0, 0);
+    *o = (struct once){.begun = &begun, .hang = &hang, .done = &done};
+    struct crew *c = setup(NEVER);
+    CU_ASSERT_EQUAL_FATAL(crew_do_beside(c, &o->job, once), 0);
+    (void)sem_wait(&begun);
+    work[0].begun = &other;
+    crew_call(c, &work[0].job);
+    (void)sem_wait(&other);
+    (void)sem_post(&hang);
+    (void)sem_wait(&done);
+    teardown(c);
+    (void)sem_destroy(&begun);
+    (void)sem_destroy(&hang);
+    (void)sem_destroy(&done);
+    (void)sem_destroy(&other);
+}
+
 struct reading {
     struct crew_job job;
     struct map map;
@@ -269,6 +295,7 @@ static CU_TestInfo tests[] = {
     {"a page that is gone", test_gone_page},
     {"another turn later", test_again_later},
     {"a job that nobody waits for", test_loose},
+    {"a turn that nothing waits for", test_beside},
     CU_TEST_INFO_NULL,
 };
 

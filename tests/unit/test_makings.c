@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Folders of new tensors that programs change while they are judged: a call waits for the judgement, and
- * then has the tensor that came of it, or ends by a signal.
+ * Folders of new tensors that programs change while they are judged: no call waits for the judgement, and what was
+ * changed is judged once more.
  */
 #include "cu_main.h"
 
@@ -25,18 +25,6 @@
 
 /* ---- in place of the C library's ---- */
 
-static _Atomic(pthread_cond_t *) watched; /* for which a thread waits */
-static sem_t waits;                       /* that it does was posted, before it gave up the lock */
-
-int __real_pthread_cond_wait(pthread_cond_t *c, pthread_mutex_t *m);
-int __wrap_pthread_cond_wait(pthread_cond_t *c, pthread_mutex_t *m);
-int __wrap_pthread_cond_wait(pthread_cond_t *c, pthread_mutex_t *m)
-{
-    if (c == watched)
-        (void)sem_post(&waits);
-    return __real_pthread_cond_wait(c, m);
-}
-
 static atomic_long seconds; /* of the clock, which stands; 0: it runs */
 
 int __real_clock_gettime(clockid_t clock, struct timespec *ret);
@@ -55,29 +43,12 @@ struct room {
     struct place p;
     struct faultsys fs;
     struct tree *t;
-    pthread_t thread; /* which calls ... */
-    int (*call)(struct tree *t);
+    pthread_t thread;
+    int (*call)(struct tree *t); /* while it is judged */
     int result;
     struct tree_wait wait; /* of a sync that does not wait here */
     struct viewfile open;
 };
-
-static void *run_call(void *arg)
-{
-    const struct room *x = arg;
-    return (void *)(intptr_t)x->call(x->t);
-}
-
-/* The judge: the other thread calls, and waits for it. */
-static void begin_call(void *arg)
-{
-    struct room *x = arg;
-    struct timespec until;
-    (void)__real_clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += 60;
-    CU_ASSERT_EQUAL_FATAL(pthread_create(&x->thread, NULL, run_call, x), 0);
-    CU_ASSERT_EQUAL(sem_timedwait(&waits, &until), 0);
-}
 
 static void put(struct tree *t, const char *tensor, const char *view, const char *text)
 {
@@ -127,28 +98,47 @@ static void judged(struct room *x, void (*hook)(void *))
     CU_ASSERT_PTR_NULL_FATAL(x->fs.before);
 }
 
-static void ends(pthread_t thread, int want)
+static void make_call(void *arg)
 {
-    void *result;
-    (void)pthread_join(thread, &result);
-    CU_ASSERT_EQUAL((intptr_t)result, want);
+    struct room *x = arg;
+    x->result = x->call(x->t);
 }
 
-/* n is judged, and meanwhile a program calls, which `hook` begins. */
-static void with_call(struct room *x, int (*call)(struct tree *t), void (*hook)(void *), int want)
-{
-    (void)sem_init(&waits, 0, 0);
-    watched = &x->t->live->made.cond;
-    x->call = call;
-    judged(x, hook);
-    ends(x->thread, want);
-    watched = NULL;
-    (void)sem_destroy(&waits);
-}
-
+/* n is judged, and meanwhile the judge makes a call. */
 static void meanwhile(struct room *x, int (*call)(struct tree *t))
 {
-    with_call(x, call, begin_call, 0);
+    x->call = call;
+    judged(x, make_call);
+    CU_ASSERT_EQUAL(x->result, 0);
+}
+
+static void *run_call(void *arg)
+{
+    make_call(arg);
+    return NULL;
+}
+
+/* Another thread calls, and has a view open from now on, which the judge has locked for the moment. */
+static void begin_call(void *arg)
+{
+    struct room *x = arg;
+    struct live *l = x->t->live;
+    bool open = false;
+    CU_ASSERT_EQUAL_FATAL(pthread_create(&x->thread, NULL, run_call, x), 0);
+    while (!open) {
+        lock_take(&l->lock);
+        open = making_named(l, "n")->open;
+        lock_drop(&l->lock);
+    }
+}
+
+/* The same, of a call that cuts what is there. */
+static void meanwhile_cut(struct room *x, int (*call)(struct tree *t))
+{
+    x->call = call;
+    judged(x, begin_call);
+    (void)pthread_join(x->thread, NULL);
+    CU_ASSERT_EQUAL(x->result, 0);
 }
 
 static void end(struct room *x)
@@ -193,17 +183,19 @@ static int unlink_view(struct tree *t)
     return viewfile_unlink(t, "n", "raw");
 }
 
-/* It is hidden for a second, as a view of any tensor. */
+/* It is no tensor without. */
 static void test_unlink(void)
 {
     struct room x;
     begin(&x);
     meanwhile(&x, unlink_view);
+    CU_ASSERT_FALSE(in_file(&x, "n"));
     CU_ASSERT_EQUAL(lookup(x.t, "tensors/n", "raw"), -ENOENT);
     CU_ASSERT_EQUAL(lookup(x.t, "tensors/n", "type"), 0);
-    atomic_fetch_add(&seconds, 2);
-    CU_ASSERT_EQUAL(lookup(x.t, "tensors/n", "raw"), 0);
-    shows(x.t, "123");
+    put(x.t, "n", "raw", "456");
+    CU_ASSERT_EQUAL(do_sync(x.t), 0);
+    CU_ASSERT_TRUE(in_file(&x, "n"));
+    shows(x.t, "456");
     end(&x);
 }
 
@@ -225,7 +217,10 @@ static void test_create(void)
 {
     struct room x;
     begin(&x);
-    meanwhile(&x, create_view);
+    meanwhile_cut(&x, create_view);
+    shows(x.t, "789");
+    CU_ASSERT_EQUAL(do_sync(x.t), 0);
+    CU_ASSERT_TRUE(in_file(&x, "n"));
     shows(x.t, "789");
     end(&x);
 }
@@ -239,7 +234,7 @@ static void test_rename(void)
 {
     struct room x;
     begin(&x);
-    meanwhile(&x, rename_helper);
+    meanwhile_cut(&x, rename_helper);
     shows(x.t, "456");
     CU_ASSERT_EQUAL(lookup(x.t, "tensors/n", ".helper"), -ENOENT);
     end(&x);
@@ -268,37 +263,26 @@ static void test_remove(void)
     end(&x);
 }
 
-/* ---- calls that do not wait to the end ---- */
+static struct viewfile held;
 
 static int open_view(struct tree *t)
 {
-    struct viewfile v;
-    int r = viewfile_open(t, "n", "raw", O_WRONLY, &v);
-    return r < 0 ? r : viewfile_close(&v);
+    return viewfile_open(t, "n", "raw", O_WRONLY, &held);
 }
 
-static void interrupt_call(void *arg)
+/* A program that has it open goes on with it: nothing is added before it has closed it. */
+static void test_open(void)
 {
-    struct room *x = arg;
-    struct live *l = x->t->live;
-    begin_call(x);
-    lock_take(&l->lock);
-    const void *request = l->made_waits->request;
-    lock_drop(&l->lock);
-    tree_interrupt(x->t, request);
-}
-
-static void test_interrupted(void)
-{
-    static int (*const calls[])(struct tree *) = {open_view, unlink_view, create_view,
-                                                  rename_helper};
-    for (size_t i = 0; i < COUNT(calls); i++) {
-        struct room x;
-        begin(&x);
-        with_call(&x, calls[i], interrupt_call, -EINTR);
-        shows(x.t, "123");
-        end(&x);
-    }
+    struct room x;
+    begin(&x);
+    meanwhile(&x, open_view);
+    CU_ASSERT_FALSE(in_file(&x, "n"));
+    CU_ASSERT_EQUAL(viewfile_pwrite(&held, 1, "9", 1), 0);
+    CU_ASSERT_EQUAL(viewfile_close(&held), 0);
+    CU_ASSERT_EQUAL(do_sync(x.t), 0);
+    CU_ASSERT_TRUE(in_file(&x, "n"));
+    shows(x.t, "193");
+    end(&x);
 }
 
 static void read_and_look(void *arg)
@@ -313,29 +297,6 @@ static void test_read(void)
     struct room x;
     begin(&x);
     judged(&x, read_and_look);
-    end(&x);
-}
-
-static pthread_t others[MAKING_WAITS - 1];
-
-static void begin_too_many(void *arg)
-{
-    struct room *x = arg;
-    for (size_t i = 0; i < COUNT(others); i++) {
-        begin_call(x);
-        others[i] = x->thread;
-    }
-    begin_call(x);
-    CU_ASSERT_EQUAL(x->call(x->t), -EBUSY);
-}
-
-static void test_too_many(void)
-{
-    struct room x;
-    begin(&x);
-    with_call(&x, unlink_view, begin_too_many, 0);
-    for (size_t i = 0; i < COUNT(others); i++)
-        ends(others[i], 0);
     end(&x);
 }
 
@@ -463,9 +424,8 @@ static void test_helpers(void)
 static CU_TestInfo tests[] = {
     {"its helpers go with it", test_helpers},
     {"it is not judged before an open has truncated it", test_emptied},
-    {"a signal ends the wait of each call", test_interrupted},
-    {"a call that only reads does not wait", test_read},
-    {"only so many calls wait", test_too_many},
+    {"a view is opened to be written", test_open},
+    {"a view is read", test_read},
     {"its drafts are let go of once it is written", test_released},
     {"fsync of the folder waits for it", test_synced},
     {"and for one that is made meanwhile", test_synced_with_another},

@@ -120,7 +120,7 @@ static uint64_t edit(unsigned model, const char *text)
     struct shelf_file *f;
     uint64_t node = node_of(model, KEY);
     CU_ASSERT_EQUAL_FATAL(shelf_open_file(shelf, node, O_WRONLY | O_TRUNC, &f), 0);
-    CU_ASSERT_EQUAL(shelf_write(f, 0, text, strlen(text)), 0);
+    CU_ASSERT_EQUAL(shelf_write(f, 0, text, strlen(text), NULL), 0);
     CU_ASSERT_EQUAL(tree_waited(&w, shelf_flush(f, tree_wait(&w))), 0);
     CU_ASSERT_EQUAL(shelf_release(f), 0);
     return node;
@@ -345,7 +345,7 @@ static int write_text(uint64_t node, const char *text)
     int r = shelf_open_file(shelf, node, O_WRONLY | O_TRUNC, &f);
     if (r < 0)
         return r;
-    r = shelf_write(f, 0, text, strlen(text));
+    r = shelf_write(f, 0, text, strlen(text), NULL);
     int closed = tree_waited(&w, shelf_flush(f, tree_wait(&w)));
     (void)shelf_release(f);
     return r < 0 ? r : closed;

@@ -446,6 +446,108 @@ static void test_text_interrupted(void)
     end(&x);
 }
 
+/* ---- while it is judged ---- */
+
+struct others {
+    struct room *x;
+    struct viewfile v[4];
+    struct tree_wait flush, line, helper;
+    int result[3];
+    bool looked;
+};
+
+static int rename_later(struct tree *t, const char *from, const char *to, struct tree_wait *w)
+{
+    const struct tree_image m = {.t = t};
+    const uint64_t dir = image_node(&m, "tensors/q");
+    return tree_rename(t, dir, from, dir, to, 0, tree_wait(w));
+}
+
+/* The judge of a line: other programs close the view, write it, and rename a helper over it. No call waits for it, and
+ * those that a signal ends are answered at once. */
+static void ask_others(void *arg)
+{
+    struct others *o = arg;
+    struct tree *t = o->x->t;
+    o->result[0] = tree_flush(t, o->v[0].f, tree_wait(&o->flush));
+    o->result[1] = tree_write(t, o->v[1].f, 0, "Q4_0\n", 5, tree_wait(&o->line));
+    o->result[2] = rename_later(t, ".helper", "type", &o->helper);
+    for (int i = 0; i < 3; i++)
+        CU_ASSERT_EQUAL(o->result[i], LIVE_PARKED);
+    viewfile_release(&o->v[2]);
+    text_is(o->x, "tensors/q/shape", "2 2048\n");
+    tree_interrupt(t, &o->line);
+    CU_ASSERT_EQUAL(tree_waited(&o->line, o->result[1]), -EINTR);
+    tree_interrupt(t, &o->helper);
+    CU_ASSERT_EQUAL(tree_waited(&o->helper, o->result[2]), -EINTR);
+    o->looked = true;
+}
+
+static void test_asked(void)
+{
+    static struct others o;
+    struct room x;
+    struct viewfile v;
+    begin(&x, LIVE_COMMIT_CLOSE);
+    o = (struct others){.x = &x};
+    CU_ASSERT_EQUAL(viewfile_put_with(x.t, "q", ".helper", O_CREAT, "F32\n", 4), 0);
+    CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "q", "type", O_WRONLY | O_TRUNC, &v), 0);
+    for (size_t i = 0; i < 3; i++)
+        CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "q", "type", O_WRONLY, &o.v[i]), 0);
+    arm(&x, FAULT_NONE, 0, 0);
+    x.fs.before = "pwrite";
+    x.fs.hook = ask_others;
+    x.fs.arg = &o;
+    CU_ASSERT_EQUAL(viewfile_pwrite(&v, 0, "Q8_0\n", 5), 0);
+    CU_ASSERT_TRUE(o.looked);
+    CU_ASSERT_EQUAL(tree_waited(&o.flush, o.result[0]), 0);
+    text_is(&x, "tensors/q/type", "Q8_0\n");
+    text_is(&x, "tensors/q/.helper", "F32\n");
+    CU_ASSERT_EQUAL(viewfile_close(&v), 0);
+    CU_ASSERT_EQUAL(viewfile_close(&o.v[0]), 0);
+    CU_ASSERT_EQUAL(viewfile_close(&o.v[1]), 0);
+    text_is(&x, "tensors/q/type", "Q8_0\n"); /* the write that was interrupted did not happen */
+    CU_ASSERT_EQUAL(viewfile_rename(x.t, "q", ".helper", "type"), 0);
+    text_is(&x, "tensors/q/type", "F32\n");
+    end(&x);
+}
+
+/* The mount ends before those that wait were carried out: they are, and nobody is left waiting. */
+static void leave_others(void *arg)
+{
+    struct others *o = arg;
+    o->result[0] = tree_flush(o->x->t, o->v[0].f, tree_wait(&o->flush));
+    o->result[1] = tree_write(o->x->t, o->v[1].f, 0, "Q4_0\n", 5, tree_wait(&o->line));
+    tree_abandon(o->x->t);
+    for (size_t i = 0; i < 3; i++)
+        viewfile_release(&o->v[i]);
+    o->looked = true;
+}
+
+static void test_asked_at_the_end(void)
+{
+    static struct others o;
+    struct room x;
+    struct viewfile v;
+    begin(&x, LIVE_COMMIT_SYNC);
+    o = (struct others){.x = &x};
+    CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "q", "type", O_WRONLY | O_TRUNC, &v), 0);
+    for (size_t i = 0; i < 3; i++)
+        CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "q", "type", O_WRONLY, &o.v[i]), 0);
+    arm(&x, FAULT_NONE, 0, 0);
+    x.fs.before = "pwrite";
+    x.fs.hook = leave_others;
+    x.fs.arg = &o;
+    CU_ASSERT_EQUAL(viewfile_pwrite(&v, 0, "Q8_0\n", 5), 0);
+    CU_ASSERT_TRUE(o.looked);
+    viewfile_release(&v);
+    CU_ASSERT_EQUAL(tree_finish(x.t), 0);
+    CU_ASSERT_EQUAL(tree_waited(&o.flush, o.result[0]), 0);
+    CU_ASSERT_EQUAL(tree_waited(&o.line, o.result[1]), 0);
+    text_is(&x, "tensors/q/type", "Q4_0\n");
+    end(&x);
+}
+
 /* NULL: done. */
 static void *close_one(void *v)
 {
@@ -480,6 +582,8 @@ static void test_owners_at_a_time(void)
 }
 
 static CU_TestInfo tests[] = {
+    {"others close, write and replace a view that is judged", test_asked},
+    {"the mount ends while they wait", test_asked_at_the_end},
     {"what a close reports as failed is not accepted by the release", test_release},
     {"a later close or fsync judges again", test_again},
     {"what is written after a failed close is judged at the release", test_written_on},
