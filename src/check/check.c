@@ -37,6 +37,7 @@ static const struct {
     /* Keys and tensors compared */
     {"tokenizer",            rule_tokenizer,    CHECK_WHOLE},
     {"tokenizer-arrays",     rule_tokens,       CHECK_WHOLE},
+    {"chat-template",        rule_template,     CHECK_WHOLE},
     {"token-types",          rule_token_types,  CHECK_WHOLE},
     {"token-ids",            rule_token_ids,    CHECK_WHOLE},
     {"vocabulary",           rule_vocabulary,   CHECK_WHOLE},

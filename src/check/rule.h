@@ -59,6 +59,9 @@ int rule_tensors(struct checker *c);
 /* shape.c */
 int rule_shape(struct checker *c);
 
+/* template.c */
+int rule_template(struct checker *c);
+
 /* tokenizer.c */
 int rule_tokenizer(struct checker *c);
 

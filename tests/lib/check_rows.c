@@ -364,6 +364,38 @@ static void right_label(struct build *b)
     build_str(b, "general.size_label", "3.5K");
 }
 
+static void put_template(struct build *b, const char *text)
+{
+    build_str(b, "tokenizer.chat_template.tool_use", text);
+}
+
+static void whole_template(struct build *b)
+{
+    put_template(b,
+                 "{# '%} #}{%- for m in messages %}{% set x = '{{ %}' %}{% set y %}{{ m['a}}'] }}"
+                 "{% endset -%}{% if m %}<s>{{ '<|' + m + '|>' }}{% endif %}{% endfor %}");
+}
+
+static void open_template(struct build *b)
+{
+    put_template(b, "{% if x %}{{ x }");
+}
+
+static void endless_template(struct build *b)
+{
+    put_template(b, "{% for m in messages %}{{ m }}");
+}
+
+static void crossed_template(struct build *b)
+{
+    put_template(b, "{% for m in messages %}{{ m }}{% endif %}");
+}
+
+static void other_template(struct build *b)
+{
+    put_template(b, "{{ '<|im_end|>' }}");
+}
+
 static void other_tokenizer(struct build *b)
 {
     build_str(b, "tokenizer.ggml.model", "foo");
@@ -607,6 +639,11 @@ const struct check_row check_rows[] = {
     {"tokenizer", CHECK_ERROR, .without = "tokenizer.ggml.model", .add = other_pre},
     {"tokenizer", CHECK_ERROR, .without = "tokenizer.ggml.tokens", .add = same_tokens},
     {.keeps = " tokenizer ", .without = "tokenizer.ggml.model", .add = with_merges},
+    {"chat-template", CHECK_ERROR, .add = open_template},
+    {"chat-template", CHECK_ERROR, .add = endless_template},
+    {"chat-template", CHECK_ERROR, .add = crossed_template},
+    {"chat-template", CHECK_WARNING, .add = other_template},
+    {.keeps = " chat-template ", .add = whole_template},
     {"tensor-missing", CHECK_ERROR, .lacks = "output_norm.weight"},
     {"tensor-missing", CHECK_ERROR, .lacks = "blk.0.attn_v.weight"},
     {"tensor-shape", CHECK_ERROR, .add = short_output}, {.keeps = " tensor-shape ", .add = whole_output},

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // node llama_cpp.mjs MODULES TEXT MODEL...: load each model with the llama.cpp that node-llama-cpp in the
 // folder MODULES brings, and evaluate the text on the processor. Prints a list of what came out: of each
-// model its tokens and the logits after each of them, or an error. Exit status 77: cannot be done here.
+// model its tokens and the logits after each of them, or an error; without a text whether it loads. Exit status 77:
+// cannot be done here.
 import { createRequire } from 'node:module';
 import { resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -24,6 +25,10 @@ try {
 
 async function evaluate(file) {
     const model = await llama.loadModel({ modelPath: resolve(file) });
+    if (text === '') {
+        await model.dispose();
+        return {};
+    }
     const context = await model.createContext({ contextSize: 64, threads: 1, ignoreMemorySafetyChecks: true });
     const tokens = [model.tokens.bos, ...model.tokenize(text)];
     const wanted = { generateNext: { options: { temperature: 0 }, logits: true } };
