@@ -56,9 +56,11 @@ static const char *wanted_type(const struct key_row *row, char dst[64])
 int rule_key_type(struct checker *c)
 {
     char where[WHERE_MAX], name[GGUF_TYPE_NAME_MAX], want[64];
+    struct key_index index;
+    key_index(&index);
     for (uint32_t i = 0; i < c->g->n_kv; i++) {
         const struct gguf_kv *kv = &c->g->kv[i];
-        const struct key_row *row = key_find(gguf_key(c->g, kv), kv->key_len);
+        const struct key_row *row = key_index_find(&index, gguf_key(c->g, kv), kv->key_len);
         struct gguf_value v = gguf_value(c->g, kv);
         if (row && !key_type_fits(row, v.type, v.elem))
             report(c, CHECK_ERROR, where_key(c->g, i, where), "is %s, must be %s",

@@ -164,6 +164,8 @@ int rule_per_layer(struct checker *c)
 {
     char where[WHERE_MAX];
     uint64_t blocks;
+    struct key_index index;
+    key_index(&index);
     if (!fact_arch_uint(c->g, "block_count", &blocks))
         return 0;
     for (uint32_t i = 0; i < c->g->n_kv; i++) {
@@ -171,7 +173,7 @@ int rule_per_layer(struct checker *c)
         struct gguf_value v = gguf_value(c->g, kv);
         if (v.type != GGUF_ARRAY || v.count == blocks)
             continue;
-        const struct key_row *row = key_find(gguf_key(c->g, kv), kv->key_len);
+        const struct key_row *row = key_index_find(&index, gguf_key(c->g, kv), kv->key_len);
         if (row && row->flags & KEY_PER_LAYER && row->elem != GGUF_F32)
             report(c, CHECK_ERROR, where_key(c->g, i, where),
                    "%" PRIu64 " elements for %" PRIu64 " blocks", v.count, blocks);

@@ -274,6 +274,45 @@ const struct key_row *key_find(const char *key, size_t n)
     return NULL;
 }
 
+/* Of a place holder for any name: 0. */
+static uint8_t hash_last(const char *s, size_t n)
+{
+    uint32_t h = 1;
+    if (n && s[n - 1] == '}')
+        return 0;
+    for (; n && s[n - 1] != '.'; n--)
+        h = h * 31 + (uint8_t)s[n - 1];
+    return (uint8_t)(1 + (h ^ h >> 8 ^ h >> 16) % 255);
+}
+
+void key_index(struct key_index *ret)
+{
+    _Static_assert(sizeof(key_table) / sizeof(key_table[0]) < KEY_ROWS_MOST, "too many rows");
+    memset(ret, 0, sizeof(*ret));
+    for (size_t i = key_table_len; i-- > 0;) {
+        uint8_t h = hash_last(key_table[i].pattern, strlen(key_table[i].pattern));
+        ret->next[i] = ret->first[h];
+        ret->first[h] = (uint16_t)(i + 1);
+    }
+}
+
+static const struct key_row *find_in(const struct key_index *x, uint8_t hash, const char *key,
+                                     size_t n)
+{
+    for (size_t i = x->first[hash]; i; i = x->next[i - 1])
+        if (matches(key_table[i - 1].pattern, key, n))
+            return &key_table[i - 1];
+    return NULL;
+}
+
+const struct key_row *key_index_find(const struct key_index *x, const char *key, size_t n)
+{
+    if (n == 0 || n > KEY_MAX)
+        return NULL;
+    const struct key_row *row = find_in(x, hash_last(key, n), key, n);
+    return row ? row : find_in(x, 0, key, n);
+}
+
 static bool is_integer(uint32_t type)
 {
     return gguf_types[type].kind == GGUF_KIND_UINT || gguf_types[type].kind == GGUF_KIND_INT;

@@ -41,6 +41,14 @@ extern const size_t key_table_len;
 /* The row of a key, NULL if it is not a standardized one. */
 const struct key_row *key_find(const char *key, size_t n);
 
+/* The same for many keys: the rows by their last segment. */
+#define KEY_ROWS_MOST 512
+struct key_index {
+    uint16_t first[256], next[KEY_ROWS_MOST]; /* numbers of rows, from 1; 0: no more */
+};
+void key_index(struct key_index *ret);
+const struct key_row *key_index_find(const struct key_index *x, const char *key, size_t n);
+
 /* True if a value of this type (elem: of the elements of an array) fits the row. */
 bool key_type_fits(const struct key_row *row, uint32_t type, uint32_t elem);
 
