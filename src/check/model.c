@@ -188,7 +188,7 @@ static void check_experts(struct checker *c)
     char where[WHERE_MAX];
     uint64_t all = 0, used = 0, groups = 0;
     (void)fact_arch_uint(c->g, "expert_count", &all);
-    if (fact_arch_uint(c->g, "expert_used_count", &used) && used > all)
+    if (fact_arch_uint(c->g, "expert_used_count", &used) && (used > all || (all && used == 0)))
         report(c, CHECK_ERROR, where_key(c->g, fact_arch_key(c->g, "expert_used_count"), where),
                "%" PRIu64 " of %" PRIu64 " experts", used, all);
     if (fact_arch_uint(c->g, "expert_group_count", &groups) && groups && (all == 0 || all % groups))
@@ -214,6 +214,19 @@ static void check_turned(struct checker *c)
                "%" PRIu64 ", but a head has %" PRIu64, turned, length);
 }
 
+/* Readers of these want four, for what is not text. */
+static void check_sections(struct checker *c)
+{
+    static const char archs[] = "qwen2vl qwen3tts qwen3vl qwen3vlmoe qwen35 qwen35moe";
+    char where[WHERE_MAX];
+    uint32_t key = fact_arch_key(c->g, "rope.dimension_sections");
+    if (key == UINT32_MAX || !needs_list(archs, fact_text(c->g, "general.architecture")))
+        return;
+    struct gguf_value v = gguf_value(c->g, &c->g->kv[key]);
+    if (v.type == GGUF_ARRAY && v.count != 4)
+        report(c, CHECK_ERROR, where_key(c->g, key, where), "%" PRIu64 " elements, not 4", v.count);
+}
+
 int rule_values(struct checker *c)
 {
     char where[WHERE_MAX], shown[SHOW_MAX];
@@ -229,5 +242,6 @@ int rule_values(struct checker *c)
                show(shown, type.at, type.len));
     check_experts(c);
     check_turned(c);
+    check_sections(c);
     return 0;
 }

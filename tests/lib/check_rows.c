@@ -459,6 +459,36 @@ static void few_experts(struct build *b)
     build_u32(b, "llama.expert_used_count", 2);
 }
 
+static void no_expert(struct build *b)
+{
+    build_u32(b, "llama.expert_count", 2);
+    build_u32(b, "llama.expert_used_count", 0);
+}
+
+static void put_sections(struct build *b, uint64_t n)
+{
+    build_str(b, "general.architecture", "qwen2vl");
+    build_u32(b, "qwen2vl.context_length", 64);
+    build_u32(b, "qwen2vl.embedding_length", WIDTH);
+    build_u32(b, "qwen2vl.block_count", 1);
+    build_u32(b, "qwen2vl.feed_forward_length", INNER);
+    build_u32(b, "qwen2vl.attention.head_count", 4);
+    build_f32(b, "qwen2vl.attention.layer_norm_rms_epsilon", 1e-5f);
+    build_array(b, "qwen2vl.rope.dimension_sections", GGUF_I32, n);
+    for (uint64_t i = 0; i < n; i++)
+        build_item_num(b, GGUF_I32, 2);
+}
+
+static void three_sections(struct build *b)
+{
+    put_sections(b, 3);
+}
+
+static void four_sections(struct build *b)
+{
+    put_sections(b, 4);
+}
+
 static void half_turned(struct build *b)
 {
     build_u32(b, "llama.rope.dimension_count", 4);
@@ -650,6 +680,9 @@ const struct check_row check_rows[] = {
     {"tensor-shape", CHECK_ERROR, .without = "llama.embedding_length", .add = wide_embedding},
     {"key-value", CHECK_ERROR, .add = no_scaling}, {.keeps = " key-value ", .add = yarn},
     {"key-value", CHECK_ERROR, .add = few_experts},
+    {"key-value", CHECK_ERROR, .bare = true, .file = HASH, .add = no_expert},
+    {"key-value", CHECK_ERROR, .bare = true, .file = HASH, .without = "general.architecture", .add = three_sections},
+    {.bare = true, .file = HASH, .without = "general.architecture", .add = four_sections},
     {"key-value", CHECK_ERROR, .without = "llama.rope.dimension_count", .add = half_turned},
     {"heads", CHECK_ERROR, .bare = true, .file = HASH, .without = "llama.attention.head_count", .add = six_heads},
     {NULL, 0, .bare = true, .file = HASH, .without = "llama.attention.head_count", .add = six_long_heads},
