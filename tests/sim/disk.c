@@ -112,6 +112,12 @@ void disk_changed(int fd)
     touched(fd, true);
 }
 
+bool disk_is_old(const char *path)
+{
+    struct stat st;
+    return __real_stat64(path, &st) == 0 && file_of(st.st_ino)->mtime < stamp();
+}
+
 /* ---- faults ---- */
 
 static int fails(const char *call)

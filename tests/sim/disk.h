@@ -39,6 +39,8 @@ void disk_slow(unsigned ms);
 void disk_mend(void);
 /* Of what is not synced some is lost. */
 void disk_cut(uint64_t seed);
+/* A change of the file now gives it another time. */
+bool disk_is_old(const char *path);
 /* A file was changed by another program. */
 void disk_changed(int fd);
 

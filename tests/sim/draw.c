@@ -200,6 +200,8 @@ static void client(unsigned a, unsigned steps, unsigned favourite)
             named(a, W_RM, draw(NAMES));
             break;
         case 6:
+            if (to->history && draw(3) == 0)
+                add(a, W_UNDO);
             if (draw(4) == 0)
                 add(a, W_PASS)->n = 1 + draw(3000);
             break;
@@ -236,6 +238,9 @@ static void befall(unsigned kinds)
             else
                 add(DISK, W_MEND);
             break;
+        case 7:
+            (void)add(DISK, draw(2) ? W_ALTER : W_REPLACE);
+            return;
         case 6:
             (void)(add(DISK, W_NOMEM)->n = 1 + draw(draw(2) ? 10 : 200));
             break;
@@ -268,6 +273,7 @@ struct story story_draw(uint64_t seed)
     to = &s;
     token = TOKEN_FIRST + KEYS_THERE + TENSORS_THERE - 1;
     s.tensors = draw(2);
+    s.history = draw(5) == 0;
     s.commit = (uint8_t)draw(3);
     s.clones = draw(3) == 0;
     static const uint8_t strategies[] = {0, 0, 0, 0, 1, 2, 3, 3};
@@ -277,8 +283,8 @@ struct story story_draw(uint64_t seed)
              favourite = s.tensors && draw(4) ? KEYS + draw(2) : draw(KEYS);
     for (unsigned a = 0; a < clients; a++)
         client(a, 3 + draw(20), favourite);
-    unsigned what = draw(11);
+    unsigned what = draw(12);
     if (what >= 4)
-        befall(what == 9 ? 5 : what == 10 ? 6 : what - 3);
+        befall(what == 9 ? 5 : what >= 10 ? what - 4 : what - 3);
     return s;
 }

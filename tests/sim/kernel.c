@@ -238,7 +238,8 @@ static void release(struct kernel *k, struct tree_file *f, struct handle *h)
 {
     struct object *o = h->o;
     bool counts = h->writes && (o->emptied || o->dirty);
-    struct made made = assign(k, o, counts ? o->content : 0);
+    uint64_t back = h->floats && !k->w->strict ? o->ever : 0; /* known.md, 5 */
+    struct made made = assign(k, o, counts ? o->content | back : back);
     (void)tree_release(k->t, f);
     assigned(k, o, &made, PERHAPS);
     if (o->by == h)
@@ -335,6 +336,7 @@ static void joined(struct kernel *k, struct handle *h, bool truncates)
         if (is_key(o->name))
             o->content = oracle_may(of(k), (unsigned)o->name, 0, UINT64_MAX, false);
         o->seen = o->content;
+        o->ever |= o->content;
     }
     if (truncates) {
         h->truncated = true;
@@ -554,8 +556,9 @@ static int flush_or_sync(struct program *p, struct handle *h, bool sync)
     bool bad = (had | o->content) & (BIT(TOKEN_EMPTY) | BIT(TOKEN_OTHER));
     enum outcome how = judged(k, h, changes, r, sync);
     /* What is refused puts back the value from before the draft, of which a part may have been accepted. */
-    if ((r == -EINVAL || r == -ENOMEM) && is_key(o->name))
-        oracle_end(of(k), oracle_begin(of(k), (unsigned)o->name, o->seen), PERHAPS);
+    if ((r == -EINVAL || r == -ENOMEM || (r < 0 && h->floats)) && is_key(o->name))
+        oracle_end(of(k), oracle_begin(of(k), (unsigned)o->name, h->floats ? o->ever : o->seen),
+                   PERHAPS);
     if (how == PERHAPS && made.of[NOW] >= 0 && dirty)
         oracle_widen(of(k), (unsigned)made.of[NOW], o->seen);
     assigned(k, o, &made, how >= ACCEPTED && !dirty ? PERHAPS : how);
@@ -659,7 +662,7 @@ static void step_tensor(struct program *p, const struct step *s)
     if (made >= 0)
         oracle_end(of(k), (unsigned)made, how);
     oracle_end(of(k), gone, how);
-    views_move(k, s->name, next, false, r == 0, since);
+    views_move(k, s->name, next, false, r == 0, of(k)->a[gone].start);
     lock_drop(&k->dir);
     expect(p, next >= 0 ? "rename of a tensor" : "rmdir", r,
            r == -ENOENT || r == -ENOTEMPTY || r == -ESTALE);
@@ -814,6 +817,24 @@ static void step_sync(struct program *p)
         oracle_all_durable(of(k), since);
     if (r == 0)
         kernel_look_disk(k, "after sync");
+}
+
+/* Any key may become what it was at any time. */
+static void step_undo(struct program *p)
+{
+    struct kernel *k = p->k;
+    unsigned made[KEYS];
+    if (!k->w->story.history)
+        return;
+    for (unsigned i = 0; i < KEYS; i++) {
+        made[i] = oracle_begin(of(k), i, oracle_ever(of(k), i));
+        k->back[i] = true;
+    }
+    struct live_wait *w = begin(p);
+    int r = end(p, tree_setxattr(k->t, METADATA, TREE_XATTR_UNDO, "", 0, w));
+    for (unsigned i = 0; i < KEYS; i++)
+        oracle_end(of(k), made[i], r < 0 ? failed(k, r) : PERHAPS);
+    expect(p, "undo", r, r == -EBUSY || r == -ENOENT || r == -ENODATA || r == -ESTALE);
 }
 
 static void step_trunc(struct program *p, const struct step *s)
@@ -1081,6 +1102,9 @@ void kernel_step(struct program *p, const struct step *s)
         break;
     case W_MODEL:
         step_model(p);
+        break;
+    case W_UNDO:
+        step_undo(p);
         break;
     case W_PASS:
         sched_pass(s->n);

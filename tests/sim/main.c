@@ -13,6 +13,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,14 +31,16 @@ static unsigned long long runs, steps, calls_made;
 
 /* ---- one run ---- */
 
+static int remove_one(const char *path, const struct stat *st, int flag, struct FTW *at)
+{
+    (void)st;
+    (void)flag;
+    return at->level > 0 ? remove(path) : 0;
+}
+
 static void empty_folder(void)
 {
-    DIR *d = opendir(world->folder);
-    for (const struct dirent *e; d && (e = readdir(d));)
-        if (e->d_name[0] != '.' || strlen(e->d_name) > 2)
-            (void)unlinkat(dirfd(d), e->d_name, 0);
-    if (d)
-        (void)closedir(d);
+    (void)nftw(world->folder, remove_one, 10, FTW_DEPTH | FTW_PHYS);
 }
 
 static void in_child(void (*run)(struct world *w))
@@ -71,6 +74,7 @@ static bool run(const struct story *s, uint64_t seed)
     memset(&world->disk, 0, sizeof(world->disk));
     memset(&world->out, 0, sizeof(world->out));
     world->oracle.n = 0;
+    world->altered = false;
     world->oracle.time = 0;
     world->oracle.faults = &world->disk.hits;
     world->story = *s;

@@ -74,6 +74,14 @@ uint64_t oracle_may(const struct oracle *o, unsigned reg, uint64_t a, uint64_t b
     return may;
 }
 
+uint64_t oracle_ever(const struct oracle *o, unsigned reg)
+{
+    uint64_t ever = 0;
+    for (unsigned i = 0; i < o->n; i++)
+        ever |= o->a[i].reg == reg ? o->a[i].mask : 0;
+    return ever;
+}
+
 bool oracle_changed(const struct oracle *o, unsigned reg, uint64_t since)
 {
     for (unsigned i = 0; i < o->n; i++)

@@ -56,6 +56,8 @@ void oracle_durable(struct oracle *o, unsigned i);
 void oracle_all_durable(struct oracle *o, uint64_t since);
 /* A register's values for a look from a to b; disk: of what is on the disk. */
 uint64_t oracle_may(const struct oracle *o, unsigned reg, uint64_t a, uint64_t b, bool disk);
+/* All that it ever was. */
+uint64_t oracle_ever(const struct oracle *o, unsigned reg);
 /* Something was assigned to it, or is being, since then. */
 bool oracle_changed(const struct oracle *o, unsigned reg, uint64_t since);
 /* The assignments of a register, for a report. */

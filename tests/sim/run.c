@@ -58,6 +58,13 @@ static bool needs_reserve(void)
     return world->story.strategy == EDIT_INPLACE || world->story.strategy == EDIT_REFLINK;
 }
 
+static const char *journal(void)
+{
+    static char path[128];
+    (void)snprintf(path, sizeof(path), "%s/.m.gguf.ggufs-journal", world->folder);
+    return path;
+}
+
 static void make_model(void)
 {
     struct build b;
@@ -189,7 +196,7 @@ static void check_folder(void)
     for (const struct dirent *e; d && (e = readdir(d));) {
         const char *name = e->d_name;
         bool ours = strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
-                    strcmp(name, "m.gguf") == 0 ||
+                    strcmp(name, "m.gguf") == 0 || strcmp(name, "ggufs") == 0 ||
                     strncmp(name, "kept-", 5) == 0; /* by faultsys.h */
         if (world->disk.hits && strcmp(name, ".m.gguf.ggufs-journal") == 0)
             world->out.crashed = true; /* it is to be finished by the next mount */
@@ -210,14 +217,44 @@ static void crash(bool power)
     end_now();
 }
 
-static void alter(void)
+/* Another program writes the model, or puts another file in its place: after that it is not ours to change. */
+static void alter(bool replace)
 {
-    char path[128];
+    char path[128], beside[140];
     size_t n;
     path_of(path);
+    (void)snprintf(beside, sizeof(beside), "%s.new", path);
+    do /* times of files are not exact: a change is to be seen by them */
+        sched_pass(5);
+    while (!disk_is_old(path));
     uint8_t *bytes = disk_read(path, &n);
+    struct read_model m;
+    if (!bytes || read_model(bytes, n, &m) || access(journal(), F_OK) == 0) {
+        __real_free(
+            bytes); /* it is being edited in place: who writes it then gets what he asked for */
+        return;
+    }
     kernel.rough = true;
-    (void)disk_write(path, bytes, n);
+    bytes[m.tensor[0].off + 4] ^= 1;
+    world->altered = true;
+    world->altered_n = n;
+    (void)disk_write(replace ? beside : path, bytes, n);
+    if (replace)
+        (void)rename(beside, path);
+    memcpy(world->altered_head, bytes,
+           n < sizeof(world->altered_head) ? n : sizeof(world->altered_head));
+    __real_free(bytes);
+}
+
+/* What another program wrote is there. */
+static void check_altered(void)
+{
+    char path[128];
+    size_t n = 0;
+    path_of(path);
+    uint8_t *bytes = disk_read(path, &n);
+    if (!bytes || n != world->altered_n || memcmp(bytes, world->altered_head, n) != 0)
+        sched_fail("what another program wrote to the model is overwritten");
     __real_free(bytes);
 }
 
@@ -244,7 +281,9 @@ static void befall(struct program *p, const struct step *s)
         kernel_signal(&kernel, s->n, s->n2);
         break;
     case W_ALTER:
-        alter();
+    case W_REPLACE:
+        if (!kernel.rough)
+            alter(s->word == W_REPLACE);
         break;
     case W_POWER:
     case W_KILL:
@@ -296,6 +335,7 @@ static struct tree *open_tree(void)
                                     .strategy = (enum edit_strategy)world->story.strategy,
                                     .reserve = needs_reserve() ? 3000 : EDIT_RESERVE_AUTO,
                                     .tensors = world->story.tensors,
+                                    .history = world->story.history ? 5 : 0,
                                     .log = {.line = log_line}};
     path_of(path);
     int r = tree_open(path, &options, &t, &e);
@@ -332,6 +372,7 @@ static void begin(struct world *w, uint64_t seed)
 {
     world = w;
     sched_failed = failed;
+    (void)setenv("XDG_STATE_HOME", w->folder, 1);
     (void)signal(SIGALRM, hang);
     (void)alarm(300);
     sched_begin(seed);
@@ -378,9 +419,12 @@ _Noreturn void run_story(struct world *w)
     if (r == 0 && !w->disk.hits && !kernel.rough)
         oracle_all_durable(&w->oracle, since);
     tree_close(t);
+    sched_pass(60000); /* what is slow ends by itself */
     if (alloc_live() > LEFT_MOST)
         sched_fail("%lld bytes of memory are left", alloc_live());
     kernel_look_disk(&kernel, "at the end");
+    if (world->altered)
+        check_altered();
     check_folder();
     if (count_fds() != fds)
         sched_fail("%d descriptors are left", count_fds() - fds);

@@ -26,6 +26,9 @@ struct world {
     bool strict; /* faults that are known (known.md) fail too */
     char folder[64];
     struct disk_state disk;
+    bool altered; /* by another program, to these bytes */
+    size_t altered_n;
+    uint8_t altered_head[1 << 16];
     struct oracle oracle;
     struct outcome_of_run out;
 };

@@ -24,8 +24,9 @@ static const struct {
     [W_READ] = {"read", "o"},      [W_LIST] = {"list", ""},     [W_MODEL] = {"model", ""},
     [W_PASS] = {"pass", "n"},      [W_FAIL] = {"fail", "cnml"}, [W_ROOM] = {"room", "n"},
     [W_BRIEF] = {"brief", ""},     [W_SLOW] = {"slow", "n"},    [W_MEND] = {"mend", ""},
-    [W_SIGNAL] = {"signal", "ah"}, [W_ALTER] = {"alter", ""},   [W_POWER] = {"power", ""},
-    [W_KILL] = {"kill", ""},       [W_TERM] = {"term", ""},     [W_NOMEM] = {"nomem", "n"},
+    [W_SIGNAL] = {"signal", "ah"}, [W_ALTER] = {"alter", ""},   [W_REPLACE] = {"replace", ""},
+    [W_UNDO] = {"undo", ""},       [W_POWER] = {"power", ""},   [W_KILL] = {"kill", ""},
+    [W_TERM] = {"term", ""},       [W_NOMEM] = {"nomem", "n"},
 };
 
 static const char *const commits[] = {"auto", "close", "sync"};
@@ -80,8 +81,9 @@ static void print_step(const struct step *s, FILE *to)
 void story_print(const struct story *s, void *file)
 {
     FILE *to = file;
-    (void)fprintf(to, "mount %s %s%s%s\n", commits[s->commit], strategies[s->strategy],
-                  s->clones ? " clones" : "", s->tensors ? " tensors" : "");
+    (void)fprintf(to, "mount %s %s%s%s%s\n", commits[s->commit], strategies[s->strategy],
+                  s->clones ? " clones" : "", s->tensors ? " tensors" : "",
+                  s->history ? " history" : "");
     for (unsigned i = 0; i < s->n; i++)
         print_step(&s->step[i], to);
 }
@@ -173,6 +175,7 @@ static bool read_mount(char *line, struct story *ret)
     while ((word = strtok_r(NULL, " ", &rest))) {
         ret->clones |= strcmp(word, "clones") == 0;
         ret->tensors |= strcmp(word, "tensors") == 0;
+        ret->history |= strcmp(word, "history") == 0;
     }
     return true;
 }

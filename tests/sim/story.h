@@ -13,7 +13,8 @@
  *     Z fail pwrite 3 28 1      the third pwrite from now on gives errno 28, once
  *     Z room 1000               bytes; brief; slow MS; mend: no more faults
  *     Z signal A stop           that ends the wait; late: it is found out
- *     Z alter                   another program writes the model; power: the power is cut; kill: SIGKILL;
+ *     A undo                    the history's last state; mount ... history keeps one
+ *     Z alter                   another program writes the model; replace: another file of its name; power: the power is cut; kill: SIGKILL;
  *                               term: SIGTERM, the mount ends; nomem N: allocation N fails
  *
  * A tensor's name stands for its `raw`, with the word f32 behind it for its `f32`.
@@ -45,6 +46,7 @@ enum word {
     W_READ,
     W_LIST,
     W_MODEL,
+    W_UNDO,
     W_PASS,
     W_FAIL,
     W_ROOM,
@@ -53,6 +55,7 @@ enum word {
     W_MEND,
     W_SIGNAL,
     W_ALTER,
+    W_REPLACE,
     W_POWER,
     W_KILL,
     W_TERM,
@@ -73,7 +76,7 @@ struct step {
 struct story {
     uint8_t commit;   /* enum live_commit */
     uint8_t strategy; /* enum edit_strategy */
-    bool clones, tensors;
+    bool clones, tensors, history;
     unsigned n;
     struct step step[STEPS];
 };
