@@ -147,11 +147,13 @@ static void look(unsigned a)
 static void anything(unsigned a)
 {
     static const uint8_t on_slots[] = {W_CLOSE, W_CLOSE, W_FORK, W_FSYNC, W_CUT};
-    unsigned slot = draw(3);
+    unsigned slot = draw(3),
+             flags; /* one draw in an expression: their order is the compiler's choice */
     switch (draw(8)) {
     case 0:
     case 1:
-        open_as(a, slot, draw(to->tensors ? REGS : KEYS), F_WRITE | draw(4) * F_TRUNC);
+        flags = F_WRITE | draw(4) * F_TRUNC;
+        open_as(a, slot, draw(to->tensors ? REGS : KEYS), flags);
         break;
     case 2:
     case 3:
@@ -180,7 +182,7 @@ static void client(unsigned a, unsigned steps, unsigned favourite)
 {
     unsigned upto = to->n + steps;
     while (to->n < upto && to->n < STEPS) {
-        unsigned key = draw(3) ? favourite : draw(to->tensors ? REGS : KEYS);
+        unsigned key = draw(3) ? favourite : draw(to->tensors ? REGS : KEYS), other;
         switch (draw(9)) {
         case 0:
         case 1:
@@ -191,10 +193,13 @@ static void client(unsigned a, unsigned steps, unsigned favourite)
             look(a);
             break;
         case 4:
-            if (key >= KEYS)
-                mv(a, draw(2) ? key : KEYS + draw(4), KEYS + draw(4));
+            other = key >= KEYS ? KEYS + draw(4) : draw(NAMES);
+            if (key < KEYS)
+                mv(a, other, draw(4) ? key : draw(NAMES));
+            else if (draw(2))
+                mv(a, key, other);
             else
-                mv(a, draw(NAMES), draw(4) ? key : draw(NAMES));
+                mv(a, other, key);
             break;
         case 5:
             named(a, W_RM, draw(NAMES));

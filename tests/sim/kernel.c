@@ -716,7 +716,11 @@ static void renamed(struct program *p, const struct step *s, struct object *from
                     int r, int gone, int made, uint64_t since)
 {
     struct kernel *k = p->k;
-    bool sure = r == 0 && !from->writers && !(from->content & BIT(TOKEN_EMPTY));
+    /* Of a key that has no value (it could not be written) nothing is known. */
+    bool valued =
+        !is_key(from->name) ||
+        !(oracle_may(of(k), (unsigned)from->name, since, UINT64_MAX, false) & BIT(TOKEN_ABSENT));
+    bool sure = r == 0 && valued && !from->writers && !(from->content & BIT(TOKEN_EMPTY));
     enum outcome ok = !sure ? PERHAPS : durable_close(k) ? DURABLE : ACCEPTED;
     bool parked = !is_key(s->to);
     if (made >= 0) {
@@ -880,7 +884,7 @@ static ssize_t read_all(struct tree *t, struct tree_file *f, char *dst, size_t r
         struct reply reply = {.scratch = (uint8_t *)dst + n};
         int r = tree_read(t, f, n, room - n, &reply);
         got = reply.len;
-        if (r == 0 && reply.bytes != reply.scratch)
+        if (r == 0 && got && reply.bytes != reply.scratch)
             memcpy(dst + n, reply.bytes, got);
         tree_reply_done(&reply);
         if (r < 0)
