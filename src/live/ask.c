@@ -247,8 +247,9 @@ static int wait_for_batch(struct live *l, struct live_wait *w)
 int writer_sync(struct live *l, const struct promise *p, uint64_t edit, struct live_wait *w)
 {
     assert(lock_held(&l->lock));
+    const int lost = promise_kept(p, edit); /* maybe taken back, and later than `settled` */
     w->edit = edit;
-    return edit > l->settled ? wait_for_batch(l, w) : promise_kept(p, edit);
+    return lost < 0 ? lost : edit > l->settled ? wait_for_batch(l, w) : 0;
 }
 
 int writer_sync_all(struct live *l, struct live_wait *w)
@@ -362,8 +363,9 @@ static int wait_by_mode(struct live *l, struct live_wait *w)
 int writer_flush(struct live *l, const struct promise *p, uint64_t edit, struct live_wait *w)
 {
     assert(lock_held(&l->lock));
+    const int lost = promise_kept(p, edit);
     w->edit = edit;
-    return edit > l->settled ? wait_by_mode(l, w) : promise_kept(p, edit);
+    return lost < 0 ? lost : edit > l->settled ? wait_by_mode(l, w) : 0;
 }
 
 int writer_accepted(struct live *l, struct live_wait *w)

@@ -34,6 +34,12 @@ static const struct script scripts[] = {
      "refused a.name; refused a.count; release A; release B; text a.name 'one\n';"
      "text a.count '7\n'; put a.other 10; fsync",
      A_NAME A_COUNT "a.other:u32=10 " A_LIST},
+    {"the answer is no: each later fsync and close says so", "sync",
+     "open A a.name w trunc; write A two; open B a.name w; hold room; & flush A; held; go ENOSPC; "
+     "wait =ENOSPC;"
+     "fsync A =ENOSPC; flush A =ENOSPC; fsync B =ENOSPC; close B; close A =ENOSPC; put a.count 9; "
+     "fsync",
+     A_NAME "a.count:u32=9 " A_OTHER A_LIST},
     {"what was kept before stays when the answer is no", "sync",
      "put a.name two; hold room; open A a.count w trunc; write A 9; & flush A; held; go ENOSPC;"
      "wait =ENOSPC; release A; text a.name 'two\n'; text a.count '7\n'; refused a.count;"

@@ -33,7 +33,7 @@ static const struct script scripts[] = {
      UNCHANGED},
     {"a program that opens it then is not told of it", "close",
      "open A a.name w trunc; write A 'new'; fail EIO; flush A =EIO; fail; open B a.name rw;"
-     "flush B; fsync B; write B 'x'; flush B; flush A; close B; close A",
+     "flush B; write B 'x'; flush B; flush A; close B; close A",
      "a.name:string=xne " A_COUNT A_OTHER A_LIST},
     {"two programs: one hears nothing of the other's failure", "sync",
      "open A a.name w trunc; write A 'new'; fsync A; open B a.count w trunc; write B '9'; flush B;"
@@ -57,6 +57,11 @@ static const struct script scripts[] = {
      "open A a.name w trunc; write A 'new'; hold; & flush A; held; & flush A; go EIO; wait =EIO;"
      "wait =EIO; release A",
      UNCHANGED},
+    {"fsync of a handle that is open for writing, and has not written", "sync",
+     "put a.name 'new'; open B a.name rw; fsync B; file a.name:string=new " A_COUNT A_OTHER A_LIST
+     "; put a.count 9; open C a.count rw; fail EIO; fsync C =EIO; fail; close C; fsync B; close B; "
+     "fsync",
+     "a.name:string=new " A_COUNT A_OTHER A_LIST},
     {"fsync of a handle that only reads (sync FILE)", "sync",
      "put a.name 'new'; put a.count 9; open A a.name r; open B a.other r; fsync B;"
      "file " UNCHANGED
