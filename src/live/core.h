@@ -194,7 +194,9 @@ struct live {
     struct crew *own_crew; /* owned; NULL: it is that of the options */
     struct crew_job job;
     bool started, stop;
-    bool has_asked; /* its last turn was a question */
+    bool has_asked;              /* its last turn was a question */
+    struct live_file *made_file; /* owned: what mknod made last, open; or NULL */
+    struct timespec made_due;    /* CLOCK_MONOTONIC: when it is closed */
     bool due_set;
     struct timespec first; /* CLOCK_MONOTONIC: the first edit that waits for due */
     struct timespec due;   /* the same: when to write what no request waits for */

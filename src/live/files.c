@@ -73,6 +73,33 @@ void live_release(struct live *l, struct live_file *h)
     free(h);
 }
 
+/* ---- made by mknod ---- */
+
+void files_end_made(struct live *l)
+{
+    struct live_file *h = l->made_file;
+    assert(lock_held(&l->lock));
+    l->made_file = NULL;
+    if (h)
+        release_locked(l, h);
+    free(h);
+}
+
+int live_make(struct live *l, const char *name, struct live_attr *ret)
+{
+    struct live_file *h;
+    int r = live_create(l, name, O_EXCL, ret, &h);
+    if (r < 0)
+        return r;
+    LOCKED(&l->lock);
+    files_end_made(l);
+    l->made_file = h;
+    l->made_due = when_now();
+    l->made_due.tv_sec += LIVE_MADE;
+    crew_call_at(l->crew, &l->job, &l->made_due);
+    return 0;
+}
+
 /* What a file that is opened to be read shows: bytes in memory, or a value to be rendered. A helper
  * is read as it is. */
 static int text_of(const struct live *l, struct file *f, struct live_text *ret)
@@ -104,6 +131,8 @@ int live_open_file(struct live *l, uint32_t number, int flags, struct live_file 
     int r = f ? open_locked(l, h, f, flags, false, &unready) : -ENOENT;
     if (r == 0 && !h->writes)
         r = text_of(l, f, text);
+    else if (r == 0) /* it may go on with that draft */
+        files_end_made(l);
     lock_drop(&l->lock);
     if (r < 0)
         live_release(l, h);
@@ -176,6 +205,7 @@ static int create_locked(struct live *l, const char *name, int flags, const stru
     shown_free(&shown);
     ret->size = f->draft->text.len;
     f->lookups++;
+    files_end_made(l);
     return 0;
 }
 
@@ -284,6 +314,7 @@ static int fsync_file(struct live *l, struct live_file *h, struct live_wait *w)
 
 static int fsync_folder(struct live *l, struct live_wait *w)
 {
+    files_end_made(l);
     if (l->closing)
         return writer_sync_released(l, w);
     if (l->folders.doomed || l->makings_left)

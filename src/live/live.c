@@ -53,6 +53,7 @@ int live_open(struct newest *n, const struct live_target *file, size_t files,
 void live_abandon(struct live *l)
 {
     LOCKED(&l->lock);
+    files_end_made(l);
     l->ending = true;
 }
 

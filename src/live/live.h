@@ -157,6 +157,13 @@ void live_list_free(struct live_list *list);
 int live_list_at(struct live *l, const struct live_list *list, uint64_t *i, bool attrs,
                  char name[TREE_NAME_MAX + 1], struct live_attr *ret);
 
+/*
+ * As mknod(2), and live_create() with O_EXCL: a key or helper without content. It is written next, most likely: until
+ * another file of this model is opened for writing, LIVE_MADE seconds have passed, the folder is synced or the mount
+ * ends it is as if it were open for that.
+ */
+int live_make(struct live *l, const char *name, struct live_attr *ret);
+#define LIVE_MADE 10
 int live_unlink(struct live *l, const char *name);
 /* flags as of renameat2(2). */
 int live_rename(struct live *l, const char *name, const char *new_name, unsigned flags,

@@ -380,7 +380,9 @@ static const struct timespec *next_due(const struct live *l)
 {
     const struct timespec *removed = l->folders.doomed ? &l->folders.due : NULL;
     const struct timespec *syncs = l->syncs ? &l->syncs_until : NULL;
-    return sooner(sooner(l->due_set ? &l->due : NULL, removed), sooner(syncs, makings_due_at(l)));
+    const struct timespec *made = l->made_file ? &l->made_due : NULL;
+    const struct timespec *first = sooner(l->due_set ? &l->due : NULL, removed);
+    return sooner(sooner(first, made), sooner(syncs, makings_due_at(l)));
 }
 
 static bool wants_write(const struct live *l)
@@ -407,6 +409,8 @@ static bool turn(struct crew_job *j, struct timespec *again)
     struct live *l = LIVE_OF(j);
     lock_take(&l->lock);
     begin_syncs(l);
+    if (l->made_file && when_past(&l->made_due, 0))
+        files_end_made(l);
     bool write = wants_write(l), ask = l->next.asking && !(write && l->has_asked);
     l->has_asked = ask;
     if (ask)
@@ -444,6 +448,7 @@ void live_hurry(struct live *l)
     if (!l->started)
         return;
     lock_take(&l->lock);
+    files_end_made(l);
     l->stop = true;
     makings_hurry(l);
     crew_call(l->crew, &l->job);

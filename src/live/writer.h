@@ -22,6 +22,8 @@ void writer_ready_tensor(struct live *l, uint32_t tensor, struct err *e);
  * an edit is being written; ret->fd is not set. */
 bool writer_file(const struct live *l, size_t no, struct edit_file *ret);
 
+/* What mknod(2) made is closed: it has no value yet, or the empty one. With the lock. (files.c) */
+void files_end_made(struct live *l);
 /* Something was accepted: wait until it is durable, or until the disk was asked whether it can be
  * written, by the commit mode. w NULL: no request waits. 0, LIVE_PARKED. */
 int writer_accepted(struct live *l, struct live_wait *w);

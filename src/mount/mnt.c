@@ -74,10 +74,3 @@ void mnt_close(struct mnt *m, struct handle *h)
     handle_close(&m->handles, h);
     passing_close(&m->passing, m->device, x);
 }
-
-void mnt_made(struct mnt *m, struct shelf_file *f)
-{
-    struct shelf_file *before = atomic_exchange(&m->made, f);
-    if (before)
-        (void)shelf_release(before);
-}

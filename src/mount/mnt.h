@@ -36,13 +36,8 @@ struct mnt {
     struct handles handles;
     struct passing passing;
     struct teller teller;
-    int device; /* descriptor of the session; its owner is the session */
-    int dead;   /* to take its place: connection.h */
-    /*
-     * The last file that mknod(2) made, still open, owned; or NULL. It has no value yet: the next
-     * open for writing, most likely of the same file, takes over its draft.
-     */
-    _Atomic(struct shelf_file *) made;
+    int device;                   /* descriptor of the session; its owner is the session */
+    int dead;                     /* to take its place: connection.h */
     int status;                   /* daemon.h; -1: none */
     char daemon[DAEMON_TEXT_MAX]; /* value of DAEMON_XATTR */
 };
@@ -85,8 +80,5 @@ void mnt_reply_entry(fuse_req_t req, int r, const struct tree_entry *e);
 int mnt_fill_open(struct mnt *m, fuse_ino_t ino, struct fuse_file_info *fi, struct shelf_file *f);
 /* Close a handle. */
 void mnt_close(struct mnt *m, struct handle *h);
-
-/* Release the file that mknod made before, and keep this one open (or NULL). */
-void mnt_made(struct mnt *m, struct shelf_file *f);
 
 #endif

@@ -79,8 +79,6 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     int r = teller_check(&m->teller, req, ino, wanted_by(fi->flags));
     if (r == 0)
         r = shelf_open_file(m->shelf, ino, fi->flags, &f);
-    if (r == 0 && (fi->flags & O_ACCMODE) != O_RDONLY)
-        mnt_made(m, NULL);
     if (r == 0)
         r = mnt_fill_open(m, ino, fi, f);
     if (r < 0)

@@ -150,7 +150,6 @@ void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_
     (void)ino;
     (void)datasync;
     (void)fi;
-    mnt_made(mnt_of(req), NULL);
     struct parked *p = park(req, NULL);
     if (p)
         finish(p, shelf_fsyncdir(shelf_of(req), ino, &p->wait));
@@ -278,12 +277,9 @@ void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
 void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t dev)
 {
     struct tree_entry e;
-    struct shelf_file *f = NULL;
     (void)dev;
     call_for(req);
-    int r = S_ISREG(mode) ? shelf_create(shelf_of(req), parent, name, O_EXCL, &e, &f) : -EPERM;
-    if (r == 0)
-        mnt_made(mnt_of(req), f);
+    int r = S_ISREG(mode) ? shelf_mknod(shelf_of(req), parent, name, &e) : -EPERM;
     mnt_reply_entry(req, r, &e);
 }
 

@@ -275,7 +275,6 @@ static int finish(struct fuse_session *se, const struct mnt_options *o, struct m
     CLEANUP(buf_free) struct buf lost = BUF_INIT, backups = BUF_INIT;
     daemon_leave(m->status);
     shelf_stop(m->shelf);
-    mnt_made(m, NULL);
     if (end->cut_off)
         shelf_abandon(m->shelf);
     leave(se, m, end->dev, o);

@@ -92,6 +92,7 @@ int shelf_read(struct shelf_file *f, uint64_t off, size_t n, struct reply *r);
 /* Editing. The calls of a folder's own names are EPERM, renames across models EXDEV. */
 int shelf_create(struct shelf *s, uint64_t parent, const char *name, int flags,
                  struct tree_entry *ret, struct shelf_file **file);
+int shelf_mknod(struct shelf *s, uint64_t parent, const char *name, struct tree_entry *ret);
 int shelf_write(struct shelf_file *f, uint64_t off, const void *bytes, size_t n,
                 struct live_wait *w);
 /* A node that may be edited, as a file that is not open, for truncate(2): its model stays open until

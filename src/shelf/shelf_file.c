@@ -170,6 +170,17 @@ int shelf_create(struct shelf *s, uint64_t parent, const char *name, int flags,
     return at_given(s, &f->use, 0, ret);
 }
 
+int shelf_mknod(struct shelf *s, uint64_t parent, const char *name, struct tree_entry *ret)
+{
+    struct at at;
+    struct use u;
+    int r = enter_edit(s, parent, &at, &u);
+    if (r < 0)
+        return r;
+    r = at_given(s, &u, tree_mknod(tree_in(&u), at.local, name, ret), ret);
+    return at_left(s, &u, r);
+}
+
 int shelf_write(struct shelf_file *f, uint64_t off, const void *bytes, size_t n,
                 struct live_wait *w)
 {

@@ -55,6 +55,22 @@ int tree_create(struct tree *t, uint64_t parent, const char *name, int flags,
     return r;
 }
 
+int tree_mknod(struct tree *t, uint64_t parent, const char *name, struct tree_entry *ret)
+{
+    struct live_attr a;
+    struct live *l;
+    struct tree_file *f;
+    struct node dir = ino_node(parent);
+    if (tensors_has(t, &dir)) {
+        int r = tensors_create(t, &dir, name, O_EXCL, ret, &f);
+        return r < 0 ? r : tree_release(t, f);
+    }
+    int r = new_name(t, parent, name, &l);
+    if (r == 0)
+        r = live_make(l, name, &a);
+    return r < 0 ? r : keys_entry(t, &a, ret);
+}
+
 int tree_write(struct tree *t, struct tree_file *f, uint64_t off, const void *bytes, size_t n,
                struct live_wait *w)
 {

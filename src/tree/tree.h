@@ -229,6 +229,8 @@ int tree_listxattr(struct tree *t, uint64_t node, struct buf *out);
  */
 int tree_create(struct tree *t, uint64_t parent, const char *name, int flags,
                 struct tree_entry *ret, struct tree_file **file);
+/* mknod(2) of a regular file: what is written to it next, if something is soon, is its first content. */
+int tree_mknod(struct tree *t, uint64_t parent, const char *name, struct tree_entry *ret);
 /* w: as tree_converts() says, else it may be NULL. */
 int tree_write(struct tree *t, struct tree_file *f, uint64_t off, const void *bytes, size_t n,
                struct live_wait *w);

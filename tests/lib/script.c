@@ -48,7 +48,6 @@ int script_finish(struct run *r)
 {
     if (!r->t)
         return r->finished;
-    script_end_made(r);
     tree_abandon(r->t);
     for (int i = 0; i < HANDLES; i++)
         if (r->handle[i].f)

@@ -273,8 +273,6 @@ static int op_fsync(struct run *r, char **arg, struct waiter *w)
     struct tree_file *f = arg[0] ? script_handle(r, arg[0])->f : NULL;
     if (r->failed)
         return 0;
-    if (!f)
-        script_end_made(r);
     if (w >= r->waiter && w < r->waiter + WAITS)
         return tree_fsync(r->t, f, &w->wait);
     int got = script_wait_here(w, tree_fsync(r->t, f, &w->wait));

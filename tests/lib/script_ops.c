@@ -221,24 +221,14 @@ static int op_link(struct run *r, char **arg, struct waiter *w)
     return got;
 }
 
-void script_end_made(struct run *r)
-{
-    (void)tree_release(r->t, r->made);
-    r->made = NULL;
-}
-
 static int op_mknod(struct run *r, char **arg, struct waiter *w)
 {
     struct tree_entry e;
     (void)w;
-    struct tree_file *f = NULL;
-    int got = tree_create(r->t, script_folder(), arg[0], O_EXCL, &e, &f);
-    if (got < 0)
-        return got;
-    script_end_made(r);
-    r->made = f;
-    tree_forget(r->t, e.node, 1);
-    return 0;
+    int got = tree_mknod(r->t, script_folder(), arg[0], &e);
+    if (got == 0)
+        tree_forget(r->t, e.node, 1);
+    return got;
 }
 
 static int op_type(struct run *r, char **arg, struct waiter *w)

@@ -31,7 +31,6 @@ struct run {
     struct script_model m;
     struct tree *t; /* NULL: finished */
     struct handle handle[HANDLES];
-    struct tree_file *made; /* by mknod */
     struct waiter waiter[WAITS];
     unsigned started, waited; /* operations with & */
     int finished;             /* what the end of the mount came to */
@@ -92,7 +91,5 @@ void script_log_clear(void);
 void script_time_runs(void);
 /* Memory in use. */
 size_t script_heap(void);
-/* The end of what mknod made. */
-void script_end_made(struct run *r);
 
 #endif
