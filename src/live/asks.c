@@ -58,7 +58,10 @@ static struct view_draft *rest(struct live *l, struct view_draft *d)
 {
     d->asked = false;
     d->users--;
-    return view_draft_reap(l, d);
+    struct view_draft *dead = view_draft_reap(l, d);
+    if (dead && dead->folder->making)
+        making_reap(l, dead->folder->making);
+    return dead;
 }
 
 /* A draft rests. */

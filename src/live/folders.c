@@ -45,9 +45,23 @@ struct folder *folders_get(struct folders *s, uint32_t number)
         return NULL;
     f->number = number;
     f->next = s->first;
+    f->at = &s->first;
+    if (f->next)
+        f->next->at = &f->next;
     s->first = f;
     s->of[number] = f;
     return f;
+}
+
+void folders_drop(struct folders *s, struct folder *f)
+{
+    folders_untie(s, f);
+    folder_set_error(s, f, NULL);
+    s->of[f->number] = NULL;
+    *f->at = f->next;
+    if (f->next)
+        f->next->at = f->at;
+    free(f);
 }
 
 void folder_set_error(struct folders *s, struct folder *f, const char *why)

@@ -42,7 +42,7 @@ struct folder {
     struct timespec mtime;     /* tv_sec 0: not written in this mount */
     struct view_draft *drafts; /* of its views, and helpers beside them (view.h) */
     struct making *making;     /* it is one still (makings.h); or NULL */
-    struct folder *next;       /* in folders.first */
+    struct folder *next, **at; /* in folders.first */
     struct folder *next_doomed;
 };
 
@@ -62,6 +62,8 @@ void folders_free(struct folders *s);
 struct folder *folders_find(const struct folders *s, uint32_t number);
 /* The same, made if it is not there. NULL: no memory. */
 struct folder *folders_get(struct folders *s, uint32_t number);
+/* Nothing of it is to be known any more: it is freed. */
+void folders_drop(struct folders *s, struct folder *f);
 /* Why it was refused; NULL: it was not. Rarely fails: then nothing is said. */
 void folder_set_error(struct folders *s, struct folder *f, const char *why);
 

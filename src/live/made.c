@@ -73,6 +73,20 @@ void making_end(struct live *l, struct making *m)
         add_same(&l->made_content[making_bucket(m->content)], m);
 }
 
+void making_reap(struct live *l, struct making *m)
+{
+    struct folder *f = folders_find(&l->folders, m->number);
+    struct making **at = &l->makings_gone;
+    assert(lock_held(&l->lock));
+    if (!m->removed || m == l->judging || f->drafts)
+        return;
+    while (*at != m)
+        at = &(*at)->next;
+    *at = m->next;
+    folders_drop(&l->folders, f);
+    free(m);
+}
+
 void makings_settle(struct live *l, const struct err *why)
 {
     assert(lock_held(&l->lock));
@@ -187,9 +201,12 @@ int making_rename(struct live *l, struct making *m, const char *file, const char
 
 int making_drop(struct live *l, struct making *m)
 {
+    const uint32_t number = m->number;
     making_end(l, m);
     view_drafts_reap(l, m);
-    view_drafts_end(view_helpers_drop(l, m->number, NULL));
+    view_drafts_end(view_helpers_drop(l, number, NULL));
+    m->removed = true;
+    making_reap(l, m);
     newest_touch(l->newest);
     return 0;
 }

@@ -185,6 +185,7 @@ static int judge(struct live *l, struct making *m)
     tensor_edit_free(&edit);
     if (m->gone || again)
         view_drafts_reap(l, m);
+    making_reap(l, m);
     return r < 0 && !reported ? r : 0;
 }
 

@@ -30,6 +30,7 @@ struct making {
     char name[TREE_NAME_MAX + 1];
     size_t len;
     bool gone; /* removed, or a tensor by now: to be found by its drafts alone */
+    bool removed;
     bool has_type, has_shape;
     uint32_t type;
     struct edit_shape shape;

@@ -137,6 +137,8 @@ int view_base(struct live *l, uint32_t tensor, struct tensor_base **ret);
 
 /* A tensor that is in the making still (makings.h); NULL. With the lock. */
 struct making *making_of(const struct live *l, uint32_t number);
+/* What is known of one that was removed goes with its last draft. With the lock. */
+void making_reap(struct live *l, struct making *m);
 #define VIEW_NO_ROW UINT32_MAX /* of helpers */
 /* The draft that a program joins which opens the view now. With the lock. */
 struct view_draft *view_find(const struct live *l, uint32_t tensor, uint32_t row);

@@ -421,7 +421,45 @@ static void test_helpers(void)
     }
 }
 
+static unsigned folders_known(struct tree *t)
+{
+    struct live *l = t->live;
+    unsigned n = 0;
+    lock_take(&l->lock);
+    for (const struct folder *f = l->folders.first; f; f = f->next)
+        n++;
+    for (const struct making *m = l->makings_gone; m; m = m->next)
+        n++;
+    lock_drop(&l->lock);
+    return n;
+}
+
+/* Nothing is kept of folders that are made and removed, once no file in them is open. */
+static void test_forgotten(void)
+{
+    struct room x;
+    struct viewfile v[2];
+    begin(&x);
+    const unsigned before = folders_known(x.t);
+    for (int i = 0; i < 10; i++) {
+        make(x.t, "another");
+        CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "another", "raw", O_RDWR, &v[0]), 0);
+        CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "another", ".helper", O_RDWR | O_CREAT, &v[1]), 0);
+        CU_ASSERT_EQUAL(do_rmdir_tensor(x.t, "another"), 0);
+        CU_ASSERT_EQUAL(viewfile_pwrite(&v[0], 0, "789", 3), 0);
+        viewfile_release(&v[i % 2]);
+        CU_ASSERT_TRUE(folders_known(x.t) > before);
+        viewfile_release(&v[!(i % 2)]);
+        CU_ASSERT_EQUAL(folders_known(x.t), before);
+    }
+    CU_ASSERT_EQUAL(do_mkdir_tensor(x.t, "another"), 0);
+    CU_ASSERT_EQUAL(do_rmdir_tensor(x.t, "another"), 0);
+    CU_ASSERT_EQUAL(folders_known(x.t), before);
+    end(&x);
+}
+
 static CU_TestInfo tests[] = {
+    {"what was removed is forgotten", test_forgotten},
     {"its helpers go with it", test_helpers},
     {"it is not judged before an open has truncated it", test_emptied},
     {"a view is opened to be written", test_open},
