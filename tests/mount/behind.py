@@ -139,8 +139,9 @@ class Behind(unittest.TestCase):
     @each_mode
     def test_made_read_only(self, mount, at):
         """Who has it open may go on; a new file has the bits that the old one has got."""
-        os.chmod(self.source, 0o444)
-        write(at, 'general.name', 'y')
+        with editlib.opened(editlib.place(at, 'general.name'), os.O_WRONLY | os.O_TRUNC) as fd:
+            os.chmod(self.source, 0o444)
+            editlib.write_all(fd, 'y')
         sync(at)
         self.want.set(b'general.name', Value('string', b'y'))
         self.want.check(mountlib.get(self.source))
