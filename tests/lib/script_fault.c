@@ -76,7 +76,7 @@ static int op_still(struct run *r, char **arg, struct waiter *w)
 
 static struct {
     pthread_mutex_t lock;
-    char lines[4096]; /* the newest that fit */
+    char lines[16384]; /* the newest that fit */
     size_t n;
     bool warned;
 } logged = {.lock = PTHREAD_MUTEX_INITIALIZER};
