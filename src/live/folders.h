@@ -37,8 +37,8 @@ struct folder {
     struct timespec hidden_at; /* ... and when the last of them was: CLOCK_MONOTONIC */
     unsigned edits;            /* of its content, and of what is below them */
     bool doomed, removed;
-    bool stale;     /* its content was changed ... */
-    uint32_t since; /* ... after so many snapshots were begun: those of higher numbers have that */
+    bool stale;                /* its content was changed ... */
+    uint32_t since;            /* ... after so many snapshots: no other one has that yet */
     struct timespec mtime;     /* tv_sec 0: not written in this mount */
     struct view_draft *drafts; /* of its views, and helpers beside them (view.h) */
     struct making *making;     /* it is one still (makings.h); or NULL */

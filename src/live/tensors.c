@@ -82,7 +82,7 @@ int live_tensor_folder(struct live *l, uint32_t number, bool fresh, struct live_
         return 0;
     lock_take(&l->lock);
     struct folder *f = folders_find(&l->folders, number);
-    if (f && fresh && f->stale && l->newest->view.snap->number <= f->since) {
+    if (f && fresh && f->stale && f->since == l->snapshots) {
         do
             r = batch_freshen(l, &e);
         while (preview_again(l, &r, &e));

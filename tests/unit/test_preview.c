@@ -4,8 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -116,66 +114,6 @@ static void test_edited_while_copied(void)
     CU_ASSERT_PTR_NULL(x.fs.before);
     CU_ASSERT_EQUAL(byte_at(&x, 150), between);
     CU_ASSERT_EQUAL(byte_at(&x, BYTES - 1), 'Y');
-    end(&x);
-}
-
-static _Atomic(pthread_cond_t *) watched;
-static sem_t ready; /* the reader has read, or waits for `watched` */
-
-int __real_pthread_cond_wait(pthread_cond_t *c, pthread_mutex_t *m);
-int __wrap_pthread_cond_wait(pthread_cond_t *c, pthread_mutex_t *m);
-int __wrap_pthread_cond_wait(pthread_cond_t *c, pthread_mutex_t *m)
-{
-    if (c == watched)
-        (void)sem_post(&ready);
-    return __real_pthread_cond_wait(c, m);
-}
-
-struct reader {
-    struct room *x;
-    pthread_t thread;
-    uint8_t byte;
-};
-
-static void *read_other(void *arg)
-{
-    struct reader *r = arg;
-    const struct tree_image m = {.t = r->x->t};
-    CU_ASSERT_EQUAL(image_bytes(&m, "tensors/t0/raw", 0, 1, &r->byte), 1);
-    (void)sem_post(&ready);
-    return NULL;
-}
-
-static void begin_reading(void *arg)
-{
-    struct reader *r = arg;
-    CU_ASSERT_EQUAL_FATAL(pthread_create(&r->thread, NULL, read_other, r), 0);
-    (void)sem_wait(&ready);
-}
-
-/* While a tensor is copied to be shown, another one is never shown as it was before an edit. */
-static void test_another_while_copied(void)
-{
-    struct room x;
-    struct reader r = {.x = &x};
-    begin_with(&x, LIVE_COMMIT_SYNC, 1, 100);
-    (void)sem_init(&ready, 0, 0);
-    write_parts(&x);
-    struct viewfile v;
-    CU_ASSERT_EQUAL_FATAL(viewfile_open(x.t, "t0", "raw", O_WRONLY, &v), 0);
-    CU_ASSERT_EQUAL(viewfile_pwrite(&v, 0, "Z", 1), 0);
-    CU_ASSERT_EQUAL(viewfile_close(&v), 0);
-    faultsys_init(&x.fs, FAULT_NONE, 0, 0);
-    x.fs.before = "pwrite";
-    x.fs.hook = begin_reading;
-    x.fs.arg = &r;
-    watched = &x.t->live->made.cond;
-    CU_ASSERT_EQUAL(byte_at(&x, PART), 'X');
-    CU_ASSERT_PTR_NULL_FATAL(x.fs.before);
-    (void)pthread_join(r.thread, NULL);
-    watched = NULL;
-    CU_ASSERT_EQUAL(r.byte, 'Z');
-    (void)sem_destroy(&ready);
     end(&x);
 }
 
@@ -456,7 +394,6 @@ static void test_makings_at_the_end(void)
 }
 
 static CU_TestInfo tests[] = {
-    {"another tensor while one is copied", test_another_while_copied},
     {"edited while bytes are copied to be shown", test_edited_while_copied},
     {"bytes are mapped to be shown without a lock", test_mapped_without_lock},
     {"bytes cannot be copied to be shown", test_copy_fails},
