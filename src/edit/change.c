@@ -202,7 +202,7 @@ static void put_base(struct edit_keys *k, const struct edit_change *c, uint32_t 
         .off = c->base->kv[kv].off, .end = c->base->kv[kv].end, .rank = base_rank(c, kv)};
 }
 
-static uint64_t alignment_of(const struct edit_change *c)
+uint64_t edit_alignment(const struct edit_change *c)
 {
     uint32_t i;
     if (!edit_find(c, alignment_key, sizeof(alignment_key) - 1, &i))
@@ -236,7 +236,7 @@ int edit_change_keys(const struct edit_change *c, struct edit_keys *ret)
         edit_keys_free(&k);
         return r;
     }
-    k.alignment = alignment_of(c);
+    k.alignment = edit_alignment(c);
     *ret = k;
     return 0;
 }

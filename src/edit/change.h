@@ -152,6 +152,9 @@ size_t edit_change_count(const struct edit_change *c, size_t most);
 /* The slot of a name: *ret is EDIT_NONE if no operation has touched it. False: the key is gone. */
 bool edit_find(const struct edit_change *c, const void *key, size_t n, uint32_t *ret);
 
+/* The alignment that is in force after the change. */
+uint64_t edit_alignment(const struct edit_change *c);
+
 /* What edit_set() refuses of a value whatever the model has: the alignment. 0, -EINVAL. */
 int edit_check_value(const struct gguf *g, const void *key, size_t key_len, uint32_t type,
                      const void *value, size_t value_len, struct err *e);

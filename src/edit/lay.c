@@ -152,12 +152,25 @@ static void move_data(struct draft *d, const struct lean *l)
     (void)fit_reserve(d, at, &d->reserve);
 }
 
-int lay_data(struct draft *d)
+/* Where there is a reserve. No room for it, but none is needed either: the data stays. */
+static void lay(struct draft *d, const struct lean *l)
+{
+    if (!keep_data_off(d, l) && !(wants_inplace(d) && d->data_off == d->g->data_off))
+        move_data(d, l);
+}
+
+static void begin(struct draft *d)
 {
     uint64_t align = d->keys->alignment;
     d->p->block = block_of(d->o);
-    d->bare = bare_length(d);
     d->data_off = d->n ? (d->bare + align - 1) & ~(align - 1) : d->bare;
+}
+
+int lay_data(struct draft *d)
+{
+    uint64_t align = d->keys->alignment;
+    d->bare = bare_length(d);
+    begin(d);
     if (!reserve_in_use(d))
         return 0;
     struct lean l = {.weight =
@@ -165,9 +178,17 @@ int lay_data(struct draft *d)
     if (!l.weight)
         return -ENOMEM;
     weigh(d, &l);
-    /* No room for the reserve, but none is needed either. */
-    if (!keep_data_off(d, &l) && !(wants_inplace(d) && d->data_off == d->g->data_off))
-        move_data(d, &l);
+    lay(d, &l);
     free(l.weight);
     return 0;
+}
+
+/* All tensors lean as the data offset does. */
+void lay_keys(struct draft *d)
+{
+    const uint64_t align = d->keys->alignment, block = block_of(d->o);
+    const struct lean l = {.best = align < block ? d->g->data_off & (block - 1) : 0};
+    begin(d);
+    if (reserve_in_use(d))
+        lay(d, &l);
 }

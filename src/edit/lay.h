@@ -27,5 +27,8 @@ static inline uint64_t info_size(const struct draft *d, const struct edit_info *
 
 /* Sets p->block, bare, has_reserve, reserve and data_off. 0, -ENOMEM. */
 int lay_data(struct draft *d);
+/* The same of a draft whose tensors are those of a regular model, without `info`: `bare` is given, and of the keys
+ * only the alignment, which is the model's. */
+void lay_keys(struct draft *d);
 
 #endif

@@ -340,13 +340,38 @@ int edit_plan_make(const struct edit_change *c, const struct edit_options *o, st
     return 0;
 }
 
-int edit_plan_applies(const struct edit_plan *p, enum edit_strategy how, struct err *e)
+static int applies(enum edit_strategy how, bool inplace, bool clonable, struct err *e)
 {
-    if (how == EDIT_INPLACE && !p->inplace && !p->patch && !p->same)
+    if (how == EDIT_INPLACE && !inplace)
         return err_set(e, -EOPNOTSUPP, "inplace: data moves, or tensors are removed");
-    if (how == EDIT_REFLINK && !p->clonable && !p->same)
+    if (how == EDIT_REFLINK && !clonable)
         return err_set(e, -EOPNOTSUPP, "reflink: the data does not move by whole blocks");
     return 0;
+}
+
+int edit_plan_applies(const struct edit_plan *p, enum edit_strategy how, struct err *e)
+{
+    return applies(how, p->inplace || p->patch || p->same, p->clonable || p->same, e);
+}
+
+/* Where tensors stay as they are, the layout follows from the bytes of all keys together. */
+int edit_change_applies(const struct edit_change *c, const struct edit_options *o,
+                        enum edit_strategy how, struct err *e)
+{
+    const struct gguf *g = c->base;
+    if (c->tensors || g->n_tensors == 0 || !is_regular(g) || edit_alignment(c) != g->alignment)
+        return 1;
+    struct edit_plan p = EDIT_PLAN_INIT;
+    const struct edit_keys keys = {.alignment = g->alignment};
+    struct draft d = {.g = g,
+                      .o = o,
+                      .keys = &keys,
+                      .p = &p,
+                      .n = g->n_tensors,
+                      .bare = 8 + 2 * 8 + c->bytes + (g->head_len - g->info_off)};
+    lay_keys(&d);
+    return applies(how, d.data_off == g->data_off,
+                   ((d.data_off - g->data_off) & (p.block - 1)) == 0, e);
 }
 
 void edit_plan_free(struct edit_plan *p)

@@ -113,6 +113,9 @@ void edit_plan_free(struct edit_plan *p);
 
 /* What a strategy demands of the plan itself, whatever the disk is. 0, -EOPNOTSUPP with the reason. */
 int edit_plan_applies(const struct edit_plan *p, enum edit_strategy how, struct err *e);
+/* The same without a plan, in time that does not depend on how many keys there are. 1: it takes a plan. */
+int edit_change_applies(const struct edit_change *c, const struct edit_options *o,
+                        enum edit_strategy how, struct err *e);
 
 /* The new model, with the plan's head, and the ranks of its keys, now the caller's. */
 struct gguf *edit_plan_steal(struct edit_plan *p);

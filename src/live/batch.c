@@ -304,7 +304,12 @@ int batch_check(struct live *l, struct err *e)
     assert(lock_held(&l->lock));
     if ((how != EDIT_INPLACE && how != EDIT_REFLINK) || edit_change_is_empty(&l->next.change))
         return 0;
-    int r = parts_plan(l, &parts, e);
+    struct edit_options o = l->opt.edit;
+    o.block = l->files[0].block;
+    int r = edit_change_applies(&l->next.change, &o, how, e);
+    if (r <= 0)
+        return r;
+    r = parts_plan(l, &parts, e);
     for (size_t i = 0; i < parts.n && r == 0; i++)
         r = edit_plan_applies(&parts.part[i].plan, how, e);
     parts_free(&parts);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/count.h"
 #include "build_gguf.h"
 #include "changes.h"
 #include "edit/plan.h"
@@ -272,6 +273,46 @@ static void check_keys(const struct content *old, const struct content *new, con
     }
 }
 
+static unsigned told; /* how often a strategy was judged without a plan */
+
+/* What is said without a plan is what the plan says. */
+static void check_applies(const struct edit_change *c, const struct edit_options *o,
+                          const struct edit_plan *p, enum edit_strategy how)
+{
+    int r = edit_change_applies(c, o, how, NULL);
+    told += r <= 0;
+    CU_ASSERT_TRUE(r == 1 || r == edit_plan_applies(p, how, NULL));
+}
+
+/* Texts of every length around the room that there is. */
+static void test_applies(void)
+{
+    static const uint64_t reserves[] = {0, 100, EDIT_RESERVE_AUTO};
+    const unsigned before = told;
+    for (unsigned i = 0; i < 2 * COUNT(reserves); i++) {
+        struct content old;
+        struct build b;
+        build_init(&b, 3, i & 1);
+        build_str(&b, "text", "some text that is there");
+        put_regular(&b);
+        old.bytes = build_finish(&b, &old.n);
+        image_parse(&old);
+        for (enum edit_strategy how = EDIT_REFLINK; how <= EDIT_INPLACE; how++)
+            for (unsigned n = 0; n < 9000; n += n < 300 ? 1 : 97) {
+                CLEANUP(edit_change_free) struct edit_change c;
+                CLEANUP(edit_plan_free) struct edit_plan p = EDIT_PLAN_INIT;
+                struct edit_options o = EDIT_OPTIONS_INIT;
+                o.reserve = reserves[i / 2];
+                o.strategy = how;
+                add_edit(&c, &(struct edit){'=', "text", n}, old.g);
+                CU_ASSERT_EQUAL_FATAL(edit_plan_make(&c, &o, &p, NULL), 0);
+                check_applies(&c, &o, &p, how);
+            }
+        image_free(&old);
+    }
+    CU_ASSERT_TRUE(told - before > 4000);
+}
+
 static void check_edit(const struct layout *l, const struct content *old, const struct edit *d)
 {
     CLEANUP(edit_change_free) struct edit_change c;
@@ -287,6 +328,8 @@ static void check_edit(const struct layout *l, const struct content *old, const 
     if (r < 0)
         (void)printf("\n%s: %s\n", what, e.msg);
     CU_ASSERT_EQUAL_FATAL(r, 0);
+    check_applies(&c, &o, &p, EDIT_INPLACE);
+    check_applies(&c, &o, &p, EDIT_REFLINK);
     struct content new;
     read_back(old, &p, &new);
     check_data(old, &new, what);
@@ -475,6 +518,7 @@ static void test_same(void)
 
 static CU_TestInfo tests[] = {
     {"every edit of every layout keeps data and other keys", test_matrix},
+    {"whether a strategy applies to keys is known without a plan", test_applies},
     {"a tensor of unknown type grows only where it must", test_unknown_moves},
     {"a reserve keeps the data in place, or moves it by blocks", test_reserve_asked},
     {"a reserve is used up to its last byte", test_reserve_edge},
