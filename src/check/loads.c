@@ -40,7 +40,7 @@ static bool is_there(const struct looked *b, const char *word, size_t n)
     return gguf_find_tensor(b->c->g, name, strlen(name)) != UINT32_MAX;
 }
 
-/* Tensors of which writers make one. */
+/* Writers may join the tensors of a word to one. */
 static bool is_fused(const struct looked *b, struct text word)
 {
     static const char qkv[] = "attn_qkv", gate_up[] = "ffn_gate_up_exps";
@@ -76,7 +76,7 @@ static bool has_experts(const char *at, const char *end)
     return memmem(at, (size_t)(end - at), "_exps", 5) != NULL;
 }
 
-/* The alternatives from `at` to `end`: the one of which most is there counts. */
+/* Of the alternatives from `at` to `end` the most complete one counts. */
 static void look_alternatives(struct looked *b, const char *at, const char *end)
 {
     const char *best = at, *best_end = at;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The rule about chat templates. No template is run: what stands in it is enough. */
+/* The rule about chat templates. It reads a template and never runs it. */
 #include <string.h>
 
 #include "base/count.h"
@@ -29,7 +29,7 @@ static void skip(struct text *t, size_t n)
     t->len -= n;
 }
 
-/* Go behind `end`; in code a text in quotes is passed over. False: there is no such end. */
+/* Move past the next `end`, in code past one outside of quotes. False: there is none. */
 static bool skip_to(struct text *t, const char *end, bool code)
 {
     for (char quote = 0; t->len; skip(t, 1)) {

@@ -8,8 +8,8 @@
 #include "edit/move.h"
 #include "edit/temp.h"
 
-static int name_of(char dst[NAME_MAX + 1], const struct edit_file *f, const struct edit_options *o,
-                   struct err *e)
+int backup_name(char dst[NAME_MAX + 1], const struct edit_file *f, const struct edit_options *o,
+                struct err *e)
 {
     size_t n = strlen(f->name), more = strlen(o->backup);
     if (more > NAME_MAX - n)
@@ -23,7 +23,7 @@ int backup_check(const struct edit_file *f, const struct edit_options *o, struct
 {
     char name[NAME_MAX + 1], shown[SHOW_MAX];
     struct stat st;
-    int r = name_of(name, f, o, e);
+    int r = backup_name(name, f, o, e);
     if (r == 0 && f->sys->fstatat(f->sys, f->dir, name, &st) == 0 && S_ISDIR(st.st_mode))
         r = err_set(e, -EISDIR, "%s, which is to be the backup, is a folder",
                     show(shown, name, strlen(name)));
@@ -43,7 +43,7 @@ int backup_make(struct edit_file *f, const struct edit_options *o, const struct 
 {
     char name[NAME_MAX + 1];
     struct temp t = TEMP_INIT;
-    int r = name_of(name, f, o, e);
+    int r = backup_name(name, f, o, e);
     if (r == 0)
         r = temp_create(f, &t, e);
     if (r < 0)

@@ -41,15 +41,6 @@ void waits_join(struct live_wait **list, struct live_wait *more)
     }
 }
 
-void waits_answer(struct live_wait *list, int result)
-{
-    while (list) {
-        struct live_wait *w = list;
-        list = w->next;
-        w->done(w, result);
-    }
-}
-
 void waits_tell(struct live_wait *list)
 {
     while (list) {
@@ -57,6 +48,13 @@ void waits_tell(struct live_wait *list)
         list = w->next;
         w->done(w, w->result);
     }
+}
+
+void waits_answer(struct live_wait *list, int result)
+{
+    for (struct live_wait *w = list; w; w = w->next)
+        w->result = result;
+    waits_tell(list);
 }
 
 /* The number of a request that waits for all edits. */

@@ -52,13 +52,13 @@ void batch_move(struct live *l, struct name *from, struct name *to);
 void batch_keep(struct live *l, size_t ops, size_t steps, uint64_t edit);
 /* Those that were asked for cannot be written. */
 void batch_take_back(struct live *l, const struct err *e);
-/* Drop all of it (M4). failed: what was in flight, and is no more, was not written either; or NULL. */
+/* Drop all of it (M4). failed: the batch that was in flight, if its write failed; else NULL. */
 void batch_drop(struct live *l, struct batch *failed);
 
-/* Whether an edit with this number is lost where those after `after` are; `failed`: but for what landed of
- * that; or NULL. */
+/* Whether the edit with this number is lost if all after `after` are. Of a batch that failed some files may have
+ * been written: their edits are not lost. failed: NULL if there is no such batch. */
 bool batch_loses(const struct batch *failed, uint64_t after, uint64_t edit, uint32_t file);
-/* All such edits are lost: their promises say so. True if there is one for which none of `waits` waits. */
+/* Break the promises of all such edits. True if none of `waits` waits for one of them. */
 bool batch_break(struct live *l, const struct batch *failed, uint64_t after,
                  const struct live_wait *waits, int r);
 

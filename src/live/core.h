@@ -185,7 +185,7 @@ struct live {
     uint64_t settled;            /* that of the last one which is on the disk, or lost */
     uint8_t *heard; /* owned: room for a bit of each edit that is not settled: see batch_break() */
     size_t cap_heard;
-    int failed;       /* 0, or why edits are lost of which no request got an error; reported once */
+    int failed;       /* 0, or why edits were lost whose error no request got; reported once */
     bool freeing;     /* the file that was replaced last still takes its room */
     char undo[512];   /* about the last undo: as long as a line of struct err */
     char undone[512]; /* the same, once it is written */

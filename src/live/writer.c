@@ -393,7 +393,7 @@ static bool wants_write(const struct live *l)
 
 #define LIVE_OF(j) ((struct live *)((char *)(j)-offsetof(struct live, job)))
 
-/* Syncs of folders that wait for releases: there is no more to wait for. */
+/* Syncs of folders go on once all writers are released, or have had their time. */
 static void begin_syncs(struct live *l)
 {
     if (!l->syncs || (l->closing && !l->stop && !when_past(&l->syncs_until, 0)))

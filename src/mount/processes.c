@@ -14,6 +14,8 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "base/when.h"
+
 int processes_each(const char *folder, bool (*fn)(void *arg, long number), void *arg)
 {
     DIR *d = opendir(folder);
@@ -143,8 +145,7 @@ static bool is_later(const struct process *a, const struct process *b)
     struct stat x, y;
     if (fstat(a->fd, &x) < 0 || fstat(b->fd, &y) < 0)
         return false;
-    return x.st_mtim.tv_sec > y.st_mtim.tv_sec ||
-           (x.st_mtim.tv_sec == y.st_mtim.tv_sec && x.st_mtim.tv_nsec > y.st_mtim.tv_nsec);
+    return when_before(&y.st_mtim, &x.st_mtim);
 }
 
 /* A daemon that serves comes first. Of two the later one is meant: the number of a mount that was taken

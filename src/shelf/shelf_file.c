@@ -170,15 +170,23 @@ int shelf_create(struct shelf *s, uint64_t parent, const char *name, int flags,
     return at_given(s, &f->use, 0, ret);
 }
 
-int shelf_mknod(struct shelf *s, uint64_t parent, const char *name, struct tree_entry *ret)
+/* A file or folder without a handle. */
+static int make(struct shelf *s, uint64_t parent, const char *name, struct tree_entry *ret,
+                int (*make_in)(struct tree *t, uint64_t parent, const char *name,
+                               struct tree_entry *ret))
 {
     struct at at;
     struct use u;
     int r = enter_edit(s, parent, &at, &u);
     if (r < 0)
         return r;
-    r = at_given(s, &u, tree_mknod(tree_in(&u), at.local, name, ret), ret);
+    r = at_given(s, &u, make_in(tree_in(&u), at.local, name, ret), ret);
     return at_left(s, &u, r);
+}
+
+int shelf_mknod(struct shelf *s, uint64_t parent, const char *name, struct tree_entry *ret)
+{
+    return make(s, parent, name, ret, tree_mknod);
 }
 
 int shelf_write(struct shelf_file *f, uint64_t off, const void *bytes, size_t n,
@@ -249,13 +257,7 @@ int shelf_rmdir(struct shelf *s, uint64_t parent, const char *name)
 
 int shelf_mkdir(struct shelf *s, uint64_t parent, const char *name, struct tree_entry *ret)
 {
-    struct at at;
-    struct use u;
-    int r = enter_edit(s, parent, &at, &u);
-    if (r < 0)
-        return r;
-    r = at_given(s, &u, tree_mkdir(tree_in(&u), at.local, name, ret), ret);
-    return at_left(s, &u, r);
+    return make(s, parent, name, ret, tree_mkdir);
 }
 
 int shelf_rename(struct shelf *s, uint64_t parent, const char *name, uint64_t new_parent,

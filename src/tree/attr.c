@@ -80,7 +80,7 @@ static bool has_names(const struct node *n)
     return n->kind == NODE_DIR && n->row == ROOT_TENSORS;
 }
 
-/* What the files give of which a node is made; of tensors/ with what may be written. */
+/* The rights of the files that a node is made of. *writes: the bits for writing tensors/. */
 static struct grant node_grant(struct tree *t, const struct view *v, const struct node *n,
                                mode_t *writes)
 {
@@ -97,7 +97,8 @@ static struct grant node_grant(struct tree *t, const struct view *v, const struc
 
 /*
  * Bits derive from those of the files: metadata/ and its files have read and write bits, so has
- * tensors/ with all in it where tensors can be edited; all else has read bits. A user who may read a folder may enter it; more users may enter tensors/ than read it.
+ * tensors/ with all in it where tensors can be edited; all else has read bits. A user who may read a folder may
+ * enter it; more users may enter tensors/ than read it.
  */
 static mode_t node_mode(const struct tree *t, const struct grant *g, mode_t writes,
                         const struct node *n)

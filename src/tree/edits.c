@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* The calls that edit, and what they are made of: see tree.h. */
 #include "tree/tensors.h"
-#include "check/fact.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "check/fact.h"
+#include "edit/backup.h"
 #include "tree/handle.h"
 
 /* 0 if names in this folder may be changed: it is metadata/ of a writable tree, and *l is what is
@@ -200,24 +201,19 @@ void tree_abandon(struct tree *t)
 
 static void add_backup(const struct tree *t, const struct edit_file *f, struct buf *out)
 {
-    CLEANUP(buf_free) struct buf name = BUF_INIT;
-    char shown[SHOW_MAX];
+    char name[NAME_MAX + 1], shown[SHOW_MAX];
     struct stat st;
-    buf_printf(&name, "%s%s", f->name, t->opt.backup);
-    buf_char(&name, '\0');
-    if (!f->backed || buf_error(&name) ||
-        f->sys->fstatat(f->sys, f->dir, (const char *)name.data, &st) < 0)
+    if (!f->backed || backup_name(name, f, &t->edit, NULL) < 0 ||
+        f->sys->fstatat(f->sys, f->dir, name, &st) < 0)
         return;
     buf_printf(out, "%s: the model as it was before the first edit, ",
-               show(shown, name.data, name.len - 1));
+               show(shown, name, strlen(name)));
     fact_size_text(out, (uint64_t)st.st_size);
     buf_char(out, '\n');
 }
 
 void tree_backups(const struct tree *t, struct buf *out)
 {
-    if (!t->opt.backup)
-        return;
     add_backup(t, &t->model.file, out);
     for (size_t i = 1; i < t->n_shard; i++)
         add_backup(t, &t->shard[i].file, out);

@@ -182,6 +182,18 @@ static void run_op(struct run *r, const struct script_op *op, char **arg, int wa
         answer(&w->wait, got);
 }
 
+void script_noted(struct run *r, struct buf *log, const char *fmt, ...)
+{
+    char op[160];
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(op, sizeof(op), fmt, ap);
+    va_end(ap);
+    buf_printf(log, "%s; ", op);
+    if (!r->failed)
+        script_do(r, op, strlen(op));
+}
+
 void script_do(struct run *r, const char *text, size_t n)
 {
     char copy[sizeof(r->op)], *word[ARGS + 1] = {0};

@@ -65,6 +65,10 @@ static inline void script_one(struct run *r, const char *op)
     script_do(r, op, strlen(op));
 }
 
+/* One that is printed. It is noted in the log; after a failure it is not done. */
+void script_noted(struct run *r, struct buf *log, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
 void script_start(struct run *r);
 int script_finish(struct run *r);
 

@@ -115,5 +115,23 @@ class Planted(unittest.TestCase):
             self.data = mountlib.get(self.model)
 
 
+class Recovered(unittest.TestCase):
+    def said(self, *left):
+        """What --recover says of a model beside which files of these names and bytes were left."""
+        model = mountlib.put('model.gguf', samples.editable())
+        for name, data in left:
+            mountlib.put(name, data)
+        done = run(mountlib.GGUFS, '--recover', model)
+        self.assertEqual((done.returncode, done.err), (0, ''))
+        self.assertEqual([name for name, _ in left if os.path.exists(mountlib.path(name))], [])
+        return done.out.removeprefix(f'{model}: ')
+
+    def test_what_was_done_is_said(self):
+        self.assertEqual(self.said(), 'nothing to recover\n')
+        self.assertEqual(self.said((JOURNAL, b'GGUFSJN1')), 'an interrupted edit was undone\n')
+        self.assertEqual(self.said((LEFTOVER, samples.editable())),
+                         'whole; what an interrupted edit had left beside it was removed\n')
+
+
 if __name__ == '__main__':
     mountlib.main()

@@ -35,17 +35,7 @@ static unsigned draw(struct random *x, unsigned n)
     return soak_draw(&x->state, n);
 }
 
-__attribute__((format(printf, 2, 3))) static void run(struct random *x, const char *fmt, ...)
-{
-    char op[160];
-    va_list ap;
-    va_start(ap, fmt);
-    (void)vsnprintf(op, sizeof(op), fmt, ap);
-    va_end(ap);
-    buf_printf(&x->log, "%s; ", op);
-    if (!x->r.failed)
-        script_do(&x->r, op, strlen(op));
-}
+#define run(x, ...) script_noted(&(x)->r, &(x)->log, __VA_ARGS__)
 
 /* ---- operations ---- */
 
