@@ -29,7 +29,7 @@ static void skip(struct text *t, size_t n)
     t->len -= n;
 }
 
-/* Move past the next `end`, in code past one outside of quotes. False: there is none. */
+/* Move past the next `end`, in code past one outside of quotes. False: it does not come. */
 static bool skip_to(struct text *t, const char *end, bool code)
 {
     for (char quote = 0; t->len; skip(t, 1)) {
